@@ -1,0 +1,28 @@
+# Nightbench. `make demo` is the way in; everything else is here too.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint lock down clean
+
+help:  ## this list
+	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup:  ## make .venv from the locks (the command is .venv/bin/nightbench)
+	@tools/setup
+
+demo: setup  ## start everything on this machine, run the suite demo, show its results
+	@.venv/bin/nightbench demo
+
+test: setup  ## all tests that need no browser; PostgreSQL comes from a wheel
+	.venv/bin/python -m pytest tests/unit tests/contract tests/dags tests/sql tests/integration
+
+lint: setup  ## format, lint, types, import rules, SQL, schemas, Dockerfiles
+	@.ci/run lint
+
+lock:  ## resolve requirements/*.in again (after editing one)
+	@tools/setup --lock
+
+down:  ## stop what `make demo` started
+	@if [ -x .venv/bin/nightbench ]; then .venv/bin/nightbench down; fi
+
+clean: down  ## remove .venv and all state: results, logs, node environments
+	rm -rf .venv $${NIGHTBENCH_HOME:-.nightbench} .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""Nightbench: scheduled benchmarking of deep-learning training over SSH."""

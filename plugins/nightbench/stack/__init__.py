@@ -1,0 +1,1 @@
+"""The services that make a control plane on one machine: PostgreSQL, Airflow, local nodes."""

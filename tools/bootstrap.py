@@ -1,0 +1,318 @@
+"""Make `.venv` from the locks with a bare Python: no pip, no venv, no ensurepip needed.
+
+The order: the pip wheel vendored beside this file (checked by its digest) installs a pinned uv
+into the home; uv makes the environment and installs the locks, every file checked by its hash;
+last comes the project's own package, editable, with the command `nightbench`.
+
+pip's own configuration (files and environment) decides where packages come from. uv does not
+read it, so it is translated into uv's variables and kept in `<home>/tools/uv-env.json` for what
+later makes environments with the same uv.
+
+Standard library only, and no import of the package: it runs before anything is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parent.parent
+TOOLS = REPO / "tools"
+REQUIREMENTS = REPO / "requirements"
+UV_LOCK = REQUIREMENTS / "uv.lock"
+LOCKS = (REQUIREMENTS / "control.lock", REQUIREMENTS / "dev.lock")
+# The unpacked environment is about 1.1 GB; uv's cache holds it once more where it cannot link.
+NEEDED_DISK_BYTES = 3 * 1000**3
+
+
+class SetupError(Exception):
+    """What the user has to know when `make setup` cannot go on."""
+
+
+def say(text: str) -> None:
+    """Print one line of progress."""
+    print(f"setup: {text}", flush=True)
+
+
+def home_dir(environ: Mapping[str, str]) -> Path:
+    """Return the state folder: `NIGHTBENCH_HOME`, or `.nightbench` in the repository."""
+    return Path(environ.get("NIGHTBENCH_HOME") or REPO / ".nightbench").expanduser().absolute()
+
+
+def vendored_pip() -> Path:
+    """Return the vendored pip wheel after a look at its digest.
+
+    Raises:
+        SetupError: the wheel is missing or is not the one that `pip.sha256` names.
+    """
+    digest, name = (TOOLS / "pip.sha256").read_text(encoding="ascii").split()
+    wheel = TOOLS / name
+    found = hashlib.sha256(wheel.read_bytes()).hexdigest() if wheel.is_file() else "no such file"
+    if found != digest:
+        raise SetupError(
+            f"{wheel}: sha256 is {found}, expected {digest}. Restore the file: git checkout tools"
+        )
+    return wheel
+
+
+def pip_command(python: str, wheel: Path) -> list[str]:
+    """Return the words that run pip out of its wheel, without installing it."""
+    return [python, str(wheel / "pip")]
+
+
+def parse_pip_config(listing: str) -> dict[str, str]:
+    """Read the output of `pip config list` into the settings that `pip install` would use.
+
+    Args:
+        listing: lines such as `global.index-url='https://…'` or `:env:.find-links='/x'`.
+
+    Returns:
+        Setting name -> value. The environment wins over `[install]`, which wins over `[global]`.
+    """
+    rank = {"global": 0, "install": 1, ":env:": 2}
+    found: dict[str, tuple[int, str]] = {}
+    for line in listing.splitlines():
+        key, separator, literal = line.partition("=")
+        section, dot, name = key.rpartition(".")
+        if not separator or not dot or section not in rank:
+            continue
+        value = str(ast.literal_eval(literal))
+        if name not in found or found[name][0] <= rank[section]:
+            found[name] = (rank[section], value)
+    return {name: value for name, (_, value) in found.items()}
+
+
+def uv_environment(pip: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Translate pip's settings into uv's variables.
+
+    Args:
+        pip: settings as `parse_pip_config` gives them.
+        environ: the caller's environment; a `UV_*` variable set there is left as it is.
+
+    Returns:
+        The variables to add. With several indexes the best match over all of them is taken, as
+        pip does: the locks' hashes say which file is right, whatever index it came from.
+    """
+    wanted = {"UV_SYSTEM_CERTS": "1", "UV_NO_PROGRESS": "1"}
+    if index := pip.get("index-url"):
+        wanted["UV_DEFAULT_INDEX"] = index.strip()
+    if extra := pip.get("extra-index-url", "").split():
+        wanted["UV_INDEX"] = " ".join(extra)
+        wanted["UV_INDEX_STRATEGY"] = "unsafe-best-match"
+    if links := pip.get("find-links", "").split():
+        wanted["UV_FIND_LINKS"] = ",".join(links)
+    if pip.get("no-index", "").lower() in ("1", "true", "yes", "on"):
+        wanted["UV_NO_INDEX"] = "1"
+    if hosts := pip.get("trusted-host", "").split():
+        wanted["UV_INSECURE_HOST"] = " ".join(hosts)
+    # pip retries patiently where `timeout` is raised; uv's name for it differs.
+    if timeout := pip.get("default-timeout") or pip.get("timeout"):
+        wanted["UV_HTTP_TIMEOUT"] = str(int(float(timeout)))
+    if cert := pip.get("cert"):
+        wanted["SSL_CERT_FILE"] = cert
+    if proxy := pip.get("proxy"):
+        wanted["HTTP_PROXY"] = wanted["HTTPS_PROXY"] = proxy
+    return {
+        name: value
+        for name, value in wanted.items()
+        if name not in environ and name.lower() not in environ
+    }
+
+
+def run(words: list[str], what: str, env: Mapping[str, str], log: Path) -> None:
+    """Run a command with its output in the log; on failure show the log's tail.
+
+    Raises:
+        SetupError: the command ended with another status than 0.
+    """
+    with log.open("ab") as stream:
+        start = stream.tell()
+        stream.write(f"\n$ {' '.join(words)}\n".encode())
+        stream.flush()
+        status = subprocess.run(
+            words, env=dict(env), stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, check=False
+        ).returncode
+    if status:
+        tail = log.read_bytes()[start:].decode(errors="replace").splitlines()[-25:]
+        raise SetupError(
+            f"{what} failed (exit status {status}). The whole log: {log}\n  " + "\n  ".join(tail)
+        )
+
+
+def ensure_uv(home: Path, python: str, env: Mapping[str, str], log: Path) -> Path:
+    """Install the pinned uv as `<home>/tools/uv` unless that version is there, and return it."""
+    target = home / "tools" / "uv"
+    pinned = target.with_name("uv.lock.sha256")
+    digest = hashlib.sha256(UV_LOCK.read_bytes()).hexdigest()
+    if target.is_file() and pinned.is_file() and pinned.read_text(encoding="ascii") == digest:
+        return target
+    say("installing uv by the vendored pip")
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix="uv-") as folder:
+        run(
+            [
+                *pip_command(python, vendored_pip()),
+                *("--disable-pip-version-check", "--no-input", "install", "--quiet"),
+                *("--target", folder, "--only-binary", ":all:", "--no-deps", "--no-compile"),
+                *("--require-hashes", "-r", str(UV_LOCK)),
+            ],
+            "Installing uv",
+            # --user or a --prefix from pip.conf would contradict --target.
+            {**env, "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"},
+            log,
+        )
+        os.replace(Path(folder) / "bin" / "uv", target)
+    pinned.write_text(digest, encoding="ascii")
+    return target
+
+
+def environment_digest(python: str) -> str:
+    """Return a digest of all that `.venv` is made from; equal digests need no work."""
+    digest = hashlib.sha256()
+    for path in (*LOCKS, UV_LOCK, REPO / "pyproject.toml", Path(__file__)):
+        digest.update(path.read_bytes())
+    digest.update(f"{REPO}\0{python}\0{sys.version}".encode())
+    return digest.hexdigest()
+
+
+def make_venv(uv: Path, python: str, env: Mapping[str, str], log: Path) -> None:
+    """Bring `.venv` to the locks' state and install the project's own package in it."""
+    venv = REPO / ".venv"
+    if not works(venv, python):
+        say(f"making .venv with Python {sys.version.split()[0]} ({python})")
+        run([str(uv), "venv", "--clear", "--no-project", "--python", python, str(venv)],
+            "Making .venv", env, log)  # fmt: skip
+    inner = {**env, "VIRTUAL_ENV": str(venv)}
+    say("installing the locked packages (first time: some 400 MB to fetch)")
+    locks = [str(lock) for lock in LOCKS]
+    run([str(uv), "pip", "sync", "--require-hashes", "--strict", *locks],
+        "Installing the locked packages", inner, log)  # fmt: skip
+    # uv carries this build backend in itself: nothing is fetched.
+    run([str(uv), "pip", "install", "--offline", "--no-deps", "--editable", str(REPO)],
+        "Installing nightbench itself", inner, log)  # fmt: skip
+
+
+def works(venv: Path, python: str) -> bool:
+    """Tell whether `.venv` is one of this interpreter in this place, and answers."""
+    inner = venv / "bin" / "python"
+    if not inner.exists():
+        return False
+    code = "import sys; print(sys.version, sys.prefix, sys.base_prefix, sep='\\n')"
+    answer = subprocess.run([str(inner), "-I", "-c", code], capture_output=True, check=False)
+    expected = f"{sys.version}\n{venv}\n{sys.base_prefix}\n"
+    return answer.returncode == 0 and answer.stdout.decode() == expected
+
+
+def check_disk() -> None:
+    """Raise SetupError where the environment would not fit."""
+    free = shutil.disk_usage(REPO).free
+    if free < NEEDED_DISK_BYTES:
+        raise SetupError(
+            f"{REPO}: {free / 1e9:.1f} GB free, {NEEDED_DISK_BYTES / 1e9:.0f} GB needed for .venv"
+        )
+
+
+@contextmanager
+def only_one(home: Path) -> Iterator[None]:
+    """Keep a second `make setup` waiting until the first has ended."""
+    with (home / "setup.lock").open("w", encoding="ascii") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another setup is running here: waiting for it")
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read (index addresses may hold credentials)."""
+    beside = path.with_name(path.name + ".new")
+    beside.unlink(missing_ok=True)
+    with open(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as stream:
+        stream.write(text)
+    os.replace(beside, path)
+
+
+def setup(force: bool, lock: bool) -> None:
+    """Do what `make setup` (and, with `lock`, `make lock`) promises.
+
+    Raises:
+        SetupError: with a message for the user.
+    """
+    began = time.monotonic()
+    python = sys.executable
+    home = home_dir(os.environ)
+    (home / "tools").mkdir(parents=True, exist_ok=True)
+    (home / "logs").mkdir(exist_ok=True)
+    home.chmod(0o700)
+    log = home / "logs" / "setup.log"
+    stamp = REPO / ".venv" / ".nightbench-stamp"
+    with only_one(home):
+        wanted = environment_digest(python)
+        have_tools = all((home / "tools" / name).is_file() for name in ("uv", "uv-env.json"))
+        if not (force or lock) and have_tools and stamp.is_file() and stamp.read_text() == wanted:
+            return
+        check_disk()
+        listing = subprocess.run(
+            [*pip_command(python, vendored_pip()), "config", "list"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if listing.returncode:
+            raise SetupError(f"pip cannot read its configuration: {listing.stderr.strip()}")
+        added = uv_environment(parse_pip_config(listing.stdout), os.environ)
+        write_private(home / "tools" / "uv-env.json", json.dumps(added, indent=1) + "\n")
+        # A uv.toml of the user's own stays in force; a VIRTUAL_ENV of the caller's does not.
+        env = {**os.environ, **added}
+        uv = ensure_uv(home, python, env, log)
+        if lock:
+            make_locks(uv, env, log)
+            return
+        stamp.unlink(missing_ok=True)
+        make_venv(uv, python, env, log)
+        stamp.write_text(wanted)
+        say(f"done in {time.monotonic() - began:.0f} s: .venv/bin/nightbench")
+
+
+def make_locks(uv: Path, env: Mapping[str, str], log: Path) -> None:
+    """Resolve requirements/*.in again, for Python 3.11 and 3.12 at once, with hashes."""
+    for name in ("uv", "control", "dev"):
+        say(f"locking requirements/{name}.in")
+        run(
+            [
+                *(str(uv), "pip", "compile", "--universal", "--python-version", "3.11"),
+                *("--generate-hashes", "--custom-compile-command", "make lock", "--upgrade"),
+                *("-o", str(REQUIREMENTS / f"{name}.lock"), str(REQUIREMENTS / f"{name}.in")),
+            ],
+            f"Locking {name}.in",
+            env,
+            log,
+        )
+
+
+def main() -> int:
+    """Run from `tools/setup`; return the exit status."""
+    parser = argparse.ArgumentParser(description="Make .venv from the locks.")
+    parser.add_argument("--force", action="store_true", help="install again")
+    parser.add_argument("--lock", action="store_true", help="resolve requirements/*.in again")
+    options = parser.parse_args()
+    try:
+        setup(options.force, options.lock)
+    except (SetupError, OSError) as error:
+        print(f"nightbench setup: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
