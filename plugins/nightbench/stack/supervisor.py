@@ -1,0 +1,367 @@
+"""Bring the control plane of one machine up and down, and say how it is.
+
+`up` completes what is missing: what runs is left alone. Work that takes seconds goes side by side
+(PostgreSQL, the local nodes; then Airflow's four processes).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from nightbench.errors import UserError
+from nightbench.stack import airflow, logfiles, postgres, processes
+from nightbench.stack import ports as port_book
+from nightbench.stack.airflow_api import AirflowApi
+from nightbench.stack.paths import Home, uv_env, venv_bin
+from nightbench.stack.ports import Ports
+from nightbench.stack.secrets import Secrets, load_or_create
+
+CLUSTER = "local-cluster"
+SERVICES = ("postgres", CLUSTER, *airflow.SERVICES)
+READY_TIMEOUT_S = 240.0
+NODES = 2
+
+
+@dataclass(frozen=True)
+class ServiceStatus:
+    """One service as it is now; `state` is running, starting, unhealthy or stopped."""
+
+    name: str
+    state: str
+    pid: int | None
+    address: str
+    started_at: str | None
+    log: Path
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where a person goes, and with what login. The password is shown to its owner only."""
+
+    ui: str
+    user: str
+    password: str
+    viewer: str
+    viewer_password: str
+    psql: str
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A home with its ports and secrets: what every function here works on."""
+
+    home: Home
+    ports: Ports
+    secrets: Secrets
+
+    def pid_file(self, service: str) -> Path:
+        """Return where a service's pid is kept."""
+        return self.home.run / f"{service}.pid"
+
+    def running(self, service: str) -> processes.Service | None:
+        """Return a service while it lives."""
+        return processes.read(self.pid_file(service))
+
+    def dsn(self, role: str = "nightbench_loader") -> str:
+        """Return the connection string of a warehouse role (it holds the password)."""
+        return postgres.dsn(self.ports, self.secrets, role)
+
+    def api(self) -> AirflowApi:
+        """Return a client that is logged in as admin."""
+        return AirflowApi(airflow.base_url(self.ports), airflow.ADMIN, self.secrets.ui_admin)
+
+    def airflow_env(self) -> dict[str, str]:
+        """Return the whole environment for a process of this Airflow."""
+        return airflow.environment(self.home, self.ports, self.secrets)
+
+
+def load(home: Home) -> Stack:
+    """Return the stack of a home as `up` left it.
+
+    Raises:
+        UserError: `up` has never run here.
+    """
+    ports = port_book.load(home)
+    if ports is None or not home.secrets_file.exists():
+        raise UserError(f"Nothing was ever started in {home.root}. Start it: nightbench up")
+    return Stack(home, ports, load_or_create(home))
+
+
+def airflow_env(home: Home) -> dict[str, str]:
+    """Return the environment in which `airflow …` works on this home's Airflow."""
+    return load(home).airflow_env()
+
+
+def up(home: Home) -> Iterator[str]:
+    """Start what does not run, wait until all of it answers; yield lines of progress.
+
+    Raises:
+        UserError: a service failed; with its log and the log's tail.
+    """
+    home.make()
+    with _only_one(home):
+        stack = _prepare(home)
+        if all(stack.running(name) for name in SERVICES) and not _unhealthy(stack):
+            yield f"everything runs: {airflow.base_url(stack.ports)}"
+            return
+        removed = logfiles.expire(home.logs)
+        if removed:
+            yield f"removed {removed} old log files"
+        yield from _start_base(stack)
+        yield from _start_airflow(stack)
+        yield from _await_airflow(stack)
+
+
+def _prepare(home: Home) -> Stack:
+    held = frozenset(
+        name
+        for name, service in (("postgres", "postgres"), ("cluster", CLUSTER), ("api", "api-server"))
+        if processes.read(home.run / f"{service}.pid")
+    )
+    return Stack(home, port_book.choose(home, held), load_or_create(home))
+
+
+def _start_base(stack: Stack) -> Iterator[str]:
+    home, ports, secrets = stack.home, stack.ports, stack.secrets
+    if not stack.running(CLUSTER):
+        (home.cluster / "server.json").unlink(missing_ok=True)
+        _start_cluster(stack)
+    if not stack.running("postgres"):
+        if postgres.initialise(home, secrets):
+            yield f"PostgreSQL: new data directory {home.postgres}"
+        postgres.start(home, ports.postgres)
+    postgres.wait_ready(home, ports, secrets)
+    made = postgres.provide(home, ports, secrets)
+    yield f"PostgreSQL answers on 127.0.0.1:{ports.postgres}" + _listed("made", made)
+    yield from migrate_warehouse(stack)
+    _wait(
+        lambda: (home.cluster / "server.json").is_file(),
+        lambda: stack.running(CLUSTER) is not None,
+        "The local cluster",
+        home.logs / f"{CLUSTER}.log",
+        timeout_s=60.0,
+    )
+    yield f"local cluster: {NODES} nodes answer SSH on port {ports.cluster}"
+    if airflow.migrate(home, stack.airflow_env(), fresh="database airflow" in made):
+        yield "Airflow: metadata database migrated"
+
+
+def migrate_warehouse(stack: Stack) -> Iterator[str]:
+    """Apply the warehouse's migrations; yield one line when there were any."""
+    # Lazy: `down` and `status` need neither the module nor its libraries.
+    from nightbench.warehouse import migrate
+
+    applied = migrate.apply(stack.dsn("nightbench_owner"))
+    if applied:
+        yield "warehouse: applied " + ", ".join(applied)
+
+
+def _start_cluster(stack: Stack) -> None:
+    words = ("--home", str(stack.home.root), "--nodes", str(NODES))
+    env = {**os.environ, **uv_env(stack.home)}
+    env.pop("PYTHONPATH", None)
+    processes.start(
+        CLUSTER,
+        [
+            *(str(venv_bin() / "python"), "-m", "nightbench.stack.local_cluster"),
+            *(*words, "--port", str(stack.ports.cluster)),
+        ],
+        env=env,
+        log=stack.home.logs / f"{CLUSTER}.log",
+        pid_file=stack.pid_file(CLUSTER),
+        home=stack.home.root,
+        cwd=stack.home.cluster,
+    )
+
+
+def _start_airflow(stack: Stack) -> Iterator[str]:
+    airflow.write_files(stack.home, stack.ports, stack.secrets)
+    env = stack.airflow_env()
+    started = [name for name in airflow.SERVICES if not stack.running(name)]
+    for name in started:
+        airflow.start(stack.home, env, name)
+    if started:
+        yield f"Airflow: starting {', '.join(started)}"
+
+
+def _await_airflow(stack: Stack) -> Iterator[str]:
+    began = shown = time.monotonic()
+    while waiting := _unhealthy(stack):
+        for name in airflow.SERVICES:
+            if not stack.running(name):
+                raise UserError(_failure(f"Airflow's {name} ended", stack, name))
+        now = time.monotonic()
+        if now - began > READY_TIMEOUT_S:
+            raise UserError(
+                _failure(f"Airflow was not ready after {now - began:.0f} s", stack, waiting[0])
+            )
+        if now - shown > 10:
+            shown = now
+            yield f"Airflow: waiting for {', '.join(waiting)} ({now - began:.0f} s)"
+        time.sleep(0.5)
+    yield f"Airflow is ready at {airflow.base_url(stack.ports)} ({time.monotonic() - began:.0f} s)"
+
+
+def _unhealthy(stack: Stack) -> list[str]:
+    """Return which of Airflow's services do not report a fresh heartbeat."""
+    found = _health(stack)
+    if not found:
+        return list(airflow.SERVICES)
+    keys = {"scheduler": "scheduler", "triggerer": "triggerer", "dag-processor": "dag_processor"}
+    return [name for name, key in keys.items() if found.get(key) != "healthy"]
+
+
+def _health(stack: Stack) -> dict[str, str]:
+    if not stack.running("api-server"):
+        return {}
+    # Asked without AirflowApi: while it boots, "no answer" is the expected answer.
+    url = f"{airflow.base_url(stack.ports)}/api/v2/monitor/health"
+    try:
+        body = httpx.get(url, timeout=5, trust_env=False).raise_for_status().json()
+    except (httpx.HTTPError, ValueError):
+        return {}
+    return {name: str((entry or {}).get("status")) for name, entry in body.items()}
+
+
+def down(home: Home) -> Iterator[str]:
+    """End every service and all that came from it; yield lines of progress.
+
+    Raises:
+        UserError: something could not be ended.
+    """
+    if not home.root.is_dir():
+        yield "nothing was ever started here"
+        return
+    home.make()
+    with _only_one(home):
+        names = list(airflow.SERVICES)
+        with ThreadPoolExecutor(len(names)) as pool:
+            outcomes = pool.map(lambda n: processes.stop(home.run / f"{n}.pid"), names)
+            stopped = [name for name, ran in zip(names, outcomes, strict=True) if ran]
+        if processes.stop(home.run / f"{CLUSTER}.pid"):
+            stopped.append(CLUSTER)
+        if processes.stop(
+            home.run / "postgres.pid", first=postgres.STOP_SIGNAL, patience_s=30.0
+        ):
+            stopped.append("postgres")
+        ended = processes.end_leftovers(home.root, home.postgres)
+        yield f"stopped {', '.join(stopped)}" if stopped else "nothing was running"
+        if ended:
+            yield f"ended {ended} processes that were left"
+        if left := processes.leftovers(home.root, home.postgres):
+            raise UserError(f"These processes could not be ended: {sorted(left)}")
+
+
+def status(home: Home) -> list[ServiceStatus]:
+    """Return the state of every service, in the order in which they start.
+
+    Raises:
+        UserError: `up` has never run here.
+    """
+    stack = load(home)
+    health = _health(stack)
+    ports = stack.ports
+    addresses: Mapping[str, str] = {
+        "postgres": f"127.0.0.1:{ports.postgres}",
+        CLUSTER: f"127.0.0.2-{NODES + 1}:{ports.cluster}",
+        "api-server": airflow.base_url(ports),
+    }
+    found = []
+    for name in SERVICES:
+        service = stack.running(name)
+        found.append(
+            ServiceStatus(
+                name=name,
+                state=_state(name, service is not None, health),
+                pid=service.pid if service else None,
+                address=addresses.get(name, ""),
+                started_at=service.started_at if service else None,
+                log=home.logs / f"{name}.log",
+            )
+        )
+    return found
+
+
+def _state(name: str, alive: bool, health: Mapping[str, str]) -> str:
+    if not alive:
+        return "stopped"
+    if name == "api-server":
+        return "running" if health else "starting"
+    if name in airflow.SERVICES:
+        reported = health.get(name.replace("-", "_"))
+        return {"healthy": "running", None: "starting", "None": "starting"}.get(
+            reported, "unhealthy"
+        )
+    return "running"
+
+
+def access(home: Home) -> Access:
+    """Return addresses and logins for the person who owns this home."""
+    stack = load(home)
+    return Access(
+        ui=airflow.base_url(stack.ports),
+        user=airflow.ADMIN,
+        password=stack.secrets.ui_admin,
+        viewer=airflow.VIEWER,
+        viewer_password=stack.secrets.ui_viewer,
+        psql=postgres.psql_line(home, stack.ports),
+    )
+
+
+def run_airflow(home: Home, words: Sequence[str]) -> None:
+    """Replace this process by `airflow WORDS` on this home's Airflow."""
+    env = load(home).airflow_env()
+    argv = airflow.command(*words)
+    sys.stdout.flush()
+    os.execve(argv[0], argv, env)
+
+
+def _wait(
+    ready: Callable[[], bool],
+    alive: Callable[[], bool],
+    what: str,
+    log: Path,
+    timeout_s: float,
+) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not ready():
+        dead = not alive()
+        if dead or time.monotonic() > deadline:
+            state = "ended" if dead else f"was not ready after {timeout_s:.0f} s"
+            shown = "\n  ".join(processes.tail(log))
+            raise UserError(f"{what} {state}. Log {log}:\n  {shown}")
+        time.sleep(0.1)
+
+
+def _failure(what: str, stack: Stack, service: str) -> str:
+    log = stack.home.logs / f"{service}.log"
+    shown = "\n  ".join(processes.tail(log))
+    return f"{what}. Log {shlex.quote(str(log))}:\n  {shown}"
+
+
+def _listed(word: str, names: Sequence[str]) -> str:
+    return f" ({word}: {', '.join(names)})" if names else ""
+
+
+@contextmanager
+def _only_one(home: Home) -> Iterator[None]:
+    with home.lock_file.open("w", encoding="ascii") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(
+                f"Another nightbench up or down works on {home.root} right now. "
+                "Wait for it, then try again."
+            ) from error
+        yield
