@@ -142,7 +142,12 @@ def run(words: list[str], what: str, env: Mapping[str, str], log: Path) -> None:
         stream.write(f"\n$ {' '.join(words)}\n".encode())
         stream.flush()
         status = subprocess.run(
-            words, env=dict(env), stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, check=False
+            words,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            check=False,
         ).returncode
     if status:
         tail = log.read_bytes()[start:].decode(errors="replace").splitlines()[-25:]

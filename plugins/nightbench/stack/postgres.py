@@ -243,16 +243,12 @@ def _provide_role(cursor: psycopg2.extensions.cursor, role: str, password: str) 
     # The password goes as a literal: utility statements take no parameters. It is not logged,
     # as log_statement is off.
     cursor.execute(
-        sql.SQL("{} {} login password {}").format(
-            verb, sql.Identifier(role), sql.Literal(password)
-        )
+        sql.SQL("{} {} login password {}").format(verb, sql.Identifier(role), sql.Literal(password))
     )
     return [f"role {role}"] if missing else []
 
 
-def _provide_database(
-    cursor: psycopg2.extensions.cursor, database: str, owner: str
-) -> list[str]:
+def _provide_database(cursor: psycopg2.extensions.cursor, database: str, owner: str) -> list[str]:
     from psycopg2 import sql
 
     cursor.execute("select 1 from pg_database where datname = %s", (database,))

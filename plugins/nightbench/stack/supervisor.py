@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import httpx
@@ -215,14 +216,12 @@ def _await_airflow(stack: Stack) -> Iterator[str]:
 
 def _unhealthy(stack: Stack) -> list[str]:
     """Return which of Airflow's services do not report a fresh heartbeat."""
-    found = _health(stack)
-    if not found:
-        return list(airflow.SERVICES)
-    keys = {"scheduler": "scheduler", "triggerer": "triggerer", "dag-processor": "dag_processor"}
-    return [name for name, key in keys.items() if found.get(key) != "healthy"]
+    health = _health(stack)
+    return [name for name in airflow.SERVICES if _state(stack, name, health) != "running"]
 
 
-def _health(stack: Stack) -> dict[str, str]:
+def _health(stack: Stack) -> dict[str, Mapping[str, str | None]]:
+    """Return what the API server says of the components; nothing while it does not answer."""
     if not stack.running("api-server"):
         return {}
     # Asked without AirflowApi: while it boots, "no answer" is the expected answer.
@@ -231,7 +230,24 @@ def _health(stack: Stack) -> dict[str, str]:
         body = httpx.get(url, timeout=5, trust_env=False).raise_for_status().json()
     except (httpx.HTTPError, ValueError):
         return {}
-    return {name: str((entry or {}).get("status")) for name, entry in body.items()}
+    return {name: entry or {} for name, entry in body.items()}
+
+
+def _state(stack: Stack, name: str, health: Mapping[str, Mapping[str, str | None]]) -> str:
+    service = stack.running(name)
+    if service is None:
+        return "stopped"
+    if name not in airflow.SERVICES:
+        return "running"
+    if name == "api-server":
+        return "running" if health else "starting"
+    key = name.replace("-", "_")
+    entry = health.get(key, {})
+    # The database still holds the heartbeat of the process that ran here before.
+    beat = entry.get(f"latest_{key}_heartbeat")
+    if beat is None or datetime.fromisoformat(beat) < datetime.fromisoformat(service.started_at):
+        return "starting"
+    return "running" if entry.get("status") == "healthy" else "unhealthy"
 
 
 def down(home: Home) -> Iterator[str]:
@@ -251,9 +267,7 @@ def down(home: Home) -> Iterator[str]:
             stopped = [name for name, ran in zip(names, outcomes, strict=True) if ran]
         if processes.stop(home.run / f"{CLUSTER}.pid"):
             stopped.append(CLUSTER)
-        if processes.stop(
-            home.run / "postgres.pid", first=postgres.STOP_SIGNAL, patience_s=30.0
-        ):
+        if processes.stop(home.run / "postgres.pid", first=postgres.STOP_SIGNAL, patience_s=30.0):
             stopped.append("postgres")
         ended = processes.end_leftovers(home.root, home.postgres)
         yield f"stopped {', '.join(stopped)}" if stopped else "nothing was running"
@@ -283,7 +297,7 @@ def status(home: Home) -> list[ServiceStatus]:
         found.append(
             ServiceStatus(
                 name=name,
-                state=_state(name, service is not None, health),
+                state=_state(stack, name, health),
                 pid=service.pid if service else None,
                 address=addresses.get(name, ""),
                 started_at=service.started_at if service else None,
@@ -291,19 +305,6 @@ def status(home: Home) -> list[ServiceStatus]:
             )
         )
     return found
-
-
-def _state(name: str, alive: bool, health: Mapping[str, str]) -> str:
-    if not alive:
-        return "stopped"
-    if name == "api-server":
-        return "running" if health else "starting"
-    if name in airflow.SERVICES:
-        reported = health.get(name.replace("-", "_"))
-        return {"healthy": "running", None: "starting", "None": "starting"}.get(
-            reported, "unhealthy"
-        )
-    return "running"
 
 
 def access(home: Home) -> Access:
