@@ -1,0 +1,292 @@
+"""A rank of the `fake` line: keeps the contract of a rank with the standard library alone.
+
+It also breaks the contract on request, for tests of the launch and of the checks. Every knob
+is a key of the workload's parameters (`die_at_step`) or an environment variable
+(`FAKE_DIE_AT_STEP`, which wins):
+
+| knob | effect |
+|---|---|
+| `step_s` | seconds of a step |
+| `repeat`, `rank` | the knobs below act only on this repeat, on this trainer; always when absent |
+| `die_at_step` | end at this step (1-based over warm-up and window) ... |
+| `die_signal`, `die_code` | ... by this signal number, or with this exit code (default 1) |
+| `hang_at_step` | sleep for ever at this step |
+| `ignore_term` | ignore SIGTERM |
+| `daemon` | leave a process behind that has left session and group |
+| `nan_loss` | the loss is not finite from the window's first step on |
+| `weights_differ` | the digest of the weights is this rank's own |
+| `no_result` | exit 0 without rank.json |
+| `slow_step`, `slow_step_s` | one step of the window takes so much longer |
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import platform
+import resource
+import signal
+import socket
+import sys
+import time
+
+ENV = os.environ
+JOB = json.load(open(ENV["NIGHTBENCH_JOB_FILE"]))  # noqa: SIM115 - read once, at start
+NAME = ENV["NIGHTBENCH_PROCESS"]
+REPEAT_DIR = ENV["NIGHTBENCH_REPEAT_DIR"]
+FOLDER = ENV["NIGHTBENCH_PROCESS_DIR"]
+ME = next(process for process in JOB["processes"] if process["name"] == NAME)
+TRAINERS = [process for process in JOB["processes"] if process["role"] == "trainer"]
+
+
+def _knob(name, default=None):  # type: ignore[no-untyped-def]
+    """A knob's value as JSON (or a plain word): environment first, then the parameters."""
+    text = ENV.get("FAKE_" + name.upper())
+    if text is None:
+        return JOB["workload"]["params"].get(name, default)
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _concerned() -> bool:
+    repeat, rank = _knob("repeat"), _knob("rank")
+    here = int(os.path.basename(REPEAT_DIR))
+    return repeat in (None, here) and (
+        rank is None or (ME["role"] == "trainer" and rank == ME["rank"])
+    )
+
+
+CONCERNED = _concerned()
+
+
+def _fault(name, default=None):  # type: ignore[no-untyped-def]
+    """A knob that breaks something: absent on the ranks and repeats that are not concerned."""
+    return _knob(name, default) if CONCERNED else default
+
+
+class Steps:
+    """steps.jsonl, flushed at most every 0.2 s and at changes of phase."""
+
+    def __init__(self) -> None:
+        self._file = open(os.path.join(FOLDER, "steps.jsonl"), "a")  # noqa: SIM115 - whole life
+        self._flushed_s = 0.0
+        self.phase_name = ""
+
+    def phase(self, name: str) -> None:
+        """Enter a phase."""
+        self.phase_name = name
+        self._write({"kind": "phase", "phase": name, "t_s": time.monotonic()}, True)
+
+    def step(self, number: int, end_s: float, lap_s: float) -> None:
+        """Record a step's end."""
+        record = {"kind": "step", "phase": self.phase_name, "step": number}
+        record.update({"t_s": end_s, "dt_s": lap_s})
+        self._write(record, end_s - self._flushed_s > 0.2)
+
+    def _write(self, record, flush):  # type: ignore[no-untyped-def]
+        self._file.write(json.dumps(record) + "\n")
+        if flush:
+            self._file.flush()
+            self._flushed_s = time.monotonic()
+
+
+def _barrier() -> None:
+    """Trainers meet at the master's port: all go when the last has come."""
+    if len(TRAINERS) < 2:
+        return
+    with open(os.path.join(REPEAT_DIR, "go.json")) as handle:
+        port = json.load(handle)["ports"]["master"]
+    if ME["rank"] == 0:
+        server = socket.socket()
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("", port))
+        server.listen(64)
+        others = [server.accept()[0] for _ in TRAINERS[1:]]
+        for other in others:
+            other.sendall(b"g")
+            other.close()
+        server.close()
+        return
+    lead = next(process for process in TRAINERS if process["rank"] == 0)["node"]
+    address = next(node for node in JOB["nodes"] if node["name"] == lead)["data_address"]
+    while True:
+        try:
+            with socket.create_connection((address, port)) as link:
+                if link.recv(1) == b"g":
+                    return
+        except OSError:
+            pass  # rank 0 does not listen yet; the agent's progress watch bounds the waiting
+        time.sleep(0.05)
+
+
+def _leave_daemon() -> None:
+    """A process that has left the session and the group, and that ignores SIGTERM."""
+    if os.fork() == 0:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if os.fork() == 0:
+            time.sleep(3600)
+        os._exit(0)
+
+
+def _serve() -> None:
+    """A parameter server: runs until somebody ends it."""
+    with open(os.path.join(REPEAT_DIR, "go.json")) as handle:
+        port = json.load(handle)["ports"][NAME]
+    server = socket.socket()
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind(("", port))
+    server.listen(8)
+    while True:
+        time.sleep(3600)
+
+
+def _misbehave(number: int) -> None:
+    if number == _fault("die_at_step"):
+        die_signal = _fault("die_signal")
+        if die_signal is not None:
+            os.kill(os.getpid(), die_signal)
+            time.sleep(60)
+        print("fake: told to die at step {}".format(number), flush=True)
+        sys.exit(_fault("die_code", 1))
+    if number == _fault("hang_at_step"):
+        time.sleep(3600)
+
+
+def _finite(values):  # type: ignore[no-untyped-def]
+    return [value if math.isfinite(value) else None for value in values]
+
+
+def _write_result(document) -> None:  # type: ignore[no-untyped-def]
+    path = os.path.join(FOLDER, "rank.json")
+    with open(path + ".tmp", "w") as handle:
+        json.dump(document, handle)
+    os.rename(path + ".tmp", path)
+
+
+def _train(started_s: float) -> int:
+    steps = Steps()
+    steps.phase("import")
+    source = os.path.join(ENV["NIGHTBENCH_CODE"], "workloads", JOB["workload"]["name"], "fake.py")
+    spec = importlib.util.spec_from_file_location("workload", source)
+    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    spec.loader.exec_module(module)  # type: ignore[union-attr]
+    steps.phase("build")
+    task = module.Task(
+        _knob("step_s", 0.01), JOB["case"]["batch_size_per_device"], JOB["workload"]["seed"]
+    )
+    if _fault("daemon"):
+        _leave_daemon()
+    _barrier()
+    protocol = JOB["protocol"]
+    ends, losses, laps = [], [], []
+    first_step_s = None
+
+    def run(name, count, least_s):  # type: ignore[no-untyped-def]
+        # All ranks share the rule, so that they agree on the number without talking.
+        nonlocal first_step_s
+        count = max(count, int(math.ceil(least_s / max(_knob("step_s", 0.01), 1e-6))))
+        steps.phase(name)
+        before = time.monotonic()
+        for number in range(1, count + 1):
+            _misbehave(number + (protocol["warmup_steps"] if name == "window" else 0))
+            loss = task.step()
+            if name == "window":
+                if number == _fault("slow_step"):
+                    time.sleep(_fault("slow_step_s", 1.0))
+                if _fault("nan_loss"):
+                    loss = float("nan")
+            now = time.monotonic()
+            if first_step_s is None:
+                first_step_s = now - started_s
+            steps.step(number, now, now - before)
+            ends.append(now)
+            losses.append(loss)
+            laps.append(now - before)
+            before = now
+
+    run("warmup", protocol["warmup_steps"], 0.0)
+    warmup = len(ends)
+    open_s = time.monotonic()
+    run("window", protocol["measured_steps"], protocol["min_seconds"])
+    close_s = time.monotonic()
+    window = len(ends) - warmup
+    digest = task.weights_digest()
+    drained = 0
+    asynchronous = (
+        JOB["case"]["strategy"] == "parameter_server" and JOB["case"]["sync"] != "sync"
+    )
+    if asynchronous:
+        steps.phase("drain")
+        while not os.path.exists(os.path.join(REPEAT_DIR, "drain")):
+            if time.monotonic() - close_s > 120:
+                break
+            before = time.monotonic()
+            task.step()
+            drained += 1
+            ends.append(time.monotonic())
+            steps.step(drained, ends[-1], ends[-1] - before)
+    steps.phase("finish")
+    finite = all(math.isfinite(loss) for loss in losses)
+    if _fault("weights_differ"):
+        digest = digest[::-1]
+    if not _fault("no_result"):
+        _write_result(
+            {
+                "schema": "nightbench.rank/1",
+                "samples_per_step": task.samples_per_step,
+                "world_size": len(TRAINERS),
+                "window": {
+                    "open_s": open_s,
+                    "close_s": close_s,
+                    "wall_s": close_s - open_s,
+                    "steps": window,
+                },
+                "step_seconds": laps[warmup : warmup + window],
+                "step_end_s": ends,
+                "warmup_steps": warmup,
+                "drain_steps": drained,
+                "time_to_first_step_s": first_step_s,
+                "loss": {
+                    "first": _finite(losses)[0],
+                    "window": _finite(losses[warmup : warmup + window]),
+                    "last": _finite(losses)[-1],
+                },
+                "loss_finite": finite,
+                "weights_digest": None if asynchronous else digest,
+                "parameters": 1000,
+                "peak_memory": {
+                    "resident_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+                    "allocator_bytes": None,
+                },
+                "precision": "fp32",
+                "transport": "tcp" if len(TRAINERS) > 1 else None,
+                "versions": {
+                    "python": platform.python_version(),
+                    "fake": str(_knob("version", "1.0")),
+                },
+            }
+        )
+    if not finite:
+        print("fake: the loss is not finite", flush=True)
+        return 3
+    return 0
+
+
+def main() -> int:
+    """Exit code: 0, 3 where the loss is not finite, or what a knob asks for."""
+    started_s = time.monotonic()
+    if _fault("ignore_term"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if ME["role"] == "pserver":
+        _serve()
+        return 0
+    return _train(started_s)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

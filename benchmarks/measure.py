@@ -1,0 +1,154 @@
+"""The measured loop: warm up, synchronise, time, record. It knows no framework.
+
+A *task* has `step()`, which does (or queues) one training step. A *runtime* has
+
+    mark()             a point in time, cheap, never stalling the device (an event on GPUs)
+    laps(marks)        seconds between neighbouring marks; called when the device is idle
+    device_sync()      waits until the device is idle
+    barrier()          waits for the other ranks, where the framework can
+    agree(value)       rank 0's value, the same on all ranks; a rank alone gets its own
+
+Two clocks time the window independently, so that a check can hold one against the other: the
+marks give the step times, a pair of readings of the monotonic clock at the synchronised ends
+gives the window.
+"""
+
+import math
+import os
+import time
+
+DRAIN_LIMIT_S = 120.0
+"""How long a trainer goes on after its window for the others' sake before it gives up."""
+
+
+class Measured:
+    """What the loop saw. Times are seconds, points in time on the node's monotonic clock."""
+
+    def __init__(self):
+        self.open_s = self.close_s = self.wall_s = 0.0
+        self.first_step_end_s = 0.0
+        self.step_seconds = []
+        """Laps of the window's steps: from the end of one to the end of the next."""
+        self.step_end_s = []
+        """Ends of all steps: warm-up, window, drain."""
+        self.warmup_steps = self.drain_steps = 0
+
+
+def measure(task, runtime, protocol, recorder, drain_file=None):
+    """Runs the protocol and returns a Measured.
+
+    Args:
+        task: what is stepped.
+        runtime: the framework's clock and barriers (see above).
+        protocol: mapping with warmup_steps, measured_steps and min_seconds.
+        recorder: gets every phase and step as it happens.
+        drain_file: asynchronous training only: after its window the rank goes on stepping until
+            this path exists, so that no rank is timed while another has already stopped.
+    """
+    measured = Measured()
+    measured.warmup_steps = protocol["warmup_steps"]
+
+    recorder.phase("warmup")
+    warmup_laps = _warm_up(task, runtime, recorder, measured)
+    runtime.barrier()
+
+    wanted = _steps_for(protocol, warmup_laps, runtime)
+    recorder.phase("window")
+    measured.open_s = time.monotonic()
+    marks = [runtime.mark()]
+    while wanted:
+        _steps(task, runtime, recorder, "window", wanted, marks)
+        wanted = _steps_missing(protocol, measured.open_s, len(marks) - 1, runtime)
+    runtime.device_sync()
+    measured.close_s = time.monotonic()
+    measured.wall_s = measured.close_s - measured.open_s
+    measured.step_seconds = runtime.laps(marks)
+    measured.step_end_s += _ends(measured.open_s, measured.step_seconds)
+    if not measured.warmup_steps:
+        measured.first_step_end_s = measured.step_end_s[0]
+
+    if drain_file:
+        recorder.phase("drain")
+        laps = _drain(task, runtime, recorder, drain_file, measured.close_s + DRAIN_LIMIT_S)
+        measured.drain_steps = len(laps)
+        measured.step_end_s += _ends(measured.close_s, laps)
+    return measured
+
+
+def _warm_up(task, runtime, recorder, measured):
+    """Runs the warm-up and returns its laps, the first step apart and waited for."""
+    laps = []
+    left = measured.warmup_steps
+    for count in (1, left - 1) if left else ():
+        begin_s = time.monotonic()
+        marks = [runtime.mark()]
+        _steps(task, runtime, recorder, "warmup", count, marks, done=len(laps))
+        runtime.device_sync()
+        if not laps:
+            measured.first_step_end_s = time.monotonic()
+        phase_laps = runtime.laps(marks)
+        measured.step_end_s += _ends(begin_s, phase_laps)
+        laps += phase_laps
+    return laps
+
+
+def _steps(task, runtime, recorder, phase, count, marks, done=None):
+    done = len(marks) - 1 if done is None else done
+    for number in range(done + 1, done + count + 1):
+        task.step()
+        marks.append(runtime.mark())
+        recorder.step(phase, number)
+
+
+def _steps_for(protocol, warmup_laps, runtime):
+    """Steps of the window: rank 0's estimate from the warm-up, where there is a minimum time."""
+    steps = protocol["measured_steps"]
+    if not protocol["min_seconds"]:
+        return steps
+    settled = sorted(warmup_laps[len(warmup_laps) // 2 :])
+    if settled:
+        lap = settled[len(settled) // 2]
+        steps = max(steps, int(math.ceil(protocol["min_seconds"] / max(lap, 1e-6))))
+    return int(runtime.agree(steps))
+
+
+def _steps_missing(protocol, open_s, done, runtime):
+    """More steps, where rank 0 finds that the window is still too short: all ranks do the same."""
+    if not protocol["min_seconds"]:
+        return 0
+    runtime.device_sync()
+    elapsed = time.monotonic() - open_s
+    missing_s = protocol["min_seconds"] - elapsed
+    steps = int(math.ceil(missing_s * done / elapsed)) if missing_s > 0 else 0
+    return int(runtime.agree(steps))
+
+
+def _drain(task, runtime, recorder, drain_file, limit_s):
+    marks = [runtime.mark()]
+    while not os.path.exists(drain_file) and time.monotonic() < limit_s:
+        _steps(task, runtime, recorder, "drain", 1, marks)
+    runtime.device_sync()
+    return runtime.laps(marks)
+
+
+def _ends(begin_s, laps):
+    ends = []
+    for lap in laps:
+        begin_s += lap
+        ends.append(begin_s)
+    return ends
+
+
+def loss_summary(losses, measured):
+    """The losses of a rank as they go into rank.json, and whether all of them are numbers.
+
+    JSON knows no NaN: null stands for a loss that is not finite.
+    """
+    start = measured.warmup_steps
+    window = [_finite(x) for x in losses[start : start + len(measured.step_seconds)]]
+    summary = {"first": _finite(losses[0]), "window": window, "last": window[-1]}
+    return summary, all(math.isfinite(x) for x in losses)
+
+
+def _finite(value):
+    return value if math.isfinite(value) else None

@@ -1,0 +1,162 @@
+"""One process of a gang: loads its framework and workload, measures, writes rank.json.
+
+Runs in the framework's own interpreter; everything it needs stands in the environment:
+
+    NIGHTBENCH_JOB_FILE     job.json
+    NIGHTBENCH_PROCESS      name of this process in it
+    NIGHTBENCH_REPEAT_DIR   holds go.json (ports by name) and, later, `drain`
+    NIGHTBENCH_PROCESS_DIR  where steps.jsonl and rank.json go
+    NIGHTBENCH_CODE         the folder of this file
+
+Exit code 0: done. 3: a loss is not finite (rank.json is written). Anything else: a crash, whose
+traceback stands on stderr.
+"""
+
+import importlib.util
+import json
+import os
+import sys
+import time
+
+from measure import loss_summary, measure
+from recorder import Recorder
+
+EXIT_LOSS_NOT_FINITE = 3
+
+
+class Context:
+    """What a runtime and a workload may know of the job and of their own place in it."""
+
+    def __init__(self, job, name, go, repeat_dir):
+        self.job = job
+        self.process = _by_name(job["processes"], name)
+        self.node = _by_name(job["nodes"], self.process["node"])
+        self.case = job["case"]
+        self.params = job["workload"]["params"]
+        self.seed = job["workload"]["seed"]
+        self.role = self.process["role"]
+        self.rank = self.process["rank"]
+        self.trainers = [p for p in job["processes"] if p["role"] == "trainer"]
+        self.world_size = len(self.trainers)
+        self.batch_size = self.case["batch_size_per_device"]
+        self.precision = self.case["precision"]
+        self.device = self.process["device"]
+        """Index or UUID of a GPU; None on the CPU."""
+        self.ports = go["ports"]
+        self.repeat_dir = repeat_dir
+        self.runtime = None
+
+    def address(self, name):
+        """(host, port) on the data network where the named process may listen."""
+        node = _by_name(self.job["nodes"], _by_name(self.job["processes"], name)["node"])
+        return node["data_address"], self.ports[name]
+
+
+def _by_name(items, name):
+    return next(item for item in items if item["name"] == name)
+
+
+def load_module(name, path):
+    """Imports a file by its path: the workloads' folders are no Python names."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def read_json(path):
+    """The JSON document in a file."""
+    with open(path) as stream:
+        return json.load(stream)
+
+
+def write_json(path, document):
+    """Writes a document by rename, so that no reader sees half of it."""
+    temporary = "%s.tmp-%d" % (path, os.getpid())
+    with open(temporary, "w") as stream:
+        json.dump(document, stream, allow_nan=False)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, path)
+
+
+def process_start_s():
+    """When this process was started, on the monotonic clock (to 0.01 s)."""
+    with open("/proc/self/stat") as stream:
+        # The second field, the command's name in brackets, may hold blanks; start time is the 22nd.
+        ticks = int(stream.read().rpartition(")")[2].split()[19])
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / float(os.sysconf("SC_CLK_TCK"))
+    return time.monotonic() - age_s
+
+
+def main():
+    """Runs the process named by the environment and returns its exit code."""
+    environ = os.environ
+    started_s = process_start_s()
+    code, folder = environ["NIGHTBENCH_CODE"], environ["NIGHTBENCH_PROCESS_DIR"]
+    repeat_dir = environ["NIGHTBENCH_REPEAT_DIR"]
+    job = read_json(environ["NIGHTBENCH_JOB_FILE"])
+    go = read_json(os.path.join(repeat_dir, "go.json"))
+    context = Context(job, environ["NIGHTBENCH_PROCESS"], go, repeat_dir)
+    line, workload = context.case["framework"], context.case["workload"]
+    recorder = Recorder(os.path.join(folder, "steps.jsonl"))
+
+    recorder.phase("import")
+    framework = os.path.join(code, "frameworks", line, "runtime.py")
+    runtime = load_module("nightbench_runtime", framework).Runtime(context)
+    context.runtime = runtime
+    runtime.init()
+
+    recorder.phase("build")
+    path = os.path.join(code, "workloads", workload, line + ".py")
+    task = load_module("nightbench_workload", path).build(context)
+
+    if context.role == "pserver":
+        task.serve()
+        recorder.phase("finish")
+        recorder.close()
+        return 0
+
+    precision = runtime.precision_proof(task)
+    asynchronous = context.case["strategy"] == "parameter_server" and context.case["sync"] != "sync"
+    drain_file = os.path.join(repeat_dir, "drain") if asynchronous else None
+    measured = measure(task, runtime, job["protocol"], recorder, drain_file)
+
+    recorder.phase("finish")
+    loss, finite = loss_summary(task.losses(), measured)
+    rank = {
+        "schema": "nightbench.rank/1",
+        "samples_per_step": float(task.samples_per_step),
+        "world_size": context.world_size,
+        "window": {
+            "open_s": measured.open_s,
+            "close_s": measured.close_s,
+            "wall_s": measured.wall_s,
+            "steps": len(measured.step_seconds),
+        },
+        "step_seconds": measured.step_seconds,
+        "step_end_s": measured.step_end_s,
+        "warmup_steps": measured.warmup_steps,
+        "drain_steps": measured.drain_steps,
+        "time_to_first_step_s": measured.first_step_end_s - started_s,
+        "loss": loss,
+        "loss_finite": finite,
+        "weights_digest": runtime.weights_digest(task),
+        "parameters": task.parameters,
+        "peak_memory": runtime.peak_memory(),
+        "precision": precision,
+        "transport": runtime.transport(),
+        "versions": runtime.versions(),
+    }
+    write_json(os.path.join(folder, "rank.json"), rank)
+    runtime.shutdown()
+    recorder.close()
+    if not finite:
+        print("a loss is not finite: %s" % loss, file=sys.stderr)
+        return EXIT_LOSS_NOT_FINITE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

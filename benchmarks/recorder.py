@@ -1,0 +1,53 @@
+"""What a rank says while it runs: `steps.jsonl`, one JSON object a line.
+
+    {"kind": "phase", "phase": "import|build|warmup|window|drain|finish", "t_s": 12.5}
+    {"kind": "step", "phase": "warmup|window|drain", "step": 1, "t_s": 13.0, "dt_s": 0.5}
+
+`t_s` is the node's monotonic clock, `step` counts from 1 within its phase. These records tell
+progress; the results are computed from what `measure` returns (on a device that runs ahead of
+the host a record's time is when the step was queued).
+"""
+
+import json
+import time
+
+
+class Recorder:
+    """Appends records to a file, at most one write in `interval_s` and one at each phase."""
+
+    def __init__(self, path, interval_s=0.2):
+        self._stream = open(path, "a")  # noqa: SIM115 (kept open for the life of the process)
+        self._interval_s = interval_s
+        self._lines = []
+        self._written_s = 0.0
+        self._previous_s = time.monotonic()
+
+    def phase(self, name):
+        """A phase begins now."""
+        self._previous_s = time.monotonic()
+        self._lines.append(json.dumps({"kind": "phase", "phase": name, "t_s": self._previous_s}))
+        self.flush()
+
+    def step(self, phase, step):
+        """A step has returned now."""
+        now = time.monotonic()
+        self._lines.append(
+            '{"kind": "step", "phase": "%s", "step": %d, "t_s": %.6f, "dt_s": %.6f}'
+            % (phase, step, now, now - self._previous_s)
+        )
+        self._previous_s = now
+        if now - self._written_s >= self._interval_s:
+            self.flush()
+
+    def flush(self):
+        """Writes what has gathered."""
+        if self._lines:
+            self._stream.write("\n".join(self._lines) + "\n")
+            self._stream.flush()
+            self._lines = []
+        self._written_s = time.monotonic()
+
+    def close(self):
+        """Writes the rest and closes the file."""
+        self.flush()
+        self._stream.close()
