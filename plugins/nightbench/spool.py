@@ -1,0 +1,263 @@
+"""The spool: runs as files, from their plan to their ingest, on any fsspec URL.
+
+    <spool>/runs/<run_id>/run.json, planned.json, loaded.json
+    <spool>/runs/<run_id>/cases/<case_id>/g<generation>/
+        job.json, progress.json, outcome.json, fingerprint-<node>.json
+        repeat-001/<node>.json, repeat-001/controller.json
+
+Whatever steers a gang writes here, and the ingest reads here; neither needs the other's disk. On
+local disks a document appears by rename, so that a reader sees all of it or nothing; object
+stores give the same by themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from upath import UPath
+
+from nightbench.errors import UserError
+from nightbench.model import SLUG
+
+Document = dict[str, Any]
+
+
+class SpoolError(UserError):
+    """A document of the spool that cannot be read, or a name that is no path component."""
+
+
+def write_json(path: UPath, document: object) -> None:
+    """Write a document so that readers see all of it or the one before."""
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.protocol in ("", "file", "local"):
+        local = Path(path.path)
+        beside = local.with_name(f".{local.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(local)
+    else:
+        path.write_text(text, encoding="utf-8")
+
+
+def read_json(path: UPath) -> Any | None:
+    """The document, or None where there is none.
+
+    Raises:
+        SpoolError: the file is not JSON.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise SpoolError(
+            f"{path}: not a JSON document ({error}). Remove the file: what it held is measured "
+            "or fetched again where that is possible."
+        ) from error
+
+
+def _component(name: str, what: str) -> str:
+    if not SLUG.match(name):
+        raise SpoolError(f"{what} {name!r} cannot be a path component: expected {SLUG.pattern}")
+    return name
+
+
+class CaseStore:
+    """One generation of one case of a run."""
+
+    def __init__(self, folder: UPath) -> None:
+        self.folder = folder
+
+    def job(self) -> Document | None:
+        """The job.json that was sent to the nodes."""
+        return self._read("job.json")
+
+    def save_job(self, document: Mapping[str, Any]) -> None:
+        """Keep the job.json that is sent to the nodes."""
+        write_json(self.folder / "job.json", document)
+
+    def progress(self) -> Document | None:
+        """Where the gang stands, as its controller said last."""
+        return self._read("progress.json")
+
+    def save_progress(self, document: Mapping[str, Any]) -> None:
+        """Say where the gang stands; `at` is added."""
+        write_json(self.folder / "progress.json", {**document, "at": utc_now()})
+
+    def outcome(self) -> Document | None:
+        """How the case ended; None while it has not."""
+        return self._read("outcome.json")
+
+    def save_outcome(self, document: Mapping[str, Any]) -> None:
+        """Say how the case ended. Written last: from then on nothing is launched."""
+        write_json(self.folder / "outcome.json", document)
+
+    def repeat(self, repeat: int) -> Document | None:
+        """The controller's record of a repeat: present once all its files have been fetched."""
+        return self._read(self._repeat(repeat), "controller.json")
+
+    def save_repeat(self, repeat: int, document: Mapping[str, Any]) -> None:
+        """Keep the controller's record of a repeat, after its results."""
+        write_json(self.folder / self._repeat(repeat) / "controller.json", document)
+
+    def result(self, repeat: int, node: str) -> Document | None:
+        """A node's result.json of a repeat."""
+        return self._read(self._repeat(repeat), f"{_component(node, 'node')}.json")
+
+    def save_result(self, repeat: int, node: str, document: Mapping[str, Any]) -> None:
+        """Keep a node's result.json of a repeat."""
+        name = f"{_component(node, 'node')}.json"
+        write_json(self.folder / self._repeat(repeat) / name, document)
+
+    def results(self, repeat: int) -> dict[str, Document]:
+        """All nodes' result.json of a repeat, by node."""
+        found = {}
+        folder = self.folder / self._repeat(repeat)
+        for path in _entries(folder):
+            if path.suffix == ".json" and path.name not in ("controller.json",):
+                document = read_json(path)
+                if document is not None and not path.name.startswith("."):
+                    found[path.stem] = document
+        return found
+
+    def repeats(self) -> list[int]:
+        """Numbers of the repeats that have a record of the controller."""
+        numbers = []
+        for path in _entries(self.folder):
+            if path.name.startswith("repeat-") and (path / "controller.json").exists():
+                numbers.append(int(path.name.removeprefix("repeat-")))
+        return sorted(numbers)
+
+    def fingerprint(self, node: str) -> Document | None:
+        """A node's fingerprint."""
+        return self._read(f"fingerprint-{_component(node, 'node')}.json")
+
+    def save_fingerprint(self, node: str, document: Mapping[str, Any]) -> None:
+        """Keep a node's fingerprint."""
+        write_json(self.folder / f"fingerprint-{_component(node, 'node')}.json", document)
+
+    @staticmethod
+    def _repeat(repeat: int) -> str:
+        return f"repeat-{repeat:03d}"
+
+    def _read(self, *parts: str) -> Document | None:
+        found: Document | None = read_json(self.folder.joinpath(*parts))
+        return found
+
+
+class RunSpool:
+    """One run."""
+
+    def __init__(self, folder: UPath) -> None:
+        self.folder = folder
+        self.run_id = folder.name
+
+    def case(self, case_id: str, generation: int = 0) -> CaseStore:
+        """The store of one generation of a case; nothing is created."""
+        return CaseStore(self.folder / "cases" / _component(case_id, "case") / f"g{generation}")
+
+    def generations(self, case_id: str) -> list[int]:
+        """The generations of a case that have files, ascending."""
+        found = _entries(self.folder / "cases" / _component(case_id, "case"))
+        return sorted(int(p.name[1:]) for p in found if p.name[:1] == "g" and p.name[1:].isdigit())
+
+    def latest(self, case_id: str) -> CaseStore | None:
+        """The store of the highest generation; None where the case was never prepared."""
+        generations = self.generations(case_id)
+        return self.case(case_id, generations[-1]) if generations else None
+
+    def case_ids(self) -> list[str]:
+        """Cases that have files, sorted."""
+        return sorted(p.name for p in _entries(self.folder / "cases"))
+
+    def run(self) -> Document | None:
+        """run.json: the run, its suite, protocol, builds, policy and channels."""
+        found: Document | None = read_json(self.folder / "run.json")
+        return found
+
+    def save_run(self, document: Mapping[str, Any]) -> None:
+        """Keep run.json."""
+        write_json(self.folder / "run.json", document)
+
+    def planned(self) -> list[Document]:
+        """planned.json: every case that the run was meant to measure."""
+        return read_json(self.folder / "planned.json") or []
+
+    def save_planned(self, documents: Sequence[Mapping[str, Any]]) -> None:
+        """Keep planned.json; written before anything is launched."""
+        write_json(self.folder / "planned.json", list(documents))
+
+    def loaded(self) -> Document | None:
+        """loaded.json: what the ingest wrote after the warehouse had everything."""
+        found: Document | None = read_json(self.folder / "loaded.json")
+        return found
+
+    def save_loaded(self, document: Mapping[str, Any]) -> None:
+        """Say that the warehouse has everything of this run."""
+        write_json(self.folder / "loaded.json", document)
+
+    def remove(self) -> None:
+        """Remove the run with all its files."""
+        self.folder.rmdir(recursive=True)
+
+
+class Spool:
+    """All runs below one folder or URL."""
+
+    def __init__(self, root: UPath | str | os.PathLike[str]) -> None:
+        self.root = UPath(root)
+
+    def run(self, run_id: str) -> RunSpool:
+        """The spool of a run; nothing is created."""
+        return RunSpool(self.root / "runs" / _component(run_id, "run"))
+
+    def case(self, run_id: str, case_id: str, generation: int = 0) -> CaseStore:
+        """The store of one generation of a case of a run."""
+        return self.run(run_id).case(case_id, generation)
+
+    def runs(self) -> list[RunSpool]:
+        """All runs, oldest first by the date in run.json (by name where that is missing)."""
+        found = [RunSpool(path) for path in _entries(self.root / "runs")]
+        return sorted(found, key=lambda run: (_started(run) or datetime.max, run.run_id))
+
+    def expire(self, days: float, now: datetime | None = None) -> list[str]:
+        """Remove runs that are loaded and older than `days`; returns their ids.
+
+        A run that the warehouse does not have yet stays, however old it is.
+        """
+        limit = (now or datetime.now(UTC)).replace(tzinfo=None) - timedelta(days=days)
+        removed = []
+        for run in self.runs():
+            started = _started(run)
+            if started is not None and started < limit and run.loaded() is not None:
+                run.remove()
+                removed.append(run.run_id)
+        return removed
+
+
+def utc_now() -> str:
+    """Now, as a UTC ISO-8601 date with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _entries(folder: UPath) -> Iterator[UPath]:
+    try:
+        yield from sorted(folder.iterdir(), key=lambda path: path.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+
+
+def _started(run: RunSpool) -> datetime | None:
+    started = (run.run() or {}).get("started_at")
+    if not started:
+        return None
+    moment = datetime.fromisoformat(started)
+    return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
