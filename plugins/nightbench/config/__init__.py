@@ -1,0 +1,18 @@
+"""YAML and JSON that people write, as data of `nightbench.model`, and every complaint about it."""
+
+from nightbench.config.catalog import load_catalog
+from nightbench.config.clusters import find_clusters, load_cluster
+from nightbench.config.source import ConfigError, Problem
+from nightbench.config.suites import customise, find_suites, load_suite, parse_build
+
+__all__ = [
+    "ConfigError",
+    "Problem",
+    "customise",
+    "find_clusters",
+    "find_suites",
+    "load_catalog",
+    "load_cluster",
+    "load_suite",
+    "parse_build",
+]

@@ -1,0 +1,189 @@
+"""Reads cluster files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from nightbench.config import values
+from nightbench.config.schema import ClusterFile, NodeFile
+from nightbench.config.source import (
+    ConfigError,
+    Document,
+    Key,
+    Problem,
+    describe,
+    display,
+    read_document,
+)
+from nightbench.config.validate import validate
+from nightbench.model import SLUG, Catalog, Cluster, EnvironmentPolicy, Node
+
+HOME = "${NIGHTBENCH_HOME}"
+
+
+def find_clusters(dags: Path) -> dict[str, Path]:
+    """Return the cluster files below a `dags` folder by the names of their clusters."""
+    return {path.stem: path for path in sorted((dags / "clusters").glob("*.yaml"))}
+
+
+def load_cluster(
+    path: Path, *, home: Path | None = None, catalog: Catalog | None = None
+) -> Cluster:
+    """Read a cluster.
+
+    Args:
+        path: the YAML file.
+        home: state folder that `${NIGHTBENCH_HOME}` stands for; the variable's value, or
+            `.nightbench` beside `dags/`, when None.
+        catalog: knows the framework lines that the file may name; unchecked when None.
+
+    Raises:
+        ConfigError: all that is wrong with the file.
+    """
+    document = read_document(path)
+    file, problems = validate(ClusterFile, document, context=lines_of(catalog))
+    problems += named_as_file(document, "cluster")
+    paths = _Paths(document, home, problems)
+    if file is None:
+        raise ConfigError(path, problems)
+    nodes = _nodes(file, document, problems)
+    environments = file.environments
+    cluster = Cluster(
+        name=file.cluster,
+        nodes=tuple(nodes),
+        description=file.description,
+        device_kind=file.devices.kind,
+        devices_per_node=file.devices.per_node,
+        environments=EnvironmentPolicy(
+            root=environments.root,
+            python=environments.python,
+            variants=dict(environments.variants),
+            paths=dict(environments.paths),
+            wheelhouse=paths.find(environments.wheelhouse, ("environments", "wheelhouse")),
+            index_url=environments.index_url,
+            find_links=tuple(environments.find_links),
+            lock_dir=environments.lock_dir,
+        ),
+        known_hosts=paths.find(file.known_hosts, ("known_hosts",)),
+        env=dict(file.env),
+        role_env={role: dict(env) for role, env in file.role_env.items()},
+        shared=file.shared,
+    )
+    if problems:
+        raise ConfigError(path, problems)
+    return cluster
+
+
+def lines_of(catalog: Catalog | None) -> dict[str, object]:
+    """Return what validators of names need to know of the catalog."""
+    if catalog is None:
+        return {}
+    return {"frameworks": catalog.frameworks, "workloads": catalog.workloads}
+
+
+def named_as_file(document: Document, key: str) -> list[Problem]:
+    """Complain where a file calls itself otherwise than its name does."""
+    name, stem = document.data.get(key), document.path.stem
+    if isinstance(name, str) and name != stem:
+        message = f'found {describe(name)}; expected the name of the file, "{stem}"'
+        return [document.problem((key,), message)]
+    return []
+
+
+def relative_to_file(path: Path, written: str) -> Path | None:
+    """Return the file or folder that a relative path of a YAML file means, or None.
+
+    It is looked for beside the file first, then in the folder above (`dags/`).
+    """
+    for folder in (path.parent, path.parent.parent):
+        candidate = (folder / written).expanduser().absolute()
+        if candidate.exists():
+            return candidate
+    return None
+
+
+class _Paths:
+    """Finds what the paths of a cluster file mean."""
+
+    def __init__(self, document: Document, home: Path | None, problems: list[Problem]) -> None:
+        self._document = document
+        self._problems = problems
+        beside = document.path.absolute().parent.parent.parent / ".nightbench"
+        self._home = home or Path(os.environ.get("NIGHTBENCH_HOME") or beside)
+
+    def find(self, written: str | None, key: Key) -> str | None:
+        if written is None:
+            return None
+        if written.startswith(HOME):
+            # Not looked for: `nightbench up` makes these files, and planning works without it.
+            return str(self._home.expanduser().absolute()) + written.removeprefix(HOME)
+        if "${" in written:
+            message = f'found "{written}"; expected no variable but a leading {HOME}'
+            self._problems.append(self._document.problem(key, message))
+            return None
+        found = relative_to_file(self._document.path, written)
+        if found is None:
+            folder = display(self._document.path.parent)
+            message = f'found "{written}", which is not there; looked in {folder} and above it'
+            self._problems.append(self._document.problem(key, message))
+            return None
+        return str(found)
+
+
+def _nodes(file: ClusterFile, document: Document, problems: list[Problem]) -> list[Node]:
+    nodes: list[Node] = []
+    seen: dict[str, Key] = {}
+    for position, entry in enumerate(file.nodes):
+        key: Key = ("nodes", position)
+        if file.devices.kind == "gpu" and entry.devices:
+            if len(entry.devices) < file.devices.per_node:
+                message = (
+                    f"found {len(entry.devices)}; expected at least the {file.devices.per_node} of "
+                    "devices.per_node"
+                )
+                problems.append(document.problem((*key, "devices"), message))
+        elif entry.devices:
+            message = 'found devices on a cluster of kind "cpu"; expected `devices: {kind: gpu}`'
+            problems.append(document.problem((*key, "devices"), message))
+        for node in _expand(entry, key, document, problems):
+            if not SLUG.match(node.name):
+                message = f'found "{node.name}" as a name; expected letters, digits, ".", "_", "-"'
+                problems.append(document.problem((*key, "name"), message))
+            if node.name in seen:
+                first = document.lines[seen[node.name]]
+                message = f'found the name "{node.name}" again (first on line {first})'
+                problems.append(document.problem(key, message))
+            seen.setdefault(node.name, key)
+            nodes.append(node)
+    return nodes
+
+
+def _expand(entry: NodeFile, key: Key, document: Document, problems: list[Problem]) -> list[Node]:
+    hosts = values.hosts(entry.hosts)
+    beside: dict[str, list[str]] = {}
+    for field in ("name", "data_address"):
+        written = getattr(entry, field)
+        beside[field] = values.hosts(written) if written else list(hosts)
+        if len(beside[field]) != len(hosts):
+            message = (
+                f'found "{written}", which is {len(beside[field])}; expected as many as the '
+                f"{len(hosts)} of hosts"
+            )
+            problems.append(document.problem((*key, field), message))
+            return []
+    return [
+        Node(
+            name=name,
+            host=host,
+            ssh_conn_id=entry.ssh_conn_id,
+            port=entry.port,
+            data_address=address if entry.data_address else None,
+            interface=entry.interface,
+            port_range=entry.port_range,
+            cpus=tuple(entry.cpus),
+            devices=tuple(entry.devices),
+            env=dict(entry.env),
+        )
+        for host, name, address in zip(hosts, beside["name"], beside["data_address"], strict=True)
+    ]

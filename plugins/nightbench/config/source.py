@@ -1,0 +1,215 @@
+"""Files that people write, read so that every complaint can name its line.
+
+A `Document` is the plain data of a YAML or JSON file with the line of every key and item. JSON
+is read by the same parser: all the JSON that lies in this repository is YAML too.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import yaml
+
+from nightbench.errors import UserError
+
+Key: TypeAlias = tuple[str | int, ...]
+"""Where something stands in a document: `("matrix", 1, "frameworks", 0)`."""
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One thing that is wrong in a file."""
+
+    line: int
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.message}" if self.key else self.message
+
+
+class ConfigError(UserError):
+    """Everything that is wrong with one file, one line for each problem."""
+
+    def __init__(self, path: Path, problems: Iterable[Problem]) -> None:
+        """Sort the problems by line; the message holds all of them."""
+        self.path = path
+        self.problems = tuple(sorted(set(problems)))
+        shown = display(path)
+        super().__init__("\n".join(f"{shown}:{p.line}: {p}" for p in self.problems))
+
+
+@dataclass(frozen=True)
+class Document:
+    """The data of a file and the line of each of its keys and items (1 is the first)."""
+
+    path: Path
+    data: Mapping[str, Any]
+    lines: Mapping[Key, int]
+
+    def problem(self, key: Sequence[str | int], message: str) -> Problem:
+        """Name what is wrong at a key; the nearest enclosing one when the key is not written."""
+        known = tuple(key)
+        while known and known not in self.lines:
+            known = known[:-1]
+        return Problem(self.lines.get(known, 1), key_path(known), message)
+
+
+def display(path: Path) -> str:
+    """Return the path as a person would type it: relative where it lies below the folder."""
+    try:
+        return str(path.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def key_path(key: Sequence[str | int]) -> str:
+    """Write a key as people read it: `matrix[1].frameworks[0]`."""
+    text = ""
+    for part in key:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def describe(value: Any) -> str:
+    """Say what was found, with its type where that helps to see what is wrong."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return f"{str(value).lower()} (a switch)"
+        case str():
+            return f'"{value}"'
+        case int() | float():
+            return str(value)
+        case Mapping():
+            return "a mapping"
+        case Sequence():
+            return "a list"
+    return repr(value)
+
+
+def one_of(found: str, choices: Iterable[str]) -> str:
+    """Complain of a value that is not among the choices, and guess which was meant."""
+    known = sorted(choices)
+    close = difflib.get_close_matches(found, known, n=1)
+    guess = f' (did you mean "{close[0]}"?)' if close else ""
+    return f'found "{found}"; expected {any_of(known)}{guess}'
+
+
+def any_of(choices: Sequence[str]) -> str:
+    """Write a set of choices: `one of a, b, c`, or the only one."""
+    if not choices:
+        return "nothing: there is none"
+    return choices[0] if len(choices) == 1 else f"one of {', '.join(choices)}"
+
+
+def read_document(path: Path) -> Document:
+    """Read a YAML or JSON file whose top level is a mapping.
+
+    Raises:
+        ConfigError: the file cannot be read, is no YAML, or has a key twice.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"{display(path)}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{display(path)}: cannot be read: {error}") from error
+    loader = _Loader(text)
+    try:
+        root = loader.get_single_node()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        said = " ".join(part for part in (error.context, error.problem) if part)
+        raise ConfigError(path, [Problem(line, "", f"not valid YAML: {said}")]) from None
+    except yaml.YAMLError as error:
+        raise ConfigError(path, [Problem(1, "", f"not valid YAML: {error}")]) from None
+    finally:
+        loader.dispose()
+    reader = _Reader(loader)
+    data = reader.value(root, ()) if root is not None else None
+    if reader.problems:
+        raise ConfigError(path, reader.problems)
+    if not isinstance(data, dict):
+        message = f"found {describe(data)}; expected a mapping of keys to values"
+        raise ConfigError(path, [Problem(1, "", message)])
+    return Document(path, data, reader.lines)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2's plain scalars: `on`, `22:00`, `010` and dates are text, not surprises."""
+
+
+_Loader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("int", r"[-+]?(?:0|[1-9][0-9]*)", "-+0123456789"),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("float", r"[-+]?[0-9]+[eE][-+]?[0-9]+", "-+0123456789"),
+):
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})\Z"), list(_first)
+    )
+
+
+class _Reader:
+    """Turns YAML nodes into data, remembers lines, and finds keys that stand twice."""
+
+    def __init__(self, loader: yaml.SafeLoader) -> None:
+        self.lines: dict[Key, int] = {}
+        self.problems: list[Problem] = []
+        self._loader = loader
+        self._open: list[int] = []
+
+    def value(self, node: yaml.Node, key: Key) -> Any:
+        self.lines.setdefault(key, node.start_mark.line + 1)
+        if id(node) in self._open:
+            self._complain(node, key, "an anchor must not contain itself")
+            return None
+        self._open.append(id(node))
+        try:
+            if isinstance(node, yaml.MappingNode):
+                return self._mapping(node, key)
+            if isinstance(node, yaml.SequenceNode):
+                return [self.value(item, (*key, i)) for i, item in enumerate(node.value)]
+            return self._scalar(node, key)
+        finally:
+            self._open.pop()
+
+    def _mapping(self, node: yaml.MappingNode, key: Key) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for name_node, item in node.value:
+            line = name_node.start_mark.line + 1
+            if not isinstance(name_node, yaml.ScalarNode):
+                self._complain(name_node, key, "a key must be a word")
+                continue
+            name = str(name_node.value)
+            if name in data:
+                first = self.lines[*key, name]
+                message = f"found this key twice (first on line {first}); expected it once"
+                self.problems.append(Problem(line, key_path((*key, name)), message))
+                continue
+            self.lines[*key, name] = line
+            data[name] = self.value(item, (*key, name))
+        return data
+
+    def _scalar(self, node: yaml.Node, key: Key) -> Any:
+        if not node.tag.startswith("tag:yaml.org,2002:"):
+            self._complain(node, key, f'found the tag "{node.tag}"; expected a plain value')
+            return None
+        try:
+            return self._loader.construct_object(node)
+        except (ValueError, yaml.YAMLError) as error:
+            self._complain(node, key, f'found "{node.value}", which cannot be read: {error}')
+            return None
+
+    def _complain(self, node: yaml.Node, key: Key, message: str) -> None:
+        self.problems.append(Problem(node.start_mark.line + 1, key_path(key), message))

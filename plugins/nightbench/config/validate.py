@@ -1,0 +1,143 @@
+"""Holds a document against a pydantic model and turns every complaint into a `Problem`."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from nightbench.config.source import (
+    Document,
+    Key,
+    Problem,
+    any_of,
+    describe,
+    key_path,
+    one_of,
+)
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class Strict(BaseModel):
+    """The base of everything that a person writes: no unknown keys, no silent conversions."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+_TYPES = {
+    "string_type": "text (put it in quotes)",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping of keys to values",
+    "model_type": "a mapping of keys to values",
+    "none_required": "nothing",
+}
+_BOUNDS = {
+    "greater_than_equal": ("ge", "at least"),
+    "greater_than": ("gt", "more than"),
+    "less_than_equal": ("le", "at most"),
+    "less_than": ("lt", "less than"),
+}
+
+
+def validate(
+    model: type[M],
+    document: Document,
+    at: Key = (),
+    context: Mapping[str, Any] | None = None,
+) -> tuple[M | None, list[Problem]]:
+    """Return the part of a document as the model, or None and all that is wrong with it.
+
+    Args:
+        model: what the part has to be.
+        document: the file.
+        at: key of the part; the whole file by default.
+        context: handed to the model's validators (the catalog, for names).
+    """
+    data: Any = document.data
+    for part in at:
+        data = data[part]
+    try:
+        return model.model_validate(data, context=dict(context or {})), []
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        return None, [_problem(model, document, at, dict(each)) for each in found]
+
+
+def _problem(model: type[BaseModel], document: Document, at: Key, error: dict[str, Any]) -> Problem:
+    location = tuple(part for part in error["loc"] if part != "[key]")
+    key = (*at, *location)
+    kind, found = error["type"], error.get("input")
+    context = error.get("ctx") or {}
+    if kind == "missing":
+        field = fields_at(model, location[:-1])[str(location[-1])]
+        place = document.problem(key[:-1], "")
+        return Problem(place.line, key_path(key), f"is missing; expected: {field.description}")
+    if kind == "extra_forbidden":
+        known = fields_at(model, location[:-1])
+        said = one_of(str(location[-1]), known).removeprefix("found ")
+        return document.problem(key, f"found the unknown key {said}")
+    if kind == "value_error":
+        return document.problem(key, str(context["error"]))
+    if kind == "literal_error":
+        choices = [str(choice) for choice in literals_at(model, location)]
+        if isinstance(found, str):
+            return document.problem(key, one_of(found, choices))
+        return document.problem(key, f"found {describe(found)}; expected {any_of(choices)}")
+    if kind in _BOUNDS:
+        name, words = _BOUNDS[kind]
+        expected = f"a number of {words} {context[name]}"
+        return document.problem(key, f"found {describe(found)}; expected {expected}")
+    if kind == "too_short":
+        return document.problem(key, "found an empty list; expected at least one entry")
+    expected = _TYPES.get(kind, error["msg"])
+    return document.problem(key, f"found {describe(found)}; expected {expected}")
+
+
+def fields_at(model: type[BaseModel], location: Key) -> Mapping[str, Any]:
+    """Return the fields of the model that stands at a location below another."""
+    inner = _type_at(model, location)
+    found = [each for each in _alternatives(inner) if _is_model(each)]
+    return found[0].model_fields if found else {}
+
+
+def literals_at(model: type[BaseModel], location: Key) -> list[Any]:
+    """Return the choices of the `Literal` at a location."""
+    inner = _type_at(model, location)
+    for each in _alternatives(inner):
+        if typing.get_origin(each) is typing.Literal:
+            return list(typing.get_args(each))
+    return []
+
+
+def _type_at(annotation: Any, location: Key) -> Any:
+    for part in location:
+        for each in _alternatives(annotation):
+            if isinstance(part, str) and _is_model(each):
+                annotation = each.model_fields[part].annotation
+                break
+            arguments = typing.get_args(each)
+            if arguments and typing.get_origin(each) is not typing.Literal:
+                annotation = arguments[-1]
+                break
+    return annotation
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _alternatives(annotation: Any) -> list[Any]:
+    """The members of a union without None, with `Annotated` taken off; else the type itself."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _alternatives(typing.get_args(annotation)[0])
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        members = typing.get_args(annotation)
+        return [kind for each in members if each is not type(None) for kind in _alternatives(each)]
+    return [annotation]

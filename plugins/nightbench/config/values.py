@@ -1,0 +1,216 @@
+"""The little languages of the YAML files: durations, percentages, host ranges, environments.
+
+Every function takes what the file says and returns what the program works with, or raises a
+ValueError that says what was found and what was expected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from nightbench.config.source import describe
+from nightbench.model import SLUG
+
+
+@dataclass(frozen=True)
+class Words:
+    """How a type is called in messages and on the reference page."""
+
+    text: str
+
+
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?\Z")
+_PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?) ?%\Z")
+_SHAPE = re.compile(r"([1-9]\d{0,4})x([1-9]\d{0,3})\Z")
+_RANGE = re.compile(r"\[([^\[\]]*)\]")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_SECRET = re.compile(r"PASSWORD|PASSWD|SECRET|CREDENTIAL|(?:TOKEN|KEY)S?(?:_|\d|\Z)", re.IGNORECASE)
+_MOST_HOSTS = 10_000
+
+
+def duration(value: Any) -> float:
+    """Seconds from `900s`, `15m`, `2h` or `1h30m`."""
+    match = _DURATION.match(value) if isinstance(value, str) and value else None
+    if match is None:
+        expected = "a duration with its unit, such as 900s, 15m or 2h"
+        raise ValueError(f"found {describe(value)}; expected {expected}")
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return hours * 3600 + minutes * 60 + seconds
+
+
+def positive_duration(value: Any) -> float:
+    """Seconds, more than none."""
+    seconds = duration(value)
+    if seconds <= 0:
+        raise ValueError(f"found {describe(value)}; expected a duration longer than nothing")
+    return seconds
+
+
+def percentage(value: Any) -> float:
+    """A fraction from `3%`."""
+    match = _PERCENTAGE.match(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"found {describe(value)}; expected a percentage such as 3%")
+    fraction = float(match[1]) / 100
+    if not 0 < fraction < 1:
+        raise ValueError(f"found {describe(value)}; expected more than 0% and less than 100%")
+    return fraction
+
+
+def shape(value: Any) -> tuple[int, int]:
+    """Nodes and devices on each from `2x1`."""
+    match = _SHAPE.match(value) if isinstance(value, str) else None
+    if match is None:
+        expected = "nodes x devices on each, such as 2x1"
+        raise ValueError(f"found {describe(value)}; expected {expected}")
+    return int(match[1]), int(match[2])
+
+
+def hosts(pattern: str) -> list[str]:
+    """Names from `gpu[01-04,07].example.org`; leading zeros are kept.
+
+    Several brackets give all their combinations, the last one running fastest.
+    """
+    match = _RANGE.search(pattern)
+    if match is None:
+        if not pattern or "[" in pattern or "]" in pattern:
+            raise ValueError(
+                f'found "{pattern}"; expected a host, or hosts as in gpu[01-04].example.org'
+            )
+        return [pattern]
+    head, tail = pattern[: match.start()], hosts_or_nothing(pattern[match.end() :])
+    numbers = list(_numbers(match[1], pattern))
+    if len(numbers) * len(tail) > _MOST_HOSTS:
+        raise ValueError(f'found "{pattern}"; expected no more than {_MOST_HOSTS} hosts')
+    return [f"{head}{number}{rest}" for number in numbers for rest in tail]
+
+
+def readable_hosts(pattern: str) -> str:
+    """The pattern itself, once it is known to name hosts."""
+    hosts(pattern)
+    return pattern
+
+
+def hosts_or_nothing(pattern: str) -> list[str]:
+    """As `hosts`, and the empty text for the empty text."""
+    return hosts(pattern) if pattern else [""]
+
+
+def _numbers(text: str, pattern: str) -> Iterable[str]:
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        last = last if dash else first
+        if not (first.isdecimal() and last.isdecimal()) or int(first) > int(last):
+            raise ValueError(
+                f'found "[{text}]" in "{pattern}"; expected rising numbers as in [01-04,07]'
+            )
+        if int(last) - int(first) >= _MOST_HOSTS:
+            raise ValueError(f'found "[{text}]"; expected no more than {_MOST_HOSTS} hosts')
+        width = len(first) if first.startswith("0") else 0
+        for number in range(int(first), int(last) + 1):
+            yield str(number).zfill(width)
+
+
+def port_range(value: Any) -> tuple[int, int]:
+    """First and last port from `20000-29999`."""
+    first, dash, last = value.partition("-") if isinstance(value, str) else ("", "", "")
+    if not (dash and first.isdecimal() and last.isdecimal()):
+        raise ValueError(f"found {describe(value)}; expected a range of ports such as 20000-29999")
+    low, high = int(first), int(last)
+    if not 1024 <= low <= high <= 65535:
+        raise ValueError(f"found {describe(value)}; expected ports between 1024 and 65535")
+    return low, high
+
+
+def cores(value: Any) -> Any:
+    """Core numbers from `0-3,8`; a list of numbers passes as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        found = [int(number) for number in _numbers(value, value)]
+    except ValueError:
+        raise ValueError(f'found "{value}"; expected cores such as [0, 1] or "0-3,8"') from None
+    return found
+
+
+def device_name(value: Any) -> Any:
+    """A device's index or UUID as text."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def slug(value: str) -> str:
+    """A name that can be a folder on every node."""
+    if not SLUG.match(value):
+        raise ValueError(
+            f'found "{value}"; expected a name of letters, digits, ".", "_" and "-" that starts '
+            "with a letter or digit"
+        )
+    return value
+
+
+def not_empty(value: str) -> str:
+    """Text that says something."""
+    if not value.strip():
+        raise ValueError("found an empty text; expected a name or a sentence")
+    return value
+
+
+def env_name(value: str) -> str:
+    """The name of an environment variable that may stand in a file."""
+    if not _ENV_NAME.match(value):
+        raise ValueError(f'found "{value}"; expected the name of an environment variable')
+    if value.startswith("NIGHTBENCH_"):
+        raise ValueError("names with NIGHTBENCH_ belong to the launcher; expected another name")
+    if _SECRET.search(value):
+        raise ValueError(
+            "looks like a secret, and files are no place for one (the environment is stored with "
+            "every run); put it into the environment of the nodes or an Airflow Connection"
+        )
+    return value
+
+
+def env_value(value: Any) -> Any:
+    """The text of an environment variable; a whole number is taken as its digits."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        raise ValueError(f"found {describe(value)}; expected text: put it in quotes")
+    if "\0" in value:
+        raise ValueError("found a NUL character; no environment can hold one")
+    return value
+
+
+def as_list(value: Any) -> Any:
+    """A scalar as the list of itself: a list is an axis, a scalar is fixed."""
+    return value if isinstance(value, list) or value is None else [value]
+
+
+def no_twins(values: list[Any]) -> list[Any]:
+    """A list that names nothing twice."""
+    for position, value in enumerate(values):
+        if value in values[:position]:
+            raise ValueError(f"found {describe(value)} twice; expected it once")
+    return values
+
+
+Text = Annotated[str, AfterValidator(not_empty), Words("text")]
+Name = Annotated[str, AfterValidator(slug), Words("name")]
+Duration = Annotated[float, BeforeValidator(duration), Words("duration")]
+PositiveDuration = Annotated[float, BeforeValidator(positive_duration), Words("duration")]
+Percentage = Annotated[float, BeforeValidator(percentage), Words("percentage")]
+Whole = Annotated[int, Field(ge=0), Words("whole number")]
+Count = Annotated[int, Field(ge=1), Words("whole number, at least 1")]
+Port = Annotated[int, Field(ge=1, le=65535), Words("port")]
+PortRange = Annotated[tuple[int, int], BeforeValidator(port_range), Words("range of ports")]
+Shape = Annotated[tuple[int, int], BeforeValidator(shape), Words("nodes x devices on each")]
+Hosts = Annotated[str, AfterValidator(readable_hosts), Words("hosts")]
+Cores = Annotated[list[Whole], BeforeValidator(cores), AfterValidator(no_twins), Words("cores")]
+DeviceName = Annotated[str, BeforeValidator(device_name), Words("index or UUID")]
+EnvName = Annotated[str, AfterValidator(env_name)]
+EnvValue = Annotated[str, BeforeValidator(env_value)]
+Env = Annotated[dict[EnvName, EnvValue], Words("variables")]

@@ -1,0 +1,222 @@
+"""From cases to jobs: which are run, on which nodes, with which processes. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from nightbench.errors import UserError
+from nightbench.model import (
+    Build,
+    Case,
+    Catalog,
+    Cluster,
+    JobSpec,
+    Limits,
+    Node,
+    Process,
+    Protocol,
+    Strategy,
+    Suite,
+    WorkloadInfo,
+    digest_of,
+)
+from nightbench.support import Refusal, unfit, unsupported, variant_of
+
+
+def select(
+    cases: Iterable[Case],
+    *,
+    frameworks: Sequence[str] = (),
+    workloads: Sequence[str] = (),
+    strategies: Sequence[str] = (),
+) -> tuple[Case, ...]:
+    """Return the cases that match every selection; an empty selection matches all.
+
+    Raises:
+        UserError: a name matches no case, or nothing is left.
+    """
+    chosen = tuple(cases)
+    for axis, names in (
+        ("framework", frameworks),
+        ("workload", workloads),
+        ("strategy", strategies),
+    ):
+        have = sorted({str(getattr(case, axis)) for case in chosen})
+        unknown = sorted(set(names) - set(have))
+        if unknown:
+            raise UserError(
+                f'{axis}: found "{unknown[0]}", of which the selection has no case; '
+                f"expected one of {', '.join(have)}"
+            )
+        if names:
+            chosen = tuple(case for case in chosen if str(getattr(case, axis)) in names)
+    if not chosen:
+        raise UserError("the selection holds no case")
+    return chosen
+
+
+def place(case: Case, cluster: Cluster) -> tuple[tuple[Node, ...], tuple[Process, ...]]:
+    """Choose the nodes of a gang and spread its processes over them.
+
+    The cluster's first nodes are taken, in the order of its file. The ranks of `collective` fill a
+    node before the next; trainers and parameter servers go round robin.
+
+    Raises:
+        UserError: the cluster is too small.
+    """
+    if case.nodes > len(cluster.nodes) or case.devices_per_node > cluster.devices_per_node:
+        raise UserError(
+            f"{case.case_id} needs {case.nodes} x {case.devices_per_node} (nodes x devices); "
+            f"cluster {cluster.name} has {len(cluster.nodes)} x {cluster.devices_per_node}: "
+            "choose another cluster or fewer devices"
+        )
+    nodes = cluster.nodes[: case.nodes]
+    processes: list[Process] = []
+    for role, number in (("pserver", case.pservers), ("trainer", case.trainers)):
+        on_node: Counter[str] = Counter()
+        for rank in range(number):
+            if case.strategy is Strategy.PARAMETER_SERVER:
+                node = nodes[rank % len(nodes)]
+            else:
+                node = nodes[rank // case.devices_per_node]
+            local = on_node[node.name]
+            on_node[node.name] += 1
+            device = _device(cluster, node, local) if role == "trainer" else None
+            processes.append(Process(f"{role}-{rank}", role, rank, node.name, local, device))
+    return nodes, tuple(processes)
+
+
+def _device(cluster: Cluster, node: Node, local_rank: int) -> str | None:
+    if cluster.device_kind == "cpu":
+        return None
+    return node.devices[local_rank] if node.devices else str(local_rank)
+
+
+def build_of(line: str, suite: Suite, cluster: Cluster, catalog: Catalog) -> Build:
+    """Say which build of a line a suite runs on a cluster.
+
+    The suite's own build comes first, then a prefix that the cluster's nodes were prepared with,
+    then the line's lock.
+
+    Raises:
+        UserError: the line has no variant for the cluster, or a wheel is gone.
+    """
+    variant = variant_of(catalog.frameworks[line], cluster, suite.builds)
+    if isinstance(variant, Refusal):
+        raise UserError(f"suite {suite.name}: {variant.message}")
+    build = suite.builds.get(line)
+    prefix = cluster.environments.paths.get(line)
+    if (build is None or (build.source == "index" and build.version is None)) and prefix:
+        return Build(line, variant, "path", None, prefix)
+    if build is None:
+        return Build(line, variant)
+    digest = build.digest
+    if build.source == "wheel" and build.location and digest is None:
+        digest = wheel_digest(Path(build.location))
+    return dataclasses.replace(build, variant=variant, digest=digest)
+
+
+def wheel_digest(path: Path) -> str:
+    """Return the sha256 of a wheel, computed once as long as the file stays as it is.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    try:
+        status = path.stat()
+        return _digest_of_file(path, status.st_size, status.st_mtime_ns)
+    except OSError as error:
+        raise UserError(f"{path}: the wheel cannot be read: {error.strerror}") from error
+
+
+@lru_cache(maxsize=32)
+def _digest_of_file(path: Path, size: int, mtime_ns: int) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def definition_digest(case: Case, workload: WorkloadInfo, protocol: Protocol) -> str:
+    """Digest of what a case's name means: a change starts a new segment of its history.
+
+    It covers the axes, the workload's definition, the parameters of the case's scale and the
+    protocol, and not our own code.
+    """
+    return digest_of(
+        {
+            "case": case.axes(),
+            "workload": workload.digest,
+            "params": dict(workload.scales[case.scale]),
+            "seed": workload.seed,
+            "protocol": dataclasses.asdict(protocol),
+        }
+    )
+
+
+def resolve(
+    case: Case,
+    suite: Suite,
+    cluster: Cluster,
+    catalog: Catalog,
+    run_id: str,
+    generation: int = 0,
+) -> JobSpec:
+    """Turn a case of a suite into the job that its gang runs on a cluster.
+
+    The suite's environment is stronger than the cluster's; a node's own and a role's are laid over
+    both on the node.
+
+    Raises:
+        UserError: framework, workload or cluster cannot run the case.
+    """
+    framework = catalog.frameworks[case.framework]
+    refusal = unsupported(case, catalog) or unfit(case, cluster, framework)
+    if refusal is not None:
+        raise UserError(f"suite {suite.name}: {case.case_id}: {refusal.message}")
+    workload = catalog.workloads[case.workload]
+    nodes, processes = place(case, cluster)
+    roles = {*cluster.role_env, *suite.role_env}
+    return JobSpec(
+        run_id=run_id,
+        case=case,
+        generation=generation,
+        cluster=cluster.name,
+        build=build_of(case.framework, suite, cluster, catalog),
+        protocol=suite.protocol,
+        nodes=nodes,
+        processes=processes,
+        unit=workload.unit,
+        workload_params=dict(workload.scales[case.scale]),
+        seed=workload.seed,
+        env={**cluster.env, **suite.env},
+        role_env={
+            role: {**cluster.role_env.get(role, {}), **suite.role_env.get(role, {})}
+            for role in sorted(roles)
+        },
+        limits=Limits(repeat_s=suite.repeat_timeout_s, progress_s=suite.progress_timeout_s),
+        code_digest=catalog.code_digest,
+        definition_digest=definition_digest(case, workload, suite.protocol),
+        environments=cluster.environments,
+    )
+
+
+def estimate(
+    case: Case, history_seconds: Mapping[str, Sequence[float]], repeats: int
+) -> float | None:
+    """Guess how long a case will take, from what its repeats took before.
+
+    Args:
+        case: the case.
+        history_seconds: case_id -> seconds of earlier repeats on the same cluster.
+        repeats: how many are planned.
+
+    Returns:
+        Seconds, or None where the case has no history.
+    """
+    seconds = history_seconds.get(case.case_id)
+    return statistics.median(seconds) * repeats if seconds else None
