@@ -1,0 +1,18 @@
+"""Data-quality checks: one file of expectations about repeats, one about measurements.
+
+Great Expectations takes several seconds to import, so it is imported by the first check that
+runs and never by importing this package.
+"""
+
+from nightbench.checks.expectation import Check, CheckContext
+from nightbench.checks.measurements import MEASUREMENT_CHECKS, check_measurements
+from nightbench.checks.repeats import REPEAT_CHECKS, check_repeats
+
+__all__ = [
+    "MEASUREMENT_CHECKS",
+    "REPEAT_CHECKS",
+    "Check",
+    "CheckContext",
+    "check_measurements",
+    "check_repeats",
+]

@@ -1,0 +1,192 @@
+"""Checks of one repeat: did it train what was planned, and do its numbers hold together?
+
+To add a check, add an entry to `REPEAT_CHECKS`; where it looks at something new, add a column
+to one of the frames in `repeat_frames.py`. A repeat that fails a `fail` check is quarantined and
+does not count for the median.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nightbench.checks.engine import hold
+from nightbench.checks.expectation import (
+    Check,
+    CheckContext,
+    at_least,
+    at_most,
+    nothing,
+    one_of,
+    positive,
+    present,
+)
+from nightbench.checks.repeat_frames import repeat_frames
+from nightbench.model import CheckResult, RepeatRecord, RepeatSummary, Severity, Strategy
+
+FAIL, WARN = Severity.FAIL, Severity.WARN
+
+TOLERANCE = 0.01
+"""How far two independent recordings of the same time may lie apart, relatively."""
+
+MIN_OVERLAP = 0.8
+SLOW_STEP = 10.0
+BATCH_UNITS = frozenset({"images", "samples", "sequences"})
+"""Units of which a rank's step counts exactly one for each element of its batch."""
+
+
+def _several_collective_ranks(context: CheckContext) -> bool:
+    return context.case.strategy is Strategy.COLLECTIVE and len(context.trainers) > 1
+
+
+def _steps_wanted(context: CheckContext) -> str:
+    more = " or more" if context.protocol.min_seconds else ""
+    return f"{context.protocol.measured_steps} measured steps{more} on every trainer"
+
+
+REPEAT_CHECKS: tuple[Check, ...] = (
+    # --- the record ---
+    Check(
+        "repeat_ended_well", FAIL, "repeats", "failure", nothing("failure"),
+        expected="all processes end with exit code 0",
+        of_failed=True,
+    ),
+    Check(
+        "schema", FAIL, "ranks", "wrong_fields", nothing("wrong_fields"),
+        expected="every trainer reports its fields with the right type and range",
+    ),
+    Check(
+        "unit", FAIL, "ranks", "samples_per_step",
+        one_of("samples_per_step", lambda c: [float(c.case.batch_size_per_device)]),
+        expected=lambda c: f"{c.case.batch_size_per_device} {c.unit} in every trainer's step",
+        show="{:g}",
+        applies=lambda c: c.unit in BATCH_UNITS,
+    ),
+    Check(
+        "precision", FAIL, "ranks", "precision",
+        one_of("precision", lambda c: [c.case.precision]),
+        expected=lambda c: f"every trainer proves that it computes in {c.case.precision}",
+    ),
+    # --- the ranks ---
+    Check(
+        "ranks_present", FAIL, "repeats", "absent", nothing("absent"),
+        expected=lambda c: f"the {len(c.processes)} planned processes, and no other",
+    ),
+    Check(
+        "weights_agree", FAIL, "repeats", "weights", nothing("weights"),
+        expected="all ranks hold the same weights after the window",
+        applies=_several_collective_ranks,
+    ),
+    Check(
+        "parameters", FAIL, "ranks", "parameters",
+        one_of("parameters", lambda c: [float(c.parameters or 0)]),
+        expected=lambda c: f"{c.parameters} trainable parameters on every trainer",
+        show="{:.0f}",
+        applies=lambda c: c.parameters is not None,
+    ),
+    Check(
+        "parameters_agree", FAIL, "repeats", "parameter_counts", at_most("parameter_counts", 1),
+        expected="one number of trainable parameters on all trainers",
+        show="{:.0f}",
+    ),
+    # --- the steps ---
+    Check(
+        "steps", FAIL, "ranks", "steps",
+        one_of("steps", lambda c: [c.protocol.measured_steps]),
+        expected=_steps_wanted,
+        applies=lambda c: not c.protocol.min_seconds,
+    ),
+    Check(
+        "steps_at_least", FAIL, "ranks", "steps",
+        at_least("steps", lambda c: c.protocol.measured_steps),
+        expected=_steps_wanted,
+        applies=lambda c: bool(c.protocol.min_seconds),
+    ),
+    Check(
+        "window_seconds", FAIL, "ranks", "window_wall_s",
+        at_least("window_wall_s", lambda c: c.protocol.min_seconds),
+        expected=lambda c: f"a window of {c.protocol.min_seconds:g} s or more",
+        show="{:.2f} s",
+        applies=lambda c: bool(c.protocol.min_seconds),
+    ),
+    Check(
+        "step_times_positive", FAIL, "steps", "seconds", positive("seconds"),
+        expected="every step takes more than 0 s",
+        show="{:.6f} s",
+    ),
+    Check(
+        "step_ends_monotonic", FAIL, "ranks", "backward_steps", at_most("backward_steps", 0),
+        expected="0 steps that end before the one before them",
+        show="{:.0f}",
+    ),
+    Check(
+        "window_positive", FAIL, "ranks", "shortest_window_s", positive("shortest_window_s"),
+        expected="the window is longer than 0 s on both of its clocks",
+        show="{:.6f} s",
+    ),
+    Check(
+        "window_matches_steps", FAIL, "ranks", "window_difference",
+        at_most("window_difference", TOLERANCE),
+        expected=f"step times add up to the window within {TOLERANCE:.0%}",
+        show="{:.2%}",
+    ),
+    Check(
+        "no_slow_step", WARN, "steps", "times_median", at_most("times_median", SLOW_STEP),
+        expected=f"no step over {SLOW_STEP:g} times the median step",
+        show="{:.1f} times",
+    ),
+    # --- the throughput ---
+    Check(
+        "throughput_present", FAIL, "repeats", "throughput", present("throughput"),
+        expected="a throughput",
+        show="{:.5g}",
+    ),
+    Check(
+        "throughput_positive", FAIL, "repeats", "throughput", positive("throughput"),
+        expected="greater than 0 and finite",
+        show="{:.5g}",
+    ),
+    Check(
+        "throughput_matches_steps", FAIL, "repeats", "throughput_difference",
+        at_most("throughput_difference", TOLERANCE),
+        expected=f"within {TOLERANCE:.0%} of what the step times say",
+        show="{:.2%}",
+    ),
+    Check(
+        "overlap", FAIL, "repeats", "overlap", at_least("overlap", MIN_OVERLAP),
+        expected=f"trainers measured together for {MIN_OVERLAP:.0%} of the shortest window",
+        show="{:.1%}",
+        applies=lambda c: c.asynchronous,
+    ),
+    # --- the training ---
+    Check(
+        "loss_finite", FAIL, "ranks", "bad_losses", nothing("bad_losses"),
+        expected="the loss of every step is a finite number",
+        of_failed=True,
+    ),
+    Check(
+        "loss_falls", FAIL, "repeats", "loss_fall", positive("loss_fall"),
+        expected="the window's median loss is below the untrained loss",
+        show="{:.4g} below",
+        applies=lambda c: c.converges,
+    ),
+)  # fmt: skip
+
+
+def check_repeats(
+    context: CheckContext, records: Sequence[RepeatRecord], summaries: Sequence[RepeatSummary]
+) -> list[CheckResult]:
+    """Hold all repeats of a case against `REPEAT_CHECKS`; a repeat is good when no `fail` is red.
+
+    Raises:
+        ValueError: a record has no summary of the same number.
+    """
+    if not records:
+        return []
+    by_repeat = {summary.repeat: summary for summary in summaries}
+    unsummarized = [r.repeat for r in records if r.repeat not in by_repeat]
+    if unsummarized:
+        raise ValueError(f"no summary for repeats {unsummarized}")
+    failed = frozenset(r.repeat for r in records if r.status != "ok")
+    return hold(
+        "repeat", REPEAT_CHECKS, repeat_frames(context, records, by_repeat), context, failed
+    )

@@ -1,0 +1,203 @@
+"""Every check of a repeat goes red on its own fixture, and all are green on the good one."""
+
+import math
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from good_results import (
+    ASYNC,
+    ASYNC_RECORD,
+    ASYNC_SUMMARY,
+    CONTEXT,
+    PSERVER,
+    RANKS,
+    RECORD,
+    STEPS,
+    SUMMARY,
+)
+
+from nightbench.checks import REPEAT_CHECKS, check_repeats
+from nightbench.model import Severity
+
+TIMED = replace(CONTEXT, protocol=replace(CONTEXT.protocol, min_seconds=0.3))
+
+
+def rank(**changes):
+    """The good record with its second rank changed."""
+    return replace(RECORD, ranks=(RANKS[0], replace(RANKS[1], **changes)))
+
+
+def red(context, record, summary=SUMMARY):
+    return {r.check for r in check_repeats(context, [record], [summary]) if not r.success}
+
+
+@pytest.mark.parametrize(
+    ("context", "record", "summary"),
+    [
+        pytest.param(CONTEXT, RECORD, SUMMARY, id="collective"),
+        pytest.param(TIMED, RECORD, SUMMARY, id="window in seconds"),
+        pytest.param(ASYNC, ASYNC_RECORD, ASYNC_SUMMARY, id="asynchronous"),
+    ],
+)
+def test_good_repeat_is_green(context, record, summary):
+    results = check_repeats(context, [record], [summary])
+    assert {r.check for r in results if not r.success} == set()
+    assert [r.check for r in results] == [c.name for c in REPEAT_CHECKS if c.applies(context)]
+
+
+SPOILED = {
+    "repeat_ended_well": (
+        CONTEXT, replace(RECORD, status="failed", reason="trainer-1 exited with 1", ranks=()),
+        SUMMARY, set(), "failed: trainer-1 exited with 1",
+    ),
+    "schema": (
+        CONTEXT, rank(time_to_first_step_s=None, versions={}), SUMMARY, set(),
+        "trainer-1: time_to_first_step_s is missing or wrong, versions is missing or wrong",
+    ),
+    "unit": (CONTEXT, rank(samples_per_step=4.0), SUMMARY, set(), "trainer-1: 4"),
+    "precision": (CONTEXT, rank(precision="tf32"), SUMMARY, set(), "trainer-1: tf32"),
+    "ranks_present": (
+        CONTEXT, replace(RECORD, ranks=RANKS[:1]), SUMMARY, set(), "trainer-1 is missing"
+    ),
+    "weights_agree": (
+        CONTEXT, rank(weights_digest="cd" * 32), SUMMARY, set(),
+        "trainer-0 abababababab, trainer-1 cdcdcdcdcdcd",
+    ),
+    "parameters": (
+        CONTEXT, replace(RECORD, ranks=tuple(replace(r, parameters=7) for r in RANKS)),
+        SUMMARY, set(), "trainer-0: 7, trainer-1: 7",
+    ),
+    "parameters_agree": (
+        replace(CONTEXT, parameters=None), rank(parameters=7), SUMMARY, set(), "2"
+    ),
+    "steps": (
+        CONTEXT, rank(step_seconds=(*STEPS, 0.1), window_wall_s=0.5), SUMMARY, set(),
+        "trainer-1: 5",
+    ),
+    "steps_at_least": (
+        TIMED, rank(step_seconds=(0.1, 0.1, 0.2)), SUMMARY, set(), "trainer-1: 3"
+    ),
+    "window_seconds": (
+        replace(TIMED, protocol=replace(TIMED.protocol, min_seconds=9.0)), RECORD, SUMMARY, set(),
+        "trainer-0: 0.40 s, trainer-1: 0.40 s",
+    ),
+    "step_times_positive": (
+        CONTEXT, rank(step_seconds=(-0.1, 0.2, 0.2, 0.1)), SUMMARY, set(), "trainer-1: -0.100000 s"
+    ),
+    "step_ends_monotonic": (
+        CONTEXT, rank(step_end_s=(100.1, 100.2, 100.3, 100.25, 100.5, 100.6)), SUMMARY, set(),
+        "trainer-1: 1",
+    ),
+    "window_positive": (
+        CONTEXT, rank(window_open_s=100.6), SUMMARY, set(), "trainer-1: 0.000000 s"
+    ),
+    "window_matches_steps": (
+        CONTEXT, rank(window_wall_s=0.41), SUMMARY, set(), "trainer-1: 2.44%"
+    ),
+    "no_slow_step": (
+        CONTEXT, rank(step_seconds=(0.01, 0.01, 0.01, 0.37)), SUMMARY, set(),
+        "trainer-1: 37.0 times",
+    ),
+    "throughput_present": (
+        CONTEXT, RECORD, replace(SUMMARY, throughput=None), set(), "none"
+    ),
+    "throughput_positive": (
+        CONTEXT, RECORD, replace(SUMMARY, throughput=math.inf), {"throughput_matches_steps"}, "inf"
+    ),
+    "throughput_matches_steps": (
+        CONTEXT, RECORD, replace(SUMMARY, step_throughput=39.0), set(), "2.56%"
+    ),
+    "overlap": (ASYNC, ASYNC_RECORD, replace(ASYNC_SUMMARY, overlap=0.7), set(), "70.0%"),
+    "loss_finite": (
+        CONTEXT, rank(loss_window=(6.5, None, math.nan, 6.2)), SUMMARY, set(),
+        "trainer-1: window step 2 has None, window step 3 has nan",
+    ),
+    "loss_falls": (
+        CONTEXT, RECORD, replace(SUMMARY, loss_median=7.5), set(), "-0.5 below"
+    ),
+}  # fmt: skip
+
+
+def test_every_check_has_a_fixture_that_fails_it():
+    assert set(SPOILED) == {check.name for check in REPEAT_CHECKS}
+    assert len({check.name for check in REPEAT_CHECKS}) == len(REPEAT_CHECKS)
+
+
+@pytest.mark.parametrize("check", SPOILED)
+def test_check_goes_red_on_its_fixture_alone(check):
+    context, record, summary, also, observed = SPOILED[check]
+    assert red(context, record, summary) == {check} | also
+    (result,) = [r for r in check_repeats(context, [record], [summary]) if r.check == check]
+    assert result.observed == observed
+    assert result.expected
+    assert result.severity is (Severity.WARN if check == "no_slow_step" else Severity.FAIL)
+
+
+@pytest.mark.parametrize(
+    ("record", "observed"),
+    [
+        (replace(RECORD, ranks=(*RANKS, replace(PSERVER))), "pserver-0 was not planned"),
+        (
+            replace(RECORD, ranks=(RANKS[0], replace(PSERVER, name="trainer-1", role="trainer",
+                                                     rank=1, node="n2"))),
+            "trainer-1 measured no step",
+        ),
+        (
+            rank(node="n1"),
+            "trainer-1 ran as trainer 1 on n1, planned as trainer 1 on n2",
+        ),
+        (replace(RECORD, ranks=()), "trainer-0 is missing, trainer-1 is missing"),
+    ],
+)  # fmt: skip
+def test_ranks_are_those_that_were_planned(record, observed):
+    (result,) = [
+        r for r in check_repeats(CONTEXT, [record], [SUMMARY]) if r.check == "ranks_present"
+    ]
+    assert (result.success, result.observed) == (False, observed)
+
+
+def test_missing_pserver_is_seen():
+    record = replace(ASYNC_RECORD, ranks=ASYNC_RECORD.ranks[:2])
+    assert red(ASYNC, record, ASYNC_SUMMARY) == {"ranks_present"}
+
+
+def test_rank_without_a_digest_does_not_agree():
+    assert red(CONTEXT, rank(weights_digest=None)) == {"weights_agree"}
+
+
+def test_collective_rank_that_did_not_count_its_parameters_is_red():
+    assert red(CONTEXT, rank(parameters=None)) == {"parameters"}
+
+
+def test_result_names_its_own_repeat():
+    spoiled = replace(rank(precision="tf32"), repeat=2)
+    results = check_repeats(CONTEXT, [RECORD, spoiled], [SUMMARY, replace(SUMMARY, repeat=2)])
+    assert [(r.repeat, r.check) for r in results if not r.success] == [(2, "precision")]
+    assert {r.repeat for r in results} == {1, 2}
+
+
+def test_failed_repeat_tells_of_its_loss_and_of_nothing_else():
+    record = replace(rank(loss_window=(6.5, None), precision="tf32"), status="failed", reason="NaN")
+    results = check_repeats(CONTEXT, [record], [replace(SUMMARY, throughput=None)])
+    assert [r.check for r in results] == ["repeat_ended_well", "loss_finite"]
+    assert not any(r.success for r in results)
+
+
+def test_asynchronous_repeat_without_an_overlap_is_red():
+    assert red(ASYNC, ASYNC_RECORD, replace(ASYNC_SUMMARY, overlap=None)) == {"overlap"}
+
+
+def test_record_without_a_summary_is_an_error():
+    with pytest.raises(ValueError, match=r"no summary for repeats \[1\]"):
+        check_repeats(CONTEXT, [RECORD], [])
+
+
+def test_nothing_measured_gives_no_result():
+    assert check_repeats(CONTEXT, [], []) == []
+
+
+def test_package_does_not_import_great_expectations():
+    code = "import sys, nightbench.checks; sys.exit('great_expectations' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
