@@ -51,6 +51,9 @@ def resnet50(classes):
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        if isinstance(module, Bottleneck):
+            # Blocks begin as identities (Goyal et al. 2017, arXiv:1706.02677): steadier at the start.
+            nn.init.zeros_(module.norm3.weight)
     return model
 
 
