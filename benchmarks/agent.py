@@ -1,0 +1,148 @@
+"""The Nightbench agent: everything that is done on a node. Python 3.7 or newer, nothing else.
+
+Every verb prints one JSON document and exits 0; on failure it prints {"error": ...} and exits
+non-zero. The node-side parts lie in `nodeside/`; benchmarks/README.md has the contract.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+if HERE not in sys.path:
+    sys.path.insert(0, HERE)
+
+from nodeside.files import AgentError, explain  # noqa: E402 - the path is set just above
+
+
+def _start(options: argparse.Namespace) -> object:
+    from nodeside import steering
+
+    return steering.start(options.jobdir, options.node, __file__)
+
+
+def _provision(options: argparse.Namespace) -> object:
+    from nodeside import provision
+
+    return provision.provision(options, HERE)
+
+
+def _fingerprint(options: argparse.Namespace) -> object:
+    from nodeside import fingerprint
+
+    return fingerprint.fingerprint(HERE, options.python)
+
+
+def _sweep(options: argparse.Namespace) -> object:
+    from nodeside import sweep
+
+    return sweep.sweep(options.job, options.kill)
+
+
+def _doctor(options: argparse.Namespace) -> object:
+    from nodeside import doctor
+
+    return doctor.doctor(options.root, options.lock_dir, HERE)
+
+
+def _clean(options: argparse.Namespace) -> object:
+    from nodeside import clean
+
+    return clean.clean(options.root, options.keep_days, options.keep_code, options.lock_dir)
+
+
+def _clock() -> None:
+    """For every line on stdin, both clocks at once: the controller halves the round trip."""
+    for _ in iter(sys.stdin.readline, ""):
+        print(
+            json.dumps({"monotonic_s": time.monotonic(), "wall_s": time.time()}), flush=True
+        )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="agent.py", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB")
+    verbs.required = True
+
+    verb = verbs.add_parser("start", help="leave an agent behind that serves a job directory")
+    verb.add_argument("jobdir")
+    verb.add_argument("--node", required=True, help="name of this node in job.json")
+    verb.set_defaults(run=_start)
+
+    verb = verbs.add_parser("serve", help="what `start` leaves behind; not for people")
+    verb.add_argument("jobdir")
+    verb.add_argument("--node", required=True)
+    verb.add_argument("--lock-fd", type=int, required=True)
+
+    verb = verbs.add_parser("provision", help="build or find the environment of a line")
+    verb.add_argument("--root", required=True)
+    verb.add_argument("--line", required=True)
+    verb.add_argument("--variant", default="cpu")
+    verb.add_argument("--uv", required=True, help="the uv binary")
+    verb.add_argument("--index-url")
+    verb.add_argument("--find-links", action="append", default=[])
+    verb.add_argument("--wheel", help="a wheel that takes the place of the line's main package")
+    verb.add_argument("--version", help="another version of the main package, from the index")
+    verb.add_argument("--wheelhouse", help="install from this folder alone, without an index")
+    verb.add_argument("--lock-dir")
+    verb.set_defaults(run=_provision)
+
+    verb = verbs.add_parser("fingerprint", help="print fingerprint/1")
+    verb.add_argument("--root")
+    verb.add_argument("--python")
+    verb.set_defaults(run=_fingerprint)
+
+    verbs.add_parser("clock", help="print both clocks for every line on stdin")
+
+    verb = verbs.add_parser("sweep", help="list, and end, processes whose agent is gone")
+    verb.add_argument("--root")
+    verb.add_argument("--lock-dir")
+    verb.add_argument("--job", help="all processes of jobs whose id starts so, agents too")
+    verb.add_argument("--kill", action="store_true")
+    verb.set_defaults(run=_sweep)
+
+    verb = verbs.add_parser("doctor", help="what this node has")
+    verb.add_argument("--root", required=True)
+    verb.add_argument("--lock-dir")
+    verb.set_defaults(run=_doctor)
+
+    verb = verbs.add_parser("clean", help="remove old jobs, environments and code")
+    verb.add_argument("--root", required=True)
+    verb.add_argument("--lock-dir")
+    verb.add_argument("--keep-days", type=float, required=True)
+    verb.add_argument("--keep-code", action="append", default=[])
+    verb.set_defaults(run=_clean)
+    return parser
+
+
+def main() -> int:
+    """Run one verb; the exit code."""
+    options = _parser().parse_args()
+    try:
+        if options.verb == "clock":
+            _clock()
+            return 0
+        if options.verb == "serve":
+            from nodeside import steering
+
+            return steering.serve(options.jobdir, options.node, __file__, options.lock_fd)
+        for name in ("root", "uv", "wheel", "wheelhouse", "lock_dir", "jobdir"):
+            value = getattr(options, name, None)
+            if value:
+                setattr(options, name, os.path.abspath(os.path.expanduser(value)))
+        print(json.dumps(options.run(options)))
+    except AgentError as error:
+        print(json.dumps(error.document()))
+        return 1
+    except OSError as error:
+        print(json.dumps(explain(error, getattr(options, "root", None) or HERE).document()))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""What controllers tell the agent: files under control/, each with the epoch of its writer."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from typing import Any
+
+from nodeside.files import EventLog, read_json, read_text
+
+_EPOCH = re.compile(r"epoch-(\d+)\Z")
+_COMMAND = re.compile(r"(prepare|go|drain|finish|abort)-(\d+)\.json\Z")
+
+
+class Control:
+    """Reads the control folder; commands of an epoch that was overtaken do not exist."""
+
+    def __init__(self, folder: str, log: EventLog) -> None:
+        self._folder = folder
+        self._log = log
+        self._lease: str | None = None
+        self._renewed_s = time.monotonic()
+        self._refused: set[tuple[str, int]] = set()
+        self.epoch = 0
+        self.commands: dict[tuple[str, int], dict[str, Any]] = {}
+        """(verb, repeat) -> document; stop is ("stop", 0)."""
+
+    def look(self) -> None:
+        """Read epochs, commands and lease again."""
+        names = sorted(os.listdir(self._folder))
+        for name in names:
+            found = _EPOCH.match(name)
+            if found:
+                self.epoch = max(self.epoch, int(found.group(1)))
+        for name in names:
+            found = _COMMAND.match(name)
+            if found:
+                self._read(name, (found.group(1), int(found.group(2))))
+            elif name == "stop.json":
+                self._read(name, ("stop", 0))
+        lease = read_text(os.path.join(self._folder, "lease"))
+        if lease is not None and lease != self._lease:
+            self._lease = lease
+            self._renewed_s = time.monotonic()
+
+    def _read(self, name: str, key: tuple[str, int]) -> None:
+        if key in self.commands:
+            return
+        document = read_json(os.path.join(self._folder, name))
+        if not isinstance(document, dict):
+            return
+        epoch = document.get("epoch")
+        if not isinstance(epoch, int) or epoch < self.epoch:
+            # bool, str and None are refused like an old epoch: nobody can be held to them.
+            seen = (name, epoch if isinstance(epoch, int) else -1)
+            if seen not in self._refused:
+                self._refused.add(seen)
+                self._log.write("refused", command=name, epoch=epoch, current=self.epoch)
+            return
+        self.commands[key] = document
+
+    def command(self, verb: str, repeat: int = 0) -> dict[str, Any] | None:
+        """The command where it was given."""
+        return self.commands.get((verb, repeat))
+
+    def prepared(self) -> list[int]:
+        """Repeats that somebody asked to prepare, in order."""
+        return sorted(repeat for verb, repeat in self.commands if verb == "prepare")
+
+    def unrenewed_s(self) -> float:
+        """Seconds since a controller renewed the lease (since the start, where none did)."""
+        return time.monotonic() - self._renewed_s

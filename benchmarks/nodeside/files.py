@@ -1,0 +1,171 @@
+"""Documents that appear by rename, the agent's event log, and the errors that users see."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import time
+from typing import Any
+
+
+class AgentError(Exception):
+    """What went wrong, in words for the user; `hint` says what to do."""
+
+    def __init__(self, message: str, hint: str | None = None, log: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.log = log
+
+    def document(self) -> dict[str, Any]:
+        """The JSON that a failing verb prints."""
+        pairs = (("error", str(self)), ("hint", self.hint), ("log", self.log))
+        return {key: value for key, value in pairs if value is not None}
+
+
+def utc_now() -> str:
+    """The node's wall clock, ISO-8601 in UTC; for people, never for durations."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def write_text(path: str, text: str, durable: bool = False) -> None:
+    """Let a file appear complete or not at all; `durable` syncs it before the rename.
+
+    Raises:
+        OSError: the disk is full or read-only; nothing is left beside the old content.
+    """
+    beside = "{}.tmp-{}".format(path, os.getpid())
+    try:
+        with open(beside, "w") as handle:
+            handle.write(text)
+            if durable:
+                handle.flush()
+                os.fsync(handle.fileno())
+        os.rename(beside, path)
+    except OSError:
+        remove_file(beside)
+        raise
+
+
+def write_json(path: str, document: Any, durable: bool = False) -> None:
+    """`write_text` of a JSON document."""
+    write_text(path, json.dumps(document, separators=(",", ":")) + "\n", durable)
+
+
+def read_json(path: str) -> Any:
+    """The document, or None where the file is absent or no JSON (a writer died in it)."""
+    try:
+        with open(path) as handle:
+            return json.load(handle)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+
+
+def read_text(path: str) -> str | None:
+    """The stripped content of a small file, None where it cannot be read."""
+    try:
+        with open(path, errors="replace") as handle:
+            return handle.read().strip()
+    except OSError:
+        return None
+
+
+def remove_file(path: str) -> None:
+    """Unlink, whether or not it is there."""
+    try:
+        os.unlink(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EROFS):
+            raise
+
+
+def make_once(path: str) -> bool:
+    """Make a folder; False where it was there already: mkdir decides who was first."""
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        return False
+    return True
+
+
+def explain(error: OSError, path: str) -> AgentError:
+    """An OSError while writing below `path`, in words."""
+    where = error.filename or path
+    if error.errno == errno.ENOSPC:
+        return AgentError(
+            "disk full: cannot write {}".format(where),
+            "free space on the file system of {} (`nightbench clean` removes old "
+            "environments and jobs)".format(path),
+        )
+    if error.errno == errno.EROFS:
+        return AgentError(
+            "read-only file system: cannot write {}".format(where),
+            "choose a writable `environments.root` for this cluster",
+        )
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return AgentError(
+            "permission denied: cannot write {}".format(where),
+            "choose an `environments.root` that the SSH user may write",
+        )
+    return AgentError("cannot write {}: {}".format(where, error.strerror or error))
+
+
+def probe_writable(folder: str) -> None:
+    """Make `folder` and write a block there.
+
+    Raises:
+        AgentError: the folder is read-only, forbidden or full.
+    """
+    probe = os.path.join(folder, ".probe-{}".format(os.getpid()))
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with open(probe, "wb") as handle:
+            handle.write(b"\0" * 65536)
+            handle.flush()
+            os.fsync(handle.fileno())
+    except OSError as error:
+        raise explain(error, folder) from error
+    finally:
+        remove_file(probe)
+
+
+def free_bytes(path: str) -> int:
+    """Bytes that an ordinary user may still write on the file system of `path`."""
+    while not os.path.exists(path):
+        path = os.path.dirname(path) or "/"
+    return shutil.disk_usage(path).free
+
+
+def tail(path: str, size_bytes: int = 4096, lines: int = 40) -> str:
+    """The last lines of a log, at most `size_bytes`."""
+    try:
+        with open(path, "rb") as handle:
+            handle.seek(0, os.SEEK_END)
+            handle.seek(max(0, handle.tell() - size_bytes))
+            text = handle.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+class EventLog:
+    """agent.jsonl: what the agent did and when, one JSON object on a line."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def write(self, event: str, **details: Any) -> None:
+        """Append one event; a full disk must not stop the agent from cleaning up."""
+        record = {"t_s": round(time.monotonic(), 3), "at": utc_now(), "event": event}
+        record.update(details)
+        try:
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        except OSError:
+            return
+        try:
+            os.write(descriptor, (json.dumps(record) + "\n").encode())
+        except OSError:
+            return
+        finally:
+            os.close(descriptor)

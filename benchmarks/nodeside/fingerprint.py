@@ -1,0 +1,241 @@
+"""What a node is: hardware, drivers, kernel, and the software that a job runs on it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+from typing import Any, Mapping
+
+from nodeside.files import read_text, utc_now
+from nodeside.shell import answer
+from nodeside.telemetry import memory
+
+SCHEMA = "nightbench.fingerprint/1"
+_FLAGS = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
+_PACKAGES = """
+import json, os, sys
+found = {}
+for folder in sys.path:
+    for name in (os.listdir(folder) if os.path.isdir(folder) else ()):
+        stem, ending = os.path.splitext(name)
+        if ending in (".dist-info", ".egg-info") and "-" in stem:
+            package, version = stem.split("-")[:2]
+            found.setdefault(package.lower().replace("_", "-"), version)
+print(json.dumps({"python": sys.version.split()[0], "packages": found}))
+"""
+
+
+def fingerprint(
+    code: str, python: str | None = None, job: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The fingerprint/1 document.
+
+    `id` is a digest over hardware, drivers and kernel alone: another framework version or
+    another state of our code is evidence for a change, not another node.
+
+    Args:
+        code: folder of the shipped code.
+        python: interpreter of the framework's environment.
+        job: job.json, for the build.
+    """
+    stable: dict[str, Any] = {
+        "cpu": _cpu(),
+        "memory_bytes": memory()[1],
+        "numa_nodes": _numa_nodes(),
+        "kernel": platform.release(),
+        "governor": read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "network": _network(),
+        "infiniband": _infiniband(),
+        "gpus": gpus(),
+        "gpu_topology": _topology(),
+    }
+    software = _software(python)
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "id": hashlib.sha256(json.dumps(_identity(stable), sort_keys=True).encode()).hexdigest(),
+        "host": platform.node(),
+        "taken_at": utc_now(),
+    }
+    document.update(stable)
+    document.update(
+        {
+            "os": _os_name(),
+            "build": dict(job["framework"]) if job else None,
+            "python": software.get("python"),
+            "packages": software.get("packages", {}),
+            "code_digest": code_digest(code),
+        }
+    )
+    return document
+
+
+def _identity(stable: Mapping[str, Any]) -> dict[str, Any]:
+    """What of it stays the same while nobody changes the node."""
+    kept = {key: value for key, value in stable.items() if key != "network"}
+    # A cable that is out or a virtual interface must not make another node of it.
+    kept["network"] = [
+        [card["name"], card["driver"]] for card in stable["network"] if card["driver"]
+    ]
+    # Firmware and kernels round MemTotal differently from boot to boot.
+    kept["memory_bytes"] = round(stable["memory_bytes"] / 2**30)
+    kept["infiniband"] = [
+        [port["device"], port["port"], port["rate"]] for port in stable["infiniband"]
+    ]
+    return kept
+
+
+def code_digest(code: str) -> str:
+    """sha256 over path and content of every shipped file below `code`, sorted by path."""
+    total = hashlib.sha256()
+    paths = []
+    for folder, folders, names in os.walk(code):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        paths += [os.path.join(folder, name) for name in names if not name.endswith(".pyc")]
+    for path in sorted(os.path.relpath(path, code) for path in paths):
+        with open(os.path.join(code, path), "rb") as handle:
+            content = hashlib.sha256(handle.read()).hexdigest()
+        total.update("{}\0{}\n".format(path, content).encode())
+    return total.hexdigest()
+
+
+def _cpu() -> dict[str, Any]:
+    model, flags, sockets, cores, threads = platform.machine(), set(), set(), set(), 0
+    socket = "0"
+    with open("/proc/cpuinfo") as handle:
+        for line in handle:
+            key, _, value = (part.strip() for part in line.partition(":"))
+            if key == "model name":
+                model = value
+            elif key == "processor":
+                threads += 1
+            elif key == "physical id":
+                socket = value
+                sockets.add(value)
+            elif key == "core id":
+                cores.add((socket, value))
+            elif key in ("flags", "Features"):
+                flags.update(value.split())
+    return {
+        "model": model,
+        "machine": platform.machine(),
+        "sockets": len(sockets) or 1,
+        "cores": len(cores) or threads,
+        "threads": threads,
+        "flags": [flag for flag in _FLAGS if flag in flags],
+    }
+
+
+def _numa_nodes() -> list[dict[str, Any]]:
+    base = "/sys/devices/system/node"
+    names = sorted(n for n in _list(base) if re.match(r"node\d+\Z", n))
+    return [
+        {"node": int(name[4:]), "cpus": read_text(os.path.join(base, name, "cpulist")) or ""}
+        for name in names
+    ]
+
+
+def _network() -> list[dict[str, Any]]:
+    base, found = "/sys/class/net", []
+    for name in sorted(_list(base)):
+        if name == "lo":
+            continue
+        speed = read_text(os.path.join(base, name, "speed"))
+        driver = os.path.join(base, name, "device", "driver")
+        mtu = read_text(os.path.join(base, name, "mtu"))
+        known = speed is not None and re.match(r"[1-9]\d*\Z", speed)
+        found.append(
+            {
+                "name": name,
+                "state": read_text(os.path.join(base, name, "operstate")) or "unknown",
+                "speed_mbit_s": int(speed) if known and speed else None,
+                "mtu": int(mtu) if mtu else None,
+                "driver": os.path.basename(os.path.realpath(driver))
+                if os.path.exists(driver)
+                else None,
+            }
+        )
+    return found
+
+
+def _infiniband() -> list[dict[str, Any]]:
+    base, found = "/sys/class/infiniband", []
+    for device in sorted(_list(base)):
+        for port in sorted(_list(os.path.join(base, device, "ports"))):
+            folder = os.path.join(base, device, "ports", port)
+            found.append(
+                {
+                    "device": device,
+                    "port": int(port),
+                    "state": read_text(os.path.join(folder, "state")),
+                    "rate": read_text(os.path.join(folder, "rate")),
+                    "link_layer": read_text(os.path.join(folder, "link_layer")),
+                    "firmware": read_text(os.path.join(base, device, "fw_ver")),
+                }
+            )
+    return found
+
+
+def _list(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+_GPU_KEYS = (
+    ("index", "index"),
+    ("uuid", "uuid"),
+    ("model", "name"),
+    ("driver", "driver_version"),
+    ("vbios", "vbios_version"),
+    ("memory_bytes", "memory.total"),
+    ("compute_capability", "compute_cap"),
+    ("power_limit_w", "power.limit"),
+    ("max_sm_clock_mhz", "clocks.max.sm"),
+)
+
+
+def gpus() -> list[dict[str, Any]]:
+    """The NVIDIA GPUs that nvidia-smi names; empty where it does not answer."""
+    query = "--query-gpu=" + ",".join(field for _, field in _GPU_KEYS)
+    text = answer(["nvidia-smi", query, "--format=csv,noheader,nounits"])
+    found = []
+    for line in (text or "").splitlines():
+        words = [word.strip() for word in line.split(",")]
+        if len(words) != len(_GPU_KEYS):
+            continue
+        gpu: dict[str, Any] = {key: word for (key, _), word in zip(_GPU_KEYS, words)}
+        gpu["index"] = int(gpu["index"])
+        for key in ("memory_bytes", "power_limit_w", "max_sm_clock_mhz"):
+            try:
+                gpu[key] = float(gpu[key])
+            except ValueError:
+                gpu[key] = None
+        if gpu["memory_bytes"] is not None:
+            gpu["memory_bytes"] = int(gpu["memory_bytes"] * 2**20)
+        found.append(gpu)
+    return found
+
+
+def _topology() -> str | None:
+    text = answer(["nvidia-smi", "topo", "-m"])
+    # Without its colours: nvidia-smi underlines the header even into a pipe.
+    return re.sub(r"\x1b\[[0-9;]*m", "", text).strip() if text else None
+
+
+def _software(python: str | None) -> dict[str, Any]:
+    if not python:
+        return {}
+    text = answer([python, "-c", _PACKAGES], timeout_s=60.0)
+    return dict(json.loads(text)) if text else {}
+
+
+def _os_name() -> str:
+    for line in (read_text("/etc/os-release") or "").splitlines():
+        key, _, value = line.partition("=")
+        if key == "PRETTY_NAME":
+            return value.strip('"')
+    return platform.system()

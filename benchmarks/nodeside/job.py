@@ -1,0 +1,147 @@
+"""The job as this node sees it: job.json, paths, and the processes to start."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from typing import Any, Mapping
+
+from nodeside.files import AgentError, EventLog, read_json, read_text
+from nodeside.processes import AGENT_MARK, JOB_MARK, NODE_MARK
+
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class NodeJob:
+    """job.json seen from one node.
+
+    Args:
+        folder: the job directory of this node.
+        node: name of the node in the job.
+        code: folder of the shipped code.
+
+    Raises:
+        AgentError: job.json is absent, is no job/1 or does not name the node.
+    """
+
+    def __init__(self, folder: str, node: str, code: str) -> None:
+        self.folder = os.path.abspath(folder)
+        self.node = node
+        self.code = code
+        self.path = os.path.join(self.folder, "job.json")
+        document = read_json(self.path)
+        if not isinstance(document, dict):
+            raise AgentError(
+                "no readable job.json in {}".format(self.folder),
+                "the controller writes it before it starts the agent: prepare the job again",
+            )
+        if document.get("schema") != "nightbench.job/1":
+            raise AgentError(
+                "{}: schema is {!r}, expected 'nightbench.job/1'".format(
+                    self.path, document.get("schema")
+                ),
+                "the agent and the controller are of different versions: ship the code again",
+            )
+        self.document: dict[str, Any] = document
+        names = [entry["name"] for entry in document["nodes"]]
+        if node not in names:
+            raise AgentError(
+                "{}: node {!r} is not of this job (nodes: {})".format(
+                    self.path, node, ", ".join(names)
+                )
+            )
+        self.here: dict[str, Any] = document["nodes"][names.index(node)]
+        self.job_id: str = document["job_id"]
+        self.limits: dict[str, float] = document["limits"]
+        self.processes: list[dict[str, Any]] = [
+            entry for entry in document["processes"] if entry["node"] == node
+        ]
+        self.port_names: list[str] = [
+            entry["name"] for entry in document["ports"] if entry["node"] == node
+        ]
+        self.cpus: list[int] = list(self.here["cpus"])
+        self.log = EventLog(os.path.join(self.folder, "agent.jsonl"))
+
+    @property
+    def python(self) -> str:
+        """Interpreter of the framework on this node; the agent's own where none was written."""
+        return read_text(os.path.join(self.folder, "python")) or sys.executable
+
+    def repeat_folder(self, repeat: int) -> str:
+        """repeats/001 and so on."""
+        return os.path.join(self.folder, "repeats", "{:03d}".format(repeat))
+
+    def check_cpus(self) -> None:
+        """Every core of `cpus` has to be there.
+
+        Raises:
+            AgentError: one is not.
+        """
+        allowed = os.sched_getaffinity(0)
+        absent = [number for number in self.cpus if number not in allowed]
+        if absent:
+            raise AgentError(
+                "node {}: cores {} of `cpus` are not available (there are {})".format(
+                    self.node, absent, sorted(allowed)
+                ),
+                "correct `cpus` of this node in the cluster's YAML",
+            )
+
+    def commands(self, ports: Mapping[str, int]) -> list[dict[str, Any]]:
+        """What launch.py of the line says: name, argv and env of each process of this node.
+
+        Raises:
+            AgentError: launch.py is absent or broken, or forgets a process.
+        """
+        line = self.document["framework"]["line"]
+        path = os.path.join(self.code, "frameworks", line, "launch.py")
+        spec = importlib.util.spec_from_file_location("nightbench_launch", path)
+        if spec is None or spec.loader is None or not os.path.exists(path):
+            raise AgentError("the shipped code has no {}".format(path))
+        module = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+            made: list[dict[str, Any]] = list(
+                module.processes(self.document, self.node, dict(ports), self.python, self.code)
+            )
+            names = sorted(entry["name"] for entry in made)
+        except Exception as error:
+            # Foreign code by contract: whatever it raises ends this repeat, not the agent.
+            raise AgentError(
+                "{}: {}: {}".format(path, type(error).__name__, error)
+            ) from error
+        wanted = sorted(entry["name"] for entry in self.processes)
+        if names != wanted:
+            raise AgentError(
+                "{} starts {}, the job wants {} on node {}".format(path, names, wanted, self.node)
+            )
+        return made
+
+    def environment(
+        self, process: Mapping[str, Any], launch_env: Mapping[str, str], repeat: int
+    ) -> dict[str, str]:
+        """Environment of a process: the agent's, ours, job, node, role, launch.py's; later wins."""
+        document = self.document
+        folder = self.repeat_folder(repeat)
+        env = {key: value for key, value in os.environ.items() if key != AGENT_MARK}
+        sharing = max(1, len(self.processes))
+        threads = document["case"].get("threads") or max(1, len(self.cpus) // sharing)
+        env.update({name: str(threads) for name in _THREAD_VARIABLES})
+        env.update(
+            {
+                "NIGHTBENCH_JOB_FILE": self.path,
+                "NIGHTBENCH_PROCESS": process["name"],
+                "NIGHTBENCH_REPEAT_DIR": folder,
+                "NIGHTBENCH_PROCESS_DIR": os.path.join(folder, process["name"]),
+                "NIGHTBENCH_CODE": self.code,
+                "PYTHONUNBUFFERED": "1",
+            }
+        )
+        env.update(document["env"])
+        env.update(self.here["env"])
+        env.update(document["role_env"].get(process["role"], {}))
+        env.update(launch_env)
+        # Last, so that no configuration can take a process out of the agent's sight.
+        env.update({JOB_MARK: self.job_id, NODE_MARK: self.node})
+        return env

@@ -1,0 +1,249 @@
+"""The agent's life on a node: daemon, lock, repeats one after another, end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+from nodeside.control import Control
+from nodeside.files import (
+    AgentError,
+    explain,
+    probe_writable,
+    read_json,
+    write_json,
+)
+from nodeside.fingerprint import fingerprint
+from nodeside.job import NodeJob
+from nodeside.locks import NodeLock, holder_document, lock_file, lock_path
+from nodeside.processes import AGENT_MARK, become_subreaper, end_marked
+from nodeside.repeats import Repeat
+
+TICK_S = 0.25
+"""The agent shares a measured core: a tick costs well under a millisecond of it."""
+
+EXIT_CANNOT_WRITE = 4
+
+
+def start(folder: str, node: str, agent_file: str) -> dict[str, Any]:
+    """Leave an agent behind that outlives this call and its SSH channel.
+
+    Returns:
+        {"pid", "started"}; started is False where one already serves this job directory.
+    """
+    code = os.path.dirname(os.path.abspath(agent_file))
+    job = NodeJob(folder, node, code)
+    probe_writable(os.path.join(job.folder, "control"))
+    lock = lock_file(os.path.join(job.folder, "agent.lock"))
+    if lock is None:
+        known = read_json(os.path.join(job.folder, "agent.json")) or {}
+        return {"pid": known.get("pid"), "started": False}
+    receive, report = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setsid()
+            if os.fork() == 0:
+                os.write(report, str(os.getpid()).encode())
+                _become_agent(job, agent_file, lock)
+        except OSError as error:
+            os.write(2, "nightbench agent: cannot start: {}\n".format(error).encode())
+        finally:
+            os._exit(0)
+    os.close(report)
+    os.waitpid(child, 0)
+    pid = int(os.read(receive, 32).decode() or "0")
+    return {"pid": pid, "started": True}
+
+
+def _become_agent(job: NodeJob, agent_file: str, lock: int) -> None:
+    """Replace this process, so that the agent's mark stands in its own /proc environment."""
+    os.chdir("/")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    out = os.open(
+        os.path.join(job.folder, "agent.out"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
+    )
+    os.dup2(nothing, 0)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    os.set_inheritable(lock, True)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    environment = dict(os.environ)
+    environment[AGENT_MARK] = job.job_id
+    argv = [sys.executable, os.path.abspath(agent_file), "serve", job.folder]
+    argv += ["--node", job.node, "--lock-fd", str(lock)]
+    os.closerange(lock + 1, 4096)
+    for descriptor in range(3, lock):
+        try:
+            os.close(descriptor)
+        except OSError:
+            continue  # it was not open
+    os.execve(sys.executable, argv, environment)
+
+
+def serve(folder: str, node: str, agent_file: str, lock_fd: int) -> int:
+    """What the daemon does until its end; the exit code."""
+    os.set_inheritable(lock_fd, False)
+    job = NodeJob(folder, node, os.path.dirname(os.path.abspath(agent_file)))
+    agent = Agent(job)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, agent.on_signal)
+    try:
+        return agent.run()
+    except OSError as error:
+        # The disk is full or gone. Ranks must not go on unseen, and no result is pretended.
+        wrong = explain(error, job.folder)
+        end_marked(job.job_id, job.node)
+        job.log.write("cannot_write", reason=str(wrong))
+        print("nightbench agent: {}".format(wrong), file=sys.stderr, flush=True)
+        return EXIT_CANNOT_WRITE
+    except AgentError as error:
+        job.log.write("end", reason=str(error))
+        print("nightbench agent: {}".format(error), file=sys.stderr, flush=True)
+        agent.note_end(str(error))
+        return 1
+
+
+class Agent:
+    """Serves one job directory until stop, an expired lease, or a signal."""
+
+    def __init__(self, job: NodeJob) -> None:
+        self.job = job
+        self.control = Control(os.path.join(job.folder, "control"), job.log)
+        self._repeat: Repeat | None = None
+        self._lock: NodeLock | None = None
+        self._written: dict[str, Any] = {}
+        self._signal: int | None = None
+        self._expired = False
+
+    def run(self) -> int:
+        """Take the lock, serve repeats, leave the node clean."""
+        self.job.log.write("start", pid=os.getpid(), node=self.job.node, job=self.job.job_id)
+        become_subreaper()
+        try:
+            reason = self._wait_for_lock() or self._serve()
+            if self._repeat is not None:
+                self._repeat.abandon("failed" if self._expired else "aborted", reason)
+            left = end_marked(self.job.job_id, self.job.node)[0]
+            if left:
+                self.job.log.write("kill", pids=left, reason=reason)
+            self.job.log.write("end", reason=reason)
+            self.note_end(reason)
+        finally:
+            if self._lock is not None:
+                self._lock.close()
+        return 0
+
+    def note_end(self, reason: str) -> None:
+        """agent.json says that the agent has gone."""
+        self._write("ended", reason=reason)
+
+    def on_signal(self, number: int, _frame: Any) -> None:
+        """Signal handler: the next tick ends the agent; a result being written is completed."""
+        self._signal = number
+
+    def _wait_for_lock(self) -> str | None:
+        """None with the lock; otherwise why the agent ends without it."""
+        path = lock_path(self.job.document["lock_dir"], os.environ)
+        self._lock = NodeLock(path)
+        mine = holder_document(self.job.job_id, os.environ)
+        shown: Any = self
+        while not self._lock.acquire(mine):
+            holder = self._lock.holder()
+            if holder != shown:
+                shown = holder
+                self.job.log.write("lock_wait", holder=holder)
+                self._write("waiting", holder=holder)
+            why = self._why_end()
+            if why is not None:
+                return why
+            time.sleep(2 * TICK_S)
+        self.job.log.write("lock", path=path)
+        return None
+
+    def _why_end(self) -> str | None:
+        """Look at the control folder; why the agent has to end, where it has to."""
+        if self._signal is not None:
+            return "the agent was ended by {}".format(signal.Signals(self._signal).name)
+        self.control.look()
+        stop = self.control.command("stop")
+        if stop is not None:
+            self.job.log.write("stop")
+            return str(stop.get("reason") or "stopped by the controller")
+        lease_s = self.job.limits["lease_s"]
+        if self.control.unrenewed_s() > lease_s:
+            self._expired = True
+            self.job.log.write("lease_expired", lease_s=lease_s)
+            return "no controller renewed the lease for {:g} s".format(lease_s)
+        return None
+
+    def _serve(self) -> str:
+        """Repeats one after another; why it ended."""
+        self._end_what_was_left()
+        write_json(
+            os.path.join(self.job.folder, "fingerprint.json"),
+            fingerprint(self.job.code, self.job.python, self.job.document),
+        )
+        while True:
+            why = self._why_end()
+            if why is not None:
+                return why
+            if self._repeat is None or self._repeat.ended:
+                self._repeat = self._next()
+            if self._repeat is None:
+                self._write("idle")
+            else:
+                self._repeat.tick(self.control)
+                busy = self._repeat.state in ("running", "draining")
+                state = "running" if busy else self._repeat.state
+                if self._repeat.ended:
+                    state = "idle"
+                self._write(state, repeat=self._repeat.number)
+            time.sleep(TICK_S)
+
+    def _next(self) -> Repeat | None:
+        """The first repeat that was asked for and has not ended."""
+        for number in self.control.prepared():
+            result = os.path.join(self.job.repeat_folder(number), "result.json")
+            if not os.path.exists(result):
+                self._write("preparing", repeat=number)
+                repeat = Repeat(self.job, number)
+                repeat.prepare()
+                return repeat
+        return None
+
+    def _end_what_was_left(self) -> None:
+        """An agent before this one died within a repeat: clean up and say so, launch nothing."""
+        left = end_marked(self.job.job_id, self.job.node)[0]
+        if left:
+            self.job.log.write("kill", pids=left, reason="left by an agent that died")
+        folder = os.path.join(self.job.folder, "repeats")
+        os.makedirs(folder, exist_ok=True)
+        for name in sorted(os.listdir(folder)):
+            path = os.path.join(folder, name)
+            launched = os.path.exists(os.path.join(path, "launched"))
+            if launched and not os.path.exists(os.path.join(path, "result.json")):
+                Repeat(self.job, int(name)).abandon(
+                    "failed", "the agent died while this repeat ran"
+                )
+
+    def _write(self, state: str, **details: Any) -> None:
+        """agent.json, where something of it has changed."""
+        document = {
+            "schema": "nightbench.agent/1",
+            "pid": os.getpid(),
+            "state": state,
+            "repeat": details.get("repeat"),
+            "epoch": self.control.epoch,
+            "holder": details.get("holder"),
+            "reason": details.get("reason"),
+        }
+        if document != self._written:
+            write_json(
+                os.path.join(self.job.folder, "agent.json"),
+                dict(document, t_s=round(time.monotonic(), 3)),
+            )
+            self._written = document

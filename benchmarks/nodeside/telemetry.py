@@ -1,0 +1,150 @@
+"""What the node did while a repeat ran, sampled about every second from /proc and nvidia-smi."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from typing import Any, Sequence
+
+from nodeside.processes import send
+
+INTERVAL_S = 1.0
+GPU_FIELDS = (
+    ("index", "index", int),
+    ("uuid", "uuid", str),
+    ("sm_clock_mhz", "clocks.sm", float),
+    ("power_w", "power.draw", float),
+    ("temperature_c", "temperature.gpu", float),
+    ("throttle", "clocks_throttle_reasons.active", str),
+    ("utilization_percent", "utilization.gpu", float),
+    ("memory_used_bytes", "memory.used", float),
+)
+"""Our key, nvidia-smi's name of the field, type. nvidia-smi counts memory in MiB."""
+
+
+def cpu_times(cpus: Sequence[int] = ()) -> tuple[float, float]:
+    """Busy and total jiffies of the given cores (all when empty) since boot."""
+    wanted = {"cpu{}".format(number) for number in cpus} or {"cpu"}
+    busy = total = 0.0
+    with open("/proc/stat") as handle:
+        for line in handle:
+            words = line.split()
+            if words and words[0] in wanted:
+                values = [float(word) for word in words[1:9]]
+                total += sum(values)
+                busy += sum(values) - values[3] - values[4]
+    return busy, total
+
+
+def memory() -> tuple[int, int]:
+    """Used and total bytes of main memory."""
+    values = {}
+    with open("/proc/meminfo") as handle:
+        for line in handle:
+            key, _, rest = line.partition(":")
+            values[key] = int(rest.split()[0]) * 1024
+    total = values["MemTotal"]
+    return total - values.get("MemAvailable", values["MemFree"]), total
+
+
+def parse_gpu(line: str) -> dict[str, Any] | None:
+    """One line of `nvidia-smi --format=csv,noheader,nounits`; None where it is no such line."""
+    words = [word.strip() for word in line.split(",")]
+    if len(words) != len(GPU_FIELDS):
+        return None
+    gpu: dict[str, Any] = {}
+    for (key, _, kind), word in zip(GPU_FIELDS, words):
+        try:
+            gpu[key] = kind(word)
+        except ValueError:
+            gpu[key] = None  # "[N/A]": this device does not tell
+    if gpu["memory_used_bytes"] is not None:
+        gpu["memory_used_bytes"] = int(gpu["memory_used_bytes"] * 2**20)
+    return gpu
+
+
+class Telemetry:
+    """Samples of one repeat; `tick` is cheap and does nothing before its second is over."""
+
+    def __init__(self, cpus: Sequence[int] = (), devices: Sequence[str] = ()) -> None:
+        self._cpus = tuple(cpus)
+        self._last_cpu = cpu_times(self._cpus)
+        self._due = time.monotonic()
+        self._gpus: dict[str, dict[str, Any]] = {}
+        self._buffer = b""
+        self._smi = _start_nvidia_smi(devices)
+        self.samples: list[dict[str, Any]] = []
+
+    def tick(self) -> None:
+        """Take a sample where one is due."""
+        now = time.monotonic()
+        if now < self._due:
+            return
+        self._due = now + INTERVAL_S
+        self._read_gpus()
+        busy, total = cpu_times(self._cpus)
+        spent = total - self._last_cpu[1]
+        percent = 100.0 * (busy - self._last_cpu[0]) / spent if spent > 0 else 0.0
+        self._last_cpu = (busy, total)
+        self.samples.append(
+            {
+                "t_s": round(now, 3),
+                "cpu_percent": round(percent, 1),
+                "memory_used_bytes": memory()[0],
+                "load1": os.getloadavg()[0],
+                "gpus": [self._gpus[key] for key in sorted(self._gpus)],
+            }
+        )
+
+    def _read_gpus(self) -> None:
+        if self._smi is None or self._smi.stdout is None:
+            return
+        while True:
+            try:
+                piece = os.read(self._smi.stdout.fileno(), 65536)
+            except BlockingIOError:
+                break
+            if not piece:
+                break
+            self._buffer += piece
+        *lines, self._buffer = self._buffer.split(b"\n")
+        for line in lines:
+            gpu = parse_gpu(line.decode("utf-8", "replace"))
+            if gpu is not None:
+                self._gpus[str(gpu["index"]).zfill(4)] = gpu
+
+    def close(self) -> dict[str, Any]:
+        """Stop sampling; the `telemetry` of result.json."""
+        if self._smi is not None:
+            send(self._smi.pid, 15)
+            self._smi.wait()
+            if self._smi.stdout is not None:
+                self._smi.stdout.close()
+            self._smi = None
+        return {"interval_s": INTERVAL_S, "samples": self.samples}
+
+
+def _start_nvidia_smi(devices: Sequence[str]) -> Any:
+    """One nvidia-smi that repeats itself: starting it anew each second would cost a core."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return None
+    argv = [
+        tool,
+        "--query-gpu=" + ",".join(field for _, field, _ in GPU_FIELDS),
+        "--format=csv,noheader,nounits",
+        "-lms",
+        str(int(INTERVAL_S * 1000)),
+    ]
+    if devices:
+        argv.append("--id=" + ",".join(devices))
+    try:
+        started = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+    except OSError:
+        return None
+    os.set_blocking(started.stdout.fileno(), False)  # type: ignore[union-attr]
+    return started

@@ -1,0 +1,292 @@
+"""A repeat on one node, with real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from driver import one_node, verb, wait_until
+
+
+def test_two_ranks_and_two_repeats(drive):
+    node = drive(one_node(), env={"OMP_NUM_THREADS": "7"})
+    for number in (1, 2):
+        node.go(number)
+        result = node.result(number)
+        assert result["status"] == "ok", result
+        assert [p["exit_code"] for p in result["processes"]] == [0, 0]
+        for process in result["processes"]:
+            summary = process["summary"]
+            assert summary["window"]["steps"] == len(summary["step_seconds"]) == 30
+            assert len(summary["step_end_s"]) == 35
+            assert sum(summary["step_seconds"]) == pytest.approx(
+                summary["window"]["wall_s"], rel=0.05
+            )
+        digests = {p["summary"]["weights_digest"] for p in result["processes"]}
+        assert len(digests) == 1
+        assert result["telemetry"]["samples"]
+        assert node.state(number)["state"] == "done"
+        assert node.state(number)["processes"]["trainer-0"]["phase"] == "finish"
+    node.stop()
+    assert node.marked() == []
+    launches = [e for e in node.events() if e["event"] == "launch"]
+    assert [(e["repeat"], e["process"]) for e in launches] == [
+        (1, "trainer-0"),
+        (1, "trainer-1"),
+        (2, "trainer-0"),
+        (2, "trainer-1"),
+    ]
+
+
+def test_environment_of_a_rank(drive):
+    document = one_node(trainers=1, role_env={"trainer": {"EXAMPLE": "role"}})
+    document["env"] = {"EXAMPLE": "job", "NIGHTBENCH_JOB": "another"}
+    document["case"]["threads"] = 3
+    node = drive(document, params={"hang_at_step": 1})
+    node.go()
+    pid = wait_until(lambda: node.state(1)["processes"].get("trainer-0", {}).get("pid"))
+    wait_until(lambda: b"main.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    raw = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    env = dict(entry.split("=", 1) for entry in raw if "=" in entry)
+    assert env["NIGHTBENCH_JOB"] == node.job_id, "no configuration may hide a process"
+    assert env["NIGHTBENCH_NODE"] == "n1"
+    assert "NIGHTBENCH_AGENT" not in env
+    assert env["EXAMPLE"] == "role"
+    assert env["OMP_NUM_THREADS"] == env["MKL_NUM_THREADS"] == "3"
+    assert os.getsid(pid) == pid
+    agent = node.agent()["pid"]
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        assert not os.readlink(descriptor).endswith(".lock"), "a rank could keep the node"
+    assert f"NIGHTBENCH_AGENT={node.job_id}" in Path(f"/proc/{agent}/environ").read_text()
+
+
+@pytest.mark.parametrize(
+    ("params", "reason"),
+    [
+        ({"die_at_step": 3, "die_code": 9, "rank": 1}, "trainer-1 exited with code 9"),
+        ({"die_at_step": 3, "die_signal": 11, "rank": 1}, "trainer-1 was ended by SIGSEGV"),
+        ({"nan_loss": True}, "exited with code 3: the loss is not finite"),
+        ({"no_result": True, "rank": 1}, "trainer-1 exited with code 0 but left no rank.json"),
+    ],
+)
+def test_failing_rank_ends_the_gang_at_once(drive, params, reason):
+    # Rank 0 takes an hour for a step where the other one fails: it must not be waited for.
+    slow = {"step_s": 0.01}
+    node = drive(one_node(), params={**slow, **params})
+    node.go()
+    result = node.result()
+    assert result["status"] == "failed"
+    assert reason in result["reason"]
+    assert node.state(1)["reason"] == result["reason"]
+    assert node.marked() == []
+    if "die_code" in params:
+        assert "told to die at step 3" in result["log_tail"]
+    if "nan_loss" in params:
+        summaries = [p["summary"] for p in result["processes"] if p["summary"]]
+        assert summaries[0]["loss_finite"] is False
+        assert summaries[0]["loss"]["window"][0] is None
+    # The agent is well: the next repeat is prepared by it.
+    assert node.prepare(2)
+
+
+def test_only_the_named_repeat_fails(drive):
+    node = drive(one_node(), params={"die_at_step": 2, "repeat": 1, "rank": 0})
+    node.go(1)
+    assert node.result(1)["status"] == "failed"
+    node.go(2)
+    assert node.result(2)["status"] == "ok"
+
+
+def test_hang_is_no_progress(drive):
+    document = one_node()
+    document["limits"]["progress_s"] = 1.5
+    node = drive(document, params={"hang_at_step": 10, "rank": 1, "step_s": 0.05})
+    node.go()
+    result = node.result()
+    assert result["status"] == "failed"
+    assert "trainer-1 made no progress for 1.5 s (phase window" in result["reason"]
+
+
+def test_repeat_time_limit(drive):
+    document = one_node()
+    document["limits"]["repeat_s"] = 1.5
+    node = drive(document, params={"step_s": 0.5})
+    node.go()
+    assert node.result()["reason"] == "the repeat took longer than 1.5 s"
+    assert node.marked() == []
+
+
+def test_daemon_that_ignores_sigterm_is_found_by_its_mark(drive):
+    node = drive(one_node(), params={"daemon": True, "ignore_term": True, "hang_at_step": 8})
+    node.go()
+    wait_until(lambda: node.phase(1, "trainer-0") == "window")
+    running = node.marked()
+    assert len(running) >= 4, "two ranks and a daemon of each"
+    node.command("abort-001", reason="enough")
+    result = node.result()
+    assert (result["status"], result["reason"]) == ("aborted", "enough")
+    assert set(running) <= set(result["killed"])
+    assert node.marked() == []
+
+
+def test_daemon_of_a_good_repeat_is_ended_too(drive):
+    node = drive(one_node(), params={"daemon": True})
+    node.go()
+    result = node.result()
+    assert result["status"] == "ok"
+    assert len(result["killed"]) >= 2
+    assert node.marked() == []
+
+
+def test_pservers_run_until_the_finish(drive):
+    document = one_node(trainers=2, pservers=1)
+    document["case"]["sync"] = "async"
+    node = drive(document)
+    node.go()
+    phases = wait_until(
+        lambda: (
+            (p := node.state(1)["processes"])
+            and all(p[f"trainer-{n}"]["phase"] == "drain" for n in (0, 1))
+            and p
+        )
+    )
+    assert phases["pserver-0"]["exit_code"] is None
+    node.command("drain-001")
+    wait_until(lambda: node.state(1)["processes"]["trainer-1"]["exit_code"] == 0)
+    assert node.state(1)["state"] == "draining"
+    assert not (node.repeat(1) / "result.json").exists()
+    node.command("finish-001")
+    result = node.result()
+    assert result["status"] == "ok"
+    by_name = {p["name"]: p for p in result["processes"]}
+    assert by_name["pserver-0"]["signal"] == signal.SIGTERM
+    assert by_name["pserver-0"]["summary"] is None
+    assert by_name["trainer-0"]["summary"]["drain_steps"] > 0
+    assert by_name["trainer-0"]["summary"]["weights_digest"] is None
+
+
+def test_no_go_in_time(drive):
+    document = one_node()
+    document["limits"]["ready_s"] = 0.7
+    node = drive(document)
+    node.prepare()
+    assert node.result()["reason"] == "no go within 0.7 s after ready"
+    assert not (node.repeat(1) / "launched").exists()
+
+
+def test_launched_once(drive):
+    node = drive(one_node())
+    wait_until(lambda: node.agent().get("state") == "idle")
+    (node.repeat(1) / "launched").mkdir(parents=True)
+    node.go()
+    result = node.result()
+    assert result["status"] == "failed"
+    assert "never launched twice" in result["reason"]
+    assert not (node.repeat(1) / "trainer-0").exists()
+
+
+def test_killed_agent_takes_its_ranks_along_and_its_successor_launches_nothing(drive):
+    node = drive(one_node(), params={"daemon": True, "hang_at_step": 8})
+    node.go()
+    wait_until(lambda: node.phase(1, "trainer-1") == "window")
+    ranks = [p["pid"] for p in node.state(1)["processes"].values()]
+    os.kill(node.agent()["pid"], signal.SIGKILL)
+    wait_until(lambda: not set(ranks) & set(node.marked()), what="ranks to die with the agent")
+    assert node.start()["started"] is True
+    result = node.result()
+    assert result["status"] == "failed"
+    assert result["reason"] == "the agent died while this repeat ran"
+    wait_until(lambda: node.agent()["state"] == "idle")
+    assert node.marked() == []
+    assert len([e for e in node.events() if e["event"] == "launch"]) == 2
+
+
+def test_ports_are_unique_and_in_range(drive):
+    document = one_node(trainers=3)
+    document["nodes"][0]["port_range"] = [21000, 21007]
+    node = drive(document)
+    ports = node.prepare()
+    assert sorted(ports) == ["master", "trainer-0", "trainer-1", "trainer-2"]
+    assert len(set(ports.values())) == 4
+    assert all(21000 <= port <= 21007 for port in ports.values())
+    other = one_node(trainers=3)
+    other["job_id"] = "another/job/g0"
+    other["nodes"][0]["name"] = "n2"
+    other["nodes"][0]["port_range"] = [21000, 21007]
+    for entry in other["processes"] + other["ports"]:
+        entry["node"] = "n2"
+    beside = drive(other, node="n2", address="127.0.0.9")
+    more = beside.prepare()
+    assert not set(more.values()) & set(ports.values()), "two nodes of one machine"
+
+
+def test_too_few_ports(drive):
+    document = one_node(trainers=3)
+    document["nodes"][0]["port_range"] = [21020, 21021]
+    node = drive(document)
+    node.command("prepare-001")
+    assert "no free port for trainer-1, trainer-2 in 21020-21021" in node.result()["reason"]
+
+
+def test_absent_core_is_named(drive):
+    document = one_node()
+    node = drive(document, start=False)
+    document["nodes"][0]["cpus"] = [100000]
+    (node.folder / "job.json").write_text(json.dumps(document))
+    node.start()
+    node.command("prepare-001")
+    assert "cores [100000] of `cpus` are not available" in node.result()["reason"]
+
+
+def test_ranks_are_pinned(drive):
+    core = sorted(os.sched_getaffinity(0))[-1]
+    document = one_node(trainers=1)
+    node = drive(document, start=False, params={"hang_at_step": 1})
+    document["nodes"][0]["cpus"] = [core]
+    (node.folder / "job.json").write_text(json.dumps(document))
+    node.start()
+    node.go()
+    pid = wait_until(lambda: node.state(1)["processes"].get("trainer-0", {}).get("pid"))
+    assert os.sched_getaffinity(pid) == {core}
+
+
+def test_broken_launch_is_a_failed_repeat(drive):
+    document = one_node()
+    document["framework"]["line"] = "absent"
+    node = drive(document)
+    node.go()
+    assert "frameworks/absent/launch.py" in node.result()["reason"]
+    assert node.prepare(2)
+
+
+def test_agent_is_light(drive):
+    node = drive(one_node(), params={"step_s": 0.1, "hang_at_step": 30})
+    node.go()
+    wait_until(lambda: node.state(1)["state"] == "running")
+    pid = node.agent()["pid"]
+
+    def spent() -> float:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    before, began = spent(), time.monotonic()
+    time.sleep(4)
+    assert (spent() - before) / (time.monotonic() - began) < 0.02
+
+
+def test_missing_job_is_explained(tmp_path):
+    code, answer = verb("start", tmp_path, "--node", "n1")
+    assert code == 1
+    assert "no readable job.json" in answer["error"]
+    assert answer["hint"]
+
+
+def test_unknown_node_is_explained(drive):
+    node = drive(one_node(), start=False)
+    code, answer = verb("start", node.folder, "--node", "n7", env=node.env)
+    assert code == 1
+    assert "node 'n7' is not of this job (nodes: n1)" in answer["error"]
