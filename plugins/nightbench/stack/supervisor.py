@@ -114,6 +114,7 @@ def up(home: Home) -> Iterator[str]:
     with _only_one(home):
         stack = _prepare(home)
         if all(stack.running(name) for name in SERVICES) and not _unhealthy(stack):
+            yield from migrate_warehouse(stack)  # the code may be newer than what runs
             yield f"everything runs: {airflow.base_url(stack.ports)}"
             return
         removed = logfiles.expire(home.logs)
@@ -261,10 +262,13 @@ def down(home: Home) -> Iterator[str]:
         return
     home.make()
     with _only_one(home):
-        names = list(airflow.SERVICES)
-        with ThreadPoolExecutor(len(names)) as pool:
-            outcomes = pool.map(lambda n: processes.stop(home.run / f"{n}.pid"), names)
-            stopped = [name for name, ran in zip(names, outcomes, strict=True) if ran]
+        # The API server last: the others tell it how their tasks ended.
+        first = [name for name in airflow.SERVICES if name != "api-server"]
+        with ThreadPoolExecutor(len(first)) as pool:
+            outcomes = list(pool.map(lambda n: processes.stop(home.run / f"{n}.pid"), first))
+        stopped = [name for name, ran in zip(first, outcomes, strict=True) if ran]
+        if processes.stop(home.run / "api-server.pid"):
+            stopped.append("api-server")
         if processes.stop(home.run / f"{CLUSTER}.pid"):
             stopped.append(CLUSTER)
         if processes.stop(home.run / "postgres.pid", first=postgres.STOP_SIGNAL, patience_s=30.0):
