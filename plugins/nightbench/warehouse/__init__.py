@@ -1,0 +1,32 @@
+"""The warehouse: PostgreSQL through psycopg2, running the text that lies in `sql/`.
+
+`migrate.apply` makes the tables, `loader.Loader` writes, `reader.Reader` reads,
+`history_csv.import_history` brings a site's older results, `references.load_references` the
+published figures. What is handed over is `nightbench.model` plus the dataclasses of `bundle`.
+"""
+
+from nightbench.warehouse.bundle import (
+    CaseBundle,
+    MeasuredCase,
+    PlannedCase,
+    RepeatBundle,
+    RunBundle,
+)
+from nightbench.warehouse.connection import WarehouseRefused, WarehouseUnavailable, connect
+from nightbench.warehouse.history_csv import ImportReport
+from nightbench.warehouse.loader import Loader
+from nightbench.warehouse.reader import Reader
+
+__all__ = [
+    "CaseBundle",
+    "ImportReport",
+    "Loader",
+    "MeasuredCase",
+    "PlannedCase",
+    "Reader",
+    "RepeatBundle",
+    "RunBundle",
+    "WarehouseRefused",
+    "WarehouseUnavailable",
+    "connect",
+]

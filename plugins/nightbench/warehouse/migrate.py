@@ -1,0 +1,170 @@
+"""Forward-only migrations by yoyo, then the views, all in one transaction.
+
+yoyo reads the files and keeps the book (schema `migrations`), but by itself it commits a
+migration and its mark in two transactions, and locks by a row that a killed process leaves
+behind. So the steps run inside one transaction of ours, under an advisory lock that PostgreSQL
+drops with the connection (docs/adr/0011-migrations.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import psycopg2.errors
+from psycopg2 import sql
+
+from nightbench.errors import UserError
+from nightbench.warehouse import statements
+from nightbench.warehouse.connection import Connection, WarehouseRefused, connect, reported
+
+OWNER = "nightbench_owner"
+
+VIEWS = (
+    "staging/run",
+    "staging/planned_case",
+    "staging/measurement",
+    "staging/repeat",
+    "staging/repeat_rank",
+    "staging/reference_result",
+    "marts/fct_measurement",
+    "marts/fct_repeat",
+    "marts/fct_verdict",
+    "marts/fct_alert",
+    "marts/dim_case",
+    "marts/dim_cluster",
+    "marts/fct_reference",
+)
+"""Files below `sql/` in the order in which they need each other."""
+
+_BOOK = "migrations"
+_LOCK = 0x6E62_6D69  # "nbmi"
+_TIMEOUT_S = 600.0
+
+
+def apply(dsn: str | Mapping[str, Any], folder: Path | None = None) -> list[str]:
+    """Bring a warehouse up to date; safe when two call at once, and free when nothing is new.
+
+    Args:
+        dsn: connection of nightbench_owner, or of a login that may take on that role.
+        folder: where the migrations lie; `sql/migrations` unless a test brings its own.
+
+    Returns:
+        Names of the migrations that were applied now, oldest first.
+
+    Raises:
+        WarehouseUnavailable: PostgreSQL is away, or the role does not exist.
+        WarehouseRefused: a migration or view failed; the database is as it was before.
+    """
+    connection = connect(
+        dsn,
+        application_name="nightbench migrate",
+        statement_timeout_s=_TIMEOUT_S,
+        lock_timeout_s=_TIMEOUT_S,
+        role=OWNER,
+    )
+    with closing(connection), reported("apply the migrations"):
+        with connection.cursor() as cursor:
+            cursor.execute("select pg_advisory_lock(%s)", (_LOCK,))
+            book = sql.Identifier(_BOOK)
+            cursor.execute(sql.SQL("create schema if not exists {}").format(book))
+        return _apply_locked(connection, folder or statements.SQL / "migrations")
+
+
+def _apply_locked(connection: Connection, folder: Path) -> list[str]:
+    import yoyo
+    from yoyo.backends.core.postgresql import PostgresqlBackend
+    from yoyo.connections import DatabaseURI
+
+    class OneTransaction(PostgresqlBackend):  # type: ignore[misc]
+        """yoyo's backend on the connection that holds the lock."""
+
+        def connect(self, dburi: DatabaseURI) -> Connection:
+            self.schema = _BOOK
+            return connection
+
+    uri = DatabaseURI("postgresql", None, None, None, None, None, {})
+    backend = OneTransaction(uri, "_yoyo_migration")
+    backend.create_lock_table()
+    backend.break_lock()  # left by a process that was killed: ours is the lock that counts
+    backend.ensure_internal_schema_updated()
+    wanted = yoyo.read_migrations(str(folder))
+    if not wanted:
+        raise UserError(f"{folder}: holds no migrations; the folder sql/ has to be whole.")
+    pending = list(backend.to_apply(wanted))
+    texts = {view: statements.text(f"{view}.sql") for view in VIEWS}
+    digest = f"views {hashlib.sha256(''.join(texts.values()).encode()).hexdigest()}"
+    if not pending and _views_mark(connection) == digest:
+        return []
+    doing = ""
+    try:
+        with backend.transaction():
+            if pending:
+                # A migration may change what a view selects from.
+                doing = "dropping the views"
+                _drop_views(connection)
+            for migration in pending:
+                doing = f"migration {Path(migration.path).name}"
+                migration.process_steps(backend, "apply")
+                backend.mark_one(migration, log=False)
+            doing = "making the views"
+            _make_views(connection, texts, digest)
+    except psycopg2.errors.DependentObjectsStillExist as error:
+        raise WarehouseRefused(
+            "Views of staging and marts have to be made anew, but somebody's objects rest on "
+            f"them: {error.diag.message_detail}. Drop those, migrate, and make them again."
+        ) from error
+    except psycopg2.ProgrammingError as error:
+        raise WarehouseRefused(
+            f"Failed at {doing}: {str(error).strip()}. The database is as it was before."
+        ) from error
+    return [migration.id for migration in pending]
+
+
+def _views_mark(connection: Connection) -> str | None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "select obj_description(oid, 'pg_namespace') from pg_namespace where nspname = 'marts'"
+        )
+        found = cursor.fetchone()
+        comment = str(found[0] or "") if found else ""
+    return comment.rpartition("\n")[2] or None
+
+
+def _make_views(connection: Connection, texts: Mapping[str, str], digest: str) -> None:
+    with connection.cursor() as cursor:
+        stale = set(_existing(connection)) - {tuple(view.split("/")) for view in texts}
+        cursor.execute("savepoint before_views")
+        try:
+            if stale:
+                _drop_views(connection)
+            for content in texts.values():
+                cursor.execute(content)
+        except psycopg2.errors.InvalidTableDefinition:
+            # `create or replace` cannot rename, drop or retype a column.
+            cursor.execute("rollback to savepoint before_views")
+            _drop_views(connection)
+            for content in texts.values():
+                cursor.execute(content)
+        purpose = "Views for analysts and pages; the grain stands in the header of each"
+        cursor.execute("comment on schema marts is %s", (f"{purpose}\n{digest}",))
+
+
+def _existing(connection: Connection) -> list[tuple[str, str]]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "select schemaname, viewname from pg_views where schemaname in ('staging', 'marts')"
+        )
+        return [(schema, view) for schema, view in cursor.fetchall()]
+
+
+def _drop_views(connection: Connection) -> None:
+    names = [sql.Identifier(schema, view) for schema, view in _existing(connection)]
+    if names:
+        # One statement: views that rest on each other go together, anybody else's stop it.
+        with connection.cursor() as cursor:
+            cursor.execute(sql.SQL("drop view {} restrict").format(sql.SQL(", ").join(names)))

@@ -1,0 +1,193 @@
+"""Reading: medians, series, plans, verdicts and alerts, from the marts where they say it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from psycopg2.extras import RealDictCursor
+
+from nightbench.model import (
+    Build,
+    Case,
+    CaseStatus,
+    HistoryPoint,
+    Run,
+    RunKind,
+    Verdict,
+    VerdictKind,
+)
+from nightbench.warehouse.bundle import MeasuredCase, PlannedCase
+from nightbench.warehouse.connection import Connection, reported
+from nightbench.warehouse.statements import statement
+
+Row = dict[str, Any]
+
+LIVE = ("open", "acknowledged")
+"""States of an alert that somebody still has to look at."""
+
+
+class Reader:
+    """Questions to the warehouse; every method raises `WarehouseUnavailable` where it is away."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def latest_medians(
+        self, suite: str | None = None, cluster: str | None = None, run_id: str | None = None
+    ) -> list[Row]:
+        """The newest median of each series: rows of `marts.fct_measurement`."""
+        return self._rows("latest_medians", suite=suite, cluster=cluster, run_id=run_id)
+
+    def series_history(
+        self,
+        case_id: str,
+        cluster: str,
+        kinds: Sequence[RunKind] = (RunKind.NIGHTLY,),
+        before: datetime | None = None,
+    ) -> list[HistoryPoint]:
+        """One series, oldest first; `before` leaves out that instant and all later ones."""
+        rows = self._rows(
+            "series_history",
+            case_id=case_id,
+            cluster=cluster,
+            kinds=[kind.value for kind in kinds],
+            before=before,
+        )
+        return [_point(row) for row in rows]
+
+    def planned_cases(self, run_id: str) -> list[PlannedCase]:
+        """What a run means to measure, ordered by case."""
+        return [
+            PlannedCase(
+                case=Case.from_axes(row["axes"]),
+                build=Build(
+                    **{
+                        k: row[k]
+                        for k in ("line", "variant", "source", "version", "location", "digest")
+                    }
+                ),
+                definition_digest=row["definition_digest"],
+                unit=row["unit"],
+            )
+            for row in self._rows("planned_cases", run_id=run_id)
+        ]
+
+    def measured(self, run_id: str) -> list[MeasuredCase]:
+        """How each planned case of a run stands: measured, quarantined, failed or missing."""
+        found = []
+        for row in self._rows("measured", run_id=run_id):
+            status = CaseStatus(row["status"]) if row["status"] else None
+            quarantined = bool(row["is_quarantined"])
+            counts = status is CaseStatus.OK and not quarantined and row["throughput"] is not None
+            found.append(
+                MeasuredCase(
+                    case_id=row["case_id"],
+                    status=status,
+                    reason=row["reason"],
+                    quarantined=quarantined,
+                    quarantine_reasons=tuple(row["quarantine_reasons"] or ()),
+                    point=_point(row) if counts else None,
+                )
+            )
+        return found
+
+    def run(self, run_id: str) -> Run | None:
+        """A run by its id."""
+        rows = self._runs(run_id=run_id, max_rows=1, imported=True)
+        if not rows:
+            return None
+        names = Run.__dataclass_fields__
+        fields = {name: rows[0][name] for name in names}
+        return Run(**fields | {"run_kind": RunKind(fields["run_kind"])})
+
+    def run_kind(self, run_id: str) -> RunKind | None:
+        """Why a run was made; None where the warehouse does not know it."""
+        run = self.run(run_id)
+        return run.run_kind if run else None
+
+    def latest_run(self, suite: str | None = None, cluster: str | None = None) -> str | None:
+        """Id of the newest run that was not imported."""
+        rows = self._rows("latest_run", suite=suite, cluster=cluster)
+        return str(rows[0]["run_id"]) if rows else None
+
+    def runs(
+        self,
+        suite: str | None = None,
+        cluster: str | None = None,
+        limit: int = 50,
+        imported: bool = False,
+    ) -> list[Row]:
+        """Runs, newest first, with how many cases were planned, measured, failed, quarantined."""
+        return self._runs(suite=suite, cluster=cluster, max_rows=limit, imported=imported)
+
+    def verdicts(self, run_id: str) -> list[Verdict]:
+        """The verdicts of a run, ordered by case."""
+        return [
+            Verdict(
+                case_id=row["case_id"],
+                cluster=row["cluster"],
+                run_id=row["run_id"],
+                kind=VerdictKind(row["verdict"]),
+                sentence=row["sentence"],
+                value=row["value"],
+                baseline=row["baseline"],
+                change=row["change"],
+                history=row["history_nights"],
+            )
+            for row in self._rows("verdicts", run_id=run_id)
+        ]
+
+    def alerts(
+        self,
+        states: Sequence[str] | None = LIVE,
+        case_id: str | None = None,
+        cluster: str | None = None,
+        limit: int = 200,
+    ) -> list[Row]:
+        """Alerts, newest first: rows of `marts.fct_alert`; `states` None means all."""
+        return self._rows(
+            "alerts",
+            states=None if states is None else list(states),
+            case_id=case_id,
+            cluster=cluster,
+            max_rows=limit,
+        )
+
+    def results_rows(self, run_id: str | None = None) -> list[Row]:
+        """Every planned case of a run (the newest by default) with figures and verdict."""
+        chosen = run_id or self.latest_run()
+        return self._rows("results_rows", run_id=chosen) if chosen else []
+
+    def history_seconds(
+        self, cluster: str, case_ids: Iterable[str] | None = None
+    ) -> dict[str, float]:
+        """Case id -> median seconds that the case took there over its last 20 good runs."""
+        wanted = None if case_ids is None else list(case_ids)
+        rows = self._rows("history_seconds", cluster=cluster, case_ids=wanted)
+        return {row["case_id"]: row["seconds"] for row in rows}
+
+    def _runs(self, **given: Any) -> list[Row]:
+        return self._rows("runs", **{"run_id": None, "suite": None, "cluster": None, **given})
+
+    def _rows(self, name: str, **parameters: Any) -> list[Row]:
+        with (
+            reported(f"read from the warehouse ({name})"),
+            self._connection.cursor(cursor_factory=RealDictCursor) as cursor,
+        ):
+            cursor.execute(statement(name), parameters)
+            return [dict(row) for row in cursor.fetchall()]
+
+
+def _point(row: Row) -> HistoryPoint:
+    return HistoryPoint(
+        at=row["started_at"],
+        value=row["throughput"],
+        run_id=row["run_id"],
+        n=row["n"],
+        spread=row["spread"],
+        fingerprint_id=row["fingerprint_id"],
+        definition_digest=row["definition_digest"],
+        framework_version=row["framework_version"],
+    )

@@ -1,0 +1,56 @@
+"""The published figures and empty cells of the public benchmarks, from `sql/references/`."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from pathlib import Path
+
+from nightbench.errors import UserError
+from nightbench.warehouse import statements
+from nightbench.warehouse.connection import Connection, reported
+
+FILES = ("published_results.csv", "empty_cells.csv")
+
+
+def load_references(connection: Connection, folder: Path | None = None) -> int:
+    """Store the reference cells in the original's words; `staging.reference_result` maps them.
+
+    Args:
+        connection: of a role that may load.
+        folder: where the CSV files lie; `sql/references` by default.
+
+    Returns:
+        How many cells were new or different: 0 when it is called again.
+    """
+    rows = [
+        row for name in FILES for row in _read((folder or statements.SQL / "references") / name)
+    ]
+    with reported("load the references"), connection, connection.cursor() as cursor:
+        changed = 0
+        for row in rows:
+            cursor.execute(statements.statement("store_reference"), row)
+            changed += cursor.rowcount
+    return changed
+
+
+def _read(path: Path) -> list[dict[str, str | float | None]]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise UserError(f"{path}: not found; the folder sql/ has to be whole.") from None
+    rows: list[dict[str, str | float | None]] = []
+    for number, cells in enumerate(csv.DictReader(lines), start=2):
+        # What a cell is, apart from what it says: a corrected value keeps its identity.
+        described = {k: v for k, v in cells.items() if k not in ("value", "remark")}
+        identity = json.dumps(described, sort_keys=True)
+        try:
+            value = float(cells["value"]) if cells["value"] else None
+        except ValueError:
+            raise UserError(
+                f"{path}:{number}: column value: found {cells['value']!r}, expected a number"
+            ) from None
+        digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        rows.append({**cells, "value": value, "reference_id": digest})
+    return rows

@@ -1,0 +1,20 @@
+-- Grain: one row per alert, live or closed.
+create or replace view marts.fct_alert as
+select
+    alert_id,
+    case_id,
+    cluster,
+    kind as verdict,
+    state,
+    sentence,
+    value,
+    baseline,
+    change,
+    opened_run_id,
+    opened_at,
+    last_run_id,
+    resolved_run_id,
+    closed_at
+from raw.alert;
+
+comment on view marts.fct_alert is 'One row per alert; at most one live alert for each series';

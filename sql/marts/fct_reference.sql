@@ -1,0 +1,99 @@
+-- Grain: one row per published figure or empty cell and series whose latest median matches it on
+-- every axis that the original states; one row with nulls where no series does. The published
+-- hardware is never ours: a figure to stand beside, no target.
+create or replace view marts.fct_reference as
+with latest as (
+    -- Full scale only: a smoke run does another amount of work.
+    select distinct on (case_id, cluster) *
+    from marts.fct_measurement
+    where
+        scale = 'full'
+        and run_kind <> 'drill'
+    order by case_id asc, cluster asc, started_at desc
+),
+
+matched as (
+    select
+        f.reference_id,
+        l.*,
+        case
+            when f.metric = 'throughput' and f.unit = 'mini-batches' then l.minibatches_per_s
+            when f.metric = 'throughput' and f.unit = l.unit then l.throughput
+            when f.metric = 'speedup' then l.speedup
+            when f.metric = 'scaling_efficiency' then 100 * l.efficiency
+        end as measured_value
+    from staging.reference_result as f
+    inner join latest as l
+        on
+            f.workload = l.workload
+            and f.framework = l.framework
+            and f.strategy = l.strategy
+            and f.compiler = l.compiler
+            and (f.nodes is null or f.nodes = l.nodes)
+            and (f.devices_per_node is null or f.devices_per_node = l.devices_per_node)
+            and (f.trainers is null or f.trainers = l.trainers)
+            and (f.pservers is null or f.pservers = l.pservers)
+            and (
+                f.batch_size_per_device is null
+                or f.batch_size_per_device = l.batch_size_per_device
+            )
+            and (f.precision is null or f.precision = l.precision)
+            and (f.sync is null or f.sync = l.sync)
+    inner join marts.dim_case as d
+        on
+            l.case_id = d.case_id
+            and (f.compression is null or f.compression = d.compression)
+            and (
+                f.link_gbit_per_s is null
+                or d.link_bandwidth = f.link_gbit_per_s || 'gbit'
+            )
+)
+
+select
+    f.reference_id,
+    f.source_document,
+    f.figure,
+    f.workload,
+    f.framework,
+    f.framework_text,
+    f.framework_version as published_version,
+    f.strategy,
+    f.nodes,
+    f.devices_per_node,
+    f.trainers,
+    f.pservers,
+    f.batch_size_per_device,
+    f.batch_size_text,
+    f.precision,
+    f.precision_text,
+    f.compiler,
+    f.sync,
+    f.variant_text,
+    f.metric,
+    f.unit_text as unit,
+    f.is_unit_doubtful,
+    f.is_empty,
+    f.value as published_value,
+    f.device as published_device,
+    f.dataset as published_dataset,
+    f.remark,
+    m.case_id,
+    m.cluster,
+    m.run_id,
+    m.started_at as measured_at,
+    m.framework_version as measured_version,
+    m.measured_value,
+    m.n as measured_n,
+    m.is_synthetic as measured_is_synthetic,
+    m.data as measured_data
+from staging.reference_result as f
+left join matched as m
+    on f.reference_id = m.reference_id and m.measured_value is not null;
+
+comment on view marts.fct_reference is
+'One row per published figure or empty cell and series that matches its stated axes';
+comment on column marts.fct_reference.published_value is 'In `unit`; null where is_empty';
+comment on column marts.fct_reference.measured_value is
+'The series'' latest median in the published unit, on another hardware';
+comment on column marts.fct_reference.measured_is_synthetic is
+'True: the measured figure is from synthetic data and has to be marked so';

@@ -1,0 +1,9 @@
+-- Alerts, newest first. A null parameter does not constrain.
+select *
+from marts.fct_alert
+where
+    (%(states)s::text[] is null or state = any(%(states)s))
+    and (%(case_id)s::text is null or case_id = %(case_id)s)
+    and (%(cluster)s::text is null or cluster = %(cluster)s)
+order by opened_at desc, alert_id desc
+limit %(max_rows)s;

@@ -1,0 +1,2 @@
+-- A node's hardware and software as found.
+-- Writes only where t.document is distinct from excluded.document;

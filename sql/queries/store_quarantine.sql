@@ -1,0 +1,2 @@
+-- A result that must not count, with its reasons.
+-- Writes only where t.reasons is distinct from excluded.reasons;

@@ -1,0 +1,14 @@
+-- The verdicts of a run.
+select
+    case_id,
+    cluster,
+    run_id,
+    verdict,
+    sentence,
+    value,
+    baseline,
+    change,
+    history_nights
+from marts.fct_verdict
+where run_id = %(run_id)s
+order by case_id;

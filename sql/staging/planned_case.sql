@@ -1,0 +1,34 @@
+-- Grain: one row per run and planned case.
+create or replace view staging.planned_case as
+select
+    run_id,
+    case_id,
+    workload,
+    framework,
+    strategy,
+    nodes,
+    devices_per_node,
+    trainers,
+    pservers,
+    batch_size_per_device,
+    batch_size_per_device * trainers as global_batch_size,
+    precision,
+    -- Outside a parameter server the axis says nothing.
+    case when strategy = 'parameter_server' then sync end as sync,
+    compiler,
+    axes ->> 'execution' as execution,
+    axes ->> 'layout' as layout,
+    (axes ->> 'sequence_length')::integer as sequence_length,
+    compression,
+    axes ->> 'link_bandwidth' as link_bandwidth,
+    (axes ->> 'threads')::integer as threads,
+    data,
+    data = 'synthetic' as is_synthetic,
+    scale,
+    axes,
+    build_id,
+    unit,
+    nullif(definition_digest, '') as definition_digest
+from raw.planned_case;
+
+comment on view staging.planned_case is 'One row per run and planned case';

@@ -1,0 +1,17 @@
+-- Grain: one row per run.
+create or replace view staging.run as
+select
+    run_id,
+    suite,
+    cluster,
+    run_kind,
+    started_at,
+    requested_by,
+    dag_id,
+    dag_run_id,
+    code_digest,
+    loaded_at,
+    origin = 'import' as is_imported
+from raw.run;
+
+comment on view staging.run is 'One row per run';
