@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -82,19 +83,22 @@ def test_leftovers_of_a_killed_service_are_found_by_their_mark(home: Path) -> No
     assert processes.start_ticks(grandchild) is None
 
 
-def test_another_home_is_left_alone(home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    # `<home>2` begins with the name of `<home>`: a prefix is not a match.
+def test_another_home_is_left_alone(home: Path) -> None:
+    # Its name begins with ours: a prefix is not a match.
     other = Path(f"{home}2")
-    service = start(home, PARENT, str(home / "child"))
-    assert processes.end_leftovers(other, other / "postgres") == 0
-    assert service.alive()
+    other.mkdir()
+    service = start(other, PARENT, str(other / "child"))
+    wait_for(other / "child")
+    try:
+        assert processes.end_leftovers(home, home / "postgres") == 0
+        assert service.alive()
+    finally:
+        assert processes.end_leftovers(other, other / "postgres", patience_s=0.2) == 2
 
 
 def test_a_job_on_a_local_node_is_found_by_its_home_folder(home: Path) -> None:
     node = home / "cluster" / "n1"
     node.mkdir(parents=True)
-    import subprocess
-
     job = subprocess.Popen(["sleep", "600"], env={"HOME": str(node)}, start_new_session=True)
     try:
         assert set(processes.leftovers(home, home / "postgres")) == {job.pid}
