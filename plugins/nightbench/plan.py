@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -205,18 +204,14 @@ def resolve(
     )
 
 
-def estimate(
-    case: Case, history_seconds: Mapping[str, Sequence[float]], repeats: int
-) -> float | None:
-    """Guess how long a case will take, from what its repeats took before.
+def estimate(case: Case, history_seconds: Mapping[str, float]) -> float | None:
+    """Guess how long a case will take, from what it took before.
 
     Args:
         case: the case.
-        history_seconds: case_id -> seconds of earlier repeats on the same cluster.
-        repeats: how many are planned.
+        history_seconds: case_id -> seconds that it usually takes on the same cluster.
 
     Returns:
         Seconds, or None where the case has no history.
     """
-    seconds = history_seconds.get(case.case_id)
-    return statistics.median(seconds) * repeats if seconds else None
+    return history_seconds.get(case.case_id)

@@ -1,0 +1,84 @@
+"""The digest of a run: one Markdown file that says what was measured and what came of it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nightbench.model import Run
+from nightbench.report.tables import figure, markdown_table, percent, verdict, verdict_lines
+
+Row = Mapping[str, Any]
+
+
+def headline(rows: Sequence[Row]) -> str:
+    """Return the run in one line: how many cases came out how."""
+    counts = Counter(verdict(row) for row in rows)
+    counts["not judged"] = counts.pop("-", 0)
+    order = ("regressed", "failed", "missing", "cancelled", "quarantined", "improved", "ok")
+    words = [*order, *sorted(set(counts) - set(order))]
+    said = ", ".join(f"{counts[word]} {word.replace('_', ' ')}" for word in words if counts[word])
+    return f"{len(rows)} cases: {said}" if rows else "no case"
+
+
+def digest_text(run: Run, rows: Sequence[Row], notes: Sequence[str] = ()) -> str:
+    """Return the digest of a run as Markdown.
+
+    Args:
+        run: the run.
+        rows: its results, see `report.rows`.
+        notes: where to look further, one line each.
+    """
+    who = f", asked for by {run.requested_by}" if run.requested_by else ""
+    parts = [
+        f"# {run.suite} on {run.cluster}: {headline(rows)}",
+        f"Run `{run.run_id}` ({run.run_kind}{who}), started {run.started_at.isoformat()}. "
+        f"Code `{run.code_digest[:12]}`.",
+        markdown_table(rows).rstrip(),
+    ]
+    said = list(verdict_lines(rows))
+    if said:
+        parts += ["## Verdicts", "\n".join(f"- {line}" for line in said)]
+    parts += ["## Repeats", _details(rows)]
+    if notes:
+        parts += ["## Where to look", "\n".join(f"- {note}" for note in notes)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _details(rows: Sequence[Row]) -> str:
+    lines = [
+        "| case | version | minimum | maximum | MAD | half-width | first step | memory |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        first, peak = row["time_to_first_step_s"], row["peak_resident_bytes"]
+        words = (
+            row["case_id"],
+            row["framework_version"] or "-",
+            figure(row["minimum"]),
+            figure(row["maximum"]),
+            figure(row["mad"]),
+            percent(row["half_width"]),
+            "-" if first is None else f"{first:.1f} s",
+            "-" if peak is None else f"{peak / 2**20:,.0f} MiB",
+        )
+        lines.append("| " + " | ".join(str(word).replace("|", "\\|") for word in words) + " |")
+    lines.append(
+        "\nMAD is the median absolute deviation; half-width is the relative 95 % confidence "
+        "half-width from the t distribution on logarithms. An interval from fewer than six "
+        "repeats says little."
+    )
+    return "\n".join(lines)
+
+
+def write_digest(folder: Path, run: Run, text: str) -> Path:
+    """Write `<folder>/<run_id>.md` by rename and return its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{run.run_id}.md"
+    beside = folder / f".{path.name}.{os.getpid()}"
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
+    return path

@@ -1,0 +1,102 @@
+"""One row for each planned case of a run: what `nightbench results --json` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from typing import Any
+
+from nightbench.model import CaseStatus, Measurement, Run, Severity, Verdict
+
+Row = dict[str, Any]
+
+FIELDS: dict[str, str] = {
+    "run_id": "the run",
+    "run_kind": "why it was made: nightly, on_demand, confirm, backfill, drill",
+    "case_id": "the case, readable",
+    "cluster": "where it ran",
+    "framework": "framework line",
+    "framework_version": "as the framework itself said; null where nothing ran",
+    "build_id": "which build of the line",
+    "workload": "what was trained",
+    "strategy": "single, collective or parameter_server",
+    "nodes": "nodes",
+    "devices_per_node": "devices on each node",
+    "trainers": "data-parallel ranks",
+    "pservers": "parameter servers",
+    "sync": "how trainers wait for each other (parameter_server)",
+    "batch_size_per_device": "samples in a step of one trainer",
+    "precision": "fp32, tf32, bf16 or fp16",
+    "scale": "size of the workload",
+    "data": "what was fed to the model",
+    "status": "ok, failed, cancelled or missing",
+    "throughput": "median over the good repeats, in units per second; null where there is none",
+    "unit": "unit of work",
+    "n": "repeats that count",
+    "minimum": "smallest of them",
+    "maximum": "largest of them",
+    "mad": "median absolute deviation",
+    "spread": "(maximum - minimum) / median",
+    "half_width": "relative 95 % confidence half-width (t on logarithms); null if n < 3",
+    "speedup": "throughput / that of the baseline case of the same run",
+    "efficiency": "speedup / (trainers / trainers of the baseline)",
+    "baseline_case_id": "the baseline case",
+    "time_to_first_step_s": "from process start to the end of the first step, seconds",
+    "peak_resident_bytes": "largest resident memory of a trainer",
+    "verdict": "ok, regressed, improved, insufficient_data, failed, missing; null before judging",
+    "verdict_sentence": "the verdict's evidence",
+    "quarantined": "true where a check refused the figure",
+    "reasons": "why it failed or was quarantined: a list of sentences",
+}
+"""Every field of a row, in order, with what it means."""
+
+
+def from_warehouse(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """Return rows from the warehouse's `results_rows`."""
+    return [_row({**row, "reasons": _reasons(row)}) for row in rows]
+
+
+def _reasons(row: Mapping[str, Any]) -> list[str]:
+    found = [row.get("reason"), *(row.get("quarantine_reasons") or ())]
+    return [str(each) for each in dict.fromkeys(found) if each]
+
+
+def from_measurements(
+    run: Run, measurements: Iterable[Measurement], verdicts: Sequence[Verdict] = ()
+) -> list[Row]:
+    """Return rows from measurements, for runs that no warehouse has seen."""
+    judged = {verdict.case_id: verdict for verdict in verdicts}
+    rows = []
+    for each in measurements:
+        verdict = judged.get(each.case.case_id)
+        refused = [
+            f"{check.check}: {check.observed}; expected {check.expected}"
+            for check in each.checks
+            if not check.success and check.severity is Severity.FAIL
+        ]
+        kind = str(verdict.kind) if verdict else None
+        rows.append(
+            _row(
+                {
+                    **each.case.axes(),
+                    **vars(each),
+                    "case_id": each.case.case_id,
+                    "run_kind": str(run.run_kind),
+                    "build_id": each.build.build_id,
+                    "status": str(each.status),
+                    "verdict": kind or ("failed" if each.status is CaseStatus.FAILED else None),
+                    "verdict_sentence": verdict.sentence if verdict else None,
+                    "quarantined": each.quarantined,
+                    "reasons": [reason for reason in (each.reason, *refused) if reason],
+                }
+            )
+        )
+    return rows
+
+
+def _row(values: Mapping[str, Any]) -> Row:
+    return {name: _plain(values.get(name)) for name in FIELDS}
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value
