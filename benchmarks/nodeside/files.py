@@ -92,9 +92,9 @@ def make_once(path: str) -> bool:
 def explain(error: OSError, path: str) -> AgentError:
     """An OSError while writing below `path`, in words."""
     where = error.filename or path
-    if error.errno == errno.ENOSPC:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return AgentError(
-            "disk full: cannot write {}".format(where),
+            "disk full: cannot write {}: {}".format(where, error.strerror),
             "free space on the file system of {} (`nightbench clean` removes old "
             "environments and jobs)".format(path),
         )

@@ -88,17 +88,29 @@ def _identity(stable: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def code_digest(code: str) -> str:
-    """sha256 over path and content of every shipped file below `code`, sorted by path."""
+    """sha256 over content, execute bit and path of every shipped file below `code`.
+
+    The controller names the shipped tree by the same rule: hidden and compiled files do not
+    count, lines are sorted by path.
+    """
     total = hashlib.sha256()
-    paths = []
-    for folder, folders, names in os.walk(code):
-        folders[:] = sorted(name for name in folders if name != "__pycache__")
-        paths += [os.path.join(folder, name) for name in names if not name.endswith(".pyc")]
-    for path in sorted(os.path.relpath(path, code) for path in paths):
-        with open(os.path.join(code, path), "rb") as handle:
+    for name in sorted(_shipped(code)):
+        path = os.path.join(code, name)
+        with open(path, "rb") as handle:
             content = hashlib.sha256(handle.read()).hexdigest()
-        total.update("{}\0{}\n".format(path, content).encode())
+        executable = "x" if os.stat(path).st_mode & 0o100 else "-"
+        total.update("{} {} {}\n".format(content, executable, name).encode())
     return total.hexdigest()
+
+
+def _shipped(code: str) -> list[str]:
+    found = []
+    for folder, folders, names in os.walk(code):
+        folders[:] = [n for n in folders if n != "__pycache__" and not n.startswith(".")]
+        for name in names:
+            if not name.startswith(".") and not name.endswith((".pyc", ".pyo")):
+                found.append(os.path.relpath(os.path.join(folder, name), code))
+    return found
 
 
 def _cpu() -> dict[str, Any]:

@@ -8,7 +8,7 @@ import sys
 from typing import Any, Mapping
 
 from nodeside.files import AgentError, EventLog, read_json, read_text
-from nodeside.processes import AGENT_MARK, JOB_MARK, NODE_MARK
+from nodeside.processes import AGENT_MARK, AGENT_NODE, JOB_MARK, NODE_MARK
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -124,7 +124,8 @@ class NodeJob:
         """Environment of a process: the agent's, ours, job, node, role, launch.py's; later wins."""
         document = self.document
         folder = self.repeat_folder(repeat)
-        env = {key: value for key, value in os.environ.items() if key != AGENT_MARK}
+        hidden = (AGENT_MARK, AGENT_NODE)
+        env = {key: value for key, value in os.environ.items() if key not in hidden}
         sharing = max(1, len(self.processes))
         threads = document["case"].get("threads") or max(1, len(self.cpus) // sharing)
         env.update({name: str(threads) for name in _THREAD_VARIABLES})

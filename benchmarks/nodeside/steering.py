@@ -19,7 +19,7 @@ from nodeside.files import (
 from nodeside.fingerprint import fingerprint
 from nodeside.job import NodeJob
 from nodeside.locks import NodeLock, holder_document, lock_file, lock_path
-from nodeside.processes import AGENT_MARK, become_subreaper, end_marked
+from nodeside.processes import AGENT_MARK, AGENT_NODE, become_subreaper, end_marked
 from nodeside.repeats import Repeat
 
 TICK_S = 0.25
@@ -72,7 +72,7 @@ def _become_agent(job: NodeJob, agent_file: str, lock: int) -> None:
     os.set_inheritable(lock, True)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     environment = dict(os.environ)
-    environment[AGENT_MARK] = job.job_id
+    environment.update({AGENT_MARK: job.job_id, AGENT_NODE: job.node})
     argv = [sys.executable, os.path.abspath(agent_file), "serve", job.folder]
     argv += ["--node", job.node, "--lock-fd", str(lock)]
     os.closerange(lock + 1, 4096)

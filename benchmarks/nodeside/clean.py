@@ -1,0 +1,156 @@
+"""Removing what is old on a node, never what is in use."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import time
+from typing import Any, Sequence
+
+from nodeside.files import AgentError, read_json, read_text
+from nodeside.locks import NodeLock, holder_document, lock_file, lock_path
+from nodeside.processes import pids
+
+_DAY_S = 86400.0
+
+
+def clean(
+    root: str, keep_days: float, keep_code: Sequence[str], lock_dir: str | None
+) -> dict[str, Any]:
+    """Remove jobs, environments, wheels and code that nobody used for `keep_days`.
+
+    The node's lock is taken for it, so that nothing is measured or built meanwhile.
+
+    Args:
+        root: folder of Nightbench on the node.
+        keep_days: age in days from which a thing is old.
+        keep_code: digests of code that stay.
+        lock_dir: folder of the node's lock.
+
+    Returns:
+        {"removed": [path below root], "freed_bytes", "kept_in_use": [path]}.
+
+    Raises:
+        AgentError: the node is in use.
+    """
+    lock = NodeLock(lock_path(lock_dir, os.environ))
+    if not lock.acquire(holder_document("clean", os.environ)):
+        holder = lock.holder()
+        lock.close()
+        raise AgentError(
+            "the node is in use: {}".format(holder), "clean again when the job has ended"
+        )
+    try:
+        return _Cleaner(root, keep_days, keep_code).run()
+    finally:
+        lock.close()
+
+
+class _Cleaner:
+    def __init__(self, root: str, keep_days: float, keep_code: Sequence[str]) -> None:
+        self._root = root
+        self._oldest = time.time() - keep_days * _DAY_S
+        self._keep_code = set(keep_code)
+        self._in_use = _paths_of_processes()
+        self._removed: list[str] = []
+        self._kept: list[str] = []
+        self._freed = 0
+
+    def run(self) -> dict[str, Any]:
+        for job in self._below("jobs/*/*/g*/*"):
+            marks = [os.path.join(job, name) for name in ("agent.jsonl", "job.json")]
+            newest = max([_mtime(job)] + [_mtime(mark) for mark in marks])
+            if newest < self._oldest and self._is_idle(job):
+                self._remove(job)
+        for pattern in ("jobs/*/*/g*", "jobs/*/*", "jobs/*"):
+            for folder in self._below(pattern):
+                if not os.listdir(folder):
+                    os.rmdir(folder)
+        # What jobs that stay refer to stays too.
+        jobs = self._below("jobs/*/*/g*/*")
+        pythons = {read_text(os.path.join(job, "python")) or "" for job in jobs}
+        digests = {
+            (read_json(os.path.join(job, "job.json")) or {}).get("code_digest") for job in jobs
+        }
+        for env in self._below("envs/*"):
+            wanted = any(python.startswith(env + os.sep) for python in pythons)
+            if not wanted and _mtime(os.path.join(env, ".ok.json"), env) < self._oldest:
+                self._remove(env)
+        for half in self._below("envs/.building-*") + self._below("envs/.removing-*"):
+            if _mtime(half) < time.time() - _DAY_S:
+                self._remove(half)
+        for code in self._below("code/*"):
+            digest = os.path.basename(code)
+            if digest not in self._keep_code and digest not in digests:
+                if _mtime(code) < self._oldest:
+                    self._remove(code)
+        for wheel in self._below("wheels/*"):
+            if _mtime(wheel) < self._oldest:
+                self._remove(wheel)
+        return {
+            "removed": self._removed,
+            "freed_bytes": self._freed,
+            "kept_in_use": self._kept,
+        }
+
+    def _below(self, pattern: str) -> list[str]:
+        found = glob.glob(os.path.join(glob.escape(self._root), pattern))
+        return sorted(path for path in found if os.path.isdir(path))
+
+    def _is_idle(self, job: str) -> bool:
+        """False where an agent serves the job directory now."""
+        path = os.path.join(job, "agent.lock")
+        if not os.path.exists(path):
+            return True
+        descriptor = lock_file(path)
+        if descriptor is None:
+            return False
+        os.close(descriptor)
+        return True
+
+    def _remove(self, path: str) -> None:
+        name = os.path.relpath(path, self._root)
+        if any(used == path or used.startswith(path + os.sep) for used in self._in_use):
+            self._kept.append(name)
+            return
+        # Renamed first: nobody takes a half-removed environment for a whole one.
+        going = os.path.join(
+            os.path.dirname(path), ".removing-{}-{}".format(os.getpid(), os.path.basename(path))
+        )
+        size = _size(path)
+        os.rename(path, going)
+        shutil.rmtree(going)
+        self._freed += size
+        self._removed.append(name)
+
+
+def _mtime(path: str, otherwise: str | None = None) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return _mtime(otherwise) if otherwise else 0.0
+
+
+def _size(path: str) -> int:
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            found = os.lstat(os.path.join(folder, name))
+            # Files that are linked to the cache as well are not freed.
+            total += found.st_size if found.st_nlink == 1 else 0
+    return total
+
+
+def _paths_of_processes() -> set[str]:
+    """Absolute words of all command lines, and all working folders."""
+    found = set()
+    for pid in pids():
+        try:
+            with open("/proc/{}/cmdline".format(pid), "rb") as handle:
+                words = handle.read().decode("utf-8", "replace").split("\0")
+            found.add(os.readlink("/proc/{}/cwd".format(pid)))
+        except OSError:
+            continue
+        found.update(word for word in words if word.startswith("/"))
+    return found

@@ -1,0 +1,59 @@
+"""Finding a Python of a series on a node: one that really runs."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import sys
+from typing import Iterator, Mapping
+
+from nodeside.shell import answer
+
+_SAY = "import sys; print('%d.%d' % sys.version_info[:2])"
+
+
+def find(series: str, uv: str | None = None, env: Mapping[str, str] | None = None) -> str | None:
+    """Full path of an interpreter of `series` ("3.7"); None where none answers.
+
+    A name on PATH is not enough: version managers leave shims that answer only for the
+    version that is selected, so every candidate has to run and say its series.
+    """
+    seen = set()
+    for candidate in _candidates(series, uv, os.environ if env is None else env):
+        if candidate in seen:
+            continue
+        seen.add(candidate)
+        said = answer([candidate, "-c", _SAY], timeout_s=20.0)
+        if said is not None and said.strip() == series:
+            return candidate
+    return None
+
+
+def _candidates(series: str, uv: str | None, env: Mapping[str, str]) -> Iterator[str]:
+    name = "python" + series
+    on_path = shutil.which(name, path=env.get("PATH"))
+    if on_path:
+        yield on_path
+    if "{}.{}".format(*sys.version_info[:2]) == series:
+        yield sys.executable
+    for folder in ("/usr/bin", "/usr/local/bin", "/opt/python{}/bin".format(series)):
+        path = os.path.join(folder, name)
+        if os.path.exists(path):
+            yield path
+    for root in (env.get("PYENV_ROOT"), os.path.expanduser("~/.pyenv"), "/opt/pyenv"):
+        if root:
+            pattern = os.path.join(glob.escape(root), "versions", series + "*", "bin", name)
+            for path in sorted(glob.glob(pattern), reverse=True):
+                yield path
+    if uv:
+        text = answer([uv, "python", "find", "--managed-python", "--no-python-downloads", series])
+        if text:
+            yield text.strip()
+
+
+def any_uv(root: str) -> str | None:
+    """A uv binary: the newest that was shipped, or one on PATH."""
+    shipped = glob.glob(os.path.join(glob.escape(root), "tools", "uv-*"))
+    runnable = [path for path in shipped if os.access(path, os.X_OK)]
+    return max(runnable, key=os.path.getmtime) if runnable else shutil.which("uv")

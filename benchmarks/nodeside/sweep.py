@@ -1,0 +1,99 @@
+"""Finding, and ending, processes that carry a mark; nothing without one is ever touched."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+from nodeside.processes import (
+    AGENT_MARK,
+    AGENT_NODE,
+    JOB_MARK,
+    NODE_MARK,
+    environ_of,
+    is_running,
+    pids,
+    send,
+)
+
+
+def sweep(job: str | None, kill: bool, patience_s: float = 15.0) -> dict[str, Any]:
+    """List marked processes; end them with `kill`.
+
+    Args:
+        job: all processes of jobs whose id is this or begins with it as whole path parts
+            (a run id names all jobs of the run), agents too. None: only ranks whose agent
+            has gone.
+        kill: end what was found. Agents get SIGTERM and time to leave their node clean.
+        patience_s: how long agents may take.
+
+    Returns:
+        {"found": [{"pid", "job", "node", "cmd"}], "killed": [pid]}.
+    """
+    found = _find(job)
+    document: dict[str, Any] = {"found": found, "killed": []}
+    if not kill:
+        return document
+    agents = [entry["pid"] for entry in found if _is_agent(entry["pid"])]
+    for pid in agents:
+        send(pid, signal.SIGTERM)
+    deadline = time.monotonic() + patience_s
+    while any(is_running(pid) for pid in agents) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    deadline = time.monotonic() + 10.0
+    left = _find(job)
+    while left and time.monotonic() < deadline:
+        for entry in left:
+            send(entry["pid"], signal.SIGKILL)
+        time.sleep(0.1)
+        left = _find(job)
+    stuck = {entry["pid"] for entry in left}
+    document["killed"] = [entry["pid"] for entry in found if entry["pid"] not in stuck]
+    if stuck:
+        document["left"] = sorted(stuck)
+    return document
+
+
+def _is_agent(pid: int) -> bool:
+    return AGENT_MARK in environ_of(pid)
+
+
+def _find(job: str | None) -> list[dict[str, Any]]:
+    ranks, agents = [], {}
+    for pid in pids():
+        if pid == os.getpid():
+            continue
+        environment = environ_of(pid)
+        mark = environment.get(JOB_MARK) or environment.get(AGENT_MARK)
+        if mark is None or not is_running(pid):
+            continue
+        entry = {
+            "pid": pid,
+            "job": mark,
+            "node": environment.get(NODE_MARK) or environment.get(AGENT_NODE),
+            "cmd": _command(pid),
+        }
+        if AGENT_MARK in environment:
+            agents[pid] = entry
+        else:
+            ranks.append(entry)
+    if job is not None:
+        wanted = job.rstrip("/")
+        everything = ranks + list(agents.values())
+        return [
+            entry
+            for entry in everything
+            if entry["job"] == wanted or str(entry["job"]).startswith(wanted + "/")
+        ]
+    served = {(entry["job"], entry["node"]) for entry in agents.values()}
+    return [entry for entry in ranks if (entry["job"], entry["node"]) not in served]
+
+
+def _command(pid: int) -> str:
+    try:
+        with open("/proc/{}/cmdline".format(pid), "rb") as handle:
+            return handle.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()[:300]
+    except OSError:
+        return ""
