@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--root", required=True)
     verb.add_argument("--line", required=True)
     verb.add_argument("--variant", default="cpu")
-    verb.add_argument("--uv", required=True, help="the uv binary")
+    verb.add_argument("--uv", help="the uv binary; a shipped one or PATH otherwise")
     verb.add_argument("--index-url")
     verb.add_argument("--find-links", action="append", default=[])
     verb.add_argument("--wheel", help="a wheel that takes the place of the line's main package")

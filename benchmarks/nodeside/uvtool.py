@@ -1,0 +1,160 @@
+"""Calling uv on a node, with the site's indexes, and a log that a person can read."""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import os
+import re
+import subprocess
+from typing import Sequence
+
+from nodeside.files import AgentError, utc_now
+from nodeside.pipconfig import uv_environment
+
+_SECRET = re.compile(r"(://)[^/@\s]+@")
+
+
+class UvFailure(Exception):
+    """uv ended badly; `said` is the end of its output."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(said)
+        self.said = said
+
+
+class Uv:
+    """One uv binary with the environment that provisioning gives it.
+
+    Args:
+        path: the binary.
+        root: folder of Nightbench on the node; its cache and interpreters go below.
+        log: file that all output is appended to.
+        options: `index_url`, `find_links`, `wheelhouse` of the verb.
+
+    Raises:
+        AgentError: there is no uv.
+    """
+
+    def __init__(
+        self, path: str | None, root: str, log: str, options: argparse.Namespace
+    ) -> None:
+        if path is None or not os.access(path, os.X_OK):
+            raise AgentError(
+                "no uv on this node ({})".format(path or "neither shipped nor on PATH"),
+                "let the controller ship it (`make setup` fetches it), or install uv",
+            )
+        self.path = path
+        self.log = log
+        self.env = dict(os.environ)
+        self.env.pop("VIRTUAL_ENV", None)
+        self.env.pop("PYTHONPATH", None)
+        # Told on the command line by the cluster's YAML: stronger than the node's own settings.
+        if options.index_url:
+            self.env.pop("UV_INDEX", None)
+            self.env.pop("UV_EXTRA_INDEX_URL", None)
+            self.env["UV_DEFAULT_INDEX"] = options.index_url
+        self.env.update(uv_environment(self.env, os.path.expanduser("~")))
+        self.env.setdefault("UV_CACHE_DIR", os.path.join(root, "cache", "uv"))
+        self.env.setdefault("UV_PYTHON_INSTALL_DIR", os.path.join(root, "tools", "python"))
+        self.env.setdefault("UV_HTTP_TIMEOUT", "60")
+        self.env["UV_NO_PROGRESS"] = "1"
+        self.env["UV_NO_CONFIG"] = "1"
+        self._links = [os.path.expanduser(link) for link in options.find_links]
+        self._wheelhouse = options.wheelhouse
+
+    def run(self, *words: str) -> str | None:
+        """Call uv; None where it went well, the end of its output otherwise."""
+        with open(self.log, "ab") as log:
+            shown = _SECRET.sub(r"\1***@", " ".join(words))
+            log.write("\n[{}] uv {}\n".format(utc_now(), shown).encode())
+            log.flush()
+            begin = log.tell()
+            try:
+                done = subprocess.run(
+                    [self.path] + list(words),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=self.env,
+                )
+            except OSError as error:
+                raise AgentError(
+                    "cannot run {}: {}".format(self.path, error.strerror), None, self.log
+                ) from error
+        if done.returncode == 0:
+            return None
+        with open(self.log, "rb") as handle:
+            handle.seek(begin)
+            said = handle.read().decode("utf-8", "replace")
+        return _SECRET.sub(r"\1***@", said[-4000:]) or "exit code {}".format(done.returncode)
+
+    def must(self, *words: str) -> None:
+        """Call uv.
+
+        Raises:
+            UvFailure: it ended badly.
+        """
+        said = self.run(*words)
+        if said is not None:
+            raise UvFailure(said)
+
+    def install(
+        self, package: str, python: str, what: Sequence[str], variant: str
+    ) -> None:
+        """`uv pip install`, from the sources that the site has, one after another.
+
+        A CPU variant of torch never comes from the plain index, which holds the CUDA build of
+        several gigabytes: it comes from links, from the wheelhouse, or from uv's own CPU index.
+
+        Raises:
+            UvFailure: no source had it; what the last one said.
+        """
+        call = ["pip", "install", "--python", python]
+        if self._wheelhouse:
+            call += ["--no-index", "--find-links", self._wheelhouse]
+        for link in self._links:
+            call += ["--find-links", link]
+        ways: list[list[str]] = [[]]
+        if package == "torch" and variant == "cpu" and not self._wheelhouse:
+            ways = [["--torch-backend", "cpu"]]
+            if self._links or self.env.get("UV_FIND_LINKS"):
+                ways.insert(0, [])
+        said: str | None = None
+        for way in ways:
+            said = self.run(*(call + way + list(what)))
+            if said is None:
+                return
+        raise UvFailure(said or "")
+
+    def managed_python(self, series: str) -> str | None:
+        """An interpreter that uv downloaded for us."""
+        folder = glob.escape(self.env["UV_PYTHON_INSTALL_DIR"])
+        pattern = "cpython-{}.*/bin/python{}".format(series, series)
+        found = sorted(glob.glob(os.path.join(folder, pattern)))
+        return found[-1] if found else None
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def without(requirements: str, package: str) -> tuple[str, str | None]:
+    """A lock without one package (its lines and hashes), and the version that it pinned."""
+    kept, pinned, dropping = [], None, False
+    for line in requirements.splitlines():
+        if line and not line[0].isspace() and not line.startswith("#"):
+            found = re.match(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*==\s*([^\s;\\]+)", line)
+            dropping = found is not None and _normal(found.group(1)) == _normal(package)
+            if found is not None and dropping:
+                pinned = found.group(2)
+        if not dropping:
+            kept.append(line)
+    return "\n".join(kept) + "\n", pinned
+
+
+def like_build(version: str, pinned: str | None) -> str:
+    """`version` with the local part of the locked one: 2.12.0 beside 2.13.0+cpu is 2.12.0+cpu."""
+    if pinned and "+" in pinned and "+" not in version:
+        return version + "+" + pinned.partition("+")[2]
+    return version
