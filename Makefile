@@ -13,7 +13,7 @@ demo: setup  ## start everything on this machine, run the suite demo, show its r
 	@.venv/bin/nightbench demo
 
 test: setup  ## all tests that need no browser; PostgreSQL comes from a wheel
-	.venv/bin/python -m pytest tests/unit tests/contract tests/dags tests/sql tests/integration
+	.venv/bin/python -m pytest
 
 lint: setup  ## format, lint, types, import rules, SQL, schemas, Dockerfiles
 	@.ci/run lint
@@ -25,4 +25,8 @@ down:  ## stop what `make demo` started
 	@if [ -x .venv/bin/nightbench ]; then .venv/bin/nightbench down; fi
 
 clean: down  ## remove .venv and all state: results, logs, node environments
-	rm -rf .venv $${NIGHTBENCH_HOME:-.nightbench} .mypy_cache .ruff_cache .pytest_cache
+	@home=$${NIGHTBENCH_HOME:-.nightbench}; \
+	if [ -e "$$home" ] && [ ! -e "$$home/tools/uv-env.json" ]; then \
+		echo "$$home is no Nightbench home: not removed" >&2; exit 1; \
+	fi; \
+	rm -rf -- "$$home" .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
