@@ -97,7 +97,11 @@ class AirflowApi:
         return list(self._pages(path, "task_instances"))
 
     def fail_run(self, dag_id: str, run_id: str) -> None:
-        """End a run as failed: its running and deferred tasks are ended too (`on_kill`)."""
+        """End a run as failed: its running and deferred tasks are ended too (`on_kill`).
+
+        Airflow works by task, not by map index: mapped instances that had already succeeded show
+        as failed afterwards, too. What they measured stays in the spool.
+        """
         self._send("PATCH", self._run_path(dag_id, run_id), json={"state": "failed"})
 
     def log_tail(
