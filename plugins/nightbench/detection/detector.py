@@ -1,0 +1,66 @@
+"""What every detector is: a history, tonight's point and a policy in, a judgement out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from nightbench.model import HistoryPoint, RegressionPolicy, VerdictKind
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a detector says of tonight's value, and what it rests on."""
+
+    kind: VerdictKind
+    """ok, regressed, improved or insufficient_data."""
+    sentence: str
+    baseline: float | None = None
+    """The level that tonight is compared with, in the series' unit."""
+    change: float | None = None
+    """value / baseline - 1."""
+    history: int = 0
+    """Nights of the segment before tonight."""
+    since: datetime | None = None
+    """First night at the new level, for regressed and improved."""
+    last_good: HistoryPoint | None = None
+    """Last night before `since`."""
+
+
+class Detector(Protocol):
+    """Judges one night of one series; higher values are better."""
+
+    def judge(
+        self, history: Sequence[HistoryPoint], tonight: HistoryPoint, policy: RegressionPolicy
+    ) -> Judgement:
+        """Judge `tonight` by the nights before it.
+
+        Args:
+            history: good nights before tonight, oldest first, all in tonight's unit.
+            tonight: the night to judge; its value is positive and finite.
+            policy: what the suite wants to hear of.
+        """
+        ...
+
+
+def segment(history: Sequence[HistoryPoint], tonight: HistoryPoint) -> list[HistoryPoint]:
+    """The nights that can be compared with tonight: back to the last change of the series itself.
+
+    Another `definition_digest` means other work, another `fingerprint_id` other hardware or
+    software of the node; either starts a new segment. A night that does not know one of them
+    (imported results) is compared all the same.
+    """
+    comparable: list[HistoryPoint] = []
+    for point in reversed(history):
+        if _differ(point.definition_digest, tonight.definition_digest) or _differ(
+            point.fingerprint_id, tonight.fingerprint_id
+        ):
+            break
+        comparable.append(point)
+    return comparable[::-1]
+
+
+def _differ(one: str | None, other: str | None) -> bool:
+    return bool(one) and bool(other) and one != other

@@ -1,0 +1,124 @@
+"""A verdict for every planned case of a run: what was planned held against what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from nightbench.detection.baseline import BaselineDetector
+from nightbench.detection.detector import Detector, Judgement
+from nightbench.model import (
+    CaseStatus,
+    HistoryPoint,
+    Measurement,
+    RegressionPolicy,
+    Run,
+    Severity,
+    Verdict,
+    VerdictKind,
+)
+
+
+def judge_run(
+    run: Run,
+    planned: Iterable[str],
+    measured: Mapping[str, Measurement],
+    histories: Mapping[str, Sequence[HistoryPoint]],
+    policy: RegressionPolicy,
+    detector: Detector | None = None,
+) -> list[Verdict]:
+    """One verdict for each planned case, in the order of the plan; see `judge_cases`."""
+    return [v for v, _ in judge_cases(run, planned, measured, histories, policy, detector)]
+
+
+def judge_cases(
+    run: Run,
+    planned: Iterable[str],
+    measured: Mapping[str, Measurement],
+    histories: Mapping[str, Sequence[HistoryPoint]],
+    policy: RegressionPolicy,
+    detector: Detector | None = None,
+) -> list[tuple[Verdict, Judgement | None]]:
+    """Verdicts with the detector's judgement, which says since when and what was good last.
+
+    Args:
+        run: the run that is judged; its `started_at` is when tonight is.
+        planned: case_ids in the order of the plan.
+        measured: by case_id; a planned case without one is `missing`.
+        histories: good nightly points by case_id, oldest first, without this run's own.
+        policy: the suite's.
+        detector: `BaselineDetector` where None.
+    """
+    chosen = detector or BaselineDetector()
+    return [
+        _judge(run, case_id, measured.get(case_id), histories.get(case_id, ()), policy, chosen)
+        for case_id in planned
+    ]
+
+
+def point_of(run: Run, measurement: Measurement) -> HistoryPoint:
+    """Tonight's point of a series.
+
+    Raises:
+        ValueError: the measurement has no throughput.
+    """
+    if measurement.throughput is None:
+        raise ValueError(f"{measurement.case.case_id} has no throughput")
+    return HistoryPoint(
+        at=run.started_at,
+        value=measurement.throughput,
+        run_id=run.run_id,
+        n=measurement.n,
+        spread=measurement.spread,
+        fingerprint_id=measurement.fingerprint_id or None,
+        definition_digest=measurement.definition_digest or None,
+        framework_version=measurement.framework_version,
+    )
+
+
+def _judge(
+    run: Run,
+    case_id: str,
+    measurement: Measurement | None,
+    history: Sequence[HistoryPoint],
+    policy: RegressionPolicy,
+    detector: Detector,
+) -> tuple[Verdict, Judgement | None]:
+    # A run that is judged again must not be its own baseline.
+    before = [p for p in history if p.run_id != run.run_id and p.at < run.started_at]
+
+    def without_value(kind: VerdictKind, sentence: str) -> tuple[Verdict, None]:
+        verdict = Verdict(case_id, run.cluster, run.run_id, kind, sentence, history=len(before))
+        return verdict, None
+
+    if measurement is None:
+        return without_value(VerdictKind.MISSING, "Planned, but the run brought no result.")
+    if measurement.status is CaseStatus.CANCELLED:
+        reason = measurement.reason or "no reason was given"
+        return without_value(VerdictKind.MISSING, f"Cancelled: {reason}")
+    if measurement.status is CaseStatus.FAILED:
+        return without_value(VerdictKind.FAILED, measurement.reason or "The measurement failed.")
+    if measurement.quarantined or measurement.throughput is None:
+        return without_value(VerdictKind.FAILED, _quarantine_reasons(measurement))
+
+    judgement = detector.judge(before, point_of(run, measurement), policy)
+    verdict = Verdict(
+        case_id=case_id,
+        cluster=run.cluster,
+        run_id=run.run_id,
+        kind=judgement.kind,
+        sentence=judgement.sentence,
+        value=measurement.throughput,
+        baseline=judgement.baseline,
+        change=judgement.change,
+        history=judgement.history,
+    )
+    return verdict, judgement
+
+
+def _quarantine_reasons(measurement: Measurement) -> str:
+    red = [
+        f"{c.check}: {c.observed} (expected: {c.expected})"
+        for c in measurement.checks
+        if c.subject == "measurement" and c.severity is Severity.FAIL and not c.success
+    ]
+    return f"Quarantined: {'; '.join(red) or measurement.reason or 'no throughput'}"
