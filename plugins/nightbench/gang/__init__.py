@@ -1,0 +1,55 @@
+"""Launching gangs over SSH: transport, preparation of nodes, the state machine, cancellation.
+
+`prepare` brings code and environments to the nodes of a job, `run_gang` measures it, `cancel`
+ends it. Each can be called again after any interruption.
+"""
+
+from nightbench.gang.cancel import CancelReport, cancel, cancel_run
+from nightbench.gang.doctor import NodeReport, clean, doctor, sweep
+from nightbench.gang.errors import (
+    DiskFull,
+    EnvironmentUnavailable,
+    GangError,
+    HostKeyRejected,
+    LoginRefused,
+    NodeError,
+    NodeUnreachable,
+    NotSsh,
+    RemoteFailure,
+    Superseded,
+)
+from nightbench.gang.events import CaseOutcome, GangEvent, OnEvent, RepeatOutcome
+from nightbench.gang.login import SshTarget
+from nightbench.gang.provisioning import prepare
+from nightbench.gang.shipping import Shipment
+from nightbench.gang.ssh import SshTransport
+from nightbench.gang.steer import run_gang
+
+__all__ = [
+    "CancelReport",
+    "CaseOutcome",
+    "DiskFull",
+    "EnvironmentUnavailable",
+    "GangError",
+    "GangEvent",
+    "HostKeyRejected",
+    "LoginRefused",
+    "NodeError",
+    "NodeReport",
+    "NodeUnreachable",
+    "NotSsh",
+    "OnEvent",
+    "RemoteFailure",
+    "RepeatOutcome",
+    "Shipment",
+    "SshTarget",
+    "SshTransport",
+    "Superseded",
+    "cancel",
+    "cancel_run",
+    "clean",
+    "doctor",
+    "prepare",
+    "run_gang",
+    "sweep",
+]

@@ -1,0 +1,170 @@
+"""Ending a job for good: stop its agents, sweep what is left, and prove that nothing is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import posixpath
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nightbench.gang.agentcall import call_agent
+from nightbench.gang.errors import GangError, RemoteFailure
+from nightbench.gang.events import CaseOutcome, GangEvent, OnEvent, ignore
+from nightbench.gang.layout import Layout
+from nightbench.gang.link import EPOCH
+from nightbench.gang.login import SshTarget
+from nightbench.gang.provisioning import Connect, connections, lock_words, on_all
+from nightbench.gang.ssh import SshTransport
+from nightbench.gang.transport import Transport, expand
+from nightbench.model import CaseStatus, Cluster, EnvironmentPolicy, JobSpec
+from nightbench.spool import CaseStore, utc_now
+
+AGENT_ENDS_S = 30.0
+"""What an agent may take to end its gang, beyond the time to terminate."""
+
+
+@dataclass(frozen=True)
+class CancelReport:
+    """What was ended."""
+
+    stopped: Mapping[str, list[str]] = field(default_factory=dict)
+    """Node -> job folders whose agents were told to stop."""
+    killed: Mapping[str, list[int]] = field(default_factory=dict)
+    """Node -> processes that the sweep had to end."""
+
+
+async def cancel(
+    job: JobSpec,
+    targets: Mapping[str, SshTarget],
+    reason: str = "cancelled",
+    store: CaseStore | None = None,
+    on_event: OnEvent = ignore,
+    connect: Connect = SshTransport,
+) -> CancelReport:
+    """End a job on all its nodes; a controller that steers it sees that and ends too.
+
+    Args:
+        job: the job; nothing happens where it was never prepared.
+        targets: how each node is reached.
+        reason: goes into the outcome.
+        store: where the outcome goes, when no controller is there to write it.
+        on_event: hears what was ended.
+        connect: makes a transport to a target.
+
+    Raises:
+        NodeError: a node does not answer; its gang ends with its lease.
+        GangError: a process could not be ended.
+    """
+
+    async def on_node(node: str, transport: Transport) -> tuple[list[str], list[int]]:
+        folder = Layout(await expand(transport, job.environments.root)).job(job, node)
+        return await _end(
+            transport, [folder], job.environments, job.job_id, job.limits.term_s, reason
+        )
+
+    async with connections(job.nodes, targets, connect) as transports:
+        report = await _on_nodes(transports, on_node, on_event)
+    if store is not None and await asyncio.to_thread(store.outcome) is None:
+        outcome = CaseOutcome(CaseStatus.CANCELLED, reason, (), utc_now())
+        await asyncio.to_thread(store.save_outcome, outcome.to_json())
+    return report
+
+
+async def cancel_run(
+    run_id: str,
+    cluster: Cluster,
+    targets: Mapping[str, SshTarget],
+    reason: str = "cancelled",
+    on_event: OnEvent = ignore,
+    connect: Connect = SshTransport,
+) -> CancelReport:
+    """End every job of a run on all nodes of a cluster; see `cancel`."""
+
+    async def on_node(node: str, transport: Transport) -> tuple[list[str], list[int]]:
+        root = await expand(transport, cluster.environments.root)
+        run = posixpath.join(root, "jobs", run_id)
+        folders = []
+        for case in await transport.listdir(run):
+            for generation in await transport.listdir(posixpath.join(run, case)):
+                folders.append(posixpath.join(run, case, generation, node))
+        return await _end(transport, folders, cluster.environments, f"{run_id}/", 10.0, reason)
+
+    async with connections(cluster.nodes, targets, connect) as transports:
+        return await _on_nodes(transports, on_node, on_event)
+
+
+async def _on_nodes(
+    transports: Mapping[str, Transport], on_node: Any, on_event: OnEvent
+) -> CancelReport:
+    """All nodes, also when one fails: the others are cleaned before its error is raised."""
+    ended = await on_all(on_node(node, transport) for node, transport in transports.items())
+    report = CancelReport(
+        stopped={node: e[0] for node, e in zip(transports, ended, strict=True)},
+        killed={node: e[1] for node, e in zip(transports, ended, strict=True)},
+    )
+    for node, pids in report.killed.items():
+        on_event(GangEvent("cancel", f"swept {len(pids)} processes", node, data={"pids": pids}))
+    return report
+
+
+async def _end(
+    transport: Transport,
+    folders: Iterable[str],
+    policy: EnvironmentPolicy,
+    prefix: str,
+    term_s: float,
+    reason: str,
+) -> tuple[list[str], list[int]]:
+    """Stop the agents of job folders on one node, then sweep; (folders, swept pids)."""
+    layout = Layout(await expand(transport, policy.root))
+    stopped = []
+    agent: str | None = None
+    for folder in folders:
+        job = await _json(transport, posixpath.join(folder, "job.json"))
+        if job is None:
+            continue
+        agent = layout.agent(job["code_digest"])
+        control = posixpath.join(folder, "control")
+        await transport.make_folders(control)
+        claimed = [int(m[1]) for n in await transport.listdir(control) if (m := EPOCH.match(n))]
+        # Higher than every controller's, but unclaimed: the one that steers has to see the end
+        # as a cancellation, not as a rival.
+        stop = {"epoch": max(claimed, default=0) + 1, "cancelled": True, "reason": reason}
+        path = posixpath.join(control, "stop.json")
+        await transport.write_atomic(path, json.dumps(stop).encode())
+        stopped.append(folder)
+    if agent is None:
+        return [], []
+    await _wait_for_end(transport, stopped, term_s + AGENT_ENDS_S)
+    words = ["--root", layout.root, "--job", prefix, *lock_words(policy)]
+    swept = await call_agent(transport, policy.python, agent, "sweep", *words, "--kill")
+    left = await call_agent(transport, policy.python, agent, "sweep", *words)
+    if left["found"]:
+        raise RemoteFailure(
+            transport.node, transport.address, f"cannot end these processes: {left['found']}"
+        )
+    return stopped, [int(pid) for pid in swept.get("killed", [])]
+
+
+async def _wait_for_end(transport: Transport, folders: Iterable[str], limit_s: float) -> None:
+    """Let the agents end their gangs themselves; the sweep takes what is left after that."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + limit_s
+    for folder in folders:
+        while loop.time() < until_s:
+            agent = await _json(transport, posixpath.join(folder, "agent.json"))
+            if agent is None or agent.get("state") == "ended":
+                break
+            await asyncio.sleep(0.25)
+
+
+async def _json(transport: Transport, path: str) -> dict[str, Any] | None:
+    content = await transport.read(path)
+    if content is None:
+        return None
+    document = json.loads(content)
+    if not isinstance(document, dict):
+        raise GangError(f"node {transport.node}: {path} is no JSON object")
+    return document

@@ -1,0 +1,48 @@
+"""How far a node's monotonic clock is from the controller's."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+
+from nightbench.gang.transport import Transport
+from nightbench.model import ClockOffset
+
+EXCHANGES = 10
+
+
+def best_offset(exchanges: Iterable[tuple[float, float, float]]) -> ClockOffset:
+    """The offset from the exchange with the shortest round trip.
+
+    The node read its clock at some moment of the round trip: taking its middle errs by half of it
+    at most (Cristian, Probabilistic clock synchronization, 1989).
+
+    Args:
+        exchanges: (sent_s, node_s, received_s) each; the node's reading on its own clock.
+    """
+    sent, node, received = min(exchanges, key=lambda exchange: exchange[2] - exchange[0])
+    return ClockOffset(offset_s=node - (sent + received) / 2, error_s=(received - sent) / 2)
+
+
+async def measure_offset(
+    transport: Transport,
+    python: str,
+    agent: str,
+    exchanges: int = EXCHANGES,
+    clock: Callable[[], float] = time.monotonic,
+) -> ClockOffset:
+    """Ask a node for its clock, several times over one channel."""
+    readings = []
+    async with transport.converse([python, agent, "clock"]) as conversation:
+        for _ in range(exchanges):
+            sent = clock()
+            answer = await conversation.ask("")
+            readings.append((sent, float(json.loads(answer)["monotonic_s"]), clock()))
+    return best_offset(readings)
+
+
+def closer(first: ClockOffset | None, second: ClockOffset | None) -> ClockOffset | None:
+    """The one with the smaller error."""
+    known = [offset for offset in (first, second) if offset is not None]
+    return min(known, key=lambda offset: offset.error_s, default=None)

@@ -1,0 +1,199 @@
+"""What to do next with a running repeat: decided from what the nodes show, without touching them.
+
+The controller looks at all nodes, calls `decide`, carries out what it says, and looks again. An
+act is said again for as long as its reason lasts; carrying it out twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from nightbench.model import Limits
+
+ENDED = frozenset({"done", "failed", "aborted"})
+"""States of a repeat after which its result.json is there."""
+
+SERVING = frozenset({"idle", "preparing", "ready", "running"})
+"""States of an agent that holds its node's lock."""
+
+HEARTBEAT_S = 15.0
+"""An agent rewrites a repeat's state about every second; after so long it is looked after."""
+
+ABORT_GRACE_S = 30.0
+"""What a node may take, beyond its time to terminate, to end a gang."""
+
+REPEAT_GRACE_S = 30.0
+"""The agents watch the time limit themselves; the controller steps in so much later."""
+
+
+class Act(StrEnum):
+    """What the controller does next."""
+
+    WAIT = "wait"
+    GO = "go"
+    DRAIN = "drain"
+    FINISH = "finish"
+    START = "start"
+    """Call the agent's `start` on the named nodes: nothing has been heard of them."""
+    ABORT = "abort"
+    COLLECT = "collect"
+
+
+@dataclass(frozen=True)
+class ProcessView:
+    """A process as state.json shows it."""
+
+    phase: str = ""
+    step: int = 0
+    t_s: float | None = None
+    """Node's monotonic clock at its last record."""
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """A node as it was seen last; times are on the controller's monotonic clock."""
+
+    node: str
+    heard_s: float
+    """When it answered last."""
+    agent: str | None = None
+    """State of its agent."""
+    agent_reason: str | None = None
+    holder: Mapping[str, object] | None = None
+    """Who has the node's lock while its agent waits for it."""
+    state: str | None = None
+    """State of the repeat."""
+    reason: str | None = None
+    ports: Mapping[str, int] = field(default_factory=dict)
+    processes: Mapping[str, ProcessView] = field(default_factory=dict)
+    beat_s: float = 0.0
+    """When the repeat's state was seen to be written last."""
+    written_s: float | None = None
+    """The node's own clock when it wrote the repeat's state."""
+    silence: str | None = None
+    """What was wrong at the last attempt; None when it answered."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Moments of a repeat on the controller's monotonic clock."""
+
+    prepared_s: float
+    gone_s: float | None = None
+    aborted_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """An act, with the sentence for an abort and the nodes where it does not concern all."""
+
+    act: Act
+    reason: str | None = None
+    nodes: tuple[str, ...] = ()
+
+
+def decide(
+    views: Sequence[NodeView],
+    trainers: Collection[str],
+    timing: Timing,
+    limits: Limits,
+    now: float,
+) -> Decision:
+    """The next act of a repeat.
+
+    Args:
+        views: all nodes of the gang.
+        trainers: names of all its trainers.
+        timing: when it was prepared, gone, aborted.
+        limits: the job's limits in seconds.
+        now: the controller's monotonic clock.
+    """
+    if timing.aborted_s is not None:
+        return _after_abort(views, timing.aborted_s, limits, now)
+    if all(view.state in ENDED for view in views):
+        return Decision(Act.COLLECT)
+    broken = _broken(views, limits, now)
+    if broken is not None:
+        return Decision(Act.ABORT, broken)
+    dead = tuple(
+        v.node
+        for v in views
+        if v.state is not None
+        and v.state not in ENDED
+        and now - v.beat_s > HEARTBEAT_S
+        and v.silence is None
+    )
+    if dead:
+        return Decision(Act.START, nodes=dead)
+    if any(view.state is None for view in views):
+        return _unless_late(
+            "was not ready",
+            [v.node for v in views if v.state is None],
+            timing.prepared_s,
+            limits.ready_s,
+            now,
+            Act.WAIT,
+        )
+    if any(view.state == "ready" for view in views):
+        return _unless_late(
+            "did not start after the go",
+            [v.node for v in views if v.state == "ready"],
+            timing.gone_s,
+            limits.ready_s,
+            now,
+            Act.GO,
+        )
+    if timing.gone_s is not None and now - timing.gone_s > limits.repeat_s + REPEAT_GRACE_S:
+        return Decision(Act.ABORT, f"the repeat took longer than {limits.repeat_s:g} s")
+    return Decision(_towards_the_end(views, trainers))
+
+
+def _after_abort(
+    views: Sequence[NodeView], aborted_s: float, limits: Limits, now: float
+) -> Decision:
+    """Wait for the nodes that answer; one that is gone kills its gang when its lease ends."""
+    open_ended = [v for v in views if v.state not in ENDED and v.agent in SERVING]
+    if all(view.silence is not None for view in open_ended):
+        return Decision(Act.COLLECT)
+    if now - aborted_s > limits.term_s + ABORT_GRACE_S:
+        return Decision(Act.COLLECT)
+    return Decision(Act.WAIT)
+
+
+def _broken(views: Sequence[NodeView], limits: Limits, now: float) -> str | None:
+    """Why the repeat cannot succeed any more, its first cause first."""
+    for view in views:
+        if view.state in ("failed", "aborted"):
+            return f"{view.node}: {view.reason or view.state}"
+    for view in views:
+        silent = now - view.heard_s
+        if silent > limits.lease_s:
+            return f"node {view.node} unreachable for {silent:.0f} s: {view.silence}"
+    for view in views:
+        if view.agent is not None and view.agent not in SERVING and view.state not in ENDED:
+            why = view.agent_reason or f"it is {view.agent}"
+            return f"{view.node}: the agent serves no more ({why})"
+    return None
+
+
+def _unless_late(
+    what: str, nodes: Sequence[str], since_s: float | None, limit_s: float, now: float, act: Act
+) -> Decision:
+    if since_s is not None and now - since_s > limit_s:
+        return Decision(Act.ABORT, f"{', '.join(nodes)} {what} within {limit_s:g} s")
+    return Decision(act)
+
+
+def _towards_the_end(views: Sequence[NodeView], trainers: Collection[str]) -> Act:
+    """Drain once every window is closed; finish once every trainer is done."""
+    processes = {name: p for view in views for name, p in view.processes.items()}
+    seen = [processes.get(name, ProcessView()) for name in trainers]
+    if all(p.exit_code == 0 for p in seen):
+        return Act.FINISH
+    closed = all(p.exit_code is not None or p.phase in ("drain", "finish") for p in seen)
+    if closed and any(p.exit_code is None and p.phase == "drain" for p in seen):
+        return Act.DRAIN
+    return Act.WAIT

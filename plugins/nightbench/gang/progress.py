@@ -1,0 +1,108 @@
+"""What a person sees of a running gang: the document progress.json."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nightbench.gang.machine import NodeView
+from nightbench.model import JobSpec
+
+SAMPLE_UNITS = frozenset({"images", "samples", "sequences"})
+"""Units of which a batch holds as many as its size says."""
+
+
+class Progress:
+    """Turns views into progress.json.
+
+    Args:
+        job: the job.
+    """
+
+    def __init__(self, job: JobSpec) -> None:
+        self._job = job
+        self._total = job.protocol.warmup_steps + job.protocol.measured_steps
+        self._durations: list[float] = []
+        self._first: tuple[int, float] | None = None
+        """Step and node's clock where the rate of this repeat is measured from."""
+
+    def repeat_ended(self, duration_s: float) -> None:
+        """Learn how long a repeat takes from one that went well."""
+        self._durations.append(duration_s)
+
+    def next_repeat(self) -> None:
+        """A repeat begins."""
+        self._first = None
+
+    def document(
+        self,
+        state: str,
+        repeat: int,
+        views: Sequence[NodeView] = (),
+        running_s: float = 0.0,
+        message: str = "",
+    ) -> dict[str, Any]:
+        """The document.
+
+        Args:
+            state: provisioning, waiting, preparing, running, collecting or ended.
+            repeat: number of the repeat under way; 0 before the first.
+            views: the nodes.
+            running_s: how long the repeat has been under way.
+            message: one sentence.
+        """
+        phase, step, rate = self._steps(views)
+        left = self._job.protocol.repeats - repeat
+        return {
+            "state": state,
+            "repeat": repeat,
+            "repeats": self._job.protocol.repeats,
+            "phase": phase,
+            "step": step,
+            "steps": self._total,
+            "throughput": self._throughput(rate),
+            "unit": self._job.unit,
+            "eta_s": self._eta_s(left, step, rate, running_s) if state != "ended" else 0.0,
+            "message": message,
+        }
+
+    def _steps(self, views: Sequence[NodeView]) -> tuple[str | None, int, float | None]:
+        """Phase, step (warm-up and window together) and steps/s of the slowest trainer."""
+        trainers = [
+            process
+            for view in views
+            for name, process in view.processes.items()
+            if name.startswith("trainer") and process.phase
+        ]
+        if not trainers:
+            return None, 0, None
+        slowest = min(trainers, key=lambda p: (self._step_of(p.phase, p.step), p.t_s or 0.0))
+        step = self._step_of(slowest.phase, slowest.step)
+        if slowest.t_s is None or slowest.phase not in ("warmup", "window"):
+            return slowest.phase, step, None
+        if self._first is None or self._first[0] > step:
+            self._first = (step, slowest.t_s)
+        steps, seconds = step - self._first[0], slowest.t_s - self._first[1]
+        return slowest.phase, step, steps / seconds if steps > 0 and seconds > 0 else None
+
+    def _step_of(self, phase: str, step: int) -> int:
+        if phase == "warmup":
+            return step
+        if phase == "window":
+            return min(self._job.protocol.warmup_steps + step, self._total)
+        return self._total if phase in ("drain", "finish") else 0
+
+    def _throughput(self, rate: float | None) -> float | None:
+        """An estimate for the eye; the measured figure comes from the window's records."""
+        if rate is None or self._job.unit not in SAMPLE_UNITS:
+            return None
+        return rate * self._job.case.batch_size_per_device * self._job.case.trainers
+
+    def _eta_s(self, left: int, step: int, rate: float | None, running_s: float) -> float | None:
+        if self._durations:
+            usual = sum(self._durations) / len(self._durations)
+            return round(left * usual + max(usual - running_s, 0.0), 1)
+        if rate is None:
+            return None
+        rest = (self._total - step) / rate
+        return round(rest + left * (running_s + rest), 1)

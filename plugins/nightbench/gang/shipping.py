@@ -1,0 +1,186 @@
+"""Bringing code, uv and wheels to a node: each named by what it holds, sent only when absent."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import io
+import posixpath
+import tarfile
+import tempfile
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nightbench.codedigest import code_digest, shipped_files
+from nightbench.gang.errors import DiskFull, RemoteFailure
+from nightbench.gang.events import GangEvent, OnEvent
+from nightbench.gang.layout import Layout
+from nightbench.gang.transport import Transport
+
+TOO_OLD = "import sys; sys.exit(0 if sys.version_info >= (3, 7) else 3)"
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """What the controller has to bring to the nodes of a cluster."""
+
+    benchmarks: Path
+    """The `benchmarks/` folder."""
+    uv: Path | None = None
+    """The uv binary for the nodes; None where they have their own."""
+    uv_version: str = ""
+    wheelhouse: Path | None = None
+    """Folder of wheels for nodes without an index."""
+
+    def code_digest(self) -> str:
+        """Digest of the tree, which names it on the nodes."""
+        return code_digest(self.benchmarks)
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """Where it all lies on the node."""
+
+    code: str
+    uv: str | None
+    wheels: tuple[str, ...]
+    wheelhouse: str | None
+
+
+def pack(benchmarks: Path) -> bytes:
+    """The shipped tree as a tar.gz that depends on nothing but its content."""
+    buffer = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for name, path in shipped_files(benchmarks):
+            content = path.read_bytes()
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            entry.mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+async def ship(
+    transport: Transport,
+    layout: Layout,
+    shipment: Shipment,
+    python: str,
+    on_event: OnEvent,
+    wheels: Sequence[Path] = (),
+) -> Shipped:
+    """Bring everything to one node.
+
+    Args:
+        transport: the node.
+        layout: paths on it.
+        shipment: what to bring.
+        python: the node's interpreter for the agent.
+        on_event: hears of everything that was really sent.
+        wheels: builds under test.
+
+    Raises:
+        RemoteFailure: no interpreter, no rights, or an archive that does not unpack.
+        DiskFull: no room.
+    """
+    code = await ship_code(transport, layout, shipment, python, on_event)
+    uv = None
+    if shipment.uv is not None:
+        uv = layout.uv(shipment.uv_version)
+        await _put(transport, shipment.uv, uv, 0o755, on_event)
+    brought = []
+    for wheel in wheels:
+        digest = await asyncio.to_thread(file_digest, wheel)
+        brought.append(layout.wheel(digest, wheel.name))
+        await _put(transport, wheel, brought[-1], 0o644, on_event)
+    wheelhouse = None
+    if shipment.wheelhouse is not None:
+        wheelhouse = posixpath.join(layout.root, "wheelhouse")
+        for wheel in sorted(shipment.wheelhouse.glob("*.whl")):
+            path = posixpath.join(wheelhouse, wheel.name)
+            await _put(transport, wheel, path, 0o644, on_event)
+    return Shipped(code, uv, tuple(brought), wheelhouse)
+
+
+async def ship_code(
+    transport: Transport, layout: Layout, shipment: Shipment, python: str, on_event: OnEvent
+) -> str:
+    """Bring `benchmarks/` to one node, unless the same tree is there; returns its folder."""
+    await require_python(transport, python)
+    digest = await asyncio.to_thread(shipment.code_digest)
+    code = layout.code(digest)
+    if await transport.exists(code):
+        return code
+    archive = await asyncio.to_thread(pack, shipment.benchmarks)
+    on_event(
+        GangEvent("ship", f"code {digest[:12]} ({len(archive) / 1000:.0f} kB)", transport.node)
+    )
+    # Unpacked beside and renamed: whoever sees the folder sees all of it.
+    beside = posixpath.join(layout.root, "code", f".{digest[:12]}-{uuid.uuid4().hex[:8]}")
+    await transport.make_folders(posixpath.dirname(code))
+    with tempfile.NamedTemporaryFile(suffix=".tar.gz") as file:
+        file.write(archive)
+        file.flush()
+        await transport.put_file(Path(file.name), f"{beside}.tar.gz")
+    unpacked = await transport.run(
+        [python, "-m", "tarfile", "-e", f"{beside}.tar.gz", beside], timeout_s=120
+    )
+    if unpacked.exit == 0 and not await transport.rename(beside, code):
+        await transport.run(["rm", "-rf", beside])
+    await transport.run(["rm", "-f", f"{beside}.tar.gz"])
+    if unpacked.exit != 0:
+        await transport.run(["rm", "-rf", beside])
+        raise remote_failure(transport, "unpack the code", unpacked.stderr)
+    return code
+
+
+async def require_python(transport: Transport, python: str) -> None:
+    """Check the interpreter that runs the agent.
+
+    Raises:
+        RemoteFailure: there is none, or it is older than 3.7.
+    """
+    found = await transport.run([python, "-c", TOO_OLD], timeout_s=60)
+    if found.exit == 0:
+        return
+    said = found.stderr.decode(errors="replace").strip().splitlines()
+    why = "is older than 3.7" if found.exit == 3 else f"does not run: {said[-1] if said else '?'}"
+    raise RemoteFailure(
+        transport.node,
+        transport.address,
+        f"{python} {why}. The agent needs Python 3.7 or newer: name one under "
+        "environments.python in the cluster's YAML",
+    )
+
+
+def remote_failure(transport: Transport, what: str, stderr: bytes) -> RemoteFailure | DiskFull:
+    """The error for a command that failed, by what it wrote to stderr."""
+    tail = stderr.decode(errors="replace").strip()[-1500:]
+    if "No space left on device" in tail or "Disk quota exceeded" in tail:
+        return DiskFull(
+            transport.node,
+            transport.address,
+            f"no room to {what}. Make room there, or put environments.root on another disk "
+            "(cluster YAML)",
+        )
+    return RemoteFailure(transport.node, transport.address, f"could not {what}: {tail}")
+
+
+def file_digest(path: Path) -> str:
+    """The sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+async def _put(transport: Transport, source: Path, path: str, mode: int, on_event: OnEvent) -> None:
+    if await transport.exists(path):
+        return
+    size = source.stat().st_size
+    on_event(GangEvent("ship", f"{source.name} ({size / 1e6:.1f} MB)", transport.node))
+    await transport.make_folders(posixpath.dirname(path))
+    await transport.put_file(source, path, mode)

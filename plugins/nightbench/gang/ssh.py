@@ -1,0 +1,327 @@
+"""A transport over asyncssh: exec channels for commands, SFTP for files, one connection."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+import shlex
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import asyncssh
+
+from nightbench.gang.errors import DiskFull, NodeUnreachable, RemoteFailure
+from nightbench.gang.login import SshTarget, connect
+from nightbench.gang.transport import Completed, OnLine
+
+T = TypeVar("T")
+
+LOST = (asyncssh.DisconnectError, asyncssh.SFTPConnectionLost, asyncssh.SFTPNoConnection, OSError)
+"""What asyncssh raises when the connection is gone, in whatever is under way."""
+
+FILE_TIMEOUT_S = 30.0
+"""For an operation on a small file; uploads have their own."""
+
+
+class SshTransport:
+    """One node over SSH; connects at the first use, and again after a connection was lost.
+
+    Args:
+        target: address, user and keys.
+    """
+
+    def __init__(self, target: SshTarget) -> None:
+        self._target = target
+        self.node = target.node
+        self.address = target.address
+        self._connection: asyncssh.SSHClientConnection | None = None
+        self._sftp: asyncssh.SFTPClient | None = None
+        self._connecting = asyncio.Lock()
+        self._home: str | None = None
+
+    # --- commands -------------------------------------------------------------------------
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        on_stderr: OnLine | None = None,
+        timeout_s: float | None = None,
+    ) -> Completed:
+        """Run a command; see `Transport.run`."""
+
+        async def execute() -> Completed:
+            async with self._process(argv, env) as process:
+                process.stdin.write(stdin)
+                process.stdin.write_eof()
+                stdout, stderr = await asyncio.gather(
+                    process.stdout.read(), _lines(process.stderr, on_stderr)
+                )
+                await process.wait_closed()
+                return Completed(_exit_of(process), stdout, stderr)
+
+        return await self._guard(f"run {argv[0]}", execute, timeout_s)
+
+    @asynccontextmanager
+    async def converse(self, argv: Sequence[str]) -> AsyncIterator[_Conversation]:
+        """Run a command that answers line by line; see `Transport.converse`."""
+        async with self._process(argv, None) as process:
+            yield _Conversation(self, process)
+
+    @asynccontextmanager
+    async def _process(
+        self, argv: Sequence[str], env: Mapping[str, str] | None
+    ) -> AsyncIterator[asyncssh.SSHClientProcess[bytes]]:
+        # The environment goes into the command: sshd accepts only the variables that it lists.
+        words = ["env", *(f"{k}={v}" for k, v in env.items()), *argv] if env else list(argv)
+        connection = await self._connected()
+        process = await connection.create_process(shlex.join(words), encoding=None)
+        try:
+            yield process
+        finally:
+            process.close()
+
+    async def home(self) -> str:
+        """The SSH user's home folder."""
+        if self._home is None:
+            done = await self.run(["sh", "-c", 'printf %s "$HOME"'], timeout_s=FILE_TIMEOUT_S)
+            self._home = done.stdout.decode().rstrip("/")
+            if done.exit != 0 or not self._home.startswith("/"):
+                raise RemoteFailure(
+                    self.node,
+                    self.address,
+                    f"$HOME is {self._home!r}, expected an absolute path; give "
+                    "environments.root as an absolute path in the cluster's YAML",
+                )
+        return self._home
+
+    # --- files ----------------------------------------------------------------------------
+
+    async def read(self, path: str) -> bytes | None:
+        """The content of a file; None where there is none."""
+
+        async def operation() -> bytes | None:
+            sftp = await self._files()
+            try:
+                async with sftp.open(path, "rb", encoding=None) as file:
+                    content: bytes = await file.read()
+                    return content
+            except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
+                return None
+
+        return await self._guard(f"read {path}", operation, FILE_TIMEOUT_S)
+
+    async def write_atomic(self, path: str, content: bytes) -> None:
+        """Make a file appear with all its content, replacing one that is there."""
+
+        async def operation() -> None:
+            sftp = await self._files()
+            beside = _beside(path)
+            async with sftp.open(beside, "wb", encoding=None) as file:
+                await file.write(content)
+            await sftp.posix_rename(beside, path)
+
+        await self._guard(f"write {path}", operation, FILE_TIMEOUT_S)
+
+    async def put_file(self, source: Path, path: str, mode: int = 0o644) -> None:
+        """Upload a file; it appears complete."""
+
+        async def operation() -> None:
+            sftp = await self._files()
+            beside = _beside(path)
+            await sftp.put(str(source), beside)
+            await sftp.chmod(beside, mode)
+            await sftp.posix_rename(beside, path)
+
+        size = source.stat().st_size
+        await self._guard(f"upload {path}", operation, FILE_TIMEOUT_S + size / 100_000, size)
+
+    async def mkdir(self, path: str) -> bool:
+        """Make one folder: True when this call made it, False when it was there. Atomic."""
+
+        async def operation() -> bool:
+            sftp = await self._files()
+            try:
+                await sftp.mkdir(path)
+            except (asyncssh.SFTPFailure, asyncssh.SFTPFileAlreadyExists):
+                # Version 3 of SFTP has one code for every failure.
+                if await sftp.exists(path):
+                    return False
+                raise
+            return True
+
+        return await self._guard(f"make {path}", operation, FILE_TIMEOUT_S)
+
+    async def make_folders(self, path: str) -> None:
+        """Make a folder and all above it."""
+
+        async def operation() -> None:
+            sftp = await self._files()
+            await sftp.makedirs(path, exist_ok=True)
+
+        await self._guard(f"make {path}", operation, FILE_TIMEOUT_S)
+
+    async def rename(self, source: str, destination: str) -> bool:
+        """Rename; False when a folder with content is at the destination already."""
+
+        async def operation() -> bool:
+            sftp = await self._files()
+            try:
+                await sftp.posix_rename(source, destination)
+            except (asyncssh.SFTPFailure, asyncssh.SFTPDirNotEmpty):
+                if await sftp.isdir(destination):
+                    return False
+                raise
+            return True
+
+        return await self._guard(f"rename {source} to {destination}", operation, FILE_TIMEOUT_S)
+
+    async def exists(self, path: str) -> bool:
+        """Whether there is a file or a folder."""
+
+        async def operation() -> bool:
+            return await (await self._files()).exists(path)
+
+        return await self._guard(f"look at {path}", operation, FILE_TIMEOUT_S)
+
+    async def listdir(self, path: str) -> list[str]:
+        """Names in a folder, sorted; none where there is no such folder."""
+
+        async def operation() -> list[str]:
+            try:
+                names = await (await self._files()).listdir(path)
+            except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
+                return []
+            return sorted(name for name in map(str, names) if name not in (".", ".."))
+
+        return await self._guard(f"list {path}", operation, FILE_TIMEOUT_S)
+
+    async def close(self) -> None:
+        """Close the connection; the node's processes go on."""
+        connection, self._connection, self._sftp = self._connection, None, None
+        if connection is not None:
+            connection.close()
+            try:
+                await asyncio.wait_for(connection.wait_closed(), 5)
+            except (TimeoutError, *LOST):
+                connection.abort()
+
+    # --- the connection -------------------------------------------------------------------
+
+    async def _connected(self) -> asyncssh.SSHClientConnection:
+        async with self._connecting:
+            if self._connection is None or self._connection.is_closed():
+                self._sftp = None
+                self._connection = await connect(self._target)
+            return self._connection
+
+    async def _files(self) -> asyncssh.SFTPClient:
+        connection = await self._connected()
+        async with self._connecting:
+            if self._sftp is None:
+                self._sftp = await connection.start_sftp_client()
+            return self._sftp
+
+    async def _guard(
+        self,
+        what: str,
+        operation: Callable[[], Awaitable[T]],
+        timeout_s: float | None,
+        need_bytes: int = 0,
+    ) -> T:
+        """Run an operation and turn its errors into those of a node."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await operation()
+        except TimeoutError as error:
+            self._drop()
+            raise NodeUnreachable(
+                self.node, self.address, f"no answer within {timeout_s:.0f} s to: {what}"
+            ) from error
+        except asyncssh.ChannelOpenError as error:
+            self._drop()
+            raise NodeUnreachable(
+                self.node, self.address, f"no new channel ({error.reason}), wanted to {what}"
+            ) from error
+        except LOST as error:
+            self._drop()
+            raise NodeUnreachable(
+                self.node, self.address, f"connection lost ({error}), wanted to {what}"
+            ) from error
+        except asyncssh.SFTPError as error:
+            raise await self._refusal(what, error, need_bytes) from error
+
+    async def _refusal(
+        self, what: str, error: asyncssh.SFTPError, need_bytes: int
+    ) -> RemoteFailure | DiskFull:
+        """What a failed operation on a file means: SFTP 3 says only "failure" for a full disk."""
+        path = what.split()[-1]
+        full = isinstance(error, asyncssh.SFTPNoSpaceOnFilesystem | asyncssh.SFTPQuotaExceeded)
+        if full or isinstance(error, asyncssh.SFTPFailure):
+            free = await self._free_bytes(path)
+            if full or (free is not None and free <= max(need_bytes, 1 << 20)):
+                return DiskFull(
+                    self.node,
+                    self.address,
+                    f"no room to {what}: {(free or 0) / 1e6:.1f} MB free. Make room there, or put "
+                    "environments.root on another disk (cluster YAML)",
+                )
+        return RemoteFailure(self.node, self.address, f"could not {what}: {error.reason}")
+
+    async def _free_bytes(self, path: str) -> int | None:
+        script = 'p=$1; while [ ! -e "$p" ]; do p=$(dirname "$p"); done; df -Pk "$p" | tail -n 1'
+        done = await self.run(["sh", "-c", script, "sh", path], timeout_s=FILE_TIMEOUT_S)
+        fields = done.stdout.split()
+        return int(fields[3]) * 1024 if done.exit == 0 and len(fields) > 3 else None
+
+    def _drop(self) -> None:
+        connection, self._connection, self._sftp = self._connection, None, None
+        if connection is not None:
+            connection.abort()
+
+
+class _Conversation:
+    def __init__(self, transport: SshTransport, process: asyncssh.SSHClientProcess[bytes]) -> None:
+        self._transport = transport
+        self._process = process
+
+    async def ask(self, line: str) -> str:
+        """Send one line; return the answer without its line end."""
+
+        async def operation() -> str:
+            self._process.stdin.write(line.encode() + b"\n")
+            answer = await self._process.stdout.readline()
+            if not answer:
+                why = (await self._process.stderr.read()).decode(errors="replace").strip()
+                raise RemoteFailure(
+                    self._transport.node, self._transport.address, f"no answer: {why[-500:]}"
+                )
+            return answer.decode().rstrip("\n")
+
+        return await self._transport._guard("converse", operation, FILE_TIMEOUT_S)
+
+
+async def _lines(stream: asyncssh.SSHReader[bytes], on_line: OnLine | None) -> bytes:
+    collected = []
+    while line := await stream.readline():
+        collected.append(line)
+        if on_line is not None:
+            on_line(line.decode(errors="replace").rstrip())
+    return b"".join(collected)
+
+
+def _exit_of(process: asyncssh.SSHClientProcess[bytes]) -> int:
+    """The exit status; a connection that went away before it came is an error, not a status."""
+    code = process.returncode
+    if code is None:
+        raise ConnectionResetError("the command's channel closed without an exit status")
+    return code if code >= 0 else 128 - code
+
+
+def _beside(path: str) -> str:
+    folder, name = posixpath.split(path)
+    return posixpath.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.part")

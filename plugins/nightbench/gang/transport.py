@@ -1,0 +1,99 @@
+"""How the controller touches a node: commands and files, and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+OnLine = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A command that ended on a node."""
+
+    exit: int
+    """Exit status; 128 + n for a death by signal n."""
+    stdout: bytes
+    stderr: bytes
+
+
+class Conversation(Protocol):
+    """A command that answers each line of its input with one line."""
+
+    async def ask(self, line: str) -> str:
+        """Send one line; return the answer without its line end."""
+
+
+class Transport(Protocol):
+    """Access to one node.
+
+    Paths are the node's own and absolute. Every method raises a `NodeError`: `NodeUnreachable`
+    when the node does not answer (the next call tries to connect again), `RemoteFailure` or
+    `DiskFull` when it does and refuses.
+    """
+
+    node: str
+    address: str
+    """`host:port`, for messages."""
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        on_stderr: OnLine | None = None,
+        timeout_s: float | None = None,
+    ) -> Completed:
+        """Run a command; no shell sees its words. A status other than 0 is no error here.
+
+        Args:
+            argv: the words of the command.
+            stdin: all of its input.
+            env: added to its environment.
+            on_stderr: called with each line of stderr as it comes.
+            timeout_s: give up after that long; None waits for ever.
+        """
+
+    def converse(self, argv: Sequence[str]) -> AbstractAsyncContextManager[Conversation]:
+        """Run a command that answers line by line; it ends with the context."""
+
+    async def home(self) -> str:
+        """The SSH user's home folder."""
+
+    async def read(self, path: str) -> bytes | None:
+        """The content of a file; None where there is none."""
+
+    async def write_atomic(self, path: str, content: bytes) -> None:
+        """Make a file appear with all its content, replacing one that is there."""
+
+    async def put_file(self, source: Path, path: str, mode: int = 0o644) -> None:
+        """Upload a file; it appears complete."""
+
+    async def mkdir(self, path: str) -> bool:
+        """Make one folder: True when this call made it, False when it was there. Atomic."""
+
+    async def make_folders(self, path: str) -> None:
+        """Make a folder and all above it."""
+
+    async def rename(self, source: str, destination: str) -> bool:
+        """Rename; False when a folder with content is at the destination already."""
+
+    async def exists(self, path: str) -> bool:
+        """Whether there is a file or a folder."""
+
+    async def listdir(self, path: str) -> list[str]:
+        """Names in a folder, sorted; none where there is no such folder."""
+
+    async def close(self) -> None:
+        """Close the connection; the node's processes go on."""
+
+
+async def expand(transport: Transport, path: str) -> str:
+    """The path with a leading `~` replaced by the SSH user's home on the node."""
+    if path == "~" or path.startswith("~/"):
+        return await transport.home() + path[1:]
+    return path

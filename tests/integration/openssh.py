@@ -1,0 +1,197 @@
+"""Nodes for tests: real OpenSSH servers on loopback, and the product's own local cluster.
+
+Both give the same `SshNodes`, so that one test runs against either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from nightbench.gang import SshTarget
+from nightbench.model import EnvironmentPolicy, Node
+
+SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+REPO = Path(__file__).resolve().parents[2]
+
+CONFIG = """
+ListenAddress {host}:{port}
+HostKey {folder}/host_{name}
+PidFile {folder}/{name}.pid
+AuthorizedKeysFile {folder}/authorized_keys
+AuthenticationMethods publickey
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+StrictModes no
+MaxStartups 100
+MaxSessions 64
+Subsystem sftp internal-sftp
+"""
+
+
+@dataclass(frozen=True)
+class SshNodes:
+    """Nodes that answer on loopback."""
+
+    kind: str
+    nodes: tuple[Node, ...]
+    targets: dict[str, SshTarget]
+    folder: Path
+    environments: EnvironmentPolicy
+    servers: tuple[subprocess.Popen[bytes], ...]
+
+    @property
+    def port(self) -> int:
+        """The common port."""
+        return next(iter(self.targets.values())).port
+
+    def with_target(self, node: str, **changes: object) -> dict[str, SshTarget]:
+        """The targets with one of them changed."""
+        return {**self.targets, node: replace(self.targets[node], **changes)}
+
+
+def free_port(hosts: list[str]) -> int:
+    """A port that is free on all the given addresses."""
+    while True:
+        with contextlib.ExitStack() as stack:
+            first = stack.enter_context(socket.socket())
+            first.bind((hosts[0], 0))
+            port: int = first.getsockname()[1]
+            try:
+                for host in hosts[1:]:
+                    stack.enter_context(socket.socket()).bind((host, port))
+            except OSError:
+                continue
+            return port
+
+
+def wait_for_ssh(host: str, port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait for a server's banner; fail with its log where it ends first."""
+    for _ in range(200):
+        if process.poll() is not None:
+            pytest.fail(f"{process.args!r} ended: {log.read_text()}")
+        with contextlib.suppress(OSError), socket.create_connection((host, port), 1) as link:
+            if link.recv(4).startswith(b"SSH"):
+                return
+        time.sleep(0.05)
+    pytest.fail(f"no SSH server on {host}:{port}: {log.read_text()}")
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End one server."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def openssh_nodes(folder: Path, count: int = 2) -> Iterator[SshNodes]:
+    """OpenSSH servers on 127.0.0.2, 127.0.0.3, ...; skips where there is no sshd."""
+    if SSHD is None:
+        pytest.skip("no sshd on this machine (package openssh-server)")
+    if os.getuid() == 0:
+        # As root sshd wants its folder for privilege separation; packages make it at boot.
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    hosts = [f"127.0.0.{i + 2}" for i in range(count)]
+    port = free_port(hosts)
+    keygen = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f"]
+    subprocess.run([*keygen, str(folder / "client")], check=True)
+    shutil.copy(folder / "client.pub", folder / "authorized_keys")
+    servers, known = [], []
+    try:
+        for number, host in enumerate(hosts, 1):
+            name = f"n{number}"
+            subprocess.run([*keygen, str(folder / f"host_{name}")], check=True)
+            config = folder / f"{name}.conf"
+            config.write_text(CONFIG.format(host=host, port=port, folder=folder, name=name))
+            log = folder / f"{name}.log"
+            servers.append(subprocess.Popen([SSHD, "-D", "-f", str(config), "-E", str(log)]))
+            log.touch()
+            wait_for_ssh(host, port, servers[-1], log)
+            public = (folder / f"host_{name}.pub").read_text().split()
+            known.append(f"[{host}]:{port} {public[0]} {public[1]}\n")
+        (folder / "known_hosts").write_text("".join(known))
+        yield _nodes("openssh", folder, hosts, port, folder, folder / "client", servers)
+    finally:
+        for server in servers:
+            end(server)
+
+
+@contextlib.contextmanager
+def local_nodes(folder: Path, count: int = 2) -> Iterator[SshNodes]:
+    """The product's local cluster."""
+    folder.mkdir(parents=True, exist_ok=True)
+    hosts = [f"127.0.0.{i + 2}" for i in range(count)]
+    port = free_port(hosts)
+    log = folder / "cluster.log"
+    words = ["--home", str(folder), "--nodes", str(count), "--port", str(port)]
+    with log.open("wb") as out:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "nightbench.stack.local_cluster", *words],
+            stdout=out,
+            stderr=out,
+            env={**os.environ, "PYTHONPATH": str(REPO / "plugins")},
+        )
+    try:
+        wait_for_ssh(hosts[-1], port, server, log)
+        while "ready" not in log.read_text():
+            time.sleep(0.05)
+        keys = folder / "cluster"
+        yield _nodes("local", folder, hosts, port, keys, keys / "id_ed25519", [server])
+    finally:
+        end(server)
+
+
+def _nodes(
+    kind: str,
+    folder: Path,
+    hosts: list[str],
+    port: int,
+    keys: Path,
+    key: Path,
+    servers: list[subprocess.Popen[bytes]],
+) -> SshNodes:
+    names = [f"n{i}" for i in range(1, len(hosts) + 1)]
+    return SshNodes(
+        kind=kind,
+        nodes=tuple(
+            Node(name=name, host=host, ssh_conn_id="test", port=port)
+            for name, host in zip(names, hosts, strict=True)
+        ),
+        targets={
+            name: SshTarget(
+                node=name,
+                host=host,
+                port=port,
+                user=getpass.getuser(),
+                known_hosts=str(keys / "known_hosts"),
+                client_keys=(str(key),),
+            )
+            for name, host in zip(names, hosts, strict=True)
+        },
+        folder=folder,
+        environments=EnvironmentPolicy(
+            root=str(folder / "node") if kind == "openssh" else "~/.nightbench-node",
+            python=sys.executable,
+            lock_dir=str(folder / "locks"),
+        ),
+        servers=tuple(servers),
+    )

@@ -1,0 +1,418 @@
+"""Gangs of the `fake` framework on two nodes, over the local cluster and over OpenSSH."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.openssh import SshNodes, local_nodes, openssh_nodes
+
+from nightbench.gang import (
+    GangEvent,
+    Shipment,
+    Superseded,
+    cancel,
+    cancel_run,
+    doctor,
+    prepare,
+    run_gang,
+    sweep,
+)
+from nightbench.gang.layout import Layout
+from nightbench.model import (
+    Build,
+    Case,
+    CaseStatus,
+    Cluster,
+    JobSpec,
+    Limits,
+    Process,
+    Protocol,
+    Strategy,
+)
+from nightbench.spool import CaseStore, Spool
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="session")
+def shipment(tmp_path_factory: pytest.TempPathFactory) -> Shipment:
+    """The tree as it is now: somebody may edit it while the tests run."""
+    copy = tmp_path_factory.mktemp("shipped") / "benchmarks"
+    shutil.copytree(BENCHMARKS, copy, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    return Shipment(copy)
+
+
+@pytest.fixture(
+    scope="module", params=["local", pytest.param("openssh", marks=pytest.mark.openssh)]
+)
+def nodes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SshNodes]:
+    start = {"local": local_nodes, "openssh": openssh_nodes}[request.param]
+    with start(tmp_path_factory.mktemp(request.param)) as found:
+        yield found
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CaseStore:
+    return Spool(tmp_path / "spool").case("run-1", "case-1")
+
+
+_RUNS = iter(range(1, 10_000))
+
+
+@pytest.fixture
+def job(nodes: SshNodes, shipment: Shipment) -> Callable[..., JobSpec]:
+    def make(
+        *,
+        repeats: int = 3,
+        limits: Mapping[str, float] | None = None,
+        run_id: str | None = None,
+        strategy: Strategy = Strategy.COLLECTIVE,
+        sync: str = "sync",
+        **params: Any,
+    ) -> JobSpec:
+        n1, n2 = nodes.nodes
+        processes = [
+            Process("trainer-0", "trainer", 0, "n1", 0),
+            Process("trainer-1", "trainer", 1, "n2", 0),
+        ]
+        pservers = 0
+        if strategy is Strategy.PARAMETER_SERVER:
+            pservers = 1
+            processes.insert(0, Process("pserver-0", "pserver", 0, "n1", 0))
+        return JobSpec(
+            run_id=run_id or f"test-{os.getpid()}-{next(_RUNS)}",
+            case=Case("sleep", "fake", strategy, nodes=2, trainers=2, pservers=pservers, sync=sync),
+            generation=0,
+            cluster="test",
+            build=Build("fake"),
+            protocol=Protocol(2, 10, repeats),
+            nodes=(n1, n2),
+            processes=tuple(processes),
+            unit="samples",
+            workload_params={"step_s": 0.01, **params},
+            seed=1,
+            env={},
+            role_env={},
+            limits=Limits(
+                **{
+                    "ready_s": 20,
+                    "repeat_s": 60,
+                    "progress_s": 30,
+                    "lease_s": 20,
+                    "term_s": 1,
+                    **(limits or {}),
+                }
+            ),
+            code_digest=shipment.code_digest(),
+            definition_digest="d",
+            environments=nodes.environments,
+        )
+
+    return make
+
+
+def job_dir(nodes: SshNodes, job: JobSpec, node: str) -> Path:
+    home = nodes.folder / "cluster" / node
+    root = nodes.environments.root.replace("~", str(home), 1)
+    return Path(Layout(root).job(job, node))
+
+
+def agent_log(nodes: SshNodes, job: JobSpec, node: str) -> list[dict[str, Any]]:
+    text = (job_dir(nodes, job, node) / "agent.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def launches(nodes: SshNodes, job: JobSpec, node: str) -> list[tuple[int, str]]:
+    log = agent_log(nodes, job, node)
+    return sorted((e["repeat"], e["process"]) for e in log if e["event"] == "launch")
+
+
+def marked(job: JobSpec) -> list[tuple[int, str]]:
+    """Every process of this machine that carries the job's mark, agents included."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            environ = (entry / "environ").read_bytes().split(b"\0")
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        for mark in (b"NIGHTBENCH_JOB=", b"NIGHTBENCH_AGENT="):
+            if mark + job.job_id.encode() in environ:
+                found.append((int(entry.name), command))
+    return found
+
+
+async def eventually(condition: Callable[[], Any], limit_s: float = 30) -> Any:
+    until = time.monotonic() + limit_s
+    while not (value := condition()):
+        assert time.monotonic() < until, "it did not come about"
+        await asyncio.sleep(0.05)
+    return value
+
+
+async def run(
+    shipment: Shipment,
+    nodes: SshNodes,
+    job: JobSpec,
+    store: CaseStore,
+    events: list[GangEvent] | None = None,
+) -> Any:
+    await prepare(job, nodes.targets, shipment)
+    heard = events if events is not None else []
+    return await run_gang(job, nodes.targets, store, heard.append)
+
+
+async def test_all_repeats_of_a_collective_case(shipment, nodes, job, store):
+    spec = job()
+    outcome = await run(shipment, nodes, spec, store)
+    assert outcome.status is CaseStatus.OK
+    assert [(r.repeat, r.status) for r in outcome.repeats] == [(1, "ok"), (2, "ok"), (3, "ok")]
+    for repeat in (1, 2, 3):
+        record, results = store.repeat(repeat), store.results(repeat)
+        assert record["status"] == "ok"
+        assert sorted(results) == ["n1", "n2"] == sorted(record["clocks"])
+        # One machine, one monotonic clock.
+        assert all(abs(c["offset_s"]) <= c["error_s"] + 1e-3 for c in record["clocks"].values())
+        for result in results.values():
+            (process,) = result["processes"]
+            assert len(process["summary"]["step_seconds"]) == 10
+    assert store.fingerprint("n1")
+    assert store.fingerprint("n2")
+    assert store.progress()["state"] == "ended"
+    for node, name in (("n1", "trainer-0"), ("n2", "trainer-1")):
+        assert launches(nodes, spec, node) == [(k, name) for k in (1, 2, 3)]
+    assert marked(spec) == []
+    # What has ended is returned; nothing is launched again.
+    again = await run_gang(spec, nodes.targets, store)
+    assert again == outcome
+    assert len(launches(nodes, spec, "n1")) == 3
+
+
+@pytest.mark.parametrize("sync", ["sync", "async"])
+async def test_a_parameter_server_case_drains_and_finishes(shipment, nodes, job, store, sync):
+    spec = job(repeats=1, strategy=Strategy.PARAMETER_SERVER, sync=sync)
+    outcome = await run(shipment, nodes, spec, store)
+    assert outcome.status is CaseStatus.OK, outcome.reason
+    trainers = [
+        p["summary"]
+        for r in store.results(1).values()
+        for p in r["processes"]
+        if p["role"] == "trainer"
+    ]
+    assert len(trainers) == 2
+    assert all((t["drain_steps"] > 0) == (sync == "async") for t in trainers)
+    assert marked(spec) == []
+
+
+async def test_a_failing_rank_ends_the_gang_and_the_case_goes_on(shipment, nodes, job, store):
+    spec = job(repeats=3, repeat=2, rank=1, die_at_step=4, die_code=7)
+    outcome = await run(shipment, nodes, spec, store)
+    assert outcome.status is CaseStatus.OK
+    assert [r.status for r in outcome.repeats] == ["ok", "failed", "ok"]
+    record = store.repeat(2)
+    assert "n2: trainer-1 exited with code 7" in record["reason"]
+    assert "told to die at step 4" in record["log_tail"]
+    assert store.result(2, "n1")["status"] == "aborted"
+    assert marked(spec) == []
+
+
+async def test_two_failures_in_a_row_end_the_case_for_good(shipment, nodes, job, store):
+    spec = job(repeats=4, rank=0, die_at_step=1)
+    outcome = await run(shipment, nodes, spec, store)
+    assert outcome.status is CaseStatus.FAILED
+    assert [r.status for r in outcome.repeats] == ["failed", "failed"]
+    assert "trainer-0 exited with code 1" in outcome.reason
+    assert await run_gang(spec, nodes.targets, store) == outcome
+    assert len(launches(nodes, spec, "n1")) == 2
+    assert marked(spec) == []
+
+
+async def test_a_controller_that_is_killed_is_followed_by_another(
+    shipment, nodes, job, store, tmp_path
+):
+    spec = job(repeats=3, step_s=0.25)
+    await prepare(spec, nodes.targets, shipment)
+    parts = tmp_path / "parts"
+    parts.write_bytes(pickle.dumps((spec, nodes.targets, str(store.folder))))
+    code = (
+        "import asyncio, pickle, sys\n"
+        "from upath import UPath\n"
+        "from nightbench.gang import run_gang\n"
+        "from nightbench.spool import CaseStore\n"
+        "job, targets, folder = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "asyncio.run(run_gang(job, targets, CaseStore(UPath(folder))))\n"
+    )
+    controller = subprocess.Popen(
+        [sys.executable, "-c", code, str(parts)],
+        env={**os.environ, "PYTHONPATH": str(BENCHMARKS.parent / "plugins")},
+    )
+    progress = await eventually(
+        lambda: (p := store.progress()) and p["repeat"] == 2 and p["state"] == "running" and p
+    )
+    assert progress["repeats"] == 3
+    controller.send_signal(signal.SIGKILL)
+    controller.wait()
+    assert marked(spec), "the gang outlives its controller"
+    events: list[GangEvent] = []
+    outcome = await run_gang(spec, nodes.targets, store, events.append)
+    assert [(r.repeat, r.status) for r in outcome.repeats] == [(1, "ok"), (2, "ok"), (3, "ok")]
+    for node, name in (("n1", "trainer-0"), ("n2", "trainer-1")):
+        assert launches(nodes, spec, node) == [(k, name) for k in (1, 2, 3)]
+    assert any(e.repeat == 2 and "going on with it" in e.message for e in events)
+    assert store.repeat(2)["epoch"] == 2
+    assert store.repeat(1)["epoch"] == 1
+    assert marked(spec) == []
+
+
+async def test_cancelling_the_task_leaves_the_gang_and_cancel_ends_it(shipment, nodes, job, store):
+    spec = job(repeats=1, step_s=5, ignore_term=True, daemon=True)
+    await prepare(spec, nodes.targets, shipment)
+    task = asyncio.create_task(run_gang(spec, nodes.targets, store))
+    await eventually(lambda: (store.progress() or {}).get("phase") == "warmup")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(marked(spec)) >= 6, "two agents, two trainers, two daemons"
+    report = await cancel(spec, nodes.targets, "no longer wanted", store)
+    assert sorted(report.stopped) == ["n1", "n2"]
+    assert marked(spec) == []
+    assert store.outcome()["status"] == "cancelled"
+    assert store.outcome()["reason"] == "no longer wanted"
+    assert (await run_gang(spec, nodes.targets, store)).status is CaseStatus.CANCELLED
+
+
+async def test_a_controller_sees_that_its_job_was_cancelled(shipment, nodes, job, store):
+    spec = job(repeats=2, step_s=5)
+    cluster = Cluster("test", nodes.nodes, environments=nodes.environments)
+    await prepare(spec, nodes.targets, shipment)
+    task = asyncio.create_task(run_gang(spec, nodes.targets, store))
+    await eventually(lambda: (store.progress() or {}).get("phase") == "warmup")
+    await cancel_run(spec.run_id, cluster, nodes.targets, "the run was cancelled")
+    outcome = await task
+    assert outcome.status is CaseStatus.CANCELLED
+    assert outcome.reason == "the run was cancelled"
+    assert store.repeat(2) is None
+    assert marked(spec) == []
+
+
+async def test_of_two_controllers_the_higher_epoch_steers(shipment, nodes, job, store, tmp_path):
+    spec = job(repeats=2, step_s=0.25)
+    await prepare(spec, nodes.targets, shipment)
+    first = asyncio.create_task(run_gang(spec, nodes.targets, store))
+    await eventually(lambda: (store.progress() or {}).get("phase") == "warmup")
+    second = asyncio.create_task(run_gang(spec, nodes.targets, store))
+    with pytest.raises(Superseded, match="epoch 2"):
+        await first
+    outcome = await second
+    assert [r.status for r in outcome.repeats] == ["ok", "ok"]
+    assert launches(nodes, spec, "n1") == [(1, "trainer-0"), (2, "trainer-0")]
+
+
+async def test_a_command_of_a_lower_epoch_is_ignored(shipment, nodes, job, store):
+    spec = job(repeats=1, step_s=0.25)
+    await prepare(spec, nodes.targets, shipment)
+    task = asyncio.create_task(run_gang(spec, nodes.targets, store))
+    await eventually(lambda: (store.progress() or {}).get("phase") == "warmup")
+    control = job_dir(nodes, spec, "n1") / "control"
+    (control / "stop.tmp").write_text(json.dumps({"epoch": 0, "reason": "stale"}))
+    (control / "stop.tmp").rename(control / "stop.json")
+    assert (await task).status is CaseStatus.OK
+    log = agent_log(nodes, spec, "n1")
+    assert any(e["event"] == "refused" and e["epoch"] == 0 for e in log)
+
+
+async def test_the_second_case_waits_and_shows_who_holds_the_node(shipment, nodes, job, tmp_path):
+    spool = Spool(tmp_path / "spool")
+    first, second = job(repeats=1, step_s=0.3), job(repeats=1)
+    one, two = spool.case("first", "case"), spool.case("second", "case")
+    for spec in (first, second):
+        await prepare(spec, nodes.targets, shipment)
+    running = asyncio.create_task(run_gang(first, nodes.targets, one))
+    await eventually(lambda: (one.progress() or {}).get("phase") == "warmup")
+    events: list[GangEvent] = []
+    waiting = asyncio.create_task(run_gang(second, nodes.targets, two, events.append))
+    shown = await eventually(
+        lambda: (p := two.progress()) and p["state"] == "waiting" and p["message"]
+    )
+    assert first.job_id in shown
+    assert "n1" in shown
+    assert (await running).status is CaseStatus.OK
+    assert (await waiting).status is CaseStatus.OK
+    holder = next(e for e in events if e.kind == "waiting").data
+    assert holder["job_id"] == first.job_id
+
+
+async def test_without_a_controller_the_lease_ends_the_gang(shipment, nodes, job, store):
+    spec = job(repeats=2, step_s=5, limits={"lease_s": 3})
+    await prepare(spec, nodes.targets, shipment)
+    task = asyncio.create_task(run_gang(spec, nodes.targets, store))
+    await eventually(lambda: (store.progress() or {}).get("phase") == "warmup")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await eventually(lambda: marked(spec) == [])
+    assert any(e["event"] == "lease_expired" for e in agent_log(nodes, spec, "n1"))
+    # A controller that comes later records what became of the repeat and goes on with the next.
+    again = asyncio.create_task(run_gang(spec, nodes.targets, store))
+    record = await eventually(lambda: store.repeat(1))
+    assert record["status"] == "failed"
+    assert "lease" in record["reason"]
+    await eventually(lambda: (store.progress() or {}).get("repeat") == 2)
+    await cancel(spec, nodes.targets)
+    assert (await again).status is CaseStatus.CANCELLED
+    assert marked(spec) == []
+
+
+async def test_an_agent_that_dies_fails_the_repeat_and_the_next_one_runs(
+    shipment, nodes, job, store
+):
+    spec = job(repeats=2, step_s=0.5)
+    await prepare(spec, nodes.targets, shipment)
+    task = asyncio.create_task(run_gang(spec, nodes.targets, store))
+    await eventually(lambda: (store.progress() or {}).get("phase") == "warmup")
+    pid = json.loads((job_dir(nodes, spec, "n2") / "agent.json").read_text())["pid"]
+    os.kill(pid, signal.SIGKILL)
+    outcome = await task
+    assert [r.status for r in outcome.repeats] == ["failed", "ok"]
+    assert "agent died" in outcome.repeats[0].reason or "exited" in outcome.repeats[0].reason
+    assert launches(nodes, spec, "n2") == [(1, "trainer-1"), (2, "trainer-1")]
+    assert marked(spec) == []
+
+
+async def test_doctor_and_sweep_look_at_every_node(shipment, nodes):
+    cluster = Cluster("test", nodes.nodes, environments=nodes.environments)
+    targets = nodes.with_target("n2", port=1)
+    well, ill = await doctor(cluster, targets, shipment)
+    assert well.reachable
+    assert well.found["cpus"] >= 1
+    assert well.found["disk_free_bytes"] > 0
+    assert not ill.reachable
+    assert "connection refused" in ill.problems[0]
+    swept = await sweep(cluster, nodes.targets, shipment, job="no-such-run/")
+    assert {node: answer["found"] for node, answer in swept.items()} == {"n1": [], "n2": []}
+
+
+async def test_code_is_shipped_once(shipment, nodes, job):
+    spec = job()
+    events: list[GangEvent] = []
+    await prepare(spec, nodes.targets, shipment)
+    await prepare(spec, nodes.targets, shipment, events.append)
+    assert [e for e in events if e.kind == "ship"] == []
+    with pytest.raises(Exception, match="has changed since"):
+        await prepare(dataclasses.replace(spec, code_digest="0" * 64), nodes.targets, shipment)
