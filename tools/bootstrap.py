@@ -277,8 +277,9 @@ def setup(force: bool, lock: bool) -> None:
             raise SetupError(f"pip cannot read its configuration: {listing.stderr.strip()}")
         added = uv_environment(parse_pip_config(listing.stdout), os.environ)
         write_private(home / "tools" / "uv-env.json", json.dumps(added, indent=1) + "\n")
-        # A uv.toml of the user's own stays in force; a VIRTUAL_ENV of the caller's does not.
         env = {**os.environ, **added}
+        if "UV_CACHE_DIR" not in env and not os.access(Path("~").expanduser(), os.W_OK):
+            env["UV_CACHE_DIR"] = str(home / "cache" / "uv")
         uv = ensure_uv(home, python, env, log)
         if lock:
             make_locks(uv, env, log)

@@ -21,7 +21,7 @@ def main() -> None:
         json.dumps(passwords) + "\n",
     )
     subprocess.run(["airflow", "db", "migrate"], check=True)
-    for name in migrate.apply(os.environ["NIGHTBENCH_WAREHOUSE_DSN"]):
+    for name in migrate.apply(os.environ["WAREHOUSE_OWNER_DSN"]):
         print(f"warehouse: applied {name}", flush=True)
 
 

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from nightbench.errors import UserError
+from nightbench.stack import processes
 from nightbench.stack.paths import Home
 
 GB = 1000**3
@@ -25,12 +26,11 @@ _CGROUPS = (
 )
 
 
-def preflight(home: Home, running: bool = False) -> list[str]:
-    """Check disk and memory for `demo`.
+def preflight(home: Home) -> list[str]:
+    """Check disk and memory for `demo`; where the services run already, theirs is not asked again.
 
     Args:
         home: the state folder; its file system is looked at.
-        running: the services already run, so their memory is already taken.
 
     Returns:
         What was found, one line each.
@@ -40,6 +40,7 @@ def preflight(home: Home, running: bool = False) -> list[str]:
     """
     built = any(home.cluster.glob("n*/.nightbench-node/envs/*/.ok.json"))
     need_disk = BUILT_DISK_BYTES if built else DEMO_DISK_BYTES
+    running = processes.read(home.run / "api-server.pid") is not None
     need_memory = MEMORY_BYTES // 2 if running else MEMORY_BYTES
     place = next(p for p in (home.root, *home.root.parents) if p.exists())
     free = shutil.disk_usage(place).free

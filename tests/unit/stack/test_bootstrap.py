@@ -95,9 +95,7 @@ def test_setup_says_when_no_fitting_python_answers(tmp_path: Path) -> None:
     fake = tmp_path / "python3"
     fake.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.9.2" && exit 0\nexit 1\n')
     fake.chmod(0o755)
-    script = (REPO / "tools" / "setup").read_text()
-    for name in ("python3.12", "python3.11", "python3"):
-        script = script.replace(f"/usr/bin/{name} ", "").replace(f"/usr/bin/{name};", ";")
+    script = (REPO / "tools" / "setup").read_text().replace("/usr/bin/python3", "/nowhere/python3")
     (tmp_path / "setup").write_text(script)
     outcome = subprocess.run(
         ["/bin/sh", str(tmp_path / "setup")],
@@ -108,3 +106,15 @@ def test_setup_says_when_no_fitting_python_answers(tmp_path: Path) -> None:
     )
     assert outcome.returncode == 1
     assert "NIGHTBENCH_PYTHON=" in outcome.stderr
+
+
+def test_setup_does_not_replace_a_python_that_was_named(tmp_path: Path) -> None:
+    outcome = subprocess.run(
+        [str(REPO / "tools" / "setup")],
+        env={"PATH": "/usr/bin:/bin", "NIGHTBENCH_PYTHON": "/nowhere/python3.12"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert outcome.returncode == 1
+    assert "NIGHTBENCH_PYTHON=/nowhere/python3.12 does not run" in outcome.stderr
