@@ -1,0 +1,393 @@
+"""Loading: idempotent, whole or not at all, quarantine with reasons, verdicts and alerts."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import closing
+from dataclasses import replace
+
+import psycopg2
+import pytest
+from nightbench.model import CaseStatus, CheckResult, Run, RunKind, Severity, Verdict, VerdictKind
+from nightbench.warehouse import (
+    CaseBundle,
+    Loader,
+    PlannedCase,
+    WarehouseRefused,
+    connect,
+)
+from nightbench.warehouse.statements import SQL, statement
+
+TABLES = sorted(
+    *(
+        "alert build check_result cluster fingerprint measurement planned_case quarantine"
+        " reference_result repeat repeat_node repeat_rank run verdict".split(),
+    )
+)
+
+
+def _everything(rows):
+    """All rows of raw with the transactions that wrote them."""
+    return {t: rows(f"select xmin::text, t.* from raw.{t} as t order by 2, 3") for t in TABLES}
+
+
+def _full(given, night=0):
+    run = given.run(night)
+    one, two, bad, gone, lost = (given.case(batch_size_per_device=b) for b in (2, 4, 8, 16, 32))
+    warning = CheckResult("measurement", None, "spread", Severity.WARN, False, "20 %", "5 %")
+    return given.bundle(
+        run,
+        given.came_back(run, one, checks=(warning,)),
+        given.came_back(run, two, checks=(given.failed_check(repeat=3),)),
+        given.came_back(run, bad, checks=(given.failed_check(),)),
+        CaseBundle(gone, 0, CaseStatus.FAILED, reason="trainer-0 exited 1\x00"),
+        missing=(lost,),
+    )
+
+
+def test_the_list_of_tables_is_whole(rows):
+    found = rows("select tablename from pg_tables where schemaname = 'raw' order by 1")
+    assert [row["tablename"] for row in found] == TABLES
+
+
+def test_loading_twice_changes_nothing(loader, given, rows):
+    bundle = _full(given)
+    loader.plan_run(bundle.run, bundle.planned, bundle.cluster)
+    assert loader.load_run(bundle) is True
+    before = _everything(rows)
+    assert {t: len(found) for t, found in before.items()} == {
+        "alert": 0,
+        "build": 1,
+        "check_result": 3,
+        "cluster": 1,
+        "fingerprint": 2,
+        "measurement": 4,
+        "planned_case": 5,
+        "quarantine": 2,
+        "reference_result": 0,
+        "repeat": 9,
+        "repeat_node": 9,
+        "repeat_rank": 9,
+        "run": 1,
+        "verdict": 0,
+    }
+    assert loader.load_run(bundle) is False
+    loader.plan_run(bundle.run, bundle.planned, bundle.cluster)
+    assert _everything(rows) == before
+
+
+def test_a_planned_run_says_that_nothing_came_back_yet(loader, reader, given):
+    run, case = given.run(), given.case()
+    planned = PlannedCase(case, given.build, "d1", "images")
+    loader.plan_run(run, [planned])
+    assert reader.planned_cases(run.run_id) == [planned]
+    assert reader.run(run.run_id) == run
+    (row,) = reader.runs()
+    assert (row["planned"], row["measured"], row["loaded_at"]) == (1, 0, None)
+    (standing,) = reader.measured(run.run_id)
+    assert (standing.status, standing.point) == (None, None)
+
+
+def test_a_row_that_is_refused_keeps_the_whole_run_out(loader, given, rows):
+    run = given.run()
+    good = given.came_back(run, given.case())
+    bad = given.came_back(run, given.case(batch_size_per_device=4), throughput=math.nan)
+    with pytest.raises(WarehouseRefused, match=r"measurement_throughput_check.*Nothing was stored"):
+        loader.load_run(given.bundle(run, good, bad))
+    assert all(found == [] for found in _everything(rows).values())
+
+
+def test_the_same_broken_figure_is_kept_in_quarantine(loader, given, rows):
+    run = given.run()
+    bad = given.came_back(
+        run, given.case(), throughput=math.nan, minimum=-1.0, checks=(given.failed_check(),)
+    )
+    loader.load_run(given.bundle(run, bad))
+    assert rows("select throughput, n, status from raw.measurement") == [
+        {"throughput": None, "n": 3, "status": "ok"}
+    ]
+    assert rows("select subject, repeat, reasons from raw.quarantine") == [
+        {
+            "subject": "measurement",
+            "repeat": 0,
+            "reasons": ["throughput_consistent: 1.7 % apart, expected within 1 %"],
+        }
+    ]
+    assert rows("select * from marts.fct_measurement") == []
+
+
+def test_a_broken_repeat_says_what_was_found(loader, given, rows):
+    run = given.run()
+    case = given.came_back(run, given.case())
+    broken = replace(case.repeats[0].summary, throughput=math.inf)
+    repeats = (replace(case.repeats[0], summary=broken), *case.repeats[1:])
+    loader.load_run(given.bundle(run, replace(case, repeats=repeats)))
+    assert rows("select throughput, problem from raw.repeat where repeat = 1") == [
+        {"throughput": None, "problem": "throughput was inf"}
+    ]
+
+
+def test_repeats_hold_the_slowest_ranks_steps_and_every_rank(loader, given, rows):
+    run, case = given.run(), given.case(nodes=2)
+    came_back = given.came_back(run, case)
+    loader.load_run(given.bundle(run, came_back))
+    slowest = came_back.repeats[0].record.ranks[1]
+    assert rows("select slowest_rank, step_seconds from raw.repeat where repeat = 1") == [
+        {"slowest_rank": "trainer-1", "step_seconds": list(slowest.step_seconds)}
+    ]
+    (rank,) = rows("select * from raw.repeat_rank where repeat = 1 and process = 'trainer-1'")
+    assert rank["window_wall_s"] == slowest.window_wall_s
+    assert rank["step_end_s"] == list(slowest.step_end_s)
+    assert rank["versions"] == {"python": "3.11.7", "pytorch": "2.13.0+cpu"}
+    assert rank["parameters"] == 25_557_032
+    (node,) = rows("select * from raw.repeat_node where repeat = 1 and node = 'n2'")
+    assert (node["fingerprint_id"], node["clock_offset_s"]) == ("fp-n2", -12.5)
+
+
+def test_throughput_can_be_recomputed_from_what_is_stored(loader, given, rows):
+    run = given.run()
+    loader.load_run(given.bundle(run, given.came_back(run, given.case(nodes=2))))
+    recomputed = rows(
+        "select repeat, sum(samples) / max(window_wall_s) as throughput from staging.repeat_rank"
+        " group by repeat order by repeat"
+    )
+    assert [row["throughput"] for row in recomputed] == pytest.approx([10.0, 11.0, 12.0])
+
+
+def test_losses_that_are_not_there_are_null(loader, given, rows):
+    run = given.run()
+    case = given.came_back(run, given.case(), throughputs=(10.0,))
+    record = case.repeats[0].record
+    rank = replace(record.ranks[0], loss_first=None, loss_window=(6.8, None))
+    repeat = replace(case.repeats[0], record=replace(record, ranks=(rank,)))
+    loader.load_run(given.bundle(run, replace(case, repeats=(repeat,))))
+    assert rows("select loss_first, loss_window from raw.repeat_rank") == [
+        {"loss_first": None, "loss_window": [6.8, None]}
+    ]
+
+
+def test_a_second_generation_replaces_the_first_in_the_marts(loader, given, rows):
+    run, case = given.run(), given.case()
+    first = given.came_back(run, case)
+    loader.load_run(given.bundle(run, first))
+    second = given.came_back(run, case, (20.0, 21.0, 22.0), generation=1)
+    loader.load_run(given.bundle(run, first, second))
+    assert rows("select throughput from marts.fct_measurement") == [{"throughput": 21.0}]
+    assert len(rows("select 1 from raw.measurement")) == 2
+
+
+def test_a_case_that_was_not_planned_is_refused(loader, given, rows):
+    run = given.run()
+    bundle = given.bundle(run, given.came_back(run, given.case()))
+    with pytest.raises(WarehouseRefused, match="planned_case"):
+        loader.load_run(replace(bundle, planned=()))
+    assert rows("select * from raw.run") == []
+
+
+def test_two_loads_of_one_run_at_once(warehouse, given, rows):
+    from concurrent.futures import ThreadPoolExecutor
+
+    bundle = _full(given)
+
+    def load(_):
+        with closing(connect(warehouse.loader)) as connection:
+            return Loader(connection).load_run(bundle)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(load, range(2))) == [False, True]
+
+
+# --- verdicts and alerts ------------------------------------------------------------------
+
+
+def _verdict(run: Run, case, kind=VerdictKind.REGRESSED, change=-0.1) -> Verdict:
+    return Verdict(
+        case_id=case.case_id,
+        cluster=run.cluster,
+        run_id=run.run_id,
+        kind=kind,
+        sentence=f"throughput {change:+.0%} against 12 nights",
+        value=9.0,
+        baseline=10.0,
+        change=change,
+        history=12,
+    )
+
+
+def test_verdicts_are_stored_once_and_read_back(loader, reader, given):
+    run, case = given.run(), given.case()
+    loader.load_run(given.bundle(run, given.came_back(run, case)))
+    verdict = _verdict(run, case)
+    assert loader.store_verdicts([verdict]) == 1
+    assert loader.store_verdicts([verdict]) == 0
+    assert reader.verdicts(run.run_id) == [verdict]
+    changed = replace(verdict, kind=VerdictKind.OK, change=None)
+    assert loader.store_verdicts([changed]) == 1
+    assert reader.verdicts(run.run_id) == [changed]
+
+
+def test_a_series_has_one_live_alert(loader, reader, given):
+    case, nights = given.case(), [given.run(n) for n in range(4)]
+    for run in nights:
+        loader.load_run(given.bundle(run, given.came_back(run, case)))
+    first, second, third, fourth = (_verdict(run, case) for run in nights)
+    assert loader.open_alert(first) is True
+    assert loader.open_alert(first) is False
+    assert loader.open_alert(replace(second, change=-0.2, sentence="worse")) is False
+    (alert,) = reader.alerts()
+    assert (alert["opened_run_id"], alert["last_run_id"]) == (first.run_id, second.run_id)
+    assert (alert["state"], alert["sentence"], alert["change"]) == ("open", "worse", -0.2)
+
+    assert loader.resolve_alert(case.case_id, "local", third.run_id) is True
+    assert loader.resolve_alert(case.case_id, "local", third.run_id) is False
+    assert reader.alerts() == []
+    # The run that opened it is judged again: no new alert for the same night.
+    assert loader.open_alert(first) is False
+    assert loader.open_alert(fourth) is True
+    states = [a["state"] for a in reader.alerts(states=None)]
+    assert states == ["open", "resolved"]
+
+
+def test_the_database_itself_refuses_a_second_live_alert(loader, given, connection):
+    run, case = given.run(), given.case()
+    loader.load_run(given.bundle(run, given.came_back(run, case)))
+    later = given.run(1)
+    loader.load_run(given.bundle(later, given.came_back(later, case)))
+    loader.open_alert(_verdict(run, case))
+    with pytest.raises(psycopg2.errors.UniqueViolation, match="alert_one_open_for_each_series"):
+        connection.cursor().execute(
+            "insert into raw.alert (case_id, cluster, kind, sentence, opened_run_id, last_run_id)"
+            " values (%s, 'local', 'regressed', 'x', %s, %s)",
+            (case.case_id, later.run_id, later.run_id),
+        )
+
+
+# --- reading ------------------------------------------------------------------------------
+
+
+def test_a_series_history_is_nightly_good_and_oldest_first(loader, reader, given):
+    case = given.case()
+    for night, (kind, throughput, checks) in enumerate(
+        [
+            (RunKind.NIGHTLY, 10.0, ()),
+            (RunKind.ON_DEMAND, 99.0, ()),
+            (RunKind.NIGHTLY, 50.0, (given.failed_check(),)),
+            (RunKind.NIGHTLY, 11.0, ()),
+            (RunKind.NIGHTLY, 12.0, ()),
+        ]
+    ):
+        run = given.run(night, run_kind=kind)
+        loader.load_run(given.bundle(run, given.came_back(run, case, (throughput,), checks=checks)))
+    history = reader.series_history(case.case_id, "local", before=given.run(4).started_at)
+    assert [(p.at, p.value, p.run_id) for p in history] == [
+        (given.run(0).started_at, 10.0, given.run(0).run_id),
+        (given.run(3).started_at, 11.0, given.run(3).run_id),
+    ]
+    assert (history[0].n, history[0].definition_digest) == (1, "d1")
+    assert history[0].framework_version == "2.13.0+cpu"
+    every = reader.series_history(case.case_id, "local", kinds=tuple(RunKind))
+    assert [p.value for p in every] == [10.0, 99.0, 11.0, 12.0]
+    assert reader.series_history(case.case_id, "elsewhere") == []
+
+
+def test_how_each_planned_case_stands(loader, reader, given):
+    bundle = _full(given)
+    loader.load_run(bundle)
+    standing = {m.case_id: m for m in reader.measured(bundle.run.run_id)}
+    one, two, bad, gone, lost = (p.case_id for p in bundle.planned)
+    assert standing[one].point.value == 11.0
+    assert standing[two].point.value == 11.0
+    assert standing[bad].quarantined
+    assert standing[bad].point is None
+    assert standing[bad].quarantine_reasons[0].startswith("throughput_consistent")
+    assert (standing[gone].status, standing[gone].reason) == (
+        CaseStatus.FAILED,
+        "trainer-0 exited 1\\x00",
+    )
+    assert standing[lost].status is None
+    (run,) = reader.runs(suite="demo", cluster="local")
+    counts = [run[k] for k in ("planned", "measured", "failed", "quarantined")]
+    assert counts == [5, 2, 1, 1]
+    assert reader.run_kind(bundle.run.run_id) is RunKind.NIGHTLY
+    assert reader.run_kind("unknown") is None
+
+
+def test_results_rows_show_every_planned_case_with_its_mark(loader, reader, given):
+    bundle = _full(given)
+    loader.load_run(bundle)
+    case = bundle.cases[0].case
+    loader.store_verdicts([_verdict(bundle.run, case, VerdictKind.OK, 0.01)])
+    results = {row["case_id"]: row for row in reader.results_rows()}
+    one, _, bad, gone, lost = (p.case_id for p in bundle.planned)
+    expected = {
+        "cluster": "local",
+        "framework": "pytorch",
+        "framework_version": "2.13.0+cpu",
+        "workload": "resnet50_v1.5",
+        "strategy": "collective",
+        "nodes": 1,
+        "devices_per_node": 1,
+        "trainers": 1,
+        "pservers": 0,
+        "batch_size_per_device": 2,
+        "precision": "fp32",
+        "throughput": 11.0,
+        "unit": "images",
+        "n": 3,
+        "spread": pytest.approx(2 / 11),
+        "speedup": None,
+        "efficiency": None,
+        "verdict": "ok",
+        "quarantined": False,
+        "status": "ok",
+    }
+    assert {k: results[one][k] for k in expected} == expected
+    assert (results[bad]["quarantined"], results[bad]["throughput"]) == (True, 11.0)
+    assert results[gone]["status"] == "failed"
+    assert (results[lost]["status"], results[lost]["unit"], results[lost]["n"]) == (
+        "missing",
+        "images",
+        0,
+    )
+    json.dumps(list(results.values()), default=str)
+    assert reader.results_rows("no-such-run") == []
+
+
+def test_latest_medians_take_the_newest_of_each_series_and_no_drill(loader, reader, given):
+    one, two = given.case(), given.case(nodes=2)
+    for night, kind in enumerate((RunKind.NIGHTLY, RunKind.ON_DEMAND, RunKind.DRILL)):
+        run = given.run(night, run_kind=kind)
+        cases = (one, two) if night == 0 else (one,)
+        loader.load_run(
+            given.bundle(run, *(given.came_back(run, c, (10.0 + night,)) for c in cases))
+        )
+    found = {r["case_id"]: r["throughput"] for r in reader.latest_medians()}
+    assert found == {one.case_id: 11.0, two.case_id: 10.0}
+    (row,) = reader.latest_medians(run_id=given.run(2).run_id)
+    assert row["throughput"] == 12.0
+    assert reader.latest_medians(suite="other") == []
+    assert reader.latest_medians(cluster="other") == []
+
+
+def test_history_seconds_is_the_median_of_the_good_runs(loader, reader, given):
+    case = given.case()
+    for night, seconds in enumerate((10.0, 20.0, 90.0)):
+        run = given.run(night)
+        loader.load_run(given.bundle(run, given.came_back(run, case, elapsed_s=seconds)))
+    assert reader.history_seconds("local") == {case.case_id: 20.0}
+    assert reader.history_seconds("local", ["other"]) == {}
+    assert reader.history_seconds("elsewhere") == {}
+
+
+# --- the statements -----------------------------------------------------------------------
+
+
+def test_every_statement_is_used_by_the_package():
+    package = "".join(
+        path.read_text() for path in (SQL.parent / "plugins/nightbench/warehouse").glob("*.py")
+    )
+    names = [path.stem for path in (SQL / "queries").glob("*.sql")]
+    assert len(names) > 20
+    assert [name for name in names if f'"{name}"' not in package] == []
+    assert all(statement(name) for name in names)

@@ -1,0 +1,181 @@
+"""Migrations: from empty, all or nothing, at once from two sides, and the rights they give."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import psycopg2
+import pytest
+from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable, connect, migrate, statements
+
+MIGRATIONS = sorted(path.stem for path in (statements.SQL / "migrations").glob("*.sql"))
+
+
+def _select(dsn: str, query: str) -> list[tuple[object, ...]]:
+    with closing(psycopg2.connect(dsn)) as connection, connection.cursor() as cursor:
+        cursor.execute(query)
+        return cursor.fetchall()
+
+
+def test_an_empty_database_gets_everything_and_a_second_call_nothing(empty):
+    assert migrate.apply(empty.owner) == MIGRATIONS
+    before = _select(empty.owner, "select oid::text, xmin::text from pg_class order by 1")
+    assert migrate.apply(empty.owner) == []
+    assert _select(empty.owner, "select oid::text, xmin::text from pg_class order by 1") == before
+
+
+def test_every_view_file_is_in_the_order_and_made(empty):
+    files = {
+        f"{folder}/{path.stem}"
+        for folder in ("staging", "marts")
+        for path in (statements.SQL / folder).glob("*.sql")
+    }
+    assert files == set(migrate.VIEWS)
+    migrate.apply(empty.owner)
+    made = _select(
+        empty.owner,
+        "select schemaname || '/' || viewname from pg_views"
+        " where schemaname in ('staging', 'marts')",
+    )
+    assert {row[0] for row in made} == files
+
+
+def test_every_table_and_view_says_what_it_is(warehouse):
+    silent = _select(
+        warehouse.owner,
+        "select c.oid::regclass::text from pg_class c join pg_namespace n on n.oid = relnamespace"
+        " where nspname in ('raw', 'staging', 'marts') and relkind in ('r', 'v')"
+        " and obj_description(c.oid, 'pg_class') is null",
+    )
+    assert silent == []
+
+
+def test_a_migration_that_fails_leaves_nothing(empty, tmp_path):
+    shutil.copytree(statements.SQL / "migrations", tmp_path / "migrations")
+    (tmp_path / "migrations" / "0900-half.sql").write_text(
+        "create table raw.half (id int);\ncreate table raw.half (id int);\n"
+    )
+    with pytest.raises(WarehouseRefused, match=r"0900-half\.sql.*already exists"):
+        migrate.apply(empty.owner, tmp_path / "migrations")
+    assert (
+        _select(
+            empty.owner,
+            "select nspname from pg_namespace where nspname in ('raw', 'staging', 'marts')",
+        )
+        == []
+    )
+    assert migrate.apply(empty.owner) == MIGRATIONS
+
+
+def test_a_later_migration_that_fails_keeps_tables_and_views(warehouse, tmp_path):
+    shutil.copytree(statements.SQL / "migrations", tmp_path / "migrations")
+    bad = tmp_path / "migrations" / "0900-half.sql"
+    bad.write_text("alter table raw.run add column extra int;\nselect 1 / 0;\n")
+    with pytest.raises(WarehouseRefused, match="division by zero"):
+        migrate.apply(warehouse.owner, tmp_path / "migrations")
+    columns = _select(
+        warehouse.owner,
+        "select column_name from information_schema.columns"
+        " where table_schema = 'raw' and table_name = 'run' and column_name = 'extra'",
+    )
+    assert columns == []
+    assert _select(warehouse.owner, "select count(*) from marts.fct_measurement") == [(0,)]
+    bad.write_text("alter table raw.run add column extra int;\n")
+    assert migrate.apply(warehouse.owner, tmp_path / "migrations") == ["0900-half"]
+
+
+def test_two_at_once_apply_each_migration_once(empty):
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(migrate.apply, [empty.owner, empty.owner])
+    assert sorted([first, second], key=len) == [[], MIGRATIONS]
+    marked = _select(empty.owner, "select migration_id from migrations._yoyo_migration order by 1")
+    assert [row[0] for row in marked] == MIGRATIONS
+
+
+def test_a_view_whose_columns_change_and_a_view_that_is_gone(warehouse, monkeypatch, tmp_path):
+    changed = tmp_path / "sql"
+    shutil.copytree(statements.SQL, changed)
+    (changed / "marts" / "fct_alert.sql").write_text(
+        "create or replace view marts.fct_alert as select alert_id as id from raw.alert;\n"
+    )
+    monkeypatch.setattr(statements, "SQL", changed)
+    monkeypatch.setattr(
+        migrate, "VIEWS", tuple(v for v in migrate.VIEWS if v != "marts/dim_cluster")
+    )
+    assert migrate.apply(warehouse.owner) == []
+    columns = _select(
+        warehouse.reader,
+        "select table_name, column_name from information_schema.columns where table_schema = 'marts'"
+        " and table_name in ('fct_alert', 'dim_cluster')",
+    )
+    assert columns == [("fct_alert", "id")]
+    # The reader may still read what was made anew.
+    assert _select(warehouse.reader, "select count(*) from marts.fct_alert") == [(0,)]
+
+
+def test_somebody_elses_view_on_a_mart_is_named_and_kept(warehouse, monkeypatch, tmp_path):
+    with closing(connect(warehouse.owner)) as owner, owner.cursor() as cursor:
+        cursor.execute("create schema analysts")
+        cursor.execute("create view analysts.mine as select alert_id from marts.fct_alert")
+    changed = tmp_path / "sql"
+    shutil.copytree(statements.SQL, changed)
+    (changed / "marts" / "fct_alert.sql").write_text(
+        "create or replace view marts.fct_alert as select case_id from raw.alert;\n"
+    )
+    monkeypatch.setattr(statements, "SQL", changed)
+    with pytest.raises(WarehouseRefused, match=r"analysts\.mine"):
+        migrate.apply(warehouse.owner)
+    assert _select(warehouse.owner, "select count(*) from analysts.mine") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "insert into raw.build values ('b', 'l', 'v', 'index')",
+        "update raw.run set suite = 'x'",
+        "delete from raw.run",
+        "create table raw.mine (id int)",
+        "create table public.mine (id int)",
+        "create view marts.mine as select 1",
+        "select * from migrations._yoyo_migration",
+    ],
+)
+def test_the_reader_only_reads(warehouse, statement):
+    with closing(connect(warehouse.reader)) as reader, reader.cursor() as cursor:
+        for relation in ("raw.run", "staging.run", "marts.fct_measurement"):
+            cursor.execute(f"select count(*) from {relation}")
+        with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+            cursor.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "drop table raw.run cascade",
+        "delete from raw.run",
+        "truncate raw.run cascade",
+        "alter table raw.run add column extra int",
+        "create table raw.mine (id int)",
+        "drop view marts.fct_alert",
+        "create or replace view marts.fct_alert as select 1 as alert_id",
+    ],
+)
+def test_the_loader_stores_and_removes_nothing(warehouse, statement):
+    with closing(connect(warehouse.loader)) as loader, loader.cursor() as cursor:
+        cursor.execute("insert into raw.build values ('b', 'l', 'v', 'index')")
+        cursor.execute("update raw.build set version = '1'")
+        with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+            cursor.execute(statement)
+
+
+def test_the_reader_may_not_migrate(empty):
+    with pytest.raises(WarehouseUnavailable, match="permission denied to set role"):
+        migrate.apply(empty.reader)
+
+
+def test_a_folder_without_migrations_is_an_error(empty, tmp_path: Path):
+    with pytest.raises(Exception, match="holds no migrations"):
+        migrate.apply(empty.owner, tmp_path)
