@@ -278,7 +278,7 @@ def setup(force: bool, lock: bool) -> None:
         added = uv_environment(parse_pip_config(listing.stdout), os.environ)
         write_private(home / "tools" / "uv-env.json", json.dumps(added, indent=1) + "\n")
         env = {**os.environ, **added}
-        if "UV_CACHE_DIR" not in env and not os.access(Path("~").expanduser(), os.W_OK):
+        if "UV_CACHE_DIR" not in env and not os.access(os.path.expanduser("~"), os.W_OK):
             env["UV_CACHE_DIR"] = str(home / "cache" / "uv")
         uv = ensure_uv(home, python, env, log)
         if lock:
