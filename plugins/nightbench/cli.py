@@ -1,0 +1,44 @@
+"""The `nightbench` command."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.console import Console
+
+from nightbench.commands import looking, planning, running, services
+from nightbench.errors import UserError
+
+app = typer.Typer(
+    name="nightbench",
+    help="Scheduled benchmarking of deep-learning training over SSH.\n\n"
+    "Begin with `nightbench demo`: it starts everything on this machine, measures the suite demo "
+    "on two local nodes and shows what came of it. State lies in NIGHTBENCH_HOME (.nightbench).",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+# One flat list of commands; the files hold what belongs together.
+_PANELS = {
+    "This machine": services.app,
+    "Measure": running.app,
+    "Look before": planning.app,
+    "Look after": looking.app,
+}
+for _panel, _part in _PANELS.items():
+    for _command in _part.registered_commands:
+        _command.rich_help_panel = _panel
+        app.registered_commands.append(_command)
+
+
+def main() -> None:
+    """Run the command; what a user can mend is printed without a traceback, exit code 1."""
+    try:
+        app()
+    except UserError as error:
+        Console(stderr=True).print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,1 @@
+"""The parts of the `nightbench` command; heavy imports stand inside functions."""

@@ -1,0 +1,289 @@
+"""What the commands share: where things lie, how they are read, how a person is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from nightbench.errors import UserError
+from nightbench.stack.paths import REPO, Home, find_home
+
+if TYPE_CHECKING:
+    from nightbench.gang import Shipment, SshTarget
+    from nightbench.model import Catalog, Cluster, Suite
+    from nightbench.warehouse.connection import Connection
+    from nightbench.warehouse.reader import Reader
+
+_WIDE = None if sys.stdout.isatty() else 160
+"""A file has no width; a terminal's is found by rich."""
+out = Console(highlight=False, width=_WIDE)
+err = Console(stderr=True, highlight=False)
+
+DAGS = REPO / "dags"
+BENCHMARKS = REPO / "benchmarks"
+WAREHOUSE_VARIABLE = "NIGHTBENCH_WAREHOUSE"
+
+FAILED = 1
+"""Exit code where something that was asked for did not come out well."""
+INTERRUPTED = 130
+
+ClusterOption = Annotated[
+    str | None,
+    typer.Option("--cluster", "-c", help="Cluster to run on; the suite's own unless given."),
+]
+FrameworksOption = Annotated[
+    str, typer.Option("--frameworks", help="Only these framework lines, with commas between.")
+]
+WorkloadsOption = Annotated[
+    str, typer.Option("--workloads", help="Only these workloads, with commas between.")
+]
+StrategiesOption = Annotated[
+    str, typer.Option("--strategies", help="Only these strategies, with commas between.")
+]
+RepeatsOption = Annotated[
+    int | None,
+    typer.Option("--repeats", min=1, help="Repeats of each case; the suite's unless given."),
+]
+ScaleOption = Annotated[
+    str | None, typer.Option("--scale", help="Scale of the workloads; the suite's unless given.")
+]
+BuildOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--build",
+        metavar="LINE=BUILD",
+        help="Another build of a line: a version, a wheel file, or a prefix on the nodes. "
+        "May be given several times.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+SuiteArgument = Annotated[str, typer.Argument(help="Name of a suite, or its YAML file.")]
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Return the words between commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def say(text: str) -> None:
+    """Print a line as it is."""
+    out.print(text, markup=False, soft_wrap=True)
+
+
+def home() -> Home:
+    """Return the state folder."""
+    return find_home()
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """A suite with the cluster that it runs on, after all that the command line says."""
+
+    suite: Suite
+    cluster: Cluster
+    catalog: Catalog
+    overrides: Mapping[str, Any]
+    """What was said on the command line, in the words of the form of the DAG `on_demand`."""
+
+
+def choose(
+    suite: str,
+    cluster: str | None = None,
+    *,
+    frameworks: str = "",
+    workloads: str = "",
+    strategies: str = "",
+    repeats: int | None = None,
+    scale: str | None = None,
+    builds: list[str] | None = None,
+) -> Chosen:
+    """Read a suite, its cluster and the catalog, and apply the command line to them.
+
+    Raises:
+        UserError: something is wrong in a file or on the command line.
+    """
+    from nightbench import plan
+    from nightbench.config import customise, load_catalog, load_suite, parse_build
+
+    catalog = load_catalog(BENCHMARKS)
+    path = suite_file(suite)
+    read = load_suite(path, catalog, cluster=cluster_of(cluster, catalog) if cluster else None)
+    where = cluster_of(read.cluster, catalog, path)
+    parsed = {build.line: build for build in map(parse_build, builds or [])}
+    kept = plan.select(
+        read.cases,
+        frameworks=words(frameworks),
+        workloads=words(workloads),
+        strategies=words(strategies),
+    )
+    chosen = customise(
+        dataclasses.replace(read, cases=kept),
+        catalog,
+        where,
+        scale=scale,
+        repeats=repeats,
+        builds=parsed,
+    )
+    overrides = {
+        "suite": read.name,
+        "cluster": where.name,
+        "frameworks": list(words(frameworks)),
+        "workloads": list(words(workloads)),
+        "strategies": list(words(strategies)),
+        "repeats": repeats,
+        "scale": scale,
+        "builds": list(builds or []),
+    }
+    return Chosen(chosen, where, catalog, overrides)
+
+
+def suite_file(name: str) -> Path:
+    """Return the file of a suite that is given by name or as a path.
+
+    Raises:
+        UserError: there is none.
+    """
+    from nightbench.config import find_suites
+    from nightbench.config.source import one_of
+
+    if name.endswith((".yaml", ".yml")) or os.sep in name:
+        return Path(name).expanduser().absolute()
+    files = find_suites(DAGS)
+    if name not in files:
+        raise UserError(f"suite: {one_of(name, files)}; suites lie in {DAGS / 'suites'}")
+    return files[name]
+
+
+def cluster_of(name: str, catalog: Catalog | None = None, suite: Path | None = None) -> Cluster:
+    """Return a cluster that is given by name or as a path.
+
+    Args:
+        name: of a file in `clusters/`, or the path of one.
+        catalog: knows the framework lines that the file may name.
+        suite: the suite's file, whose own `clusters/` folder is looked at first.
+
+    Raises:
+        UserError: there is none, or it is wrong.
+    """
+    from nightbench.config import find_clusters, load_cluster
+    from nightbench.config.source import one_of
+
+    if name.endswith((".yaml", ".yml")) or os.sep in name:
+        path = Path(name).expanduser().absolute()
+    else:
+        files = find_clusters(DAGS)
+        if suite is not None:
+            files |= find_clusters(suite.absolute().parent.parent)
+        if name not in files:
+            raise UserError(f"cluster: {one_of(name, files)}; clusters lie in {DAGS / 'clusters'}")
+        path = files[name]
+    return load_cluster(path, home=home().root, catalog=catalog)
+
+
+def reach(cluster: Cluster) -> dict[str, SshTarget]:
+    """Return how the nodes of a cluster are reached, from Airflow's Connections.
+
+    Raises:
+        UserError: a Connection is missing or says too little.
+    """
+    from nightbench.stack import supervisor
+
+    place = home()
+    if place.connections_file.is_file() and place.secrets_file.is_file():
+        # Airflow reads its settings when it is imported; without these it makes ~/airflow.
+        os.environ.update(supervisor.airflow_env(place))
+    from nightbench.orchestration.connections import ssh_targets
+
+    return dict(ssh_targets(cluster))
+
+
+def shipment(cluster: Cluster) -> Shipment:
+    """Return what the nodes of a cluster need: our code, uv, and wheels where it has no index.
+
+    Raises:
+        UserError: the uv binary that `make setup` brought does not run.
+    """
+    from nightbench.gang import Shipment
+
+    uv = home().uv
+    version = ""
+    if uv.is_file():
+        answer = subprocess.run([uv, "--version"], capture_output=True, text=True, check=False)
+        if answer.returncode != 0:
+            raise UserError(f"{uv}: does not run ({answer.stderr.strip()}). Mend: make setup")
+        version = answer.stdout.split()[1]
+    wheelhouse = cluster.environments.wheelhouse
+    return Shipment(
+        BENCHMARKS, uv if version else None, version, Path(wheelhouse) if wheelhouse else None
+    )
+
+
+def warehouse_dsn(role: str = "nightbench_loader") -> str | None:
+    """Return how the warehouse is reached, or None where nobody said so.
+
+    `NIGHTBENCH_WAREHOUSE` names one by hand; else the one that `nightbench up` made.
+    """
+    from nightbench.stack import supervisor
+
+    named = os.environ.get(WAREHOUSE_VARIABLE)
+    if named:
+        return named
+    place = home()
+    if not place.secrets_file.is_file() or not place.ports_file.is_file():
+        return None
+    return supervisor.load(place).dsn(role)
+
+
+def open_warehouse(role: str = "nightbench_loader") -> Connection:
+    """Open a connection to the warehouse.
+
+    Raises:
+        UserError: it is away, or there is none.
+    """
+    from nightbench.warehouse.connection import WarehouseUnavailable, connect
+
+    dsn = warehouse_dsn(role)
+    if dsn is None:
+        raise WarehouseUnavailable(
+            f"There is no warehouse yet: nothing was started in {home().root}. Start it with "
+            f"`nightbench up`, or name one by {WAREHOUSE_VARIABLE}=postgresql://…"
+        )
+    return connect(dsn)
+
+
+def history(cluster: str) -> dict[str, float]:
+    """Return the seconds that each case usually takes on a cluster; empty where nobody knows."""
+    from nightbench.warehouse.connection import WarehouseUnavailable
+
+    try:
+        return dict(open_reader().history_seconds(cluster))
+    except WarehouseUnavailable:
+        # An estimate is a courtesy: planning works without a database.
+        return {}
+
+
+def open_reader() -> Reader:
+    """Open the warehouse for reading.
+
+    Raises:
+        UserError: it is away, or there is none.
+    """
+    from nightbench.warehouse.reader import Reader
+
+    return Reader(open_warehouse("nightbench_reader"))
+
+
+def print_json(document: Any) -> None:
+    """Print a JSON document to standard output."""
+    import json
+
+    json.dump(document, sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")

@@ -1,0 +1,135 @@
+"""A run through Airflow: trigger the DAG, follow it to its end, say what failed and where."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nightbench.commands import common
+from nightbench.commands.common import out, say
+from nightbench.commands.live import LiveView
+from nightbench.errors import UserError
+from nightbench.spool import RunSpool, Spool
+from nightbench.stack.airflow_api import AirflowApi
+
+DAG = "on_demand"
+PARSE_TIMEOUT_S = 120.0
+REFRESH_S = 1.0
+_ENDED = ("success", "failed")
+_BAD_TASKS = ("failed", "upstream_failed")
+
+
+@dataclass(frozen=True)
+class DagOutcome:
+    """How a DAG run ended."""
+
+    state: str
+    """success or failed, as Airflow says."""
+    run: RunSpool | None
+    """The spool of its run; None where the DAG failed before it was planned."""
+    failures: tuple[str, ...]
+    """What failed, each with where to look."""
+
+
+def airflow_runs() -> AirflowApi | None:
+    """Return the API of this machine's Airflow, or None where it does not answer."""
+    from nightbench.stack import supervisor
+
+    place = common.home()
+    if not place.secrets_file.is_file() or not place.ports_file.is_file():
+        return None
+    api = supervisor.load(place).api()
+    try:
+        healthy = api.health()
+    except UserError:
+        return None
+    return api if healthy.get("scheduler") == "healthy" else None
+
+
+def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
+    """Start the DAG `on_demand` with what its form offers, and return the DAG run's id.
+
+    Raises:
+        UserError: the DAG is not there, or refuses the values.
+    """
+    until = time.monotonic() + PARSE_TIMEOUT_S
+    while api.dag(DAG) is None:
+        broken = api.import_errors()
+        if broken or time.monotonic() > until:
+            said = "\n".join(
+                f"{file}: {trace.strip().splitlines()[-1]}" for file, trace in broken.items()
+            )
+            raise UserError(
+                f"Airflow has no DAG {DAG}. {said or 'It has not been parsed yet.'}\n"
+                "Look: nightbench logs dag-processor"
+            )
+        time.sleep(1)
+    api.unpause(DAG)
+    # A key that is not given keeps the form's default.
+    given = {key: value for key, value in conf.items() if value not in (None, [], "")}
+    return api.trigger(DAG, given, note=note)
+
+
+def follow(
+    api: AirflowApi, spool: Spool, dag_run_id: str, history: Mapping[str, float]
+) -> DagOutcome:
+    """Show the progress of a DAG run until it has ended."""
+    state, run = wait_for_plan(api, spool, dag_run_id)
+    if run is not None:
+        say(f"run {run.run_id}: {len(run.planned())} cases")
+        with LiveView(out, run, run.planned(), history) as view:
+            while state not in _ENDED:
+                view.refresh(_doing(api, dag_run_id))
+                time.sleep(REFRESH_S)
+                state = str(api.dag_run(DAG, dag_run_id)["state"])
+    return DagOutcome(state, run, _failures(api, dag_run_id) if state == "failed" else ())
+
+
+def wait_for_plan(api: AirflowApi, spool: Spool, dag_run_id: str) -> tuple[str, RunSpool | None]:
+    """Wait until a DAG run has stored its plan, or has ended; return its state and its spool."""
+    said = ""
+    while True:
+        state = str(api.dag_run(DAG, dag_run_id)["state"])
+        run = run_of(spool, dag_run_id)
+        if run is not None and run.planned():
+            return state, run
+        if state in _ENDED:
+            return state, run
+        if state != said:
+            said = state
+            say(f"DAG run {dag_run_id}: {state}, not planned yet")
+        time.sleep(REFRESH_S)
+
+
+def run_of(spool: Spool, dag_run_id: str) -> RunSpool | None:
+    """Return the run that a DAG run made."""
+    for run in reversed(spool.runs()):
+        if (run.run() or {}).get("dag_run_id") == dag_run_id:
+            return run
+    return None
+
+
+def _doing(api: AirflowApi, dag_run_id: str) -> str:
+    """What Airflow does while no case runs."""
+    tasks = api.task_instances(DAG, dag_run_id)
+    working = [t for t in tasks if t.get("state") in ("running", "queued", "scheduled", "deferred")]
+    names = dict.fromkeys(f"{t['task_id']} {t['state']}" for t in working)
+    return ", ".join(names)
+
+
+def _failures(api: AirflowApi, dag_run_id: str) -> tuple[str, ...]:
+    said = []
+    for task in api.task_instances(DAG, dag_run_id):
+        if task.get("state") != "failed":
+            continue
+        index = int(task.get("map_index", -1))
+        name = task.get("rendered_map_index") or (f"[{index}]" if index >= 0 else "")
+        tail = api.log_tail(
+            DAG, dag_run_id, str(task["task_id"]), int(task.get("try_number") or 1), index, 3
+        )
+        where = f"{api.base_url}/dags/{DAG}/runs/{dag_run_id}"
+        lines = "\n    ".join(line for line in tail if line.strip())
+        said.append(f"task {task['task_id']} {name} failed; its log: {where}\n    {lines}")
+    return tuple(said)

@@ -1,0 +1,153 @@
+"""results, doctor, clean, import: what is known, how the nodes are, and tidying up."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from nightbench.commands import common
+from nightbench.commands.common import FAILED, err, out, say
+from nightbench.errors import UserError
+
+app = typer.Typer()
+
+
+@app.command()
+def results(
+    run: Annotated[
+        str | None, typer.Option("--run", "-r", help="Id of a run; the newest unless given.")
+    ] = None,
+    json: common.JsonOption = False,
+) -> None:
+    """Show the medians of a run with n, spread, speed-up, efficiency and verdict.
+
+    They come from the warehouse; where that is away, from the files of the run on this machine.
+    """
+    from nightbench.commands.outcome import results_of
+    from nightbench.report import results_table, verdict_lines
+
+    rows, source = results_of(run)
+    if json:
+        common.print_json(rows)
+        return
+    if not rows:
+        say("No run has been loaded yet. Make one: nightbench demo")
+        return
+    out.print(results_table(rows, title=f"{rows[0]['run_id']} on {rows[0]['cluster']}"))
+    for line in verdict_lines(rows):
+        say(line)
+    if source:
+        err.print(source, markup=False, soft_wrap=True)
+
+
+@app.command()
+def doctor(
+    cluster: Annotated[str, typer.Argument(help="Name of a cluster, or its YAML file.")],
+    json: common.JsonOption = False,
+) -> None:
+    """Look at every node: reachable, disk, interpreters, GPUs, who holds it. Exit code 1 if ill."""
+    from nightbench import gang
+    from nightbench.config import load_catalog
+
+    where = common.cluster_of(cluster, load_catalog(common.BENCHMARKS))
+    reports = asyncio.run(gang.doctor(where, common.reach(where), common.shipment(where)))
+    if json:
+        common.print_json([{**vars(each), "found": dict(each.found)} for each in reports])
+    else:
+        table = Table(
+            "node", "address", "python", "interpreters", "disk free", "GPUs", "held by", "problems"
+        )
+        for each in reports:
+            table.add_row(each.node, each.address, *_cells(each.found), _problems(each))
+        out.print(table)
+    if any(each.problems or not each.reachable for each in reports):
+        raise typer.Exit(FAILED)
+
+
+def _cells(found: Any) -> tuple[str, ...]:
+    if not found:
+        return ("-",) * 5
+    interpreters = found.get("interpreters") or {}
+    have = ", ".join(sorted((v for v, path in interpreters.items() if path), key=_series))
+    free = found.get("disk_free_bytes")
+    gpus = found.get("gpus") or []
+    holder = found.get("lock_holder") or {}
+    return (
+        str(found.get("python") or "-"),
+        have or "-",
+        "-" if free is None else f"{free / 1e9:.0f} GB",
+        str(len(gpus)) if gpus else "none",
+        escape(str(holder.get("job_id") or "nobody")),
+    )
+
+
+def _series(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def _problems(report: Any) -> str:
+    if report.problems:
+        return f"[red]{escape('; '.join(report.problems))}[/red]"
+    return "[green]none[/green]" if report.reachable else "[red]unreachable[/red]"
+
+
+@app.command()
+def clean(
+    cluster: Annotated[
+        list[str] | None,
+        typer.Option("--cluster", "-c", help="Clusters to clean; `local` unless given."),
+    ] = None,
+    keep_days: Annotated[
+        float, typer.Option(min=0, help="Keep jobs, environments and files this young.")
+    ] = 14.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list orphans.")] = False,
+) -> None:
+    """Remove orphaned processes and old jobs and environments on nodes, and old loaded runs."""
+    from nightbench import gang
+    from nightbench.config import load_catalog
+    from nightbench.spool import Spool
+
+    catalog = load_catalog(common.BENCHMARKS)
+    wrong = False
+    for name in cluster or ["local"]:
+        where = common.cluster_of(name, catalog)
+        try:
+            shipment = common.shipment(where)
+            targets = common.reach(where)
+            swept = asyncio.run(gang.sweep(where, targets, shipment, kill=not dry_run))
+            removed = (
+                {} if dry_run else asyncio.run(gang.clean(where, targets, shipment, keep_days))
+            )
+        except UserError as error:
+            wrong = True
+            err.print(f"{name}: {error}", markup=False, soft_wrap=True)
+            continue
+        for node, answer in swept.items():
+            for process in answer["found"]:
+                what = "found" if dry_run else "ended"
+                say(f"{name} {node}: {what} {process.get('pid')} {process.get('job')}")
+        for node, answer in removed.items():
+            for path in answer.get("removed", []):
+                say(f"{name} {node}: removed {path}")
+    if not dry_run:
+        for run_id in Spool(common.home().spool).expire(keep_days):
+            say(f"spool: removed {run_id}")
+    say("nothing was changed" if dry_run else "clean")
+    if wrong:
+        raise typer.Exit(FAILED)
+
+
+@app.command("import")
+def import_history(
+    file: Annotated[Path, typer.Argument(help="A CSV file with a header line.")],
+) -> None:
+    """Load a site's older results, so that verdicts do not start from nothing."""
+    from nightbench.warehouse.history_csv import import_history as store
+
+    report = store(common.open_warehouse(), file)
+    say(f"{report.rows} medians of {report.runs} runs; {report.changed} were new or different")

@@ -1,0 +1,130 @@
+"""What came of a run: rows from the warehouse, or from its files where that is away."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from nightbench.commands import common
+from nightbench.commands.common import err, out, say
+from nightbench.errors import UserError
+from nightbench.model import Run
+from nightbench.report import (
+    digest_text,
+    from_measurements,
+    from_warehouse,
+    results_table,
+    verdict_lines,
+    write_digest,
+)
+from nightbench.spool import Spool
+from nightbench.warehouse.connection import WarehouseUnavailable
+
+Row = dict[str, Any]
+VERDICTS_TIMEOUT_S = 120.0
+_GOOD = frozenset({"ok", "improved", "insufficient_data", None})
+
+
+def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
+    """Return the rows of a run, the newest by default, and a note on where they are from.
+
+    Raises:
+        UserError: there is no such run.
+    """
+    spool = Spool(common.home().spool)
+    try:
+        rows = from_warehouse(common.open_reader().results_rows(run_id))
+        away = None
+    except WarehouseUnavailable as error:
+        rows, away = [], str(error)
+    if rows:
+        return rows, None
+    runs = [run.run_id for run in spool.runs()]
+    if run_id is not None and run_id not in runs:
+        where = f"the warehouse cannot be asked: {away}" if away else "nor does the warehouse"
+        raise UserError(f'run: found "{run_id}"; {spool.root} does not hold it, and {where}')
+    if not runs or (run_id is None and away is None):
+        return [], None
+    chosen = run_id or runs[-1]
+    note = (
+        f"The warehouse is away ({away}): these figures are from {spool.root}/runs/{chosen}, "
+        "without verdicts. They are loaded when it is back."
+        if away
+        else f"{chosen} is not loaded yet: these figures are from its files, without verdicts."
+    )
+    return rows_from_files(spool, chosen), note
+
+
+def rows_from_files(spool: Spool, run_id: str) -> list[Row]:
+    """Return the rows of a run as its files say; planned cases that left none are missing."""
+    from nightbench.pipeline import build_bundle
+
+    bundle = build_bundle(spool.run(run_id))
+    measured = [case.measurement for case in bundle.cases if case.measurement is not None]
+    rows = from_measurements(bundle.run, measured)
+    there = {row["case_id"] for row in rows}
+    absent = [planned for planned in bundle.planned if planned.case_id not in there]
+    missing = from_warehouse(
+        {
+            **planned.case.axes(),
+            "case_id": planned.case_id,
+            "run_id": run_id,
+            "run_kind": str(bundle.run.run_kind),
+            "cluster": bundle.run.cluster,
+            "build_id": planned.build.build_id,
+            "unit": planned.unit,
+            "status": "missing",
+            "n": 0,
+            "quarantined": False,
+        }
+        for planned in absent
+    )
+    return rows + missing
+
+
+def show_run(run_id: str, *, await_verdicts: bool) -> bool:
+    """Print what came of a run and write its digest.
+
+    Args:
+        run_id: the run.
+        await_verdicts: wait for the verdicts, which Airflow makes a little after loading.
+
+    Returns:
+        True where every case was measured and none regressed or was quarantined.
+    """
+    rows, note = results_of(run_id)
+    until = time.monotonic() + (VERDICTS_TIMEOUT_S if await_verdicts else 0.0)
+    while note is None and any(row["verdict"] is None for row in rows):
+        if time.monotonic() > until:
+            if await_verdicts:
+                note = "No verdicts yet: the DAG regressions makes them. Later: nightbench results"
+            break
+        time.sleep(1.0)
+        rows, note = results_of(run_id)
+    out.print(results_table(rows, title=run_id))
+    for line in verdict_lines(rows):
+        say(line)
+    if note:
+        err.print(note, markup=False, soft_wrap=True)
+    say(f"report:      {digest_file(run_id, rows)}")
+    return all(is_good(row) for row in rows)
+
+
+def is_good(row: Row) -> bool:
+    """Say whether a row is what one hopes for."""
+    return row["status"] == "ok" and not row["quarantined"] and row["verdict"] in _GOOD
+
+
+def digest_file(run_id: str, rows: list[Row]) -> Path:
+    """Write the digest of a run, and return its path."""
+    from nightbench.pipeline import read_plan
+    from nightbench.stack import supervisor
+
+    place = common.home()
+    run: Run = read_plan(Spool(place.spool).run(run_id)).run
+    notes = [f"Files of the run: `{place.spool / 'runs' / run_id}`"]
+    if place.secrets_file.is_file():
+        access = supervisor.access(place)
+        notes += [f"Results in the UI: {access.ui}", f"SQL: `{access.psql}`"]
+    return write_digest(place.reports, run, digest_text(run, rows, notes))

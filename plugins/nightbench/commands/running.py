@@ -1,0 +1,160 @@
+"""run, cancel, demo: measuring, through Airflow or directly over SSH."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Annotated
+
+import typer
+
+from nightbench.commands import common, dagrun
+from nightbench.commands.common import FAILED, INTERRUPTED, err, say
+from nightbench.errors import UserError
+from nightbench.spool import RunSpool, Spool
+from nightbench.stack.airflow_api import AirflowApi
+
+app = typer.Typer()
+
+
+@app.command()
+def run(
+    suite: common.SuiteArgument,
+    cluster: common.ClusterOption = None,
+    direct: Annotated[
+        bool,
+        typer.Option("--direct", help="Measure over SSH from this process, without Airflow."),
+    ] = False,
+    frameworks: common.FrameworksOption = "",
+    workloads: common.WorkloadsOption = "",
+    strategies: common.StrategiesOption = "",
+    repeats: common.RepeatsOption = None,
+    scale: common.ScaleOption = None,
+    build: common.BuildOption = None,
+) -> None:
+    """Measure a suite now: through the DAG where Airflow runs, or with --direct without it."""
+    chosen = common.choose(
+        suite,
+        cluster,
+        frameworks=frameworks,
+        workloads=workloads,
+        strategies=strategies,
+        repeats=repeats,
+        scale=scale,
+        builds=build,
+    )
+    if direct:
+        from nightbench.commands.directly import measure_directly
+
+        raise typer.Exit(measure_directly(chosen))
+    api = dagrun.airflow_runs()
+    if api is None:
+        raise UserError(
+            f"Airflow does not run (state folder {common.home().root}). Start it with "
+            "`nightbench up`, or measure without it: add --direct"
+        )
+    say("Airflow runs: this goes through its DAG on_demand")
+    raise typer.Exit(through_airflow(api, chosen))
+
+
+def through_airflow(api: AirflowApi, chosen: common.Chosen) -> int:
+    """Trigger the DAG, follow it, print what came of it, and return the exit code."""
+    from nightbench.commands.outcome import show_run
+
+    dag_run_id = dagrun.trigger(api, chosen.overrides, note="asked for by `nightbench run`")
+    say(f"DAG run: {api.base_url}/dags/{dagrun.DAG}/runs/{dag_run_id}")
+    spool = Spool(common.home().spool)
+    try:
+        outcome = dagrun.follow(api, spool, dag_run_id, common.history(chosen.cluster.name))
+    except KeyboardInterrupt:
+        say(f"The run goes on in Airflow. End it: nightbench cancel {dag_run_id}")
+        return INTERRUPTED
+    for failure in outcome.failures:
+        err.print(failure, markup=False, soft_wrap=True)
+    if outcome.run is None:
+        return FAILED
+    good = show_run(outcome.run.run_id, await_verdicts=outcome.state == "success")
+    return 0 if good and outcome.state == "success" else FAILED
+
+
+@app.command()
+def cancel(
+    run: Annotated[
+        str | None,
+        typer.Argument(help="Id of a run or a DAG run; the one that is running unless given."),
+    ] = None,
+) -> None:
+    """End a run and every process of it on all nodes."""
+    from nightbench import gang
+
+    spool = Spool(common.home().spool)
+    found = _find(spool, run)
+    document = found.run() or {}
+    dag_id, dag_run_id = document.get("dag_id"), document.get("dag_run_id")
+    if dag_id and dag_run_id:
+        api = dagrun.airflow_runs()
+        if api is None:
+            err.print("Airflow does not answer: ending the processes on the nodes only")
+        elif api.dag_run(dag_id, dag_run_id)["state"] not in ("success", "failed"):
+            api.fail_run(dag_id, dag_run_id)
+            say(f"Airflow ends its DAG run {dag_run_id}")
+    where = common.cluster_of(document["cluster"])
+    report = asyncio.run(
+        gang.cancel_run(found.run_id, where, common.reach(where), "cancelled by the user")
+    )
+    for node, pids in report.killed.items():
+        say(f"{node}: {len(report.stopped[node])} agents told to stop, {len(pids)} processes swept")
+    say(f"{found.run_id} is cancelled: no process of it is left on {where.name}")
+
+
+def _find(spool: Spool, name: str | None) -> RunSpool:
+    """The run of that name, or the only one that has not ended."""
+    runs = spool.runs()
+    if name is not None:
+        for each in runs:
+            if name in (each.run_id, (each.run() or {}).get("dag_run_id")):
+                return each
+        raise UserError(
+            f'run: found "{name}", which is not in {spool.root}; see `nightbench results`'
+        )
+    going = [each for each in runs if _goes_on(each)]
+    if len(going) != 1:
+        names = ", ".join(each.run_id for each in going) or "none"
+        raise UserError(f"Which run? These have not ended: {names}")
+    return going[0]
+
+
+def _goes_on(run: RunSpool) -> bool:
+    for planned in run.planned():
+        store = run.latest(planned["case_id"])
+        if store is None or store.outcome() is None:
+            return True
+    return False
+
+
+@app.command()
+def demo() -> None:
+    """Start everything, run the suite demo on two local nodes, and show what came of it."""
+    from nightbench.commands.services import show_access
+    from nightbench.stack import supervisor
+    from nightbench.stack.preflight import preflight
+
+    began = time.monotonic()
+    place = common.home()
+    for line in preflight(place):
+        say(line)
+    chosen = common.choose("demo")
+    for line in supervisor.up(place):
+        say(line)
+    show_access()
+    api = dagrun.airflow_runs()
+    if api is None:
+        raise UserError("Airflow was started but is not healthy. Look: nightbench status")
+    code = through_airflow(api, chosen)
+    if code != INTERRUPTED:
+        from nightbench.commands.live import duration
+
+        say(f"demo took {duration(time.monotonic() - began)}")
+        show_access()
+        say("stop everything: nightbench down")
+    raise typer.Exit(code)
