@@ -75,7 +75,8 @@ def expect_precision(wanted, observed):
     """`observed`, after a look that it is what the case says."""
     if observed != wanted:
         raise RuntimeError(
-            "the case says %s, but a probe shows that the device computes in %s"
-            % (wanted, observed)
+            "the case says {}, but a probe shows that the device computes in {}".format(
+                wanted, observed
+            )
         )
     return observed

@@ -96,8 +96,9 @@ def _steps(task, runtime, recorder, phase, count, marks, done=None):
     done = len(marks) - 1 if done is None else done
     for number in range(done + 1, done + count + 1):
         task.step()
-        marks.append(runtime.mark())
+        # Recorded within the lap: nothing but the two clocks lies between last mark and close.
         recorder.step(phase, number)
+        marks.append(runtime.mark())
 
 
 def _steps_for(protocol, warmup_laps, runtime):
@@ -108,7 +109,7 @@ def _steps_for(protocol, warmup_laps, runtime):
     settled = sorted(warmup_laps[len(warmup_laps) // 2 :])
     if settled:
         lap = settled[len(settled) // 2]
-        steps = max(steps, int(math.ceil(protocol["min_seconds"] / max(lap, 1e-6))))
+        steps = max(steps, math.ceil(protocol["min_seconds"] / max(lap, 1e-6)))
     return int(runtime.agree(steps))
 
 
@@ -119,7 +120,7 @@ def _steps_missing(protocol, open_s, done, runtime):
     runtime.device_sync()
     elapsed = time.monotonic() - open_s
     missing_s = protocol["min_seconds"] - elapsed
-    steps = int(math.ceil(missing_s * done / elapsed)) if missing_s > 0 else 0
+    steps = math.ceil(missing_s * done / elapsed) if missing_s > 0 else 0
     return int(runtime.agree(steps))
 
 

@@ -73,7 +73,7 @@ def read_json(path):
 
 def write_json(path, document):
     """Writes a document by rename, so that no reader sees half of it."""
-    temporary = "%s.tmp-%d" % (path, os.getpid())
+    temporary = "{}.tmp-{}".format(path, os.getpid())
     with open(temporary, "w") as stream:
         json.dump(document, stream, allow_nan=False)
         stream.flush()
@@ -153,7 +153,7 @@ def main():
     runtime.shutdown()
     recorder.close()
     if not finite:
-        print("a loss is not finite: %s" % loss, file=sys.stderr)
+        print("a loss is not finite: {}".format(loss), file=sys.stderr)
         return EXIT_LOSS_NOT_FINITE
     return 0
 

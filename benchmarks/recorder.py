@@ -32,8 +32,9 @@ class Recorder:
         """A step has returned now."""
         now = time.monotonic()
         self._lines.append(
-            '{"kind": "step", "phase": "%s", "step": %d, "t_s": %.6f, "dt_s": %.6f}'
-            % (phase, step, now, now - self._previous_s)
+            '{{"kind": "step", "phase": "{}", "step": {}, "t_s": {:.6f}, "dt_s": {:.6f}}}'.format(
+                phase, step, now, now - self._previous_s
+            )
         )
         self._previous_s = now
         if now - self._written_s >= self._interval_s:

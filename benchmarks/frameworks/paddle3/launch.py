@@ -15,15 +15,13 @@ def processes(job, node, ports, python, code):
     """
     nodes = {n["name"]: n for n in job["nodes"]}
     ranks = sorted(job["processes"], key=lambda p: p["rank"])
-    endpoints = [
-        "%s:%d" % (nodes[p["node"]]["data_address"], ports[p["name"]]) for p in ranks
-    ]
+    endpoints = ["{}:{}".format(nodes[p["node"]]["data_address"], ports[p["name"]]) for p in ranks]
     mine = [p for p in ranks if p["node"] == node]
     interface = nodes[node]["interface"] or _loopback(nodes[node]["data_address"])
     started = []
     for process in mine:
         env = {
-            "PADDLE_MASTER": "%s:%d" % (job["nodes"][0]["data_address"], ports["master"]),
+            "PADDLE_MASTER": "{}:{}".format(job["nodes"][0]["data_address"], ports["master"]),
             "PADDLE_NNODES": str(len(job["nodes"])),
             "PADDLE_TRAINERS_NUM": str(len(ranks)),
             "PADDLE_TRAINER_ID": str(process["rank"]),

@@ -63,7 +63,7 @@ class Runtime(Base):
         """Looks at what a product keeps of 1 + 2^-12: bfloat16 and TF32 round it to 1."""
         types = {str(p.dtype) for p in task.model.parameters()}
         if types != {"paddle.float32"}:
-            raise RuntimeError("parameters are %s, not float32" % ", ".join(sorted(types)))
+            raise RuntimeError("parameters are {}, not float32".format(", ".join(sorted(types))))
         fine = paddle.full([256, 256], 1 + 2.0**-12)
         exact = bool((paddle.matmul(fine, paddle.eye(256)) == fine).all())
         return expect_precision(self.context.precision, "fp32" if exact else "bf16")

@@ -35,7 +35,7 @@ class Bottleneck(nn.Layer):
         self.conv2 = convolution(width, width, 3, stride=stride, padding=1)
         self.norm2 = nn.BatchNorm2D(width)
         self.conv3 = convolution(width, out, 1)
-        # Blocks begin as identities (Goyal et al. 2017, arXiv:1706.02677): steadier at the start.
+        # Blocks begin as identities (Goyal et al. 2017, arXiv:1706.02677): steadier.
         zeros = paddle.ParamAttr(initializer=nn.initializer.Constant(0.0))
         self.norm3 = nn.BatchNorm2D(out, weight_attr=zeros)
         self.shortcut = nn.Identity()
@@ -45,6 +45,7 @@ class Bottleneck(nn.Layer):
             )
 
     def forward(self, x):
+        """The block's output, with as many channels as four times its width."""
         y = functional.relu(self.norm1(self.conv1(x)))
         y = functional.relu(self.norm2(self.conv2(y)))
         return functional.relu(self.norm3(self.conv3(y)) + self.shortcut(x))
@@ -70,7 +71,7 @@ def resnet50(classes):
         weight_attr=paddle.ParamAttr(initializer=uniform),
         bias_attr=paddle.ParamAttr(initializer=uniform),
     )
-    return nn.Sequential(*(layers + [nn.AdaptiveAvgPool2D(1), nn.Flatten(), head]))
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2D(1), nn.Flatten(), head)
 
 
 class Task:
@@ -85,7 +86,7 @@ class Task:
             int(numpy.prod(p.shape)) for p in self.model.parameters() if not p.stop_gradient
         )
         if self.parameters != PARAMETERS:
-            raise RuntimeError("%d parameters, not %d" % (self.parameters, PARAMETERS))
+            raise RuntimeError("{} parameters, not {}".format(self.parameters, PARAMETERS))
         self.forward = runtime.parallel(self.model)
         self.optimizer = paddle.optimizer.Momentum(
             learning_rate=params["learning_rate"],

@@ -28,6 +28,7 @@ class Bottleneck(nn.Module):
             )
 
     def forward(self, x):
+        """The block's output, with as many channels as four times its width."""
         y = functional.relu(self.norm1(self.conv1(x)))
         y = functional.relu(self.norm2(self.conv2(y)))
         return functional.relu(self.norm3(self.conv3(y)) + self.shortcut(x))
@@ -52,7 +53,7 @@ def resnet50(classes):
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
         if isinstance(module, Bottleneck):
-            # Blocks begin as identities (Goyal et al. 2017, arXiv:1706.02677): steadier at the start.
+            # Blocks begin as identities (Goyal et al. 2017, arXiv:1706.02677): steadier.
             nn.init.zeros_(module.norm3.weight)
     return model
 
@@ -68,7 +69,7 @@ class Task:
         self.model = resnet50(params["classes"]).to(runtime.device)
         self.parameters = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
         if self.parameters != PARAMETERS:
-            raise RuntimeError("%d parameters, not %d" % (self.parameters, PARAMETERS))
+            raise RuntimeError("{} parameters, not {}".format(self.parameters, PARAMETERS))
         self.forward = runtime.parallel(self.model)
         self.optimizer = torch.optim.SGD(
             self.model.parameters(),
@@ -76,9 +77,7 @@ class Task:
             momentum=params["momentum"],
             weight_decay=params["weight_decay"],
         )
-        self.scaler = torch.amp.GradScaler(
-            runtime.device.type, enabled=context.precision == "fp16"
-        )
+        self.scaler = torch.amp.GradScaler(runtime.device.type, enabled=context.precision == "fp16")
         # Every rank has images of its own: equal weights then prove that gradients were exchanged.
         generator = torch.Generator().manual_seed(context.seed * 100003 + context.rank)
         shape = (context.batch_size, 3, params["image_size"], params["image_size"])

@@ -1,0 +1,78 @@
+"""Barrier and agreement between ranks over TCP, for frameworks that offer none (Fluid's trainers).
+
+Rank 0 listens on its own reserved port, the others connect and stay connected. One exchange is:
+every rank sends a line, rank 0 answers each with its own number once all lines are there. A rank
+that dies closes its connection, and the others fail instead of waiting.
+"""
+
+import json
+import socket
+import time
+
+
+class Rendezvous:
+    """The meeting of `world_size` ranks at `address` (host and port of rank 0)."""
+
+    def __init__(self, rank, world_size, address, patience_s=600.0):
+        self._rank = rank
+        if rank == 0:
+            with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.bind(address)
+                listener.listen(world_size)
+                listener.settimeout(patience_s)
+                peers = [_timed(listener.accept()[0], patience_s) for _ in range(world_size - 1)]
+        else:
+            peers = [_timed(_connect(address, patience_s), patience_s)]
+        self._streams = [peer.makefile("rw") for peer in peers]
+        self._sockets = peers
+
+    def agree(self, value):
+        """Rank 0's number, on every rank, when all have asked."""
+        if self._rank:
+            _send(self._streams[0], value)
+            return _receive(self._streams[0])
+        for stream in self._streams:
+            _receive(stream)
+        for stream in self._streams:
+            _send(stream, value)
+        return value
+
+    def barrier(self):
+        """Returns when all ranks have come here."""
+        self.agree(0)
+
+    def close(self):
+        """Closes the connections."""
+        for connection in self._streams + self._sockets:
+            connection.close()
+
+
+def _timed(connection, patience_s):
+    connection.settimeout(patience_s)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def _connect(address, patience_s):
+    limit_s = time.monotonic() + patience_s
+    while True:
+        try:
+            return socket.create_connection(address, timeout=5)
+        except OSError:
+            # Rank 0 may still be loading its framework.
+            if time.monotonic() > limit_s:
+                raise
+            time.sleep(0.1)
+
+
+def _send(stream, value):
+    stream.write(json.dumps(value) + "\n")
+    stream.flush()
+
+
+def _receive(stream):
+    line = stream.readline()
+    if not line:
+        raise RuntimeError("another rank has left the gang")
+    return json.loads(line)
