@@ -1,0 +1,132 @@
+"""What each framework line starts on a node: pure functions from a job to argv and environment."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+PORTS = {"master": 20000, "trainer-0": 20001, "trainer-1": 20002, "pserver-0": 20003}
+
+
+def launch(line: str, job: dict[str, Any], node: str) -> list[dict[str, Any]]:
+    path = BENCHMARKS / "frameworks" / line / "launch.py"
+    spec = importlib.util.spec_from_file_location(f"launch_{line}", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    started: list[dict[str, Any]] = module.processes(job, node, PORTS, "/env/bin/python", "/code")
+    return started
+
+
+def node(name: str, address: str, interface: str | None = None) -> dict[str, Any]:
+    return {"name": name, "data_address": address, "interface": interface}
+
+
+def process(name: str, on: str, local_rank: int = 0, device: str | None = None) -> dict[str, Any]:
+    role, _, rank = name.partition("-")
+    return {
+        "name": name,
+        "role": role,
+        "rank": int(rank),
+        "node": on,
+        "local_rank": local_rank,
+        "device": device,
+    }
+
+
+@pytest.fixture
+def two_nodes() -> dict[str, Any]:
+    return {
+        "nodes": [node("n1", "127.0.0.2", "lo"), node("n2", "127.0.0.3", "lo")],
+        "processes": [process("trainer-0", "n1"), process("trainer-1", "n2")],
+    }
+
+
+@pytest.fixture
+def parameter_server(two_nodes: dict[str, Any]) -> dict[str, Any]:
+    two_nodes["processes"].insert(0, process("pserver-0", "n1"))
+    return two_nodes
+
+
+@pytest.mark.parametrize("line", ["pytorch", "paddle3", "paddle1"])
+def test_a_node_starts_its_own_processes_only(line: str, two_nodes: dict[str, Any]) -> None:
+    for name, trainer in (("n1", "trainer-0"), ("n2", "trainer-1")):
+        (started,) = launch(line, two_nodes, name)
+        assert started["name"] == trainer
+        assert started["argv"] == ["/env/bin/python", "-u", "/code/rank.py"]
+        assert all(isinstance(value, str) for value in started["env"].values())
+
+
+def test_pytorch_ranks_meet_at_the_lead(two_nodes: dict[str, Any]) -> None:
+    (started,) = launch("pytorch", two_nodes, "n2")
+    assert started["env"] == {
+        "MASTER_ADDR": "127.0.0.2",
+        "MASTER_PORT": "20000",
+        "RANK": "1",
+        "WORLD_SIZE": "2",
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "GROUP_RANK": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+
+
+def test_pytorch_ranks_see_their_own_gpu_only() -> None:
+    job = {
+        "nodes": [node("gpu1", "10.0.0.1", "ib0")],
+        "processes": [
+            process("trainer-0", "gpu1", 0, "0"),
+            process("trainer-1", "gpu1", 1, "GPU-8f3a"),
+        ],
+    }
+    envs = [started["env"] for started in launch("pytorch", job, "gpu1")]
+    assert [env["CUDA_VISIBLE_DEVICES"] for env in envs] == ["0", "GPU-8f3a"]
+    assert [env["LOCAL_RANK"] for env in envs] == ["0", "1"]
+    assert {env["NCCL_SOCKET_IFNAME"] for env in envs} == {"ib0"}
+
+
+@pytest.mark.parametrize("line", ["pytorch", "paddle3"])
+@pytest.mark.parametrize(
+    ("address", "interface", "expected"),
+    [("127.0.0.2", None, "lo"), ("10.0.0.1", None, None), ("10.0.0.1", "eth1", "eth1")],
+)
+def test_gloo_is_told_the_interface(
+    line: str, address: str, interface: str | None, expected: str | None
+) -> None:
+    job = {
+        "nodes": [node("n1", address, interface)],
+        "processes": [process("trainer-0", "n1")],
+    }
+    (started,) = launch(line, job, "n1")
+    assert started["env"].get("GLOO_SOCKET_IFNAME") == expected
+
+
+def test_paddle3_ranks_know_all_endpoints(two_nodes: dict[str, Any]) -> None:
+    two_nodes["processes"].reverse()  # the order in the job says nothing, the rank does
+    (started,) = launch("paddle3", two_nodes, "n2")
+    env = started["env"]
+    assert env["PADDLE_MASTER"] == "127.0.0.2:20000"
+    assert env["PADDLE_TRAINER_ENDPOINTS"] == "127.0.0.2:20001,127.0.0.3:20002"
+    assert env["PADDLE_CURRENT_ENDPOINT"] == "127.0.0.3:20002"
+    assert (env["PADDLE_TRAINER_ID"], env["PADDLE_TRAINERS_NUM"]) == ("1", "2")
+    assert env["PADDLE_DISTRI_BACKEND"] == "gloo"
+
+
+def test_paddle1_servers_and_trainers_know_their_roles(parameter_server: dict[str, Any]) -> None:
+    server, first = (started["env"] for started in launch("paddle1", parameter_server, "n1"))
+    (second,) = (started["env"] for started in launch("paddle1", parameter_server, "n2"))
+    for env in (server, first, second):
+        assert env["PADDLE_PSERVERS_IP_PORT_LIST"] == "127.0.0.2:20003"
+        assert env["PADDLE_TRAINER_ENDPOINTS"] == "127.0.0.2:20001,127.0.0.3:20002"
+        assert env["PADDLE_TRAINERS_NUM"] == "2"
+        assert env["CPU_NUM"] == "1"
+    assert server["TRAINING_ROLE"] == "PSERVER"
+    assert (server["POD_IP"], server["PADDLE_PORT"]) == ("127.0.0.2", "20003")
+    assert "PADDLE_TRAINER_ID" not in server
+    assert [env["TRAINING_ROLE"] for env in (first, second)] == ["TRAINER", "TRAINER"]
+    assert [env["PADDLE_TRAINER_ID"] for env in (first, second)] == ["0", "1"]

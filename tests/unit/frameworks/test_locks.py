@@ -1,0 +1,52 @@
+"""The locks of the framework lines: every package by version and hash, and no CUDA on the CPU."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+FRAMEWORKS = Path(__file__).parents[3] / "benchmarks" / "frameworks"
+LOCKS = sorted(FRAMEWORKS.glob("*/requirements-*.lock"))
+
+
+def entries(lock: Path) -> dict[str, str]:
+    """Requirement line -> the hashes below it."""
+    text = re.sub(r"^\s*#.*\n", "", lock.read_text(), flags=re.MULTILINE)
+    return {entry.split(" ", 1)[0]: entry for entry in re.split(r"\n(?=\S)", text.strip()) if entry}
+
+
+def test_every_variant_has_a_lock() -> None:
+    for path in FRAMEWORKS.glob("*/framework.json"):
+        info = json.loads(path.read_text())
+        if info["python"] is not None:
+            for variant in info["variants"]:
+                assert path.with_name(f"requirements-{variant}.lock") in LOCKS
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.parent.name)
+def test_every_package_is_pinned_and_hashed(lock: Path) -> None:
+    for requirement, entry in entries(lock).items():
+        assert re.fullmatch(r"[a-z0-9._-]+==[^\s;]+", requirement), requirement
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}", entry), requirement
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.parent.name)
+def test_a_lock_holds_the_version_that_the_line_promises(lock: Path) -> None:
+    info = json.loads((lock.parent / "framework.json").read_text())
+    (pinned,) = [r for r in entries(lock) if r.startswith(info["package"] + "==")]
+    assert pinned.partition("==")[2].partition("+")[0] == info["version"]
+
+
+@pytest.mark.parametrize(
+    "lock",
+    [lock for lock in LOCKS if lock.name == "requirements-cpu.lock"],
+    ids=lambda lock: lock.parent.name,
+)
+def test_no_accelerator_packages_on_the_cpu(lock: Path) -> None:
+    names = " ".join(entries(lock))
+    assert not re.search(r"nvidia|cuda|triton|cudnn", names)
+    torch = [r for r in entries(lock) if r.startswith("torch==")]
+    assert all(r.endswith("+cpu") for r in torch), "the index's torch is the CUDA build"

@@ -1,0 +1,156 @@
+"""rank.py as a process, with a framework of plain Python in a copy of the shipped tree."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+RUNTIME = """
+from base_runtime import Base
+
+
+class Runtime(Base):
+    line = "plain"
+
+    def versions(self):
+        return dict(super().versions(), plain="1.0")
+
+    def weights_digest(self, task):
+        return "0" * 64
+"""
+WORKLOAD = """
+import os
+
+
+class Task:
+    samples_per_step = 2
+    parameters = 1
+
+    def __init__(self, context):
+        self.kept = []
+        self.bad = context.params.get("bad_step")
+
+    def step(self):
+        self.kept.append(float("nan") if len(self.kept) + 1 == self.bad else 1.0)
+        if self.bad == "crash":
+            raise RuntimeError("the framework broke")
+        if len(self.kept) == 9:
+            open(os.path.join(os.environ["NIGHTBENCH_REPEAT_DIR"], "drain"), "w").close()
+
+    def losses(self):
+        return self.kept
+
+    def serve(self):
+        print("served")
+
+
+def build(context):
+    return Task(context)
+"""
+
+
+def run(
+    tmp_path: Path, name: str = "trainer-0", params: dict[str, Any] | None = None, **axes: Any
+) -> tuple[subprocess.CompletedProcess[str], Path]:
+    code = tmp_path / "code"
+    code.mkdir()
+    for module in ("rank", "measure", "recorder", "base_runtime"):
+        shutil.copy(BENCHMARKS / f"{module}.py", code)
+    for path, text in (
+        ("frameworks/plain/runtime.py", RUNTIME),
+        ("workloads/adding_v1.5/plain.py", WORKLOAD),
+    ):
+        (code / path).parent.mkdir(parents=True)
+        (code / path).write_text(text)
+    repeat = tmp_path / "repeats" / "001"
+    folder = repeat / name
+    folder.mkdir(parents=True)
+    process = {"name": "trainer-0", "role": "trainer", "rank": 0, "node": "n1", "device": None}
+    server = {"name": "pserver-0", "role": "pserver", "rank": 0, "node": "n1", "device": None}
+    case = {
+        "framework": "plain",
+        "workload": "adding_v1.5",
+        "strategy": "single",
+        "batch_size_per_device": 2,
+        "precision": "fp32",
+        "sync": "sync",
+    }
+    job = {
+        "case": {**case, **axes},
+        "nodes": [{"name": "n1", "data_address": "127.0.0.1"}],
+        "processes": [process, server],
+        "protocol": {"warmup_steps": 2, "measured_steps": 3, "min_seconds": 0.0},
+        "workload": {"params": params or {}, "seed": 1},
+    }
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    (repeat / "go.json").write_text(json.dumps({"epoch": 1, "ports": {}}))
+    env = {
+        **os.environ,
+        "NIGHTBENCH_JOB_FILE": str(tmp_path / "job.json"),
+        "NIGHTBENCH_PROCESS": name,
+        "NIGHTBENCH_REPEAT_DIR": str(repeat),
+        "NIGHTBENCH_PROCESS_DIR": str(folder),
+        "NIGHTBENCH_CODE": str(code),
+    }
+    argv = [sys.executable, str(code / "rank.py")]
+    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60), folder
+
+
+def phases(folder: Path) -> list[str]:
+    lines = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
+    return [line["phase"] for line in lines if line["kind"] == "phase"]
+
+
+def test_a_rank_measures_and_writes_its_result(tmp_path: Path) -> None:
+    done, folder = run(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert phases(folder) == ["import", "build", "warmup", "window", "finish"]
+    rank = json.loads((folder / "rank.json").read_text())
+    assert rank["schema"] == "nightbench.rank/1"
+    assert rank["window"]["steps"] == len(rank["step_seconds"]) == 3
+    assert len(rank["step_end_s"]) == 5
+    assert rank["loss"] == {"first": 1.0, "window": [1.0] * 3, "last": 1.0}
+    assert rank["loss_finite"] is True
+    assert rank["versions"]["plain"] == "1.0"
+    assert rank["peak_memory"]["resident_bytes"] > 1_000_000
+    assert 0 < rank["time_to_first_step_s"] < 60
+    assert sorted(p.name for p in folder.iterdir()) == ["rank.json", "steps.jsonl"]
+
+
+def test_a_loss_that_is_no_number_ends_with_3_and_a_result(tmp_path: Path) -> None:
+    done, folder = run(tmp_path, params={"bad_step": 4})
+    assert done.returncode == 3
+    assert "not finite" in done.stderr
+    rank = json.loads((folder / "rank.json").read_text())
+    assert rank["loss_finite"] is False
+    assert rank["loss"]["window"] == [1.0, None, 1.0]
+
+
+def test_a_crash_leaves_a_traceback_and_no_result(tmp_path: Path) -> None:
+    done, folder = run(tmp_path, params={"bad_step": "crash"})
+    assert done.returncode not in (0, 3)
+    assert "the framework broke" in done.stderr
+    assert not (folder / "rank.json").exists()
+
+
+@pytest.mark.parametrize(("sync", "drained"), [("sync", 0), ("async", 4)])
+def test_only_asynchronous_trainers_drain(tmp_path: Path, sync: str, drained: int) -> None:
+    done, folder = run(tmp_path, strategy="parameter_server", sync=sync)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((folder / "rank.json").read_text())["drain_steps"] == drained
+    assert ("drain" in phases(folder)) == bool(drained)
+
+
+def test_a_parameter_server_serves_and_has_no_result(tmp_path: Path) -> None:
+    done, folder = run(tmp_path, name="pserver-0", strategy="parameter_server")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "served"
+    assert not (folder / "rank.json").exists()
