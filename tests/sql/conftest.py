@@ -16,6 +16,8 @@ from typing import Any
 
 import psycopg2
 import pytest
+from psycopg2.extras import RealDictCursor
+
 from nightbench.model import (
     Build,
     Case,
@@ -48,7 +50,6 @@ from nightbench.warehouse import (
     migrate,
 )
 from nightbench.warehouse.connection import Connection
-from psycopg2.extras import RealDictCursor
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 import pytest
+
 from nightbench.errors import UserError
 from nightbench.stack.ports import is_free
 from nightbench.warehouse import Loader, Reader, WarehouseRefused, WarehouseUnavailable, connect
@@ -30,7 +31,7 @@ def test_a_wrong_password_is_named_and_not_shown(warehouse):
 
 def test_a_missing_database(warehouse):
     parts = dict(word.split("=") for word in warehouse.reader.split())
-    with pytest.raises(WarehouseUnavailable, match="nowhere.*made by `nightbench up`"):
+    with pytest.raises(WarehouseUnavailable, match=r"nowhere.*made by `nightbench up`"):
         connect(parts | {"dbname": "nowhere"})
 
 
@@ -52,9 +53,11 @@ def test_the_session_says_who_it_is_and_has_limits(warehouse):
 def test_a_statement_over_its_limit(warehouse, given):
     with closing(connect(warehouse.loader)) as holder, holder, holder.cursor() as cursor:
         cursor.execute("lock table raw.run in access exclusive mode")
-        with closing(connect(warehouse.loader, lock_timeout_s=0.2)) as waiting:
-            with pytest.raises(WarehouseUnavailable, match="time limit"):
-                Loader(waiting).plan_run(given.run(), ())
+        with (
+            closing(connect(warehouse.loader, lock_timeout_s=0.2)) as waiting,
+            pytest.raises(WarehouseUnavailable, match="time limit"),
+        ):
+            Loader(waiting).plan_run(given.run(), ())
 
 
 def test_a_connection_that_is_lost(warehouse, given):
@@ -68,12 +71,16 @@ def test_a_connection_that_is_lost(warehouse, given):
 
 
 def test_a_database_without_the_tables(empty):
-    with closing(connect(empty.reader)) as connection:
-        with pytest.raises(WarehouseRefused, match="migrations have not been applied"):
-            Reader(connection).runs()
+    with (
+        closing(connect(empty.reader)) as connection,
+        pytest.raises(WarehouseRefused, match="migrations have not been applied"),
+    ):
+        Reader(connection).runs()
 
 
 def test_the_reader_may_not_load(warehouse, given):
-    with closing(connect(warehouse.reader)) as connection:
-        with pytest.raises(WarehouseRefused, match="nightbench_loader"):
-            Loader(connection).plan_run(given.run(), ())
+    with (
+        closing(connect(warehouse.reader)) as connection,
+        pytest.raises(WarehouseRefused, match="nightbench_loader"),
+    ):
+        Loader(connection).plan_run(given.run(), ())

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import psycopg2
 import pytest
+
 from nightbench.model import CaseStatus, CheckResult, Run, RunKind, Severity, Verdict, VerdictKind
 from nightbench.warehouse import (
     CaseBundle,
@@ -19,12 +20,11 @@ from nightbench.warehouse import (
 )
 from nightbench.warehouse.statements import SQL, statement
 
-TABLES = sorted(
-    *(
-        "alert build check_result cluster fingerprint measurement planned_case quarantine"
-        " reference_result repeat repeat_node repeat_rank run verdict".split(),
-    )
-)
+TABLES = [
+    *("alert", "build", "check_result", "cluster", "fingerprint", "measurement"),
+    *("planned_case", "quarantine", "reference_result", "repeat", "repeat_node"),
+    *("repeat_rank", "run", "verdict"),
+]
 
 
 def _everything(rows):

@@ -9,7 +9,14 @@ from pathlib import Path
 
 import psycopg2
 import pytest
-from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable, connect, migrate, statements
+
+from nightbench.warehouse import (
+    WarehouseRefused,
+    WarehouseUnavailable,
+    connect,
+    migrate,
+    statements,
+)
 
 MIGRATIONS = sorted(path.stem for path in (statements.SQL / "migrations").glob("*.sql"))
 
@@ -108,8 +115,8 @@ def test_a_view_whose_columns_change_and_a_view_that_is_gone(warehouse, monkeypa
     assert migrate.apply(warehouse.owner) == []
     columns = _select(
         warehouse.reader,
-        "select table_name, column_name from information_schema.columns where table_schema = 'marts'"
-        " and table_name in ('fct_alert', 'dim_cluster')",
+        "select table_name, column_name from information_schema.columns"
+        " where table_schema = 'marts' and table_name in ('fct_alert', 'dim_cluster')",
     )
     assert columns == [("fct_alert", "id")]
     # The reader may still read what was made anew.

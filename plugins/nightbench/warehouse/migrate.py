@@ -3,7 +3,7 @@
 yoyo reads the files and keeps the book (schema `migrations`), but by itself it commits a
 migration and its mark in two transactions, and locks by a row that a killed process leaves
 behind. So the steps run inside one transaction of ours, under an advisory lock that PostgreSQL
-drops with the connection (docs/adr/0011-migrations.md).
+drops with the connection (docs/adr/0007-migrations.md).
 """
 
 from __future__ import annotations
