@@ -1,0 +1,139 @@
+"""Sends a message to the channels that a suite names, by Apprise.
+
+A channel is an Apprise URL. Such URLs hold tokens, so no URL and no part of one is ever logged or
+returned: a channel is called by its place in the suite's list and its scheme. A URL of the form
+`apprise://conn/<conn_id>` names an Airflow Connection that holds the real one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from nightbench.errors import UserError
+
+CONNECTION = re.compile(r"apprise://conn/(?P<conn_id>[A-Za-z0-9_.-]+)/?\Z")
+"""A channel whose URL lies in a Connection."""
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=://)")
+_SECRETS = re.compile(r"[^/:@?&=+#,]{3,}")
+_HIDDEN = "***"
+
+ResolveConnection = Callable[[str], str]
+"""Connection id -> Apprise URL; its errors are reported as the delivery's."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What became of a message on one channel."""
+
+    channel: str
+    """`alerts[0] slack`, or `alerts[1] connection benchmarks_slack`: holds no secret."""
+    sent: bool
+    error: str | None = None
+
+
+def send(
+    urls: Sequence[str], title: str, body: str, resolve: ResolveConnection | None = None
+) -> list[Delivery]:
+    """Send to each URL and return one delivery for each, in their order.
+
+    A channel that cannot be reached is reported in its delivery and never keeps the message from
+    the others; nothing is raised for it. Blocks for as long as the channels take to answer
+    (Apprise gives up after some seconds each).
+    """
+    return [_send_to(k, url, title, body, resolve) for k, url in enumerate(urls)]
+
+
+def _send_to(
+    place: int, url: str, title: str, body: str, resolve: ResolveConnection | None
+) -> Delivery:
+    connection = CONNECTION.match(url)
+    if connection is None:
+        scheme = _SCHEME.match(url)
+        channel = f"alerts[{place}] {scheme.group() if scheme else 'without a scheme'}"
+        return _notify(channel, url, title, body)
+    conn_id = connection["conn_id"]
+    channel = f"alerts[{place}] connection {conn_id}"
+    if resolve is None:
+        return Delivery(channel, False, "connections can be read inside Airflow only")
+    try:
+        resolved = resolve(conn_id)
+    except UserError as error:
+        return Delivery(channel, False, str(error))
+    except Exception as error:  # Any secrets backend may stand behind a Connection, with any error.
+        # Its text may quote the Connection's URL.
+        return Delivery(channel, False, f"the connection cannot be read: {type(error).__name__}")
+    return _notify(channel, resolved, title, body)
+
+
+def _notify(channel: str, url: str, title: str, body: str) -> Delivery:
+    apprise = _apprise()
+    with _captured() as said:
+        notifier = apprise.Apprise()
+        if not notifier.add(url):
+            # What Apprise says of a URL that it cannot read quotes it.
+            return Delivery(channel, False, "Apprise cannot read this URL: see its list of schemes")
+        if notifier.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT):
+            return Delivery(channel, True)
+        return Delivery(channel, False, _reason(said, url))
+
+
+@functools.cache
+def _apprise() -> Any:
+    """Apprise with its plugins loaded: hundreds of modules, so not before there is news."""
+    with warnings.catch_warnings():
+        # Some plugins import modules that Python will drop; no business of who sends an alert.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import apprise
+
+        apprise.Apprise.instantiate("json://localhost")  # Loads the plugins.
+    return apprise
+
+
+_SPEAKERS = ("apprise", "urllib3", "requests", "slixmpp", "paho")
+"""Loggers that may quote a URL: Apprise's own, and those of what its plugins send with."""
+
+
+class _Keeper(logging.Handler):
+    """Keeps what Apprise says from warnings on; the rest goes nowhere."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.startswith("apprise"):
+            self.said.append(record.getMessage())
+
+
+@contextlib.contextmanager
+def _captured() -> Iterator[list[str]]:
+    """What Apprise says meanwhile, instead of in any log."""
+    keeper = _Keeper()
+    loggers = [logging.getLogger(name) for name in _SPEAKERS]
+    before = [(one.handlers[:], one.propagate) for one in loggers]
+    for one in loggers:
+        one.handlers, one.propagate = [keeper], False
+    try:
+        yield keeper.said
+    finally:
+        for one, (handlers, propagate) in zip(loggers, before, strict=True):
+            one.handlers, one.propagate = handlers, propagate
+
+
+def _reason(said: Sequence[str], url: str) -> str:
+    """The last thing that Apprise said, without any part of the URL."""
+    text = " ".join(said[-1].split()) if said else "Apprise gave no reason"
+    _, _, secret = url.partition("://")
+    words = {w for part in _SECRETS.findall(secret) for w in (part, unquote(part))}
+    for word in sorted(words, key=len, reverse=True):
+        text = text.replace(word, _HIDDEN)
+    return text

@@ -1,0 +1,135 @@
+"""An alert opens once, lives while its series says the same, and ends when the series recovers."""
+
+import random
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from nightbench.alerts import AlertChanges, LiveAlert, alerts_for
+from nightbench.detection import judge_run
+from nightbench.model import (
+    Build,
+    Case,
+    HistoryPoint,
+    Measurement,
+    RegressionPolicy,
+    Run,
+    RunKind,
+    Strategy,
+    Verdict,
+    VerdictKind,
+)
+
+FALL = Verdict("a", "local", "r1", VerdictKind.REGRESSED, "10 % below", 90.0, 100.0, -0.1, 20)
+ALERT = LiveAlert("a", "local", VerdictKind.REGRESSED, 90.0, 100.0)
+FAILURE = replace(FALL, kind=VerdictKind.FAILED, value=None, baseline=None, change=None)
+FAILED = LiveAlert("a", "local", VerdictKind.FAILED)
+OK = replace(FALL, kind=VerdictKind.OK, value=100.0, change=0.0)
+
+
+def opens(verdict):
+    return AlertChanges((verdict,), (), ())
+
+
+def continues(verdict):
+    return AlertChanges((), (verdict,), ())
+
+
+def resolves(alert, *news):
+    return AlertChanges(news, (), (alert,))
+
+
+NOTHING = AlertChanges((), (), ())
+
+
+@pytest.mark.parametrize(
+    ("live", "verdict", "changes"),
+    [
+        pytest.param([], FALL, opens(FALL), id="a fall opens"),
+        pytest.param([], FAILURE, opens(FAILURE), id="a failure opens"),
+        pytest.param([], OK, NOTHING, id="ok does not"),
+        pytest.param([], replace(OK, kind=VerdictKind.IMPROVED), NOTHING, id="improved does not"),
+        pytest.param([ALERT], FALL, continues(FALL), id="the same fall"),
+        pytest.param([ALERT], OK, resolves(ALERT), id="recovered"),
+        pytest.param(
+            [ALERT], replace(OK, value=90.5, baseline=90.0), NOTHING, id="the baseline followed"
+        ),
+        pytest.param(
+            [ALERT],
+            replace(FALL, value=81.0, baseline=90.0),
+            resolves(ALERT, replace(FALL, value=81.0, baseline=90.0)),
+            id="a second fall",
+        ),
+        pytest.param(
+            [FAILED],
+            replace(FAILURE, kind=VerdictKind.MISSING),
+            continues(replace(FAILURE, kind=VerdictKind.MISSING)),
+            id="still no result",
+        ),
+        pytest.param([FAILED], OK, resolves(FAILED), id="measured again"),
+        pytest.param([FAILED], FALL, resolves(FAILED, FALL), id="measured again, slower"),
+        pytest.param([ALERT], FAILURE, resolves(ALERT, FAILURE), id="slower, then failing"),
+        pytest.param(
+            [replace(ALERT, cluster="other")], FALL, opens(FALL), id="another cluster's alert"
+        ),
+    ],
+)
+def test_what_a_verdict_does(live, verdict, changes):
+    assert alerts_for([verdict], live) == changes
+
+
+def test_live_alert_is_read_from_its_row():
+    row = {"case_id": "a", "cluster": "local", "verdict": "regressed", "value": 90.0,
+           "baseline": 100.0, "state": "open"}  # fmt: skip
+    assert LiveAlert.from_row(row) == ALERT
+
+
+CASE = Case("sleep", "fake", Strategy.SINGLE)
+
+
+def nightly(values):
+    """Judge and alert night by night, as a scheduled suite does; the nights that alerted."""
+    rng = random.Random(1)
+    history, live, alerted = [], {}, []
+    for night, value in enumerate(values):
+        at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=night)
+        run = Run(f"r{night}", "demo", "local", RunKind.NIGHTLY, at)
+        measured = {}
+        if value is not None:
+            value *= 1 + rng.gauss(0, 0.005)
+            measured["a"] = Measurement(run.run_id, CASE, "local", Build("fake"), "samples", (),
+                                        3, value)  # fmt: skip
+        verdicts = judge_run(run, ["a"], measured, {"a": history}, RegressionPolicy())
+        changes = alerts_for(verdicts, live.values())
+        for alert in changes.to_resolve:
+            del live[alert.case_id]
+        for verdict in changes.to_open:
+            alerted.append((night, verdict.kind))
+            live[verdict.case_id] = LiveAlert(
+                verdict.case_id, "local", verdict.kind, verdict.value, verdict.baseline
+            )
+        if value is not None:
+            history.append(HistoryPoint(at, value, run.run_id))
+    return alerted, list(live)
+
+
+def test_ten_percent_drop_alerts_once_however_long_it_stays():
+    assert nightly([100] * 15 + [90] * 40) == ([(15, VerdictKind.REGRESSED)], ["a"])
+
+
+def test_drop_that_heals_closes_its_alert_and_the_next_one_is_news():
+    alerted, live = nightly([100] * 15 + [90] * 12 + [100] * 12 + [90] * 3)
+    assert alerted == [(15, VerdictKind.REGRESSED), (39, VerdictKind.REGRESSED)]
+    assert live == ["a"]
+
+
+def test_second_drop_from_the_lower_level_is_news():
+    alerted, _ = nightly([100] * 15 + [90] * 12 + [80] * 5)
+    assert alerted == [(15, VerdictKind.REGRESSED), (27, VerdictKind.REGRESSED)]
+
+
+def test_missing_nights_alert_once_and_close():
+    alerted, live = nightly([100] * 15 + [None] * 3 + [100] * 3)
+    assert alerted == [(15, VerdictKind.MISSING)]
+    assert live == []
