@@ -58,9 +58,7 @@ def _clean(options: argparse.Namespace) -> object:
 def _clock() -> None:
     """For every line on stdin, both clocks at once: the controller halves the round trip."""
     for _ in iter(sys.stdin.readline, ""):
-        print(
-            json.dumps({"monotonic_s": time.monotonic(), "wall_s": time.time()}), flush=True
-        )
+        print(json.dumps({"monotonic_s": time.monotonic(), "wall_s": time.time()}), flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:

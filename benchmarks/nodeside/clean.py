@@ -81,10 +81,9 @@ class _Cleaner:
             if _mtime(half) < time.time() - _DAY_S:
                 self._remove(half)
         for code in self._below("code/*"):
-            digest = os.path.basename(code)
-            if digest not in self._keep_code and digest not in digests:
-                if _mtime(code) < self._oldest:
-                    self._remove(code)
+            wanted = os.path.basename(code) in self._keep_code | digests
+            if not wanted and _mtime(code) < self._oldest:
+                self._remove(code)
         for wheel in self._below("wheels/*"):
             if _mtime(wheel) < self._oldest:
                 self._remove(wheel)

@@ -28,8 +28,7 @@ def doctor(root: str, lock_dir: str | None, code: str) -> dict[str, Any]:
         "problem": problem,
         "disk_free_bytes": free_bytes(root),
         "interpreters": {
-            series: interpreters.find(series, interpreters.any_uv(root))
-            for series in _series(code)
+            series: interpreters.find(series, interpreters.any_uv(root)) for series in _series(code)
         },
         "gpus": gpus(),
         "uv": interpreters.any_uv(root) is not None,

@@ -14,7 +14,7 @@ from nodeside.shell import answer
 from nodeside.telemetry import memory
 
 SCHEMA = "nightbench.fingerprint/1"
-_FLAGS = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
+_FLAGS = ["sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "sve", "asimd"]
 _PACKAGES = """
 import json, os, sys
 found = {}

@@ -10,7 +10,7 @@ from typing import Iterator, Mapping
 
 from nodeside.shell import answer
 
-_SAY = "import sys; print('%d.%d' % sys.version_info[:2])"
+_SAY = "import sys; print('%d.%d' % sys.version_info[:2]); print(sys.executable)"
 
 
 def find(series: str, uv: str | None = None, env: Mapping[str, str] | None = None) -> str | None:
@@ -25,8 +25,10 @@ def find(series: str, uv: str | None = None, env: Mapping[str, str] | None = Non
             continue
         seen.add(candidate)
         said = answer([candidate, "-c", _SAY], timeout_s=20.0)
-        if said is not None and said.strip() == series:
-            return candidate
+        words = (said or "").splitlines()
+        if len(words) == 2 and words[0] == series:
+            # Its own word for where it lies: a shim answers for another one tomorrow.
+            return words[1] or candidate
     return None
 
 

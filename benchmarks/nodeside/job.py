@@ -108,9 +108,7 @@ class NodeJob:
             names = sorted(entry["name"] for entry in made)
         except Exception as error:
             # Foreign code by contract: whatever it raises ends this repeat, not the agent.
-            raise AgentError(
-                "{}: {}: {}".format(path, type(error).__name__, error)
-            ) from error
+            raise AgentError("{}: {}: {}".format(path, type(error).__name__, error)) from error
         wanted = sorted(entry["name"] for entry in self.processes)
         if names != wanted:
             raise AgentError(

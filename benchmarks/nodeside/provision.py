@@ -278,4 +278,3 @@ def _why(recipe: Recipe, failure: uvtool.UvFailure, log: str) -> Exception:
         "configuration there), or ship wheels from the controller (`environments.wheelhouse`)",
         log,
     )
-

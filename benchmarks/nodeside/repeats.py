@@ -114,9 +114,7 @@ class Repeat:
     # --- the processes -----------------------------------------------------------------
 
     def _launch(self, ports: dict[str, int], go: dict[str, Any]) -> None:
-        write_json(
-            os.path.join(self.folder, "go.json"), {"epoch": go["epoch"], "ports": ports}
-        )
+        write_json(os.path.join(self.folder, "go.json"), {"epoch": go["epoch"], "ports": ports})
         commands = self.job.commands(ports)
         roles = {entry["name"]: entry for entry in self.job.processes}
         if not make_once(os.path.join(self.folder, "launched")):
@@ -211,9 +209,7 @@ class Repeat:
             self._note("kill", pids=sorted(self._killed), reason=reason)
         if stuck:
             status = "failed" if status == "done" else status
-            reason = "{}processes {} cannot be ended".format(
-                reason + "; " if reason else "", stuck
-            )
+            reason = "{}processes {} cannot be ended".format(reason + "; " if reason else "", stuck)
         self._note_exits()
         for progress in self._progress.values():
             progress.look()

@@ -36,9 +36,7 @@ class Uv:
         AgentError: there is no uv.
     """
 
-    def __init__(
-        self, path: str | None, root: str, log: str, options: argparse.Namespace
-    ) -> None:
+    def __init__(self, path: str | None, root: str, log: str, options: argparse.Namespace) -> None:
         if path is None or not os.access(path, os.X_OK):
             raise AgentError(
                 "no uv on this node ({})".format(path or "neither shipped nor on PATH"),
@@ -72,7 +70,7 @@ class Uv:
             begin = log.tell()
             try:
                 done = subprocess.run(
-                    [self.path] + list(words),
+                    [self.path, *words],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -99,16 +97,14 @@ class Uv:
         if said is not None:
             raise UvFailure(said)
 
-    def install(
-        self, package: str, python: str, what: Sequence[str], variant: str
-    ) -> None:
+    def install(self, package: str, python: str, what: Sequence[str], variant: str) -> None:
         """`uv pip install`, from the sources that the site has, one after another.
 
         A CPU variant of torch never comes from the plain index, which holds the CUDA build of
         several gigabytes: it comes from links, from the wheelhouse, or from uv's own CPU index.
 
         Raises:
-            UvFailure: no source had it; what the last one said.
+            UvFailure: no source had it; what the first one said.
         """
         call = ["pip", "install", "--python", python]
         if self._wheelhouse:
@@ -120,12 +116,14 @@ class Uv:
             ways = [["--torch-backend", "cpu"]]
             if self._links or self.env.get("UV_FIND_LINKS"):
                 ways.insert(0, [])
-        said: str | None = None
+        first: str | None = None
         for way in ways:
             said = self.run(*(call + way + list(what)))
             if said is None:
                 return
-        raise UvFailure(said or "")
+            # The site's own source is the one that should have had it.
+            first = first or said
+        raise UvFailure(first or "")
 
     def managed_python(self, series: str) -> str | None:
         """An interpreter that uv downloaded for us."""

@@ -189,7 +189,7 @@ def _train(started_s: float) -> int:
     def run(name, count, least_s):  # type: ignore[no-untyped-def]
         # All ranks share the rule, so that they agree on the number without talking.
         nonlocal first_step_s
-        count = max(count, int(math.ceil(least_s / max(_knob("step_s", 0.01), 1e-6))))
+        count = max(count, math.ceil(least_s / max(_knob("step_s", 0.01), 1e-6)))
         steps.phase(name)
         before = time.monotonic()
         for number in range(1, count + 1):
@@ -217,9 +217,7 @@ def _train(started_s: float) -> int:
     window = len(ends) - warmup
     digest = task.weights_digest()
     drained = 0
-    asynchronous = (
-        JOB["case"]["strategy"] == "parameter_server" and JOB["case"]["sync"] != "sync"
-    )
+    asynchronous = JOB["case"]["strategy"] == "parameter_server" and JOB["case"]["sync"] != "sync"
     if asynchronous:
         steps.phase("drain")
         while not os.path.exists(os.path.join(REPEAT_DIR, "drain")):

@@ -13,7 +13,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from driver import NodeDriver
+from node_driver import NodeDriver
+from nodeside.processes import is_running
 
 
 @pytest.fixture
@@ -30,7 +31,8 @@ def drive(tmp_path: Path) -> Iterator[Callable[..., NodeDriver]]:
 
     yield make
     for driver in made:
-        if driver.agent().get("state") not in (None, "ended"):
+        pid = driver.agent().get("pid")
+        if pid is not None and is_running(pid):
             driver.command("stop", epoch=99)
             driver.until_ended()
         for pid in driver.marked():

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from driver import one_node, verb, wait_until
+from node_driver import one_node, verb, wait_until
 
 
 def test_two_ranks_and_two_repeats(drive):

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nodeside.processes import is_running
+
 CODE = Path(__file__).resolve().parents[3] / "benchmarks"
 AGENT = CODE / "agent.py"
 GOLDEN = Path(__file__).resolve().parents[2] / "contract" / "golden"
@@ -139,7 +141,8 @@ class NodeDriver:
         return read(self.folder / "agent.json") or {}
 
     def events(self) -> list[dict[str, Any]]:
-        lines = (self.folder / "agent.jsonl").read_text().splitlines()
+        path = self.folder / "agent.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
         return [json.loads(line) for line in lines]
 
     def prepare(self, number: int = 1) -> dict[str, int]:
@@ -161,7 +164,7 @@ class NodeDriver:
             lambda: self.agent() if self.agent().get("state") == "ended" else None,
             what="the agent's end",
         )
-        wait_until(lambda: not Path(f"/proc/{found['pid']}").exists(), what="its exit")
+        wait_until(lambda: not is_running(found["pid"]), what="its exit")
         return found
 
     def stop(self) -> None:

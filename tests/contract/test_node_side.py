@@ -1,0 +1,108 @@
+"""The node's side of the contract: schemas, golden files, and what a real agent writes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = Path(__file__).parent / "golden"
+sys.path.insert(0, str(ROOT / "tests" / "unit" / "node"))
+
+from node_driver import NodeDriver, one_node, verb  # noqa: E402 - found by the path above
+
+
+def validator(name: str) -> Draft202012Validator:
+    path = ROOT / "benchmarks" / "contract" / f"{name}.schema.json"
+    return Draft202012Validator(json.loads(path.read_text()))
+
+
+def problems(name: str, document: object) -> list[str]:
+    errors = validator(name).iter_errors(document)
+    return [f"{error.json_path}: {error.message}" for error in errors]
+
+
+@pytest.mark.parametrize("name", ["job", "steps", "result", "fingerprint"])
+def test_schemas_are_valid(name):
+    Draft202012Validator.check_schema(validator(name).schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "file"),
+    [
+        ("job", "job.json"),
+        ("result", "result.json"),
+        ("result", "result-failed.json"),
+        ("fingerprint", "fingerprint.json"),
+    ],
+)
+def test_golden_files_keep_the_contract(schema, file):
+    assert problems(schema, json.loads((GOLDEN / file).read_text())) == []
+
+
+def test_golden_steps_keep_the_contract():
+    lines = (GOLDEN / "steps.jsonl").read_text().splitlines()
+    assert len(lines) > 8
+    assert [p for line in lines for p in problems("steps", json.loads(line))] == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "file", "break_it"),
+    [
+        ("job", "job.json", lambda d: d.update(surprise=1)),
+        ("job", "job.json", lambda d: d["limits"].pop("lease_s")),
+        ("job", "job.json", lambda d: d["processes"][0].update(role="chief")),
+        ("result", "result.json", lambda d: d.update(status="good")),
+        ("result", "result.json", lambda d: d["processes"][0]["summary"].pop("window")),
+        ("fingerprint", "fingerprint.json", lambda d: d.update(id="short")),
+    ],
+)
+def test_schemas_can_fail(schema, file, break_it):
+    document = json.loads((GOLDEN / file).read_text())
+    break_it(document)
+    assert problems(schema, document)
+
+
+def test_a_real_repeat_keeps_the_contract(tmp_path):
+    document = one_node()
+    assert problems("job", document) == []
+    node = NodeDriver(tmp_path, document)
+    node.start()
+    try:
+        node.go()
+        assert problems("result", node.result()) == []
+        for name in ("trainer-0", "trainer-1"):
+            lines = (node.repeat(1) / name / "steps.jsonl").read_text().splitlines()
+            assert len(lines) == 35 + 5
+            assert [p for line in lines for p in problems("steps", json.loads(line))] == []
+        found = json.loads((node.folder / "fingerprint.json").read_text())
+        assert problems("fingerprint", found) == []
+    finally:
+        node.stop()
+
+
+def test_an_aborted_and_a_never_launched_repeat_keep_the_contract(tmp_path):
+    node = NodeDriver(tmp_path, one_node(trainers=1, pservers=1), params={"hang_at_step": 2})
+    node.start()
+    try:
+        node.go()
+        node.command("abort-001", reason="enough")
+        assert problems("result", node.result()) == []
+        node.command("abort-002", reason="another node failed")
+        node.command("prepare-002")
+        assert problems("result", node.result(2)) == []
+    finally:
+        node.stop()
+
+
+def test_fingerprint_verb_keeps_the_contract():
+    code, found = verb("fingerprint", "--python", sys.executable)
+    assert code == 0
+    assert problems("fingerprint", found) == []
+    assert found["packages"]["jsonschema"]
+    again = verb("fingerprint")[1]
+    assert again["id"] == found["id"], "the framework's interpreter is not part of the node"

@@ -1,0 +1,280 @@
+"""The agent's life: one for a job directory, the node's lock, lease, epochs, stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from node_driver import AGENT, PYTHON, NodeDriver, one_node, verb, wait_until
+from nodeside.processes import is_running
+
+
+def test_started_once(drive):
+    node = drive(one_node())
+    pid = wait_until(lambda: node.agent().get("pid"))
+    again = node.start()
+    assert again == {"pid": pid, "started": False}
+    assert len([e for e in node.events() if e["event"] == "start"]) == 1
+
+
+def test_start_returns_although_its_output_is_a_pipe(drive):
+    # sshd waits for the channel's descriptors: an agent that kept one would hold the login.
+    node = drive(one_node(), start=False)
+    words = [PYTHON, str(AGENT), "start", str(node.folder), "--node", "n1"]
+    began = time.monotonic()
+    done = subprocess.run(words, env={**os.environ, **node.env}, capture_output=True)
+    answer = json.loads(done.stdout)
+    assert answer["started"]
+    assert wait_until(lambda: node.agent().get("state") == "idle")
+    assert os.getsid(answer["pid"]) != os.getsid(0)
+    targets = {os.readlink(fd) for fd in Path(f"/proc/{answer['pid']}/fd").iterdir()}
+    assert not any(target.startswith("pipe:") for target in targets)
+    assert time.monotonic() - began < 30
+
+
+def test_second_agent_waits_and_shows_the_holder(drive):
+    first = drive(one_node())
+    wait_until(lambda: first.agent().get("state") == "idle")
+    other = one_node()
+    other["job_id"] = "another/job/g0"
+    other["nodes"][0]["name"] = "n2"
+    for entry in other["processes"] + other["ports"]:
+        entry["node"] = "n2"
+    second = drive(other, node="n2")  # the same server address: the same machine
+    waiting = wait_until(lambda: second.agent() if second.agent().get("holder") else None)
+    assert waiting["state"] == "waiting"
+    assert waiting["holder"]["job_id"] == first.job_id
+    assert waiting["holder"]["pid"] == first.agent()["pid"]
+    assert waiting["holder"]["since"]
+    lock_dir = str(first.document["lock_dir"])
+    shown = verb("doctor", "--root", first.folder, "--lock-dir", lock_dir, env=first.env)[1]
+    assert shown["lock_holder"]["job_id"] == first.job_id
+    first.stop()
+    wait_until(lambda: second.agent().get("state") == "idle", what="the second to get the lock")
+
+
+def test_lock_outlives_no_holder(drive):
+    first = drive(one_node())
+    wait_until(lambda: first.agent().get("state") == "idle")
+    os.kill(first.agent()["pid"], signal.SIGKILL)
+    lock_dir = str(first.document["lock_dir"])
+    wait_until(lambda: not is_running(first.agent()["pid"]))
+    shown = verb("doctor", "--root", first.folder, "--lock-dir", lock_dir, env=first.env)[1]
+    assert shown["lock_holder"] is None
+    assert Path(lock_dir).stat().st_mode & 0o1777 == 0o1777
+    assert next(Path(lock_dir).iterdir()).stat().st_mode & 0o777 == 0o666
+
+
+def test_expired_lease_ends_the_gang_and_frees_the_node(drive):
+    document = one_node()
+    document["limits"]["lease_s"] = 2.0
+    node = drive(document, params={"hang_at_step": 3, "daemon": True})
+    for counter in range(8):
+        (node.control / "lease").write_text(f"1 {counter}")
+        if counter == 1:
+            node.go()
+        time.sleep(0.5)
+    assert node.agent()["state"] == "running", "a lease that is renewed holds"
+    ended = node.until_ended()
+    assert ended["reason"] == "no controller renewed the lease for 2 s"
+    assert node.result()["status"] == "failed"
+    assert node.marked() == []
+    assert "lease_expired" in [e["event"] for e in node.events()]
+    lock_dir = str(node.document["lock_dir"])
+    shown = verb("doctor", "--root", node.folder, "--lock-dir", lock_dir, env=node.env)[1]
+    assert shown["lock_holder"] is None
+
+
+def test_lower_epoch_is_ignored(drive):
+    node = drive(one_node())
+    (node.control / "epoch-0002").mkdir()
+    node.command("prepare-001", epoch=1)
+    refused = wait_until(lambda: [e for e in node.events() if e["event"] == "refused"])
+    assert refused[0]["command"] == "prepare-001.json"
+    assert (refused[0]["epoch"], refused[0]["current"]) == (1, 2)
+    node.command("stop", epoch=1)
+    time.sleep(1)
+    assert node.agent()["state"] == "idle"
+    assert node.state(1) == {}
+    node.command("prepare-001", epoch=2)
+    wait_until(lambda: node.state(1).get("state") == "ready")
+    assert node.agent()["epoch"] == 2
+
+
+def test_abort_before_the_go(drive):
+    node = drive(one_node())
+    node.prepare()
+    node.command("abort-001", reason="n2 has no port")
+    result = node.result()
+    assert (result["status"], result["reason"]) == ("aborted", "n2 has no port")
+    assert [p["exit_code"] for p in result["processes"]] == [None, None]
+    assert not (node.repeat(1) / "launched").exists()
+
+
+def test_stop_within_a_repeat(drive):
+    node = drive(one_node(), params={"hang_at_step": 3})
+    node.go()
+    wait_until(lambda: node.phase(1, "trainer-1") == "warmup")
+    node.command("stop", reason="cancelled by ann")
+    assert node.until_ended()["reason"] == "cancelled by ann"
+    assert node.result()["status"] == "aborted"
+    assert node.marked() == []
+
+
+def test_sigterm_leaves_the_node_clean(drive):
+    node = drive(one_node(), params={"hang_at_step": 3, "ignore_term": True})
+    node.go()
+    wait_until(lambda: node.phase(1, "trainer-1") == "warmup")
+    os.kill(node.agent()["pid"], signal.SIGTERM)
+    assert node.until_ended()["reason"] == "the agent was ended by SIGTERM"
+    assert node.result()["status"] == "aborted"
+    assert node.marked() == []
+
+
+def test_sweep_ends_marked_processes_only(drive, tmp_path):
+    node = drive(one_node(), params={"daemon": True, "hang_at_step": 8})
+    bystander = subprocess.Popen(["sleep", "600"], env={"NIGHTBENCH_JOBS": node.job_id})
+    try:
+        node.go()
+        wait_until(lambda: node.phase(1, "trainer-1") == "window")
+        served = [e for e in verb("sweep")[1]["found"] if e["job"] == node.job_id]
+        assert served == [], "ranks whose agent lives are no orphans"
+        os.kill(node.agent()["pid"], signal.SIGKILL)
+        wait_until(lambda: len(node.marked()) == 2, what="the two daemons to be left")
+        found = [e for e in verb("sweep")[1]["found"] if e["job"] == node.job_id]
+        assert sorted(e["pid"] for e in found) == sorted(node.marked())
+        assert {e["node"] for e in found} == {"n1"}
+        code, swept = verb("sweep", "--job", node.job_id, "--kill")
+        assert code == 0
+        assert sorted(swept["killed"]) == sorted(e["pid"] for e in found)
+        assert node.marked() == []
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_sweep_of_a_job_ends_its_agent_too(drive):
+    node = drive(one_node(), params={"hang_at_step": 3})
+    node.go()
+    wait_until(lambda: node.phase(1, "trainer-1") == "warmup")
+    pid = node.agent()["pid"]
+    half = node.job_id[:-3]
+    assert verb("sweep", "--job", half)[1]["found"] == [], "whole path parts, not letters"
+    killed = verb("sweep", "--job", node.job_id.split("/")[0], "--kill")[1]["killed"]
+    assert pid in killed
+    assert node.marked() == []
+    assert node.result()["status"] == "aborted"
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of four megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"cannot mount a small tmpfs here: {done.stderr.strip()}")
+    yield folder
+    # Lazily: a failing test may leave an agent that still writes there.
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def _fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as ballast:
+        while True:
+            ballast.write(b"\0" * 4096)
+
+
+def test_disk_that_fills_up_during_a_repeat(tiny_disk, tmp_path):
+    document = one_node()
+    node = NodeDriver(tiny_disk, document, params={"step_s": 0.05, "hang_at_step": 30})
+    document["lock_dir"] = str(tmp_path / "locks")
+    (node.folder / "job.json").write_text(json.dumps(document))
+    node.start()
+    node.go()
+    wait_until(lambda: node.phase(1, "trainer-1") == "window")
+    pid = node.agent()["pid"]
+    with pytest.raises(OSError, match="No space"):
+        _fill(tiny_disk / "ballast")
+    wait_until(lambda: not is_running(pid), what="the agent to give up")
+    assert node.marked() == [], "ranks must not go on unseen"
+    assert not (node.repeat(1) / "result.json").exists()
+    code, answer = verb("start", node.folder, "--node", "n1", env=node.env)
+    assert code == 1
+    assert "disk full" in answer["error"]
+    assert "No space left on device" in answer["error"]
+    (tiny_disk / "ballast").unlink()
+    assert node.start()["started"]
+    assert node.result()["reason"] == "the agent died while this repeat ran"
+    node.stop()
+
+
+def test_read_only_job_directory(tiny_disk):
+    node = NodeDriver(tiny_disk, one_node())
+    subprocess.run(["mount", "-o", "remount,ro", str(tiny_disk)], check=True)
+    code, answer = verb("start", node.folder, "--node", "n1", env=node.env)
+    assert code == 1
+    assert "read-only file system" in answer["error"]
+    assert "environments.root" in answer["hint"]
+
+
+def test_clock_answers_every_line():
+    words = [PYTHON, str(AGENT), "clock"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as clock:
+        assert clock.stdin is not None
+        assert clock.stdout is not None
+        seen = []
+        for _ in range(3):
+            clock.stdin.write("\n")
+            clock.stdin.flush()
+            before = time.monotonic()
+            seen.append(json.loads(clock.stdout.readline())["monotonic_s"])
+            assert abs(seen[-1] - before) < 5, "the machine's own monotonic clock"
+        clock.stdin.close()
+    assert seen == sorted(seen)
+    assert clock.returncode == 0
+
+
+def test_doctor_and_clean(drive, tmp_path):
+    node = drive(one_node())
+    wait_until(lambda: node.agent().get("state") == "idle")
+    lock_dir = str(node.document["lock_dir"])
+    root = tmp_path / "root"
+    code, found = verb("doctor", "--root", root, "--lock-dir", lock_dir)
+    assert code == 0
+    assert found["writable"]
+    assert found["cpus"] >= 1
+    assert found["disk_free_bytes"] > 0
+    assert set(found["interpreters"]) >= {"3.7", "3.11"}
+    job = root / "jobs" / "old-run" / "case" / "g0" / "n1"
+    job.mkdir(parents=True)
+    (job / "job.json").write_text(json.dumps({"code_digest": "in-a-job"}))
+    for digest in ("in-a-job", "current", "forgotten"):
+        (root / "code" / digest).mkdir(parents=True)
+        os.utime(root / "code" / digest, (0, 0))
+    for name in ("old-cpu-0", "new-cpu-1"):
+        (root / "envs" / name).mkdir(parents=True)
+        (root / "envs" / name / ".ok.json").write_text("{}")
+    os.utime(root / "envs" / "old-cpu-0" / ".ok.json", (0, 0))
+    words = ["--root", root, "--lock-dir", lock_dir, "--keep-code", "current", "--keep-days"]
+    code, answer = verb("clean", *words, "30", env=node.env)
+    assert code == 1
+    assert node.job_id in answer["error"], "a node in use is left alone"
+    node.stop()
+    code, answer = verb("clean", *words, "30", env=node.env)
+    assert code == 0
+    assert answer["removed"] == ["envs/old-cpu-0", "code/forgotten"]
+    for path in (job, job / "job.json"):
+        os.utime(path, (0, 0))
+    answer = verb("clean", *words, "30", env=node.env)[1]
+    assert answer["removed"] == ["jobs/old-run/case/g0/n1", "code/in-a-job"]
+    assert not (root / "jobs" / "old-run").exists()
+    assert sorted(p.name for p in (root / "code").iterdir()) == ["current"]
