@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,11 +13,13 @@ import typer
 from rich.console import Console
 
 from nightbench.errors import UserError
-from nightbench.stack.paths import REPO, Home, find_home
+from nightbench.orchestration import places
+from nightbench.stack.paths import Home, find_home
 
 if TYPE_CHECKING:
     from nightbench.gang import Shipment, SshTarget
     from nightbench.model import Catalog, Cluster, Suite
+    from nightbench.spool import Spool
     from nightbench.warehouse.connection import Connection
     from nightbench.warehouse.reader import Reader
 
@@ -27,8 +28,6 @@ _WIDE = None if sys.stdout.isatty() else 160
 out = Console(highlight=False, width=_WIDE)
 err = Console(stderr=True, highlight=False)
 
-DAGS = REPO / "dags"
-BENCHMARKS = REPO / "benchmarks"
 WAREHOUSE_VARIABLE = "NIGHTBENCH_WAREHOUSE"
 
 FAILED = 1
@@ -66,6 +65,22 @@ BuildOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SuiteArgument = Annotated[str, typer.Argument(help="Name of a suite, or its YAML file.")]
+
+
+def catalog() -> Catalog:
+    """Return the framework lines and workloads that are shipped to nodes.
+
+    Raises:
+        UserError: a description of one is wrong.
+    """
+    from nightbench.config import load_catalog
+
+    return load_catalog(places.benchmarks_folder())
+
+
+def spool() -> Spool:
+    """Return the spool of runs."""
+    return places.spool()
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -111,12 +126,12 @@ def choose(
         UserError: something is wrong in a file or on the command line.
     """
     from nightbench import plan
-    from nightbench.config import customise, load_catalog, load_suite, parse_build
+    from nightbench.config import customise, load_suite, parse_build
 
-    catalog = load_catalog(BENCHMARKS)
+    known = catalog()
     path = suite_file(suite)
-    read = load_suite(path, catalog, cluster=cluster_of(cluster, catalog) if cluster else None)
-    where = cluster_of(read.cluster, catalog, path)
+    read = load_suite(path, known, cluster=cluster_of(cluster, known) if cluster else None)
+    where = cluster_of(read.cluster, known, path)
     parsed = {build.line: build for build in map(parse_build, builds or [])}
     kept = plan.select(
         read.cases,
@@ -126,7 +141,7 @@ def choose(
     )
     chosen = customise(
         dataclasses.replace(read, cases=kept),
-        catalog,
+        known,
         where,
         scale=scale,
         repeats=repeats,
@@ -142,7 +157,7 @@ def choose(
         "scale": scale,
         "builds": list(builds or []),
     }
-    return Chosen(chosen, where, catalog, overrides)
+    return Chosen(chosen, where, known, overrides)
 
 
 def suite_file(name: str) -> Path:
@@ -156,9 +171,11 @@ def suite_file(name: str) -> Path:
 
     if name.endswith((".yaml", ".yml")) or os.sep in name:
         return Path(name).expanduser().absolute()
-    files = find_suites(DAGS)
+    files = find_suites(places.dags_folder())
     if name not in files:
-        raise UserError(f"suite: {one_of(name, files)}; suites lie in {DAGS / 'suites'}")
+        raise UserError(
+            f"suite: {one_of(name, files)}; suites lie in {places.dags_folder() / 'suites'}"
+        )
     return files[name]
 
 
@@ -179,11 +196,12 @@ def cluster_of(name: str, catalog: Catalog | None = None, suite: Path | None = N
     if name.endswith((".yaml", ".yml")) or os.sep in name:
         path = Path(name).expanduser().absolute()
     else:
-        files = find_clusters(DAGS)
+        dags = places.dags_folder()
+        files = find_clusters(dags)
         if suite is not None:
             files |= find_clusters(suite.absolute().parent.parent)
         if name not in files:
-            raise UserError(f"cluster: {one_of(name, files)}; clusters lie in {DAGS / 'clusters'}")
+            raise UserError(f"cluster: {one_of(name, files)}; clusters lie in {dags / 'clusters'}")
         path = files[name]
     return load_cluster(path, home=home().root, catalog=catalog)
 
@@ -209,21 +227,9 @@ def shipment(cluster: Cluster) -> Shipment:
     """Return what the nodes of a cluster need: our code, uv, and wheels where it has no index.
 
     Raises:
-        UserError: the uv binary that `make setup` brought does not run.
+        UserError: the uv binary does not run.
     """
-    from nightbench.gang import Shipment
-
-    uv = home().uv
-    version = ""
-    if uv.is_file():
-        answer = subprocess.run([uv, "--version"], capture_output=True, text=True, check=False)
-        if answer.returncode != 0:
-            raise UserError(f"{uv}: does not run ({answer.stderr.strip()}). Mend: make setup")
-        version = answer.stdout.split()[1]
-    wheelhouse = cluster.environments.wheelhouse
-    return Shipment(
-        BENCHMARKS, uv if version else None, version, Path(wheelhouse) if wheelhouse else None
-    )
+    return places.shipment(cluster.environments.wheelhouse)
 
 
 def warehouse_dsn(role: str = "nightbench_loader") -> str | None:

@@ -31,7 +31,7 @@ def measure_directly(chosen: common.Chosen) -> int:
         run_kind=RunKind.ON_DEMAND,
         requested_by=getpass.getuser(),
     )
-    spool = Spool(place.spool)
+    spool = common.spool()
     folder = pipeline.store_plan(plan, spool)
     run_id = plan.run.run_id
     say(f"run {run_id}: {len(plan.jobs)} cases on {chosen.cluster.name}, over SSH, no scheduler")

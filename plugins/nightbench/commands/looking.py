@@ -52,9 +52,8 @@ def doctor(
 ) -> None:
     """Look at every node: reachable, disk, interpreters, GPUs, who holds it. Exit code 1 if ill."""
     from nightbench import gang
-    from nightbench.config import load_catalog
 
-    where = common.cluster_of(cluster, load_catalog(common.BENCHMARKS))
+    where = common.cluster_of(cluster, common.catalog())
     reports = asyncio.run(gang.doctor(where, common.reach(where), common.shipment(where)))
     if json:
         common.print_json([{**vars(each), "found": dict(each.found)} for each in reports])
@@ -109,13 +108,11 @@ def clean(
 ) -> None:
     """Remove orphaned processes and old jobs and environments on nodes, and old loaded runs."""
     from nightbench import gang
-    from nightbench.config import load_catalog
-    from nightbench.spool import Spool
 
-    catalog = load_catalog(common.BENCHMARKS)
+    known = common.catalog()
     wrong = False
     for name in cluster or ["local"]:
-        where = common.cluster_of(name, catalog)
+        where = common.cluster_of(name, known)
         try:
             shipment = common.shipment(where)
             targets = common.reach(where)
@@ -135,7 +132,7 @@ def clean(
             for path in answer.get("removed", []):
                 say(f"{name} {node}: removed {path}")
     if not dry_run:
-        for run_id in Spool(common.home().spool).expire(keep_days):
+        for run_id in common.spool().expire(keep_days):
             say(f"spool: removed {run_id}")
     say("nothing was changed" if dry_run else "clean")
     if wrong:

@@ -32,7 +32,7 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
     Raises:
         UserError: there is no such run.
     """
-    spool = Spool(common.home().spool)
+    spool = common.spool()
     try:
         rows = from_warehouse(common.open_reader().results_rows(run_id))
         away = None
@@ -122,7 +122,7 @@ def digest_file(run_id: str, rows: list[Row]) -> Path:
     from nightbench.stack import supervisor
 
     place = common.home()
-    run: Run = read_plan(Spool(place.spool).run(run_id)).run
+    run: Run = read_plan(common.spool().run(run_id)).run
     notes = [f"Files of the run: `{place.spool / 'runs' / run_id}`"]
     if place.secrets_file.is_file():
         access = supervisor.access(place)

@@ -11,6 +11,7 @@ from rich.table import Table
 from nightbench.commands import common
 from nightbench.commands.common import FAILED, err, out, say
 from nightbench.errors import UserError
+from nightbench.orchestration import places
 
 app = typer.Typer()
 
@@ -23,16 +24,19 @@ def validate(
     ] = None,
 ) -> None:
     """Check suites, clusters, framework lines and workloads; every problem with file and line."""
-    from nightbench.config import find_clusters, find_suites, load_catalog, load_cluster, load_suite
+    from nightbench.config import find_clusters, find_suites, load_cluster, load_suite
     from nightbench.config.source import display, read_document
 
-    catalog = load_catalog(common.BENCHMARKS)
+    catalog = common.catalog()
     if not files:
         say(
             f"benchmarks: {len(catalog.frameworks)} framework lines, "
             f"{len(catalog.workloads)} workloads"
         )
-    chosen = files or [*find_clusters(common.DAGS).values(), *find_suites(common.DAGS).values()]
+    chosen = files or [
+        *find_clusters(places.dags_folder()).values(),
+        *find_suites(places.dags_folder()).values(),
+    ]
     wrong: dict[str, None] = {}
     for path in chosen:
         try:

@@ -63,7 +63,7 @@ def through_airflow(api: AirflowApi, chosen: common.Chosen) -> int:
 
     dag_run_id = dagrun.trigger(api, chosen.overrides, note="asked for by `nightbench run`")
     say(f"DAG run: {api.base_url}/dags/{dagrun.DAG}/runs/{dag_run_id}")
-    spool = Spool(common.home().spool)
+    spool = common.spool()
     try:
         outcome = dagrun.follow(api, spool, dag_run_id, common.history(chosen.cluster.name))
     except KeyboardInterrupt:
@@ -87,7 +87,7 @@ def cancel(
     """End a run and every process of it on all nodes."""
     from nightbench import gang
 
-    spool = Spool(common.home().spool)
+    spool = common.spool()
     found = _find(spool, run)
     document = found.run() or {}
     dag_id, dag_run_id = document.get("dag_id"), document.get("dag_run_id")
