@@ -18,7 +18,8 @@ class Runtime(Base):
         if self.context.device is not None:
             raise RuntimeError("the line paddle3 is measured on the CPU only")
         paddle.set_device("cpu")
-        self.grouped = self.context.world_size > 1
+        collective = self.context.case["strategy"] == "collective"
+        self.grouped = collective and self.context.world_size > 1
         if self.grouped:
             dist.init_parallel_env()
 
