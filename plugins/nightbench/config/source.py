@@ -160,6 +160,9 @@ for _tag, _pattern, _first in (
     )
 
 
+_SCALARS = frozenset({"str", "int", "float", "bool", "null"})
+
+
 class _Reader:
     """Turns YAML nodes into data, remembers lines, and finds keys that stand twice."""
 
@@ -202,7 +205,7 @@ class _Reader:
         return data
 
     def _scalar(self, node: yaml.Node, key: Key) -> Any:
-        if not node.tag.startswith("tag:yaml.org,2002:"):
+        if node.tag.removeprefix("tag:yaml.org,2002:") not in _SCALARS:
             self._complain(node, key, f'found the tag "{node.tag}"; expected a plain value')
             return None
         try:

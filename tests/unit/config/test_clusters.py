@@ -1,0 +1,141 @@
+"""Clusters: nodes from host ranges, paths, and what is said of those that are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nightbench.config import ConfigError, load_cluster
+from nightbench.config.values import duration, hosts, percentage
+
+Write = Callable[..., Path]
+
+
+def complaints(path: Path) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load_cluster(path)
+    return str(caught.value).splitlines()
+
+
+def test_host_ranges_keep_leading_zeros() -> None:
+    assert hosts("gpu[08-11].example.org") == [
+        f"gpu{n}.example.org" for n in ("08", "09", "10", "11")
+    ]
+    assert hosts("r[1-2]n[1,3]") == ["r1n1", "r1n3", "r2n1", "r2n3"]
+    assert hosts("127.0.0.1") == ["127.0.0.1"]
+
+
+@pytest.mark.parametrize("wrong", ["", "a[", "a]b", "a[2-1]", "a[x]", "a[1-99999999]", "a[1-]"])
+def test_wrong_host_ranges_are_refused(wrong: str) -> None:
+    with pytest.raises(ValueError, match="found"):
+        hosts(wrong)
+
+
+def test_durations_and_percentages() -> None:
+    assert [duration(text) for text in ("900s", "15m", "2h", "1h30m", "0.5s")] == [
+        900,
+        900,
+        7200,
+        5400,
+        0.5,
+    ]
+    assert percentage("2.5%") == 0.025
+    for wrong in ("", "5", "m", "5 m", "-1s", 5):
+        with pytest.raises(ValueError, match="duration"):
+            duration(wrong)
+    for wrong in ("3", "x%", 3):
+        with pytest.raises(ValueError, match="percentage"):
+            percentage(wrong)
+
+
+def test_a_cluster_of_gpus(cluster_file: Write, dags: Path) -> None:
+    (dags / "clusters" / "pair.keys").write_text("node1 ssh-ed25519 AAAA\n")
+    path = cluster_file(
+        (
+            "    ssh_conn_id: ssh_pair\n",
+            "    ssh_conn_id: ssh_pair\n    name: g[01-02]\n    data_address: 10.0.0.[1-2]\n"
+            "    port: 2222\n    port_range: 30000-30100\n    cpus: 0-3,8\n"
+            "    devices: [0, GPU-1a]\n"
+            "devices: {kind: gpu, per_node: 2}\nknown_hosts: pair.keys\n"
+            "environments: {root: /opt/nb, variants: {pytorch: cu126}}\n",
+        )
+    )
+    cluster = load_cluster(path)
+    first, second = cluster.nodes
+    assert (first.name, first.host, first.data_address) == ("g01", "node1", "10.0.0.1")
+    assert (second.name, second.host, second.data_address) == ("g02", "node2", "10.0.0.2")
+    assert first.cpus == (0, 1, 2, 3, 8)
+    assert first.devices == ("0", "GPU-1a")
+    assert (first.port, first.port_range) == (2222, (30000, 30100))
+    assert cluster.known_hosts == str(dags / "clusters" / "pair.keys")
+    assert cluster.environments.variants == {"pytorch": "cu126"}
+
+
+def test_the_state_folder_is_a_variable(cluster_file: Write, tmp_path: Path) -> None:
+    path = cluster_file(("nodes:", "known_hosts: ${NIGHTBENCH_HOME}/cluster/known_hosts\nnodes:"))
+    assert load_cluster(path, home=tmp_path / "h").known_hosts == str(
+        tmp_path / "h" / "cluster" / "known_hosts"
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "node[1-2]",
+            "node[2-1]",
+            ':3: nodes[0].hosts: found "[2-1]" in "node[2-1]"; expected ris',
+        ),
+        ("ssh_conn_id", "ssh_conn", ":4: nodes[0].ssh_conn: found the unknown key"),
+        (
+            "hosts: node[1-2]",
+            "hosts: node[1-2]\n    name: a[1-3]",
+            ':4: nodes[0].name: found "a[1-3]", which is 3; expected as many as the 2 of hosts',
+        ),
+        (
+            "hosts: node[1-2]",
+            "hosts: node[1,1]",
+            ':3: nodes[0]: found the name "node1" again (first on line 3)',
+        ),
+        (
+            "hosts: node[1-2]",
+            "hosts: node[1-2]\n    port: 70000",
+            ":4: nodes[0].port: found 70000; expected a number of at most 65535",
+        ),
+        (
+            "hosts: node[1-2]",
+            "hosts: node[1-2]\n    port_range: 80-90",
+            ':4: nodes[0].port_range: found "80-90"; expected ports between 1024 and 65535',
+        ),
+        (
+            "hosts: node[1-2]",
+            "hosts: node[1-2]\n    devices: [0]",
+            ':4: nodes[0].devices: found devices on a cluster of kind "cpu"',
+        ),
+        ("nodes:", "known_hosts: gone\nnodes:", ':2: known_hosts: found "gone", which is not the'),
+        ("nodes:", "known_hosts: ${HOME}/x\nnodes:", ":2: known_hosts: found"),
+        ("nodes:", "env: {HF_TOKEN: x}\nnodes:", ":2: env.HF_TOKEN: looks like a secret"),
+        ("nodes:", "shared: yes\nnodes:", ':2: shared: found "yes"; expected true or false'),
+        (
+            "nodes:",
+            "devices: {kind: tpu}\nnodes:",
+            ':2: devices.kind: found "tpu"; expected one of',
+        ),
+        ("cluster: pair", "cluster: two words", ':1: cluster: found "two words"; expected a name'),
+    ],
+)
+def test_a_wrong_value_is_named_with_file_line_and_key(
+    cluster_file: Write, old: str, new: str, said: str
+) -> None:
+    found = complaints(cluster_file((old, new)))
+    assert any(f"dags/clusters/pair.yaml{said}" in line for line in found), found
+
+
+def test_words_that_only_look_like_secrets_pass(cluster_file: Write) -> None:
+    path = cluster_file(("nodes:", "env: {TOKENIZERS_PARALLELISM: 1, MONKEYS: a}\nnodes:"))
+    with pytest.raises(ConfigError, match=r"env\.MONKEYS"):
+        load_cluster(path)
+    path = cluster_file(("nodes:", "env: {TOKENIZERS_PARALLELISM: 1, NCCL_DEBUG: INFO}\nnodes:"))
+    assert load_cluster(path).env["TOKENIZERS_PARALLELISM"] == "1"

@@ -1,0 +1,266 @@
+"""Suites: what they become, and what is said of those that are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nightbench.config import ConfigError, customise, load_cluster, load_suite, parse_build
+from nightbench.errors import UserError
+from nightbench.model import Build, Catalog, Strategy
+
+Write = Callable[..., Path]
+
+PS = """\
+  - workload: net
+    frameworks: paddle1
+    strategy: parameter_server
+    trainers: 2
+    sync: [sync, async]
+    batch_size_per_device: 4
+"""
+
+
+def complaints(path: Path, catalog: Catalog) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load_suite(path, catalog)
+    return str(caught.value).splitlines()
+
+
+def test_a_matrix_becomes_cases_with_readable_names(suite_file: Write, catalog: Catalog) -> None:
+    path = suite_file(
+        ("suite: trial", "suite: trial\nscale: smoke"), ("matrix:\n", f"matrix:\n{PS}")
+    )
+    suite = load_suite(path, catalog)
+    assert [case.case_id for case in suite.cases] == [
+        "net-paddle1-ps-1ps2tr-bs4-smoke",
+        "net-paddle1-ps-1ps2tr-bs4-async-smoke",
+        "net-pytorch-collective-1x1-bs2-smoke",
+        "net-pytorch-collective-2x1-bs2-smoke",
+        "net-paddle3-collective-1x1-bs2-smoke",
+        "net-paddle3-collective-2x1-bs2-smoke",
+    ]
+    served, plain = suite.cases[0], suite.cases[3]
+    assert (served.nodes, served.pservers, served.trainers) == (2, 1, 2)
+    assert (plain.nodes, plain.trainers) == (2, 2)
+    assert suite.cluster == "pair"
+    assert suite.protocol.repeats == 7
+
+
+def test_settings_are_read(suite_file: Write, catalog: Catalog) -> None:
+    path = suite_file(
+        (
+            "cluster: pair\n",
+            'cluster: pair\nschedule: "0 1 * * *"\nenv: {OMP_NUM_THREADS: 1}\n'
+            "role_env: {pserver: {A: x}}\npolicy: {min_change: 2.5%, min_history: 5}\n"
+            "timeouts: {repeat: 15m, progress: 90s}\nalerts: [apprise://conn/team]\n"
+            "protocol: {min_seconds: 30s}\nbuilds: {pytorch: {version: 2.12.0}}\n",
+        )
+    )
+    suite = load_suite(path, catalog)
+    assert suite.env == {"OMP_NUM_THREADS": "1"}
+    assert suite.role_env == {"pserver": {"A": "x"}}
+    assert (suite.policy.min_change, suite.policy.min_history) == (0.025, 5)
+    assert (suite.repeat_timeout_s, suite.progress_timeout_s) == (900.0, 90.0)
+    assert suite.protocol.min_seconds == 30.0
+    assert suite.builds["pytorch"].version == "2.12.0"
+    assert suite.schedule == "0 1 * * *"
+
+
+def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Catalog) -> None:
+    path = suite_file(
+        ("owner: tests", "ownr: tests"),
+        ("[pytorch, paddle3]", "[pytorch, padle3]"),
+        ("[1x1, 2x1]", "[1x1, two]"),
+        ("batch_size_per_device: 2", "batch_size_per_device: 0"),
+    )
+    assert complaints(path, catalog) == [
+        "dags/suites/trial.yaml:1: owner: is missing; expected: Who looks after it; owner of its "
+        "DAG.",
+        'dags/suites/trial.yaml:2: ownr: found the unknown key "ownr"; expected one of alerts, '
+        "builds, cluster, description, env, matrix, owner, policy, protocol, role_env, scale, "
+        'schedule, suite, timeouts (did you mean "owner"?)',
+        'dags/suites/trial.yaml:6: matrix[0].frameworks[1]: found "padle3"; expected one of fake, '
+        'paddle1, paddle3, pytorch (did you mean "paddle3"?)',
+        'dags/suites/trial.yaml:8: matrix[0].devices[1]: found "two"; expected nodes x devices on '
+        "each, such as 2x1",
+        "dags/suites/trial.yaml:9: matrix[0].batch_size_per_device: found 0; expected a number of "
+        "at least 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("net", "nett", ':5: matrix[0].workload: found "nett"; expected one of net, words (did'),
+        ("collective", "colective", ':7: matrix[0].strategy: found "colective"; expected one of'),
+        ("collective", "[collective]", ":7: matrix[0].strategy: found a list; expected one of"),
+        (
+            "    strategy: collective\n    devices: [1x1, 2x1]",
+            "    strategy: parameter_server\n    trainers: 2",
+            ":7: matrix[0].strategy: paddle3 cannot run parameter_server (it runs collective, "
+            "single): the wheel is built without it",
+        ),
+        (
+            "frameworks: [pytorch, paddle3]",
+            "frameworks: [pytorch]\n    precision: [fp32, bf16]",
+            ":7: matrix[0].precision[1]: pytorch cannot compute in bf16 on the cpu devices of "
+            "cluster pair (it has fp32)",
+        ),
+        (
+            "[1x1, 2x1]",
+            "[1x1, 3x1]",
+            ":8: matrix[0].devices[1]: net-pytorch-collective-3x1-bs2 needs 3 nodes; cluster pair "
+            "has 2 nodes",
+        ),
+        (
+            "[1x1, 2x1]",
+            "[1x2]",
+            ":8: matrix[0].devices[0]: net-pytorch-collective-1x2-bs2 needs 2 devices on a node; "
+            "the nodes of cluster pair have 1 device each",
+        ),
+        ("suite: trial", "suite: other", ':1: suite: found "other"; expected the name of the file'),
+        ("cluster: pair", "cluster: par", ':3: cluster: found "par"; expected pair (did you mean'),
+        ("owner: tests", "owner: 7", ":2: owner: found 7; expected text (put it in quotes)"),
+        ("owner: tests", "owner: tests\nowner: x", ":3: owner: found this key twice (first on"),
+        (
+            "owner: tests",
+            "owner: tests\nenv: {DB_PASSWORD: x}",
+            ":3: env.DB_PASSWORD: looks like a secret",
+        ),
+        ("owner: tests", "owner: tests\nenv: {A: true}", ":3: env.A: found true (a switch); exp"),
+        (
+            "owner: tests",
+            "owner: tests\ntimeouts: {repeat: 900}",
+            ":3: timeouts.repeat: found 900; expected a duration with its unit",
+        ),
+        (
+            "owner: tests",
+            "owner: tests\npolicy: {min_change: 0.03}",
+            ":3: policy.min_change: found 0.03; expected a percentage such as 3%",
+        ),
+        (
+            "owner: tests",
+            "owner: tests\nschedule: 0 25 * * *",
+            ':3: schedule: found "0 25 * * *"; expected a cron expression',
+        ),
+        (
+            "owner: tests",
+            "owner: tests\nbuilds: {pytorch: {wheel: a.whl}}",
+            ':3: builds.pytorch.wheel: found "a.whl"; expected a wheel file',
+        ),
+        (
+            "owner: tests",
+            "owner: tests\nbuilds: {pytorch: {version: 2.13}}",
+            ":3: builds.pytorch.version: found 2.13; expected text (put it in quotes)",
+        ),
+        ("owner: tests", "owner: tests\nscale: big", ":3: scale: net has no scale big (it has fu"),
+        (
+            "devices: [1x1, 2x1]",
+            "trainers: 2",
+            ":8: matrix[0].trainers: is for parameter_server only; found it with collective",
+        ),
+        (
+            "strategy: collective",
+            "strategy: single",
+            ':8: matrix[0].devices: found "2x1" with single; expected 1x1, or collective',
+        ),
+        (
+            "devices: [1x1, 2x1]",
+            "compression: dgc",
+            ":8: matrix[0].compression: pytorch honours no compression but none; found dgc",
+        ),
+        (
+            "devices: [1x1, 2x1]",
+            "sequence_length: 64",
+            ":8: matrix[0].sequence_length: net has no sequences",
+        ),
+        ("net", "words", ":6: matrix[0].frameworks[0]: words is not written for pytorch (for fa"),
+        ("owner: tests", "owner: [a", ": not valid YAML: "),
+        ("owner: tests", "owner: !!python/name:os.system x", ':2: owner: found the tag "tag:yaml'),
+    ],
+)
+def test_a_wrong_value_is_named_with_file_line_and_key(
+    suite_file: Write, catalog: Catalog, old: str, new: str, said: str
+) -> None:
+    found = complaints(suite_file((old, new)), catalog)
+    assert any(f"dags/suites/trial.yaml{said}" in line or said in line for line in found), found
+
+
+def test_a_case_that_is_made_twice_names_both_blocks(suite_file: Write, catalog: Catalog) -> None:
+    block = (
+        "  - {workload: net, frameworks: pytorch, strategy: collective, batch_size_per_device: 2}\n"
+    )
+    found = complaints(suite_file(("matrix:\n", f"matrix:\n{block}")), catalog)
+    assert found == [
+        "dags/suites/trial.yaml:6: matrix[1]: makes the case net-pytorch-collective-1x1-bs2 again "
+        "(first from line 5)"
+    ]
+
+
+def test_no_file_is_an_error_of_the_user(dags: Path, catalog: Catalog) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        load_suite(dags / "suites" / "none.yaml", catalog)
+
+
+def test_an_empty_file_is_not_a_suite(dags: Path, catalog: Catalog) -> None:
+    path = dags / "suites" / "empty.yaml"
+    path.write_text("# nothing\n")
+    assert complaints(path, catalog) == [
+        "dags/suites/empty.yaml:1: found nothing; expected a mapping of keys to values"
+    ]
+
+
+def test_customised_as_on_the_command_line(suite_file: Write, catalog: Catalog, dags: Path) -> None:
+    suite = load_suite(suite_file(), catalog)
+    cluster = load_cluster(dags / "clusters" / "pair.yaml")
+    once = customise(
+        suite,
+        catalog,
+        cluster,
+        scale="smoke",
+        repeats=2,
+        builds={"pytorch": parse_build("pytorch=2.12")},
+    )
+    assert {case.scale for case in once.cases} == {"smoke"}
+    assert once.protocol.repeats == 2
+    assert once.builds["pytorch"].version == "2.12"
+    with pytest.raises(UserError, match=r"net has no scale huge \(it has full, smoke\)"):
+        customise(suite, catalog, cluster, scale="huge")
+
+
+def test_builds_from_the_command_line(tmp_path: Path) -> None:
+    wheel = tmp_path / "torch-2.14.0-cp311-cp311-linux_x86_64.whl"
+    wheel.write_bytes(b"x")
+    assert parse_build(f"pytorch={wheel}") == Build("pytorch", "", "wheel", "2.14.0", str(wheel))
+    assert parse_build("pytorch=/opt/torch").source == "path"
+    for wrong in ("pytorch", "=1", "pytorch=gone.whl"):
+        with pytest.raises(UserError, match="build: found"):
+            parse_build(wrong)
+
+
+def test_a_wheel_lies_beside_the_suite_or_in_dags(
+    suite_file: Write, catalog: Catalog, dags: Path
+) -> None:
+    wheel = dags / "wheels" / "torch-2.14.0-cp311-cp311-linux_x86_64.whl"
+    wheel.parent.mkdir()
+    wheel.write_bytes(b"x")
+    path = suite_file(
+        ("owner: tests", f"owner: tests\nbuilds: {{pytorch: {{wheel: wheels/{wheel.name}}}}}")
+    )
+    build = load_suite(path, catalog).builds["pytorch"]
+    assert (build.source, build.version, build.location) == ("wheel", "2.14.0", str(wheel))
+
+
+def test_parameter_servers_need_trainers(suite_file: Write, catalog: Catalog) -> None:
+    path = suite_file(("matrix:\n", f"matrix:\n{PS.replace('    trainers: 2', '')}"))
+    assert complaints(path, catalog) == [
+        "dags/suites/trial.yaml:5: matrix[0].trainers: is missing; expected: numbers of trainers, "
+        "for parameter_server"
+    ]
+
+
+def test_strategies_are_words_of_the_model(suite_file: Write, catalog: Catalog) -> None:
+    assert {c.strategy for c in load_suite(suite_file(), catalog).cases} == {Strategy.COLLECTIVE}
