@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -508,8 +509,8 @@ class RankResult:
             step_seconds=tuple(doc["step_seconds"]),
             step_end_s=tuple(doc["step_end_s"]),
             time_to_first_step_s=doc["time_to_first_step_s"],
-            loss_first=loss["first"],
-            loss_window=tuple(loss["window"]),
+            loss_first=_number(loss["first"]),
+            loss_window=tuple(_number(x) for x in loss["window"]),
             weights_digest=doc["weights_digest"],
             parameters=doc["parameters"],
             peak_resident_bytes=peak["resident_bytes"],
@@ -518,6 +519,11 @@ class RankResult:
             transport=doc["transport"],
             versions=dict(doc["versions"]),
         )
+
+
+def _number(value: float | None) -> float:
+    """JSON knows no NaN: a rank writes null for a loss that is not finite."""
+    return math.nan if value is None else value
 
 
 @dataclass(frozen=True)

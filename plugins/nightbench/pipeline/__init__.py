@@ -1,0 +1,34 @@
+"""What the command line and the DAGs have in common: from a suite to verdicts.
+
+The packages that do the work do not know each other; they are put together here, and nowhere
+else. The way of a run: `make_plan`, `store_plan`, then somebody measures (`direct`, or the DAG),
+`mark_ended`, `ingest_run`, `judge_run`. Nothing here imports Airflow.
+"""
+
+from nightbench.pipeline.bundles import build_bundle
+from nightbench.pipeline.ingest import IngestResult, ingest_run, ingest_waiting, waiting_runs
+from nightbench.pipeline.judge import JudgeResult, judge_run
+from nightbench.pipeline.plans import (
+    RunPlan,
+    make_plan,
+    mark_ended,
+    new_run_id,
+    read_plan,
+    store_plan,
+)
+
+__all__ = [
+    "IngestResult",
+    "JudgeResult",
+    "RunPlan",
+    "build_bundle",
+    "ingest_run",
+    "ingest_waiting",
+    "judge_run",
+    "make_plan",
+    "mark_ended",
+    "new_run_id",
+    "read_plan",
+    "store_plan",
+    "waiting_runs",
+]

@@ -1,0 +1,220 @@
+"""The plan of a run, and how it lies in the spool: run.json and planned.json.
+
+The plan is stored before anything is launched. What the ingest needs to judge results stands in
+it, so that a run is loaded as it was planned, even when its YAML has changed since.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from nightbench.errors import UserError
+from nightbench.model import (
+    Build,
+    Case,
+    Catalog,
+    Cluster,
+    JobSpec,
+    Node,
+    Process,
+    Protocol,
+    RegressionPolicy,
+    Run,
+    RunKind,
+    Suite,
+)
+from nightbench.plan import resolve
+from nightbench.spool import RunSpool, Spool, utc_now
+from nightbench.warehouse.bundle import PlannedCase
+
+SCHEMA = "nightbench.run/1"
+
+
+@dataclass(frozen=True)
+class CasePlan:
+    """What the ingest must know of one planned case."""
+
+    planned: PlannedCase
+    processes: tuple[Process, ...]
+    parameters: int | None
+    converges: bool
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """A run as it was planned; `jobs` is empty where it was read back from the spool."""
+
+    run: Run
+    owner: str
+    protocol: Protocol
+    policy: RegressionPolicy
+    channels: tuple[str, ...]
+    """Where alerts go, as the suite names them: an Apprise URL, or a Connection that holds one."""
+    cluster: Cluster
+    cases: tuple[CasePlan, ...]
+    jobs: tuple[JobSpec, ...] = ()
+
+
+def new_run_id(suite: str, now: datetime) -> str:
+    """Readable, sortable and unique: `demo-20261121T010203-9f3a`."""
+    return f"{suite}-{now.astimezone(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
+
+
+def make_plan(
+    suite: Suite,
+    cluster: Cluster,
+    catalog: Catalog,
+    *,
+    run_kind: RunKind,
+    requested_by: str = "",
+    run_id: str | None = None,
+    started_at: datetime | None = None,
+    dag_id: str | None = None,
+    dag_run_id: str | None = None,
+) -> RunPlan:
+    """Resolve all cases of a suite for a cluster.
+
+    Raises:
+        UserError: the cluster cannot run a case, or a build is not to be had.
+    """
+    started_at = started_at or datetime.now(UTC)
+    run = Run(
+        run_id=run_id or new_run_id(suite.name, started_at),
+        suite=suite.name,
+        cluster=cluster.name,
+        run_kind=run_kind,
+        started_at=started_at,
+        requested_by=requested_by,
+        dag_id=dag_id,
+        dag_run_id=dag_run_id,
+        code_digest=catalog.code_digest,
+    )
+    jobs = tuple(resolve(case, suite, cluster, catalog, run.run_id) for case in suite.cases)
+    return RunPlan(
+        run=run,
+        owner=suite.owner,
+        protocol=suite.protocol,
+        policy=suite.policy,
+        channels=suite.alerts,
+        cluster=cluster,
+        cases=tuple(_case_plan(job, catalog) for job in jobs),
+        jobs=jobs,
+    )
+
+
+def _case_plan(job: JobSpec, catalog: Catalog) -> CasePlan:
+    workload = catalog.workloads[job.case.workload]
+    return CasePlan(
+        planned=PlannedCase(job.case, job.build, job.definition_digest, job.unit),
+        processes=job.processes,
+        parameters=workload.parameters,
+        converges=bool(job.workload_params.get("converges", False)),
+    )
+
+
+def store_plan(plan: RunPlan, spool: Spool) -> RunSpool:
+    """Write run.json and planned.json; the same plan may be stored again."""
+    folder = spool.run(plan.run.run_id)
+    folder.save_planned([_case_document(case) for case in plan.cases])
+    run = dataclasses.asdict(plan.run)
+    known = folder.run() or {}
+    folder.save_run(
+        {
+            **known,
+            "schema": SCHEMA,
+            **run,
+            "run_kind": plan.run.run_kind.value,
+            "started_at": plan.run.started_at.isoformat(),
+            "owner": plan.owner,
+            "protocol": dataclasses.asdict(plan.protocol),
+            "policy": dataclasses.asdict(plan.policy),
+            "channels": list(plan.channels),
+            "nodes": [node.name for node in plan.cluster.nodes],
+            "cluster_info": {
+                name: getattr(plan.cluster, name)
+                for name in ("description", "device_kind", "devices_per_node", "shared")
+            },
+        }
+    )
+    return folder
+
+
+def _case_document(case: CasePlan) -> dict[str, Any]:
+    planned = case.planned
+    return {
+        "case_id": planned.case_id,
+        "axes": planned.case.axes(),
+        "build": dataclasses.asdict(planned.build),
+        "definition_digest": planned.definition_digest,
+        "unit": planned.unit,
+        "processes": [dataclasses.asdict(process) for process in case.processes],
+        "parameters": case.parameters,
+        "converges": case.converges,
+    }
+
+
+def read_plan(folder: RunSpool) -> RunPlan:
+    """Read a plan back as `store_plan` wrote it.
+
+    Raises:
+        UserError: the run has no plan, or one that this version does not read.
+    """
+    document = folder.run()
+    if document is None:
+        raise UserError(
+            f"run {folder.run_id}: no run.json below {folder.folder}; expected the id of a run "
+            "of this spool (nightbench results --json shows the latest)"
+        )
+    if document.get("schema") != SCHEMA:
+        raise UserError(
+            f'{folder.folder}/run.json: schema: found "{document.get("schema")}", '
+            f'expected "{SCHEMA}"'
+        )
+    return RunPlan(
+        run=_run(document),
+        owner=document["owner"],
+        protocol=Protocol(**document["protocol"]),
+        policy=RegressionPolicy(**document["policy"]),
+        channels=tuple(document["channels"]),
+        cluster=Cluster(
+            name=document["cluster"],
+            nodes=tuple(Node(name, host=name, ssh_conn_id="") for name in document["nodes"]),
+            **document["cluster_info"],
+        ),
+        cases=tuple(_case(entry) for entry in folder.planned()),
+    )
+
+
+def _run(document: Mapping[str, Any]) -> Run:
+    fields = {field.name: document[field.name] for field in dataclasses.fields(Run)}
+    fields["run_kind"] = RunKind(fields["run_kind"])
+    fields["started_at"] = datetime.fromisoformat(fields["started_at"])
+    return Run(**fields)
+
+
+def _case(entry: Mapping[str, Any]) -> CasePlan:
+    return CasePlan(
+        planned=PlannedCase(
+            case=Case.from_axes(entry["axes"]),
+            build=Build(**entry["build"]),
+            definition_digest=entry["definition_digest"],
+            unit=entry["unit"],
+        ),
+        processes=tuple(Process(**process) for process in entry["processes"]),
+        parameters=entry["parameters"],
+        converges=entry["converges"],
+    )
+
+
+def mark_ended(folder: RunSpool) -> None:
+    """Say that nothing more is measured for this run: from now on it may be loaded."""
+    document = folder.run()
+    if document is None:
+        raise UserError(f"run {folder.run_id}: no run.json below {folder.folder}")
+    if "ended_at" not in document:
+        folder.save_run({**document, "ended_at": utc_now()})
