@@ -27,7 +27,7 @@ class CheckContext:
     """All processes that were planned, parameter servers included."""
     unit: str
     parameters: int | None = None
-    """Trainable parameters of the workload, where it fixes them."""
+    """Trainable parameters of the workload at this scale, where it fixes them."""
     converges: bool = False
     """The workload's loss is proved to fall within the protocol at this scale."""
     shared: bool = False
@@ -44,7 +44,7 @@ class CheckContext:
             protocol=job.protocol,
             processes=job.processes,
             unit=job.unit,
-            parameters=workload.parameters,
+            parameters=scale.get("parameters", workload.parameters),
             converges=bool(scale.get("converges", False)),
             shared=shared,
             requested_version=job.build.version,

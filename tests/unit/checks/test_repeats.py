@@ -18,8 +18,16 @@ from good_results import (
     SUMMARY,
 )
 
-from nightbench.checks import REPEAT_CHECKS, check_repeats
-from nightbench.model import Severity
+from nightbench.checks import REPEAT_CHECKS, CheckContext, check_repeats
+from nightbench.model import (
+    Build,
+    EnvironmentPolicy,
+    JobSpec,
+    Limits,
+    Severity,
+    Strategy,
+    WorkloadInfo,
+)
 
 TIMED = replace(CONTEXT, protocol=replace(CONTEXT.protocol, min_seconds=0.3))
 
@@ -201,3 +209,22 @@ def test_nothing_measured_gives_no_result():
 def test_package_does_not_import_great_expectations():
     code = "import sys, nightbench.checks; sys.exit('great_expectations' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_context_is_read_from_a_job_and_its_workload():
+    job = JobSpec(
+        run_id="r", case=CONTEXT.case, generation=0, cluster="local",
+        build=Build("pytorch", version="2.13.0"), protocol=CONTEXT.protocol, nodes=(),
+        processes=CONTEXT.processes, unit="images", workload_params={}, seed=1, env={},
+        role_env={}, limits=Limits(), code_digest="", definition_digest="",
+        environments=EnvironmentPolicy(),
+    )  # fmt: skip
+    workload = WorkloadInfo(
+        "resnet50_v1.5", "ResNet-50", "images", ("pytorch",), (Strategy.COLLECTIVE,),
+        scales={"smoke": {"converges": True}, "full": {}}, parameters=25_557_032,
+    )  # fmt: skip
+    assert CheckContext.of(job, workload, shared=False) == CONTEXT
+    full = replace(job, case=replace(job.case, scale="full"))
+    assert not CheckContext.of(full, workload, shared=True).converges
+    small = replace(workload, parameters=None, scales={"smoke": {"parameters": 7}})
+    assert CheckContext.of(job, small, shared=True).parameters == 7
