@@ -1,0 +1,5 @@
+"""The Airflow DAG `nightbench_regressions`: verdicts and alerts when new medians were loaded."""
+
+from nightbench.orchestration.dags import regressions_dag
+
+dag = regressions_dag()

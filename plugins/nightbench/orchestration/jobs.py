@@ -1,0 +1,97 @@
+"""Resolved jobs between the tasks of a run: written by the plan, read by workers and triggers.
+
+    <spool>/runs/<run_id>/jobs/<case_id>.json
+
+A job crosses from the worker that planned it to the one that prepares it and to the triggerer
+that steers it; it is resolved once, so that an edit of a YAML file in between changes nothing.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import enum
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from nightbench.errors import UserError
+from nightbench.model import Cluster, JobSpec
+from nightbench.spool import RunSpool, read_json, write_json
+
+SCHEMA = "nightbench.planned-job/1"
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedJob:
+    """A job with what its controller must know of the cluster beside it."""
+
+    job: JobSpec
+    known_hosts: str | None
+
+    @property
+    def cluster(self) -> Cluster:
+        """The gang's part of the cluster: enough to log in to its nodes."""
+        return Cluster(
+            name=self.job.cluster,
+            nodes=self.job.nodes,
+            environments=self.job.environments,
+            known_hosts=self.known_hosts,
+        )
+
+    def generation(self, number: int) -> PlannedJob:
+        """The same job as its n-th generation."""
+        return dataclasses.replace(self, job=dataclasses.replace(self.job, generation=number))
+
+
+def save_job(run: RunSpool, planned: PlannedJob) -> None:
+    """Keep a job of a run."""
+    path = run.folder / "jobs" / f"{planned.job.case.case_id}.json"
+    write_json(path, {"schema": SCHEMA, **dataclasses.asdict(planned)})
+
+
+def load_job(run: RunSpool, case_id: str, generation: int) -> PlannedJob:
+    """A job as `save_job` kept it, in one of its generations.
+
+    Raises:
+        UserError: the run has no such job, or one of another version.
+    """
+    path = run.folder / "jobs" / f"{case_id}.json"
+    document = read_json(path)
+    if document is None:
+        raise UserError(
+            f"{path}: not there; expected the job that the run's plan stored. Worker and "
+            "triggerer must share the spool (NIGHTBENCH_SPOOL), or the run was removed: start a "
+            "new one"
+        )
+    if document.get("schema") != SCHEMA:
+        raise UserError(f'{path}: schema: found {document.get("schema")!r}, expected "{SCHEMA}"')
+    fields = {name: value for name, value in document.items() if name != "schema"}
+    return decode(PlannedJob, fields).generation(generation)
+
+
+def decode(kind: type[T], document: Mapping[str, Any]) -> T:
+    """A dataclass from the JSON form of its `dataclasses.asdict`."""
+    hints = typing.get_type_hints(kind)
+    return kind(**{name: _value(hints[name], value) for name, value in document.items()})
+
+
+def _value(hint: Any, value: Any) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if value is None:
+            return None
+        (hint,) = (a for a in arguments if a is not type(None))
+        return _value(hint, value)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return decode(hint, value)
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return hint(value)
+    if origin is tuple:
+        return tuple(_value(arguments[0], entry) for entry in value)
+    if origin is collections.abc.Mapping:
+        return {key: _value(arguments[1], entry) for key, entry in value.items()}
+    return value

@@ -1,0 +1,168 @@
+"""The trigger that steers a gang from a triggerer, and ends the task itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent, TriggerEvent
+
+from nightbench.errors import UserError
+from nightbench.model import CaseStatus
+from nightbench.orchestration import places
+from nightbench.orchestration.operator import record_failure, summary, time_limit_s
+
+if TYPE_CHECKING:
+    from nightbench.gang import CaseOutcome, GangEvent, SshTarget
+    from nightbench.orchestration.jobs import PlannedJob
+    from nightbench.spool import CaseStore
+
+TELL_S = 20.0
+"""Between lines of progress in the task's log."""
+
+LOOK_S = 5.0
+
+
+class GangTrigger(BaseTrigger):
+    """Steers one gang through all its repeats.
+
+    A triggerer that is started again runs it again: finished repeats are found, a running one is
+    watched further. Ended by a person (failed, cleared, marked success), it ends the gang.
+
+    Args:
+        nightbench_run: id of the run.
+        case_id: the case.
+        generation: of the case.
+        last_try: Airflow will not retry: what cannot be steered is recorded as failed.
+    """
+
+    def __init__(
+        self, nightbench_run: str, case_id: str, generation: int, last_try: bool = True
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.nightbench_run = nightbench_run
+        self.case_id = case_id
+        self.generation = generation
+        self.last_try = last_try
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """As Airflow stores it."""
+        return (
+            "nightbench.orchestration.trigger.GangTrigger",
+            {
+                "nightbench_run": self.nightbench_run,
+                "case_id": self.case_id,
+                "generation": self.generation,
+                "last_try": self.last_try,
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Steer the gang; one event, which ends the task."""
+        logging.getLogger("asyncssh").setLevel(logging.WARNING)
+        store = self._store()
+        try:
+            outcome = await self._steer(store)
+        except UserError as error:
+            self.log.error("%s: %s", self.case_id, error)
+            if self.last_try:
+                await asyncio.to_thread(record_failure, store, str(error))
+            yield TaskFailedEvent()
+            return
+        self.log.info("%s %s: %s", self.case_id, outcome.status, outcome.reason or "measured")
+        if outcome.status is CaseStatus.OK:
+            result = summary(self.case_id, self.generation, outcome.status)
+            yield TaskSuccessEvent(xcoms={"return_value": result})
+        else:
+            yield TaskFailedEvent()
+
+    async def on_kill(self) -> None:
+        """A person ended the task: end the gang on its nodes, and say so in the spool."""
+        from nightbench.gang import cancel
+
+        store = self._store()
+        reason = "ended by a person in Airflow"
+        try:
+            planned, targets = await self._reach()
+            report = await cancel(planned.job, targets, reason, store)
+            killed = sum(len(pids) for pids in report.killed.values())
+            self.log.info("%s cancelled; %d processes had to be swept", self.case_id, killed)
+        except UserError as error:
+            # A node that is away ends its gang by its lease.
+            self.log.error("%s: %s", self.case_id, error)
+        finally:
+            await asyncio.to_thread(record_failure, store, reason, CaseStatus.CANCELLED)
+
+    async def _steer(self, store: CaseStore) -> CaseOutcome:
+        from nightbench.gang import CaseOutcome, Superseded, cancel, run_gang
+
+        planned, targets = await self._reach()
+        teller = asyncio.create_task(self._tell(store))
+        try:
+            async with asyncio.timeout(time_limit_s(planned.job)):
+                return await run_gang(planned.job, targets, store, self._on_event)
+        except TimeoutError:
+            limit = time_limit_s(planned.job) / 3600
+            reason = f"not measured within {limit:.1f} h, waiting for nodes included"
+            await cancel(planned.job, targets, reason)
+            await asyncio.to_thread(record_failure, store, reason)
+            return CaseOutcome(CaseStatus.FAILED, reason, (), "")
+        except Superseded as error:
+            # Another triggerer has taken over. Should this one still be asked, it answers alike.
+            self.log.warning("%s", error)
+            while (known := await asyncio.to_thread(store.outcome)) is None:
+                await asyncio.sleep(LOOK_S)
+            return CaseOutcome.from_json(known)
+        finally:
+            teller.cancel()
+            with suppress(asyncio.CancelledError):
+                await teller
+
+    async def _reach(self) -> tuple[PlannedJob, dict[str, SshTarget]]:
+        from nightbench.orchestration.connections import ssh_targets_async
+        from nightbench.orchestration.jobs import load_job
+
+        run = places.spool().run(self.nightbench_run)
+        planned = await asyncio.to_thread(load_job, run, self.case_id, self.generation)
+        return planned, await ssh_targets_async(planned.cluster)
+
+    async def _tell(self, store: CaseStore) -> None:
+        """A line of progress now and then; the live view reads the spool itself."""
+        told: tuple[object, ...] = ()
+        told_s = time.monotonic()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            found = await asyncio.to_thread(store.progress)
+            if found is None:
+                continue
+            stand = (found.get("state"), found.get("repeat"))
+            if stand == told and time.monotonic() - told_s < TELL_S:
+                continue
+            told, told_s = stand, time.monotonic()
+            self.log.info("%s", sentence(found))
+
+    def _on_event(self, event: GangEvent) -> None:
+        self.log.info("%s%s", f"{event.node}: " if event.node else "", event.message)
+
+    def _store(self) -> CaseStore:
+        return places.spool().case(self.nightbench_run, self.case_id, self.generation)
+
+
+def sentence(progress: dict[str, Any]) -> str:
+    """progress.json as one line."""
+    parts = [str(progress.get("state"))]
+    if progress.get("repeat"):
+        parts.append(f"repeat {progress['repeat']} of {progress.get('repeats')}")
+    if progress.get("phase"):
+        parts.append(f"{progress['phase']} step {progress.get('step')} of {progress.get('steps')}")
+    if progress.get("throughput"):
+        parts.append(f"{progress['throughput']:.4g} {progress.get('unit') or 'units'}/s")
+    if progress.get("eta_s") is not None:
+        parts.append(f"{progress['eta_s']:.0f} s left")
+    if progress.get("message"):
+        parts.append(str(progress["message"]))
+    return ", ".join(parts)
