@@ -159,6 +159,10 @@ def marked(job: JobSpec) -> list[tuple[int, str]]:
     return found
 
 
+def stepping(store: CaseStore) -> bool:
+    return (store.progress() or {}).get("phase") in ("warmup", "window")
+
+
 async def eventually(condition: Callable[[], Any], limit_s: float = 30) -> Any:
     until = time.monotonic() + limit_s
     while not (value := condition()):
@@ -222,7 +226,7 @@ async def test_a_parameter_server_case_drains_and_finishes(shipment, nodes, job,
 
 
 async def test_a_failing_rank_ends_the_gang_and_the_case_goes_on(shipment, nodes, job, store):
-    spec = job(repeats=3, repeat=2, rank=1, die_at_step=4, die_code=7)
+    spec = job(repeats=3, step_s=0.2, repeat=2, rank=1, die_at_step=4, die_code=7)
     outcome = await run(shipment, nodes, spec, store)
     assert outcome.status is CaseStatus.OK
     assert [r.status for r in outcome.repeats] == ["ok", "failed", "ok"]
@@ -285,7 +289,7 @@ async def test_cancelling_the_task_leaves_the_gang_and_cancel_ends_it(shipment, 
     spec = job(repeats=1, step_s=5, ignore_term=True, daemon=True)
     await prepare(spec, nodes.targets, shipment)
     task = asyncio.create_task(run_gang(spec, nodes.targets, store))
-    await eventually(lambda: (store.progress() or {}).get("phase") == "warmup")
+    await eventually(lambda: stepping(store))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -303,7 +307,7 @@ async def test_a_controller_sees_that_its_job_was_cancelled(shipment, nodes, job
     cluster = Cluster("test", nodes.nodes, environments=nodes.environments)
     await prepare(spec, nodes.targets, shipment)
     task = asyncio.create_task(run_gang(spec, nodes.targets, store))
-    await eventually(lambda: (store.progress() or {}).get("phase") == "warmup")
+    await eventually(lambda: stepping(store))
     await cancel_run(spec.run_id, cluster, nodes.targets, "the run was cancelled")
     outcome = await task
     assert outcome.status is CaseStatus.CANCELLED
@@ -316,7 +320,7 @@ async def test_of_two_controllers_the_higher_epoch_steers(shipment, nodes, job, 
     spec = job(repeats=2, step_s=0.25)
     await prepare(spec, nodes.targets, shipment)
     first = asyncio.create_task(run_gang(spec, nodes.targets, store))
-    await eventually(lambda: (store.progress() or {}).get("phase") == "warmup")
+    await eventually(lambda: stepping(store))
     second = asyncio.create_task(run_gang(spec, nodes.targets, store))
     with pytest.raises(Superseded, match="epoch 2"):
         await first
@@ -329,7 +333,7 @@ async def test_a_command_of_a_lower_epoch_is_ignored(shipment, nodes, job, store
     spec = job(repeats=1, step_s=0.25)
     await prepare(spec, nodes.targets, shipment)
     task = asyncio.create_task(run_gang(spec, nodes.targets, store))
-    await eventually(lambda: (store.progress() or {}).get("phase") == "warmup")
+    await eventually(lambda: stepping(store))
     control = job_dir(nodes, spec, "n1") / "control"
     (control / "stop.tmp").write_text(json.dumps({"epoch": 0, "reason": "stale"}))
     (control / "stop.tmp").rename(control / "stop.json")
@@ -345,7 +349,7 @@ async def test_the_second_case_waits_and_shows_who_holds_the_node(shipment, node
     for spec in (first, second):
         await prepare(spec, nodes.targets, shipment)
     running = asyncio.create_task(run_gang(first, nodes.targets, one))
-    await eventually(lambda: (one.progress() or {}).get("phase") == "warmup")
+    await eventually(lambda: stepping(one))
     events: list[GangEvent] = []
     waiting = asyncio.create_task(run_gang(second, nodes.targets, two, events.append))
     shown = await eventually(
@@ -363,7 +367,7 @@ async def test_without_a_controller_the_lease_ends_the_gang(shipment, nodes, job
     spec = job(repeats=2, step_s=5, limits={"lease_s": 3})
     await prepare(spec, nodes.targets, shipment)
     task = asyncio.create_task(run_gang(spec, nodes.targets, store))
-    await eventually(lambda: (store.progress() or {}).get("phase") == "warmup")
+    await eventually(lambda: stepping(store))
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await eventually(lambda: marked(spec) == [])
@@ -385,7 +389,7 @@ async def test_an_agent_that_dies_fails_the_repeat_and_the_next_one_runs(
     spec = job(repeats=2, step_s=0.5)
     await prepare(spec, nodes.targets, shipment)
     task = asyncio.create_task(run_gang(spec, nodes.targets, store))
-    await eventually(lambda: (store.progress() or {}).get("phase") == "warmup")
+    await eventually(lambda: stepping(store))
     pid = json.loads((job_dir(nodes, spec, "n2") / "agent.json").read_text())["pid"]
     os.kill(pid, signal.SIGKILL)
     outcome = await task

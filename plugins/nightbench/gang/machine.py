@@ -18,7 +18,7 @@ ENDED = frozenset({"done", "failed", "aborted"})
 SERVING = frozenset({"idle", "preparing", "ready", "running"})
 """States of an agent that holds its node's lock."""
 
-HEARTBEAT_S = 15.0
+HEARTBEAT_S = 8.0
 """An agent rewrites a repeat's state about every second; after so long it is looked after."""
 
 ABORT_GRACE_S = 30.0

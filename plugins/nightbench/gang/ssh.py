@@ -123,21 +123,23 @@ class SshTransport:
             beside = _beside(path)
             async with sftp.open(beside, "wb", encoding=None) as file:
                 await file.write(content)
+            await _complete(sftp, beside, len(content))
             await sftp.posix_rename(beside, path)
 
         await self._guard(f"write {path}", operation, FILE_TIMEOUT_S)
 
     async def put_file(self, source: Path, path: str, mode: int = 0o644) -> None:
         """Upload a file; it appears complete."""
+        size = source.stat().st_size
 
         async def operation() -> None:
             sftp = await self._files()
             beside = _beside(path)
             await sftp.put(str(source), beside)
+            await _complete(sftp, beside, size)
             await sftp.chmod(beside, mode)
             await sftp.posix_rename(beside, path)
 
-        size = source.stat().st_size
         await self._guard(f"upload {path}", operation, FILE_TIMEOUT_S + size / 100_000, size)
 
     async def mkdir(self, path: str) -> bool:
@@ -320,6 +322,14 @@ def _exit_of(process: asyncssh.SSHClientProcess[bytes]) -> int:
     if code is None:
         raise ConnectionResetError("the command's channel closed without an exit status")
     return code if code >= 0 else 128 - code
+
+
+async def _complete(sftp: asyncssh.SFTPClient, path: str, size: int) -> None:
+    """Make sure that all was written: not every server reports a full disk while it writes."""
+    found = (await sftp.stat(path)).size
+    if found != size:
+        await sftp.remove(path)
+        raise asyncssh.SFTPFailure(f"{found} of {size} bytes were written")
 
 
 def _beside(path: str) -> str:

@@ -1,0 +1,122 @@
+"""Clock, shipping, digest, progress and the agent's answers: the small pure parts."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+import tarfile
+
+import pytest
+from tests.unit.gang.simulation import MemoryNode
+from tests.unit.gang.test_steering import JOB
+
+from nightbench.codedigest import code_digest, shipped_files
+from nightbench.gang import RemoteFailure
+from nightbench.gang.agentcall import call_agent
+from nightbench.gang.clock import best_offset, closer
+from nightbench.gang.machine import NodeView, ProcessView
+from nightbench.gang.progress import Progress
+from nightbench.gang.shipping import pack, remote_failure
+from nightbench.gang.transport import Completed
+from nightbench.model import ClockOffset, Protocol
+
+
+def test_the_offset_comes_from_the_shortest_round_trip():
+    # True offset 500; the slow exchanges are lopsided.
+    best = best_offset([(0.0, 500.9, 1.0), (2.0, 502.01, 2.02), (3.0, 503.0, 3.5)])
+    assert best.offset_s == pytest.approx(500.0)
+    assert best.error_s == pytest.approx(0.01)
+
+
+def test_the_closer_offset_wins():
+    near, far = ClockOffset(1.0, 0.001), ClockOffset(2.0, 0.1)
+    assert closer(far, near) == closer(near, None) == closer(near, far) == near
+    assert closer(None, None) is None
+
+
+@pytest.fixture
+def tree(tmp_path):
+    root = tmp_path / "benchmarks"
+    (root / "nodeside/__pycache__").mkdir(parents=True)
+    (root / "agent.py").write_text("print()\n")
+    (root / "nodeside/x.py").write_text("x = 1\n")
+    (root / "nodeside/__pycache__/x.cpython-311.pyc").write_bytes(b"\0")
+    (root / ".ruff_cache").mkdir()
+    (root / ".ruff_cache/y").write_text("y")
+    return root
+
+
+def test_the_digest_follows_content_paths_and_execute_bits(tree):
+    first = code_digest(tree)
+    assert [name for name, _ in shipped_files(tree)] == ["agent.py", "nodeside/x.py"]
+    (tree / "nodeside/__pycache__/z.pyc").write_bytes(b"\1")
+    os.utime(tree / "agent.py", (0, 0))
+    assert code_digest(tree) == first
+    (tree / "agent.py").chmod(0o755)
+    executable = code_digest(tree)
+    assert executable != first
+    (tree / "nodeside/x.py").rename(tree / "nodeside/y.py")
+    assert code_digest(tree) not in (first, executable)
+
+
+def test_the_archive_is_the_same_for_the_same_content(tree):
+    first = pack(tree)
+    os.utime(tree / "agent.py", (0, 0))
+    assert pack(tree) == first
+    with tarfile.open(fileobj=io.BytesIO(first)) as archive:
+        assert archive.getnames() == ["agent.py", "nodeside/x.py"]
+
+
+def progress_of(process, progress=None):
+    progress = progress or Progress(dataclasses.replace(JOB, protocol=Protocol(5, 30, 3)))
+    view = NodeView("n1", 0.0, processes={"trainer-0": process})
+    return progress, progress.document("running", 1, [view], running_s=10.0)
+
+
+def test_progress_counts_warm_up_and_window_as_one():
+    progress, document = progress_of(ProcessView("warmup", 3, 100.0))
+    assert (document["step"], document["steps"], document["throughput"]) == (3, 35, None)
+    _, document = progress_of(ProcessView("window", 8, 105.0), progress)
+    assert document["step"] == 13
+    # 10 steps in 5 s, batch 1 on 2 trainers.
+    assert document["throughput"] == pytest.approx(4.0)
+    # 22 steps left at 2/s, then two more repeats of 10 + 11 s.
+    assert document["eta_s"] == pytest.approx(11 + 2 * 21)
+
+
+def test_progress_knows_how_long_a_repeat_takes_after_the_first():
+    progress, _ = progress_of(ProcessView("warmup", 3, 100.0))
+    progress.repeat_ended(20.0)
+    assert progress.document("running", 2, running_s=5.0)["eta_s"] == pytest.approx(15 + 20)
+
+
+class Said(MemoryNode):
+    def __init__(self, completed):
+        super().__init__("n1")
+        self.completed = completed
+
+    async def run(self, argv, **options):
+        return self.completed
+
+
+async def test_an_answer_is_found_below_what_a_login_script_prints():
+    node = Said(Completed(0, b'Welcome!\n{"started": true}\n', b""))
+    assert await call_agent(node, "python3", "agent.py", "start") == {"started": True}
+
+
+async def test_an_error_of_the_agent_is_passed_on():
+    node = Said(Completed(1, b'{"error": "no readable job.json"}', b"noise"))
+    with pytest.raises(RemoteFailure, match=r"n1 .*agent.py start.*no readable job.json"):
+        await call_agent(node, "python3", "agent.py", "start")
+
+
+async def test_no_answer_at_all_shows_what_was_said():
+    node = Said(Completed(127, b"", b"python3: command not found"))
+    with pytest.raises(RemoteFailure, match=r"exit 127.*command not found"):
+        await call_agent(node, "python3", "agent.py", "start")
+
+
+def test_a_full_disk_is_recognised_by_what_a_command_said():
+    error = remote_failure(MemoryNode("n1"), "unpack", b"OSError: No space left on device")
+    assert type(error).__name__ == "DiskFull"
