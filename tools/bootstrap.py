@@ -291,7 +291,13 @@ def setup(force: bool, lock: bool) -> None:
 
 
 def make_locks(uv: Path, env: Mapping[str, str], log: Path) -> None:
-    """Resolve requirements/*.in again, for Python 3.11 and 3.12 at once, with hashes."""
+    """Resolve requirements/*.in again, for Python 3.11 and 3.12 at once, with hashes.
+
+    From the main index alone: extra ones and wheel folders often hold a part of a release's files,
+    and the lock has to name all of them.
+    """
+    partial = ("UV_INDEX", "UV_INDEX_STRATEGY", "UV_FIND_LINKS")
+    env = {name: value for name, value in env.items() if name not in partial}
     for name in ("uv", "control", "dev"):
         say(f"locking requirements/{name}.in")
         run(
