@@ -14,7 +14,9 @@ from nodeside.shell import answer
 from nodeside.telemetry import memory
 
 SCHEMA = "nightbench.fingerprint/1"
-_FLAGS = ["sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "sve", "asimd"]
+_FLAGS = frozenset(("sse4_2", "avx", "avx2", "fma", "f16c", "sve", "asimd")) | frozenset(
+    ("avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
+)
 _PACKAGES = """
 import json, os, sys
 found = {}
@@ -136,7 +138,7 @@ def _cpu() -> dict[str, Any]:
         "sockets": len(sockets) or 1,
         "cores": len(cores) or threads,
         "threads": threads,
-        "flags": [flag for flag in _FLAGS if flag in flags],
+        "flags": sorted(_FLAGS & flags),
     }
 
 

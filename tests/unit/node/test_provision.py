@@ -1,0 +1,255 @@
+"""Environments: real uv, real interpreters, wheels made here, no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from node_driver import CODE, PYTHON
+from nodeside import interpreters, pipconfig, uvtool
+
+REPOSITORY = CODE.parent
+SERIES = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+@pytest.fixture(scope="session")
+def uv() -> str:
+    candidates = [
+        os.environ.get("NIGHTBENCH_HOME", str(REPOSITORY / ".nightbench")) + "/tools/uv",
+        shutil.which("uv"),
+    ]
+    for candidate in candidates:
+        if candidate and os.access(candidate, os.X_OK):
+            return candidate
+    pytest.skip("no uv: `make setup` fetches it")
+
+
+def make_wheel(folder: Path, name: str, version: str, body: str = "") -> Path:
+    """A pure wheel with one module."""
+    folder.mkdir(parents=True, exist_ok=True)
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.py": body or f"VERSION = {version!r}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = ""
+    for path, text in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=")
+        record += f"{path},sha256={digest.decode()},{len(text)}\n"
+    files[f"{info}/RECORD"] = record + f"{info}/RECORD,,\n"
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for inner, text in files.items():
+            archive.writestr(inner, text)
+    return path
+
+
+class Site:
+    """Shipped code with one small framework line, a folder of wheels, and a node's root."""
+
+    def __init__(self, folder: Path, uv: str, python: str = SERIES) -> None:
+        self.root = folder / "root"
+        self.wheels = folder / "wheels"
+        self.code = folder / "code"
+        self.uv = uv
+        self.folder = folder
+        self.locks = folder / "locks"
+        shutil.copytree(CODE / "nodeside", self.code / "nodeside")
+        shutil.copy(CODE / "agent.py", self.code)
+        line = self.code / "frameworks" / "tiny"
+        line.mkdir(parents=True)
+        self.info: dict[str, Any] = {
+            "line": "tiny",
+            "version": "1.0",
+            "package": "tiny_main",
+            "python": python,
+            "variants": ["cpu"],
+            "size_bytes": 1000,
+        }
+        self.write_info()
+        lock = ""
+        for name in ("tiny_dep", "tiny_main"):
+            wheel = make_wheel(self.wheels, name, "1.0")
+            digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+            lock += f"{name.replace('_', '-')}==1.0 \\\n    --hash=sha256:{digest}\n    # via x\n"
+        self.lock = line / "requirements-cpu.lock"
+        self.lock.write_text(lock)
+
+    def write_info(self, **changes: Any) -> None:
+        self.info.update(changes)
+        path = self.code / "frameworks" / "tiny" / "framework.json"
+        path.write_text(json.dumps(self.info))
+
+    def provision(self, *words: str | Path, **env: str) -> tuple[int, dict[str, Any]]:
+        call = [PYTHON, self.code / "agent.py", "provision", "--root", self.root]
+        call += ["--line", "tiny", "--uv", self.uv, "--lock-dir", self.locks, *words]
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "UV_"))}
+        clean.update({"PIP_CONFIG_FILE": os.devnull, "UV_HTTP_RETRIES": "0", **env})
+        done = subprocess.run(
+            list(map(str, call)), env=clean, capture_output=True, text=True, timeout=300
+        )
+        return done.returncode, json.loads(done.stdout)
+
+    def versions(self, python: str) -> list[str]:
+        script = "import tiny_main, tiny_dep; print(tiny_main.VERSION, tiny_dep.VERSION)"
+        done = subprocess.run([python, "-c", script], capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+
+@pytest.fixture
+def site(tmp_path: Path, uv: str) -> Site:
+    return Site(tmp_path, uv)
+
+
+def test_built_once_from_a_wheelhouse(site):
+    code, first = site.provision("--wheelhouse", site.wheels)
+    assert code == 0, first
+    assert first["built"]
+    assert site.versions(first["python"]) == ["1.0", "1.0"]
+    code, again = site.provision("--wheelhouse", site.wheels)
+    assert again["python"] == first["python"]
+    assert again["built"] is False
+    assert [p.name for p in (site.root / "envs").iterdir()] == [Path(first["env"]).name]
+    assert "uv venv" in next((site.root / "logs").iterdir()).read_text()
+
+
+def test_two_at_once_build_once(site):
+    with ThreadPoolExecutor(2) as pool:
+        calls = [pool.submit(site.provision, "--wheelhouse", site.wheels) for _ in range(2)]
+        answers = [call.result()[1] for call in calls]
+    assert sorted(answer["built"] for answer in answers) == [False, True]
+    assert answers[0]["python"] == answers[1]["python"]
+
+
+def test_find_links_of_the_cluster_and_of_pip(site):
+    code, answer = site.provision("--find-links", site.wheels, UV_NO_INDEX="1")
+    assert code == 0, answer
+    assert answer["built"]
+    shutil.rmtree(site.root)
+    code, answer = site.provision(PIP_FIND_LINKS=str(site.wheels), PIP_NO_INDEX="1")
+    assert answer.get("built"), answer
+
+
+def test_changed_lock_is_another_environment(site):
+    first = site.provision("--wheelhouse", site.wheels)[1]
+    site.lock.write_text("# another\n" + site.lock.read_text())
+    second = site.provision("--wheelhouse", site.wheels)[1]
+    assert second["built"]
+    assert second["env"] != first["env"]
+    assert Path(first["python"]).exists()
+
+
+def test_wheel_takes_the_place_of_the_main_package(site):
+    wheel = make_wheel(site.folder / "mine", "tiny_main", "1.1.dev0")
+    code, answer = site.provision("--wheelhouse", site.wheels, "--wheel", wheel)
+    assert code == 0, answer
+    assert site.versions(answer["python"]) == ["1.1.dev0", "1.0"]
+    # The same name with another content is another build.
+    make_wheel(site.folder / "mine", "tiny_main", "1.1.dev0", "VERSION = 'changed'\n")
+    other = site.provision("--wheelhouse", site.wheels, "--wheel", wheel)[1]
+    assert other["built"]
+    assert site.versions(other["python"]) == ["changed", "1.0"]
+
+
+def test_other_version_from_the_index(site):
+    make_wheel(site.wheels, "tiny_main", "2.0")
+    code, answer = site.provision("--wheelhouse", site.wheels, "--version", "2.0")
+    assert code == 0, answer
+    assert site.versions(answer["python"]) == ["2.0", "1.0"]
+    plain = site.provision("--wheelhouse", site.wheels, "--version", "1.0")[1]
+    assert site.versions(plain["python"]) == ["1.0", "1.0"]
+    assert plain["env"] == site.provision("--wheelhouse", site.wheels)[1]["env"]
+
+
+def test_wrong_hash_is_refused(site):
+    make_wheel(site.wheels, "tiny_main", "1.0", "VERSION = 'evil'\n")
+    code, answer = site.provision("--wheelhouse", site.wheels)
+    assert code == 0
+    assert "tiny" in answer["unavailable"]
+    assert "ash" in Path(answer["log"]).read_text()
+    assert list((site.root / "envs").iterdir()) == [], "nothing half-built is left"
+
+
+def test_missing_packages_are_unavailable_with_a_hint(site, tmp_path):
+    (tmp_path / "empty").mkdir()
+    code, answer = site.provision("--wheelhouse", tmp_path / "empty")
+    assert code == 0
+    assert "could not be installed" in answer["unavailable"]
+    assert "environments.wheelhouse" in answer["hint"]
+
+
+def test_missing_interpreter_is_unavailable_with_a_hint(site):
+    site.write_info(python="3.99")
+    code, answer = site.provision(UV_OFFLINE="1")
+    assert code == 0
+    assert answer["unavailable"].startswith("there is no Python 3.99 on this node")
+    assert "python3.99 is on PATH" in answer["hint"]
+
+
+def test_too_little_room_is_said_before(site):
+    site.write_info(size_bytes=10**18)
+    code, answer = site.provision("--wheelhouse", site.wheels)
+    assert code == 1
+    assert "disk full: framework tiny needs" in answer["error"]
+
+
+def test_unknown_line_and_variant(site):
+    assert "no framework 'none'" in site.provision("--line", "none")[1]["error"]
+    code, answer = site.provision("--variant", "cu126")
+    assert code == 1
+    assert "no variant 'cu126'" in answer["error"]
+    assert answer["hint"] == "variants of this line: cpu"
+
+
+def test_shims_that_do_not_answer_are_passed_over(tmp_path):
+    shim = tmp_path / "shims" / f"python{SERIES}"
+    shim.parent.mkdir()
+    shim.write_text("#!/bin/sh\necho 'the version is not selected' >&2\nexit 127\n")
+    shim.chmod(0o755)
+    env = {"PATH": f"{shim.parent}:/usr/bin:/bin"}
+    found = interpreters.find(SERIES, None, env)
+    assert found is not None
+    assert found != str(shim)
+    liar = tmp_path / "liar" / "python3.98"
+    liar.parent.mkdir()
+    liar.symlink_to(sys.executable)
+    assert interpreters.find("3.98", None, {"PATH": str(liar.parent)}) is None
+
+
+def test_pip_configuration_in_uvs_words(tmp_path):
+    config = tmp_path / ".config" / "pip" / "pip.conf"
+    config.parent.mkdir(parents=True)
+    config.write_text(
+        "[global]\nindex-url = https://a.example/simple\n"
+        "extra-index-url = https://b.example/simple\n    https://c.example/simple\n"
+        "[install]\nfind-links = /one /two\n"
+    )
+    made = pipconfig.uv_environment({"PIP_INDEX_URL": "https://env.example/simple"}, str(tmp_path))
+    assert made["UV_DEFAULT_INDEX"] == "https://env.example/simple", "PIP_* wins over files"
+    assert made["UV_INDEX"] == "https://b.example/simple https://c.example/simple"
+    assert made["UV_FIND_LINKS"] == "/one,/two"
+    kept = pipconfig.uv_environment({"UV_FIND_LINKS": "/mine"}, str(tmp_path))
+    assert "UV_FIND_LINKS" not in kept, "what uv was told stays"
+
+
+def test_lock_without_a_package():
+    lock = (
+        "a==1 \\\n    --hash=sha256:1\n    # via b\nTorch==2.1+cpu \\\n    --hash=sha256:2\nz==3\n"
+    )
+    left, pinned = uvtool.without(lock, "torch")
+    assert left == "a==1 \\\n    --hash=sha256:1\n    # via b\nz==3\n"
+    assert pinned == "2.1+cpu"
+    assert uvtool.like_build("2.0", pinned) == "2.0+cpu"
+    assert uvtool.like_build("2.0+cu1", pinned) == "2.0+cu1"
+    assert uvtool.like_build("2.0", None) == "2.0"
