@@ -14,7 +14,8 @@ select
     opened_at,
     last_run_id,
     resolved_run_id,
-    closed_at
+    closed_at,
+    told_at
 from raw.alert;
 
 comment on view marts.fct_alert is 'One row per alert; at most one live alert for each series';

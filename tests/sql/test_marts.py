@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -19,7 +20,7 @@ from nightbench.model import (
 from nightbench.warehouse import CaseBundle, PlannedCase
 from nightbench.warehouse.history_csv import import_history
 from nightbench.warehouse.references import load_references
-from nightbench.warehouse.statements import text
+from nightbench.warehouse.statements import SQL, text
 
 
 @pytest.fixture
@@ -218,17 +219,24 @@ def test_fct_alert_has_the_life_of_an_alert(loader, given, rows):
 
 
 def test_all_published_figures_and_empty_cells_are_there_once(connection, rows):
-    assert load_references(connection) == 266 + 143
-    assert load_references(connection) == 0
     counts = rows(
         "select is_empty, count(*) as cells from staging.reference_result group by 1 order by 1"
     )
     assert counts == [{"is_empty": False, "cells": 266}, {"is_empty": True, "cells": 143}]
     assert rows("select count(*) as n from marts.fct_reference") == [{"n": 409}]
+    assert load_references(connection) == 0
 
 
-def test_references_speak_our_words_and_keep_theirs(connection, rows):
-    load_references(connection)
+def test_a_corrected_figure_replaces_the_old_one(connection, rows, tmp_path):
+    shutil.copytree(SQL / "references", tmp_path / "references")
+    published = tmp_path / "references" / "published_results.csv"
+    published.write_text(published.read_text().replace(",15.44,", ",15.5,"))
+    assert load_references(connection, tmp_path / "references") == 1
+    assert len(rows("select 1 from raw.reference_result where value = 15.5")) == 1
+    assert rows("select count(*) as n from raw.reference_result") == [{"n": 409}]
+
+
+def test_references_speak_our_words_and_keep_theirs(rows):
     lines = rows(
         "select framework_text, framework, count(*) as cells from staging.reference_result"
         " group by 1, 2 order by 1, 2"
@@ -261,8 +269,7 @@ def test_references_speak_our_words_and_keep_theirs(connection, rows):
     assert doubtful == [{"n": 12}]
 
 
-def test_fct_reference_stands_beside_what_was_measured(connection, loader, given, rows):
-    load_references(connection)
+def test_fct_reference_stands_beside_what_was_measured(loader, given, rows):
     run = given.run()
     axes = {
         "framework": "tensorflow1",
@@ -303,8 +310,7 @@ def test_fct_reference_stands_beside_what_was_measured(connection, loader, given
     assert smoke.case_id not in {row["case_id"] for row in cases}
 
 
-def test_an_empty_cell_is_filled_by_a_measurement_in_its_unit(connection, loader, given, rows):
-    load_references(connection)
+def test_an_empty_cell_is_filled_by_a_measurement_in_its_unit(loader, given, rows):
     run = given.run()
     case = Case(
         workload="vgg16_cifar",
@@ -448,8 +454,6 @@ def test_a_slow_release_drags_its_line_on_every_node(loader, given, ask):
 
 
 def test_every_question_has_a_test():
-    from nightbench.warehouse.statements import SQL
-
     asked = {path.stem for path in (SQL / "queries" / "analysts").glob("*.sql")}
     assert asked == {
         "scaling",

@@ -1,4 +1,4 @@
-"""Forward-only migrations by yoyo, then the views, all in one transaction.
+"""Forward-only migrations by yoyo, the views, the references: all in one transaction.
 
 yoyo reads the files and keeps the book (schema `migrations`), but by itself it commits a
 migration and its mark in two transactions, and locks by a row that a killed process leaves
@@ -21,6 +21,7 @@ from psycopg2 import sql
 from nightbench.errors import UserError
 from nightbench.warehouse import statements
 from nightbench.warehouse.connection import Connection, WarehouseRefused, connect, reported
+from nightbench.warehouse.references import FILES, store_references
 
 OWNER = "nightbench_owner"
 
@@ -42,6 +43,7 @@ VIEWS = (
 """Files below `sql/` in the order in which they need each other."""
 
 _BOOK = "migrations"
+_PURPOSE = "Views for analysts and pages; the grain stands in the header of each"
 _LOCK = 0x6E62_6D69  # "nbmi"
 _TIMEOUT_S = 600.0
 
@@ -97,8 +99,9 @@ def _apply_locked(connection: Connection, folder: Path) -> list[str]:
         raise UserError(f"{folder}: holds no migrations; the folder sql/ has to be whole.")
     pending = list(backend.to_apply(wanted))
     texts = {view: statements.text(f"{view}.sql") for view in VIEWS}
-    digest = f"views {hashlib.sha256(''.join(texts.values()).encode()).hexdigest()}"
-    if not pending and _views_mark(connection) == digest:
+    content = "".join((*texts.values(), *(statements.text(f"references/{name}") for name in FILES)))
+    digest = f"sql/ {hashlib.sha256(content.encode()).hexdigest()}"
+    if not pending and _mark(connection) == digest:
         return []
     doing = ""
     try:
@@ -112,7 +115,11 @@ def _apply_locked(connection: Connection, folder: Path) -> list[str]:
                 migration.process_steps(backend, "apply")
                 backend.mark_one(migration, log=False)
             doing = "making the views"
-            _make_views(connection, texts, digest)
+            _make_views(connection, texts)
+            doing = "loading the references"
+            with connection.cursor() as cursor:
+                store_references(cursor)
+                cursor.execute("comment on schema marts is %s", (f"{_PURPOSE}\n{digest}",))
     except psycopg2.errors.DependentObjectsStillExist as error:
         raise WarehouseRefused(
             "Views of staging and marts have to be made anew, but somebody's objects rest on "
@@ -125,7 +132,7 @@ def _apply_locked(connection: Connection, folder: Path) -> list[str]:
     return [migration.id for migration in pending]
 
 
-def _views_mark(connection: Connection) -> str | None:
+def _mark(connection: Connection) -> str | None:
     with connection.cursor() as cursor:
         cursor.execute(
             "select obj_description(oid, 'pg_namespace') from pg_namespace where nspname = 'marts'"
@@ -135,7 +142,7 @@ def _views_mark(connection: Connection) -> str | None:
     return comment.rpartition("\n")[2] or None
 
 
-def _make_views(connection: Connection, texts: Mapping[str, str], digest: str) -> None:
+def _make_views(connection: Connection, texts: Mapping[str, str]) -> None:
     with connection.cursor() as cursor:
         stale = set(_existing(connection)) - {tuple(view.split("/")) for view in texts}
         cursor.execute("savepoint before_views")
@@ -150,8 +157,6 @@ def _make_views(connection: Connection, texts: Mapping[str, str], digest: str) -
             _drop_views(connection)
             for content in texts.values():
                 cursor.execute(content)
-        purpose = "Views for analysts and pages; the grain stands in the header of each"
-        cursor.execute("comment on schema marts is %s", (f"{purpose}\n{digest}",))
 
 
 def _existing(connection: Connection) -> list[tuple[str, str]]:

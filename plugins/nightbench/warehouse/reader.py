@@ -155,6 +155,10 @@ class Reader:
             max_rows=limit,
         )
 
+    def untold_alerts(self, run_id: str) -> list[str]:
+        """Case ids whose alert a run opened and of which no channel has been told."""
+        return [row["case_id"] for row in self._rows("untold_alerts", run_id=run_id)]
+
     def results_rows(self, run_id: str | None = None) -> list[Row]:
         """Every planned case of a run (the newest by default) with figures and verdict."""
         chosen = run_id or self.latest_run()

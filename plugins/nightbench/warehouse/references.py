@@ -7,6 +7,8 @@ import hashlib
 import json
 from pathlib import Path
 
+import psycopg2.extensions
+
 from nightbench.errors import UserError
 from nightbench.warehouse import statements
 from nightbench.warehouse.connection import Connection, reported
@@ -24,14 +26,17 @@ def load_references(connection: Connection, folder: Path | None = None) -> int:
     Returns:
         How many cells were new or different: 0 when it is called again.
     """
-    rows = [
-        row for name in FILES for row in _read((folder or statements.SQL / "references") / name)
-    ]
     with reported("load the references"), connection, connection.cursor() as cursor:
-        changed = 0
-        for row in rows:
-            cursor.execute(statements.statement("store_reference"), row)
-            changed += cursor.rowcount
+        return store_references(cursor, folder)
+
+
+def store_references(cursor: psycopg2.extensions.cursor, folder: Path | None = None) -> int:
+    """The same inside a transaction of the caller's."""
+    place = folder or statements.SQL / "references"
+    changed = 0
+    for row in [row for name in FILES for row in _read(place / name)]:
+        cursor.execute(statements.statement("store_reference"), row)
+        changed += cursor.rowcount
     return changed
 
 

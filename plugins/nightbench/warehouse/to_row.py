@@ -1,0 +1,205 @@
+"""Dataclasses to rows: what a statement takes as its parameters, by column name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from psycopg2.extras import Json
+
+from nightbench.model import (
+    Build,
+    CheckResult,
+    Cluster,
+    Measurement,
+    RankResult,
+    Run,
+    Severity,
+    Verdict,
+)
+from nightbench.warehouse.bundle import PlannedCase, RepeatBundle
+
+Row = dict[str, Any]
+
+MEASUREMENT_COLUMNS = (
+    *("build_id", "framework_version", "unit", "n", "throughput", "minimum", "maximum", "mad"),
+    *("spread", "half_width", "speedup", "efficiency", "baseline_case_id"),
+    *("time_to_first_step_s", "peak_resident_bytes", "definition_digest", "fingerprint_id"),
+)
+
+
+def run_row(run: Run, origin: str) -> Row:
+    """A run."""
+    return {**vars(run), "run_kind": run.run_kind.value, "origin": origin}
+
+
+def cluster_row(cluster: Cluster) -> Row:
+    """A cluster."""
+    return {
+        "cluster": cluster.name,
+        "description": cluster.description,
+        "device_kind": cluster.device_kind,
+        "devices_per_node": cluster.devices_per_node,
+        "nodes": [node.name for node in cluster.nodes],
+        "shared": cluster.shared,
+    }
+
+
+def build_row(build: Build) -> Row:
+    """A build."""
+    return {**vars(build), "build_id": build.build_id}
+
+
+def planned_row(run: Run, planned: PlannedCase) -> Row:
+    """A planned case."""
+    return {
+        "run_id": run.run_id,
+        "case_id": planned.case_id,
+        "axes": Json(planned.case.axes()),
+        "build_id": planned.build.build_id,
+        "unit": planned.unit,
+        "definition_digest": planned.definition_digest,
+    }
+
+
+def repeat_row(bundle: RepeatBundle) -> Row:
+    """A repeat: its numbers, and the step times of the rank with the longest window."""
+    record, summary = bundle.record, bundle.summary
+    trainers = [r for r in record.ranks if r.role == "trainer" and r.step_seconds]
+    slowest = max(trainers, key=lambda r: (r.window_wall_s, -r.rank), default=None)
+    row: Row = {
+        "status": record.status,
+        "reason": text(record.reason),
+        "started_at": record.started_at,
+        "slowest_rank": slowest and slowest.name,
+        "step_seconds": slowest and _numbers(slowest.step_seconds),
+        "problem": text(summary.problem) if summary else None,
+    }
+    for column in ("throughput", "step_throughput", "window_s", "samples"):
+        value = number(getattr(summary, column, None))
+        row[column] = _positive(value)
+        if row[column] is None and value is not None:
+            # The column takes positive finite figures only; what was found stays readable.
+            row["problem"] = "; ".join(filter(None, (row["problem"], f"{column} was {value}")))
+    for column in ("overlap", "drift", "time_to_first_step_s", "loss_first", "loss_median"):
+        row[column] = number(getattr(summary, column, None))
+    row["peak_resident_bytes"] = _whole(getattr(summary, "peak_resident_bytes", None))
+    return row
+
+
+def rank_row(rank: RankResult) -> Row:
+    """One process of a repeat."""
+    numbers = (
+        *("samples_per_step", "window_open_s", "window_close_s", "window_wall_s"),
+        *("time_to_first_step_s", "loss_first"),
+    )
+    return {
+        "process": rank.name,
+        **{column: getattr(rank, column) for column in ("role", "rank", "node")},
+        **{column: number(getattr(rank, column)) for column in numbers},
+        "step_seconds": _numbers(rank.step_seconds),
+        "step_end_s": _numbers(rank.step_end_s),
+        "loss_window": _numbers(rank.loss_window),
+        "weights_digest": rank.weights_digest,
+        "parameters": rank.parameters,
+        "peak_resident_bytes": _whole(rank.peak_resident_bytes),
+        "peak_allocator_bytes": _whole(rank.peak_allocator_bytes),
+        "precision": rank.precision,
+        "transport": rank.transport,
+        "versions": Json(dict(rank.versions)),
+    }
+
+
+def measurement_row(m: Measurement, quarantined: bool) -> Row:
+    """A measurement, but for its status, which is the case's."""
+    row: Row = {
+        "build_id": m.build.build_id,
+        "framework_version": m.framework_version,
+        "unit": m.unit,
+        "n": m.n,
+        "baseline_case_id": m.baseline_case_id,
+        "peak_resident_bytes": _whole(m.peak_resident_bytes),
+        "definition_digest": m.definition_digest,
+        "fingerprint_id": m.fingerprint_id,
+    }
+    row |= {k: number(getattr(m, k)) for k in MEASUREMENT_COLUMNS if k not in row}
+    if quarantined and not (
+        row["throughput"] is None
+        or (
+            _positive(row["throughput"]) and _positive(row["minimum"]) and _positive(row["maximum"])
+        )
+    ):
+        # A quarantined figure that is no throughput at all: its check holds what was observed.
+        # One that is not quarantined goes as it is, and the table refuses it.
+        figures = ("throughput", "minimum", "maximum", "mad", "spread", "half_width")
+        row |= dict.fromkeys((*figures, "speedup", "efficiency"))
+    return row
+
+
+def check_rows(checks: Iterable[CheckResult]) -> list[Row]:
+    """Check results, those of one check on one subject numbered."""
+    rows, seen = [], dict[tuple[str, int, str], int]()
+    for check in checks:
+        identity = (check.subject, check.repeat or 0, check.check)
+        ordinal = seen[identity] = seen.get(identity, -1) + 1
+        rows.append(
+            {
+                "subject": check.subject,
+                "repeat": check.repeat or 0,
+                "check_name": check.check,
+                "ordinal": ordinal,
+                "severity": check.severity.value,
+                "success": bool(check.success),
+                "observed": text(check.observed),
+                "expected": text(check.expected),
+            }
+        )
+    return rows
+
+
+def quarantine_rows(checks: Iterable[CheckResult]) -> list[Row]:
+    """Each subject that failed a check of severity `fail`, with its reasons."""
+    reasons: dict[tuple[str, int], list[str]] = {}
+    for c in checks:
+        if c.severity is Severity.FAIL and not c.success:
+            reason = f"{c.check}: {c.observed}, expected {c.expected}"
+            reasons.setdefault((c.subject, c.repeat or 0), []).append(text(reason) or "")
+    return [
+        {"subject": subject, "repeat": repeat, "reasons": found}
+        for (subject, repeat), found in sorted(reasons.items())
+    ]
+
+
+def verdict_row(verdict: Verdict) -> Row:
+    """A verdict; an alert takes its columns from the same row."""
+    return {
+        **vars(verdict),
+        "kind": verdict.kind.value,
+        "sentence": text(verdict.sentence),
+        "value": number(verdict.value),
+        "baseline": number(verdict.baseline),
+        "change": number(verdict.change),
+    }
+
+
+def number(value: float | None) -> float | None:
+    """A float that SQL can print: numpy's scalars would say `np.float64(...)`."""
+    return None if value is None else float(value)
+
+
+def _numbers(values: Iterable[float | None]) -> list[float | None]:
+    return [number(value) for value in values]
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _positive(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) and value > 0 else None
+
+
+def text(value: str | None) -> str | None:
+    """Text without NUL, which PostgreSQL's has not and a process's message may."""
+    return None if value is None else value.replace("\x00", "\\x00")
