@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from nightbench.commands import looking, planning, running, services
+from nightbench.commands.common import quiet
 from nightbench.errors import UserError
 
 app = typer.Typer(
@@ -35,6 +36,7 @@ for _panel, _part in _PANELS.items():
 
 def main() -> None:
     """Run the command; what a user can mend is printed without a traceback, exit code 1."""
+    quiet()
     try:
         app()
     except UserError as error:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import sys
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +21,7 @@ from nightbench.stack.paths import Home, find_home
 if TYPE_CHECKING:
     from nightbench.gang import Shipment, SshTarget
     from nightbench.model import Catalog, Cluster, Suite
-    from nightbench.spool import Spool
+    from nightbench.spool import CaseStore, Spool
     from nightbench.warehouse.connection import Connection
     from nightbench.warehouse.reader import Reader
 
@@ -33,6 +35,7 @@ WAREHOUSE_VARIABLE = "NIGHTBENCH_WAREHOUSE"
 FAILED = 1
 """Exit code where something that was asked for did not come out well."""
 INTERRUPTED = 130
+_RUNS_LOOKED_AT = 20
 
 ClusterOption = Annotated[
     str | None,
@@ -220,7 +223,18 @@ def reach(cluster: Cluster) -> dict[str, SshTarget]:
         os.environ.update(supervisor.airflow_env(place))
     from nightbench.orchestration.connections import ssh_targets
 
-    return dict(ssh_targets(cluster))
+    targets = dict(ssh_targets(cluster))
+    quiet()
+    return targets
+
+
+def quiet() -> None:
+    """Let libraries speak up only when something is wrong: standard output is ours.
+
+    Airflow's import points all loggers to it, so this is called again after that.
+    """
+    for name in ("airflow", "asyncssh", "alembic", "great_expectations", "httpx", "yoyo"):
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def shipment(cluster: Cluster) -> Shipment:
@@ -266,14 +280,42 @@ def open_warehouse(role: str = "nightbench_loader") -> Connection:
 
 
 def history(cluster: str) -> dict[str, float]:
-    """Return the seconds that each case usually takes on a cluster; empty where nobody knows."""
+    """Return the seconds that each case usually takes on a cluster; empty where nobody knows.
+
+    The warehouse says it; where that is away, the runs that still lie in the spool.
+    """
     from nightbench.warehouse.connection import WarehouseUnavailable
 
     try:
         return dict(open_reader().history_seconds(cluster))
     except WarehouseUnavailable:
-        # An estimate is a courtesy: planning works without a database.
-        return {}
+        return _history_of_files(cluster)
+
+
+def _history_of_files(cluster: str) -> dict[str, float]:
+    import statistics
+
+    found: dict[str, list[float]] = {}
+    for run in spool().runs()[-_RUNS_LOOKED_AT:]:
+        if (run.run() or {}).get("cluster") != cluster:
+            continue
+        for case_id in run.case_ids():
+            seconds = _seconds_of(run.latest(case_id))
+            if seconds is not None:
+                found.setdefault(case_id, []).append(seconds)
+    return {case_id: statistics.median(seconds) for case_id, seconds in found.items()}
+
+
+def _seconds_of(store: CaseStore | None) -> float | None:
+    """Seconds from the first launch of a case to its end, where it went well."""
+    outcome = store.outcome() if store else None
+    if store is None or outcome is None or outcome["status"] != "ok":
+        return None
+    first = store.repeat(1) or {}
+    if not first.get("started_at"):
+        return None
+    began = datetime.fromisoformat(first["started_at"])
+    return (datetime.fromisoformat(outcome["ended_at"]) - began).total_seconds()
 
 
 def open_reader() -> Reader:

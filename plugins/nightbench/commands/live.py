@@ -181,7 +181,7 @@ class LiveView:
         running = [state for state in states if state.status == "running"]
         now = running[0].progress if running else None
         key = f"{len(ended)} {running[0].case_id if running else note} "
-        key += f"{now.get('repeat')} {now.get('state')} {now.get('phase')}" if now else ""
+        key += f"{now.get('repeat')}" if now else ""
         before, at = self._said
         if key == before and time.monotonic() - at < _QUIET_S:
             return

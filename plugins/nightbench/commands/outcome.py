@@ -18,7 +18,7 @@ from nightbench.report import (
     verdict_lines,
     write_digest,
 )
-from nightbench.spool import Spool
+from nightbench.spool import RunSpool, Spool
 from nightbench.warehouse.connection import WarehouseUnavailable
 
 Row = dict[str, Any]
@@ -33,6 +33,7 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
         UserError: there is no such run.
     """
     spool = common.spool()
+    load_waiting(spool)
     try:
         rows = from_warehouse(common.open_reader().results_rows(run_id))
         away = None
@@ -49,11 +50,34 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
     chosen = run_id or runs[-1]
     note = (
         f"The warehouse is away ({away}): these figures are from {spool.root}/runs/{chosen}, "
-        "without verdicts. They are loaded when it is back."
+        "without verdicts. `nightbench results` loads them when it is back."
         if away
         else f"{chosen} is not loaded yet: these figures are from its files, without verdicts."
     )
     return rows_from_files(spool, chosen), note
+
+
+def load_waiting(spool: Spool) -> None:
+    """Load the direct runs that ended while the warehouse was away, if it answers now."""
+    waiting = [run for run in spool.runs() if run.loaded() is None and _ended_directly(run)]
+    if not waiting:
+        return
+    try:
+        common.open_warehouse().close()
+    except WarehouseUnavailable:
+        return
+    # Checks take many seconds to import: only now is it known that they are needed.
+    from nightbench import pipeline
+
+    for run in waiting:
+        said = pipeline.ingest_run(spool, run.run_id, common.open_warehouse).sentence()
+        pipeline.judge_run(spool, run.run_id, common.open_warehouse)
+        err.print(said, markup=False, soft_wrap=True)
+
+
+def _ended_directly(run: RunSpool) -> bool:
+    document = run.run() or {}
+    return bool(document.get("ended_at")) and not document.get("dag_run_id")
 
 
 def rows_from_files(spool: Spool, run_id: str) -> list[Row]:

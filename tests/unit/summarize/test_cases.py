@@ -1,0 +1,201 @@
+"""The median over repeats, and scaling against the run's own baseline."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+from measured_ranks import COLLECTIVE, rank, record
+
+from nightbench.model import (
+    Build,
+    Case,
+    CaseStatus,
+    CheckResult,
+    Measurement,
+    RepeatSummary,
+    Severity,
+    Strategy,
+)
+from nightbench.summarize import describe, scale, summarize_case
+
+BUILD = Build("fake")
+
+
+def repeat(number: int, throughput: float | None, problem: str | None = None) -> RepeatSummary:
+    return RepeatSummary(
+        number,
+        throughput,
+        1.0,
+        10.0,
+        throughput,
+        problem=problem,
+        time_to_first_step_s=float(number),
+        peak_resident_bytes=number,
+    )
+
+
+def measurement(case: Case, throughput: float | None, build: Build = BUILD) -> Measurement:
+    return Measurement(
+        "r",
+        case,
+        "c",
+        build,
+        "images",
+        (),
+        3 if throughput else 0,
+        throughput,
+        status=CaseStatus.OK if throughput else CaseStatus.FAILED,
+    )
+
+
+def collective(nodes: int, devices: int = 1, **axes: object) -> Case:
+    return dataclasses.replace(
+        COLLECTIVE, nodes=nodes, devices_per_node=devices, trainers=nodes * devices, **axes
+    )
+
+
+def summarise(*repeats: RepeatSummary, **changes: object) -> Measurement:
+    fields: dict[str, object] = {
+        "run_id": "r",
+        "case": COLLECTIVE,
+        "cluster": "c",
+        "build": BUILD,
+        "unit": "images",
+        "repeats": repeats,
+    }
+    return summarize_case(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def test_the_median_and_what_stands_beside_it() -> None:
+    made = summarise(repeat(1, 10.0), repeat(2, 12.0), repeat(3, 11.0))
+    assert (made.n, made.throughput, made.minimum, made.maximum) == (3, 11.0, 10.0, 12.0)
+    assert made.mad == 1.0
+    assert made.spread == pytest.approx(2 / 11)
+    assert made.time_to_first_step_s == 2.0
+    assert made.peak_resident_bytes == 3
+    logs = [math.log(x) for x in (10, 12, 11)]
+    mean = sum(logs) / 3
+    deviation = math.sqrt(sum((x - mean) ** 2 for x in logs) / 2)
+    assert made.half_width == pytest.approx(math.exp(4.302653 * deviation / math.sqrt(3)) - 1)
+
+
+def test_two_repeats_have_no_half_width() -> None:
+    assert describe([1.0, 2.0]).half_width is None
+    assert describe([]).median is None
+
+
+def test_only_good_repeats_count() -> None:
+    made = summarise(repeat(1, 10.0), repeat(2, 99.0), repeat(3, None, "lost"), good={1})
+    assert (made.n, made.throughput, made.status) == (1, 10.0, CaseStatus.OK)
+    assert len(made.repeats) == 3
+
+
+def test_without_a_good_repeat_the_case_has_failed_and_says_why() -> None:
+    made = summarise(repeat(1, None, "n1 fell silent"), repeat(2, 5.0), good=set())
+    assert (made.status, made.throughput, made.n) == (CaseStatus.FAILED, None, 0)
+    assert made.reason == "repeat 1: n1 fell silent"
+
+
+def test_version_and_fingerprint_come_from_the_records() -> None:
+    both = record(rank(0, [0.1]), rank(1, [0.1]))
+    same = dataclasses.replace(both, fingerprints={"n0": "f-a", "n1": "f-a"})
+    assert summarise(repeat(1, 5.0), records=[same]).fingerprint_id == "f-a"
+    assert summarise(repeat(1, 5.0), records=[both]).framework_version == "1.0"
+    mixed = summarise(repeat(1, 5.0), records=[both]).fingerprint_id
+    turned = dataclasses.replace(both, fingerprints={"n0": "f-n1", "n1": "f-n0"})
+    assert mixed not in ("f-n0", "f-n1", "")
+    assert summarise(repeat(1, 5.0), records=[turned]).fingerprint_id == mixed
+
+
+def test_speed_up_and_efficiency_against_the_smallest_case() -> None:
+    one, two, four = scale(
+        [
+            measurement(collective(1), 10.0),
+            measurement(collective(2), 19.0),
+            measurement(collective(2, 2), 30.0),
+        ]
+    )
+    assert (one.speedup, one.efficiency) == (1.0, 1.0)
+    assert (two.speedup, two.efficiency) == (1.9, 0.95)
+    assert (four.speedup, four.efficiency) == (3.0, 0.75)
+    assert {m.baseline_case_id for m in (one, two, four)} == {one.case.case_id}
+
+
+def test_a_larger_baseline_divides_by_its_own_size() -> None:
+    eight, sixteen = scale(
+        [measurement(collective(1, 8), 80.0), measurement(collective(2, 8), 120.0)]
+    )
+    assert (eight.speedup, eight.efficiency) == (1.0, 1.0)
+    assert (sixteen.speedup, sixteen.efficiency) == (1.5, 0.75)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        measurement(collective(1, batch_size_per_device=4), 10.0),
+        measurement(collective(1, precision="bf16"), 10.0),
+        measurement(collective(1, workload="other"), 10.0),
+        measurement(collective(1, framework="else"), 10.0),
+        measurement(collective(1), 10.0, Build("fake", version="2.0")),
+    ],
+)
+def test_nothing_else_is_a_baseline(other: Measurement) -> None:
+    two = scale([other, measurement(collective(2), 19.0)])[1]
+    assert (two.speedup, two.efficiency, two.baseline_case_id) == (None, None, None)
+
+
+def test_a_failed_baseline_is_not_replaced_by_a_larger_one() -> None:
+    made = scale(
+        [
+            measurement(collective(1), None),
+            measurement(collective(2), 19.0),
+            measurement(collective(2, 2), 30.0),
+        ]
+    )
+    assert [m.speedup for m in made] == [None, None, None]
+
+
+def test_a_quarantined_baseline_is_none() -> None:
+    check = CheckResult("measurement", None, "spread", Severity.FAIL, False, "9", "1")
+    bad = dataclasses.replace(measurement(collective(1), 10.0), checks=(check,))
+    assert scale([bad, measurement(collective(2), 19.0)])[1].speedup is None
+
+
+def test_parameter_servers_scale_by_trainers() -> None:
+    def served(trainers: int, sync: str = "sync") -> Case:
+        return Case(
+            "net",
+            "fake",
+            Strategy.PARAMETER_SERVER,
+            nodes=trainers,
+            trainers=trainers,
+            pservers=1,
+            sync=sync,
+        )
+
+    one, four, lone = scale(
+        [
+            measurement(served(1), 10.0),
+            measurement(served(4), 30.0),
+            measurement(served(2, "async"), 25.0),
+        ]
+    )
+    assert (one.speedup, four.speedup, four.efficiency) == (1.0, 3.0, 0.75)
+    assert (lone.speedup, lone.efficiency) == (None, None)
+
+
+def test_a_single_process_is_a_baseline_where_there_is_no_other() -> None:
+    single = dataclasses.replace(collective(1), strategy=Strategy.SINGLE)
+    alone, two = scale([measurement(single, 10.0), measurement(collective(2), 19.0)])
+    assert two.speedup == 1.9
+    both = scale(
+        [
+            measurement(single, 10.0),
+            measurement(collective(1), 9.5),
+            measurement(collective(2), 19.0),
+        ]
+    )
+    assert both[2].baseline_case_id == collective(1).case_id
+    assert alone.speedup == 1.0
