@@ -31,10 +31,11 @@ def _great_expectations() -> tuple[Any, Any]:
     with warnings.catch_warnings():
         # Deprecations inside Great Expectations are no business of who runs a check.
         warnings.simplefilter("ignore")
+        # Before the import: it tells of everything that it decorates, at INFO.
+        logging.getLogger("great_expectations").setLevel(logging.WARNING)
         import great_expectations as gx
         from great_expectations.data_context.types.base import ProgressBarsConfig
 
-        logging.getLogger("great_expectations").setLevel(logging.WARNING)
         context = gx.get_context(mode="ephemeral")
         context.variables.progress_bars = ProgressBarsConfig(globally=False)
         source = context.data_sources.add_pandas("nightbench")

@@ -112,7 +112,8 @@ def _case_plan(job: JobSpec, catalog: Catalog) -> CasePlan:
     return CasePlan(
         planned=PlannedCase(job.case, job.build, job.definition_digest, job.unit),
         processes=job.processes,
-        parameters=workload.parameters,
+        # Some workloads have one network at every scale, others a count for each.
+        parameters=job.workload_params.get("parameters", workload.parameters),
         converges=bool(job.workload_params.get("converges", False)),
     )
 
