@@ -44,6 +44,17 @@ class NodeJob:
                 "the agent and the controller are of different versions: ship the code again",
             )
         self.document: dict[str, Any] = document
+        try:
+            self._take(document)
+        except (KeyError, TypeError) as error:
+            raise AgentError(
+                "{}: not as contract/job.schema.json says: {!r} is missing".format(
+                    self.path, error.args[0]
+                )
+            ) from error
+
+    def _take(self, document: dict[str, Any]) -> None:
+        node = self.node
         names = [entry["name"] for entry in document["nodes"]]
         if node not in names:
             raise AgentError(

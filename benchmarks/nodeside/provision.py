@@ -60,7 +60,7 @@ class Recipe:
         self.variant = variant
         self.info: dict[str, Any] = described
         self.python: str | None = described["python"]
-        self.package: str = described.get("package", line)
+        self.package: str = described.get("package") or line
         self.lock = os.path.join(folder, "requirements-{}.lock".format(variant))
         self.version = version if version != described["version"] else None
         self.wheel = wheel

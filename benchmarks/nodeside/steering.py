@@ -19,7 +19,7 @@ from nodeside.files import (
 from nodeside.fingerprint import fingerprint
 from nodeside.job import NodeJob
 from nodeside.locks import NodeLock, holder_document, lock_file, lock_path
-from nodeside.processes import AGENT_MARK, AGENT_NODE, become_subreaper, end_marked
+from nodeside.processes import AGENT_MARK, AGENT_NODE, become_subreaper, end_marked, reap
 from nodeside.repeats import Repeat
 
 TICK_S = 0.25
@@ -192,6 +192,7 @@ class Agent:
             if why is not None:
                 return why
             if self._repeat is None or self._repeat.ended:
+                reap(())  # what a repeat left behind and the kernel gave to us
                 self._repeat = self._next()
             if self._repeat is None:
                 self._write("idle")

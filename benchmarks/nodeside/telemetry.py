@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 from typing import Any, Sequence
 
-from nodeside.processes import send
+from nodeside.processes import environ_of, send
+from nodeside.shell import answer
 
 INTERVAL_S = 1.0
 GPU_FIELDS = (
@@ -17,11 +19,15 @@ GPU_FIELDS = (
     ("sm_clock_mhz", "clocks.sm", float),
     ("power_w", "power.draw", float),
     ("temperature_c", "temperature.gpu", float),
-    ("throttle", "clocks_throttle_reasons.active", str),
+    ("throttle", "clocks_event_reasons.active", str),
     ("utilization_percent", "utilization.gpu", float),
     ("memory_used_bytes", "memory.used", float),
 )
 """Our key, nvidia-smi's name of the field, type. nvidia-smi counts memory in MiB."""
+
+_OLD_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
+"""What drivers before 535 call a field; one unknown name spoils a whole query."""
+_MARK = "NIGHTBENCH_TELEMETRY"
 
 
 def cpu_times(cpus: Sequence[int] = ()) -> tuple[float, float]:
@@ -118,7 +124,9 @@ class Telemetry:
     def close(self) -> dict[str, Any]:
         """Stop sampling; the `telemetry` of result.json."""
         if self._smi is not None:
-            send(self._smi.pid, 15)
+            # It may have ended by itself, and its number may be another process's by now.
+            if environ_of(self._smi.pid).get(_MARK) == str(os.getpid()):
+                send(self._smi.pid, signal.SIGKILL)
             self._smi.wait()
             if self._smi.stdout is not None:
                 self._smi.stdout.close()
@@ -131,9 +139,14 @@ def _start_nvidia_smi(devices: Sequence[str]) -> Any:
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return None
+    fields = []
+    for _, field, _ in GPU_FIELDS:
+        if field in _OLD_NAMES and not answer([tool, "--query-gpu=" + field, "--format=csv"]):
+            field = _OLD_NAMES[field]
+        fields.append(field)
     argv = [
         tool,
-        "--query-gpu=" + ",".join(field for _, field, _ in GPU_FIELDS),
+        "--query-gpu=" + ",".join(fields),
         "--format=csv,noheader,nounits",
         "-lms",
         str(int(INTERVAL_S * 1000)),
@@ -142,7 +155,11 @@ def _start_nvidia_smi(devices: Sequence[str]) -> Any:
         argv.append("--id=" + ",".join(devices))
     try:
         started = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=dict(os.environ, **{_MARK: str(os.getpid())}),
         )
     except OSError:
         return None
