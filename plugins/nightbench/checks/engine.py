@@ -36,6 +36,7 @@ def _great_expectations() -> tuple[Any, Any]:
         import great_expectations as gx
         from great_expectations.data_context.types.base import ProgressBarsConfig
 
+        logging.getLogger("great_expectations.data_context.types.base").setLevel(logging.WARNING)
         context = gx.get_context(mode="ephemeral")
         context.variables.progress_bars = ProgressBarsConfig(globally=False)
         source = context.data_sources.add_pandas("nightbench")
