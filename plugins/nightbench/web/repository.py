@@ -1,0 +1,35 @@
+"""What the pages ask for. Whoever builds the app hands in somebody who knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+Row = Mapping[str, Any]
+
+
+class Repository(Protocol):
+    """Reads for one request; every method may raise `UserError` where the warehouse is away."""
+
+    def series(
+        self, workload: str | None, framework: str | None, cluster: str | None
+    ) -> Sequence[Row]:
+        """Results by series and then oldest first (`sql/queries/page_series.sql`)."""
+
+    def choices(self) -> Sequence[Row]:
+        """Combinations of workload, framework and cluster that have results."""
+
+    def runs(self) -> Sequence[Row]:
+        """The newest runs, newest first."""
+
+    def run(self, run_id: str) -> Row | None:
+        """One run; None where the warehouse does not know it."""
+
+    def results(self, run_id: str) -> Sequence[Row]:
+        """Every planned case of a run with its figures and its verdict."""
+
+    def alerts(self) -> Sequence[Row]:
+        """Alerts that somebody still has to look at, newest first."""
+
+    def run_of(self, dag_id: str, dag_run_id: str) -> str | None:
+        """The run that a DAG run made."""

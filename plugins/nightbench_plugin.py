@@ -1,0 +1,67 @@
+"""The Airflow plugin of Nightbench: pages and nothing else.
+
+Airflow imports this module in every one of its processes, tasks included: so it imports nothing
+of ours, and the app is built when the API server gets the first request for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from threading import Lock
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from airflow.plugins_manager import AirflowPlugin
+from airflow.sdk.configuration import conf
+
+PREFIX = "/nightbench"
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+def airflow_path() -> str:
+    """The path below which Airflow's UI lies, for sites that put it below one."""
+    return urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
+
+
+class LazyPage:
+    """An ASGI app that builds the real one at its first request."""
+
+    def __init__(self) -> None:
+        self._app: Any = None
+        self._lock = Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        with self._lock:
+            if self._app is None:
+                from nightbench.orchestration.page import build_page
+
+                self._app = build_page(airflow_path())
+        await self._app(scope, receive, send)
+
+
+class NightbenchPlugin(AirflowPlugin):
+    """A page in the navigation, and a tab at each DAG run."""
+
+    name = "nightbench"
+    fastapi_apps: ClassVar[list[Any]] = [
+        {"app": LazyPage(), "url_prefix": PREFIX, "name": "Nightbench"}
+    ]
+    external_views: ClassVar[list[Any]] = [
+        {
+            "name": "Benchmarks",
+            "href": f"{airflow_path()}{PREFIX}/",
+            "destination": "nav",
+            "url_route": "benchmarks",
+            "nav_top_level": True,
+        },
+        {
+            "name": "Results",
+            "href": f"{airflow_path()}{PREFIX}/?dag_id={{DAG_ID}}&dag_run={{RUN_ID}}",
+            "destination": "dag_run",
+            "url_route": "results",
+        },
+    ]
