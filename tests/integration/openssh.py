@@ -78,6 +78,12 @@ def free_port(hosts: list[str]) -> int:
             return port
 
 
+def with_plugins() -> dict[str, str]:
+    """The environment of a Python process that finds the product's code."""
+    path = [str(REPO / "plugins"), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in path if p)}
+
+
 def wait_for_ssh(host: str, port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     """Wait for a server's banner; fail with its log where it ends first."""
     for _ in range(200):
@@ -148,7 +154,7 @@ def local_nodes(folder: Path, count: int = 2) -> Iterator[SshNodes]:
             [sys.executable, "-m", "nightbench.stack.local_cluster", *words],
             stdout=out,
             stderr=out,
-            env={**os.environ, "PYTHONPATH": str(REPO / "plugins")},
+            env=with_plugins(),
         )
     try:
         wait_for_ssh(hosts[-1], port, server, log)

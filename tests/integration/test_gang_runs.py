@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.openssh import SshNodes, local_nodes, openssh_nodes
+from tests.integration.openssh import SshNodes, end, local_nodes, openssh_nodes, with_plugins
 
 from nightbench.gang import (
     GangEvent,
@@ -265,7 +265,7 @@ async def test_a_controller_that_is_killed_is_followed_by_another(
     )
     controller = subprocess.Popen(
         [sys.executable, "-c", code, str(parts)],
-        env={**os.environ, "PYTHONPATH": str(BENCHMARKS.parent / "plugins")},
+        env=with_plugins(),
     )
     progress = await eventually(
         lambda: (p := store.progress()) and p["repeat"] == 2 and p["state"] == "running" and p
@@ -420,3 +420,24 @@ async def test_code_is_shipped_once(shipment, nodes, job):
     assert [e for e in events if e.kind == "ship"] == []
     with pytest.raises(Exception, match="has changed since"):
         await prepare(dataclasses.replace(spec, code_digest="0" * 64), nodes.targets, shipment)
+
+
+async def test_a_restarted_ssh_server_is_survived(shipment, job, store, tmp_path, nodes):
+    if nodes.kind != "local":
+        pytest.skip("sshd's children hold its connections; the local cluster's do not")
+    spec = job(repeats=1, step_s=0.6)
+    await prepare(spec, nodes.targets, shipment)
+    events: list[GangEvent] = []
+    task = asyncio.create_task(run_gang(spec, nodes.targets, store, events.append))
+    await eventually(lambda: stepping(store))
+    end(nodes.servers[-1])
+    await asyncio.sleep(2)
+    server = subprocess.Popen(nodes.servers[-1].args, env=with_plugins())
+    try:
+        assert (await task).status is CaseStatus.OK
+    finally:
+        end(server)
+    assert {e.node for e in events if e.kind == "lost"} == {"n1", "n2"}
+    assert {e.node for e in events if e.kind == "back"} == {"n1", "n2"}
+    assert launches(nodes, spec, "n1") == [(1, "trainer-0")]
+    assert marked(spec) == []

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import posixpath
 import shlex
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -56,8 +56,10 @@ class SshTransport:
 
         async def execute() -> Completed:
             async with self._process(argv, env) as process:
-                process.stdin.write(stdin)
-                process.stdin.write_eof()
+                with contextlib.suppress(BrokenPipeError):
+                    # A quick command has ended before its input was sent.
+                    process.stdin.write(stdin)
+                    process.stdin.write_eof()
                 stdout, stderr = await asyncio.gather(
                     process.stdout.read(), _lines(process.stderr, on_stderr)
                 )
@@ -66,13 +68,13 @@ class SshTransport:
 
         return await self._guard(f"run {argv[0]}", execute, timeout_s)
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def converse(self, argv: Sequence[str]) -> AsyncIterator[_Conversation]:
         """Run a command that answers line by line; see `Transport.converse`."""
         async with self._process(argv, None) as process:
             yield _Conversation(self, process)
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def _process(
         self, argv: Sequence[str], env: Mapping[str, str] | None
     ) -> AsyncIterator[asyncssh.SSHClientProcess[bytes]]:
@@ -295,7 +297,8 @@ class _Conversation:
         """Send one line; return the answer without its line end."""
 
         async def operation() -> str:
-            self._process.stdin.write(line.encode() + b"\n")
+            with contextlib.suppress(BrokenPipeError):  # it has ended: stderr says why
+                self._process.stdin.write(line.encode() + b"\n")
             answer = await self._process.stdout.readline()
             if not answer:
                 why = (await self._process.stderr.read()).decode(errors="replace").strip()

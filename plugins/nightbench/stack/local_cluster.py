@@ -15,7 +15,6 @@ import contextlib
 import getpass
 import json
 import os
-import pwd
 import signal
 import subprocess
 import sys
@@ -154,9 +153,10 @@ class _Job:
 
 
 async def _pump(source: asyncio.StreamReader, sink: asyncssh.SSHWriter[bytes]) -> None:
-    while chunk := await source.read(65536):
-        sink.write(chunk)
-        await sink.drain()
+    with contextlib.suppress(BrokenPipeError, ConnectionError):  # the client has gone
+        while chunk := await source.read(65536):
+            sink.write(chunk)
+            await sink.drain()
 
 
 async def _feed(source: asyncssh.SSHReader[bytes], sink: asyncio.StreamWriter, job: _Job) -> None:
@@ -171,8 +171,9 @@ async def _feed(source: asyncssh.SSHReader[bytes], sink: asyncio.StreamWriter, j
             continue
         if not chunk:
             break
-        sink.write(chunk)
-        await sink.drain()
+        with contextlib.suppress(BrokenPipeError, ConnectionError):  # the job reads no more
+            sink.write(chunk)
+            await sink.drain()
     sink.close()
 
 
@@ -205,7 +206,7 @@ class LocalCluster:
             )
             for i in range(1, nodes + 1)
         ]
-        user_home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+        user_home = Path.home()
         self._environment = login_environment(os.environ, user_home, home.resolve() / "cache")
         self._listeners: list[asyncssh.SSHAcceptor] = []
 
