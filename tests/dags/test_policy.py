@@ -1,0 +1,166 @@
+"""What every DAG of the repository keeps to."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+REPO = HERE.parents[1]
+HEAVY = {"great_expectations", "asyncssh", "psycopg2", "pandas", "apprise", "paramiko", "numpy"}
+
+Parsed = dict[str, Any]
+
+
+def parse(folder: Path, hash_seed: str) -> Parsed:
+    """Parse the DAG files in an interpreter of its own."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "AIRFLOW_HOME": str(folder),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPO / "plugins"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(REPO / "dags"),
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
+        "NIGHTBENCH_DAGS": str(HERE / "fixtures"),
+        "PYTHONHASHSEED": hash_seed,
+    }
+    done = subprocess.run(
+        [sys.executable, str(HERE / "parse_dags.py"), str(REPO / "dags")],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.fixture(scope="module")
+def parsed(tmp_path_factory: pytest.TempPathFactory) -> Parsed:
+    return parse(tmp_path_factory.mktemp("airflow"), "1")
+
+
+@pytest.fixture(scope="module")
+def tasks(parsed: Parsed) -> dict[str, dict[str, Any]]:
+    return {
+        f"{dag_id}.{task_id}": task
+        for dag_id, dag in parsed["dags"].items()
+        for task_id, task in dag["tasks"].items()
+    }
+
+
+def test_nothing_fails_to_import(parsed: Parsed) -> None:
+    assert parsed["import_errors"] == {}
+    assert parsed["plugin_errors"] == {}
+    assert "nightbench" in parsed["plugins"]
+
+
+def test_a_suite_has_a_dag_when_it_has_a_schedule(parsed: Parsed) -> None:
+    assert set(parsed["dags"]) == {
+        "on_demand",
+        "nightbench_regressions",
+        "nightbench_maintenance",
+        "nightly_nightly_cpu",
+        # Cannot be read: shown with the reason, and never scheduled.
+        "nightly_bad_schedule",
+        "nightly_broken",
+    }
+    assert parsed["dags"]["nightly_nightly_cpu"]["schedule"] == "CronTriggerTimetable"
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "words"),
+    [
+        ("nightly_bad_schedule", "schedule: found 'at night'"),
+        ("nightly_broken", "broken.yaml cannot be read"),
+    ],
+)
+def test_a_bad_suite_says_why_and_leaves_the_others_alone(
+    parsed: Parsed, dag_id: str, words: str
+) -> None:
+    dag = parsed["dags"][dag_id]
+    assert dag["schedule"] == "NullTimetable"
+    assert words in dag["doc"]
+
+
+def test_every_dag_is_described_bounded_and_never_overtakes_itself(parsed: Parsed) -> None:
+    for dag_id, dag in parsed["dags"].items():
+        assert "nightbench" in dag["tags"], dag_id
+        assert len(dag["tags"]) > 1, dag_id
+        assert dag["doc"], dag_id
+        assert dag["description"], dag_id
+        assert dag["catchup"] is False, dag_id
+        assert dag["max_active_runs"] == 1, dag_id
+        assert dag["timeout_s"], dag_id
+
+
+def test_only_what_starts_nothing_by_itself_starts_unpaused(parsed: Parsed) -> None:
+    unpaused = {dag_id for dag_id, dag in parsed["dags"].items() if dag["paused"] is False}
+    assert unpaused == {"on_demand", "nightbench_regressions"}
+
+
+def test_every_task_has_an_owner_a_time_limit_and_retries(
+    tasks: dict[str, dict[str, Any]],
+) -> None:
+    for name, task in tasks.items():
+        assert task["owner"] not in ("", "airflow"), name
+        assert task["timeout_s"], name
+        assert task["retries"] in (1, 2), name
+
+
+def test_the_owner_of_a_suite_owns_its_tasks(tasks: dict[str, dict[str, Any]]) -> None:
+    assert tasks["nightly_nightly_cpu.measure"]["owner"] == "benchmarks"
+
+
+def test_cases_go_one_after_another_and_the_ingest_runs_whatever_their_end(
+    tasks: dict[str, dict[str, Any]],
+) -> None:
+    for dag_id in ("on_demand", "nightly_nightly_cpu"):
+        measure, ingest = tasks[f"{dag_id}.measure"], tasks[f"{dag_id}.ingest"]
+        assert measure["operator"] == "GangOperator"
+        assert measure["max_active_tis_per_dagrun"] == 1
+        assert ingest["trigger_rule"] == "all_done"
+        assert "measure" in ingest["upstream"]
+        # The run's state says whether every case was measured.
+        assert tasks[f"{dag_id}.all_measured"]["trigger_rule"] == "all_success"
+        assert "measure" in tasks[f"{dag_id}.all_measured"]["upstream"]
+
+
+def test_the_form_offers_what_there_is(parsed: Parsed) -> None:
+    form = parsed["dags"]["on_demand"]["params"]
+    assert form["suite"]["enum"] == ["by_hand", "nightly_cpu"]
+    assert form["cluster"]["enum"] == [None, "pair"]
+    assert "pytorch" in form["frameworks"]["examples"]
+    assert "fake" not in form["frameworks"]["examples"]
+    assert form["strategies"]["examples"] == ["single", "collective", "parameter_server"]
+    assert form["repeats"]["minimum"] == 1
+    assert "smoke" in form["scale"]["enum"]
+    assert form["run_kind"]["enum"][0] == "nightly"
+
+
+def test_parsing_imports_nothing_heavy(parsed: Parsed) -> None:
+    assert HEAVY & set(parsed["modules"]) == set()
+    assert "nightbench.gang" not in parsed["modules"]
+    assert "nightbench.warehouse" not in parsed["modules"]
+
+
+def test_our_modules_do_not_shadow_the_standard_library(parsed: Parsed) -> None:
+    for name, path in parsed["standard"].items():
+        assert "nightbench" not in path, name
+        assert "site-packages" not in path, name
+
+
+def test_parsed_twice_gives_the_same_dags(
+    parsed: Parsed, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    again = parse(tmp_path_factory.mktemp("again"), "4242")
+    assert again["serialized"] == parsed["serialized"]
