@@ -18,7 +18,8 @@ DAG = "on_demand"
 PARSE_TIMEOUT_S = 120.0
 REFRESH_S = 1.0
 _ENDED = ("success", "failed")
-_BAD_TASKS = ("failed", "upstream_failed")
+_TAIL = 5
+"""Lines of a failed task's log that are shown."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ def follow(
                 view.refresh(_doing(api, dag_run_id))
                 time.sleep(REFRESH_S)
                 state = str(api.dag_run(DAG, dag_run_id)["state"])
-    return DagOutcome(state, run, _failures(api, dag_run_id) if state == "failed" else ())
+    failures = _failures(api, run, dag_run_id) if state == "failed" else ()
+    return DagOutcome(state, run, failures)
 
 
 def wait_for_plan(api: AirflowApi, spool: Spool, dag_run_id: str) -> tuple[str, RunSpool | None]:
@@ -119,17 +121,28 @@ def _doing(api: AirflowApi, dag_run_id: str) -> str:
     return ", ".join(names)
 
 
-def _failures(api: AirflowApi, dag_run_id: str) -> tuple[str, ...]:
+def _failures(api: AirflowApi, run: RunSpool | None, dag_run_id: str) -> tuple[str, ...]:
+    """What failed in Airflow itself; a case that failed says so in the table of results."""
+    told = _told(run)
     said = []
     for task in api.task_instances(DAG, dag_run_id):
-        if task.get("state") != "failed":
+        name, tries = str(task["task_id"]), int(task.get("try_number") or 0)
+        case = task.get("rendered_map_index")
+        if task.get("state") != "failed" or tries == 0 or case in told:
             continue
         index = int(task.get("map_index", -1))
-        name = task.get("rendered_map_index") or (f"[{index}]" if index >= 0 else "")
-        tail = api.log_tail(
-            DAG, dag_run_id, str(task["task_id"]), int(task.get("try_number") or 1), index, 3
-        )
+        if index >= 0 and case is None and run is not None:
+            continue
+        tail = api.log_tail(DAG, dag_run_id, name, tries, index, _TAIL)
+        lines = "\n    ".join(line for line in tail if line.strip() and "::" not in line[:2])
         where = f"{api.base_url}/dags/{DAG}/runs/{dag_run_id}"
-        lines = "\n    ".join(line for line in tail if line.strip())
-        said.append(f"task {task['task_id']} {name} failed; its log: {where}\n    {lines}")
+        said.append(f"task {name} {case or ''} failed; its log: {where}\n    {lines}")
     return tuple(said)
+
+
+def _told(run: RunSpool | None) -> set[str]:
+    """The cases of a run whose end is known."""
+    if run is None:
+        return set()
+    stores = {case_id: run.latest(case_id) for case_id in run.case_ids()}
+    return {case_id for case_id, store in stores.items() if store and store.outcome() is not None}

@@ -192,7 +192,7 @@ class LiveView:
         if running:
             words = f"{running[0].case_id} · {running[0].words()}"
             self._line(f"[{self._headline(states, note)}] {words}")
-        elif len(ended) < len(states):
+        elif len(ended) < len(states) or note:
             self._line(f"[{self._headline(states, note)}]")
 
     def _line(self, text: str) -> None:

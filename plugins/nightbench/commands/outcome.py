@@ -40,11 +40,17 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
     except WarehouseUnavailable as error:
         rows, away = [], str(error)
     if rows:
-        return rows, None
+        told = spool.run(str(rows[0]["run_id"]))
+        if told.run() is None or told.loaded() is not None:
+            return rows, None
+        # Planned, and not loaded: what has been measured so far lies in its files.
+        run_id = told.run_id
     runs = [run.run_id for run in spool.runs()]
     if run_id is not None and run_id not in runs:
-        where = f"the warehouse cannot be asked: {away}" if away else "nor does the warehouse"
-        raise UserError(f'run: found "{run_id}"; {spool.root} does not hold it, and {where}')
+        where = (
+            f"the warehouse cannot be asked: {away}" if away else "nor the warehouse"
+        )
+        raise UserError(f'run: found "{run_id}"; {spool.root} does not hold it; {where}')
     if not runs or (run_id is None and away is None):
         return [], None
     chosen = run_id or runs[-1]
@@ -52,7 +58,8 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
         f"The warehouse is away ({away}): these figures are from {spool.root}/runs/{chosen}, "
         "without verdicts. `nightbench results` loads them when it is back."
         if away
-        else f"{chosen} is not loaded yet: these figures are from its files, without verdicts."
+        else f"{chosen} is not loaded yet: these figures are from its files, without verdicts"
+        + ("." if (spool.run(chosen).run() or {}).get("ended_at") else "; it goes on.")
     )
     return rows_from_files(spool, chosen), note
 

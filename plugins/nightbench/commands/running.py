@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from nightbench.commands import common, dagrun
 from nightbench.commands.common import FAILED, INTERRUPTED, err, say
+from nightbench.config import find_suites
 from nightbench.errors import UserError
-from nightbench.spool import RunSpool, Spool
+from nightbench.model import CaseStatus
+from nightbench.orchestration import places
+from nightbench.spool import RunSpool, Spool, utc_now
 from nightbench.stack.airflow_api import AirflowApi
 
 app = typer.Typer()
@@ -47,6 +51,11 @@ def run(
         from nightbench.commands.directly import measure_directly
 
         raise typer.Exit(measure_directly(chosen))
+    if Path(chosen.suite.source) not in find_suites(places.dags_folder()).values():
+        raise UserError(
+            f"{suite}: lies outside of {places.dags_folder() / 'suites'}, where Airflow looks. Put "
+            "it there, or measure without Airflow: add --direct"
+        )
     api = dagrun.airflow_runs()
     if api is None:
         raise UserError(
@@ -85,11 +94,14 @@ def cancel(
     ] = None,
 ) -> None:
     """End a run and every process of it on all nodes."""
-    from nightbench import gang
+    from nightbench import gang, pipeline
+    from nightbench.commands.directly import load_and_judge
 
     spool = common.spool()
     found = _find(spool, run)
     document = found.run() or {}
+    # First what was not begun, so that nobody begins it now.
+    _record_cancelled(found, begun=False)
     dag_id, dag_run_id = document.get("dag_id"), document.get("dag_run_id")
     if dag_id and dag_run_id:
         api = dagrun.airflow_runs()
@@ -104,7 +116,28 @@ def cancel(
     )
     for node, pids in report.killed.items():
         say(f"{node}: {len(report.stopped[node])} agents told to stop, {len(pids)} processes swept")
+    _record_cancelled(found, begun=True)
+    pipeline.mark_ended(found)
     say(f"{found.run_id} is cancelled: no process of it is left on {where.name}")
+    load_and_judge(spool, found.run_id)
+
+
+def _record_cancelled(run: RunSpool, *, begun: bool) -> None:
+    """Give the cases that have no outcome one: those that were begun, or those that were not."""
+    for planned in run.planned():
+        store = run.latest(planned["case_id"])
+        if (store is not None and store.progress() is not None) is not begun:
+            continue
+        store = store or run.case(planned["case_id"])
+        if store.outcome() is None:
+            store.save_outcome(
+                {
+                    "status": str(CaseStatus.CANCELLED),
+                    "reason": "cancelled by the user",
+                    "repeats": [],
+                    "ended_at": utc_now(),
+                }
+            )
 
 
 def _find(spool: Spool, name: str | None) -> RunSpool:
