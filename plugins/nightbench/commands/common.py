@@ -221,6 +221,7 @@ def reach(cluster: Cluster) -> dict[str, SshTarget]:
     if place.connections_file.is_file() and place.secrets_file.is_file():
         # Airflow reads its settings when it is imported; without these it makes ~/airflow.
         os.environ.update(supervisor.airflow_env(place))
+    os.environ.setdefault("AIRFLOW_HOME", str(place.airflow))
     from nightbench.orchestration.connections import ssh_targets
 
     targets = dict(ssh_targets(cluster))

@@ -149,7 +149,8 @@ class LiveView:
             if state.outcome is not None:
                 continue
             whole = self._history.get(state.case_id, usual)
-            spent = time.monotonic() - self._began.get(state.case_id, time.monotonic())
+            began = self._began.get(state.case_id)
+            spent = 0.0 if began is None else time.monotonic() - began
             if state.progress is not None and state.progress.get("eta_s") is not None:
                 left += float(state.progress["eta_s"])
             elif whole is None:

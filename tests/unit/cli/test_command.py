@@ -1,0 +1,159 @@
+"""The command: help, messages without tracebacks, plans and validation without a control plane."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nightbench.cli import app
+from nightbench.commands.common import words
+
+REPO = Path(__file__).resolve().parents[3]
+CLUSTER = """\
+cluster: pair
+nodes:
+  - hosts: 127.0.0.[2-3]
+    ssh_conn_id: nowhere
+"""
+SUITE = """\
+suite: trial
+owner: tests
+cluster: pair
+scale: smoke
+protocol: {warmup_steps: 1, measured_steps: 5, repeats: 2}
+matrix:
+  - workload: sleep
+    frameworks: fake
+    strategy: collective
+    devices: [1x1, 2x1]
+    batch_size_per_device: 2
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    for name, text in (("clusters/pair.yaml", CLUSTER), ("suites/trial.yaml", SUITE)):
+        path = tmp_path / "dags" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def nightbench(place: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own, as people do."""
+    env = {
+        **os.environ,
+        "NIGHTBENCH_HOME": str(place / "home"),
+        "NIGHTBENCH_DAGS": str(place / "dags"),
+    }
+    env.pop("NIGHTBENCH_WAREHOUSE", None)
+    return subprocess.run(
+        [sys.executable, "-c", "from nightbench.cli import main; main()", *argv],
+        capture_output=True,
+        text=True,
+        env=env,
+        cwd=place,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_every_command_of_the_manual_is_there() -> None:
+    names = {
+        command.name or command.callback.__name__  # type: ignore[union-attr]
+        for command in app.registered_commands
+    }
+    assert names == {
+        "up",
+        "down",
+        "status",
+        "logs",
+        "validate",
+        "plan",
+        "run",
+        "cancel",
+        "results",
+        "doctor",
+        "clean",
+        "demo",
+        "import",
+        "airflow",
+        "migrate",
+    }
+
+
+def test_a_plan_needs_nothing_that_runs(place: Path) -> None:
+    done = nightbench(place, "plan", "trial", "--cluster", "pair", "--json")
+    assert done.returncode == 0, done.stderr
+    one, two = json.loads(done.stdout)
+    assert one["case_id"] == "sleep-fake-collective-1x1-bs2-smoke"
+    assert two["on"] == {"trainer-0": "127.0.0.2", "trainer-1": "127.0.0.3"}
+    assert two["estimate_s"] is None
+    assert not (place / "home").exists()
+
+
+def test_the_plan_for_people_says_that_there_is_no_history(place: Path) -> None:
+    done = nightbench(place, "plan", "trial")
+    assert "sleep-fake-collective-2x1-bs2-smoke" in done.stdout
+    assert "2 cases on pair, one after another; no history yet" in done.stdout
+
+
+def test_validation_says_everything_that_is_wrong(place: Path) -> None:
+    assert nightbench(place, "validate").returncode == 0
+    (place / "dags/suites/trial.yaml").write_text(SUITE.replace("fake", "fke").replace("2x1", "2"))
+    (place / "dags/clusters/other.yaml").write_text(CLUSTER)
+    done = nightbench(place, "validate")
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        'dags/clusters/other.yaml:1: cluster: found "pair"; expected the name of the file, "other"',
+        'dags/suites/trial.yaml:8: matrix[0].frameworks: found "fke"; expected one of '
+        + _lines()
+        + ' (did you mean "fake"?)',
+        "dags/suites/trial.yaml:10: matrix[0].devices[1]: found 2; expected nodes x devices on each"
+        ", such as 2x1",
+    ]
+
+
+def _lines() -> str:
+    found = (REPO / "benchmarks/frameworks").glob("*/framework.json")
+    return ", ".join(sorted(path.parent.name for path in found))
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("plan", "trail"), 'error: suite: found "trail"; expected trial (did you mean "trial"?)'),
+        (("plan", "trial", "-c", "none"), 'error: cluster: found "none"; expected pair'),
+        (("plan", "trial", "--frameworks", "tf"), 'error: framework: found "tf"'),
+        (("plan", "trial", "--scale", "huge"), "sleep has no scale huge (it has full, smoke)"),
+        (("plan", "trial", "--build", "fake"), 'error: build: found "fake"; expected LINE=VERSION'),
+        (("run", "trial"), "error: Airflow does not run (state folder"),
+        (("run", "trial", "--direct"), "nowhere"),
+        (("status",), "error: Nothing was ever started in"),
+        (("results", "--run", "gone"), 'error: run: found "gone"'),
+        (("cancel",), "error: Which run? These have not ended: none"),
+        (("import", "gone.csv"), "There is no warehouse yet"),
+        (("migrate",), "There is no warehouse yet"),
+    ],
+)
+def test_what_a_user_can_mend_comes_without_a_traceback(
+    place: Path, argv: tuple[str, ...], said: str
+) -> None:
+    done = nightbench(place, *argv)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_wrong_option_is_a_usage_error(place: Path) -> None:
+    assert nightbench(place, "run", "trial", "--repeats", "0").returncode == 2
+
+
+def test_words_between_commas() -> None:
+    assert words(" a, b,,c ") == ("a", "b", "c")
+    assert words("") == ()

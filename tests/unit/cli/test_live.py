@@ -1,0 +1,91 @@
+"""The live view, from the files that a steered gang writes."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from nightbench.commands.live import LiveView, duration
+from nightbench.spool import RunSpool, Spool
+
+PLANNED = [{"case_id": "one", "unit": "images"}, {"case_id": "two", "unit": "samples"}]
+STEP: dict[str, Any] = {
+    "state": "running",
+    "repeat": 2,
+    "repeats": 3,
+    "phase": "window",
+    "step": 12,
+    "steps": 35,
+    "throughput": 14.2,
+    "eta_s": 90.0,
+    "message": "",
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunSpool:
+    return Spool(tmp_path).run("demo-1")
+
+
+def view(run: RunSpool, history: dict[str, float], terminal: bool = False) -> tuple[LiveView, Any]:
+    stream = io.StringIO()
+    console = Console(file=stream, width=120, force_terminal=terminal, color_system=None)
+    return LiveView(console, run, PLANNED, history), stream
+
+
+def test_a_running_case_shows_repeat_step_throughput_and_time_left(run: RunSpool) -> None:
+    run.case("one").save_progress(STEP)
+    shown, stream = view(run, {"two": 60.0})
+    shown.refresh()
+    assert stream.getvalue() == (
+        "[case 1 of 2 · about 2 min 30 s left] one · repeat 2 of 3 · window step 12 of 35 · "
+        "14.20 images/s · 1 min 30 s left\n"
+    )
+
+
+def test_nothing_is_said_twice_and_ends_are_said(run: RunSpool) -> None:
+    store = run.case("one")
+    store.save_progress(STEP)
+    shown, stream = view(run, {})
+    shown.refresh()
+    store.save_progress({**STEP, "step": 13})
+    shown.refresh()
+    assert stream.getvalue().count("\n") == 1
+    store.save_outcome({"status": "failed", "reason": "n2 fell silent\nmore"})
+    shown.refresh("ingest running")
+    lines = stream.getvalue().splitlines()
+    assert lines[1] == "one: failed n2 fell silent"
+    assert "case 2 of 2" in lines[2]
+    assert "ingest running" in lines[2]
+
+
+def test_time_left_is_not_guessed_from_nothing(run: RunSpool) -> None:
+    shown, _ = view(run, {"one": 60.0})
+    assert shown.seconds_left(shown.states()) is None
+    known, _ = view(run, {"one": 60.0, "two": 30.0})
+    assert known.seconds_left(known.states()) == 90.0
+
+
+def test_a_terminal_shows_all_cases_at_once(run: RunSpool) -> None:
+    run.case("one").save_outcome({"status": "ok", "reason": None})
+    run.case("two").save_progress({**STEP, "state": "provisioning", "message": "building paddle1"})
+    shown, stream = view(run, {}, terminal=True)
+    with shown:
+        shown.refresh()
+    text = stream.getvalue()
+    assert "✓ one" in text
+    assert "building paddle1" in text
+
+
+def test_durations_for_people() -> None:
+    assert [duration(s) for s in (0.4, 59, 61, 600, 3900)] == [
+        "0 s",
+        "59 s",
+        "1 min 1 s",
+        "10 min",
+        "1 h 5 min",
+    ]

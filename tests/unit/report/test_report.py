@@ -1,0 +1,147 @@
+"""Rows, tables and the digest, from results whose figures are known."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from nightbench.model import (
+    Build,
+    Case,
+    CaseStatus,
+    CheckResult,
+    Measurement,
+    Run,
+    RunKind,
+    Severity,
+    Strategy,
+    Verdict,
+    VerdictKind,
+)
+from nightbench.report import (
+    FIELDS,
+    digest_text,
+    from_measurements,
+    from_warehouse,
+    markdown_table,
+    results_table,
+    verdict_lines,
+    write_digest,
+)
+from nightbench.report.digest import headline
+from nightbench.report.tables import figure, percent
+
+RUN = Run("demo-1", "demo", "local", RunKind.ON_DEMAND, datetime(2026, 11, 21, tzinfo=UTC), "ann")
+ONE = Case("net", "fake", Strategy.COLLECTIVE, batch_size_per_device=2)
+TWO = Case("net", "fake", Strategy.COLLECTIVE, nodes=2, trainers=2, batch_size_per_device=2)
+
+
+def measured(case: Case, throughput: float | None, **changes: object) -> Measurement:
+    fields: dict[str, object] = {
+        "run_id": "demo-1",
+        "case": case,
+        "cluster": "local",
+        "build": Build("fake"),
+        "unit": "images",
+        "repeats": (),
+        "n": 3 if throughput else 0,
+        "throughput": throughput,
+        "status": CaseStatus.OK if throughput else CaseStatus.FAILED,
+    }
+    return Measurement(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def rows() -> list[dict[str, object]]:
+    refused = CheckResult(
+        "measurement", None, "spread", Severity.FAIL, False, "40 %", "at most 5 %"
+    )
+    return from_measurements(
+        RUN,
+        [
+            measured(ONE, 10.0, spread=0.021, speedup=1.0, efficiency=1.0),
+            measured(TWO, 19.0, spread=0.4, speedup=1.9, efficiency=0.95, checks=(refused,)),
+            measured(Case("net", "other", Strategy.SINGLE), None, reason="n2 fell silent\nits log"),
+        ],
+        [Verdict(ONE.case_id, "local", "demo-1", VerdictKind.REGRESSED, "10 % below the median")],
+    )
+
+
+def test_rows_have_every_field_and_are_json(rows: list[dict[str, object]]) -> None:
+    assert all(list(row) == list(FIELDS) for row in rows)
+    again = json.loads(json.dumps(rows))
+    assert again[0]["verdict"] == "regressed"
+    assert again[1]["quarantined"] is True
+    assert again[1]["reasons"] == ["spread: 40 %; expected at most 5"]
+    assert (again[2]["status"], again[2]["verdict"], again[2]["throughput"]) == (
+        "failed",
+        "failed",
+        None,
+    )
+
+
+def test_rows_of_the_warehouse_keep_their_reasons() -> None:
+    row = {
+        "case_id": "c",
+        "reason": "died",
+        "quarantine_reasons": ["died", "n: 1"],
+        "extra": 1,
+        "started_at": RUN.started_at,
+    }
+    made = from_warehouse([row])[0]
+    assert made["reasons"] == ["died", "n: 1"]
+    assert "extra" not in made
+
+
+def test_the_markdown_table(rows: list[dict[str, object]]) -> None:
+    assert [line.removeprefix("| net-") for line in markdown_table(rows).splitlines()[2:]] == [
+        "fake-collective-1x1-bs2 | 10.00 | images/s | 3 | 2.1 % | 1.00 | 100 % | regressed |",
+        "fake-collective-2x1-bs2 | 19.00 | images/s | 3 | 40.0 % | 1.90 | 95 % | quarantined |",
+        "other-single-1x1-bs1 | - | images/s | 0 | - | - | - | failed |",
+    ]
+
+
+def test_the_terminals_table_has_the_same_cells(rows: list[dict[str, object]]) -> None:
+    console = Console(file=io.StringIO(), width=140)
+    console.print(results_table(rows, "demo-1"))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "net-fake-collective-2x1-bs2" in text
+    assert "quarantined" in text
+    assert "19.00" in text
+
+
+def test_what_does_not_count_says_why(rows: list[dict[str, object]]) -> None:
+    assert list(verdict_lines(rows)) == [
+        "net-fake-collective-1x1-bs2: 10 % below the median",
+        "net-fake-collective-2x1-bs2: quarantined: spread: 40 %; expected at most 5",
+        "net-other-single-1x1-bs1: failed: n2 fell silent",
+    ]
+
+
+def test_the_digest_begins_with_the_worst(rows: list[dict[str, object]], tmp_path: Path) -> None:
+    assert headline(rows) == "3 cases: 1 regressed, 1 failed, 1 quarantined"
+    text = digest_text(RUN, rows, ["SQL: `psql`"])
+    assert text.startswith("# demo on local: 3 cases: 1 regressed, 1 failed, 1 quarantined\n")
+    assert "asked for by ann" in text
+    path = write_digest(tmp_path / "reports", RUN, text)
+    assert path == tmp_path / "reports" / "demo-1.md"
+    assert path.read_text() == text
+    assert [p.name for p in path.parent.iterdir()] == ["demo-1.md"]
+
+
+def test_figures_for_people() -> None:
+    assert [figure(x) for x in (0.01234, 1.5, 99.96, 123.45, 4321.9, 43210.0, None)] == [
+        "0.01234",
+        "1.500",
+        "99.96",
+        "123.5",
+        "4322",
+        "43,210",
+        "-",
+    ]
+    assert (percent(0.0213), percent(None), percent(0.956, digits=0)) == ("2.1 %", "-", "96 %")
