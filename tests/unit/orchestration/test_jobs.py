@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nightbench.errors import UserError
+from nightbench.model import (
+    Build,
+    Case,
+    EnvironmentPolicy,
+    JobSpec,
+    Limits,
+    Node,
+    Process,
+    Protocol,
+    Strategy,
+)
+from nightbench.orchestration.jobs import PlannedJob, load_job, save_job
+from nightbench.spool import Spool
+
+CASE = Case("ctr_dnn", "paddle1", Strategy.PARAMETER_SERVER, 2, 1, 2, 1, 2, sync="async")
+JOB = JobSpec(
+    run_id="demo-20261121T010203-9f3a",
+    case=CASE,
+    generation=0,
+    cluster="local",
+    build=Build("paddle1", "cpu", "wheel", "1.8.5", "/some/paddle.whl", "0" * 64),
+    protocol=Protocol(5, 30, 3, 1.5),
+    nodes=(
+        Node("n1", "127.0.0.2", "c", 2222, "10.0.0.2", "lo", (20000, 20999), (0, 1), ("0",)),
+        Node("n2", "127.0.0.3", "c", env={"A": "b"}),
+    ),
+    processes=(
+        Process("pserver-0", "pserver", 0, "n1", 0),
+        Process("trainer-0", "trainer", 0, "n1", 0, "0"),
+        Process("trainer-1", "trainer", 1, "n2", 0),
+    ),
+    unit="samples",
+    workload_params={"slots": 26, "hidden": [400, 400], "converges": False},
+    seed=1,
+    env={"X": "1"},
+    role_env={"pserver": {"Y": "2"}},
+    limits=Limits(repeat_s=900.0),
+    code_digest="c" * 64,
+    definition_digest="d" * 64,
+    environments=EnvironmentPolicy(root="~/r", paths={"paddle1": "/opt"}, find_links=("/links",)),
+)
+
+
+def test_a_job_comes_back_as_it_was_kept(tmp_path: Path) -> None:
+    run = Spool(tmp_path).run(JOB.run_id)
+    planned = PlannedJob(JOB, "/etc/known_hosts")
+
+    save_job(run, planned)
+
+    assert load_job(run, CASE.case_id, 0) == planned
+    assert load_job(run, CASE.case_id, 3) == planned.generation(3)
+    assert load_job(run, CASE.case_id, 3).job.job_id == f"{JOB.run_id}/{CASE.case_id}/g3"
+
+
+def test_a_job_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="must share the spool"):
+        load_job(Spool(tmp_path).run(JOB.run_id), CASE.case_id, 0)
+
+
+def test_a_job_of_another_version_is_refused(tmp_path: Path) -> None:
+    run = Spool(tmp_path).run(JOB.run_id)
+    save_job(run, PlannedJob(JOB, None))
+    path = tmp_path / "runs" / JOB.run_id / "jobs" / f"{CASE.case_id}.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": "other/9"}))
+
+    with pytest.raises(UserError, match=r"schema: found 'other/9'"):
+        load_job(run, CASE.case_id, 0)
+
+
+def test_the_cluster_of_a_job_holds_its_nodes_and_host_keys() -> None:
+    cluster = PlannedJob(JOB, "/etc/known_hosts").cluster
+    assert (cluster.nodes, cluster.known_hosts) == (JOB.nodes, "/etc/known_hosts")

@@ -1,0 +1,70 @@
+"""What the form says, checked once more on the worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nightbench.errors import UserError
+from nightbench.model import RunKind
+from nightbench.orchestration.runs import Wish, choose
+
+FIXTURES = Path(__file__).resolve().parents[2] / "dags" / "fixtures"
+
+
+@pytest.fixture(autouse=True)
+def _fixtures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NIGHTBENCH_DAGS", str(FIXTURES))
+
+
+def test_empty_fields_mean_the_suite_s_own() -> None:
+    wish = Wish.from_params(
+        {"suite": "nightly_cpu", "cluster": None, "frameworks": None, "scale": "", "repeats": None}
+    )
+    assert wish == Wish("nightly_cpu")
+    suite, cluster, _ = choose(wish)
+    assert (len(suite.cases), suite.protocol.repeats, cluster.name) == (2, 7, "pair")
+
+
+def test_every_field_counts() -> None:
+    wish = Wish.from_params(
+        {
+            "suite": "nightly_cpu",
+            "cluster": "pair",
+            "frameworks": ["fake"],
+            "workloads": ["sleep"],
+            "strategies": ["collective"],
+            "builds": ["fake=2.0"],
+            "repeats": 3,
+            "scale": "full",
+            "run_kind": "confirm",
+        }
+    )
+    suite, _, _ = choose(wish)
+    assert wish.run_kind is RunKind.CONFIRM
+    assert {case.scale for case in suite.cases} == {"full"}
+    assert (suite.protocol.repeats, suite.builds["fake"].version) == (3, "2.0")
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({}, "suite: found nothing"),
+        ({"suite": "nope"}, 'suite: found "nope"; expected one of'),
+        ({"suite": "by_hand", "cluster": "moon"}, 'cluster: found "moon"; expected one of pair'),
+        ({"suite": "by_hand", "repeats": 0}, "repeats: found 0"),
+        ({"suite": "by_hand", "repeats": True}, "repeats: found True"),
+        ({"suite": "by_hand", "frameworks": {"a": 1}}, "frameworks: found"),
+        ({"suite": "by_hand", "frameworks": ["pytorch"]}, 'framework: found "pytorch"'),
+        ({"suite": "by_hand", "run_kind": "yearly"}, 'run_kind: found "yearly"'),
+        ({"suite": "by_hand", "scale": "huge"}, "sleep has no scale huge"),
+        ({"suite": "by_hand", "builds": ["fake"]}, 'build: found "fake"'),
+        ({"suite": "broken"}, "broken.yaml"),
+    ],
+)
+def test_what_cannot_be_is_said_in_words(params: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError) as error:
+        choose(Wish.from_params(params))
+    assert words in str(error.value)
