@@ -58,9 +58,7 @@ def measured(case: Case, throughput: float | None, **changes: object) -> Measure
 
 @pytest.fixture
 def rows() -> list[dict[str, object]]:
-    refused = CheckResult(
-        "measurement", None, "spread", Severity.FAIL, False, "40 %", "at most 5 %"
-    )
+    refused = CheckResult("measurement", None, "spread", Severity.FAIL, False, "40 %", "at most 5")
     return from_measurements(
         RUN,
         [
