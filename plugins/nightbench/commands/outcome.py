@@ -47,9 +47,7 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
         run_id = told.run_id
     runs = [run.run_id for run in spool.runs()]
     if run_id is not None and run_id not in runs:
-        where = (
-            f"the warehouse cannot be asked: {away}" if away else "nor the warehouse"
-        )
+        where = f"the warehouse cannot be asked: {away}" if away else "nor the warehouse"
         raise UserError(f'run: found "{run_id}"; {spool.root} does not hold it; {where}')
     if not runs or (run_id is None and away is None):
         return [], None
@@ -138,8 +136,25 @@ def show_run(run_id: str, *, await_verdicts: bool) -> bool:
         say(line)
     if note:
         err.print(note, markup=False, soft_wrap=True)
-    say(f"report:      {digest_file(run_id, rows)}")
+    say(f"report:       {digest_file(run_id, rows)}")
+    for name, where in places_to_look(run_id):
+        say(f"{name + ':':13} {where}")
     return all(is_good(row) for row in rows)
+
+
+def places_to_look(run_id: str) -> list[tuple[str, str]]:
+    """Return where more about a run is, on this machine's control plane; empty without one."""
+    from nightbench.stack import supervisor
+
+    place = common.home()
+    if not place.secrets_file.is_file() or not place.ports_file.is_file():
+        return []
+    access = supervisor.access(place)
+    return [
+        ("results page", f"{access.ui}/nightbench/?run={run_id}"),
+        ("Airflow UI", f"{access.ui}   (user {access.user}, password {access.password})"),
+        ("warehouse", access.psql),
+    ]
 
 
 def is_good(row: Row) -> bool:
@@ -150,12 +165,10 @@ def is_good(row: Row) -> bool:
 def digest_file(run_id: str, rows: list[Row]) -> Path:
     """Write the digest of a run, and return its path."""
     from nightbench.pipeline import read_plan
-    from nightbench.stack import supervisor
 
-    place = common.home()
-    run: Run = read_plan(common.spool().run(run_id)).run
-    notes = [f"Files of the run: `{place.spool / 'runs' / run_id}`"]
-    if place.secrets_file.is_file():
-        access = supervisor.access(place)
-        notes += [f"Results in the UI: {access.ui}", f"SQL: `{access.psql}`"]
+    place, spool = common.home(), common.spool()
+    run: Run = read_plan(spool.run(run_id)).run
+    notes = [f"Files of the run: `{spool.run(run_id).folder}`"]
+    # The password is for the terminal of its owner; a report may be passed on.
+    notes += [f"{name}: {where.partition('   (')[0]}" for name, where in places_to_look(run_id)]
     return write_digest(place.reports, run, digest_text(run, rows, notes))

@@ -187,7 +187,5 @@ def demo() -> None:
     if code != INTERRUPTED:
         from nightbench.commands.live import duration
 
-        say(f"demo took {duration(time.monotonic() - began)}")
-        show_access()
-        say("stop everything: nightbench down")
+        say(f"demo took {duration(time.monotonic() - began)}; stop everything: nightbench down")
     raise typer.Exit(code)
