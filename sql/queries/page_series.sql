@@ -30,7 +30,7 @@ with numbered as (
         m.speedup,
         m.efficiency,
         coalesce(m.is_quarantined, false) as quarantined,
-        coalesce(m.quarantine_reasons, array[]::text []) as quarantine_reasons,
+        coalesce(m.quarantine_reasons, array[]::text[]) as quarantine_reasons,
         v.kind as verdict,
         v.sentence as verdict_sentence,
         row_number() over (

@@ -398,7 +398,7 @@ def test_history_seconds_is_the_median_of_the_good_runs(loader, reader, given):
 
 def test_every_statement_is_used_by_the_package():
     package = "".join(
-        path.read_text() for path in (SQL.parent / "plugins/nightbench/warehouse").glob("*.py")
+        path.read_text() for path in (SQL.parent / "plugins" / "nightbench").rglob("*.py")
     )
     names = [path.stem for path in (SQL / "queries").glob("*.sql")]
     assert len(names) > 20

@@ -1,12 +1,13 @@
 -- How does each workload scale? The newest run of each suite and cluster: speed-up and efficiency
 -- against the baseline case of the same run (same batch per device: weak scaling).
-with latest as (
-    select distinct on (suite, cluster) run_id
+with measured as (
+    select
+        *,
+        max(started_at) over (partition by suite, cluster) as latest_at
     from marts.fct_measurement
     where
         run_kind in ('nightly', 'on_demand')
         and not is_imported
-    order by suite asc, cluster asc, started_at desc
 )
 
 select
@@ -26,8 +27,8 @@ select
     m.baseline_case_id,
     m.is_synthetic,
     m.run_id
-from marts.fct_measurement as m
-inner join latest as l on m.run_id = l.run_id
+from measured as m
+where m.started_at = m.latest_at
 order by
     m.workload,
     m.framework,

@@ -1,6 +1,6 @@
 -- How did each series go? The nights of the last 90 days, each beside the median of the ten nights
 -- before it; add `case_id = '...'` to the last `where` to see one series.
-with nights as (
+with nights as materialized (
     select
         *,
         array_agg(throughput) over (
@@ -20,6 +20,15 @@ compared as (
             from unnest(n.nights_before) as b (throughput)
         ) as median_before
     from nights as n
+),
+
+verdicts as materialized (
+    select
+        run_id,
+        case_id,
+        verdict,
+        sentence
+    from marts.fct_verdict
 )
 
 select
@@ -36,7 +45,7 @@ select
     v.sentence,
     c.run_id
 from compared as c
-left join marts.fct_verdict as v
+left join verdicts as v
     on c.run_id = v.run_id and c.case_id = v.case_id
 where c.started_at > now() - interval '90 days'
 order by c.case_id, c.cluster, c.started_at;

@@ -2,63 +2,56 @@
 -- series is held against the median of its ten nights before; the changes are gathered by node and
 -- by framework version. A sick node drags every line that runs on it; a slow release drags its own
 -- line on every node, and says `is_new`.
-with latest as (
-    select distinct on (suite, cluster) run_id
+with nights as (
+    select
+        suite,
+        cluster,
+        started_at,
+        is_imported,
+        case_id,
+        framework,
+        framework_version,
+        node_names,
+        throughput,
+        array_agg(throughput) over ten_before as throughputs_before,
+        array_agg(coalesce(framework_version, '')) over ten_before as versions_before,
+        max(started_at) filter (where not is_imported) over (partition by suite, cluster)
+            as latest_at
     from marts.fct_measurement
-    where
-        run_kind = 'nightly'
-        and not is_imported
-    order by suite asc, cluster asc, started_at desc
+    where run_kind = 'nightly'
+    window
+        ten_before as (
+            partition by case_id, cluster
+            order by started_at
+            rows between 10 preceding and 1 preceding
+        )
 ),
 
 tonight as (
-    select m.*
-    from marts.fct_measurement as m
-    inner join latest as l on m.run_id = l.run_id
-),
-
-ranked as (
     select
-        t.run_id,
-        t.case_id,
-        b.throughput,
-        b.framework_version,
-        row_number() over (
-            partition by t.run_id, t.case_id order by b.started_at desc
-        ) as age
-    from tonight as t
-    inner join marts.fct_measurement as b
-        on
-            t.case_id = b.case_id
-            and t.cluster = b.cluster
-            and t.started_at > b.started_at
-            and b.run_kind = 'nightly'
-),
-
-before as (
-    select
-        run_id,
-        case_id,
-        percentile_cont(0.5) within group (order by throughput) as throughput,
-        array_agg(distinct coalesce(framework_version, '')) as framework_versions
-    from ranked
-    where age <= 10
-    group by run_id, case_id
+        *,
+        (
+            select percentile_cont(0.5) within group (order by b.throughput)
+            from unnest(throughputs_before) as b (throughput)
+        ) as median_before
+    from nights
+    where
+        started_at = latest_at
+        and not is_imported
+        and throughputs_before is not null
 ),
 
 changes as (
     select
-        t.suite,
-        t.cluster,
-        t.case_id,
-        t.framework,
-        t.framework_version,
-        t.node_names,
-        t.throughput / b.throughput - 1 as change,
-        not coalesce(t.framework_version, '') = any(b.framework_versions) as is_new
-    from tonight as t
-    inner join before as b
-        on t.run_id = b.run_id and t.case_id = b.case_id
+        suite,
+        cluster,
+        case_id,
+        framework,
+        framework_version,
+        node_names,
+        throughput / median_before - 1 as change,
+        not coalesce(framework_version, '') = any(versions_before) as is_new
+    from tonight
 ),
 
 gathered as (
@@ -67,7 +60,6 @@ gathered as (
         c.cluster,
         'node' as suspect,
         n.node as name,
-        c.case_id,
         c.change,
         false as is_new
     from changes as c
@@ -78,7 +70,6 @@ gathered as (
         cluster,
         'framework version' as suspect,
         concat_ws(' ', framework, framework_version) as name,
-        case_id,
         change,
         is_new
     from changes
