@@ -87,6 +87,7 @@ class LiveView:
         self._took: list[float] = []
         self._live: Live | None = None
         self._said: tuple[str, float] = ("", 0.0)
+        self._told: set[str] = set()
 
     def __enter__(self) -> Self:
         """Begin to show."""
@@ -187,9 +188,10 @@ class LiveView:
         if key == before and time.monotonic() - at < _QUIET_S:
             return
         self._said = (key, time.monotonic())
-        if ended and int(before.split(" ")[0] or 0) < len(ended):
-            last = ended[-1]
-            self._line(f"{last.case_id}: {last.status} {last.words()}".rstrip())
+        for each in ended:
+            if each.case_id not in self._told:
+                self._told.add(each.case_id)
+                self._line(f"{each.case_id}: {each.status} {each.words()}".rstrip())
         if running:
             words = f"{running[0].case_id} · {running[0].words()}"
             self._line(f"[{self._headline(states, note)}] {words}")

@@ -38,9 +38,10 @@ def cells(row: Row) -> tuple[str, ...]:
 
 def verdict(row: Row) -> str:
     """Return what is to be said of a row in one word."""
-    if row["quarantined"]:
-        return "quarantined"
-    return str(row["verdict"] or ("-" if row["status"] == "ok" else row["status"]))
+    if row["status"] != "ok":
+        # Cancelled says more than the verdict on it, which is failed.
+        return str(row["status"])
+    return "quarantined" if row["quarantined"] else str(row["verdict"] or "-")
 
 
 def figure(value: float | None) -> str:
@@ -86,10 +87,13 @@ def markdown_table(rows: Sequence[Row]) -> str:
 def verdict_lines(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a line for each case with its verdict's evidence, and why it does not count."""
     for row in rows:
-        said = row["verdict_sentence"]
-        if said:
-            yield f"{row['case_id']}: {said}"
-        for reason in row["reasons"]:
-            first = str(reason).strip().splitlines()
-            if first and first[0] != said:
-                yield f"{row['case_id']}: {verdict(row)}: {first[0]}"
+        said = [row["verdict_sentence"]] if row["verdict_sentence"] else []
+        firsts = [str(reason).strip().split("\n")[0] for reason in row["reasons"]]
+        if row["status"] != "ok":
+            # Why it failed; that a check then found it failed is no news.
+            said = said or firsts[:1]
+            yield from (f"{row['case_id']}: {line}" for line in said)
+            continue
+        yield from (f"{row['case_id']}: {line}" for line in said)
+        for first in firsts:
+            yield f"{row['case_id']}: {verdict(row)}: {first}"
