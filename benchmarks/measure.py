@@ -48,19 +48,25 @@ def measure(task, runtime, protocol, recorder, drain_file=None):
     measured = Measured()
     measured.warmup_steps = protocol["warmup_steps"]
 
+    # Asynchronous ranks need not take the same number of steps, and to ask would make them wait.
+    agree = _alone if drain_file else runtime.agree
+
     recorder.phase("warmup")
     warmup_laps = _warm_up(task, runtime, recorder, measured)
+    wanted = _steps_for(protocol, warmup_laps, agree)
     runtime.barrier()
 
-    wanted = _steps_for(protocol, warmup_laps, runtime)
     recorder.phase("window")
     measured.open_s = time.monotonic()
     marks = [runtime.mark()]
     while wanted:
         _steps(task, runtime, recorder, "window", wanted, marks)
-        wanted = _steps_missing(protocol, measured.open_s, len(marks) - 1, runtime)
-    runtime.device_sync()
-    measured.close_s = time.monotonic()
+        runtime.device_sync()
+        # Read before the ranks agree: what that takes is no part of the window unless it goes on,
+        # and then it is a part of the next lap as well.
+        measured.close_s = time.monotonic()
+        elapsed_s = measured.close_s - measured.open_s
+        wanted = _steps_missing(protocol, elapsed_s, len(marks) - 1, agree)
     measured.wall_s = measured.close_s - measured.open_s
     measured.step_seconds = runtime.laps(marks)
     measured.step_end_s += _ends(measured.open_s, measured.step_seconds)
@@ -101,7 +107,12 @@ def _steps(task, runtime, recorder, phase, count, marks, done=None):
         marks.append(runtime.mark())
 
 
-def _steps_for(protocol, warmup_laps, runtime):
+def _alone(value):
+    """What a rank decides for itself."""
+    return value
+
+
+def _steps_for(protocol, warmup_laps, agree):
     """Steps of the window: rank 0's estimate from the warm-up, where there is a minimum time."""
     steps = protocol["measured_steps"]
     if not protocol["min_seconds"]:
@@ -110,18 +121,16 @@ def _steps_for(protocol, warmup_laps, runtime):
     if settled:
         lap = settled[len(settled) // 2]
         steps = max(steps, math.ceil(protocol["min_seconds"] / max(lap, 1e-6)))
-    return int(runtime.agree(steps))
+    return int(agree(steps))
 
 
-def _steps_missing(protocol, open_s, done, runtime):
+def _steps_missing(protocol, elapsed_s, done, agree):
     """More steps, where rank 0 finds that the window is still too short: all ranks do the same."""
     if not protocol["min_seconds"]:
         return 0
-    runtime.device_sync()
-    elapsed = time.monotonic() - open_s
-    missing_s = protocol["min_seconds"] - elapsed
-    steps = math.ceil(missing_s * done / elapsed) if missing_s > 0 else 0
-    return int(runtime.agree(steps))
+    missing_s = protocol["min_seconds"] - elapsed_s
+    steps = math.ceil(missing_s * done / elapsed_s) if missing_s > 0 else 0
+    return int(agree(steps))
 
 
 def _drain(task, runtime, recorder, drain_file, limit_s):

@@ -38,7 +38,7 @@ class Runtime(Base):
             return value
         shared = paddle.to_tensor([float(value)], dtype="float64")
         dist.broadcast(shared, src=0)
-        return float(shared)
+        return shared.item()
 
     def weights_digest(self, task):
         """The sha256 over names and values of all trainable parameters, batch-norm buffers not."""
