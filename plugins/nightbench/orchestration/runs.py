@@ -208,21 +208,31 @@ def connect(conn_id: str = WAREHOUSE) -> Connection:
 def ingest(run_id: str | None) -> list[str]:
     """Load a run, and every other that has ended and waits; returns those that were loaded.
 
+    A waiting run that cannot be loaded keeps waiting and does not keep the others from it.
+
     Raises:
-        UserError: the warehouse is away (everything stays in the spool), or a run cannot be read.
+        UserError: the warehouse is away (everything stays in the spool), the run cannot be read,
+            or no run that waits can be loaded.
     """
-    from nightbench.pipeline import ingest_run, ingest_waiting, mark_ended
+    from nightbench.pipeline import ingest_run, mark_ended, waiting_runs
 
     spool = places.spool()
-    loaded = []
+    loaded: list[str] = []
     if run_id is not None:
         mark_ended(spool.run(run_id))
-        result = ingest_run(spool, run_id, connect)
-        log.info("%s", result.sentence())
-        loaded.append(result.run_id)
-    for result in ingest_waiting(spool, connect):
-        log.info("%s", result.sentence())
-        loaded.append(result.run_id)
+        log.info("%s", ingest_run(spool, run_id, connect).sentence())
+        loaded.append(run_id)
+    failure: UserError | None = None
+    for waiting in waiting_runs(spool):
+        try:
+            log.info("%s", ingest_run(spool, waiting.run_id, connect).sentence())
+        except UserError as error:
+            log.error("run %s still waits: %s", waiting.run_id, error)
+            failure = error
+        else:
+            loaded.append(waiting.run_id)
+    if failure is not None and not loaded:
+        raise failure
     return loaded
 
 

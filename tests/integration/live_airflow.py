@@ -1,0 +1,160 @@
+"""A whole stack for tests: Airflow, PostgreSQL and local nodes in a home of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nightbench.spool import RunSpool, Spool
+from nightbench.stack import supervisor
+from nightbench.stack.airflow_api import AirflowApi
+from nightbench.stack.paths import Home
+from nightbench.warehouse import Reader, connect
+
+REPO = Path(__file__).resolve().parents[2]
+WAIT_S = 240.0
+
+CLUSTER = (REPO / "dags" / "clusters" / "local.yaml").read_text(encoding="utf-8")
+SUITE = """\
+suite: {name}
+owner: tests
+cluster: local
+scale: smoke
+protocol: {{warmup_steps: 2, measured_steps: {steps}, repeats: {repeats}}}
+matrix:
+  - workload: sleep
+    frameworks: [fake]
+    strategy: collective
+    devices: {devices}
+    batch_size_per_device: 2
+env: {env}
+timeouts: {{repeat: 200s, progress: 100s}}
+"""
+
+
+@dataclass(frozen=True)
+class Live:
+    """The running stack."""
+
+    stack: supervisor.Stack
+    api: AirflowApi
+
+    @property
+    def spool(self) -> Spool:
+        return Spool(self.stack.home.spool)
+
+    def trigger(self, suite: str, **conf: Any) -> str:
+        return self.api.trigger("on_demand", {"suite": suite, **conf})
+
+    def state(self, dag_run: str, dag_id: str = "on_demand") -> str:
+        return str(self.api.dag_run(dag_id, dag_run)["state"])
+
+    def ended(self, dag_run: str, dag_id: str = "on_demand") -> str:
+        self.until(
+            lambda: self.state(dag_run, dag_id) in ("success", "failed"), f"{dag_run} to end"
+        )
+        return self.state(dag_run, dag_id)
+
+    def until(self, true: Callable[[], Any], what: str, wait_s: float = WAIT_S) -> Any:
+        deadline = time.monotonic() + wait_s
+        while not (found := true()):
+            assert time.monotonic() < deadline, f"waited {wait_s:.0f} s for {what}"
+            time.sleep(0.5)
+        return found
+
+    def run_of(self, dag_run: str) -> RunSpool:
+        def find() -> RunSpool | None:
+            for run in self.spool.runs():
+                if (run.run() or {}).get("dag_run_id") == dag_run and run.planned():
+                    return run
+            return None
+
+        found: RunSpool = self.until(find, f"the plan of {dag_run}")
+        return found
+
+    def rows(self, run_id: str) -> list[dict[str, Any]]:
+        with contextlib.closing(connect(self.stack.dsn("nightbench_reader"))) as connection:
+            return Reader(connection).results_rows(run_id)
+
+    def judged(self, run_id: str) -> list[dict[str, Any]]:
+        def find() -> list[dict[str, Any]]:
+            rows = self.rows(run_id)
+            return rows if all(row["verdict"] for row in rows) else []
+
+        rows: list[dict[str, Any]] = self.until(find, f"the verdicts of {run_id}")
+        return rows
+
+    def tasks(self, dag_run: str, task_id: str) -> list[dict[str, Any]]:
+        every = self.api.task_instances("on_demand", dag_run)
+        return [task for task in every if task["task_id"] == task_id]
+
+    def launches(self, run_id: str) -> dict[tuple[str, int, str], int]:
+        """(job folder, repeat, process) -> launches, from the agents' own logs."""
+        found: dict[tuple[str, int, str], int] = {}
+        for log in self.stack.home.cluster.glob(
+            f"*/.nightbench-node/jobs/{run_id}/*/*/*/agent.jsonl"
+        ):
+            for line in log.read_text(encoding="utf-8").splitlines():
+                event = json.loads(line)
+                if event["event"] == "launch":
+                    job = str(log.parent.relative_to(log.parents[3]))
+                    key = (job, event["repeat"], event["process"])
+                    found[key] = found.get(key, 0) + 1
+        return found
+
+
+@contextmanager
+def live_airflow(suites: Mapping[str, Mapping[str, Any]]) -> Iterator[Live]:
+    """Start a stack, with suites made from `SUITE`; nothing of it is left at the end."""
+    # Short: PostgreSQL refuses long data paths, and sockets have a limit too.
+    root = Path(tempfile.mkdtemp(prefix="nbair-", dir="/tmp"))
+    dags = root / "dags"
+    write_suites(dags, suites)
+    home = Home(root / "home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NIGHTBENCH_HOME", str(home.root))
+        patch.setenv("NIGHTBENCH_DAGS", str(dags))
+        # A worker that was killed is missed after this; Airflow's default is five minutes.
+        patch.setenv("AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT", "30")
+        patch.setenv("AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL", "5")
+        try:
+            for _ in supervisor.up(home):
+                pass
+            stack = supervisor.load(home)
+            with stack.api() as api:
+                for dag_id in ("on_demand", "nightbench_regressions"):
+                    wait_for_dag(api, dag_id)
+                yield Live(stack, api)
+        finally:
+            for _ in supervisor.down(home):
+                pass
+    shutil.rmtree(root)
+
+
+def write_suites(dags: Path, suites: Mapping[str, Mapping[str, Any]]) -> None:
+    for folder in ("suites", "clusters"):
+        (dags / folder).mkdir(parents=True)
+    (dags / "clusters" / "local.yaml").write_text(CLUSTER, encoding="utf-8")
+    for name, changes in suites.items():
+        values = {"devices": "[1x1, 2x1]", "steps": 20, "repeats": 2, "env": "{}", **changes}
+        text = SUITE.format(name=name, **values)
+        (dags / "suites" / f"{name}.yaml").write_text(text, encoding="utf-8")
+
+
+def wait_for_dag(api: AirflowApi, dag_id: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while api.dag(dag_id) is None:
+        assert api.import_errors() == {}
+        assert time.monotonic() < deadline, f"no DAG {dag_id}"
+        time.sleep(1)
+    api.unpause(dag_id)

@@ -1,0 +1,243 @@
+"""Runs through a live scheduler, a real PostgreSQL and real SSH, with the framework `fake`.
+
+One stack serves all tests of this file: its own home, ports and databases.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.live_airflow import Live, live_airflow
+
+from nightbench.model import CaseStatus
+from nightbench.stack import supervisor
+from nightbench.warehouse import Reader, connect
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+
+SUITES: dict[str, dict[str, Any]] = {
+    "good": {},
+    "torn": {"devices": "2x1", "env": '{FAKE_WEIGHTS_DIFFER: "1", FAKE_RANK: "1"}'},
+    "dying": {"devices": "1x1", "env": '{FAKE_DIE_AT_STEP: "3"}'},
+    # Everything that makes a process hard to end.
+    "stubborn": {
+        "devices": "2x1",
+        "env": '{FAKE_HANG_AT_STEP: "3", FAKE_IGNORE_TERM: "1", FAKE_DAEMON: "1"}',
+    },
+    "long": {"devices": "2x1", "steps": 24, "repeats": 3, "env": '{FAKE_STEP_S: "0.5"}'},
+}
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Live]:
+    with live_airflow(SUITES) as running:
+        yield running
+
+
+def marked(run_id: str) -> list[int]:
+    """Processes whose environment carries a mark of the run: ranks and agents."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            variables = (folder / "environ").read_bytes().split(b"\0")
+            marks = (b"NIGHTBENCH_JOB=" + run_id.encode(), b"NIGHTBENCH_AGENT=" + run_id.encode())
+            if any(variable.startswith(marks) for variable in variables):
+                found.append(int(folder.name))
+    return found
+
+
+def test_a_run_ends_with_rows_and_verdicts_in_the_warehouse(live: Live) -> None:
+    dag_run = live.trigger("good", run_kind="nightly", repeats=3)
+    run = live.run_of(dag_run)
+
+    assert live.ended(dag_run) == "success"
+
+    rows = live.judged(run.run_id)
+    assert {row["case_id"] for row in rows} == {
+        "sleep-fake-collective-1x1-bs2-smoke",
+        "sleep-fake-collective-2x1-bs2-smoke",
+    }
+    for row in rows:
+        assert (row["status"], row["quarantined"], row["n"]) == ("ok", False, 3)
+        assert row["verdict"] == "insufficient_data"
+        assert row["run_kind"] == "nightly"
+        assert 0 < row["throughput"] < 1000
+    assert set(live.launches(run.run_id).values()) == {1}
+    names = {task["rendered_map_index"] for task in live.tasks(dag_run, "measure")}
+    assert names == {row["case_id"] for row in rows}
+    assert marked(run.run_id) == []
+    assert (live.stack.home.reports / f"{run.run_id}.md").read_text().startswith("# good on local")
+
+
+def test_a_result_that_fails_a_check_is_quarantined(live: Live) -> None:
+    dag_run = live.trigger("torn")
+    run = live.run_of(dag_run)
+
+    assert live.ended(dag_run) == "success"
+
+    (row,) = live.judged(run.run_id)
+    assert row["quarantined"], row
+    assert any("weights" in reason for reason in row["quarantine_reasons"])
+    with contextlib.closing(connect(live.stack.dsn("nightbench_reader"))) as connection:
+        assert Reader(connection).latest_medians(run_id=run.run_id) == []
+
+
+def test_a_case_that_failed_is_not_launched_again_by_the_retry(live: Live) -> None:
+    dag_run = live.trigger("dying")
+    run = live.run_of(dag_run)
+
+    assert live.ended(dag_run) == "failed"
+
+    (task,) = live.tasks(dag_run, "measure")
+    assert (task["state"], task["try_number"]) == ("failed", 2)
+    launches = live.launches(run.run_id)
+    assert set(launches.values()) == {1}
+    assert {job.split("/")[1] for job, _, _ in launches} == {"g0"}
+    # The ingest ran all the same, and the verdict says so.
+    (row,) = live.judged(run.run_id)
+    assert (row["status"], row["verdict"]) == ("failed", "failed")
+    assert row["throughput"] is None
+
+
+def test_a_clear_by_a_person_measures_a_new_generation(live: Live) -> None:
+    dag_run = live.trigger("good", repeats=1, frameworks=["fake"])
+    run = live.run_of(dag_run)
+    assert live.ended(dag_run) == "success"
+    case = "sleep-fake-collective-1x1-bs2-smoke"
+    (index,) = (
+        task["map_index"]
+        for task in live.tasks(dag_run, "measure")
+        if task["rendered_map_index"] == case
+    )
+
+    live.api._send(
+        "POST",
+        "/api/v2/dags/on_demand/clearTaskInstances",
+        json={
+            "dry_run": False,
+            "dag_run_id": dag_run,
+            "task_ids": [["measure", index]],
+            "only_failed": False,
+            "include_downstream": True,
+            "reset_dag_runs": True,
+        },
+    )
+
+    live.until(lambda: live.state(dag_run) in ("queued", "running"), "the cleared run to begin")
+    assert live.ended(dag_run) == "success"
+    assert run.generations(case) == [0, 1]
+    assert set(live.launches(run.run_id).values()) == {1}
+
+
+def test_a_run_that_is_marked_failed_leaves_no_process(live: Live) -> None:
+    dag_run = live.trigger("stubborn")
+    run = live.run_of(dag_run)
+    live.until(lambda: len(marked(run.run_id)) >= 6, "two agents, two ranks and their daemons")
+
+    live.api.fail_run("on_demand", dag_run)
+
+    live.until(lambda: not marked(run.run_id), "every process to end", wait_s=90)
+    case_id = "sleep-fake-collective-2x1-bs2-smoke"
+    outcome = live.until(run.case(case_id).outcome, "the outcome")
+    assert outcome["status"] == CaseStatus.CANCELLED
+    assert live.state(dag_run) == "failed"
+
+
+def test_killed_in_the_middle_every_repeat_is_launched_once(live: Live) -> None:
+    dag_run = live.trigger("long")
+    run = live.run_of(dag_run)
+    case_id = "sleep-fake-collective-2x1-bs2-smoke"
+
+    def second_repeat_runs() -> bool:
+        progress = run.case(case_id).progress() or {}
+        return progress.get("repeat") == 2 and bool(progress.get("step"))
+
+    live.until(second_repeat_runs, "the second repeat")
+    for service in ("scheduler", "triggerer"):
+        running = live.stack.running(service)
+        assert running is not None
+        for pid in [*descendants(running.pid), running.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    live.until(lambda: not any(map(live.stack.running, ("scheduler", "triggerer"))), "their end")
+    for _ in supervisor.up(live.stack.home):
+        pass
+
+    assert live.ended(dag_run) == "success"
+
+    launches = live.launches(run.run_id)
+    assert {repeat for _, repeat, _ in launches} == {1, 2, 3}
+    assert set(launches.values()) == {1}
+    (row,) = live.rows(run.run_id)
+    assert (row["status"], row["n"], row["quarantined"]) == ("ok", 3, False)
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below one."""
+    parents: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            after = (folder / "stat").read_text().rpartition(")")[2].split()
+            parents.setdefault(int(after[1]), []).append(int(folder.name))
+    found, look = [], [pid]
+    while look:
+        children = parents.get(look.pop(), [])
+        found += children
+        look += children
+    return found
+
+
+def test_while_the_warehouse_is_away_the_run_waits_and_the_next_one_loads_it(live: Live) -> None:
+    stack = live.stack
+    dag_run = live.trigger("good", repeats=1, run_kind="drill")
+    run = live.run_of(dag_run)
+    live.until(lambda: run.latest("sleep-fake-collective-1x1-bs2-smoke"), "the first case")
+    original = stack.home.connections_file.read_text(encoding="utf-8")
+    broken = json.loads(original)
+    broken["nightbench_warehouse"]["port"] = 1
+    stack.home.connections_file.write_text(json.dumps(broken), encoding="utf-8")
+    try:
+        live.until(
+            lambda: any(t["state"] == "up_for_retry" for t in live.tasks(dag_run, "ingest")),
+            "the ingest to fail",
+        )
+        assert run.loaded() is None
+    finally:
+        stack.home.connections_file.write_text(original, encoding="utf-8")
+        stack.home.connections_file.chmod(0o600)
+
+    assert live.ended(dag_run) == "success"
+    assert run.loaded() is not None
+    assert {row["status"] for row in live.rows(run.run_id)} == {"ok"}
+
+
+def test_what_the_form_cannot_run_is_refused_before_anything_is_launched(live: Live) -> None:
+    dag_run = live.trigger("good", workloads=["resnet50_v1.5"])
+
+    assert live.ended(dag_run) == "failed"
+
+    (task,) = live.tasks(dag_run, "plan")
+    # No retry mends what a person wrote.
+    assert (task["state"], task["try_number"]) == ("failed", 1)
+    text = "\n".join(live.api.log_tail("on_demand", dag_run, "plan", 1, -1, 40))
+    assert 'workload: found "resnet50_v1.5"' in text
+
+
+def test_maintenance_sweeps_the_nodes_and_keeps_what_is_young(live: Live) -> None:
+    live.api.unpause("nightbench_maintenance")
+    before = {run.run_id for run in live.spool.runs()}
+
+    dag_run = live.api.trigger("nightbench_maintenance", {})
+
+    assert live.ended(dag_run, "nightbench_maintenance") == "success"
+    tasks = live.api.task_instances("nightbench_maintenance", dag_run)
+    states = {task["task_id"]: task["state"] for task in tasks}
+    assert states["sweep"] == states["expire_files"] == "success"
+    assert {run.run_id for run in live.spool.runs()} == before
