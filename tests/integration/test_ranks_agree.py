@@ -80,7 +80,7 @@ def two_ranks(folder: Path, line: str, strategy: str, python: str) -> list[dict[
             }
             for i, name in enumerate(names)
         ],
-        "protocol": {"warmup_steps": 1, "measured_steps": 3, "min_seconds": 0.0},
+        "protocol": {"warmup_steps": 1, "measured_steps": 3, "min_seconds": 0.5},
         "workload": {"params": spec["scales"]["smoke"]},
     }
     ports = dict(zip(["master", *names], free_ports(3), strict=True))
