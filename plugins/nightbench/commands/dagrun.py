@@ -17,6 +17,7 @@ from nightbench.stack.airflow_api import AirflowApi
 DAG = "on_demand"
 PARSE_TIMEOUT_S = 120.0
 REFRESH_S = 1.0
+ASK_S = 4.0
 _ENDED = ("success", "failed")
 _TAIL = 5
 """Lines of a failed task's log that are shown."""
@@ -81,10 +82,17 @@ def follow(
     if run is not None:
         say(f"run {run.run_id}: {len(run.planned())} cases")
         with LiveView(out, run, run.planned(), history) as view:
+            asked = 0.0
+            note = ""
             while state not in _ENDED:
-                view.refresh(_doing(api, dag_run_id))
+                # What is measured may share this machine: Airflow is asked seldom.
+                if time.monotonic() - asked >= ASK_S:
+                    asked = time.monotonic()
+                    state = str(api.dag_run(DAG, dag_run_id)["state"])
+                    idle = all(case.status != "running" for case in view.states())
+                    note = _doing(api, dag_run_id) if idle else ""
+                view.refresh(note)
                 time.sleep(REFRESH_S)
-                state = str(api.dag_run(DAG, dag_run_id)["state"])
     failures = _failures(api, run, dag_run_id) if state == "failed" else ()
     return DagOutcome(state, run, failures)
 
