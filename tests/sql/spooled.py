@@ -1,0 +1,147 @@
+"""Runs as files in a spool, written as a controller would have written them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from nightbench.model import (
+    Build,
+    Case,
+    Cluster,
+    Node,
+    Process,
+    Protocol,
+    RegressionPolicy,
+    Run,
+    Strategy,
+)
+from nightbench.pipeline import RunPlan, mark_ended, store_plan
+from nightbench.pipeline.plans import CasePlan
+from nightbench.spool import RunSpool, Spool
+from nightbench.warehouse import PlannedCase
+
+FAKE = Build(line="fake")
+STEPS = 10
+PROTOCOL = Protocol(warmup_steps=1, measured_steps=STEPS, repeats=3)
+DIGEST = "d1"
+
+
+def case(batch: int) -> Case:
+    """One case of a lone rank; the batch size tells them apart."""
+    return Case("sleep", "fake", Strategy.COLLECTIVE, batch_size_per_device=batch, scale="smoke")
+
+
+def plan(run: Run, cases: Sequence[Case], channels: Sequence[str] = ()) -> RunPlan:
+    """A plan that measures the cases on one node."""
+    process = Process("trainer-0", "trainer", 0, "n1", 0)
+    return RunPlan(
+        run=run,
+        owner="benchmarks",
+        protocol=PROTOCOL,
+        policy=RegressionPolicy(),
+        channels=tuple(channels),
+        cluster=Cluster(run.cluster, (Node("n1", "127.0.0.2", "local"),), shared=True),
+        cases=tuple(
+            CasePlan(PlannedCase(each, FAKE, DIGEST, "samples"), (process,), None, False)
+            for each in cases
+        ),
+    )
+
+
+def spooled(
+    spool: Spool,
+    run: Run,
+    throughputs: Mapping[Case, float | str | None],
+    channels: Sequence[str] = (),
+    wall_factor: float = 1.0,
+) -> RunSpool:
+    """A run that has ended.
+
+    Args:
+        spool: where it goes.
+        run: which.
+        throughputs: case -> samples per second of its repeats, a reason for which it failed, or
+            None where nothing came back.
+        channels: where its alerts go.
+        wall_factor: how much longer the windows were than their steps add up to.
+    """
+    folder = store_plan(plan(run, list(throughputs), channels), spool)
+    for each, came in throughputs.items():
+        if came is None:
+            continue
+        store = folder.case(each.case_id)
+        outcome: dict[str, Any] = {"repeats": [], "ended_at": run.started_at.isoformat()}
+        if isinstance(came, str):
+            store.save_outcome({**outcome, "status": "failed", "reason": came})
+            continue
+        for number in range(1, PROTOCOL.repeats + 1):
+            store.save_result(number, "n1", _result(run, each, number, came, wall_factor))
+            store.save_repeat(
+                number,
+                {
+                    "status": "ok",
+                    "reason": None,
+                    "started_at": (run.started_at - timedelta(seconds=60)).isoformat(),
+                    "clocks": {"n1": {"offset_s": 0.0, "error_s": 0.001}},
+                },
+            )
+        store.save_outcome({**outcome, "status": "ok", "reason": None})
+    mark_ended(folder)
+    return folder
+
+
+def _result(
+    run: Run, case: Case, repeat: int, throughput: float, wall_factor: float
+) -> dict[str, Any]:
+    # A little apart, as repeats are: the median is the figure asked for.
+    lap = case.batch_size_per_device / (throughput * (1 + 0.002 * (repeat - 2)))
+    wall = lap * STEPS * wall_factor
+    return {
+        "schema": "nightbench.result/1",
+        "job_id": f"{run.run_id}/{case.case_id}/g0",
+        "repeat": repeat,
+        "node": "n1",
+        "status": "ok",
+        "reason": None,
+        "log_tail": None,
+        "started_s": 90.0,
+        "ended_s": 120.0,
+        "telemetry": {"interval_s": 1.0, "samples": []},
+        "killed": [],
+        "ports": {},
+        "processes": [
+            {
+                "name": "trainer-0",
+                "role": "trainer",
+                "rank": 0,
+                "exit_code": 0,
+                "signal": None,
+                "summary": {
+                    "schema": "nightbench.rank/1",
+                    "samples_per_step": float(case.batch_size_per_device),
+                    "world_size": 1,
+                    "window": {
+                        "open_s": 100.0,
+                        "close_s": 100.0 + wall,
+                        "wall_s": wall,
+                        "steps": STEPS,
+                    },
+                    "step_seconds": [lap] * STEPS,
+                    "step_end_s": [99.0, *(100.0 + lap * (i + 1) for i in range(STEPS))],
+                    "warmup_steps": 1,
+                    "drain_steps": 0,
+                    "time_to_first_step_s": 0.5,
+                    "loss": {"first": 2.0, "window": [1.5] * STEPS, "last": 1.5},
+                    "loss_finite": True,
+                    "weights_digest": "ab" * 32,
+                    "parameters": 1000,
+                    "peak_memory": {"resident_bytes": 1_000_000, "allocator_bytes": None},
+                    "precision": "fp32",
+                    "transport": None,
+                    "versions": {"python": "3.11.7", "fake": "1.0"},
+                },
+            }
+        ],
+    }

@@ -1,0 +1,203 @@
+"""From files in the spool to medians, verdicts and one message: on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.sql.conftest import Database, Given, Rows
+from tests.sql.spooled import DIGEST, FAKE, STEPS, case, spooled
+
+from nightbench.errors import UserError
+from nightbench.model import Case, RunKind, VerdictKind
+from nightbench.pipeline import ingest_run, ingest_waiting, judge_run, waiting_runs
+from nightbench.spool import Spool
+from nightbench.warehouse import Loader, Reader, WarehouseUnavailable, connect
+from nightbench.warehouse.connection import Connection
+
+STEADY, FALLS, RISES, NEW, BREAKS, VANISHES = (case(batch) for batch in (1, 2, 4, 8, 16, 32))
+NIGHTS = 12
+
+
+class Inbox:
+    """A webhook on loopback."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"json://127.0.0.1:{port}"
+        self.messages: list[dict[str, Any]] = []
+
+
+@pytest.fixture
+def inbox() -> Iterator[Inbox]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            received.messages.append(json.loads(body))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Quiet."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    received = Inbox(server.server_port)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield received
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    return Spool(tmp_path / "spool")
+
+
+def history(loader: Loader, given: Given, cases: tuple[Case, ...], nights: int = NIGHTS) -> None:
+    """Steady nights at 100 samples/s, loaded without their files."""
+    for night in range(nights):
+        run = given.run(night, suite="seeded")
+        wobble = 1 + 0.002 * (night % 3 - 1)
+        came = [
+            given.came_back(
+                run,
+                each,
+                tuple(100.0 * wobble * x for x in (0.998, 1.0, 1.002)),
+                build=FAKE,
+                definition_digest=DIGEST,
+                fingerprint_id="",
+                unit="samples",
+            )
+            for each in cases
+        ]
+        loader.load_run(given.bundle(run, *came))
+
+
+def test_a_run_is_loaded_once_and_its_median_is_what_its_steps_say(
+    spool: Spool, warehouse: Database, given: Given, rows: Rows
+) -> None:
+    run = given.run(0, suite="seeded")
+    spooled(spool, run, {STEADY: 100.0, NEW: 50.0})
+    assert [waiting.run_id for waiting in waiting_runs(spool)] == [run.run_id]
+
+    first = ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    again = ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+
+    assert (first.changed, first.measured, first.quarantined, first.failed) == (True, 2, 0, 0)
+    assert not again.changed
+    assert waiting_runs(spool) == []
+    medians = {r["case_id"]: r for r in rows("select * from marts.fct_measurement")}
+    assert set(medians) == {STEADY.case_id, NEW.case_id}
+    # By hand, from the raw step times: samples of a repeat over the seconds of its steps.
+    by_hand = rows(
+        "select %s / sum(lap) as throughput from raw.repeat, unnest(step_seconds) as lap"
+        " where case_id = %s group by repeat order by throughput",
+        float(STEPS * STEADY.batch_size_per_device),
+        STEADY.case_id,
+    )
+    assert medians[STEADY.case_id]["throughput"] == pytest.approx(by_hand[1]["throughput"])
+    assert medians[STEADY.case_id]["throughput"] == pytest.approx(100.0)
+    assert medians[STEADY.case_id]["n"] == 3
+
+
+def test_windows_that_contradict_their_steps_never_become_a_median(
+    spool: Spool, warehouse: Database, given: Given, rows: Rows
+) -> None:
+    run = given.run(0, suite="seeded")
+    spooled(spool, run, {STEADY: 100.0}, wall_factor=1.05)
+
+    result = ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+
+    assert result.measured == 0
+    assert rows("select * from marts.fct_measurement") == []
+    reasons = rows("select reasons from raw.quarantine where repeat = 1")[0]["reasons"]
+    assert any("window" in reason for reason in reasons)
+
+
+def test_a_run_waits_while_the_warehouse_is_away(
+    spool: Spool, warehouse: Database, given: Given, rows: Rows
+) -> None:
+    run = given.run(0, suite="seeded")
+    spooled(spool, run, {STEADY: 100.0})
+    with pytest.raises(WarehouseUnavailable):
+        ingest_run(spool, run.run_id, lambda: connect("host=127.0.0.1 port=1 dbname=warehouse"))
+    assert [waiting.run_id for waiting in waiting_runs(spool)] == [run.run_id]
+
+    loaded = list(ingest_waiting(spool, lambda: connect(warehouse.loader)))
+
+    assert [each.run_id for each in loaded] == [run.run_id]
+    assert len(rows("select * from marts.fct_measurement")) == 1
+
+
+def test_a_night_yields_all_six_verdicts_and_a_drop_alerts_once(
+    spool: Spool,
+    warehouse: Database,
+    connection: Connection,
+    given: Given,
+    reader: Reader,
+    inbox: Inbox,
+) -> None:
+    history(Loader(connection), given, (STEADY, FALLS, RISES, BREAKS, VANISHES))
+    expected = {
+        STEADY: (100.0, VerdictKind.OK),
+        FALLS: (90.0, VerdictKind.REGRESSED),
+        RISES: (112.0, VerdictKind.IMPROVED),
+        NEW: (50.0, VerdictKind.INSUFFICIENT_DATA),
+        BREAKS: ("trainer-0 exited with code 1", VerdictKind.FAILED),
+        VANISHES: (None, VerdictKind.MISSING),
+    }
+    for night in (NIGHTS, NIGHTS + 1, NIGHTS + 2):
+        run = given.run(night, suite="seeded")
+        came = {each: throughput for each, (throughput, _) in expected.items()}
+        spooled(spool, run, came, channels=[inbox.url])
+        ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+        result = judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+        judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+        if night == NIGHTS:
+            found = {v.case_id: v.kind for v in result.verdicts}
+            assert found == {each.case_id: kind for each, (_, kind) in expected.items()}
+            assert all(verdict.sentence for verdict in reader.verdicts(run.run_id))
+
+    assert len(inbox.messages) == 1
+    assert FALLS.case_id in inbox.messages[0]["message"]
+    assert "10" in inbox.messages[0]["message"]
+    assert {alert["case_id"] for alert in reader.alerts()} == {
+        each.case_id for each in (FALLS, BREAKS, VANISHES)
+    }
+
+
+def test_a_message_that_no_channel_took_is_sent_by_the_next_try(
+    spool: Spool, warehouse: Database, connection: Connection, given: Given, inbox: Inbox
+) -> None:
+    history(Loader(connection), given, (FALLS,))
+    run = given.run(NIGHTS, suite="seeded")
+    spooled(spool, run, {FALLS: 90.0}, channels=["json://127.0.0.1:1"])
+    ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    with pytest.raises(UserError, match=r"no channel of suite seeded took the message"):
+        judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+
+    spooled(spool, run, {FALLS: 90.0}, channels=[inbox.url])
+    for _ in range(2):
+        judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+
+    assert len(inbox.messages) == 1
+
+
+def test_a_run_on_demand_opens_no_alert(
+    spool: Spool, warehouse: Database, connection: Connection, given: Given, reader: Reader
+) -> None:
+    history(Loader(connection), given, (FALLS,))
+    run = given.run(NIGHTS, suite="seeded", run_kind=RunKind.ON_DEMAND)
+    spooled(spool, run, {FALLS: 90.0})
+    ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+
+    result = judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+
+    assert [verdict.kind for verdict in result.verdicts] == [VerdictKind.REGRESSED]
+    assert reader.alerts() == []
