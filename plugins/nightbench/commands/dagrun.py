@@ -19,6 +19,7 @@ PARSE_TIMEOUT_S = 120.0
 REFRESH_S = 1.0
 ASK_S = 4.0
 _ENDED = ("success", "failed")
+_BY_A_PERSON = "Trigger cancelled by user action"
 _TAIL = 5
 """Lines of a failed task's log that are shown."""
 
@@ -132,6 +133,7 @@ def _doing(api: AirflowApi, dag_run_id: str) -> str:
 def _failures(api: AirflowApi, run: RunSpool | None, dag_run_id: str) -> tuple[str, ...]:
     """What failed in Airflow itself; a case that failed says so in the table of results."""
     told = _told(run)
+    planned = {document["case_id"] for document in run.planned()} if run else set()
     said = []
     for task in api.task_instances(DAG, dag_run_id):
         name, tries = str(task["task_id"]), int(task.get("try_number") or 0)
@@ -139,9 +141,11 @@ def _failures(api: AirflowApi, run: RunSpool | None, dag_run_id: str) -> tuple[s
         if task.get("state") != "failed" or tries == 0 or case in told:
             continue
         index = int(task.get("map_index", -1))
-        if index >= 0 and case is None and run is not None:
-            continue
+        if index >= 0 and run is not None and case not in planned:
+            continue  # it never came to know which case it was: ended before it began
         tail = api.log_tail(DAG, dag_run_id, name, tries, index, _TAIL)
+        if any(_BY_A_PERSON in line for line in tail):
+            continue
         lines = "\n    ".join(line for line in tail if line.strip() and "::" not in line[:2])
         where = f"{api.base_url}/dags/{DAG}/runs/{dag_run_id}"
         said.append(f"task {name} {case or ''} failed; its log: {where}\n    {lines}")

@@ -92,6 +92,11 @@ def rows_from_files(spool: Spool, run_id: str) -> list[Row]:
     bundle = build_bundle(spool.run(run_id))
     measured = [case.measurement for case in bundle.cases if case.measurement is not None]
     rows = from_measurements(bundle.run, measured)
+    if not (spool.run(run_id).run() or {}).get("ended_at"):
+        for row in rows:
+            store = spool.run(run_id).latest(row["case_id"])
+            if store is not None and store.outcome() is None:
+                row.update(status="running", verdict=None, quarantined=False, reasons=[])
     there = {row["case_id"] for row in rows}
     absent = [planned for planned in bundle.planned if planned.case_id not in there]
     missing = from_warehouse(

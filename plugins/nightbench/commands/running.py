@@ -153,11 +153,13 @@ def _find(spool: Spool, name: str | None) -> RunSpool:
     going = [each for each in runs if _goes_on(each)]
     if len(going) != 1:
         names = ", ".join(each.run_id for each in going) or "none"
-        raise UserError(f"Which run? These have not ended: {names}")
+        raise UserError(f"Which run? Give its id; these have not ended: {names}")
     return going[0]
 
 
 def _goes_on(run: RunSpool) -> bool:
+    if (run.run() or {}).get("ended_at"):
+        return False
     for planned in run.planned():
         store = run.latest(planned["case_id"])
         if store is None or store.outcome() is None:

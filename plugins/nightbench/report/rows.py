@@ -29,7 +29,7 @@ FIELDS: dict[str, str] = {
     "precision": "fp32, tf32, bf16 or fp16",
     "scale": "size of the workload",
     "data": "what was fed to the model",
-    "status": "ok, failed, cancelled or missing",
+    "status": "ok, failed, cancelled or missing; running while it goes on",
     "throughput": "median over the good repeats, in units per second; null where there is none",
     "unit": "unit of work",
     "n": "repeats that count",

@@ -136,7 +136,7 @@ def _lines() -> str:
         (("run", "trial", "--direct"), "nowhere"),
         (("status",), "error: Nothing was ever started in"),
         (("results", "--run", "gone"), 'error: run: found "gone"'),
-        (("cancel",), "error: Which run? These have not ended: none"),
+        (("cancel",), "error: Which run? Give its id; these have not ended: none"),
         (("import", "gone.csv"), "There is no warehouse yet"),
         (("migrate",), "There is no warehouse yet"),
     ],
