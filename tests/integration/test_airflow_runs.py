@@ -57,7 +57,7 @@ def test_a_run_ends_with_rows_and_verdicts_in_the_warehouse(live: Live) -> None:
     dag_run = live.trigger("good", run_kind="nightly", repeats=3)
     run = live.run_of(dag_run)
 
-    assert live.ended(dag_run) == "success"
+    assert live.ended(dag_run) == "success", live.tasks(dag_run, "measure")
 
     rows = live.judged(run.run_id)
     assert {row["case_id"] for row in rows} == {
@@ -80,13 +80,22 @@ def test_a_result_that_fails_a_check_is_quarantined(live: Live) -> None:
     dag_run = live.trigger("torn")
     run = live.run_of(dag_run)
 
-    assert live.ended(dag_run) == "success"
+    assert live.ended(dag_run) == "success", live.tasks(dag_run, "measure")
 
     (row,) = live.judged(run.run_id)
     assert row["quarantined"], row
-    assert any("weights" in reason for reason in row["quarantine_reasons"])
+    assert any("enough_repeats" in reason for reason in row["quarantine_reasons"])
     with contextlib.closing(connect(live.stack.dsn("nightbench_reader"))) as connection:
         assert Reader(connection).latest_medians(run_id=run.run_id) == []
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "select repeat, reasons from raw.quarantine"
+                " where run_id = %s and subject = 'repeat' order by repeat",
+                (run.run_id,),
+            )
+            repeats = cursor.fetchall()
+    assert [repeat for repeat, _ in repeats] == [1, 2]
+    assert all(any("weights_agree" in reason for reason in reasons) for _, reasons in repeats)
 
 
 def test_a_case_that_failed_is_not_launched_again_by_the_retry(live: Live) -> None:
@@ -109,7 +118,7 @@ def test_a_case_that_failed_is_not_launched_again_by_the_retry(live: Live) -> No
 def test_a_clear_by_a_person_measures_a_new_generation(live: Live) -> None:
     dag_run = live.trigger("good", repeats=1, frameworks=["fake"])
     run = live.run_of(dag_run)
-    assert live.ended(dag_run) == "success"
+    assert live.ended(dag_run) == "success", live.tasks(dag_run, "measure")
     case = "sleep-fake-collective-1x1-bs2-smoke"
     (index,) = (
         task["map_index"]
@@ -131,7 +140,7 @@ def test_a_clear_by_a_person_measures_a_new_generation(live: Live) -> None:
     )
 
     live.until(lambda: live.state(dag_run) in ("queued", "running"), "the cleared run to begin")
-    assert live.ended(dag_run) == "success"
+    assert live.ended(dag_run) == "success", live.tasks(dag_run, "measure")
     assert run.generations(case) == [0, 1]
     assert set(live.launches(run.run_id).values()) == {1}
 
@@ -170,7 +179,7 @@ def test_killed_in_the_middle_every_repeat_is_launched_once(live: Live) -> None:
     for _ in supervisor.up(live.stack.home):
         pass
 
-    assert live.ended(dag_run) == "success"
+    assert live.ended(dag_run) == "success", live.tasks(dag_run, "measure")
 
     launches = live.launches(run.run_id)
     assert {repeat for _, repeat, _ in launches} == {1, 2, 3}
@@ -213,7 +222,7 @@ def test_while_the_warehouse_is_away_the_run_waits_and_the_next_one_loads_it(liv
         stack.home.connections_file.write_text(original, encoding="utf-8")
         stack.home.connections_file.chmod(0o600)
 
-    assert live.ended(dag_run) == "success"
+    assert live.ended(dag_run) == "success", live.tasks(dag_run, "measure")
     assert run.loaded() is not None
     assert {row["status"] for row in live.rows(run.run_id)} == {"ok"}
 

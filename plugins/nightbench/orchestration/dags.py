@@ -7,6 +7,7 @@ checks) is imported in the body of a task.
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -35,6 +36,7 @@ RUN_TIMEOUT = timedelta(hours=23)
 """A nightly run has ended when the next night's begins."""
 
 OWNER = "nightbench"
+log = logging.getLogger(__name__)
 DEFAULTS: dict[str, Any] = {
     "retries": 1,
     "retry_delay": timedelta(seconds=30),
@@ -152,11 +154,12 @@ def form(suites: Sequence[str]) -> dict[str, Param]:
             description="What is measured: a file of dags/suites.",
         ),
         "cluster": Param(
-            None,
-            type=["null", "string"],
-            enum=[None, *clusters],
+            "",
+            type="string",
+            enum=["", *clusters],
+            values_display={"": "the suite's own"},
             title="Cluster",
-            description="Where: a file of dags/clusters. Empty: the suite's own.",
+            description="Where: a file of dags/clusters.",
         ),
         "frameworks": subset(
             "Frameworks", framework_names(benchmarks), "Only these framework lines. Empty: all."
@@ -183,11 +186,12 @@ def form(suites: Sequence[str]) -> dict[str, Param]:
             section="How",
         ),
         "scale": Param(
-            None,
-            type=["null", "string"],
-            enum=[None, *every_scale],
+            "",
+            type="string",
+            enum=["", *every_scale],
+            values_display={"": "the suite's own"},
             title="Scale",
-            description="Size of the workloads. Empty: the suite's own.",
+            description="Size of the workloads.",
             section="How",
         ),
         "run_kind": Param(
@@ -287,7 +291,9 @@ def plan(suite: str | None, **context: Any) -> list[dict[str, str]]:
             dag_run_id=dag_run.run_id,
         )
     except UserError as error:
-        # No retry mends what a person wrote.
+        # No retry mends what a person wrote. Said in a line of its own, because the text of an
+        # exception is a detail that terminals do not show.
+        log.error("%s", error)
         raise AirflowFailException(str(error)) from None
     return [{"nightbench_run": remembered["run_id"], "case_id": case} for case in cases]
 
@@ -308,6 +314,7 @@ def ingest(planned: list[dict[str, str]] | None, **context: Any) -> dict[str, An
     try:
         loaded = runs.ingest(planned[0]["nightbench_run"])
     except UserError as error:
+        log.error("%s", error)
         raise AirflowException(str(error)) from None
     context["outlet_events"][MEDIANS].extra = {"run_ids": loaded}
     return {"run_ids": loaded}
@@ -359,6 +366,7 @@ def judge(**context: Any) -> dict[str, Any]:
         for run_id in dict.fromkeys(wanted):
             sentences[run_id] = runs.judge(run_id)
     except UserError as error:
+        log.error("%s", error)
         raise AirflowException(str(error)) from None
     return sentences
 
@@ -413,6 +421,7 @@ def load_waiting(**context: Any) -> list[str]:
     try:
         loaded = runs.ingest(None)
     except UserError as error:
+        log.error("%s", error)
         raise AirflowException(str(error)) from None
     if not loaded:
         raise AirflowSkipException("no run waits in the spool")
@@ -450,4 +459,5 @@ def sweep(cluster: str, **context: Any) -> dict[str, Any]:
     try:
         return housekeeping.sweep_cluster(cluster, context["params"]["node_days"])
     except UserError as error:
+        log.error("%s", error)
         raise AirflowException(str(error)) from None

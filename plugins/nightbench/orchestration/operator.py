@@ -115,6 +115,7 @@ class GangOperator(BaseOperator):
     def _failed(self, context: Context, store: CaseStore, error: UserError) -> NoReturn:
         from nightbench.gang import NodeUnreachable
 
+        self.log.error("%s", error)
         if isinstance(error, NodeUnreachable) and not is_last_try(context):
             raise AirflowException(str(error)) from None
         record_failure(store, str(error))

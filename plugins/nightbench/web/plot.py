@@ -9,8 +9,8 @@ from datetime import datetime
 
 from nightbench.web.series import Point, Series, day, figure, percent
 
-WIDTH, HEIGHT = 640, 190
-LEFT, RIGHT, TOP, BOTTOM = 64, 14, 12, 26
+WIDTH, HEIGHT = 480, 180
+LEFT, RIGHT, TOP, BOTTOM = 58, 12, 12, 28
 
 
 @dataclass(frozen=True)
