@@ -138,7 +138,7 @@ def test_cases_go_one_after_another_and_the_ingest_runs_whatever_their_end(
 def test_the_form_offers_what_there_is(parsed: Parsed) -> None:
     form = parsed["dags"]["on_demand"]["params"]
     assert form["suite"]["enum"] == ["by_hand", "nightly_cpu"]
-    assert form["cluster"]["enum"] == ["", "pair"]
+    assert form["cluster"]["enum"] == [None, "pair"]
     assert "pytorch" in form["frameworks"]["examples"]
     assert "fake" not in form["frameworks"]["examples"]
     assert form["strategies"]["examples"] == ["single", "collective", "parameter_server"]
