@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from nightbench.errors import UserError
 from nightbench.gang import (
     CaseOutcome,
+    EnvironmentUnavailable,
     Shipment,
     SshTarget,
     cancel,
@@ -127,8 +128,10 @@ async def _one(
     except UserError as error:
         # A node that does not answer, say: the case failed, the next one may not need that node.
         reason = str(error)
-        _record(job, run, CaseStatus.FAILED, reason)
-        return CaseEnd(job.case.case_id, CaseStatus.FAILED, reason)
+        away = isinstance(error, EnvironmentUnavailable)
+        status = CaseStatus.UNAVAILABLE if away else CaseStatus.FAILED
+        _record(job, run, status, reason)
+        return CaseEnd(job.case.case_id, status, reason)
     except asyncio.CancelledError:
         await _clean_up(job, targets, on_event)
         raise

@@ -66,6 +66,8 @@ class CaseStatus(StrEnum):
     OK = "ok"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    UNAVAILABLE = "unavailable"
+    """A node can neither find nor build the framework's environment; the reason says what to do."""
 
 
 # --- what is measured ---------------------------------------------------------------------

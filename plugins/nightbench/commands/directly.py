@@ -7,7 +7,7 @@ import getpass
 from nightbench.commands import common
 from nightbench.commands.common import FAILED, INTERRUPTED, err, out, say
 from nightbench.commands.live import LiveView
-from nightbench.commands.outcome import show_run
+from nightbench.commands.outcome import is_good, show_run
 from nightbench.model import RunKind
 from nightbench.spool import Spool
 from nightbench.warehouse.connection import WarehouseUnavailable
@@ -52,10 +52,10 @@ def measure_directly(chosen: common.Chosen) -> int:
     if interrupted:
         say(f"{run_id} was cancelled; its processes on the nodes have been ended")
     load_and_judge(spool, run_id)
-    good = show_run(run_id, await_verdicts=False)
+    rows = show_run(run_id, await_verdicts=False)
     if interrupted:
         return INTERRUPTED
-    return 0 if good else FAILED
+    return 0 if all(map(is_good, rows)) else FAILED
 
 
 def load_and_judge(spool: Spool, run_id: str) -> None:

@@ -19,7 +19,12 @@ from nightbench.gang.events import GangEvent
 from nightbench.report.tables import figure
 from nightbench.spool import RunSpool
 
-_MARKS = {"ok": "[green]✓[/green]", "failed": "[red]✗[/red]", "cancelled": "[yellow]■[/yellow]"}
+_MARKS = {
+    "ok": "[green]✓[/green]",
+    "failed": "[red]✗[/red]",
+    "cancelled": "[yellow]■[/yellow]",
+    "unavailable": "[yellow]–[/yellow]",
+}
 _QUIET_S = 30.0
 
 

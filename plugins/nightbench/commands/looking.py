@@ -29,7 +29,7 @@ def results(
     They come from the warehouse; where that is away, from the files of the run on this machine.
     """
     from nightbench.commands.outcome import results_of
-    from nightbench.report import results_table, verdict_lines
+    from nightbench.report import ResultsTable, verdict_lines
 
     rows, source = results_of(run)
     if json:
@@ -38,7 +38,7 @@ def results(
     if not rows:
         say("No run has been loaded yet. Make one: nightbench demo")
         return
-    out.print(results_table(rows, title=f"{rows[0]['run_id']} on {rows[0]['cluster']}"))
+    out.print(ResultsTable(rows, title=f"{rows[0]['run_id']} on {rows[0]['cluster']}"))
     for line in verdict_lines(rows):
         say(line)
     if source:

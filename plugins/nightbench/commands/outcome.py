@@ -9,12 +9,12 @@ from typing import Any
 from nightbench.commands import common
 from nightbench.commands.common import err, out, say
 from nightbench.errors import UserError
-from nightbench.model import Run
+from nightbench.model import CaseStatus, Run
 from nightbench.report import (
+    ResultsTable,
     digest_text,
     from_measurements,
     from_warehouse,
-    results_table,
     verdict_lines,
     write_digest,
 )
@@ -92,7 +92,8 @@ def rows_from_files(spool: Spool, run_id: str) -> list[Row]:
     bundle = build_bundle(spool.run(run_id))
     measured = [case.measurement for case in bundle.cases if case.measurement is not None]
     rows = from_measurements(bundle.run, measured)
-    if not (spool.run(run_id).run() or {}).get("ended_at"):
+    goes_on = not (spool.run(run_id).run() or {}).get("ended_at")
+    if goes_on:
         for row in rows:
             store = spool.run(run_id).latest(row["case_id"])
             if store is not None and store.outcome() is None:
@@ -108,7 +109,7 @@ def rows_from_files(spool: Spool, run_id: str) -> list[Row]:
             "cluster": bundle.run.cluster,
             "build_id": planned.build.build_id,
             "unit": planned.unit,
-            "status": "missing",
+            "status": "waiting" if goes_on else "missing",
             "n": 0,
             "quarantined": False,
         }
@@ -117,7 +118,7 @@ def rows_from_files(spool: Spool, run_id: str) -> list[Row]:
     return rows + missing
 
 
-def show_run(run_id: str, *, await_verdicts: bool) -> bool:
+def show_run(run_id: str, *, await_verdicts: bool) -> list[Row]:
     """Print what came of a run and write its digest.
 
     Args:
@@ -125,7 +126,7 @@ def show_run(run_id: str, *, await_verdicts: bool) -> bool:
         await_verdicts: wait for the verdicts, which Airflow makes a little after loading.
 
     Returns:
-        True where every case was measured and none regressed or was quarantined.
+        The rows that were shown, one for each case.
     """
     rows, note = results_of(run_id)
     until = time.monotonic() + (VERDICTS_TIMEOUT_S if await_verdicts else 0.0)
@@ -136,7 +137,7 @@ def show_run(run_id: str, *, await_verdicts: bool) -> bool:
             break
         time.sleep(1.0)
         rows, note = results_of(run_id)
-    out.print(results_table(rows, title=run_id))
+    out.print(ResultsTable(rows, title=run_id))
     for line in verdict_lines(rows):
         say(line)
     if note:
@@ -144,7 +145,7 @@ def show_run(run_id: str, *, await_verdicts: bool) -> bool:
     say(f"report:       {digest_file(run_id, rows)}")
     for name, where in places_to_look(run_id):
         say(f"{name + ':':13} {where}")
-    return all(is_good(row) for row in rows)
+    return rows
 
 
 def places_to_look(run_id: str) -> list[tuple[str, str]]:
@@ -163,8 +164,13 @@ def places_to_look(run_id: str) -> list[tuple[str, str]]:
 
 
 def is_good(row: Row) -> bool:
-    """Say whether a row is what one hopes for."""
+    """Say whether a row is what one hopes for: measured, sound, and not regressed."""
     return row["status"] == "ok" and not row["quarantined"] and row["verdict"] in _GOOD
+
+
+def is_unavailable(row: Row) -> bool:
+    """Say whether a case was not measured because its framework cannot be had on a node."""
+    return bool(row["status"] == CaseStatus.UNAVAILABLE)
 
 
 def digest_file(run_id: str, rows: list[Row]) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich import box
 from rich.table import Table
 
 from nightbench.commands import common
@@ -50,7 +51,7 @@ def status(json: JsonOption = False) -> None:
     if json:
         common.print_json([{**vars(service), "log": str(service.log)} for service in services])
     else:
-        table = Table("service", "state", "pid", "address", "since", "log")
+        table = Table("service", "state", "pid", "address", "since (UTC)", box=box.SIMPLE_HEAD)
         for each in services:
             colour = "green" if each.state == "running" else "red"
             table.add_row(
@@ -58,10 +59,10 @@ def status(json: JsonOption = False) -> None:
                 f"[{colour}]{each.state}[/{colour}]",
                 str(each.pid or "-"),
                 each.address or "-",
-                each.started_at or "-",
-                str(each.log),
+                (each.started_at or "-").partition("+")[0].replace("T", " "),
             )
         out.print(table)
+        say(f"logs:        {common.home().logs}   (or: nightbench logs SERVICE)")
         if any(each.state == "running" for each in services):
             show_access()
     if any(each.state != "running" for each in services):
@@ -71,7 +72,10 @@ def status(json: JsonOption = False) -> None:
 @app.command()
 def logs(
     service: Annotated[
-        str, typer.Argument(help="postgres, local-cluster, api-server, scheduler, …")
+        str,
+        typer.Argument(
+            help="postgres, local-cluster, api-server, scheduler, dag-processor or triggerer."
+        ),
     ],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines.")] = 100,

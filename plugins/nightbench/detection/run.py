@@ -95,7 +95,7 @@ def _judge(
     if measurement.status is CaseStatus.CANCELLED:
         reason = measurement.reason or "no reason was given"
         return without_value(VerdictKind.MISSING, f"Cancelled: {reason}")
-    if measurement.status is CaseStatus.FAILED:
+    if measurement.status in (CaseStatus.FAILED, CaseStatus.UNAVAILABLE):
         return without_value(VerdictKind.FAILED, measurement.reason or "The measurement failed.")
     if measurement.quarantined or measurement.throughput is None:
         return without_value(VerdictKind.FAILED, _quarantine_reasons(measurement))

@@ -71,7 +71,7 @@ class GangOperator(BaseOperator):
             planned = load_job(run, self.case_id, memory.generation)
             store.save_job(planned.job.to_json())
             store.save_progress({"state": "provisioning", "message": "preparing the nodes"})
-            self._prepare(planned)
+            self._prepare(planned, store)
         except UserError as error:
             self._failed(context, store, error)
         self.defer(
@@ -101,24 +101,30 @@ class GangOperator(BaseOperator):
             f"launch it again; clear the task to measure generation {memory.generation + 1}"
         )
 
-    def _prepare(self, planned: PlannedJob) -> None:
+    def _prepare(self, planned: PlannedJob, store: CaseStore) -> None:
         from nightbench.gang import prepare
         from nightbench.orchestration.connections import ssh_targets
 
         targets = ssh_targets(planned.cluster)
         shipment = places.shipment(planned.job.environments.wheelhouse)
-        asyncio.run(prepare(planned.job, targets, shipment, self._on_event))
 
-    def _on_event(self, event: GangEvent) -> None:
-        self.log.info("%s%s", f"{event.node}: " if event.node else "", event.message)
+        def hear(event: GangEvent) -> None:
+            said = f"{event.node}: {event.message}" if event.node else event.message
+            self.log.info("%s", said)
+            # Building an environment takes minutes: whoever waits sees what is being done.
+            store.save_progress({"state": "provisioning", "message": f"preparing: {said}"})
+
+        asyncio.run(prepare(planned.job, targets, shipment, hear))
 
     def _failed(self, context: Context, store: CaseStore, error: UserError) -> NoReturn:
-        from nightbench.gang import NodeUnreachable
+        from nightbench.gang import EnvironmentUnavailable, NodeUnreachable
 
         self.log.error("%s", error)
         if isinstance(error, NodeUnreachable) and not is_last_try(context):
             raise AirflowException(str(error)) from None
-        record_failure(store, str(error))
+        away = isinstance(error, EnvironmentUnavailable)
+        status = CaseStatus.UNAVAILABLE if away else CaseStatus.FAILED
+        record_failure(store, str(error), status)
         raise AirflowFailException(str(error)) from None
 
     def _trigger(self, context: Context, job: JobSpec) -> Any:

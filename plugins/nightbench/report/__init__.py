@@ -2,15 +2,15 @@
 
 from nightbench.report.digest import digest_text, write_digest
 from nightbench.report.rows import FIELDS, from_measurements, from_warehouse
-from nightbench.report.tables import markdown_table, results_table, verdict_lines
+from nightbench.report.tables import ResultsTable, markdown_table, verdict_lines
 
 __all__ = [
     "FIELDS",
+    "ResultsTable",
     "digest_text",
     "from_measurements",
     "from_warehouse",
     "markdown_table",
-    "results_table",
     "verdict_lines",
     "write_digest",
 ]

@@ -18,7 +18,8 @@ def headline(rows: Sequence[Row]) -> str:
     """Return the run in one line: how many cases came out how."""
     counts = Counter(verdict(row) for row in rows)
     counts["not judged"] = counts.pop("-", 0)
-    order = ("regressed", "failed", "missing", "cancelled", "quarantined", "improved", "ok")
+    bad = ("regressed", "failed", "missing", "cancelled", "unavailable", "quarantined")
+    order = (*bad, "improved", "ok")
     words = [*order, *sorted(set(counts) - set(order))]
     said = ", ".join(f"{counts[word]} {word.replace('_', ' ')}" for word in words if counts[word])
     return f"{len(rows)} cases: {said}" if rows else "no case"

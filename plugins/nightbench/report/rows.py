@@ -10,6 +10,8 @@ from nightbench.model import CaseStatus, Measurement, Run, Severity, Verdict
 
 Row = dict[str, Any]
 
+_FAILED = (CaseStatus.FAILED, CaseStatus.UNAVAILABLE)
+
 FIELDS: dict[str, str] = {
     "run_id": "the run",
     "run_kind": "why it was made: nightly, on_demand, confirm, backfill, drill",
@@ -29,7 +31,7 @@ FIELDS: dict[str, str] = {
     "precision": "fp32, tf32, bf16 or fp16",
     "scale": "size of the workload",
     "data": "what was fed to the model",
-    "status": "ok, failed, cancelled or missing; running while it goes on",
+    "status": "ok, failed, cancelled, unavailable or missing; waiting, running while it goes on",
     "throughput": "median over the good repeats, in units per second; null where there is none",
     "unit": "unit of work",
     "n": "repeats that count",
@@ -84,7 +86,7 @@ def from_measurements(
                     "run_kind": str(run.run_kind),
                     "build_id": each.build.build_id,
                     "status": str(each.status),
-                    "verdict": kind or ("failed" if each.status is CaseStatus.FAILED else None),
+                    "verdict": kind or ("failed" if each.status in _FAILED else None),
                     "verdict_sentence": verdict.sentence if verdict else None,
                     "quarantined": each.quarantined,
                     "reasons": [reason for reason in (each.reason, *refused) if reason],

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 Row = Mapping[str, Any]
 
 COLUMNS = ("case", "throughput", "unit", "n", "spread", "speed-up", "efficiency", "verdict")
+_FIGURES = ("throughput", "n", "spread", "speed-up", "efficiency")
+_ENDLESS = 1000
 _COLOURS = {
     "ok": "green",
     "improved": "green",
@@ -18,6 +23,7 @@ _COLOURS = {
     "failed": "red",
     "missing": "red",
     "quarantined": "yellow",
+    "unavailable": "yellow",
     "insufficient_data": "cyan",
 }
 
@@ -56,19 +62,56 @@ def percent(value: float | None, digits: int = 1) -> str:
     return "-" if value is None else f"{value * 100:.{digits}f} %"
 
 
-def results_table(rows: Sequence[Row], title: str = "") -> Table:
-    """Return the table of medians for a terminal."""
-    table = Table(title=title or None, title_justify="left", title_style="bold")
-    for position, name in enumerate(COLUMNS):
-        right = 0 < position < len(COLUMNS) - 1 and name != "unit"
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
-    for row in rows:
-        words = [escape(cell) for cell in cells(row)]
-        colour = _COLOURS.get(words[-1])
-        if colour:
-            words[-1] = f"[{colour}]{words[-1]}[/{colour}]"
-        table.add_row(*words)
-    return table
+class ResultsTable:
+    """The medians for a terminal: a table, or two lines for each case where it is narrow.
+
+    Args:
+        rows: results, see `report.rows`.
+        title: stands above them.
+    """
+
+    def __init__(self, rows: Sequence[Row], title: str = "") -> None:
+        self._rows = rows
+        self._title = title
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw the table where each case fits into a line."""
+        table = self._table()
+        needed = console.measure(table, options=options.update(width=_ENDLESS)).maximum
+        if needed <= options.max_width:
+            yield table
+            return
+        yield Text(self._title, style="bold")
+        for row in self._rows:
+            case, throughput, n, spread, speedup, efficiency, verdict = _short(row)
+            figures = f"{throughput}  n {n}  spread {spread}  speed-up {speedup} at {efficiency}"
+            yield Text(case)
+            said = Text("  " if row["throughput"] is None else f"  {figures}  ")
+            yield said.append(verdict, style=_COLOURS.get(verdict, ""))
+
+    def _table(self) -> Table:
+        table = Table(
+            title=self._title or None,
+            title_justify="left",
+            title_style="bold",
+            box=box.SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
+            show_edge=False,
+        )
+        for name in ("case", *_FIGURES, "verdict"):
+            justify = "right" if name in _FIGURES else "left"
+            table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        for row in self._rows:
+            *words, verdict = (escape(cell) for cell in _short(row))
+            colour = _COLOURS.get(verdict)
+            table.add_row(*words, f"[{colour}]{verdict}[/{colour}]" if colour else verdict)
+        return table
+
+
+def _short(row: Row) -> tuple[str, ...]:
+    """The cells of a row with the unit beside the figure."""
+    case, throughput, unit, *rest = cells(row)
+    return (case, throughput if throughput == "-" else f"{throughput} {unit}", *rest)
 
 
 def markdown_table(rows: Sequence[Row]) -> str:

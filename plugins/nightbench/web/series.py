@@ -23,7 +23,7 @@ class Point:
     spread: float | None
     state: str
     """What is to be said of it in one word: ok, regressed, improved, insufficient_data,
-    quarantined, failed, missing, cancelled, or measured where nobody has judged it."""
+    quarantined, failed, unavailable, missing, cancelled, or measured where nobody has judged it."""
     sentence: str
     version: str | None
     run_kind: str

@@ -25,16 +25,16 @@ from nightbench.model import (
 )
 from nightbench.report import (
     FIELDS,
+    ResultsTable,
     digest_text,
     from_measurements,
     from_warehouse,
     markdown_table,
-    results_table,
     verdict_lines,
     write_digest,
 )
 from nightbench.report.digest import headline
-from nightbench.report.tables import figure, percent
+from nightbench.report.tables import figure, percent, verdict
 
 RUN = Run("demo-1", "demo", "local", RunKind.ON_DEMAND, datetime(2026, 11, 21, tzinfo=UTC), "ann")
 ONE = Case("net", "fake", Strategy.COLLECTIVE, batch_size_per_device=2)
@@ -106,7 +106,7 @@ def test_the_markdown_table(rows: list[dict[str, object]]) -> None:
 
 def test_the_terminals_table_has_the_same_cells(rows: list[dict[str, object]]) -> None:
     console = Console(file=io.StringIO(), width=140)
-    console.print(results_table(rows, "demo-1"))
+    console.print(ResultsTable(rows, "demo-1"))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "net-fake-collective-2x1-bs2" in text
     assert "quarantined" in text
@@ -143,3 +143,21 @@ def test_figures_for_people() -> None:
         "-",
     ]
     assert (percent(0.0213), percent(None), percent(0.956, digits=0)) == ("2.1 %", "-", "96 %")
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
+def test_a_case_is_never_folded_where_a_line_can_hold_it(
+    rows: list[dict[str, object]], width: int
+) -> None:
+    console = Console(file=io.StringIO(), width=width)
+    long = "resnet50_v1.5-pytorch-collective-16x8-bs128-bf16"
+    console.print(ResultsTable([*rows, {**rows[0], "case_id": long}], "demo-1"))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert sum(long in line for line in lines) == 1
+    assert all(len(line) <= width for line in lines) or width < 80
+
+
+def test_unavailable_is_told_as_such(rows: list[dict[str, object]]) -> None:
+    away = {**rows[2], "status": "unavailable", "verdict": "failed"}
+    assert verdict(away) == "unavailable"
+    assert headline([rows[0], away]) == "2 cases: 1 regressed, 1 unavailable"
