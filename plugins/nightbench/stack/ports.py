@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 
 from nightbench.errors import UserError
 from nightbench.stack.paths import Home, write_private
@@ -33,6 +35,30 @@ def is_free(port: int, hosts: tuple[str, ...] = ("127.0.0.1",)) -> bool:
             except OSError:
                 return False
     return True
+
+
+def listening(port: int, pids: Iterable[int]) -> bool:
+    """Tell whether one of these processes listens on the port of 127.0.0.1."""
+    # proc(5): local address in hexadecimal, its bytes in the machine's order; state 0A is LISTEN.
+    address = socket.inet_aton("127.0.0.1")[::-1].hex().upper()
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]]
+    sockets = {
+        f"socket:[{row[9]}]"
+        for row in rows
+        if row[3] == "0A" and row[1] in (f"{address}:{port:04X}", f"00000000:{port:04X}")
+    }
+    return any(sockets & _descriptors(pid) for pid in pids)
+
+
+def _descriptors(pid: int) -> set[str]:
+    found = set()
+    folder = Path(f"/proc/{pid}/fd")
+    try:
+        for entry in folder.iterdir():
+            found.add(str(entry.readlink()))
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return found  # the process, or one of its files, has gone meanwhile
+    return found
 
 
 def choose(home: Home, running: frozenset[str] = frozenset()) -> Ports:

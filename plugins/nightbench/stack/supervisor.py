@@ -121,8 +121,27 @@ def up(home: Home) -> Iterator[str]:
         if removed:
             yield f"removed {removed} old log files"
         yield from _start_base(stack)
+        yield from _stop_misled(stack)
         yield from _start_airflow(stack)
         yield from _await_airflow(stack)
+
+
+def _stop_misled(stack: Stack) -> Iterator[str]:
+    """End Airflow's processes that were started with another port of the API server."""
+    # The port was taken by somebody else while ours was down: they would talk to a stranger.
+    if _told_port(stack) in (None, stack.ports.api):
+        return
+    others = [name for name in airflow.SERVICES if stack.running(name)]
+    for name in others:
+        processes.stop(stack.pid_file(name))
+    if others:
+        yield f"Airflow: port {stack.ports.api} is new; restarting {', '.join(others)}"
+
+
+def _told_port(stack: Stack) -> int | None:
+    """Return the port that Airflow's processes were started with last; None before the first."""
+    told = stack.home.airflow / "api-port"
+    return int(told.read_text(encoding="ascii")) if told.is_file() else None
 
 
 def _prepare(home: Home) -> Stack:
@@ -191,6 +210,7 @@ def _start_airflow(stack: Stack) -> Iterator[str]:
     airflow.write_files(stack.home, stack.ports, stack.secrets)
     env = stack.airflow_env()
     started = [name for name in airflow.SERVICES if not stack.running(name)]
+    (stack.home.airflow / "api-port").write_text(str(stack.ports.api), encoding="ascii")
     for name in started:
         airflow.start(stack.home, env, name)
     if started:
@@ -223,7 +243,11 @@ def _unhealthy(stack: Stack) -> list[str]:
 
 def _health(stack: Stack) -> dict[str, Mapping[str, str | None]]:
     """Return what the API server says of the components; nothing while it does not answer."""
-    if not stack.running("api-server"):
+    service = stack.running("api-server")
+    if service is None:
+        return {}
+    # Another home's server may have taken the port first; its answers, and its login, are not ours.
+    if not port_book.listening(stack.ports.api, [service.pid, *processes.descendants(service.pid)]):
         return {}
     # Asked without AirflowApi: while it boots, "no answer" is the expected answer.
     url = f"{airflow.base_url(stack.ports)}/api/v2/monitor/health"

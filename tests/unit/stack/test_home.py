@@ -135,3 +135,13 @@ def test_preflight_gives_need_and_found(home: Home, monkeypatch: pytest.MonkeyPa
 def test_available_memory_is_what_the_kernel_says_at_most() -> None:
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert 0 < preflight.available_memory_bytes() <= total
+
+
+def test_a_port_that_another_process_listens_on_is_not_taken_for_ours() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        number = server.getsockname()[1]
+        assert not ports.listening(number, [os.getpid()])
+        server.listen()
+        assert ports.listening(number, [os.getpid()])
+        assert not ports.listening(number, [os.getppid()])
