@@ -191,6 +191,14 @@ def environment_digest(python: str) -> str:
     return digest.hexdigest()
 
 
+def base_python() -> str:
+    """Return this interpreter, or the one beneath where it runs in an environment.
+
+    With `.venv/bin` on PATH the name `python3` is what is about to be made again.
+    """
+    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+
+
 def make_venv(uv: Path, python: str, env: Mapping[str, str], log: Path) -> None:
     """Bring `.venv` to the locks' state and install the project's own package in it."""
     venv = REPO / ".venv"
@@ -256,11 +264,17 @@ def setup(force: bool, lock: bool) -> None:
         SetupError: with a message for the user.
     """
     began = time.monotonic()
-    python = sys.executable
+    python = base_python()
     home = home_dir(os.environ)
-    (home / "tools").mkdir(parents=True, exist_ok=True)
-    (home / "logs").mkdir(exist_ok=True)
-    home.chmod(0o700)
+    try:
+        (home / "tools").mkdir(parents=True, exist_ok=True)
+        (home / "logs").mkdir(exist_ok=True)
+        home.chmod(0o700)
+    except OSError as error:
+        raise SetupError(
+            f"{home}: cannot be used as the state folder ({error.strerror}). "
+            "Name another one: NIGHTBENCH_HOME=/some/folder"
+        ) from error
     log = home / "logs" / "setup.log"
     stamp = REPO / ".venv" / ".nightbench-stamp"
     with only_one(home):

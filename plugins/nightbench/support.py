@@ -30,11 +30,6 @@ def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
     """Say why no cluster could run a case, or None where framework and workload have it."""
     framework = catalog.frameworks[case.framework]
     workload = catalog.workloads[case.workload]
-    if case.framework not in workload.frameworks:
-        have = ", ".join(sorted(workload.frameworks)) or "no line"
-        return Refusal(
-            "framework", f"{case.workload} is not written for {case.framework} (for {have})"
-        )
     for who, strategies, remarks in (
         (case.framework, framework.strategies, framework.remarks),
         (case.workload, workload.strategies, {}),
@@ -43,6 +38,12 @@ def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
             have = ", ".join(sorted(strategies))
             said = f"{who} cannot run {case.strategy} (it runs {have})"
             return Refusal("strategy", said + _because(remarks, case.strategy, "strategy"))
+    # After the strategy: what a line cannot do at all is the better reason.
+    if case.framework not in workload.frameworks:
+        have = ", ".join(sorted(workload.frameworks)) or "no line"
+        return Refusal(
+            "framework", f"{case.workload} is not written for {case.framework} (for {have})"
+        )
     if case.strategy is Strategy.PARAMETER_SERVER and case.sync not in framework.sync_modes:
         have = ", ".join(framework.sync_modes) or "none"
         said = f"{case.framework} has no {case.sync} updates (it has {have})"

@@ -196,7 +196,9 @@ class LiveView:
         for each in ended:
             if each.case_id not in self._told:
                 self._told.add(each.case_id)
-                self._line(f"{each.case_id}: {each.status} {each.words()}".rstrip())
+                said = each.words()
+                told = said if said.startswith(each.status) else f"{each.status} {said}".rstrip()
+                self._line(f"{each.case_id}: {told}")
         if running:
             words = f"{running[0].case_id} · {running[0].words()}"
             self._line(f"[{self._headline(states, note)}] {words}")

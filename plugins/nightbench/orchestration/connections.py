@@ -46,7 +46,8 @@ def ssh_targets(cluster: Cluster) -> dict[str, SshTarget]:
     Raises:
         UserError: a Connection is missing, is not of type ssh, or no host key is known.
     """
-    known = {conn_id: get_connection(conn_id) for conn_id in _conn_ids(cluster.nodes)}
+    named = _named_by(cluster)
+    known = {conn_id: get_connection(conn_id, named) for conn_id in _conn_ids(cluster.nodes)}
     extras = {conn_id: connection.extra_dejson for conn_id, connection in known.items()}
     return {n.name: _target(cluster, n, known[n.ssh_conn_id], extras) for n in cluster.nodes}
 
@@ -59,15 +60,19 @@ async def ssh_targets_async(cluster: Cluster) -> dict[str, SshTarget]:
     """
     from airflow.providers.common.compat.connection import get_async_connection
 
-    known, extras = {}, {}
+    known, extras, named = {}, {}, _named_by(cluster)
     for conn_id in _conn_ids(cluster.nodes):
         try:
             known[conn_id] = await get_async_connection(conn_id)
         except _not_found() as error:
-            raise _missing(conn_id) from error
+            raise _missing(conn_id, named) from error
         # The plain property masks secrets by a blocking call, which a trigger must not make.
         extras[conn_id] = json.loads(known[conn_id].extra or "{}")
     return {n.name: _target(cluster, n, known[n.ssh_conn_id], extras) for n in cluster.nodes}
+
+
+def _named_by(cluster: Cluster) -> str:
+    return f", ssh_conn_id in the cluster {cluster.name}"
 
 
 def _conn_ids(nodes: Iterable[Node]) -> list[str]:
@@ -210,8 +215,12 @@ def channel_url(conn_id: str) -> str:
 # --- where Connections come from ----------------------------------------------------------
 
 
-def get_connection(conn_id: str) -> Connection:
+def get_connection(conn_id: str, named: str = "") -> Connection:
     """A Connection by its id.
+
+    Args:
+        conn_id: the id.
+        named: who names it, for the message where nobody knows it.
 
     Raises:
         UserError: nobody knows it.
@@ -223,7 +232,7 @@ def get_connection(conn_id: str) -> Connection:
     except _not_found():
         found = None if _in_task() else _from_home(conn_id) or _from_database(conn_id)
         if found is None:
-            raise _missing(conn_id) from None
+            raise _missing(conn_id, named) from None
         return found
 
 
@@ -233,12 +242,12 @@ def _not_found() -> tuple[type[BaseException], ...]:
     return (AirflowNotFoundException, AirflowRuntimeError)
 
 
-def _missing(conn_id: str) -> UserError:
+def _missing(conn_id: str, named: str = "") -> UserError:
     variable = f"AIRFLOW_CONN_{conn_id.upper()}"
     return UserError(
-        f"connection {conn_id}: no such Airflow Connection. Add it in the UI (Admin, "
-        f"Connections), with `airflow connections add {quote(conn_id)} …`, or as {variable} in the "
-        "environment of every Airflow process"
+        f"connection {conn_id}{named}: no such Airflow Connection. Add it in the UI (Admin, "
+        f"Connections), with `nightbench airflow connections add {quote(conn_id)} …`, or as "
+        f"{variable} in the environment of every Airflow process"
     )
 
 

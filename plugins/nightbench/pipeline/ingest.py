@@ -24,6 +24,7 @@ class IngestResult:
     measured: int
     quarantined: int
     failed: int
+    """Cases that failed, were cancelled, or whose framework is unavailable."""
     missing: int
     """Planned cases of which nothing came back."""
 
@@ -32,7 +33,7 @@ class IngestResult:
         what = "loaded" if self.changed else "was loaded before, nothing changed"
         return (
             f"run {self.run_id} {what}: {self.measured} measured, {self.quarantined} quarantined, "
-            f"{self.failed} failed, {self.missing} missing"
+            f"{self.failed} failed or not measured, {self.missing} missing"
         )
 
 

@@ -118,3 +118,25 @@ def test_setup_does_not_replace_a_python_that_was_named(tmp_path: Path) -> None:
     )
     assert outcome.returncode == 1
     assert "NIGHTBENCH_PYTHON=/nowhere/python3.12 does not run" in outcome.stderr
+
+
+def test_a_state_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    ended = subprocess.run(
+        [sys.executable, str(REPO / "tools" / "bootstrap.py")],
+        env={"NIGHTBENCH_HOME": str(file)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert f"{file}: cannot be used as the state folder" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_an_active_environment_is_not_the_base_of_itself(bootstrap: ModuleType) -> None:
+    beneath = Path(bootstrap.base_python())
+    assert not beneath.is_relative_to(sys.prefix) or sys.prefix == sys.base_prefix
+    said = subprocess.run([beneath, "-c", "import sys; print(sys.version)"], capture_output=True)
+    assert said.stdout.decode().strip() == sys.version
