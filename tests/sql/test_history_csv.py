@@ -78,6 +78,7 @@ def test_a_bad_cell_says_what_was_expected(tmp_path, column, cell, expected):
         (HEADER.replace(",unit", ""), [GOOD], r":1: column 'unit' missing"),
         (HEADER + ",unit", [GOOD + ",x"], r":1: column 'unit' named twice"),
         (HEADER, [GOOD + ",1"], r":2: 8 cells found, expected 7"),
+        (HEADER, [GOOD + ",1", GOOD.replace("local", "")], r":3: column cluster: found ''"),
         (HEADER, [GOOD, "", GOOD], r":4: column at: .* as on line 2"),
         (HEADER, [], "holds a header and no lines"),
         (HEADER, [GOOD.replace("local", '"local')], "no CSV"),

@@ -13,6 +13,7 @@ from rich.table import Table
 from nightbench.commands import common
 from nightbench.commands.common import FAILED, err, out, say
 from nightbench.errors import UserError
+from nightbench.orchestration import places
 
 app = typer.Typer()
 
@@ -148,3 +149,25 @@ def import_history(
 
     report = store(common.open_warehouse(), file)
     say(f"{report.rows} medians of {report.runs} runs; {report.changed} were new or different")
+    try:
+        apart = sorted(report.series - _planned_series())
+    except UserError as error:
+        err.print(f"Not compared with the suites: {error}", markup=False, soft_wrap=True)
+        return
+    if apart:
+        names = "\n".join(f"  {case_id} on {cluster}" for case_id, cluster in apart)
+        err.print(
+            f"No suite in {places.dags_folder() / 'suites'} makes these cases on its own cluster. "
+            f"If one should, compare the names with `nightbench plan SUITE`:\n{names}",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+def _planned_series() -> set[tuple[str, str]]:
+    """The series of all suites, as case and cluster."""
+    from nightbench.config import find_suites, load_suite
+
+    catalog = common.catalog()
+    suites = [load_suite(path, catalog) for path in find_suites(places.dags_folder()).values()]
+    return {(case.case_id, suite.cluster) for suite in suites for case in suite.cases}

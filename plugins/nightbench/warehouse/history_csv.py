@@ -39,6 +39,8 @@ class ImportReport:
     """Nights that they belong to."""
     changed: int
     """Medians that were new or different."""
+    series: frozenset[tuple[str, str]]
+    """The series that they belong to: case and cluster."""
 
 
 def import_history(connection: Connection, path: Path | str) -> ImportReport:
@@ -55,7 +57,8 @@ def import_history(connection: Connection, path: Path | str) -> ImportReport:
     """
     entries = read_history(Path(path))
     runs, changed = Loader(connection).store_history(entries)
-    return ImportReport(rows=len(entries), runs=runs, changed=changed)
+    series = frozenset((planned.case_id, run.cluster) for run, planned, _ in entries)
+    return ImportReport(rows=len(entries), runs=runs, changed=changed, series=series)
 
 
 def read_history(path: Path) -> list[Entry]:
@@ -71,7 +74,7 @@ def read_history(path: Path) -> list[Entry]:
     problems: list[str] = []
     entries: list[Entry] = []
     seen: dict[tuple[str, str], int] = {}
-    for line, cells in _lines(path, text):
+    for line, cells in _lines(path, text, problems):
         parsed = _parse(path, line, cells, problems)
         if parsed is None:
             continue
@@ -193,7 +196,7 @@ COLUMNS: Mapping[str, tuple[bool, Callable[[str], Any], str]] = {
 _AXES = tuple(f.name for f in dataclasses.fields(Case))
 
 
-def _lines(path: Path, text: str) -> Iterator[tuple[int, dict[str, str]]]:
+def _lines(path: Path, text: str, problems: list[str]) -> Iterator[tuple[int, dict[str, str]]]:
     reader = csv.reader(text.splitlines(keepends=True), strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
@@ -211,10 +214,11 @@ def _lines(path: Path, text: str) -> Iterator[tuple[int, dict[str, str]]]:
             if not any(cell.strip() for cell in cells):
                 continue
             if len(cells) != len(header):
-                raise UserError(
+                problems.append(
                     f"{path}:{reader.line_num}: {len(cells)} cells found, expected {len(header)} "
-                    "as in the header. Nothing was imported."
+                    "as in the header"
                 )
+                continue
             yield reader.line_num, dict(zip(header, (c.strip() for c in cells), strict=True))
     except csv.Error as error:
         raise UserError(f"{path}:{reader.line_num}: no CSV ({error}).") from error
