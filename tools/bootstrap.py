@@ -188,6 +188,10 @@ def environment_digest(python: str) -> str:
     for path in (*LOCKS, UV_LOCK, REPO / "pyproject.toml", Path(__file__)):
         digest.update(path.read_bytes())
     digest.update(f"{REPO}\0{python}\0{sys.version}".encode())
+    # Another index or wheel folder than the last time has to reach uv-env.json.
+    for name in sorted(os.environ):
+        if name.startswith(("PIP_", "UV_")):
+            digest.update(f"\0{name}={os.environ[name]}".encode())
     return digest.hexdigest()
 
 

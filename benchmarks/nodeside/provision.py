@@ -236,7 +236,7 @@ def _interpreter(recipe: Recipe, uv: uvtool.Uv) -> str:
         return found
     raise Unavailable(
         "there is no Python {} on this node, and it could not be downloaded".format(series),
-        "install Python {0} (deadsnakes, `pyenv install {0}`, or `uv python install {0}` with "
+        "Install Python {0} (deadsnakes, `pyenv install {0}`, or `uv python install {0}` with "
         "network access) so that python{0} is on PATH or under ~/.pyenv/versions".format(series),
         uv.log,
     )
@@ -269,12 +269,29 @@ def _why(recipe: Recipe, failure: uvtool.UvFailure, log: str) -> Exception:
             "make room below `environments.root` (`nightbench clean`)",
             log,
         )
-    last = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    hint = (
+        "Give the node an index (`environments.index_url`, `find_links`, or pip's own "
+        "configuration there), or ship wheels from the controller (`environments.wheelhouse`)"
+    )
+    if recipe.package == "torch" and recipe.variant == "cpu":
+        hint += (
+            ". PyTorch's CPU build comes from https://download.pytorch.org/whl/cpu, or from a "
+            "folder that holds its wheel: PIP_FIND_LINKS=/folder in the node's environment"
+        )
     return Unavailable(
         "the packages of {} ({}) could not be installed: {}".format(
-            recipe.line, recipe.variant, " ".join(last[-6:])[-600:]
+            recipe.line, recipe.variant, shortly(text)
         ),
-        "give the node an index (`environments.index_url`, `find_links`, or pip's own "
-        "configuration there), or ship wheels from the controller (`environments.wheelhouse`)",
+        hint,
         log,
     )
+
+
+def shortly(said: str) -> str:
+    """The end of uv's output without what stands between a failure and its root."""
+    lines = [line.strip() for line in said.strip().splitlines() if line.strip()]
+    causes = [line for line in lines if line.lower().startswith("cause:")]
+    if len(causes) > 1:
+        lines = [causes[0][len("cause:") :].strip(), causes[-1][len("cause:") :].strip()]
+        return ": ".join(lines)[:600]
+    return " ".join(lines[-6:])[-600:]

@@ -141,10 +141,11 @@ async def provision(
         timeout_s=None,
     )
     if "unavailable" in answer:
+        log = f" (log on the node: {answer['log']})" if answer.get("log") else ""
         raise EnvironmentUnavailable(
             transport.node,
             transport.address,
-            f"{build.line} is unavailable: {answer['unavailable']}. {answer.get('hint', '')}",
+            f"{build.line} is unavailable: {answer['unavailable']}{log}. {answer.get('hint', '')}",
         )
     if "python" not in answer:
         raise RemoteFailure(transport.node, transport.address, f"provision answered {answer}")

@@ -128,15 +128,18 @@ def markdown_table(rows: Sequence[Row]) -> str:
 
 
 def verdict_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a line for each case with its verdict's evidence, and why it does not count."""
+    """Yield each case's evidence for its verdict, and why it does not count; the same said once."""
+    cases: dict[str, list[str]] = {}
     for row in rows:
-        said = [row["verdict_sentence"]] if row["verdict_sentence"] else []
-        firsts = [str(reason).strip().split("\n")[0] for reason in row["reasons"]]
-        if row["status"] != "ok":
-            # Why it failed; that a check then found it failed is no news.
-            said = said or firsts[:1]
-            yield from (f"{row['case_id']}: {line}" for line in said)
-            continue
-        yield from (f"{row['case_id']}: {line}" for line in said)
-        for first in firsts:
-            yield f"{row['case_id']}: {verdict(row)}: {first}"
+        for line in _said_of(row):
+            cases.setdefault(line, []).append(str(row["case_id"]))
+    yield from (f"{', '.join(named)}: {line}" for line, named in cases.items())
+
+
+def _said_of(row: Row) -> list[str]:
+    said = [row["verdict_sentence"]] if row["verdict_sentence"] else []
+    firsts = [str(reason).strip().split("\n")[0] for reason in row["reasons"]]
+    if row["status"] != "ok":
+        # Why it failed; that a check then found it failed is no news.
+        return said or firsts[:1]
+    return said + [f"{verdict(row)}: {first}" for first in firsts]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from node_driver import CODE, PYTHON
-from nodeside import interpreters, pipconfig, uvtool
+from nodeside import interpreters, pipconfig, provision, uvtool
 
 REPOSITORY = CODE.parent
 SERIES = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -253,3 +253,12 @@ def test_lock_without_a_package():
     assert uvtool.like_build("2.0", pinned) == "2.0+cpu"
     assert uvtool.like_build("2.0+cu1", pinned) == "2.0+cu1"
     assert uvtool.like_build("2.0", None) == "2.0"
+
+
+def test_of_a_chain_of_causes_the_first_and_the_root_are_told() -> None:
+    said = "error: Request failed\n  cause: Failed to fetch: https://i/torch/\n  cause: dns error\n"
+    said += "  cause: Name or service not known\n"
+    assert provision.shortly(said) == (
+        "Failed to fetch: https://i/torch/: Name or service not known"
+    )
+    assert provision.shortly("no such wheel\n") == "no such wheel"
