@@ -83,8 +83,8 @@ class BaselineDetector:
         first = len(points) - finding.lasted
         evidence = (
             f"{tonight.value:.4g} is {abs(change):.1%} {'below' if change < 0 else 'above'} the "
-            f"baseline of {baseline:.4g} (median of {finding.reference} nights); nights vary by "
-            f"{finding.scale:.1%}, a change of {finding.limit:.1%} counts"
+            f"baseline of {baseline:.4g} (median of {finding.reference} nights); "
+            f"{_noise_in_words(finding, tonight)}, {_limit_in_words(finding, change)} counts"
         )
         if not finding.lasted:
             kind, sentence = VerdictKind.OK, f"{evidence}."
@@ -206,6 +206,21 @@ class Level:
                 longest = max(longest, row)
             row = 0
         return longest
+
+
+def _noise_in_words(finding: Finding, tonight: HistoryPoint) -> str:
+    """Where most of the noise comes from: the nights, or the repeats of this one."""
+    own = _error_of_median(tonight)
+    if tonight.spread is not None and own**2 > finding.scale**2 / 2:
+        return f"its own repeats differ by {tonight.spread:.1%}"
+    return f"nights vary by {finding.scale:.1%}"
+
+
+def _limit_in_words(finding: Finding, change: float) -> str:
+    """The limit as a ratio: on logarithms a fall could be one of more than 100 %."""
+    if change < 0:
+        return f"a fall of {-math.expm1(-finding.limit):.1%}"
+    return f"a rise of {math.expm1(finding.limit):.1%}"
 
 
 def _error_of_median(point: HistoryPoint) -> float:

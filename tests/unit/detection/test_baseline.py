@@ -148,3 +148,11 @@ def test_verdict_does_not_depend_on_the_unit():
     one, other = judge(points), judge(scaled)
     assert (one.kind, one.since) == (other.kind, other.since)
     assert math.isclose(one.change, other.change, rel_tol=1e-9)
+
+
+def test_a_night_that_disagrees_with_itself_is_told_as_such_and_no_fall_is_beyond_all():
+    *before, tonight = nights(*[100] * 12, 80, n=3, spread=0.01)
+    wild = judge([*before, replace(tonight, spread=1.2)])
+    assert wild.kind is VerdictKind.OK
+    assert "its own repeats differ by 120.0%, a fall of 9" in wild.sentence
+    assert "nights vary by" in judge([*before, tonight]).sentence
