@@ -216,13 +216,15 @@ def describe(values: Sequence[float]) -> Statistics:
     """Describe positive values: median, extremes, deviation, confidence.
 
     The half-width is relative: the 95 % interval of the mean of the logarithms by the t
-    distribution, exp(h) - 1; None for fewer than three values.
+    distribution, exp(h) - 1; None for fewer than three values. One value has no deviation.
     """
     n = len(values)
     if n == 0:
         return Statistics(0, None, None, None, None, None, None)
     median = statistics.median(values)
     low, high = min(values), max(values)
+    if n == 1:
+        return Statistics(n, median, low, high, None, None, None)
     mad = statistics.median(abs(value - median) for value in values)
     half_width = None
     if n >= 3:

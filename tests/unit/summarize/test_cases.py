@@ -199,3 +199,9 @@ def test_a_single_process_is_a_baseline_where_there_is_no_other() -> None:
     )
     assert both[2].baseline_case_id == collective(1).case_id
     assert alone.speedup == 1.0
+
+
+def test_one_value_has_no_spread() -> None:
+    alone = describe([10.0])
+    assert (alone.n, alone.median, alone.minimum, alone.maximum) == (1, 10.0, 10.0, 10.0)
+    assert (alone.mad, alone.spread, alone.half_width) == (None, None, None)
