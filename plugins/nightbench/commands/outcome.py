@@ -140,12 +140,24 @@ def show_run(run_id: str, *, await_verdicts: bool) -> list[Row]:
     out.print(ResultsTable(rows, title=run_id))
     for line in verdict_lines(rows):
         say(line)
+    for build, version in special_builds(rows):
+        say(f"{'build:':13} {build} ({version})")
     if note:
         err.print(note, markup=False, soft_wrap=True)
     say(f"report:       {digest_file(run_id, rows)}")
     for name, where in places_to_look(run_id):
         say(f"{name + ':':13} {where}")
     return rows
+
+
+def special_builds(rows: list[Row]) -> list[tuple[str, str]]:
+    """Return the builds that were asked for in place of the locked ones, with their versions."""
+    found = {
+        str(row["build_id"]): str(row["framework_version"] or "not measured")
+        for row in rows
+        if row["build_id"] and not str(row["build_id"]).endswith("-index-locked")
+    }
+    return sorted(found.items())
 
 
 def places_to_look(run_id: str) -> list[tuple[str, str]]:

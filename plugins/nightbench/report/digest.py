@@ -51,13 +51,14 @@ def digest_text(run: Run, rows: Sequence[Row], notes: Sequence[str] = ()) -> str
 
 def _details(rows: Sequence[Row]) -> str:
     lines = [
-        "| case | version | minimum | maximum | MAD | half-width | first step | memory |",
-        "|---|---|---:|---:|---:|---:|---:|---:|",
+        "| case | build | version | minimum | maximum | MAD | half-width | first step | memory |",
+        "|---|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
         first, peak = row["time_to_first_step_s"], row["peak_resident_bytes"]
         words = (
             row["case_id"],
+            row["build_id"] or "-",
             row["framework_version"] or "-",
             figure(row["minimum"]),
             figure(row["maximum"]),
