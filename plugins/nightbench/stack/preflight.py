@@ -10,7 +10,7 @@ from nightbench.stack import processes
 from nightbench.stack.paths import Home
 
 GB = 1000**3
-DEMO_DISK_BYTES = 12 * GB
+DEMO_DISK_BYTES = 8 * GB
 """Three framework environments, uv's cache of them, PostgreSQL and logs."""
 BUILT_DISK_BYTES = 2 * GB
 """What a run still needs once the environments stand."""
