@@ -142,4 +142,7 @@ def _said_of(row: Row) -> list[str]:
     if row["status"] != "ok":
         # Why it failed; that a check then found it failed is no news.
         return said or firsts[:1]
+    if row["quarantined"]:
+        # The verdict on it only says the same again.
+        said = []
     return said + [f"{verdict(row)}: {first}" for first in firsts]

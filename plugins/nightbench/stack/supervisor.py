@@ -350,7 +350,8 @@ def access(home: Home) -> Access:
 
 def run_airflow(home: Home, words: Sequence[str]) -> None:
     """Replace this process by `airflow WORDS` on this home's Airflow."""
-    env = load(home).airflow_env()
+    # Warnings are about Airflow's own code: nothing that whoever reads them could mend.
+    env = {"PYTHONWARNINGS": "ignore", **load(home).airflow_env()}
     argv = airflow.command(*words)
     sys.stdout.flush()
     os.execve(argv[0], argv, env)
