@@ -164,7 +164,8 @@ def test_unavailable_is_told_as_such(rows: list[dict[str, object]]) -> None:
 
 
 def test_what_is_true_of_several_cases_is_said_once(rows: list[dict[str, object]]) -> None:
-    both = [{**row, "verdict_sentence": "10 are needed", "reasons": []} for row in rows[:2]]
+    same = {"verdict_sentence": "10 are needed", "reasons": [], "quarantined": False}
+    both = [{**row, **same} for row in rows[:2]]
     assert list(verdict_lines(both)) == [
         "net-fake-collective-1x1-bs2, net-fake-collective-2x1-bs2: 10 are needed"
     ]
