@@ -114,7 +114,8 @@ def test_every_task_has_an_owner_a_time_limit_and_retries(
     for name, task in tasks.items():
         assert task["owner"] not in ("", "airflow"), name
         assert task["timeout_s"], name
-        assert task["retries"] in (1, 2), name
+        # The ingest waits for a warehouse that is away.
+        assert task["retries"] in ((5,) if name.endswith(".ingest") else (1, 2)), name
 
 
 def test_the_owner_of_a_suite_owns_its_tasks(tasks: dict[str, dict[str, Any]]) -> None:

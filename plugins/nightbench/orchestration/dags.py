@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -301,8 +301,10 @@ def plan(suite: str | None, **context: Any) -> list[dict[str, str]]:
 @task(
     trigger_rule="all_done",
     outlets=[MEDIANS],
-    retries=2,
+    # Half an hour in all: a warehouse that is restarted or failed over is back by then.
+    retries=5,
     retry_delay=timedelta(minutes=1),
+    retry_exponential_backoff=2.0,
     doc_md="Summarises, checks and loads what came back, whatever the cases' end.",
 )
 def ingest(planned: list[dict[str, str]] | None, **context: Any) -> dict[str, Any]:
@@ -311,6 +313,7 @@ def ingest(planned: list[dict[str, str]] | None, **context: Any) -> dict[str, An
 
     if not planned:
         raise AirflowFailException("nothing was planned, so there is nothing to load")
+    runs.close_ended(_state_of(context))
     try:
         loaded = runs.ingest(planned[0]["nightbench_run"])
     except UserError as error:
@@ -318,6 +321,20 @@ def ingest(planned: list[dict[str, str]] | None, **context: Any) -> dict[str, An
         raise AirflowException(str(error)) from None
     context["outlet_events"][MEDIANS].extra = {"run_ids": loaded}
     return {"run_ids": loaded}
+
+
+def _state_of(context: Mapping[str, Any]) -> Callable[[str, str], str | None]:
+    """What asks Airflow for the state of a DAG run."""
+    from airflow.sdk.exceptions import AirflowRuntimeError
+
+    def state_of(dag_id: str, dag_run_id: str) -> str | None:
+        try:
+            return str(context["ti"].get_dagrun_state(dag_id, dag_run_id))
+        except AirflowRuntimeError as error:
+            log.info("Airflow does not know DAG run %s of %s: %s", dag_run_id, dag_id, error)
+            return None
+
+    return state_of
 
 
 # --- after loading ------------------------------------------------------------------------
@@ -417,6 +434,7 @@ def load_waiting(**context: Any) -> list[str]:
 
     from nightbench.orchestration import runs
 
+    runs.close_ended(_state_of(context))
     runs.close_abandoned(datetime.now(UTC))
     try:
         loaded = runs.ingest(None)

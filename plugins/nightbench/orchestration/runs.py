@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -234,6 +234,31 @@ def ingest(run_id: str | None) -> list[str]:
     if failure is not None and not loaded:
         raise failure
     return loaded
+
+
+def close_ended(state_of: Callable[[str, str], str | None]) -> list[str]:
+    """Mark runs as ended whose DAG run a person ended before its ingest; they can be loaded then.
+
+    A run whose gang is still being ended keeps waiting: its outcome is about to be written.
+
+    Args:
+        state_of: DAG and DAG run -> the DAG run's state; None where Airflow has no such run.
+    """
+    from nightbench.pipeline import mark_ended
+
+    closed = []
+    for run in places.spool().runs():
+        document = run.run() or {}
+        dag_id, dag_run_id = document.get("dag_id"), document.get("dag_run_id")
+        if document.get("ended_at") or run.loaded() is not None or not (dag_id and dag_run_id):
+            continue
+        begun = [store for case_id in run.case_ids() if (store := run.latest(case_id))]
+        if any(store.outcome() is None for store in begun):
+            continue
+        if state_of(dag_id, dag_run_id) in ("success", "failed"):
+            mark_ended(run)
+            closed.append(run.run_id)
+    return closed
 
 
 def close_abandoned(now: datetime) -> list[str]:

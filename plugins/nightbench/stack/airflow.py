@@ -71,6 +71,9 @@ def settings(home: Home, ports: Ports, secrets: Secrets) -> dict[str, str]:
             "secret_key": secrets.api_secret_key,
         },
         "api_auth": {"jwt_secret": secrets.jwt_secret},
+        # Tasks of a scheduler that was killed are begun again after a minute; Airflow would wait
+        # five, as ours is back before its predecessor counts as dead.
+        "scheduler": {"orphaned_tasks_check_interval": "60"},
         "dag_processor": {
             "refresh_interval": "20",
             "min_file_process_interval": "20",

@@ -27,6 +27,8 @@ def test_everything_listens_on_loopback_and_reports_to_nobody(home: Home) -> Non
     assert found["AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION"] == "True"
     assert found["AIRFLOW__USAGE_DATA_COLLECTION__ENABLED"] == "False"
     assert found["GX_ANALYTICS_ENABLED"] == "false"
+    # What a killed scheduler had begun is taken up again soon, not after five minutes.
+    assert int(found["AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL"]) <= 60
     assert len(found["AIRFLOW__API_AUTH__JWT_SECRET"]) >= 64
 
 
