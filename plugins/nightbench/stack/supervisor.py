@@ -122,8 +122,9 @@ def up(home: Home) -> Iterator[str]:
             yield f"removed {removed} old log files"
         yield from _start_base(stack)
         yield from _stop_misled(stack)
-        yield from _start_airflow(stack)
-        yield from _await_airflow(stack)
+        lacking = {name for name in airflow.SERVICES if not stack.running(name)}
+        yield from _start_airflow(stack, lacking)
+        yield from _await_airflow(stack, lacking)
 
 
 def _stop_misled(stack: Stack) -> Iterator[str]:
@@ -206,10 +207,10 @@ def _start_cluster(stack: Stack) -> None:
     )
 
 
-def _start_airflow(stack: Stack) -> Iterator[str]:
+def _start_airflow(stack: Stack, names: set[str]) -> Iterator[str]:
     airflow.write_files(stack.home, stack.ports, stack.secrets)
     env = stack.airflow_env()
-    started = [name for name in airflow.SERVICES if not stack.running(name)]
+    started = [name for name in airflow.SERVICES if name in names]
     (stack.home.airflow / "api-port").write_text(str(stack.ports.api), encoding="ascii")
     for name in started:
         airflow.start(stack.home, env, name)
@@ -217,12 +218,20 @@ def _start_airflow(stack: Stack) -> Iterator[str]:
         yield f"Airflow: starting {', '.join(started)}"
 
 
-def _await_airflow(stack: Stack) -> Iterator[str]:
+def _await_airflow(stack: Stack, started: set[str]) -> Iterator[str]:
+    """Wait until all of Airflow is healthy; `started` is what this `up` has started."""
     began = shown = time.monotonic()
+    env = stack.airflow_env()
     while waiting := _unhealthy(stack):
         for name in airflow.SERVICES:
-            if not stack.running(name):
+            if stack.running(name):
+                continue
+            if name in started:
                 raise UserError(_failure(f"Airflow's {name} ended", stack, name))
+            # It ran when `up` began, and gave up the database that had been away.
+            airflow.start(stack.home, env, name)
+            started.add(name)
+            yield f"Airflow: {name} had ended, starting it again"
         now = time.monotonic()
         if now - began > READY_TIMEOUT_S:
             raise UserError(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nightbench.errors import UserError
 from nightbench.stack import processes, secrets, supervisor
 from nightbench.stack.paths import Home
 from nightbench.stack.ports import Ports
@@ -85,3 +86,19 @@ def test_processes_that_know_another_port_of_the_api_server_are_ended(stack: Sta
     told.write_text(json.dumps(stack.ports.api + 1))
     assert len(list(supervisor._stop_misled(stack))) == 1
     assert not stack.running("triggerer")
+
+
+def test_what_ends_while_up_waits_is_started_again_once(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scheduler gives up a while after its database went away: `up` may come in between."""
+    short = "import time; time.sleep(0.2)"
+    monkeypatch.setattr(supervisor.airflow, "command", lambda *words: [sys.executable, "-c", short])
+    for service in supervisor.airflow.SERVICES[1:]:
+        start(stack, service, "import time; time.sleep(600)")
+    start(stack, "api-server", short)
+    said = supervisor._await_airflow(stack, set())
+
+    assert next(said) == "Airflow: api-server had ended, starting it again"
+    with pytest.raises(UserError, match="Airflow's api-server ended"):
+        next(said)
