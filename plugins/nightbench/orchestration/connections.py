@@ -31,6 +31,9 @@ WAREHOUSE = "nightbench_warehouse"
 WAREHOUSE_READER = "nightbench_warehouse_reader"
 """Connection that the results page reads through."""
 
+MADE_BY_UP = (WAREHOUSE, WAREHOUSE_READER, "nightbench_local")
+"""Connections of the control plane that runs on one machine."""
+
 SSH_PORT = 22
 KEY_TYPES = ("ssh-", "ecdsa-", "sk-")
 
@@ -244,8 +247,9 @@ def _not_found() -> tuple[type[BaseException], ...]:
 
 def _missing(conn_id: str, named: str = "") -> UserError:
     variable = f"AIRFLOW_CONN_{conn_id.upper()}"
+    made = "`nightbench up` makes it. " if conn_id in MADE_BY_UP else ""
     return UserError(
-        f"connection {conn_id}{named}: no such Airflow Connection. Add it in the UI (Admin, "
+        f"connection {conn_id}{named}: no such Airflow Connection. {made}Add it in the UI (Admin, "
         f"Connections), with `nightbench airflow connections add {quote(conn_id)} …`, or as "
         f"{variable} in the environment of every Airflow process"
     )
