@@ -8,13 +8,11 @@ import os
 import sys
 from collections.abc import Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from nightbench.errors import UserError
 from nightbench.orchestration import places
 from nightbench.stack.paths import Home, find_home
 
@@ -128,85 +126,32 @@ def choose(
     Raises:
         UserError: something is wrong in a file or on the command line.
     """
-    from nightbench import plan
-    from nightbench.config import customise, load_suite, parse_build
+    from nightbench.orchestration import wishes
 
-    known = catalog()
-    path = suite_file(suite)
-    read = load_suite(path, known, cluster=cluster_of(cluster, known) if cluster else None)
-    where = cluster_of(read.cluster, known, path)
-    parsed = {build.line: build for build in map(parse_build, builds or [])}
-    kept = plan.select(
-        read.cases,
-        frameworks=words(frameworks),
-        workloads=words(workloads),
-        strategies=words(strategies),
+    wish = wishes.Wish(
+        suite,
+        cluster,
+        words(frameworks),
+        words(workloads),
+        words(strategies),
+        tuple(builds or ()),
+        repeats,
+        scale,
     )
-    chosen = customise(
-        dataclasses.replace(read, cases=kept),
-        known,
-        where,
-        scale=scale,
-        repeats=repeats,
-        builds=parsed,
-    )
-    overrides = {
-        "suite": read.name,
-        "cluster": where.name,
-        "frameworks": list(words(frameworks)),
-        "workloads": list(words(workloads)),
-        "strategies": list(words(strategies)),
-        "repeats": repeats,
-        "scale": scale,
-        "builds": list(builds or []),
-    }
-    return Chosen(chosen, where, known, overrides)
+    chosen, where, known = wishes.choose(wish, files=True)
+    asked = dataclasses.replace(wish, suite=chosen.name, cluster=where.name)
+    return Chosen(chosen, where, known, asked.to_params())
 
 
-def suite_file(name: str) -> Path:
-    """Return the file of a suite that is given by name or as a path.
-
-    Raises:
-        UserError: there is none.
-    """
-    from nightbench.config import find_suites
-    from nightbench.config.source import one_of
-
-    if name.endswith((".yaml", ".yml")) or os.sep in name:
-        return Path(name).expanduser().absolute()
-    files = find_suites(places.dags_folder())
-    if name not in files:
-        raise UserError(
-            f"suite: {one_of(name, files)}; suites lie in {places.dags_folder() / 'suites'}"
-        )
-    return files[name]
-
-
-def cluster_of(name: str, catalog: Catalog | None = None, suite: Path | None = None) -> Cluster:
+def cluster_of(name: str, catalog: Catalog | None = None) -> Cluster:
     """Return a cluster that is given by name or as a path.
-
-    Args:
-        name: of a file in `clusters/`, or the path of one.
-        catalog: knows the framework lines that the file may name.
-        suite: the suite's file, whose own `clusters/` folder is looked at first.
 
     Raises:
         UserError: there is none, or it is wrong.
     """
-    from nightbench.config import find_clusters, load_cluster
-    from nightbench.config.source import one_of
+    from nightbench.orchestration import wishes
 
-    if name.endswith((".yaml", ".yml")) or os.sep in name:
-        path = Path(name).expanduser().absolute()
-    else:
-        dags = places.dags_folder()
-        files = find_clusters(dags)
-        if suite is not None:
-            files |= find_clusters(suite.absolute().parent.parent)
-        if name not in files:
-            raise UserError(f"cluster: {one_of(name, files)}; clusters lie in {dags / 'clusters'}")
-        path = files[name]
-    return load_cluster(path, home=home().root, catalog=catalog)
+    return wishes.cluster_of(name, catalog, files=True)
 
 
 def reach(cluster: Cluster) -> dict[str, SshTarget]:

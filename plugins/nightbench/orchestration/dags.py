@@ -263,7 +263,8 @@ def build_suite_dag(
 @task(doc_md="Checks what is asked for and stores the plan of the run, row by row.")
 def plan(suite: str | None, **context: Any) -> list[dict[str, str]]:
     """Plan a run; one entry for each case."""
-    from nightbench.orchestration.runs import Wish, plan_run
+    from nightbench.orchestration.runs import plan_run
+    from nightbench.orchestration.wishes import Wish
     from nightbench.pipeline import new_run_id
 
     dag_run, state = context["dag_run"], context["task_state_store"]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nightbench.errors import UserError
-from nightbench.model import Build, Catalog, Cluster, RunKind, Suite
 from nightbench.orchestration import places
 from nightbench.orchestration.connections import WAREHOUSE, channel_url, warehouse_dsn
 
 if TYPE_CHECKING:
+    from nightbench.orchestration.wishes import Wish
     from nightbench.warehouse.connection import Connection
 
 ABANDONED = timedelta(days=2)
@@ -24,123 +22,6 @@ log = logging.getLogger(__name__)
 
 
 # --- planning -----------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Wish:
-    """What somebody asks for: the form of `on_demand`, or a night's suite as it is."""
-
-    suite: str
-    cluster: str | None = None
-    frameworks: tuple[str, ...] = ()
-    workloads: tuple[str, ...] = ()
-    strategies: tuple[str, ...] = ()
-    builds: tuple[str, ...] = ()
-    repeats: int | None = None
-    scale: str | None = None
-    run_kind: RunKind = RunKind.ON_DEMAND
-
-    @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> Wish:
-        """From the values of the form; empty fields mean the suite's own.
-
-        Raises:
-            UserError: a field holds what it cannot.
-        """
-
-        def text(name: str) -> str | None:
-            value = params.get(name)
-            if value is not None and not isinstance(value, str):
-                raise UserError(f"{name}: found {value!r}; expected a name")
-            return value.strip() or None if value else None
-
-        def several(name: str) -> tuple[str, ...]:
-            value = params.get(name) or []
-            entries = [value] if isinstance(value, str) else value
-            if not isinstance(entries, list) or not all(isinstance(e, str) for e in entries):
-                raise UserError(f"{name}: found {value!r}; expected a list of names")
-            return tuple(entry.strip() for entry in entries if entry.strip())
-
-        repeats = params.get("repeats")
-        whole = isinstance(repeats, int) and not isinstance(repeats, bool)
-        if repeats is not None and not (whole and repeats >= 1):
-            raise UserError(
-                f"repeats: found {repeats!r}; expected a whole number of at least 1, or nothing"
-            )
-        kind = text("run_kind") or RunKind.ON_DEMAND.value
-        if kind not in {k.value for k in RunKind}:
-            have = ", ".join(k.value for k in RunKind)
-            raise UserError(f'run_kind: found "{kind}"; expected one of {have}')
-        suite = text("suite")
-        if suite is None:
-            raise UserError("suite: found nothing; expected the name of a suite")
-        return cls(
-            suite=suite,
-            cluster=text("cluster"),
-            frameworks=several("frameworks"),
-            workloads=several("workloads"),
-            strategies=several("strategies"),
-            builds=several("builds"),
-            repeats=repeats,
-            scale=text("scale"),
-            run_kind=RunKind(kind),
-        )
-
-
-def choose(wish: Wish) -> tuple[Suite, Cluster, Catalog]:
-    """The suite and the cluster that a wish means, after every check.
-
-    Raises:
-        UserError: an unknown name, a wrong file, or a case that cannot run there.
-    """
-    from nightbench.config import (
-        customise,
-        find_clusters,
-        find_suites,
-        load_catalog,
-        load_cluster,
-        load_suite,
-        parse_build,
-    )
-    from nightbench.plan import select
-
-    dags, home = places.dags_folder(), places.home_folder()
-    catalog = load_catalog(places.benchmarks_folder())
-    clusters = find_clusters(dags)
-    path = _known("suite", wish.suite, find_suites(dags))
-    named: Cluster | None = None
-    if wish.cluster:
-        file = _known("cluster", wish.cluster, clusters)
-        named = load_cluster(file, home=home, catalog=catalog)
-    suite = load_suite(path, catalog, cluster=named)
-    cluster = named or load_cluster(
-        _known("cluster", suite.cluster, clusters), home=home, catalog=catalog
-    )
-    cases = select(
-        suite.cases,
-        frameworks=wish.frameworks,
-        workloads=wish.workloads,
-        strategies=wish.strategies,
-    )
-    builds: dict[str, Build] = {build.line: build for build in map(parse_build, wish.builds)}
-    chosen = customise(
-        dataclasses.replace(suite, cases=cases),
-        catalog,
-        cluster,
-        scale=wish.scale,
-        repeats=wish.repeats,
-        builds=builds,
-    )
-    return chosen, cluster, catalog
-
-
-def _known(what: str, name: str, files: Mapping[str, Path]) -> Path:
-    if name not in files:
-        have = ", ".join(sorted(files)) or "none"
-        raise UserError(
-            f'{what}: found "{name}"; expected one of {have} (below {places.dags_folder()})'
-        )
-    return files[name]
 
 
 def plan_run(
@@ -157,9 +38,10 @@ def plan_run(
         The cases, in the order in which they are measured.
 
     Raises:
-        UserError: see `choose`.
+        UserError: see `wishes.choose`.
     """
     from nightbench.orchestration.jobs import PlannedJob, save_job
+    from nightbench.orchestration.wishes import choose
     from nightbench.pipeline import make_plan, store_plan
     from nightbench.warehouse import Loader, WarehouseUnavailable
 

@@ -9,7 +9,7 @@ import pytest
 
 from nightbench.errors import UserError
 from nightbench.model import RunKind
-from nightbench.orchestration.runs import Wish, choose
+from nightbench.orchestration.wishes import Wish, choose
 
 FIXTURES = Path(__file__).resolve().parents[2] / "dags" / "fixtures"
 
@@ -43,6 +43,7 @@ def test_every_field_counts() -> None:
         }
     )
     suite, _, _ = choose(wish)
+    assert Wish.from_params(wish.to_params()) == wish
     assert wish.run_kind is RunKind.CONFIRM
     assert {case.scale for case in suite.cases} == {"full"}
     assert (suite.protocol.repeats, suite.builds["fake"].version) == (3, "2.0")
@@ -53,7 +54,7 @@ def test_every_field_counts() -> None:
     [
         ({}, "suite: found nothing"),
         ({"suite": "nope"}, 'suite: found "nope"; expected one of'),
-        ({"suite": "by_hand", "cluster": "moon"}, 'cluster: found "moon"; expected one of pair'),
+        ({"suite": "by_hand", "cluster": "moon"}, 'cluster: found "moon"; expected pair'),
         ({"suite": "by_hand", "repeats": 0}, "repeats: found 0"),
         ({"suite": "by_hand", "repeats": True}, "repeats: found True"),
         ({"suite": "by_hand", "frameworks": {"a": 1}}, "frameworks: found"),
@@ -68,3 +69,11 @@ def test_what_cannot_be_is_said_in_words(params: dict[str, Any], words: str) -> 
     with pytest.raises(UserError) as error:
         choose(Wish.from_params(params))
     assert words in str(error.value)
+
+
+def test_a_form_opens_no_file_but_a_command_may() -> None:
+    path = str(FIXTURES / "suites" / "by_hand.yaml")
+    with pytest.raises(UserError, match="suite: found"):
+        choose(Wish(path))
+    suite, _, _ = choose(Wish(path), files=True)
+    assert suite.name == "by_hand"

@@ -1,0 +1,181 @@
+"""What somebody wants measured, and the suite and cluster that it means.
+
+The form of `on_demand`, a nightly DAG and the command line all say it by a `Wish`. It is checked
+where it is carried out: a form's own checks can be passed by.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nightbench.errors import UserError
+from nightbench.model import Catalog, Cluster, RunKind, Suite
+from nightbench.orchestration import places
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What somebody asks for: the form of `on_demand`, or a night's suite as it is."""
+
+    suite: str
+    cluster: str | None = None
+    frameworks: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    strategies: tuple[str, ...] = ()
+    builds: tuple[str, ...] = ()
+    repeats: int | None = None
+    scale: str | None = None
+    run_kind: RunKind = RunKind.ON_DEMAND
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> Wish:
+        """From the values of the form; empty fields mean the suite's own.
+
+        Raises:
+            UserError: a field holds what it cannot.
+        """
+
+        def text(name: str) -> str | None:
+            value = params.get(name)
+            if value is not None and not isinstance(value, str):
+                raise UserError(f"{name}: found {value!r}; expected a name")
+            return value.strip() or None if value else None
+
+        def several(name: str) -> tuple[str, ...]:
+            value = params.get(name) or []
+            entries = [value] if isinstance(value, str) else value
+            if not isinstance(entries, list) or not all(isinstance(e, str) for e in entries):
+                raise UserError(f"{name}: found {value!r}; expected a list of names")
+            return tuple(entry.strip() for entry in entries if entry.strip())
+
+        repeats = params.get("repeats")
+        whole = isinstance(repeats, int) and not isinstance(repeats, bool)
+        if repeats is not None and not (whole and repeats >= 1):
+            raise UserError(
+                f"repeats: found {repeats!r}; expected a whole number of at least 1, or nothing"
+            )
+        kind = text("run_kind") or RunKind.ON_DEMAND.value
+        if kind not in {k.value for k in RunKind}:
+            have = ", ".join(k.value for k in RunKind)
+            raise UserError(f'run_kind: found "{kind}"; expected one of {have}')
+        suite = text("suite")
+        if suite is None:
+            raise UserError("suite: found nothing; expected the name of a suite")
+        return cls(
+            suite=suite,
+            cluster=text("cluster"),
+            frameworks=several("frameworks"),
+            workloads=several("workloads"),
+            strategies=several("strategies"),
+            builds=several("builds"),
+            repeats=repeats,
+            scale=text("scale"),
+            run_kind=RunKind(kind),
+        )
+
+    def to_params(self) -> dict[str, Any]:
+        """The values of the form that say the same."""
+        return {
+            "suite": self.suite,
+            "cluster": self.cluster,
+            "frameworks": list(self.frameworks),
+            "workloads": list(self.workloads),
+            "strategies": list(self.strategies),
+            "builds": list(self.builds),
+            "repeats": self.repeats,
+            "scale": self.scale,
+            "run_kind": self.run_kind.value,
+        }
+
+
+def choose(wish: Wish, *, files: bool = False) -> tuple[Suite, Cluster, Catalog]:
+    """The suite and the cluster that a wish means, after every check.
+
+    Args:
+        wish: what is wanted.
+        files: names may be paths of YAML files: for the command line, whose user may read them
+            anyway, and never for what comes from a form.
+
+    Raises:
+        UserError: an unknown name, a wrong file, or a case that cannot run there.
+    """
+    from nightbench.config import customise, load_catalog, load_suite, parse_build
+    from nightbench.plan import select
+
+    catalog = load_catalog(places.benchmarks_folder())
+    path = suite_file(wish.suite, files=files)
+    named = cluster_of(wish.cluster, catalog, files=files) if wish.cluster else None
+    suite = load_suite(path, catalog, cluster=named)
+    cluster = named or cluster_of(suite.cluster, catalog, beside=path)
+    cases = select(
+        suite.cases,
+        frameworks=wish.frameworks,
+        workloads=wish.workloads,
+        strategies=wish.strategies,
+    )
+    chosen = customise(
+        dataclasses.replace(suite, cases=cases),
+        catalog,
+        cluster,
+        scale=wish.scale,
+        repeats=wish.repeats,
+        builds={build.line: build for build in map(parse_build, wish.builds)},
+    )
+    return chosen, cluster, catalog
+
+
+def suite_file(name: str, *, files: bool = False) -> Path:
+    """The file of a suite that is given by name or, where `files` allows it, as a path.
+
+    Raises:
+        UserError: there is none.
+    """
+    from nightbench.config import find_suites
+
+    if files and _is_path(name):
+        return Path(name).expanduser().absolute()
+    return _known("suite", name, find_suites(places.dags_folder()))
+
+
+def cluster_of(
+    name: str, catalog: Catalog | None = None, *, beside: Path | None = None, files: bool = False
+) -> Cluster:
+    """A cluster that is given by name or, where `files` allows it, as a path.
+
+    Args:
+        name: of a file in `clusters/`, or the path of one.
+        catalog: knows the framework lines that the file may name.
+        beside: a suite's file, whose own `clusters/` folder is looked at first.
+        files: whether `name` may be a path.
+
+    Raises:
+        UserError: there is none, or it is wrong.
+    """
+    from nightbench.config import find_clusters, load_cluster
+
+    if files and _is_path(name):
+        path = Path(name).expanduser().absolute()
+    else:
+        known = find_clusters(places.dags_folder())
+        if beside is not None:
+            known |= find_clusters(beside.absolute().parent.parent)
+        path = _known("cluster", name, known)
+    return load_cluster(path, home=places.home_folder(), catalog=catalog)
+
+
+def _is_path(name: str) -> bool:
+    return name.endswith((".yaml", ".yml")) or os.sep in name
+
+
+def _known(what: str, name: str, known: Mapping[str, Path]) -> Path:
+    from nightbench.config.source import one_of
+
+    if name not in known:
+        where = places.dags_folder() / f"{what}s"
+        raise UserError(f"{what}: {one_of(name, known)}; {what}s lie in {where}")
+    return known[name]
