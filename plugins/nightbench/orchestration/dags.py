@@ -326,11 +326,13 @@ def ingest(planned: list[dict[str, str]] | None, **context: Any) -> dict[str, An
 
 def _state_of(context: Mapping[str, Any]) -> Callable[[str, str], str | None]:
     """What asks Airflow for the state of a DAG run."""
+    from airflow.sdk import DagRunState
     from airflow.sdk.exceptions import AirflowRuntimeError
 
     def state_of(dag_id: str, dag_run_id: str) -> str | None:
         try:
-            return str(context["ti"].get_dagrun_state(dag_id, dag_run_id))
+            # An enumeration, in spite of its annotation: its text is the value's name.
+            return str(DagRunState(context["ti"].get_dagrun_state(dag_id, dag_run_id)).value)
         except AirflowRuntimeError as error:
             log.info("Airflow does not know DAG run %s of %s: %s", dag_run_id, dag_id, error)
             return None

@@ -51,3 +51,15 @@ def test_a_gang_that_is_still_being_ended_is_waited_for(spool: Spool) -> None:
 
     store.save_outcome(CANCELLED)
     assert runs.close_ended(lambda dag_id, dag_run_id: "failed") == [run.run_id]
+
+
+def test_a_dag_runs_state_is_read_as_airflow_answers_it() -> None:
+    from airflow.sdk.execution_time.comms import DagRunStateResult
+
+    from nightbench.orchestration.dags import _state_of
+
+    class Ti:
+        def get_dagrun_state(self, dag_id: str, run_id: str) -> object:
+            return DagRunStateResult(state="failed").state  # type: ignore[arg-type]
+
+    assert _state_of({"ti": Ti()})("on_demand", "one") == "failed"
