@@ -1,0 +1,159 @@
+"""The control plane's side of the contract: what it writes and reads, by the same golden files."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+
+from nightbench.config import load_catalog, load_cluster, load_suite
+from nightbench.gang.machine import NodeView, ProcessView
+from nightbench.gang.progress import Progress
+from nightbench.model import (
+    Build,
+    Case,
+    EnvironmentPolicy,
+    JobSpec,
+    Limits,
+    Node,
+    Process,
+    Protocol,
+    RankResult,
+    RepeatRecord,
+)
+from nightbench.plan import resolve
+from nightbench.summarize import summarize_repeat
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def golden(name: str) -> Any:
+    return json.loads((GOLDEN / name).read_text())
+
+
+def validate(schema: str, document: object) -> None:
+    path = ROOT / "benchmarks" / "contract" / f"{schema}.schema.json"
+    Draft202012Validator(json.loads(path.read_text())).validate(document)
+
+
+def golden_job() -> JobSpec:
+    """The job of golden/job.json as the control plane holds it."""
+    document = golden("job.json")
+    return JobSpec(
+        run_id=document["run_id"],
+        case=Case.from_axes(document["case"]),
+        generation=document["generation"],
+        cluster=document["cluster"],
+        build=Build("fake"),
+        protocol=Protocol(**document["protocol"]),
+        nodes=tuple(
+            Node(n["name"], host=n["data_address"], ssh_conn_id="x", cpus=tuple(n["cpus"]))
+            for n in document["nodes"]
+        ),
+        processes=tuple(Process(**process) for process in document["processes"]),
+        unit=document["workload"]["unit"],
+        workload_params=document["workload"]["params"],
+        seed=document["workload"]["seed"],
+        env=document["env"],
+        role_env=document["role_env"],
+        limits=Limits(**document["limits"]),
+        code_digest=document["code_digest"],
+        definition_digest=document["definition_digest"],
+        environments=EnvironmentPolicy(),
+    )
+
+
+def test_a_job_is_written_as_the_golden_file_has_it() -> None:
+    assert golden_job().to_json() == golden("job.json")
+
+
+@pytest.mark.parametrize("suite", ["demo", "cpu"])
+def test_every_job_of_our_suites_keeps_the_schema(suite: str, tmp_path: Path) -> None:
+    catalog = load_catalog(ROOT / "benchmarks")
+    cluster = load_cluster(ROOT / "dags" / "clusters" / "local.yaml", home=tmp_path)
+    read = load_suite(ROOT / "dags" / "suites" / f"{suite}.yaml", catalog, cluster=cluster)
+    for case in read.cases:
+        validate("job", resolve(case, read, cluster, catalog, "run-1").to_json())
+
+
+def test_the_schema_refuses_a_job_that_says_something_else() -> None:
+    document = golden_job().to_json()
+    document["protocol"]["repeats"] = "three"
+    with pytest.raises(ValidationError):
+        validate("job", document)
+
+
+def test_a_node_s_result_is_read_without_loss() -> None:
+    document = golden("result.json")
+    for process in document["processes"]:
+        rank = RankResult.from_json("n1", process)
+        said = process["summary"]
+        assert rank.step_seconds == tuple(said["step_seconds"])
+        assert rank.step_end_s == tuple(said["step_end_s"])
+        assert rank.window_wall_s == said["window"]["wall_s"]
+        assert rank.window_close_s - rank.window_open_s == pytest.approx(rank.window_wall_s)
+        assert rank.loss_window == tuple(said["loss"]["window"])
+        assert rank.weights_digest == said["weights_digest"]
+        assert rank.peak_resident_bytes == said["peak_memory"]["resident_bytes"]
+        assert rank.versions == said["versions"]
+
+
+def test_a_golden_result_has_the_throughput_that_its_steps_say() -> None:
+    document = golden("result.json")
+    ranks = tuple(RankResult.from_json("n1", process) for process in document["processes"])
+    case = dataclasses.replace(
+        golden_job().case, nodes=1, devices_per_node=len(ranks), trainers=len(ranks)
+    )
+    record = RepeatRecord(1, document["status"], document["reason"], ranks)
+    summary = summarize_repeat(record, case)
+    samples = sum(rank.samples_per_step * len(rank.step_seconds) for rank in ranks)
+    slowest = max(rank.window_wall_s for rank in ranks)
+    assert summary.throughput == pytest.approx(samples / slowest)
+    assert summary.step_throughput == pytest.approx(summary.throughput, rel=0.01)
+
+
+def test_a_failed_result_is_read_too() -> None:
+    document = golden("result-failed.json")
+    assert document["status"] == "failed"
+    ranks = [RankResult.from_json("n1", process) for process in document["processes"]]
+    assert [rank.name for rank in ranks] == [p["name"] for p in document["processes"]]
+
+
+def test_null_in_the_losses_is_a_loss_that_is_not_finite() -> None:
+    process = copy.deepcopy(golden("result.json")["processes"][0])
+    process["summary"]["loss"]["window"][0] = None
+    process["summary"]["loss_finite"] = False
+    assert math.isnan(RankResult.from_json("n1", process).loss_window[0])
+
+
+def test_a_fingerprint_names_itself() -> None:
+    document = golden("fingerprint.json")
+    validate("fingerprint", document)
+    assert len(document["id"]) == 64
+
+
+def test_progress_is_told_from_step_records() -> None:
+    """Phases and steps as a rank writes them are those that the live view counts."""
+    lines = [json.loads(line) for line in (GOLDEN / "steps.jsonl").read_text().splitlines()]
+    for line in lines:
+        validate("steps", line)
+    job = golden_job()
+    before_window = job.protocol.warmup_steps
+    windows = [x for x in lines if x["kind"] == "step" and x["phase"] == "window"]
+    assert windows
+    for line in windows:
+        seen = ProcessView(line["phase"], line["step"], line["t_s"])
+        views = [
+            NodeView(node, heard_s=0.0, state="running", processes={name: seen})
+            for node, name in (("n1", "trainer-0"), ("n2", "trainer-1"))
+        ]
+        told = Progress(job).document("running", 1, views)
+        assert (told["phase"], told["step"]) == ("window", before_window + line["step"])
