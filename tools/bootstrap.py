@@ -213,7 +213,9 @@ def make_venv(uv: Path, python: str, env: Mapping[str, str], log: Path) -> None:
     inner = {**env, "VIRTUAL_ENV": str(venv)}
     say("installing the locked packages (first time: some 400 MB to fetch)")
     locks = [str(lock) for lock in LOCKS]
-    run([str(uv), "pip", "sync", "--require-hashes", "--strict", *locks],
+    # uv itself reads no such variable: pip's `no-index` is said on the command line.
+    alone = ["--no-index"] if env.get("UV_NO_INDEX") else []
+    run([str(uv), "pip", "sync", "--require-hashes", "--strict", *alone, *locks],
         "Installing the locked packages", inner, log)  # fmt: skip
     # uv carries this build backend in itself: nothing is fetched.
     run([str(uv), "pip", "install", "--offline", "--no-deps", "--editable", str(REPO)],

@@ -106,13 +106,17 @@ class Uv:
         Raises:
             UvFailure: no source had it; what the first one said.
         """
+        # uv itself reads no such variable: pip's `no-index` is said on the command line.
+        alone = bool(self.env.get("UV_NO_INDEX"))
         call = ["pip", "install", "--python", python]
         if self._wheelhouse:
             call += ["--no-index", "--find-links", self._wheelhouse]
+        elif alone:
+            call.append("--no-index")
         for link in self._links:
             call += ["--find-links", link]
         ways: list[list[str]] = [[]]
-        if package == "torch" and variant == "cpu" and not self._wheelhouse:
+        if package == "torch" and variant == "cpu" and not self._wheelhouse and not alone:
             ways = [["--torch-backend", "cpu"]]
             if self._links or self.env.get("UV_FIND_LINKS"):
                 ways.insert(0, [])

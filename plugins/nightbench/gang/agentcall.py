@@ -41,9 +41,16 @@ async def call_agent(
         said = done.stderr or done.stdout
         raise remote_failure(transport, f"run `agent.py {verb}` (exit {done.exit})", said)
     if done.exit != 0:
-        said = str(document.get("error", document)).encode() or done.stderr
-        raise remote_failure(transport, f"run `agent.py {verb}`", said)
+        raise remote_failure(transport, f"run `agent.py {verb}`", _said(document).encode())
     return document
+
+
+def _said(document: dict[str, Any]) -> str:
+    """What the agent says of its failure: the error, its log on the node, the cure."""
+    said = str(document.get("error") or document)
+    if document.get("log"):
+        said += f" (log on the node: {document['log']})"
+    return f"{said}. {document['hint']}" if document.get("hint") else said
 
 
 def _document(stdout: bytes) -> dict[str, Any] | None:
