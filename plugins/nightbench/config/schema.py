@@ -116,7 +116,7 @@ class BlockFile(Strict):
 class BuildFile(Strict):
     """Which build of a framework line is measured; give at most one of the first three keys."""
 
-    version: v.Text | None = Field(
+    version: v.Version | None = Field(
         None, description="Another version than the line's lock, from the index."
     )
     wheel: v.Text | None = Field(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from nightbench.config import values
 from nightbench.config.clusters import (
     find_clusters,
     lines_of,
@@ -368,4 +369,7 @@ def parse_build(text: str) -> Build:
         return Build(line, "", "wheel", wheel_version(path), str(path))
     if value.startswith(("/", "~")):
         return Build(line, "", "path", None, value)
-    return Build(line, "", "index", value)
+    try:
+        return Build(line, "", "index", values.version(value))
+    except ValueError as error:
+        raise UserError(f"build: {line}: {error}, FILE.whl or /PREFIX") from None

@@ -30,6 +30,7 @@ _SHAPE = re.compile(r"([1-9]\d{0,4})x([1-9]\d{0,3})\Z")
 _RANGE = re.compile(r"\[([^\[\]]*)\]")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SECRET = re.compile(r"PASSWORD|PASSWD|SECRET|CREDENTIAL|(?:TOKEN|KEY)S?(?:_|\d|\Z)", re.IGNORECASE)
+_VERSION = re.compile(r"v?\d[A-Za-z0-9.!+_-]*\Z")
 _MOST_HOSTS = 10_000
 
 
@@ -160,6 +161,13 @@ def not_empty(value: str) -> str:
     return value
 
 
+def version(value: str) -> str:
+    """A version as package indexes write them (PEP 440); nothing that is anything else as well."""
+    if not _VERSION.match(value):
+        raise ValueError(f"found {describe(value)}; expected a version such as 2.13.0")
+    return value
+
+
 def env_name(value: str) -> str:
     """The name of an environment variable that may stand in a file."""
     if not _ENV_NAME.match(value):
@@ -199,6 +207,7 @@ def no_twins(values: list[Any]) -> list[Any]:
 
 
 Text = Annotated[str, AfterValidator(not_empty), Words("text")]
+Version = Annotated[str, AfterValidator(version), Words("version")]
 Name = Annotated[str, AfterValidator(slug), Words("name")]
 Duration = Annotated[float, BeforeValidator(duration), Words("duration")]
 PositiveDuration = Annotated[float, BeforeValidator(positive_duration), Words("duration")]

@@ -156,6 +156,11 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
             "owner: tests\nbuilds: {pytorch: {version: 2.13}}",
             ":3: builds.pytorch.version: found 2.13; expected text (put it in quotes)",
         ),
+        (
+            "owner: tests",
+            "owner: tests\nbuilds: {pytorch: {version: $(id)}}",
+            ':3: builds.pytorch.version: found "$(id)"; expected a version such as 2.13.0',
+        ),
         ("owner: tests", "owner: tests\nscale: big", ":3: scale: net has no scale big (it has fu"),
         (
             "devices: [1x1, 2x1]",
@@ -264,3 +269,9 @@ def test_parameter_servers_need_trainers(suite_file: Write, catalog: Catalog) ->
 
 def test_strategies_are_words_of_the_model(suite_file: Write, catalog: Catalog) -> None:
     assert {c.strategy for c in load_suite(suite_file(), catalog).cases} == {Strategy.COLLECTIVE}
+
+
+@pytest.mark.parametrize("value", ["$(id)", "2.13; id", "../2.13", "--index-url=x", "2.13\n", "二"])
+def test_what_is_no_version_never_reaches_a_node(value: str) -> None:
+    with pytest.raises(UserError, match=r"expected a version such as 2\.13\.0, FILE"):
+        parse_build(f"pytorch={value}")
