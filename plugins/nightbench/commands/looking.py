@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -76,14 +77,21 @@ def _cells(found: Any) -> tuple[str, ...]:
     have = ", ".join(sorted((v for v, path in interpreters.items() if path), key=_series))
     free = found.get("disk_free_bytes")
     gpus = found.get("gpus") or []
-    holder = found.get("lock_holder") or {}
     return (
         str(found.get("python") or "-"),
         have or "-",
         "-" if free is None else f"{free / 1e9:.0f} GB",
         str(len(gpus)) if gpus else "none",
-        escape(str(holder.get("job_id") or "nobody")),
+        escape(_held_by(found.get("lock_holder") or {})),
     )
+
+
+def _held_by(holder: Mapping[str, Any]) -> str:
+    """Who holds a node, and since when."""
+    if not holder:
+        return "nobody"
+    said = f"{holder.get('job_id') or 'somebody'} of {holder.get('user') or '?'}"
+    return f"{said} since {holder.get('since') or '?'}"
 
 
 def _series(version: str) -> tuple[int, ...]:
