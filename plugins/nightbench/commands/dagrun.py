@@ -19,6 +19,8 @@ PARSE_TIMEOUT_S = 120.0
 REFRESH_S = 1.0
 ASK_S = 4.0
 _ENDED = ("success", "failed")
+_STALE = "is not one of"
+"""What the form says of a value that it does not offer."""
 _BY_A_PERSON = "Trigger cancelled by user action"
 _TAIL = 5
 """Lines of a failed task's log that are shown."""
@@ -72,7 +74,18 @@ def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
     api.unpause(DAG)
     # A key that is not given keeps the form's default.
     given = {key: value for key, value in conf.items() if value not in (None, [], "")}
-    return api.trigger(DAG, given, note=note)
+    told = False
+    while True:
+        try:
+            return api.trigger(DAG, given, note=note)
+        except UserError as error:
+            # Names were checked against the files before: Airflow has not read a new file yet.
+            if _STALE not in str(error) or time.monotonic() > until:
+                raise
+        if not told:
+            say("Airflow has not read the newest suites and clusters yet: waiting for it")
+            told = True
+        time.sleep(2)
 
 
 def follow(

@@ -1,0 +1,51 @@
+"""Triggering the DAG: a form that is older than the files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from nightbench.commands import dagrun
+from nightbench.errors import UserError
+from nightbench.stack.airflow_api import AirflowApi
+
+REFUSED = "Airflow refused: 400 Invalid input for cluster: 'lab' is not one of [None, 'local']"
+
+
+class Api:
+    """Refuses some times, as Airflow does until it has read a new file."""
+
+    def __init__(self, refusals: list[str]) -> None:
+        self.refusals = refusals
+
+    def dag(self, dag_id: str) -> dict[str, Any]:
+        return {"dag_id": dag_id}
+
+    def unpause(self, dag_id: str) -> None:
+        pass
+
+    def trigger(self, dag_id: str, conf: Mapping[str, Any], note: str = "") -> str:
+        if self.refusals:
+            raise UserError(self.refusals.pop(0))
+        return "manual__1"
+
+
+def trigger(refusals: list[str]) -> str:
+    return dagrun.trigger(cast(AirflowApi, Api(refusals)), {"cluster": "lab"}, "")
+
+
+def test_a_cluster_that_airflow_has_not_read_yet_is_waited_for() -> None:
+    assert trigger([REFUSED]) == "manual__1"
+
+
+def test_any_other_refusal_is_told_at_once() -> None:
+    with pytest.raises(UserError, match="403"):
+        trigger(["Airflow refused: 403"])
+
+
+def test_waiting_for_airflow_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dagrun, "PARSE_TIMEOUT_S", 0.0)
+    with pytest.raises(UserError, match="is not one of"):
+        trigger([REFUSED, REFUSED])
