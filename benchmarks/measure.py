@@ -20,6 +20,10 @@ import time
 DRAIN_LIMIT_S = 120.0
 """How long a trainer goes on after its window for the others' sake before it gives up."""
 
+MARGIN = 1.05
+"""Rank 0 decides for all, and another rank's window may be a few milliseconds shorter than its
+own: it aims so much beyond the minimum time that all of them reach it."""
+
 
 class Measured:
     """What the loop saw. Times are seconds, points in time on the node's monotonic clock."""
@@ -120,7 +124,7 @@ def _steps_for(protocol, warmup_laps, agree):
     settled = sorted(warmup_laps[len(warmup_laps) // 2 :])
     if settled:
         lap = settled[len(settled) // 2]
-        steps = max(steps, math.ceil(protocol["min_seconds"] / max(lap, 1e-6)))
+        steps = max(steps, math.ceil(protocol["min_seconds"] * MARGIN / max(lap, 1e-6)))
     return int(agree(steps))
 
 
@@ -128,7 +132,7 @@ def _steps_missing(protocol, elapsed_s, done, agree):
     """More steps, where rank 0 finds that the window is still too short: all ranks do the same."""
     if not protocol["min_seconds"]:
         return 0
-    missing_s = protocol["min_seconds"] - elapsed_s
+    missing_s = protocol["min_seconds"] * MARGIN - elapsed_s
     steps = math.ceil(missing_s * done / elapsed_s) if missing_s > 0 else 0
     return int(agree(steps))
 

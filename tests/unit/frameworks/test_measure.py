@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from base_runtime import Base
-from measure import loss_summary, measure
+from measure import MARGIN, loss_summary, measure
 from recorder import Recorder
 
 
@@ -124,7 +124,8 @@ def test_a_window_without_warm_up(tmp_path: Path) -> None:
 
 def test_a_minimum_time_lengthens_the_window(tmp_path: Path) -> None:
     measured = run(Task(step_s=0.005), tmp_path, protocol(steps=2, min_seconds=0.1))
-    assert measured.wall_s >= 0.1
+    # Beyond it, so that ranks whose windows are a little shorter than rank 0's reach it too.
+    assert measured.wall_s >= 0.1 * MARGIN > 0.1
     assert len(measured.step_seconds) > 2
 
 
