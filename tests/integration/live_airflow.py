@@ -18,7 +18,7 @@ import pytest
 from nightbench.spool import RunSpool, Spool
 from nightbench.stack import supervisor
 from nightbench.stack.airflow_api import AirflowApi
-from nightbench.stack.paths import Home
+from nightbench.stack.paths import Home, find_home
 from nightbench.warehouse import Reader, connect
 
 REPO = Path(__file__).resolve().parents[2]
@@ -32,8 +32,8 @@ cluster: local
 scale: smoke
 protocol: {{warmup_steps: 2, measured_steps: {steps}, repeats: {repeats}}}
 matrix:
-  - workload: sleep
-    frameworks: [fake]
+  - workload: {workload}
+    frameworks: [{framework}]
     strategy: collective
     devices: {devices}
     batch_size_per_device: 2
@@ -121,9 +121,12 @@ def live_airflow(suites: Mapping[str, Mapping[str, Any]]) -> Iterator[Live]:
     dags = root / "dags"
     write_suites(dags, suites)
     home = Home(root / "home")
+    uv = find_home().uv
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NIGHTBENCH_HOME", str(home.root))
         patch.setenv("NIGHTBENCH_DAGS", str(dags))
+        # `make setup` brought it to the checkout's home; this home is another one.
+        patch.setenv("NIGHTBENCH_UV", str(uv))
         # A worker that was killed is missed after this; Airflow's default is five minutes.
         patch.setenv("AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT", "30")
         patch.setenv("AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL", "5")
@@ -146,7 +149,8 @@ def write_suites(dags: Path, suites: Mapping[str, Mapping[str, Any]]) -> None:
         (dags / folder).mkdir(parents=True)
     (dags / "clusters" / "local.yaml").write_text(CLUSTER, encoding="utf-8")
     for name, changes in suites.items():
-        values = {"devices": "[1x1, 2x1]", "steps": 20, "repeats": 2, "env": "{}", **changes}
+        values: dict[str, Any] = {"workload": "sleep", "framework": "fake", "devices": "[1x1, 2x1]"}
+        values |= {"steps": 20, "repeats": 2, "env": "{}", **changes}
         text = SUITE.format(name=name, **values)
         (dags / "suites" / f"{name}.yaml").write_text(text, encoding="utf-8")
 

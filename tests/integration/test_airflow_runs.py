@@ -1,4 +1,4 @@
-"""Runs through a live scheduler, a real PostgreSQL and real SSH, with the framework `fake`.
+"""Runs through a live scheduler, a real PostgreSQL and real SSH: `fake`, and one real framework.
 
 One stack serves all tests of this file: its own home, ports and databases.
 """
@@ -30,6 +30,13 @@ SUITES: dict[str, dict[str, Any]] = {
     "stubborn": {
         "devices": "2x1",
         "env": '{FAKE_HANG_AT_STEP: "3", FAKE_IGNORE_TERM: "1", FAKE_DAEMON: "1"}',
+    },
+    "torch": {
+        "workload": "resnet50_v1.5",
+        "framework": "pytorch",
+        "devices": "1x1",
+        "steps": 5,
+        "repeats": 1,
     },
     "long": {"devices": "2x1", "steps": 24, "repeats": 3, "env": '{FAKE_STEP_S: "0.5"}'},
 }
@@ -74,6 +81,29 @@ def test_a_run_ends_with_rows_and_verdicts_in_the_warehouse(live: Live) -> None:
     assert names == {row["case_id"] for row in rows}
     assert marked(run.run_id) == []
     assert (live.stack.home.reports / f"{run.run_id}.md").read_text().startswith("# good on local")
+
+
+def test_a_real_framework_is_provisioned_on_its_node_and_measured(live: Live) -> None:
+    dag_run = live.trigger("torch")
+    run = live.run_of(dag_run)
+
+    assert live.ended(dag_run) == "success", live.tasks(dag_run, "measure")
+
+    (row,) = live.judged(run.run_id)
+    assert (row["status"], row["quarantined"], row["n"], row["unit"]) == ("ok", False, 1, "images")
+    assert row["framework_version"].startswith("2.13.0")
+    assert row["throughput"] > 0
+    with (
+        contextlib.closing(connect(live.stack.dsn("nightbench_reader"))) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(
+            "select parameters, array_length(step_seconds, 1), precision from raw.repeat_rank"
+            " where run_id = %s",
+            (run.run_id,),
+        )
+        assert cursor.fetchall() == [(25_557_032, 5, "fp32")]
+    assert marked(run.run_id) == []
 
 
 def test_a_result_that_fails_a_check_is_quarantined(live: Live) -> None:
