@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 from nightbench.model import JobSpec
 
-LOCK_DIR = "/tmp/nightbench-locks"
-"""Node-local by intent: home folders are often shared."""
-
 
 @dataclass(frozen=True)
 class Layout:

@@ -84,13 +84,6 @@ class AirflowApi:
         """Return one run of a DAG; its `state` is queued, running, success or failed."""
         return dict(self._send("GET", self._run_path(dag_id, run_id)).json())
 
-    def dag_runs(self, dag_id: str, states: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-        """Return the runs of a DAG (`~` for every DAG), the newest first."""
-        params: dict[str, Any] = {"order_by": "-run_after"}
-        if states:
-            params["state"] = list(states)
-        return list(self._pages(f"/api/v2/dags/{dag_id}/dagRuns", "dag_runs", params))
-
     def task_instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         """Return all task instances of a run, every mapped one with its own `map_index`."""
         path = f"{self._run_path(dag_id, run_id)}/taskInstances"
@@ -118,12 +111,10 @@ class AirflowApi:
     def _run_path(dag_id: str, run_id: str) -> str:
         return f"/api/v2/dags/{dag_id}/dagRuns/{httpx.URL('/' + run_id).raw_path[1:].decode()}"
 
-    def _pages(
-        self, path: str, key: str, params: Mapping[str, Any] | None = None
-    ) -> Iterator[dict[str, Any]]:
+    def _pages(self, path: str, key: str) -> Iterator[dict[str, Any]]:
         offset = 0
         while True:
-            page = {**(params or {}), "limit": PAGE, "offset": offset}
+            page = {"limit": PAGE, "offset": offset}
             entries = self._send("GET", path, params=page).json()[key]
             yield from entries
             offset += PAGE
