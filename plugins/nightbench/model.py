@@ -68,6 +68,8 @@ class CaseStatus(StrEnum):
     CANCELLED = "cancelled"
     UNAVAILABLE = "unavailable"
     """A node can neither find nor build the framework's environment; the reason says what to do."""
+    LEFT_OUT = "left_out"
+    """The night had no room for it: neither failed nor missing; the reason says what ended it."""
 
 
 # --- what is measured ---------------------------------------------------------------------
@@ -80,8 +82,18 @@ class Protocol:
     warmup_steps: int = 20
     measured_steps: int = 100
     repeats: int = 7
+    """With `confidence`: the most launches; otherwise exactly so many."""
     min_seconds: float = 0.0
     """The window goes on past `measured_steps` until it is at least this long."""
+    min_repeats: int | None = None
+    """Adaptive: good repeats before the interval is looked at, at least 5."""
+    confidence: float | None = None
+    """Adaptive: no more repeats once the relative 95 % half-width is at most this."""
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether the number of repeats follows from their spread."""
+        return self.confidence is not None
 
 
 @dataclass(frozen=True)
@@ -189,6 +201,16 @@ class Build:
 
 
 @dataclass(frozen=True)
+class JumpHost:
+    """A host that a connection to a node passes through."""
+
+    host: str
+    ssh_conn_id: str
+    """Airflow Connection with user, key and, unless `port` is given, the port."""
+    port: int | None = None
+
+
+@dataclass(frozen=True)
 class Node:
     """One machine of a cluster."""
 
@@ -208,6 +230,52 @@ class Node:
     devices: tuple[str, ...] = ()
     """Device indices or UUIDs; empty on CPU clusters or for all devices."""
     env: Mapping[str, str] = field(default_factory=dict)
+    user: str | None = None
+    """Login; the Connection's when None."""
+    jump: tuple[JumpHost, ...] | None = None
+    """Hops on the way, the first first; the cluster's when None."""
+
+
+@dataclass(frozen=True)
+class NeighbourPolicy:
+    """What is done about foreign work on a node: processes that are not of the job.
+
+    Before a launch it is waited for or refused; a repeat with foreign work inside its window is
+    `disturbed`: kept, not counted, and launched again within a budget.
+    """
+
+    action: str = "record"
+    """`record` only writes it down; `wait`, then fail; `refuse` at once."""
+    wait_s: float = 600.0
+    cpu_share: float = 0.10
+    """Foreign CPU time / CPU time of the cores that the job uses, above which it counts."""
+    gpu: bool = True
+    """A foreign compute process on a device of the job counts."""
+    budget: int = 3
+    """Disturbed repeats of a case that are launched again."""
+
+
+@dataclass(frozen=True)
+class HealthPolicy:
+    """What a node must show before a night, and when it is left out."""
+
+    quarantine_after: int = 3
+    """Faults of a node in a row."""
+    expected_devices: int | None = None
+    governor: str | None = None
+    min_disk_bytes: int = 5_000_000_000
+    max_clock_error_s: float = 60.0
+    min_link_mbps: int | None = None
+
+
+@dataclass(frozen=True)
+class NightPolicy:
+    """Which part of a day the cases of a suite may take."""
+
+    window: str | None = None
+    """`22:00-06:00 Europe/Berlin`; any time when None."""
+    budget_s: float | None = None
+    """Measuring time of one night; only the window limits it when None."""
 
 
 @dataclass(frozen=True)
@@ -246,6 +314,18 @@ class Cluster:
     role_env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     shared: bool = False
     """Nodes share hardware (or their neighbours do): spread, drift and efficiency only warn."""
+    jump: tuple[JumpHost, ...] = ()
+    """Hops on the way to every node, the first first."""
+    transport: str | None = None
+    """What the frameworks' own traffic is expected to use, `nccl/ib` say; not compared when None."""
+    lock: str = "node"
+    """`node`: a gang has its nodes for itself; `devices`: only its devices (or cores) of them."""
+    parallel_cases: int = 1
+    """Cases of one run that may be measured at once, on disjoint nodes or devices."""
+    window: str | None = None
+    """Hours in which the cluster may be measured on, `22:00-06:00 UTC`."""
+    neighbours: NeighbourPolicy = field(default_factory=NeighbourPolicy)
+    health: HealthPolicy = field(default_factory=HealthPolicy)
 
 
 @dataclass(frozen=True)
@@ -279,6 +359,9 @@ class Suite:
     progress_timeout_s: float = 300.0
     source: str = ""
     """Path of the YAML file."""
+    night: NightPolicy = field(default_factory=NightPolicy)
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """case_id -> 0 to 9, the higher first; 5 where absent."""
 
 
 @dataclass(frozen=True)
@@ -400,6 +483,13 @@ class JobSpec:
     code_digest: str
     definition_digest: str
     environments: EnvironmentPolicy
+    neighbours: NeighbourPolicy = field(default_factory=NeighbourPolicy)
+    lock: str = "node"
+    """What the agents lock: `node` or `devices`."""
+    deadline: datetime | None = None
+    """No repeat is started that cannot end by then."""
+    transport: str | None = None
+    """What the frameworks' own traffic is expected to use; not compared when None."""
 
     @property
     def job_id(self) -> str:
@@ -437,7 +527,7 @@ class JobSpec:
                 "seed": self.seed,
                 "params": dict(self.workload_params),
             },
-            "protocol": dataclasses.asdict(self.protocol),
+            "protocol": {k: v for k, v in vars(self.protocol).items() if v is not None},
             "nodes": [
                 {
                     "name": n.name,
@@ -456,6 +546,11 @@ class JobSpec:
             "role_env": {role: dict(env) for role, env in self.role_env.items()},
             "limits": dataclasses.asdict(self.limits),
             "lock_dir": self.environments.lock_dir,
+            "lock": self.lock,
+            "neighbours": {
+                name: getattr(self.neighbours, name)
+                for name in ("action", "wait_s", "cpu_share", "gpu")
+            },
             "code_digest": self.code_digest,
             "definition_digest": self.definition_digest,
         }
@@ -542,7 +637,7 @@ class RepeatRecord:
 
     repeat: int
     status: str
-    """ok, failed or aborted."""
+    """ok, failed, aborted, or disturbed: measured, but not counted."""
     reason: str | None
     ranks: tuple[RankResult, ...]
     clocks: Mapping[str, ClockOffset] = field(default_factory=dict)

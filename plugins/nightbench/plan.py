@@ -152,7 +152,8 @@ def definition_digest(case: Case, workload: WorkloadInfo, protocol: Protocol) ->
             "workload": workload.digest,
             "params": dict(workload.scales[case.scale]),
             "seed": workload.seed,
-            "protocol": dataclasses.asdict(protocol),
+            # An option that is not used must not cut the histories of those who never heard of it.
+            "protocol": {k: v for k, v in vars(protocol).items() if v is not None},
         }
     )
 
@@ -201,6 +202,9 @@ def resolve(
         code_digest=catalog.code_digest,
         definition_digest=definition_digest(case, workload, suite.protocol),
         environments=cluster.environments,
+        neighbours=cluster.neighbours,
+        lock=cluster.lock,
+        transport=cluster.transport,
     )
 
 
