@@ -1,7 +1,7 @@
 # Nightbench. `make demo` is the way in; everything else is here too.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint lock down clean
+.PHONY: help setup demo test drills figures lint lock down clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -14,6 +14,12 @@ demo: setup  ## start everything on this machine, run the suite demo, show its r
 
 test: setup  ## all tests that need no browser; PostgreSQL comes from a wheel
 	.venv/bin/python -m pytest
+
+drills: setup  ## break things for real: faults in network namespaces and in a live Airflow (root)
+	.venv/bin/python -m pytest tests/drills -p no:cacheprovider
+
+figures: setup  ## what Nightbench itself costs on this machine: launches, overhead, detection
+	.venv/bin/python -m tests.performance
 
 lint: setup  ## format, lint, types, import rules, SQL, schemas, Dockerfiles
 	@.ci/run lint

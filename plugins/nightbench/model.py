@@ -317,7 +317,7 @@ class Cluster:
     jump: tuple[JumpHost, ...] = ()
     """Hops on the way to every node, the first first."""
     transport: str | None = None
-    """What the frameworks' own traffic is expected to use, `nccl/ib` say; not compared when None."""
+    """What the frameworks' own traffic is to use, `nccl/ib` say; not compared when None."""
     lock: str = "node"
     """`node`: a gang has its nodes for itself; `devices`: only its devices (or cores) of them."""
     parallel_cases: int = 1
