@@ -22,6 +22,7 @@ from nightbench.model import (
     EnvironmentPolicy,
     JobSpec,
     Limits,
+    NeighbourPolicy,
     Node,
     Process,
     Protocol,
@@ -75,6 +76,27 @@ def test_a_job_is_written_as_the_golden_file_has_it() -> None:
     assert golden_job().to_json() == golden("job.json")
 
 
+def test_everything_that_a_job_may_ask_for_is_in_the_schema() -> None:
+    document = dataclasses.replace(
+        golden_job(),
+        protocol=Protocol(5, 30, 20, min_repeats=5, confidence=0.01),
+        neighbours=NeighbourPolicy("wait", wait_s=60.0, cpu_share=0.05, gpu=False),
+        lock="devices",
+    ).to_json()
+    validate("job", document)
+    assert document["protocol"]["confidence"] == 0.01
+    assert document["lock"] == "devices"
+    assert document["neighbours"] == {
+        "action": "wait",
+        "wait_s": 60.0,
+        "cpu_share": 0.05,
+        "gpu": False,
+    }
+    for optional in ("neighbours", "lock"):
+        del document[optional]
+    validate("job", document)
+
+
 @pytest.mark.parametrize("suite", ["demo", "cpu"])
 def test_every_job_of_our_suites_keeps_the_schema(suite: str, tmp_path: Path) -> None:
     catalog = load_catalog(ROOT / "benchmarks")
@@ -125,6 +147,17 @@ def test_a_failed_result_is_read_too() -> None:
     assert document["status"] == "failed"
     ranks = [RankResult.from_json("n1", process) for process in document["processes"]]
     assert [rank.name for rank in ranks] == [p["name"] for p in document["processes"]]
+
+
+def test_a_disturbed_and_a_hung_result_are_read_too() -> None:
+    disturbed = golden("result-disturbed.json")
+    assert disturbed["status"] == "ok", "what to do about it is the control plane's business"
+    ranks = [RankResult.from_json("n1", process) for process in disturbed["processes"]]
+    assert [rank.step_seconds for rank in ranks] == [
+        tuple(p["summary"]["step_seconds"]) for p in golden("result.json")["processes"]
+    ]
+    hung = golden("result-hung.json")
+    assert RankResult.from_json("n1", hung["processes"][0]).step_seconds == ()
 
 
 def test_null_in_the_losses_is_a_loss_that_is_not_finite() -> None:

@@ -26,7 +26,7 @@ def problems(name: str, document: object) -> list[str]:
     return [f"{error.json_path}: {error.message}" for error in errors]
 
 
-@pytest.mark.parametrize("name", ["job", "steps", "result", "fingerprint"])
+@pytest.mark.parametrize("name", ["job", "steps", "result", "fingerprint", "preflight"])
 def test_schemas_are_valid(name):
     Draft202012Validator.check_schema(validator(name).schema)
 
@@ -37,7 +37,10 @@ def test_schemas_are_valid(name):
         ("job", "job.json"),
         ("result", "result.json"),
         ("result", "result-failed.json"),
+        ("result", "result-disturbed.json"),
+        ("result", "result-hung.json"),
         ("fingerprint", "fingerprint.json"),
+        ("preflight", "preflight.json"),
     ],
 )
 def test_golden_files_keep_the_contract(schema, file):
@@ -58,7 +61,11 @@ def test_golden_steps_keep_the_contract():
         ("job", "job.json", lambda d: d["processes"][0].update(role="chief")),
         ("result", "result.json", lambda d: d.update(status="good")),
         ("result", "result.json", lambda d: d["processes"][0]["summary"].pop("window")),
+        ("result", "result-disturbed.json", lambda d: d["disturbed"].pop("share")),
+        ("result", "result-hung.json", lambda d: d["processes"][0].update(stack=[])),
         ("fingerprint", "fingerprint.json", lambda d: d.update(id="short")),
+        ("preflight", "preflight.json", lambda d: d["clock"].pop("synchronised")),
+        ("job", "job.json", lambda d: d["neighbours"].update(action="hope")),
     ],
 )
 def test_schemas_can_fail(schema, file, break_it):
