@@ -1,0 +1,37 @@
+"""Hosts for the drills; says at once what this machine lacks for them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.drills.hosts import Lab, missing
+
+from nightbench.gang import Shipment
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Nothing is skipped silently: without what they need the drills do not start."""
+    lacking = missing()
+    if lacking:
+        listed = "\n".join(f"  - {what}" for what in lacking)
+        pytest.exit(f"the drills need what is not here:\n{listed}", returncode=2)
+
+
+@pytest.fixture(scope="session")
+def shipment(tmp_path_factory: pytest.TempPathFactory) -> Shipment:
+    """The tree as it is now: somebody may edit it while the tests run."""
+    copy = tmp_path_factory.mktemp("shipped") / "benchmarks"
+    shutil.copytree(BENCHMARKS, copy, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    return Shipment(copy)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    """An empty lab; hosts are made with `lab.host(name)`."""
+    with Lab(tmp_path / "lab") as lab:
+        yield lab

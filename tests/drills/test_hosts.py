@@ -1,0 +1,99 @@
+"""The hosts themselves: a drill proves nothing on a host that is none."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+
+import pytest
+from tests.drills.hosts import Host, Lab, tool
+
+
+def ssh(lab: Lab, host: Host, command: str, user: str = "bench", timeout_s: float = 10) -> str:
+    words = [tool("ssh"), "-i", str(lab.key), "-o", f"UserKnownHostsFile={lab.known_hosts}"]
+    words += ["-o", "ConnectTimeout=2", "-o", "BatchMode=yes", f"{user}@{host.address}", command]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=timeout_s, check=False)
+    if done.returncode == 255:
+        raise ConnectionError(done.stderr)
+    return done.stdout.strip()
+
+
+def test_a_host_is_a_machine_of_its_own(lab: Lab) -> None:
+    n1, n2 = lab.host("n1"), lab.host("n2", shell="/usr/bin/fish", wall_offset_s=-600)
+    assert ssh(lab, n1, "hostname; whoami; echo $HOME").split() == ["n1", "bench", "/home/bench"]
+    assert ssh(lab, n2, "status current-command; ps -p 1 -o args=").endswith("machine.py")
+    # Its own process table, disks and clocks.
+    assert int(ssh(lab, n1, "ls -d /proc/[0-9]* | wc -l")) < 12
+    assert "eth0" in ssh(lab, n1, "ls /sys/class/net")
+    n1.write_home("here", "yes")
+    assert ssh(lab, n1, "cat ~/here") == "yes"
+    assert ssh(lab, n2, "test -e ~/here; or echo no") == "no"
+    boots = [ssh(lab, host, "cat /proc/sys/kernel/random/boot_id") for host in (n1, n2)]
+    assert boots[0] != boots[1]
+    python = "/usr/bin/python3 -c 'import time; print(time.monotonic(), time.time())'"
+    clocks = [[float(x) for x in ssh(lab, host, python).split()] for host in (n1, n2)]
+    assert clocks[0][0] - time.monotonic() == pytest.approx(11_000, abs=5)
+    assert clocks[1][0] - time.monotonic() == pytest.approx(12_000, abs=5)
+    assert clocks[0][1] - time.time() == pytest.approx(0, abs=5)
+    assert clocks[1][1] - time.time() == pytest.approx(-600, abs=5)
+    assert n1.path("/home/bench/here").read_text() == "yes"
+
+
+def test_links_power_and_bandwidth(lab: Lab) -> None:
+    n1, n2 = lab.host("n1"), lab.host("n2")
+    n1.write_home("kept", "disk")
+    for cut, mend in ((n1.unplug, n1.plug), (n1.swallow, n1.forward)):
+        cut()
+        with pytest.raises(ConnectionError):
+            ssh(lab, n1, "true")
+        assert ssh(lab, n2, "echo well") == "well"
+        mend()
+        n1.wait_for_ssh()
+        assert ssh(lab, n1, "echo back") == "back"
+    before = ssh(
+        lab, n1, "cat /proc/sys/kernel/random/boot_id; touch /tmp/gone; sleep 60 >/dev/null 2>&1 &"
+    )
+    n1.crash()
+    assert not n1.running
+    with pytest.raises(ConnectionError):
+        ssh(lab, n1, "true")
+    n1.boot()
+    after = ssh(lab, n1, "cat /proc/sys/kernel/random/boot_id; cat ~/kept; ls /tmp; pgrep sleep")
+    assert after.split()[0] != before
+    assert after.split()[1:] == ["disk"]
+    assert float(ssh(lab, n1, "cat /proc/uptime").split()[0]) < 120
+    n1.limit("8mbit")
+    began = time.monotonic()
+    ssh(lab, n1, "head -c 4000000 /dev/zero")
+    assert time.monotonic() - began > 2
+    n1.limit(None)
+    n1.kill_sshd()
+    with pytest.raises(ConnectionError, match="refused"):
+        ssh(lab, n1, "true")
+    n1.start_sshd()
+    assert ssh(lab, n1, "echo served") == "served"
+
+
+def test_disks_memory_and_keys(lab: Lab) -> None:
+    n1 = lab.host("n1")
+    n1.disk("/data", 1_000_000)
+    n1.fill("/data")
+    assert "No space" in ssh(
+        lab,
+        n1,
+        "head -c 9000 /dev/zero > /data/x 2>&1; cat /data/x; "
+        "sh -c 'head -c 9000 /dev/zero > /data/y' 2>&1",
+    )
+    n1.relieve("/data")
+    assert ssh(lab, n1, "head -c 9000 /dev/zero > /data/z && echo fits") == "fits"
+    n1.read_only()
+    assert "Read-only" in ssh(lab, n1, "touch ~/x 2>&1")
+    n1.read_write()
+    n1.limit_memory(60_000_000)
+    hungry = "/usr/bin/python3 -c 'x = bytearray(200_000_000)'; echo $?"
+    assert ssh(lab, n1, hungry) == "137"
+    n1.limit_memory(None)
+    assert ssh(lab, n1, hungry) == "0"
+    n1.change_host_key()
+    with pytest.raises(ConnectionError, match="HOST IDENTIFICATION HAS CHANGED"):
+        ssh(lab, n1, "true")
