@@ -10,6 +10,8 @@ is a key of the workload's parameters (`die_at_step`) or an environment variable
 | `repeat`, `rank` | the knobs below act only on this repeat, on this trainer; always when absent |
 | `die_at_step` | end at this step (1-based over warm-up and window) ... |
 | `die_signal`, `die_code` | ... by this signal number, or with this exit code (default 1) |
+| `die_at_finish` | end so once everything is measured and written |
+| `eat_at_step` | take memory at this step until the kernel ends it |
 | `hang_at_step` | sleep for ever at this step |
 | `ignore_term` | ignore SIGTERM |
 | `daemon` | leave a process behind that has left session and group |
@@ -145,14 +147,23 @@ def _serve() -> None:
         time.sleep(3600)
 
 
+def _die(where: str) -> None:
+    print("fake: told to die at {}".format(where), flush=True)
+    die_signal = _fault("die_signal")
+    if die_signal is not None:
+        os.kill(os.getpid(), die_signal)
+        time.sleep(60)
+    sys.exit(_fault("die_code", 1))
+
+
 def _misbehave(number: int) -> None:
     if number == _fault("die_at_step"):
-        die_signal = _fault("die_signal")
-        if die_signal is not None:
-            os.kill(os.getpid(), die_signal)
-            time.sleep(60)
-        print("fake: told to die at step {}".format(number), flush=True)
-        sys.exit(_fault("die_code", 1))
+        _die("step {}".format(number))
+    if number == _fault("eat_at_step"):
+        print("fake: told to take all memory at step {}".format(number), flush=True)
+        eaten = []
+        while True:
+            eaten.append(bytearray(os.urandom(1 << 20)))
     if number == _fault("hang_at_step"):
         time.sleep(3600)
 
@@ -269,6 +280,8 @@ def _train(started_s: float) -> int:
                 },
             }
         )
+    if _fault("die_at_finish"):
+        _die("the end")
     if not finite:
         print("fake: the loss is not finite", flush=True)
         return 3
