@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from nightbench.config import values
-from nightbench.config.schema import ClusterFile, NodeFile
+from nightbench.config.cluster_schema import ClusterFile, NodeFile
 from nightbench.config.source import (
     ConfigError,
     Document,
@@ -17,7 +17,15 @@ from nightbench.config.source import (
     read_document,
 )
 from nightbench.config.validate import validate
-from nightbench.model import SLUG, Catalog, Cluster, EnvironmentPolicy, Node
+from nightbench.model import (
+    SLUG,
+    Catalog,
+    Cluster,
+    EnvironmentPolicy,
+    HealthPolicy,
+    NeighbourPolicy,
+    Node,
+)
 
 HOME = "${NIGHTBENCH_HOME}"
 
@@ -69,10 +77,39 @@ def load_cluster(
         env=dict(file.env),
         role_env={role: dict(env) for role, env in file.role_env.items()},
         shared=file.shared,
+        lock=file.lock,
+        parallel_cases=file.limits.parallel_cases,
+        window=file.limits.hours,
+        neighbours=_neighbours(file),
+        health=_health(file),
     )
     if problems:
         raise ConfigError(path, problems)
     return cluster
+
+
+def _neighbours(file: ClusterFile) -> NeighbourPolicy:
+    written = file.neighbours
+    return NeighbourPolicy(
+        # Nodes that share hardware are never alone: waiting for quiet would wait for ever.
+        action=written.action or ("record" if file.shared else "wait"),
+        wait_s=written.wait,
+        cpu_share=written.cpu,
+        gpu=written.gpu,
+        budget=written.budget,
+    )
+
+
+def _health(file: ClusterFile) -> HealthPolicy:
+    written = file.health
+    return HealthPolicy(
+        quarantine_after=written.quarantine_after,
+        expected_devices=written.expected_devices,
+        governor=written.governor,
+        min_disk_bytes=written.min_disk,
+        max_clock_error_s=written.max_clock_error,
+        min_link_mbps=written.min_link,
+    )
 
 
 def lines_of(catalog: Catalog | None) -> dict[str, object]:
@@ -146,6 +183,14 @@ def _nodes(file: ClusterFile, document: Document, problems: list[Problem]) -> li
         elif entry.devices:
             message = 'found devices on a cluster of kind "cpu"; expected `devices: {kind: gpu}`'
             problems.append(document.problem((*key, "devices"), message))
+        holds_cores = file.lock == "devices" and file.devices.kind == "cpu"
+        if holds_cores and len(entry.cpus) < file.devices.per_node:
+            message = (
+                f"found {len(entry.cpus)} cores in cpus; expected at least the "
+                f"{file.devices.per_node} of devices.per_node: with `lock: devices` a gang holds "
+                "cores by their numbers"
+            )
+            problems.append(document.problem((*key, "cpus"), message))
         for node in _expand(entry, key, document, problems):
             if not SLUG.match(node.name):
                 message = f'found "{node.name}" as a name; expected letters, digits, ".", "_", "-"'

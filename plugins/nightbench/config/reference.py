@@ -12,7 +12,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from nightbench.config.catalog import FrameworkFile, SpecFile
-from nightbench.config.schema import ClusterFile, SuiteFile
+from nightbench.config.cluster_schema import ClusterFile
+from nightbench.config.schema import RepeatsFile, SuiteFile
 from nightbench.config.values import Words
 
 PAGES: dict[str, tuple[str, type[BaseModel]]] = {
@@ -109,6 +110,8 @@ def _default(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True)
     if value is None or value is PydanticUndefined or value in ([], {}, ""):
         return ""
+    if isinstance(value, RepeatsFile):
+        return f"`{value}`"
     if isinstance(value, BaseModel):
         return "its defaults"
     if isinstance(value, bool):
@@ -120,6 +123,8 @@ def _default(field: FieldInfo) -> str:
     named = {each.text for each in field.metadata if isinstance(each, Words)}
     if "duration" in named:
         value = f"{value:g}s"
+    if "size" in named:
+        value = f"{value / 1e9:g}GB"
     if "percentage" in named:
         value = f"{value * 100:g}%"
     return f"`{value}`"

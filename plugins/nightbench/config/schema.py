@@ -1,14 +1,15 @@
-"""What a suite and a cluster file may say. The reference pages are made from these classes."""
+"""What a suite's file may say. The reference page is made from these classes."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from nightbench.config import values as v
-from nightbench.config.source import one_of
+from nightbench.config.source import describe, one_of
 from nightbench.config.validate import Strict
+from nightbench.night import PRIORITY
 
 
 def _known(kind: str) -> AfterValidator:
@@ -43,6 +44,18 @@ def _schedule(value: str) -> str:
     return value
 
 
+_ADAPTIVE = "{min: 5, max: 15, confidence: 1%}"
+
+
+def _enough(value: int) -> int:
+    if value < 5:
+        raise ValueError(
+            f"found {value}; expected at least 5: the interval of fewer repeats is narrow by luck, "
+            "and whoever stops then stops too early"
+        )
+    return value
+
+
 FrameworkName = Annotated[str, _known("frameworks"), v.Words("framework line")]
 WorkloadName = Annotated[str, _known("workloads"), v.Words("workload")]
 Role = Literal["trainer", "pserver"]
@@ -56,12 +69,63 @@ Counts = Annotated[list[v.Count], *_axis]
 Names = Annotated[list[v.Name], *_axis]
 
 
+class RepeatsFile(Strict):
+    """As many launches as it takes: until the interval of their median is narrow enough."""
+
+    min: Annotated[int, AfterValidator(_enough), v.Words("whole number, at least 5")] = Field(
+        5, description="Good repeats before the interval is looked at."
+    )
+    max: v.Count = Field(15, description="Repeats after which it ends as it is.")
+    confidence: v.Percentage | None = Field(
+        None,
+        description="No more repeats once the relative 95 % half-width is at most this; always "
+        "to be given.",
+    )
+
+    def __str__(self) -> str:
+        """As it would be written."""
+        return str(self.max) if self.confidence is None else f"at most {self.max}"
+
+
+def _repeats(value: Any) -> Any:
+    """A number means exactly so many; a mapping means as many as it takes."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value < 1:
+            raise ValueError(f"found {value}; expected a number of at least 1")
+        return RepeatsFile.model_construct(min=value, max=value, confidence=None)
+    if isinstance(value, RepeatsFile):
+        return value
+    if not isinstance(value, dict):
+        raise ValueError(f"found {describe(value)}; expected 7, or {_ADAPTIVE}")
+    if "confidence" not in value:
+        raise ValueError(f"found no confidence; expected {_ADAPTIVE}")
+    return value
+
+
+def _in_order(value: RepeatsFile) -> RepeatsFile:
+    if value.max < value.min:
+        raise ValueError(f"found max {value.max} below min {value.min}; expected {_ADAPTIVE}")
+    return value
+
+
+Repeats = Annotated[
+    RepeatsFile,
+    BeforeValidator(_repeats),
+    AfterValidator(_in_order),
+    v.Words("whole number, or a mapping, see below"),
+]
+
+
 class ProtocolFile(Strict):
     """How every case of the suite is measured."""
 
     warmup_steps: v.Whole = Field(20, description="Steps before the window; they are not counted.")
     measured_steps: v.Count = Field(100, description="Steps in the window, at least.")
-    repeats: v.Count = Field(7, description="Fresh launches of the gang; their median counts.")
+    repeats: Repeats = Field(
+        default_factory=lambda: RepeatsFile.model_construct(min=7, max=7, confidence=None),
+        description="Fresh launches of the gang; their median counts. A mapping: until it is sure "
+        "enough.",
+    )
     min_seconds: v.Duration = Field(
         0.0, description="The window goes on past `measured_steps` until it is this long."
     )
@@ -111,6 +175,9 @@ class BlockFile(Strict):
     scale: Names | None = Field(
         None, description="Size of the workload; the suite's `scale` unless given."
     )
+    priority: Annotated[int, Field(ge=0, le=9), v.Words("0 to 9")] = Field(
+        PRIORITY, description="Where the night is short, cases of a higher one come first."
+    )
 
 
 class BuildFile(Strict):
@@ -146,6 +213,19 @@ class TimeoutsFile(Strict):
     progress: v.PositiveDuration = Field(300.0, description="A process that makes no step.")
 
 
+class NightFile(Strict):
+    """What scheduled runs may take of a night; what does not fit is left out."""
+
+    window: v.HoursText | None = Field(
+        None,
+        description="Cases start and end within these hours, `22:00-06:00 Europe/Berlin`; the "
+        "cluster's `limits.hours` hold as well.",
+    )
+    budget: v.PositiveDuration | None = Field(
+        None, description="How long a night may take from its first case on."
+    )
+
+
 class SuiteFile(Strict):
     """A suite: `dags/suites/<suite>.yaml`."""
 
@@ -177,101 +257,6 @@ class SuiteFile(Strict):
     timeouts: TimeoutsFile = Field(
         default_factory=TimeoutsFile, description="When a repeat is given up."
     )
-
-
-class NodeFile(Strict):
-    """One node, or several that differ by their names only."""
-
-    hosts: v.Hosts = Field(
-        description="SSH address, or several: `gpu[01-04].example.org`; leading zeros are kept."
-    )
-    ssh_conn_id: v.Name = Field(description="Airflow Connection with user, key and port.")
-    name: v.Hosts | None = Field(
-        None, description="Name in results, with as many numbers as `hosts`; the host unless given."
-    )
-    port: v.Port | None = Field(None, description="SSH port; the Connection's unless given.")
-    data_address: v.Hosts | None = Field(
-        None, description="Address for the frameworks' own traffic; the host unless given."
-    )
-    interface: v.Text | None = Field(
-        None, description="Network interface for the frameworks' own traffic."
-    )
-    port_range: v.PortRange = Field(
-        (20000, 29999), description="Ports that the frameworks may listen on, `20000-29999`."
-    )
-    cpus: v.Cores = Field(
-        default_factory=list,
-        description="Cores that processes are pinned to, `[0, 1]` or `0-3,8`; all unless given.",
-    )
-    devices: list[v.DeviceName] = Field(
-        default_factory=list, description="Indices or UUIDs of the GPUs; all unless given."
-    )
-    env: v.Env = Field(default_factory=dict, description="Environment of this node's processes.")
-
-
-class DevicesFile(Strict):
-    """What the nodes compute with."""
-
-    kind: Literal["cpu", "gpu"] = Field("cpu", description="`cpu` or `gpu`.")
-    per_node: v.Count = Field(
-        1, description="Devices on each node: GPUs, or groups of cores that count as a device."
-    )
-
-
-class EnvironmentsFile(Strict):
-    """Where framework environments come from on the nodes."""
-
-    kind: Literal["venv"] = Field("venv", description="How they are made.")
-    root: v.Text = Field(
-        "~/.nightbench-node", description="Folder on the node; `~` is the SSH user's home."
-    )
-    python: v.Text = Field(
-        "python3", description="Interpreter (3.7 or newer) on the node that runs the agent."
-    )
-    variants: dict[FrameworkName, v.Name] = Field(
-        default_factory=dict, description="Framework line: variant of its lock, `cu126` say."
-    )
-    paths: dict[FrameworkName, v.Text] = Field(
-        default_factory=dict,
-        description="Framework line: prefix that the site prepared (`bin/python` below it).",
-    )
-    wheelhouse: v.Text | None = Field(
-        None, description="Folder on the controller whose wheels are shipped to the nodes."
-    )
-    index_url: v.Text | None = Field(None, description="Package index that the nodes use.")
-    find_links: list[v.Text] = Field(
-        default_factory=list, description="Folders or pages with wheels, as the nodes see them."
-    )
-    lock_dir: v.Text | None = Field(
-        None,
-        description="Node-local folder for the node's lock; /tmp/nightbench-locks unless given.",
-    )
-
-
-class ClusterFile(Strict):
-    """A cluster: `dags/clusters/<cluster>.yaml`."""
-
-    cluster: v.Name = Field(description="Name of the cluster: the file's name without `.yaml`.")
-    nodes: Annotated[list[NodeFile], Field(min_length=1)] = Field(
-        description="Its nodes, in the order in which gangs fill them."
-    )
-    description: str = Field("", description="What it is, in a sentence.")
-    shared: bool = Field(
-        False,
-        description="Nodes share hardware: spread, drift and efficiency only warn.",
-    )
-    devices: DevicesFile = Field(
-        default_factory=DevicesFile, description="What the nodes compute with."
-    )
-    environments: EnvironmentsFile = Field(
-        default_factory=EnvironmentsFile, description="Where framework environments come from."
-    )
-    known_hosts: v.Text | None = Field(
-        None,
-        description="File with the nodes' host keys, relative to this file or to `dags/`; the "
-        "Connection's own host keys unless given. `${NIGHTBENCH_HOME}` is the state folder.",
-    )
-    env: v.Env = Field(default_factory=dict, description="Environment of all processes.")
-    role_env: dict[Role, v.Env] = Field(
-        default_factory=dict, description="Environment of `trainer` or `pserver` processes."
+    night: NightFile = Field(
+        default_factory=NightFile, description="What scheduled runs may take of a night."
     )

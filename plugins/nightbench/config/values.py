@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from nightbench.config.source import describe
+from nightbench.hours import Hours
 from nightbench.model import SLUG
 
 
@@ -31,6 +32,8 @@ _RANGE = re.compile(r"\[([^\[\]]*)\]")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SECRET = re.compile(r"PASSWORD|PASSWD|SECRET|CREDENTIAL|(?:TOKEN|KEY)S?(?:_|\d|\Z)", re.IGNORECASE)
 _VERSION = re.compile(r"v?\d[A-Za-z0-9.!+_-]*\Z")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(kB|MB|GB|TB|KiB|MiB|GiB|TiB)\Z")
+_LINK = re.compile(r"(\d+(?:\.\d+)?) ?(Mbit|Gbit)/s\Z")
 _MOST_HOSTS = 10_000
 
 
@@ -61,6 +64,30 @@ def percentage(value: Any) -> float:
     if not 0 < fraction < 1:
         raise ValueError(f"found {describe(value)}; expected more than 0% and less than 100%")
     return fraction
+
+
+def size(value: Any) -> int:
+    """Bytes from `5GB` or `4GiB`."""
+    match = _SIZE.match(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"found {describe(value)}; expected a size with its unit, such as 5GB")
+    base = 1024 if "i" in match[2] else 1000
+    power = 1 + "KMGT".index(match[2][0].upper())
+    return round(float(match[1]) * float(base) ** power)
+
+
+def link_speed(value: Any) -> int:
+    """Megabits a second from `10Gbit/s`."""
+    match = _LINK.match(value) if isinstance(value, str) else None
+    if match is None:
+        expected = "a speed such as 10Gbit/s or 100Mbit/s"
+        raise ValueError(f"found {describe(value)}; expected {expected}")
+    return round(float(match[1]) * (1000 if match[2] == "Gbit" else 1))
+
+
+def hours(value: str) -> str:
+    """Hours of the day with their time zone, as `nightbench.hours` writes them."""
+    return str(Hours.parse(value))
 
 
 def shape(value: Any) -> tuple[int, int]:
@@ -212,6 +239,9 @@ Name = Annotated[str, AfterValidator(slug), Words("name")]
 Duration = Annotated[float, BeforeValidator(duration), Words("duration")]
 PositiveDuration = Annotated[float, BeforeValidator(positive_duration), Words("duration")]
 Percentage = Annotated[float, BeforeValidator(percentage), Words("percentage")]
+Size = Annotated[int, BeforeValidator(size), Words("size")]
+LinkSpeed = Annotated[int, BeforeValidator(link_speed), Words("speed of a link")]
+HoursText = Annotated[str, AfterValidator(hours), Words("hours")]
 Whole = Annotated[int, Field(ge=0), Words("whole number")]
 Count = Annotated[int, Field(ge=1), Words("whole number, at least 1")]
 Port = Annotated[int, Field(ge=1, le=65535), Words("port")]

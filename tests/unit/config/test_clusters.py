@@ -9,6 +9,7 @@ import pytest
 
 from nightbench.config import ConfigError, load_cluster
 from nightbench.config.values import duration, hosts, percentage
+from nightbench.model import HealthPolicy, NeighbourPolicy
 
 Write = Callable[..., Path]
 
@@ -73,6 +74,33 @@ def test_a_cluster_of_gpus(cluster_file: Write, dags: Path) -> None:
     assert cluster.environments.variants == {"pytorch": "cu126"}
 
 
+def test_what_a_cluster_says_of_neighbours_health_and_limits(cluster_file: Write) -> None:
+    plain = load_cluster(cluster_file())
+    assert (plain.neighbours.action, plain.lock, plain.parallel_cases) == ("wait", "node", 1)
+    assert plain.window is None
+    shared = load_cluster(cluster_file(("nodes:", "shared: true\nnodes:")))
+    assert shared.neighbours.action == "record"
+    path = cluster_file(
+        (
+            "nodes:",
+            "shared: true\nlock: devices\n"
+            "neighbours: {action: refuse, wait: 2m, cpu: 25%, gpu: false, budget: 0}\n"
+            "health: {quarantine_after: 2, expected_devices: 8, governor: performance,\n"
+            "  min_disk: 2GiB, max_clock_error: 5s, min_link: 2.5Gbit/s}\n"
+            "limits: {hours: 22:00-06:00 UTC, parallel_cases: 4}\nnodes:",
+        ),
+        ("ssh_pair\n", "ssh_pair\n    cpus: [0]\n"),
+    )
+    cluster = load_cluster(path)
+    assert cluster.neighbours == NeighbourPolicy("refuse", 120.0, 0.25, False, 0)
+    assert cluster.health == HealthPolicy(2, 8, "performance", 2 * 2**30, 5.0, 2500)
+    assert (cluster.lock, cluster.window, cluster.parallel_cases) == (
+        "devices",
+        "22:00-06:00 UTC",
+        4,
+    )
+
+
 def test_the_state_folder_is_a_variable(cluster_file: Write, tmp_path: Path) -> None:
     path = cluster_file(("nodes:", "known_hosts: ${NIGHTBENCH_HOME}/cluster/known_hosts\nnodes:"))
     assert load_cluster(path, home=tmp_path / "h").known_hosts == str(
@@ -122,6 +150,36 @@ def test_the_state_folder_is_a_variable(cluster_file: Write, tmp_path: Path) -> 
             "nodes:",
             "devices: {kind: tpu}\nnodes:",
             ':2: devices.kind: found "tpu"; expected one of',
+        ),
+        (
+            "nodes:",
+            "neighbours: {action: wiat}\nnodes:",
+            ':2: neighbours.action: found "wiat"; expected one of record, refuse, wait (did you',
+        ),
+        (
+            "nodes:",
+            "health: {min_disk: 5}\nnodes:",
+            ":2: health.min_disk: found 5; expected a size with its unit, such as 5GB",
+        ),
+        (
+            "nodes:",
+            "health: {min_link: 10Gbit}\nnodes:",
+            ':2: health.min_link: found "10Gbit"; expected a speed such as 10Gbit/s',
+        ),
+        (
+            "nodes:",
+            "limits: {hours: 22:00-22:00 UTC}\nnodes:",
+            ':2: limits.hours: found "22:00-22:00 UTC", which is no time or all day; expected',
+        ),
+        (
+            "nodes:",
+            "limits: {parallel_cases: 0}\nnodes:",
+            ":2: limits.parallel_cases: found 0; exp",
+        ),
+        (
+            "nodes:",
+            "lock: devices\nnodes:",
+            ":4: nodes[0]: found 0 cores in cpus; expected at least the 1 of devices.per_node",
         ),
         ("cluster: pair", "cluster: two words", ':1: cluster: found "two words"; expected a name'),
     ],

@@ -9,7 +9,7 @@ import pytest
 
 from nightbench.config import ConfigError, customise, load_cluster, load_suite, parse_build
 from nightbench.errors import UserError
-from nightbench.model import Build, Catalog, Strategy
+from nightbench.model import Build, Catalog, NightPolicy, Protocol, Strategy
 
 Write = Callable[..., Path]
 
@@ -69,6 +69,43 @@ def test_settings_are_read(suite_file: Write, catalog: Catalog) -> None:
     assert suite.schedule == "0 1 * * *"
 
 
+def test_repeats_are_a_number_or_until_it_is_sure(suite_file: Write, catalog: Catalog) -> None:
+    def protocol(repeats: str) -> Protocol:
+        path = suite_file(("owner: tests", f"owner: tests\nprotocol: {{repeats: {repeats}}}"))
+        return load_suite(path, catalog).protocol
+
+    assert protocol("3") == Protocol(repeats=3)
+    assert protocol("{min: 6, max: 12, confidence: 0.5%}") == Protocol(
+        repeats=12, min_repeats=6, confidence=0.005
+    )
+    assert protocol("{confidence: 1%}") == Protocol(repeats=15, min_repeats=5, confidence=0.01)
+
+
+def test_a_suite_says_what_a_night_may_hold(suite_file: Write, catalog: Catalog) -> None:
+    path = suite_file(
+        (
+            "owner: tests",
+            "owner: tests\nnight: {window: 22:00-6:00 Europe/Berlin, budget: 3h}",
+        ),
+        ("matrix:\n", f"matrix:\n{PS}    priority: 9\n"),
+    )
+    suite = load_suite(path, catalog)
+    assert suite.night == NightPolicy("22:00-06:00 Europe/Berlin", 3 * 3600.0)
+    served = [case.case_id for case in suite.cases if case.pservers]
+    assert suite.priorities == dict.fromkeys(served, 9)
+
+
+def test_a_window_must_meet_the_hours_of_the_cluster(
+    suite_file: Write, cluster_file: Write, catalog: Catalog
+) -> None:
+    cluster_file(("nodes:", "limits: {hours: 22:00-04:00 UTC}\nnodes:"))
+    path = suite_file(("owner: tests", "owner: tests\nnight: {window: 08:00-12:00 UTC}"))
+    assert complaints(path, catalog) == [
+        'dags/suites/trial.yaml:3: night.window: found "08:00-12:00 UTC", which never meets the '
+        "hours of cluster pair, 22:00-04:00 UTC"
+    ]
+
+
 def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Catalog) -> None:
     path = suite_file(
         ("owner: tests", "ownr: tests"),
@@ -80,8 +117,8 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
         "dags/suites/trial.yaml:1: owner: is missing; expected: Who looks after it; owner of its "
         "DAG.",
         'dags/suites/trial.yaml:2: ownr: found the unknown key "ownr"; expected one of alerts, '
-        "builds, cluster, description, env, matrix, owner, policy, protocol, role_env, scale, "
-        'schedule, suite, timeouts (did you mean "owner"?)',
+        "builds, cluster, description, env, matrix, night, owner, policy, protocol, role_env, "
+        'scale, schedule, suite, timeouts (did you mean "owner"?)',
         'dags/suites/trial.yaml:6: matrix[0].frameworks[1]: found "padle3"; expected one of fake, '
         'paddle1, paddle3, pytorch (did you mean "paddle3"?)',
         'dags/suites/trial.yaml:8: matrix[0].devices[1]: found "two"; expected nodes x devices on '
@@ -123,6 +160,52 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
         ),
         ("suite: trial", "suite: other", ':1: suite: found "other"; expected the name of the file'),
         ("cluster: pair", "cluster: par", ':3: cluster: found "par"; expected pair (did you mean'),
+        (
+            "owner: tests",
+            "owner: tests\nprotocol: {repeats: 0}",
+            ":3: protocol.repeats: found 0; expected a number of at least 1",
+        ),
+        (
+            "owner: tests",
+            "owner: tests\nprotocol: {repeats: many}",
+            ':3: protocol.repeats: found "many"; expected 7, or {min: 5, max: 15, confidence: 1%}',
+        ),
+        (
+            "owner: tests",
+            "owner: tests\nprotocol:\n  repeats:\n    min: 3\n    confidence: 1%",
+            ":5: protocol.repeats.min: found 3; expected at least 5: the interval of fewer repeats",
+        ),
+        (
+            "owner: tests",
+            "owner: tests\nprotocol: {repeats: {min: 5, max: 15}}",
+            ":3: protocol.repeats: found no confidence; expected {min: 5",
+        ),
+        (
+            "owner: tests",
+            "owner: tests\nprotocol: {repeats: {min: 9, max: 7, confidence: 1%}}",
+            ":3: protocol.repeats: found max 7 below min 9; expected {min: 5",
+        ),
+        (
+            "owner: tests",
+            "owner: tests\nnight: {window: 22-6}",
+            ':3: night.window: found "22-6"; expected hours with their time zone, such as "22:00',
+        ),
+        (
+            "owner: tests",
+            "owner: tests\nnight: {window: 22:00-06:00 Europe/Berln}",
+            ':3: night.window: found the time zone "Europe/Berln"; expected one such as '
+            'Europe/Berlin or UTC (did you mean "Europe/Berlin"?)',
+        ),
+        (
+            "owner: tests",
+            "owner: tests\nnight: {window: 22:00-24:00 UTC}",
+            ':3: night.window: found "22:00-24:00 UTC"; expected hours',
+        ),
+        (
+            "strategy: collective",
+            "strategy: collective\n    priority: 10",
+            ":8: matrix[0].priority: found 10; expected a number of at most 9",
+        ),
         ("owner: tests", "owner: 7", ":2: owner: found 7; expected text (put it in quotes)"),
         ("owner: tests", "owner: tests\nowner: x", ":3: owner: found this key twice (first on"),
         (
@@ -219,7 +302,11 @@ def test_an_empty_file_is_not_a_suite(dags: Path, catalog: Catalog) -> None:
 
 
 def test_customised_as_on_the_command_line(suite_file: Write, catalog: Catalog, dags: Path) -> None:
-    suite = load_suite(suite_file(), catalog)
+    changed = suite_file(
+        ("owner: tests", "owner: tests\nprotocol: {repeats: {confidence: 1%}}"),
+        ("strategy: collective", "strategy: collective\n    priority: 7"),
+    )
+    suite = load_suite(changed, catalog)
     cluster = load_cluster(dags / "clusters" / "pair.yaml")
     once = customise(
         suite,
@@ -230,7 +317,9 @@ def test_customised_as_on_the_command_line(suite_file: Write, catalog: Catalog, 
         builds={"pytorch": parse_build("pytorch=2.12")},
     )
     assert {case.scale for case in once.cases} == {"smoke"}
+    assert once.priorities == {case.case_id: 7 for case in once.cases}
     assert once.protocol.repeats == 2
+    assert not once.protocol.adaptive
     assert once.builds["pytorch"].version == "2.12"
     with pytest.raises(UserError, match=r"net has no scale huge \(it has full, smoke\)"):
         customise(suite, catalog, cluster, scale="huge")

@@ -1,0 +1,179 @@
+"""What a cluster's file may say. The reference page is made from these classes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from nightbench.config import values as v
+from nightbench.config.schema import FrameworkName, Role
+from nightbench.config.validate import Strict
+
+
+class NodeFile(Strict):
+    """One node, or several that differ by their names only."""
+
+    hosts: v.Hosts = Field(
+        description="SSH address, or several: `gpu[01-04].example.org`; leading zeros are kept."
+    )
+    ssh_conn_id: v.Name = Field(description="Airflow Connection with user, key and port.")
+    name: v.Hosts | None = Field(
+        None, description="Name in results, with as many numbers as `hosts`; the host unless given."
+    )
+    port: v.Port | None = Field(None, description="SSH port; the Connection's unless given.")
+    data_address: v.Hosts | None = Field(
+        None, description="Address for the frameworks' own traffic; the host unless given."
+    )
+    interface: v.Text | None = Field(
+        None, description="Network interface for the frameworks' own traffic."
+    )
+    port_range: v.PortRange = Field(
+        (20000, 29999), description="Ports that the frameworks may listen on, `20000-29999`."
+    )
+    cpus: v.Cores = Field(
+        default_factory=list,
+        description="Cores that processes are pinned to, `[0, 1]` or `0-3,8`; all unless given.",
+    )
+    devices: list[v.DeviceName] = Field(
+        default_factory=list,
+        description="Indices or UUIDs of the GPUs that may be used; all unless given.",
+    )
+    env: v.Env = Field(default_factory=dict, description="Environment of this node's processes.")
+
+
+class DevicesFile(Strict):
+    """What the nodes compute with."""
+
+    kind: Literal["cpu", "gpu"] = Field("cpu", description="`cpu` or `gpu`.")
+    per_node: v.Count = Field(
+        1, description="Devices on each node: GPUs, or groups of cores that count as a device."
+    )
+
+
+class EnvironmentsFile(Strict):
+    """Where framework environments come from on the nodes."""
+
+    kind: Literal["venv"] = Field("venv", description="How they are made.")
+    root: v.Text = Field(
+        "~/.nightbench-node", description="Folder on the node; `~` is the SSH user's home."
+    )
+    python: v.Text = Field(
+        "python3", description="Interpreter (3.7 or newer) on the node that runs the agent."
+    )
+    variants: dict[FrameworkName, v.Name] = Field(
+        default_factory=dict, description="Framework line: variant of its lock, `cu126` say."
+    )
+    paths: dict[FrameworkName, v.Text] = Field(
+        default_factory=dict,
+        description="Framework line: prefix that the site prepared (`bin/python` below it).",
+    )
+    wheelhouse: v.Text | None = Field(
+        None, description="Folder on the controller whose wheels are shipped to the nodes."
+    )
+    index_url: v.Text | None = Field(None, description="Package index that the nodes use.")
+    find_links: list[v.Text] = Field(
+        default_factory=list, description="Folders or pages with wheels, as the nodes see them."
+    )
+    lock_dir: v.Text | None = Field(
+        None,
+        description="Node-local folder for the node's lock; /tmp/nightbench-locks unless given.",
+    )
+
+
+class NeighboursFile(Strict):
+    """What is done about foreign work on a node: processes that are not of the job."""
+
+    action: Literal["record", "wait", "refuse"] | None = Field(
+        None,
+        description="Before a launch: `record` only writes it down, `wait` waits and then fails, "
+        "`refuse` fails at once. `wait` unless given, and `record` where `shared: true`.",
+    )
+    wait: v.PositiveDuration = Field(600.0, description="How long `wait` waits for quiet.")
+    cpu: v.Percentage = Field(
+        0.10, description="Foreign share of the job's cores above which it counts."
+    )
+    gpu: bool = Field(True, description="A foreign process on a GPU of the job counts.")
+    budget: v.Whole = Field(
+        3,
+        description="Repeats of a case that are launched again because foreign work or a throttled "
+        "device disturbed them.",
+    )
+
+
+class HealthFile(Strict):
+    """What a node must show before a night, and when it is left out."""
+
+    quarantine_after: v.Count = Field(
+        3, description="Faults of a node in a row, after which it is left out until it is well."
+    )
+    expected_devices: v.Whole | None = Field(
+        None, description="GPUs that each node must show; `devices.per_node` unless given."
+    )
+    governor: v.Name | None = Field(
+        None, description="CPU frequency governor that is expected, `performance` say."
+    )
+    min_disk: v.Size = Field(
+        5_000_000_000, description="Free disk below `environments.root`, `5GB`."
+    )
+    max_clock_error: v.PositiveDuration = Field(
+        60.0, description="How far a node's clock may be off the controller's."
+    )
+    min_link: v.LinkSpeed | None = Field(
+        None, description="Speed of the link of `interface`, `10Gbit/s`."
+    )
+
+
+class LimitsFile(Strict):
+    """When, and how much at once, a cluster may be measured on."""
+
+    hours: v.HoursText | None = Field(
+        None,
+        description="Hours with their time zone, `22:00-06:00 Europe/Berlin`; any unless given.",
+    )
+    parallel_cases: v.Count = Field(
+        1, description="Cases of a run that may be measured at once, on disjoint nodes or devices."
+    )
+
+
+class ClusterFile(Strict):
+    """A cluster: `dags/clusters/<cluster>.yaml`."""
+
+    cluster: v.Name = Field(description="Name of the cluster: the file's name without `.yaml`.")
+    nodes: Annotated[list[NodeFile], Field(min_length=1)] = Field(
+        description="Its nodes, in the order in which gangs fill them."
+    )
+    description: str = Field("", description="What it is, in a sentence.")
+    shared: bool = Field(
+        False,
+        description="Nodes share hardware: spread, drift and efficiency only warn.",
+    )
+    devices: DevicesFile = Field(
+        default_factory=DevicesFile, description="What the nodes compute with."
+    )
+    environments: EnvironmentsFile = Field(
+        default_factory=EnvironmentsFile, description="Where framework environments come from."
+    )
+    known_hosts: v.Text | None = Field(
+        None,
+        description="File with the nodes' host keys, relative to this file or to `dags/`; the "
+        "Connection's own host keys unless given. `${NIGHTBENCH_HOME}` is the state folder.",
+    )
+    env: v.Env = Field(default_factory=dict, description="Environment of all processes.")
+    role_env: dict[Role, v.Env] = Field(
+        default_factory=dict, description="Environment of `trainer` or `pserver` processes."
+    )
+    lock: Literal["node", "devices"] = Field(
+        "node",
+        description="What a gang has for itself: its nodes, or only its devices (cores on CPU "
+        "nodes) of them.",
+    )
+    limits: LimitsFile = Field(
+        default_factory=LimitsFile, description="When, and how much at once, it is measured on."
+    )
+    neighbours: NeighboursFile = Field(
+        default_factory=NeighboursFile, description="What is done about foreign work on its nodes."
+    )
+    health: HealthFile = Field(
+        default_factory=HealthFile, description="What its nodes must show before a night."
+    )

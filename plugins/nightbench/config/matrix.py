@@ -1,0 +1,137 @@
+"""A suite's matrix becomes cases: the product of each block's axes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from nightbench.config.schema import BlockFile, SuiteFile
+from nightbench.config.source import Document, Key, Problem
+from nightbench.config.validate import validate
+from nightbench.model import Case, Strategy
+
+T = TypeVar("T")
+
+_MOST_CASES = 2000
+_PS_ONLY = ("pservers", "trainers", "sync")
+
+
+@dataclass(frozen=True)
+class WrittenCase:
+    """A case, the block that it is from, and what the block says of it beside its axes."""
+
+    case: Case
+    key: Key
+    priority: int
+
+
+def read_cases(
+    document: Document, file: SuiteFile | None, context: dict[str, object], problems: list[Problem]
+) -> Iterator[WrittenCase]:
+    """Expand every block that is in order, also where the rest of the file is not."""
+    blocks = document.data.get("matrix")
+    scale = document.data.get("scale", "full")
+    made = 0
+    for position in range(len(blocks) if isinstance(blocks, list) else 0):
+        key: Key = ("matrix", position)
+        block = file.matrix[position] if file else validate(BlockFile, document, key, context)[0]
+        if block is None:
+            continue
+        for case in expand(
+            block, scale if isinstance(scale, str) else "full", document, key, problems
+        ):
+            made += 1
+            if made > _MOST_CASES:
+                message = f"the matrix makes more than {_MOST_CASES} cases; expected fewer"
+                problems.append(document.problem(key, message))
+                return
+            yield WrittenCase(case, key, block.priority)
+
+
+def expand(
+    block: BlockFile, scale: str, document: Document, key: Key, problems: list[Problem]
+) -> Iterator[Case]:
+    """Make the cases of a block: the product of its axes, in the order of the file's keys."""
+    strategy = Strategy(block.strategy)
+    sizes = list(_sizes(block, strategy, document, key, problems))
+    for (
+        workload,
+        framework,
+        size,
+        batch,
+        precision,
+        compiler,
+        length,
+        threads,
+        own,
+    ) in itertools.product(
+        block.workload,
+        block.frameworks,
+        sizes,
+        block.batch_size_per_device,
+        block.precision,
+        block.compiler,
+        _axis(block.sequence_length),
+        _axis(block.threads),
+        block.scale or [scale],
+    ):
+        yield Case(
+            workload=workload,
+            framework=framework,
+            strategy=strategy,
+            batch_size_per_device=batch,
+            precision=precision,
+            compiler=compiler,
+            execution=block.execution,
+            layout=block.layout,
+            sequence_length=length,
+            compression=block.compression,
+            link_bandwidth=block.link_bandwidth,
+            threads=threads,
+            data=block.data,
+            scale=own,
+            **size,
+        )
+
+
+def _axis(values: Sequence[T] | None) -> list[T | None]:
+    """The values of an axis; the default alone where it is not given."""
+    return [None] if values is None else list(values)
+
+
+def _sizes(
+    block: BlockFile, strategy: Strategy, document: Document, key: Key, problems: list[Problem]
+) -> Iterator[dict[str, Any]]:
+    """Numbers of nodes, devices and processes, and the updates of parameter servers."""
+    if strategy is not Strategy.PARAMETER_SERVER:
+        for name in _PS_ONLY:
+            if getattr(block, name) is not None:
+                message = f"is for parameter_server only; found it with {strategy}"
+                problems.append(document.problem((*key, name), message))
+        for nodes, devices in block.devices or [(1, 1)]:
+            if strategy is Strategy.SINGLE and (nodes, devices) != (1, 1):
+                message = f'found "{nodes}x{devices}" with single; expected 1x1, or collective'
+                problems.append(document.problem((*key, "devices"), message))
+            yield {"nodes": nodes, "devices_per_node": devices, "trainers": nodes * devices}
+        return
+    if block.trainers is None:
+        line = document.problem(key, "").line
+        message = "is missing; expected: numbers of trainers, for parameter_server"
+        problems.append(Problem(line, f"matrix[{key[-1]}].trainers", message))
+        return
+    for pservers, trainers, given, sync in itertools.product(
+        block.pservers or [1], block.trainers, _axis(block.devices), block.sync or ["sync"]
+    ):
+        nodes, devices = given or (trainers, 1)
+        if trainers > nodes * devices:
+            message = f"found {trainers}; expected no more than the devices of {nodes}x{devices}"
+            problems.append(document.problem((*key, "trainers"), message))
+        yield {
+            "nodes": nodes,
+            "devices_per_node": devices,
+            "pservers": pservers,
+            "trainers": trainers,
+            "sync": sync,
+        }
