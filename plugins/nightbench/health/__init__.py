@@ -1,0 +1,25 @@
+"""The state of nodes, judged: what was found, what it means, who is left out. Pure.
+
+`gang.preflight` looks, `findings` judges one node, `compare` all of them, `standing` keeps
+count of a node's faults. Nothing here knows SSH, files or a database.
+"""
+
+from nightbench.health.cluster import compare
+from nightbench.health.controls import Control, controls_of
+from nightbench.health.findings import findings
+from nightbench.health.quarantine import NodeEvent, NodeState, standing
+from nightbench.health.seen import Finding, Level, NodePreflight, worst
+
+__all__ = [
+    "Control",
+    "Finding",
+    "Level",
+    "NodeEvent",
+    "NodePreflight",
+    "NodeState",
+    "compare",
+    "controls_of",
+    "findings",
+    "standing",
+    "worst",
+]
