@@ -95,6 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     verb.set_defaults(run=_fingerprint)
 
     verbs.add_parser("clock", help="print both clocks for every line on stdin")
+    verbs.add_parser("follow", help="answer a controller's requests, one JSON line each")
 
     verb = verbs.add_parser("sweep", help="list, and end, processes whose agent is gone")
     verb.add_argument("--root")
@@ -124,6 +125,10 @@ def main() -> int:
         if options.verb == "clock":
             _clock()
             return 0
+        if options.verb == "follow":
+            from nodeside import follow
+
+            return follow.main()
         if options.verb == "serve":
             from nodeside import steering
 

@@ -122,9 +122,13 @@ def live_airflow(suites: Mapping[str, Mapping[str, Any]]) -> Iterator[Live]:
     write_suites(dags, suites)
     home = Home(root / "home")
     uv = find_home().uv
+    # The tree as it is now: somebody may edit it while the tests run.
+    ignored = shutil.ignore_patterns("__pycache__", ".*")
+    shutil.copytree(REPO / "benchmarks", root / "benchmarks", ignore=ignored)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NIGHTBENCH_HOME", str(home.root))
         patch.setenv("NIGHTBENCH_DAGS", str(dags))
+        patch.setenv("NIGHTBENCH_BENCHMARKS", str(root / "benchmarks"))
         # `make setup` brought it to the checkout's home; this home is another one.
         patch.setenv("NIGHTBENCH_UV", str(uv))
         # A worker that was killed is missed after this; Airflow's default is five minutes.

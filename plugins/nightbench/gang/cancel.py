@@ -15,8 +15,8 @@ from nightbench.gang.events import CaseOutcome, GangEvent, OnEvent, ignore
 from nightbench.gang.layout import Layout
 from nightbench.gang.link import EPOCH
 from nightbench.gang.login import SshTarget
+from nightbench.gang.pool import shared
 from nightbench.gang.provisioning import Connect, connections, lock_words, on_all
-from nightbench.gang.ssh import SshTransport
 from nightbench.gang.transport import Transport, expand
 from nightbench.model import CaseStatus, Cluster, EnvironmentPolicy, JobSpec
 from nightbench.spool import CaseStore, utc_now
@@ -41,7 +41,7 @@ async def cancel(
     reason: str = "cancelled",
     store: CaseStore | None = None,
     on_event: OnEvent = ignore,
-    connect: Connect = SshTransport,
+    connect: Connect = shared,
 ) -> CancelReport:
     """End a job on all its nodes; a controller that steers it sees that and ends too.
 
@@ -78,7 +78,7 @@ async def cancel_run(
     targets: Mapping[str, SshTarget],
     reason: str = "cancelled",
     on_event: OnEvent = ignore,
-    connect: Connect = SshTransport,
+    connect: Connect = shared,
 ) -> CancelReport:
     """End every job of a run on all nodes of a cluster; see `cancel`."""
 

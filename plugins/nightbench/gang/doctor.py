@@ -13,9 +13,9 @@ from nightbench.gang.agentcall import call_agent
 from nightbench.gang.events import OnEvent, ignore
 from nightbench.gang.layout import Layout
 from nightbench.gang.login import SshTarget
+from nightbench.gang.pool import shared
 from nightbench.gang.provisioning import Connect, connections, lock_words, on_all
 from nightbench.gang.shipping import Shipment, ship_code
-from nightbench.gang.ssh import SshTransport
 from nightbench.gang.transport import Transport, expand
 from nightbench.model import Cluster, EnvironmentPolicy
 
@@ -40,7 +40,7 @@ async def doctor(
     targets: Mapping[str, SshTarget],
     shipment: Shipment,
     on_event: OnEvent = ignore,
-    connect: Connect = SshTransport,
+    connect: Connect = shared,
 ) -> list[NodeReport]:
     """Look at every node of a cluster; a node that does not answer is a report, not an error."""
 
@@ -66,7 +66,7 @@ async def sweep(
     shipment: Shipment,
     job: str | None = None,
     kill: bool = False,
-    connect: Connect = SshTransport,
+    connect: Connect = shared,
 ) -> dict[str, dict[str, Any]]:
     """List (or end) what no agent watches any more; by node {"found", "killed"}.
 
@@ -87,7 +87,7 @@ async def clean(
     targets: Mapping[str, SshTarget],
     shipment: Shipment,
     keep_days: float,
-    connect: Connect = SshTransport,
+    connect: Connect = shared,
 ) -> dict[str, dict[str, Any]]:
     """Remove jobs, environments and code that nothing has used for `keep_days`, by node."""
     digest = await asyncio.to_thread(shipment.code_digest)

@@ -15,8 +15,8 @@ from nightbench.gang.errors import EnvironmentUnavailable, GangError, RemoteFail
 from nightbench.gang.events import GangEvent, OnEvent, ignore
 from nightbench.gang.layout import Layout
 from nightbench.gang.login import SshTarget
+from nightbench.gang.pool import shared
 from nightbench.gang.shipping import Shipment, Shipped, ship
-from nightbench.gang.ssh import SshTransport
 from nightbench.gang.transport import Transport, expand
 from nightbench.model import EnvironmentPolicy, JobSpec, Node
 
@@ -26,7 +26,7 @@ Connect = Callable[[SshTarget], Transport]
 
 @asynccontextmanager
 async def connections(
-    nodes: Iterable[Node], targets: Mapping[str, SshTarget], connect: Connect = SshTransport
+    nodes: Iterable[Node], targets: Mapping[str, SshTarget], connect: Connect = shared
 ) -> AsyncIterator[dict[str, Transport]]:
     """Transports to the nodes by name, closed at the end.
 
@@ -61,7 +61,7 @@ async def prepare(
     targets: Mapping[str, SshTarget],
     shipment: Shipment,
     on_event: OnEvent = ignore,
-    connect: Connect = SshTransport,
+    connect: Connect = shared,
 ) -> None:
     """Bring the gang's nodes to where `run_gang` can start; doing it again costs little.
 

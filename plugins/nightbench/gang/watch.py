@@ -98,13 +98,11 @@ class Watch:
             repeat = self.repeat
             try:
                 now = self._clock()
-                if renewed_s is None or now - renewed_s >= self._renew_s:
-                    if await link.epoch() > self._epoch:
-                        self.superseded_by = link.highest_epoch
-                    else:
-                        await link.renew(self._epoch)
-                        renewed_s = now
-                await link.look(repeat)
+                due = renewed_s is None or now - renewed_s >= self._renew_s
+                if await link.visit(repeat, self._epoch, renew=due):
+                    renewed_s = now
+                elif link.highest_epoch > self._epoch:
+                    self.superseded_by = link.highest_epoch
                 if repeat != self.repeat:
                     link.forget_repeat()
                 if failures:

@@ -1,0 +1,30 @@
+"""Runs the figures: all of them, or the one that is named with its own options."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+FIGURES = ("one_gang", "many_gangs", "overhead")
+
+
+def main(words: list[str]) -> int:
+    """Run; the exit status of the first that failed."""
+    if words and words[0] in ("-h", "--help"):
+        print(f"usage: python -m tests.performance [{{{','.join(FIGURES)}}} [--help | options]]")
+        return 0
+    if words and words[0] not in FIGURES:
+        print(f"{words[0]!r}: expected one of {', '.join(FIGURES)}", file=sys.stderr)
+        return 2
+    chosen = words[:1] or list(FIGURES)
+    for name in chosen:
+        module = importlib.import_module(f"tests.performance.{name}")
+        print(f"== {name}: {module.__doc__.splitlines()[0]}", flush=True)
+        status: int = module.main(words[1:])
+        if status:
+            return status
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,244 @@
+"""Local nodes, jobs of the `fake` framework, and meters: what the figures stand on."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import getpass
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nightbench.gang import Shipment, SshTarget
+from nightbench.model import (
+    Build,
+    Case,
+    EnvironmentPolicy,
+    JobSpec,
+    Limits,
+    Node,
+    Process,
+    Protocol,
+    Strategy,
+)
+from nightbench.spool import CaseStore, Spool
+
+REPO = Path(__file__).resolve().parents[2]
+LIMITS = Limits(ready_s=120, repeat_s=600, progress_s=300, lease_s=60, term_s=2)
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Nodes that answer SSH on loopback, a spool, and the tree to ship."""
+
+    folder: Path
+    nodes: tuple[Node, ...]
+    targets: dict[str, SshTarget]
+    shipment: Shipment
+    spool: Spool
+    server: subprocess.Popen[bytes]
+
+    def job(
+        self,
+        run_id: str,
+        nodes: Sequence[Node],
+        trainers: int,
+        pservers: int = 0,
+        protocol: Protocol = Protocol(2, 10, 1),  # noqa: B008 - frozen
+        step_s: float = 0.05,
+        lock: str = "",
+    ) -> JobSpec:
+        """A gang whose processes are dealt out over its nodes.
+
+        Args:
+            run_id: of the run, one for each job.
+            nodes: lead first.
+            trainers: how many.
+            pservers: how many.
+            protocol: steps and repeats.
+            step_s: length of a step.
+            lock: name of a lock of its own, where several gangs are to run on one node.
+        """
+        strategy = Strategy.PARAMETER_SERVER if pservers else Strategy.COLLECTIVE
+        counts: dict[tuple[str, str], int] = {}
+        processes = []
+        for role, count in (("pserver", pservers), ("trainer", trainers)):
+            for rank in range(count):
+                node = nodes[rank % len(nodes)].name
+                local = counts.get((role, node), 0)
+                counts[(role, node)] = local + 1
+                processes.append(Process(f"{role}-{rank}", role, rank, node, local))
+        return JobSpec(
+            run_id=run_id,
+            case=Case(
+                "sleep", "fake", strategy, nodes=len(nodes), trainers=trainers, pservers=pservers
+            ),
+            generation=0,
+            cluster="figures",
+            build=Build("fake"),
+            protocol=protocol,
+            nodes=tuple(nodes),
+            processes=tuple(processes),
+            unit="samples",
+            workload_params={"step_s": step_s},
+            seed=1,
+            env={},
+            role_env={},
+            limits=LIMITS,
+            code_digest=self.shipment.code_digest(),
+            definition_digest="figures",
+            environments=EnvironmentPolicy(
+                python=sys.executable, lock_dir=str(self.folder / "locks" / lock)
+            ),
+        )
+
+    def store(self, job: JobSpec) -> CaseStore:
+        """Where its results go."""
+        return self.spool.case(job.run_id, job.case.case_id, job.generation)
+
+    def folder_of(self, job: JobSpec, node: str) -> Path:
+        """The job directory on a node."""
+        home = self.folder / "cluster" / node / ".nightbench-node"
+        return home / "jobs" / job.job_id / node
+
+    def agent_log(self, job: JobSpec, node: str) -> list[dict[str, Any]]:
+        """What its agent did, in order."""
+        text = (self.folder_of(job, node) / "agent.jsonl").read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.splitlines()]
+
+    def server_cpu_s(self) -> float:
+        """CPU time of the SSH server, which stands for the sshd of all nodes."""
+        fields = Path(f"/proc/{self.server.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def connections(self) -> int:
+        """Established SSH connections from this process's side."""
+        port = next(iter(self.targets.values())).port
+        lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+        fields = [line.split() for line in lines]
+        return sum(f[3] == "01" and int(f[2].rpartition(":")[2], 16) == port for f in fields)
+
+
+@contextlib.contextmanager
+def ground(count: int, pin: bool = False) -> Iterator[Ground]:
+    """Start so many local nodes; nothing of them is left at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="nbfig-", dir="/tmp"))
+    hosts = [f"127.0.0.{i + 2}" for i in range(count)]
+    port = _free_port(hosts)
+    words = ["--home", str(folder), "--nodes", str(count), "--port", str(port)]
+    path = os.pathsep.join(filter(None, [str(REPO / "plugins"), os.environ.get("PYTHONPATH")]))
+    server = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "nightbench.stack.local_cluster", *words),
+            "--cores" if pin else "--no-cores",
+        ],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    try:
+        assert server.stdout is not None
+        if server.stdout.readline().strip() != b"ready":
+            raise SystemExit("the local nodes did not start")
+        code = folder / "benchmarks"
+        shutil.copytree(
+            REPO / "benchmarks", code, ignore=shutil.ignore_patterns("__pycache__", ".*")
+        )
+        names = [f"n{i + 1}" for i in range(count)]
+        keys = folder / "cluster"
+        yield Ground(
+            folder=folder,
+            nodes=tuple(
+                Node(name=name, host=host, ssh_conn_id="figures", port=port)
+                for name, host in zip(names, hosts, strict=True)
+            ),
+            targets={
+                name: SshTarget(
+                    node=name,
+                    host=host,
+                    port=port,
+                    user=getpass.getuser(),
+                    known_hosts=str(keys / "known_hosts"),
+                    client_keys=(str(keys / "id_ed25519"),),
+                )
+                for name, host in zip(names, hosts, strict=True)
+            },
+            shipment=Shipment(code),
+            spool=Spool(folder / "spool"),
+            server=server,
+        )
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(30)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _free_port(hosts: Sequence[str]) -> int:
+    while True:
+        with contextlib.ExitStack() as stack:
+            first = stack.enter_context(socket.socket())
+            first.bind((hosts[0], 0))
+            port: int = first.getsockname()[1]
+            try:
+                for host in hosts[1:]:
+                    stack.enter_context(socket.socket()).bind((host, port))
+            except OSError:
+                continue
+            return port
+
+
+def marked(run_prefix: str) -> list[int]:
+    """Processes of this machine that carry the mark of such a run, agents too."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            for variable in (entry / "environ").read_bytes().split(b"\0"):
+                name, _, value = variable.partition(b"=")
+                ours = name in (b"NIGHTBENCH_JOB", b"NIGHTBENCH_AGENT")
+                if ours and value.startswith(run_prefix.encode()):
+                    found.append(int(entry.name))
+                    break
+    return found
+
+
+@dataclasses.dataclass
+class Meter:
+    """CPU and memory of this process since a moment."""
+
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+
+    @classmethod
+    def now(cls) -> Meter:
+        """The moment to measure from."""
+        return cls(time.monotonic(), cpu_s())
+
+    def cores(self) -> float:
+        """CPU time / wall time since then."""
+        return (cpu_s() - self.cpu_s) / max(time.monotonic() - self.wall_s, 1e-9)
+
+
+def cpu_s() -> float:
+    """CPU time of this process, all threads."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def resident_bytes() -> int:
+    """Memory of this process now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def say(what: str, value: float, unit: str, target: str = "") -> None:
+    """One figure on one line."""
+    print(f"{what:<58} {value:>9.2f} {unit:<6} {target}", flush=True)
