@@ -79,7 +79,7 @@ def make_job(
             trainers=len(names),
             pservers=pservers,
             sync=sync,
-        ),  # fmt: skip
+        ),
         generation=0,
         cluster="lab",
         build=Build("fake"),
