@@ -18,12 +18,15 @@ from nightbench.gang import (
     Shipment,
     SshTarget,
     cancel,
+    faults_of,
+    node_faults,
     prepare,
     run_gang,
 )
 from nightbench.gang.events import GangEvent, OnEvent
 from nightbench.model import CaseStatus, JobSpec
 from nightbench.spool import RunSpool, utc_now
+from nightbench.summarize import throughput_of
 
 REFRESH_S = 1.0
 
@@ -124,13 +127,15 @@ async def _one(
         store.save_job(job.to_json())
         store.save_progress({"state": "preparing", "message": "preparing the nodes"})
         await prepare(job, targets, shipment, on_event)
-        outcome: CaseOutcome = await run_gang(job, targets, store, on_event)
+        outcome: CaseOutcome = await run_gang(
+            job, targets, store, on_event, throughput_of=throughput_of(job.case)
+        )
     except UserError as error:
         # A node that does not answer, say: the case failed, the next one may not need that node.
         reason = str(error)
         away = isinstance(error, EnvironmentUnavailable)
         status = CaseStatus.UNAVAILABLE if away else CaseStatus.FAILED
-        _record(job, run, status, reason)
+        _record(job, run, status, reason, error)
         return CaseEnd(job.case.case_id, status, reason)
     except asyncio.CancelledError:
         await _clean_up(job, targets, on_event)
@@ -146,9 +151,21 @@ async def _clean_up(job: JobSpec, targets: Mapping[str, SshTarget], on_event: On
         on_event(GangEvent("cancel", f"{job.job_id}: could not be ended at once: {error}"))
 
 
-def _record(job: JobSpec, run: RunSpool, status: CaseStatus, reason: str) -> None:
+def _record(
+    job: JobSpec,
+    run: RunSpool,
+    status: CaseStatus,
+    reason: str,
+    because: BaseException | None = None,
+) -> None:
     store = run.case(job.case.case_id, job.generation)
     if store.outcome() is None:
         store.save_outcome(
-            {"status": str(status), "reason": reason, "repeats": [], "ended_at": utc_now()}
+            {
+                "status": str(status),
+                "reason": reason,
+                "repeats": [],
+                "ended_at": utc_now(),
+                **node_faults(faults_of(because) if because else {}),
+            }
         )

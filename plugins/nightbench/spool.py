@@ -2,7 +2,8 @@
 
     <spool>/runs/<run_id>/run.json, planned.json, loaded.json
     <spool>/runs/<run_id>/cases/<case_id>/g<generation>/
-        job.json, progress.json, outcome.json, fingerprint-<node>.json
+        job.json, progress.json, outcome.json, controller-<epoch>.json,
+        fingerprint-<node>.json
         repeat-001/<node>.json, repeat-001/controller.json
 
 Whatever steers a gang writes here, and the ingest reads here; neither needs the other's disk. On
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -99,6 +101,16 @@ class CaseStore:
     def save_outcome(self, document: Mapping[str, Any]) -> None:
         """Say how the case ended. Written last: from then on nothing is launched."""
         write_json(self.folder / "outcome.json", document)
+
+    def epoch(self) -> int:
+        """The highest epoch of a controller that has written here; 0 before the first."""
+        names = (path.name for path in _entries(self.folder))
+        found = (re.fullmatch(r"controller-(\d+)\.json", name) for name in names)
+        return max((int(match[1]) for match in found if match), default=0)
+
+    def save_epoch(self, epoch: int) -> None:
+        """Say which controller writes here from now on; a later one is never unsaid."""
+        write_json(self.folder / f"controller-{epoch:04d}.json", {"epoch": epoch, "at": utc_now()})
 
     def repeat(self, repeat: int) -> Document | None:
         """The controller's record of a repeat: present once all its files have been fetched."""

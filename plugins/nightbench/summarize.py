@@ -11,9 +11,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from nightbench.model import (
     Build,
@@ -26,17 +26,47 @@ from nightbench.model import (
     Strategy,
     digest_of,
 )
+from nightbench.records import repeat_record
 from nightbench.scaling import scale
+from nightbench.spread import describe
 
-CONFIDENCE = 0.95
+MEASURED = frozenset({"ok", "disturbed"})
+"""Statuses of repeats that have figures; those of a disturbed one are shown and never counted."""
+
 N = TypeVar("N", int, float)
 
-__all__ = ["asynchronous", "describe", "scale", "summarize_case", "summarize_repeat"]
+__all__ = [
+    "asynchronous",
+    "describe",
+    "scale",
+    "summarize_case",
+    "summarize_repeat",
+    "throughput_of",
+]
 
 
 def asynchronous(case: Case) -> bool:
     """Say whether trainers take their steps without waiting for each other."""
     return case.strategy is Strategy.PARAMETER_SERVER and case.sync != "sync"
+
+
+def throughput_of(
+    case: Case,
+) -> Callable[[Mapping[str, Any], Mapping[str, Mapping[str, Any]]], float | None]:
+    """What tells a controller a repeat's throughput, for a protocol that is adaptive.
+
+    Returns:
+        Takes the controller's record of a repeat and its results by node; units of work per
+        second, None where there is none that counts.
+    """
+
+    def throughput(
+        said: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]
+    ) -> float | None:
+        record = repeat_record(said, results)
+        return summarize_repeat(record, case).throughput if record.status == "ok" else None
+
+    return throughput
 
 
 def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
@@ -72,12 +102,16 @@ def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
         peak_resident_bytes=_largest(r.peak_resident_bytes for r in trainers),
         loss_first=statistics.fmean(first_losses) if first_losses else None,
         loss_median=statistics.median(window_losses) if window_losses else None,
-        problem=rates.problem,
+        problem=rates.problem or _disturbance(record),
     )
 
 
+def _disturbance(record: RepeatRecord) -> str | None:
+    return record.reason or "disturbed" if record.status == "disturbed" else None
+
+
 def _why_not(record: RepeatRecord, case: Case, trainers: Sequence[RankResult]) -> str | None:
-    if record.status != "ok":
+    if record.status not in MEASURED:
         return record.reason or f"the repeat ended as {record.status}"
     if len(trainers) != case.trainers:
         return f"{len(trainers)} trainers reported; expected {case.trainers}"
@@ -199,47 +233,6 @@ def _positive(value: float | None) -> bool:
     return value is not None and math.isfinite(value) and value > 0
 
 
-@dataclass(frozen=True)
-class Statistics:
-    """A sample of throughputs in a few words."""
-
-    n: int
-    median: float | None
-    minimum: float | None
-    maximum: float | None
-    mad: float | None
-    spread: float | None
-    half_width: float | None
-
-
-def describe(values: Sequence[float]) -> Statistics:
-    """Describe positive values: median, extremes, deviation, confidence.
-
-    The half-width is relative: the 95 % interval of the mean of the logarithms by the t
-    distribution, exp(h) - 1; None for fewer than three values. One value has no deviation.
-    """
-    n = len(values)
-    if n == 0:
-        return Statistics(0, None, None, None, None, None, None)
-    median = statistics.median(values)
-    low, high = min(values), max(values)
-    if n == 1:
-        return Statistics(n, median, low, high, None, None, None)
-    mad = statistics.median(abs(value - median) for value in values)
-    half_width = None
-    if n >= 3:
-        logs = [math.log(value) for value in values]
-        half_width = math.expm1(_t_quantile(n - 1) * statistics.stdev(logs) / math.sqrt(n))
-    return Statistics(n, median, low, high, mad, (high - low) / median, half_width)
-
-
-def _t_quantile(freedom: int) -> float:
-    # scipy takes half a second to import; most who import this module only read results.
-    from scipy.special import stdtrit  # type: ignore[import-untyped]
-
-    return float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
-
-
 def summarize_case(
     *,
     run_id: str,
@@ -264,7 +257,7 @@ def summarize_case(
         unit: what is counted.
         repeats: the numbers of all repeats.
         records: the same repeats as they came back, for versions and fingerprints.
-        good: numbers of the repeats that passed their checks; all with a throughput when None.
+        good: numbers of the repeats that passed their checks; all that ended well when None.
         definition_digest: what the case's name means.
         status: how the gang's outcome was recorded.
         reason: why it failed.
@@ -272,8 +265,11 @@ def summarize_case(
     Returns:
         The measurement, without scaling (see `scale`). It failed when no repeat is left.
     """
+    bad = {record.repeat for record in records if record.status != "ok"}
     counted = [
-        r for r in repeats if r.throughput is not None and (good is None or r.repeat in good)
+        r
+        for r in repeats
+        if r.throughput is not None and r.repeat not in bad and (good is None or r.repeat in good)
     ]
     numbers = describe([r.throughput for r in counted if r.throughput is not None])
     if status is CaseStatus.OK and not counted:

@@ -24,6 +24,7 @@ from nightbench.checks.expectation import (
     present,
 )
 from nightbench.model import CaseStatus, CheckResult, Measurement, Severity
+from nightbench.spread import enough, wanted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +41,13 @@ MAX_EFFICIENCY = 1.05
 
 
 def _half(context: CheckContext) -> int:
-    return math.ceil(context.protocol.repeats / 2)
+    protocol = context.protocol
+    return enough(protocol) if protocol.adaptive else math.ceil(protocol.repeats / 2)
+
+
+def _enough_words(context: CheckContext) -> str:
+    which = "the least of the protocol's" if context.protocol.adaptive else "half of the protocol's"
+    return f"{_half(context)} good repeats or more, {which}"
 
 
 MEASUREMENT_CHECKS: tuple[Check, ...] = (
@@ -51,12 +58,12 @@ MEASUREMENT_CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "enough_repeats", FAIL, "repeats", "n", at_least("n", _half),
-        expected=lambda c: f"{_half(c)} good repeats or more, half of the protocol's",
+        expected=_enough_words,
         show="{:.0f}",
     ),
     Check(
-        "all_repeats", WARN, "repeats", "n", at_least("n", lambda c: c.protocol.repeats),
-        expected=lambda c: f"the protocol's {c.protocol.repeats} repeats are all good",
+        "all_repeats", WARN, "repeats", "n", at_least("n", lambda c: wanted(c.protocol)),
+        expected=lambda c: f"the protocol's {wanted(c.protocol)} repeats are all good",
         show="{:.0f}",
     ),
     Check(
@@ -128,7 +135,7 @@ def _frame(context: CheckContext, measurement: Measurement) -> pd.DataFrame:
     drifts = [
         abs(r.drift)
         for r in measurement.repeats
-        if r.throughput is not None and r.drift is not None
+        if r.throughput is not None and r.problem is None and r.drift is not None
     ]
     ended = measurement.status is CaseStatus.OK
     columns: dict[str, tuple[Any, str]] = {

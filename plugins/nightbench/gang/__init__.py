@@ -17,8 +17,9 @@ from nightbench.gang.errors import (
     NotSsh,
     RemoteFailure,
     Superseded,
+    faults_of,
 )
-from nightbench.gang.events import CaseOutcome, GangEvent, OnEvent, RepeatOutcome
+from nightbench.gang.events import CaseOutcome, GangEvent, OnEvent, RepeatOutcome, node_faults
 from nightbench.gang.login import SshTarget
 from nightbench.gang.provisioning import prepare
 from nightbench.gang.shipping import Shipment
@@ -49,6 +50,8 @@ __all__ = [
     "cancel_run",
     "clean",
     "doctor",
+    "faults_of",
+    "node_faults",
     "prepare",
     "run_gang",
     "sweep",

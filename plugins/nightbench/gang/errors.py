@@ -56,5 +56,12 @@ class EnvironmentUnavailable(NodeError):
     """The framework's environment cannot be built on the node; the message says how to get it."""
 
 
+def faults_of(error: BaseException) -> dict[str, str]:
+    """Node -> its fault, where an error is about a node; what it lacks to be built on is none."""
+    if isinstance(error, NodeError) and not isinstance(error, EnvironmentUnavailable):
+        return {error.node: error.message}
+    return {}
+
+
 class Superseded(GangError):
     """Another controller has claimed a higher epoch and steers the gang now."""

@@ -11,12 +11,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nightbench.gang.agentcall import call_agent
-from nightbench.gang.clock import measure_offset
+from nightbench.gang.clock import EXCHANGES, best_offset, measure_offset
 from nightbench.gang.errors import NodeError, RemoteFailure
 from nightbench.gang.layout import Layout, repeat_dir
 from nightbench.gang.machine import NodeView, ProcessView
+from nightbench.gang.pool import Follows
 from nightbench.gang.transport import Transport, expand
 from nightbench.model import ClockOffset, JobSpec, Node
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 EPOCH = re.compile(r"epoch-(\d+)\Z")
 
@@ -44,11 +47,14 @@ class NodeLink:
         self.transport = transport
         self._clock = clock
         self._python = job.environments.python
+        self._root = ""
         self._folder = ""
         self._agent = ""
         self._renewals = 0
         self.view = NodeView(node.name, heard_s=clock())
         self.highest_epoch = 0
+        self._boot_id: str | None = None
+        """The boot that was seen first."""
 
     async def open(self) -> None:
         """Find the job directory.
@@ -56,7 +62,8 @@ class NodeLink:
         Raises:
             RemoteFailure: it was not prepared.
         """
-        layout = Layout(await expand(self.transport, self.job.environments.root))
+        self._root = await expand(self.transport, self.job.environments.root)
+        layout = Layout(self._root)
         self._folder = layout.job(self.job, self.name)
         self._agent = layout.agent(self.job.code_digest)
         if not await self.transport.exists(self._path("job.json")):
@@ -83,7 +90,7 @@ class NodeLink:
     async def renew(self, epoch: int) -> None:
         """Renew the lease."""
         self._renewals += 1
-        text = f"{epoch} {self._renewals} {self._clock():.3f}\n"
+        text = self._lease(epoch)
         await self.transport.write_atomic(self._path("control", "lease"), text.encode())
 
     async def command(self, verb: str, repeat: int | None, document: Mapping[str, Any]) -> None:
@@ -99,6 +106,12 @@ class NodeLink:
         await self.transport.make_folders(folder)
         return await self.transport.mkdir(posixpath.join(folder, "claim"))
 
+    async def claimed(self, repeat: int) -> bool:
+        """Whether a controller took the repeat (on the lead)."""
+        return await self.transport.exists(
+            posixpath.join(repeat_dir(self._folder, repeat), "claim")
+        )
+
     async def start_agent(self) -> bool:
         """Start the agent; False when one is there."""
         answer = await call_agent(
@@ -108,6 +121,29 @@ class NodeLink:
 
     # --- what the node shows --------------------------------------------------------------
 
+    async def visit(self, repeat: int | None, epoch: int, renew: bool) -> bool:
+        """Look, and renew the lease where it is asked for and nobody has claimed a higher epoch.
+
+        `view` and `highest_epoch` keep what was seen. Returns whether the lease was renewed.
+        """
+        text = None
+        if renew:
+            self._renewals += 1
+            text = self._lease(epoch)
+        answer = await self._ask(
+            {"jobdir": self._folder, "repeat": repeat, "epoch": epoch, "lease": text}
+        )
+        if answer is None:
+            # By the files themselves: an agent shipped long ago, or another transport.
+            renewed = renew and await self.epoch() <= epoch
+            if renewed:
+                await self.renew(epoch)
+            await self.look(repeat)
+            return renewed
+        self.highest_epoch = max(self.highest_epoch, int(answer["epoch"]))
+        self._see(answer["agent"] or {}, answer["state"])
+        return bool(answer["renewed"])
+
     async def look(self, repeat: int | None) -> NodeView:
         """Read the agent's state and a repeat's; `view` keeps it."""
         # The agent's first: when it says that it has ended, the repeat's state is final.
@@ -115,6 +151,9 @@ class NodeLink:
         state = None
         if repeat is not None:
             state = await self._document(repeat_dir("", repeat), "state.json")
+        return self._see(agent, state)
+
+    def _see(self, agent: Mapping[str, Any], state: Mapping[str, Any] | None) -> NodeView:
         now = self._clock()
         view = dataclasses.replace(
             self.view,
@@ -123,9 +162,30 @@ class NodeLink:
             agent=agent.get("state"),
             agent_reason=agent.get("reason"),
             holder=agent.get("holder"),
+            pid=agent.get("pid"),
+            boot_id=agent.get("boot_id"),
+            rebooted=self._other_boot(agent.get("boot_id")),
         )
         self.view = with_state(view, state, now)
         return self.view
+
+    async def agent_lives(self) -> bool:
+        """Whether the agent that was seen last still has its process."""
+        pid = self.view.pid
+        return pid is not None and await self.transport.exists(f"/proc/{pid}")
+
+    async def look_for_reboot(self) -> bool:
+        """Whether the node was started anew since it was seen first, and not only its agent."""
+        done = await self.transport.run(["cat", BOOT_ID], timeout_s=30.0)
+        now = done.stdout.decode(errors="replace").strip() if done.exit == 0 else None
+        rebooted = self._other_boot(now or None)
+        self.view = dataclasses.replace(self.view, rebooted=rebooted)
+        return rebooted
+
+    def _other_boot(self, boot_id: str | None) -> bool:
+        if self._boot_id is None:
+            self._boot_id = boot_id
+        return self.view.rebooted or (boot_id is not None and boot_id != self._boot_id)
 
     def unheard(self, error: NodeError) -> None:
         """Note that the node did not answer."""
@@ -149,17 +209,33 @@ class NodeLink:
 
     async def clock_offset(self) -> ClockOffset:
         """How far its monotonic clock is from the controller's, now."""
-        return await measure_offset(self.transport, self._python, self._agent, clock=self._clock)
+        readings = []
+        for _ in range(EXCHANGES):
+            sent = self._clock()
+            answer = await self._ask({"clock": True})
+            if answer is None:
+                return await measure_offset(
+                    self.transport, self._python, self._agent, clock=self._clock
+                )
+            readings.append((sent, float(answer["monotonic_s"]), self._clock()))
+        return best_offset(readings)
 
-    async def sweep(self, kill: bool) -> dict[str, Any]:
-        """List, or end, every process of the job, its agent too."""
-        words = ["--root", posixpath.dirname(posixpath.dirname(posixpath.dirname(self._agent)))]
-        words += ["--job", self.job.job_id]
+    async def sweep_orphans(self) -> list[int]:
+        """End every process on the node that carries a mark of ours and has no agent any more."""
+        words = ["--root", self._root, "--kill"]
         if self.job.environments.lock_dir:
             words += ["--lock-dir", self.job.environments.lock_dir]
-        if kill:
-            words.append("--kill")
-        return await call_agent(self.transport, self._python, self._agent, "sweep", *words)
+        answer = await call_agent(self.transport, self._python, self._agent, "sweep", *words)
+        return [int(pid) for pid in answer.get("killed") or []]
+
+    async def _ask(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Ask over the conversation that stays open; None where there can be none."""
+        if not isinstance(self.transport, Follows):
+            return None
+        return await self.transport.follow(self._python, self._agent, request)
+
+    def _lease(self, epoch: int) -> str:
+        return f"{epoch} {self._renewals} {self._clock():.3f}\n"
 
     async def _document(self, *parts: str) -> dict[str, Any] | None:
         path = self._path(*parts)

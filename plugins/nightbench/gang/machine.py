@@ -15,6 +15,9 @@ from nightbench.model import Limits
 ENDED = frozenset({"done", "failed", "aborted"})
 """States of a repeat after which its result.json is there."""
 
+PREPARING = "preparing"
+"""State of a repeat that its node has taken up and is not ready for: its neighbours are busy."""
+
 SERVING = frozenset({"idle", "preparing", "ready", "running"})
 """States of an agent that holds its node's lock."""
 
@@ -75,6 +78,12 @@ class NodeView:
     """The node's own clock when it wrote the repeat's state."""
     silence: str | None = None
     """What was wrong at the last attempt; None when it answered."""
+    pid: int | None = None
+    """Of the agent."""
+    boot_id: str | None = None
+    """The boot in which the agent runs, or ran; None where it does not say."""
+    rebooted: bool = False
+    """The node was started anew since the job came to it."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +110,7 @@ def decide(
     timing: Timing,
     limits: Limits,
     now: float,
+    patience_s: float = 0.0,
 ) -> Decision:
     """The next act of a repeat.
 
@@ -110,6 +120,7 @@ def decide(
         timing: when it was prepared, gone, aborted.
         limits: the job's limits in seconds.
         now: the controller's monotonic clock.
+        patience_s: how much longer a node may take to get ready that waits for its neighbours.
     """
     if timing.aborted_s is not None:
         return _after_abort(views, timing.aborted_s, limits, now)
@@ -118,25 +129,16 @@ def decide(
     broken = _broken(views, limits, now)
     if broken is not None:
         return Decision(Act.ABORT, broken)
-    dead = tuple(
-        v.node
-        for v in views
-        if v.state is not None
-        and v.state not in ENDED
-        and now - v.beat_s > HEARTBEAT_S
-        and v.silence is None
-    )
+    dead = tuple(v.node for v in views if _mute(v, timing, now))
+    unready = [v.node for v in views if v.state in (None, PREPARING)]
+    if unready:
+        waiting = any(v.state == PREPARING and v.reason for v in views)
+        limit_s = limits.ready_s + (patience_s if waiting else 0.0)
+        late = _unless_late("was not ready", unready, timing.prepared_s, limit_s, now, Act.WAIT)
+        if late.act is Act.ABORT or not dead:
+            return late
     if dead:
         return Decision(Act.START, nodes=dead)
-    if any(view.state is None for view in views):
-        return _unless_late(
-            "was not ready",
-            [v.node for v in views if v.state is None],
-            timing.prepared_s,
-            limits.ready_s,
-            now,
-            Act.WAIT,
-        )
     if any(view.state == "ready" for view in views):
         return _unless_late(
             "did not start after the go",
@@ -149,6 +151,15 @@ def decide(
     if timing.gone_s is not None and now - timing.gone_s > limits.repeat_s + REPEAT_GRACE_S:
         return Decision(Act.ABORT, f"the repeat took longer than {limits.repeat_s:g} s")
     return Decision(_towards_the_end(views, trainers))
+
+
+def _mute(view: NodeView, timing: Timing, now: float) -> bool:
+    """Whether a node answers and its agent, which ought to write, does not."""
+    if view.silence is not None or view.state in ENDED:
+        return False
+    # Before it has taken the repeat up it writes nothing of it.
+    last_s = view.beat_s if view.state is not None else timing.prepared_s
+    return now - last_s > HEARTBEAT_S
 
 
 def _after_abort(
@@ -169,12 +180,17 @@ def _broken(views: Sequence[NodeView], limits: Limits, now: float) -> str | None
         if view.state in ("failed", "aborted"):
             return f"{view.node}: {view.reason or view.state}"
     for view in views:
+        # The node says why before it ends its processes, which may take them a while.
+        if view.reason and view.state in ("running", "draining"):
+            return f"{view.node}: {view.reason}"
+    for view in views:
         silent = now - view.heard_s
         if silent > limits.lease_s:
             return f"node {view.node} unreachable for {silent:.0f} s: {view.silence}"
     for view in views:
         if view.agent is not None and view.agent not in SERVING and view.state not in ENDED:
             why = view.agent_reason or f"it is {view.agent}"
+            why = f"the node rebooted; {why}" if view.rebooted else why
             return f"{view.node}: the agent serves no more ({why})"
     return None
 

@@ -52,11 +52,12 @@ class Progress:
             message: one sentence.
         """
         phase, step, rate = self._steps(views)
-        left = self._job.protocol.repeats - repeat
+        # Disturbed repeats are launched again: their numbers go beyond the protocol's.
+        left = max(self._job.protocol.repeats - repeat, 0)
         return {
             "state": state,
             "repeat": repeat,
-            "repeats": self._job.protocol.repeats,
+            "repeats": max(self._job.protocol.repeats, repeat),
             "phase": phase,
             "step": step,
             "steps": self._total,

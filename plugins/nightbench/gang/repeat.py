@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from nightbench.gang.agents import TooLate
 from nightbench.gang.clock import closer
 from nightbench.gang.errors import GangError, NodeError
 from nightbench.gang.events import GangEvent, RepeatOutcome
 from nightbench.gang.link import NodeLink
-from nightbench.gang.machine import HEARTBEAT_S, Act, NodeView, Timing, decide
+from nightbench.gang.machine import ENDED, HEARTBEAT_S, PREPARING, Act, NodeView, Timing, decide
+from nightbench.gang.orders import Orders
+from nightbench.gang.together import on_each
 from nightbench.gang.watch import CALM_S, QUICK_S
 from nightbench.model import ClockOffset
 from nightbench.spool import utc_now
@@ -19,6 +23,14 @@ if TYPE_CHECKING:
 
 COLLECT_S = 60.0
 """How long results are asked for, where a node does not answer."""
+
+FETCH_S = 10.0
+"""What one result may take; it is asked for again until `COLLECT_S`."""
+
+REVIVE_S = 20.0
+
+NEIGHBOURS = "waiting for neighbours: "
+"""How a node begins its reason for not being ready."""
 
 
 class Cancelled(GangError):
@@ -36,10 +48,11 @@ class RepeatSteering:
     def __init__(self, gang: Gang, number: int) -> None:
         self.gang = gang
         self.number = number
-        self._sent: set[tuple[str, str]] = set()
+        self._orders = Orders(gang.links)
         self._clocks: dict[str, ClockOffset] = {}
         self._started_s: dict[str, float] = {}
         """When `start` was called on a node that had fallen silent."""
+        self._faults: dict[str, str] = {}
 
     async def run(self, first: bool) -> RepeatOutcome:
         """The whole repeat.
@@ -49,6 +62,7 @@ class RepeatSteering:
 
         Raises:
             NodeError: only when `first`.
+            TooLate: it could not end before the job's deadline, and was not launched.
             Superseded: another controller goes on with it.
             Cancelled: the job was ended.
         """
@@ -56,47 +70,65 @@ class RepeatSteering:
         gang.watch.pace(QUICK_S)
         gang.watch.next_repeat(self.number)
         gang.progress.next_repeat()
-        began_s, started_at = gang.clock(), utc_now()
+        started_at = utc_now()
         try:
-            await gang.ensure_agents(self.number)
+            # One that a controller before has taken goes on, whatever the time is.
+            found = await gang.lead.claimed(self.number)
+            self._in_time(found)
+            await gang.agents.ensure(self.number, may_leave=not found)
+            await gang.settle()
             await self._keep_fingerprints()
+            self._in_time(found)
+            began_s, started_at = gang.clock(), utc_now()
             claimed = await gang.lead.claim_repeat(self.number)
         except NodeError as error:
             if first:
                 raise
+            self._faults[error.node] = error.message
             return await self._record("failed", str(error), {}, started_at)
         if not claimed:
             gang.on_event(GangEvent("repeat", "found claimed: going on with it", None, self.number))
-        reason = await self._steer()
+        clocks = asyncio.create_task(self._measure_clocks())
+        try:
+            reason = await self._steer(clocks, found)
+        finally:
+            clocks.cancel()
+            await self._orders.close()
         results = await self._collect()
         status, reason = self._judge(results, reason)
         if status == "ok":
             gang.progress.repeat_ended(gang.clock() - began_s)
         outcome = await self._record(status, reason, results, started_at)
-        if status != "ok":
+        if outcome.failed:
             await gang.raise_when_cancelled()
         return outcome
 
-    async def _steer(self) -> str | None:
+    def _in_time(self, found: bool) -> None:
+        if not found and self.gang.too_late():
+            raise TooLate(f"repeat {self.number} could not end before the deadline")
+
+    async def _steer(self, clocks: asyncio.Task[None], found: bool) -> str | None:
         """Act until there is something to collect; returns the reason of an abort."""
-        gang = self.gang
+        gang, job = self.gang, self.gang.job
         timing = Timing(prepared_s=gang.clock())
         reason: str | None = None
-        trainers = [p.name for p in gang.job.processes if p.role == "trainer"]
+        trainers = [p.name for p in job.processes if p.role == "trainer"]
+        patience_s = job.neighbours.wait_s if job.neighbours.action == "wait" else 0.0
         await self._tell("preparing", timing)
+        if found:
+            await gang.watch.look()
         while True:
-            views = await gang.watch.look()
-            await gang.check()
+            views = [link.view for link in gang.links]
             now = gang.clock()
             await self._prepare_where_needed(views)
             if timing.gone_s is None and any(_running(view) for view in views):
                 timing = Timing(timing.prepared_s, now, timing.aborted_s)
-            decision = decide(views, trainers, timing, gang.job.limits, now)
+            decision = decide(views, trainers, timing, job.limits, now, patience_s)
             if decision.act is Act.COLLECT:
                 await self._tell("collecting", timing)
                 return reason
             if decision.act is Act.GO:
-                await self._go(views)
+                await self._go(views, clocks)
                 timing = Timing(timing.prepared_s, timing.gone_s or now, timing.aborted_s)
             elif decision.act in (Act.DRAIN, Act.FINISH):
                 await self._send(str(decision.act), {})
@@ -105,12 +137,17 @@ class RepeatSteering:
             elif decision.act is Act.ABORT:
                 reason = decision.reason
                 timing = Timing(timing.prepared_s, timing.gone_s, now)
+                self._blame(views)
                 gang.on_event(GangEvent("repeat", f"aborted: {reason}", None, self.number))
             if timing.aborted_s is not None:
                 await self._send("abort", {"reason": reason})
             calm = timing.gone_s is not None and timing.aborted_s is None
             gang.watch.pace(CALM_S if calm and self._stepping(views) else QUICK_S)
-            await self._tell("preparing" if timing.gone_s is None else "running", timing)
+            waited_for = _neighbours(views)
+            state = "preparing" if timing.gone_s is None else "running"
+            await self._tell("waiting" if waited_for else state, timing, waited_for)
+            await gang.watch.look()
+            await gang.check()
 
     @staticmethod
     def _stepping(views: list[NodeView]) -> bool:
@@ -120,121 +157,125 @@ class RepeatSteering:
 
     async def _prepare_where_needed(self, views: list[NodeView]) -> None:
         """Ask for the repeat on nodes that show nothing of it yet."""
-        new = [view.node for view in views if view.state is None and view.silence is None]
+        new = {view.node for view in views if view.state is None and view.silence is None}
         await self._send("prepare", {}, only=new)
 
-    async def _go(self, views: list[NodeView]) -> None:
-        """All are ready: measure the clocks, then tell everybody all ports."""
+    async def _go(self, views: list[NodeView], clocks: asyncio.Task[None]) -> None:
+        """All are ready: tell everybody all ports, once the clocks are measured."""
         ports = {name: port for view in views for name, port in view.ports.items()}
-        if not self._clocks:
-            await self._measure_clocks()
+        await clocks
+        if not self._orders.sent("go"):
             self.gang.on_event(GangEvent("repeat", "go", None, self.number, data={"ports": ports}))
         await self._send("go", {"ports": ports})
 
     async def _measure_clocks(self) -> None:
-        for link in self.gang.links:
-            try:
-                offset = await link.clock_offset()
-            except NodeError as error:
-                link.unheard(error)
-                continue
-            best = closer(self._clocks.get(link.name), offset)
+        for node, offset in (await on_each(self.gang.links, NodeLink.clock_offset)).items():
+            best = closer(self._clocks.get(node), offset)
             if best is not None:
-                self._clocks[link.name] = best
+                self._clocks[node] = best
 
     async def _look_after(self, nodes: tuple[str, ...]) -> None:
         """Nothing is heard of an agent: when it has died, a new one says so in the result."""
-        for link in self.gang.links:
-            now = self.gang.clock()
-            last_s = self._started_s.get(link.name, float("-inf"))
-            if link.name not in nodes or now - last_s < HEARTBEAT_S:
-                continue
-            self._started_s[link.name] = now
-            try:
-                if await link.start_agent():
-                    self.gang.on_event(
-                        GangEvent("agent", "the agent had died", link.name, self.number)
-                    )
-            except NodeError as error:
-                link.unheard(error)
+        now = self.gang.clock()
+        due = [
+            link
+            for link in self.gang.links
+            if link.name in nodes
+            and now - self._started_s.get(link.name, float("-inf")) >= HEARTBEAT_S
+        ]
+        self._started_s.update({link.name: now for link in due})
+        await on_each(due, lambda link: self.gang.agents.revive(link, self.number), REVIVE_S)
 
     async def _send(
-        self, verb: str, document: dict[str, Any], only: list[str] | None = None
+        self, verb: str, document: Mapping[str, Any], only: set[str] | None = None
     ) -> None:
-        """Give a command to every node that has not got it from this controller."""
+        await self._orders.give(
+            verb, self.number, {"epoch": self.gang.epoch, **document}, only=only
+        )
 
-        async def send(link: NodeLink) -> None:
-            if (verb, link.name) in self._sent or (only is not None and link.name not in only):
-                return
-            try:
-                await link.command(verb, self.number, {"epoch": self.gang.epoch, **document})
-            except NodeError as error:
-                link.unheard(error)
-            else:
-                self._sent.add((verb, link.name))
-
-        await asyncio.gather(*(send(link) for link in self.gang.links))
+    def _blame(self, views: list[NodeView]) -> None:
+        """Note what is wrong with nodes as nodes, beside what their processes did."""
+        lease_s, now = self.gang.job.limits.lease_s, self.gang.clock()
+        for view in views:
+            if view.rebooted:
+                self._faults[view.node] = "rebooted while the job ran"
+            elif view.silence is not None and now - view.heard_s > lease_s:
+                self._faults[view.node] = f"unreachable: {view.silence}"
 
     # --- what is kept ---------------------------------------------------------------------
 
     async def _keep_fingerprints(self) -> None:
-        for link in self.gang.links:
-            if await asyncio.to_thread(self.gang.store.fingerprint, link.name) is None:
-                document = await link.fingerprint()
-                if document is not None:
-                    await asyncio.to_thread(self.gang.store.save_fingerprint, link.name, document)
+        new = [link for link in self.gang.links if link.name not in self.gang.known]
+        found = await on_each(new, NodeLink.fingerprint)
+        for node, document in found.items():
+            if document is not None:
+                if await asyncio.to_thread(self.gang.store.fingerprint, node) is None:
+                    await asyncio.to_thread(self.gang.store.save_fingerprint, node, document)
+                self.gang.known.add(node)
 
     async def _collect(self) -> dict[str, dict[str, Any]]:
         """Fetch every result that can be had, into the spool."""
         gang = self.gang
         results: dict[str, dict[str, Any]] = {}
         until_s = gang.clock() + COLLECT_S
-        await self._measure_clocks()
-        while True:
-            missing = [link for link in gang.links if link.name not in results]
-            for link in missing:
-                try:
-                    document = await link.result(self.number)
-                except NodeError as error:
-                    link.unheard(error)
-                    continue
-                if document is not None:
-                    await asyncio.to_thread(
-                        gang.store.save_result, self.number, link.name, document
-                    )
-                    results[link.name] = document
-            # Without an ending state there is no result to wait for.
-            awaited = [
-                link
-                for link in gang.links
-                if link.name not in results and link.view.state in ("done", "failed", "aborted")
-            ]
-            if not awaited or gang.clock() > until_s:
-                return results
-            await gang.watch.look()
-            await gang.check()
+        clocks = asyncio.create_task(self._measure_clocks())
+        try:
+            while True:
+                missing = [link for link in gang.links if link.name not in results]
+                found = await on_each(missing, lambda link: link.result(self.number), FETCH_S)
+                for node, document in found.items():
+                    if document is not None:
+                        await asyncio.to_thread(gang.store.save_result, self.number, node, document)
+                        results[node] = document
+                # Without an ending state there is no result to wait for.
+                awaited = [
+                    link
+                    for link in gang.links
+                    if link.name not in results and link.view.state in ENDED
+                ]
+                if not awaited or gang.clock() > until_s:
+                    await clocks
+                    return results
+                await gang.watch.look()
+                await gang.check()
+        finally:
+            clocks.cancel()
 
     def _judge(
         self, results: dict[str, dict[str, Any]], reason: str | None
     ) -> tuple[str, str | None]:
-        """Status and reason of the repeat: all nodes must have ended well."""
+        """Status and reason of the repeat: all nodes must have ended well, and undisturbed."""
         names = [link.name for link in self.gang.links]
         bad = {name: results[name] for name in names if name in results}
         bad = {name: r for name, r in bad.items() if r.get("status") != "ok"}
         missing = [name for name in names if name not in results]
         if not bad and not missing and reason is None:
-            return "ok", None
+            disturbed = self._disturbed(results)
+            return ("disturbed", disturbed) if disturbed else ("ok", None)
         failed = [name for name, r in bad.items() if r.get("status") == "failed"]
         if reason is None and (failed or bad):
             name = (failed or list(bad))[0]
             reason = f"{name}: {bad[name].get('reason')}"
         if reason is None:
             reason = f"no result from {', '.join(missing)}"
-        aborted = not failed and not missing and bool(bad) and not self._sent_abort()
+        for link in self.gang.links:
+            if link.view.rebooted:
+                self._faults[link.name] = "rebooted while the job ran"
+                if "reboot" not in reason:
+                    reason = f"node {link.name} rebooted: {reason}"
+        aborted = not failed and not missing and bool(bad) and not self._orders.sent("abort")
         return ("aborted" if aborted else "failed"), reason
 
-    def _sent_abort(self) -> bool:
-        return any(verb == "abort" for verb, _ in self._sent)
+    def _disturbed(self, results: dict[str, dict[str, Any]]) -> str | None:
+        """Who else worked on the nodes inside the window; None where it does not matter."""
+        if self.gang.job.neighbours.action == "record":
+            return None
+        said = [
+            f"{name}: {document['disturbed'].get('reason') or 'disturbed'}"
+            for name, document in sorted(results.items())
+            if document.get("disturbed")
+        ]
+        return "; ".join(said) or None
 
     async def _record(
         self,
@@ -244,36 +285,61 @@ class RepeatSteering:
         started_at: str,
     ) -> RepeatOutcome:
         """Write controller.json: from then on the repeat is over for every controller."""
-        tails = [r.get("log_tail") for r in _worst_first(results) if r.get("log_tail")]
         record = {
             "repeat": self.number,
             "status": status,
             "reason": reason,
-            "log_tail": tails[0] if tails else None,
+            "log_tail": log_tail(results),
             "started_at": started_at,
             "ended_at": utc_now(),
             "epoch": self.gang.epoch,
             "missing": [link.name for link in self.gang.links if link.name not in results],
+            "faults": self._faults,
             "clocks": {
                 name: {"offset_s": clock.offset_s, "error_s": clock.error_s}
                 for name, clock in self._clocks.items()
             },
         }
+        throughput = None
+        if status == "ok" and self.gang.throughput_of is not None:
+            throughput = await asyncio.to_thread(self.gang.throughput_of, record, results)
+        await self.gang.fence()
         await asyncio.to_thread(self.gang.store.save_repeat, self.number, record)
         said = status if reason is None else f"{status}: {reason}"
         self.gang.on_event(GangEvent("repeat", said, None, self.number, data=record))
-        return RepeatOutcome(self.number, status, reason)
+        return RepeatOutcome.from_record(self.number, record, throughput)
 
-    async def _tell(self, state: str, timing: Timing) -> None:
+    async def _tell(self, state: str, timing: Timing, message: str = "") -> None:
         gang = self.gang
         since_s = timing.gone_s if timing.gone_s is not None else timing.prepared_s
-        await gang.tell(state, self.number, running_s=gang.clock() - since_s)
+        await gang.tell(state, self.number, message, running_s=gang.clock() - since_s)
 
 
 def _running(view: NodeView) -> bool:
     return view.state in ("running", "draining", "done", "failed")
 
 
-def _worst_first(results: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def _neighbours(views: list[NodeView]) -> str:
+    """What nodes say that are not ready because somebody else works there."""
+    said = [
+        f"waiting for neighbours on {view.node}: {view.reason.removeprefix(NEIGHBOURS)}"
+        for view in views
+        if view.state == PREPARING and view.reason
+    ]
+    return "; ".join(said)
+
+
+def log_tail(results: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """The end of the worst node's log, and where a process of it hung."""
     order = {"failed": 0, "aborted": 1}
-    return sorted(results.values(), key=lambda r: order.get(str(r.get("status")), 2))
+    worst = sorted(results.items(), key=lambda pair: order.get(str(pair[1].get("status")), 2))
+    for node, result in worst:
+        stacks = [
+            f"[{node} {process.get('name')}: stack]\n{process['stack']}"
+            for process in result.get("processes") or ()
+            if process.get("stack")
+        ]
+        parts = [*stacks, *([result["log_tail"]] if result.get("log_tail") else [])]
+        if parts:
+            return "\n".join(parts)
+    return None

@@ -5,25 +5,37 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-from nightbench.gang.errors import GangError, NodeError, Superseded
+from nightbench.gang.agents import Agents, TooLate
+from nightbench.gang.errors import GangError, Superseded
 from nightbench.gang.events import CaseOutcome, GangEvent, OnEvent, RepeatOutcome, ignore
 from nightbench.gang.link import NodeLink
 from nightbench.gang.login import SshTarget
 from nightbench.gang.machine import SERVING
+from nightbench.gang.pool import shared
 from nightbench.gang.progress import Progress
 from nightbench.gang.provisioning import Connect, connections, on_all
 from nightbench.gang.repeat import Cancelled, RepeatSteering
-from nightbench.gang.ssh import SshTransport
+from nightbench.gang.stopping import End, end_by_deadline, end_of, too_late
+from nightbench.gang.together import on_each, patiently
 from nightbench.gang.transport import Transport
 from nightbench.gang.watch import QUICK_S, Watch
 from nightbench.model import CaseStatus, JobSpec
 from nightbench.spool import CaseStore, utc_now
 
-FAILURES_IN_A_ROW = 2
 STOP_S = 30.0
 """What agents may take to let go of their nodes, beyond the time to terminate."""
+
+ThroughputOf = Callable[[Mapping[str, Any], Mapping[str, Mapping[str, Any]]], float | None]
+"""From the controller's record of a repeat and its results by node to its throughput."""
+
+
+def utc_date() -> datetime:
+    """The controller's date: nodes' clocks may be off by minutes."""
+    return datetime.now(UTC)
 
 
 async def run_gang(
@@ -31,7 +43,9 @@ async def run_gang(
     targets: Mapping[str, SshTarget],
     store: CaseStore,
     on_event: OnEvent = ignore,
-    connect: Connect = SshTransport,
+    connect: Connect = shared,
+    throughput_of: ThroughputOf | None = None,
+    today: Callable[[], datetime] = utc_date,
 ) -> CaseOutcome:
     """Measure a case: all its repeats, one fresh launch of the gang each.
 
@@ -45,6 +59,9 @@ async def run_gang(
         store: where results, progress and outcome go.
         on_event: hears what happens.
         connect: makes a transport to a target.
+        throughput_of: tells an adaptive protocol what a repeat brought; without it the protocol
+            launches the most of its repeats.
+        today: the controller's date in UTC, for the job's deadline.
 
     Raises:
         NodeError: a node cannot be reached or refuses before anything was launched.
@@ -54,7 +71,7 @@ async def run_gang(
     if known is not None:
         return CaseOutcome.from_json(known)
     async with connections(job.nodes, targets, connect) as transports:
-        gang = Gang(job, transports, store, on_event)
+        gang = Gang(job, transports, store, on_event, throughput_of=throughput_of, today=today)
         try:
             return await gang.run()
         finally:
@@ -70,6 +87,8 @@ class Gang:
         store: the case's files.
         on_event: hears what happens.
         clock: the controller's monotonic clock.
+        throughput_of: what a repeat brought, for an adaptive protocol.
+        today: the controller's date.
     """
 
     def __init__(
@@ -79,16 +98,25 @@ class Gang:
         store: CaseStore,
         on_event: OnEvent = ignore,
         clock: Callable[[], float] = time.monotonic,
+        throughput_of: ThroughputOf | None = None,
+        today: Callable[[], datetime] = utc_date,
     ) -> None:
         self.job = job
         self.store = store
         self.on_event = on_event
         self.clock = clock
         self.links = [NodeLink(job, node, transports[node.name], clock) for node in job.nodes]
+        self.throughput_of = throughput_of
+        self.today = today
+        self.agents = Agents(self)
+        self.outcomes: list[RepeatOutcome] = []
         self.progress = Progress(job)
         self.epoch = 0
         self.watch = Watch([], 0, job.limits.lease_s, on_event, clock)
         self._told_s = 0.0
+        self._settled: set[tuple[int, str]] = set()
+        self.known: set[str] = set()
+        """Nodes whose fingerprint the spool has."""
 
     @property
     def lead(self) -> NodeLink:
@@ -101,17 +129,23 @@ class Gang:
 
     async def run(self) -> CaseOutcome:
         """Steer from wherever the gang stands to its outcome."""
-        await on_all(link.open() for link in self.links)
-        self.epoch = await self._claim_epoch()
+        patience_s = self.job.limits.lease_s
+        await on_all(patiently(link.open, patience_s) for link in self.links)
+        self.epoch = await self._claim_epoch(patience_s)
+        await self.fence()
+        await asyncio.to_thread(self.store.save_epoch, self.epoch)
         self.watch = Watch(
             self.links, self.epoch, self.job.limits.lease_s, self.on_event, self.clock
         )
         self.watch.open()
+        self.outcomes = await self._recorded()
         try:
-            outcome = await self._repeats()
+            end = await self._repeats()
         except Cancelled as cancelled:
-            outcome = self._outcome(CaseStatus.CANCELLED, str(cancelled), await self._recorded())
+            end = End(CaseStatus.CANCELLED, str(cancelled))
+        outcome = self._outcome(end)
         await self._stop_agents()
+        await self.fence()
         await asyncio.to_thread(self.store.save_outcome, outcome.to_json())
         said = outcome.reason or f"{len(outcome.repeats)} repeats"
         await self.tell("ended", len(outcome.repeats), said, force=True)
@@ -160,28 +194,56 @@ class Gang:
         Raises:
             Cancelled: somebody has.
         """
-        for link in self.links:
-            stop = await self._unless_silent(link)
+        stops = await on_each(self.links, NodeLink.stop_command)
+        for stop in stops.values():
             if stop and stop.get("cancelled"):
                 raise Cancelled(str(stop.get("reason") or "cancelled"))
 
-    async def ensure_agents(self, repeat: int) -> None:
-        """Have an agent on every node that holds the node's lock.
+    async def fence(self) -> None:
+        """Look before a record is written whether another controller writes them now.
+
+        A controller that is cut off from the nodes does not see their epochs, and would record
+        repeats as failed that its successor measures.
 
         Raises:
-            NodeError: a node does not answer for as long as a lease, or an agent cannot start.
+            Superseded: another one has a higher epoch.
         """
-        for link in self.in_lock_order():
-            await self._ensure_agent(link, repeat)
+        epoch = await asyncio.to_thread(self.store.epoch)
+        if epoch > self.epoch:
+            raise Superseded(
+                f"{self.job.job_id}: another controller writes the records since epoch {epoch}, "
+                f"this one has {self.epoch} and steers no more"
+            )
+
+    def too_late(self) -> bool:
+        """Whether no further repeat can end before the deadline."""
+        return too_late(self.job, self.outcomes, self.today())
+
+    async def settle(self) -> None:
+        """Nodes that were away when a repeat was given up do not take it up when they return.
+
+        Raises:
+            NodeError: one of them still cannot be told.
+        """
+        for outcome in self.outcomes:
+            for name in outcome.missing:
+                link = next(link for link in self.links if link.name == name)
+                if (outcome.repeat, name) in self._settled:
+                    continue
+                if await link.result(outcome.repeat) is None:
+                    document = {"epoch": self.epoch, "reason": outcome.reason or "given up"}
+                    await link.command("abort", outcome.repeat, document)
+                self._settled.add((outcome.repeat, name))
 
     # --- the parts of a run ---------------------------------------------------------------
 
-    async def _claim_epoch(self) -> int:
+    async def _claim_epoch(self, patience_s: float) -> int:
         for _ in range(20):
-            epoch = max(await on_all(link.epoch() for link in self.links)) + 1
+            found = await on_all(patiently(link.epoch, patience_s) for link in self.links)
+            epoch = max(*found, await asyncio.to_thread(self.store.epoch)) + 1
             # One node after another in a common order: of two controllers one wins the first.
             for link in self.in_lock_order():
-                if not await link.claim_epoch(epoch):
+                if not await patiently(partial(link.claim_epoch, epoch), patience_s):
                     break
             else:
                 self.on_event(GangEvent("epoch", f"epoch {epoch}", data={"epoch": epoch}))
@@ -190,112 +252,56 @@ class Gang:
             f"{self.job.job_id}: other controllers claim every epoch; is one in a loop?"
         )
 
-    async def _repeats(self) -> CaseOutcome:
-        outcomes = await self._recorded()
-        number = len(outcomes)
+    async def _repeats(self) -> End:
+        """Launch until there is enough, or no use, or no time."""
         await self.raise_when_cancelled()
-        while number < self.job.protocol.repeats:
-            if _failing(outcomes):
-                break
-            number += 1
-            steering = RepeatSteering(self, number)
-            outcomes.append(await steering.run(first=not outcomes))
-        if _failing(outcomes) or not any(r.status == "ok" for r in outcomes):
-            last = outcomes[-1]
-            count = sum(r.status != "ok" for r in outcomes)
-            reason = f"{count} of {len(outcomes)} launches failed, the last: {last.reason}"
-            return self._outcome(CaseStatus.FAILED, reason, outcomes)
-        return self._outcome(CaseStatus.OK, None, outcomes)
+        while True:
+            end = end_of(self.job, self.outcomes)
+            if end is not None:
+                return end
+            steering = RepeatSteering(self, len(self.outcomes) + 1)
+            try:
+                self.outcomes.append(await steering.run(first=not self.outcomes))
+            except TooLate as late:
+                self.on_event(GangEvent("repeat", str(late), None, steering.number))
+                return end_by_deadline(self.job, self.outcomes)
 
     async def _recorded(self) -> list[RepeatOutcome]:
         """Repeats that were fetched before, from the first without a gap."""
         outcomes: list[RepeatOutcome] = []
         while record := await asyncio.to_thread(self.store.repeat, len(outcomes) + 1):
-            outcomes.append(
-                RepeatOutcome(len(outcomes) + 1, record["status"], record.get("reason"))
-            )
+            number = len(outcomes) + 1
+            throughput = None
+            if record["status"] == "ok" and self.throughput_of is not None:
+                results = await asyncio.to_thread(self.store.results, number)
+                throughput = self.throughput_of(record, results)
+            outcomes.append(RepeatOutcome.from_record(number, record, throughput))
         return outcomes
-
-    async def _ensure_agent(self, link: NodeLink, repeat: int) -> None:
-        started = 0
-        told: object = None
-        called_s: float | None = None
-        while True:
-            now = self.clock()
-            if called_s is None or (link.view.agent not in (*SERVING, "waiting")):
-                if started >= 3:
-                    raise NodeError(
-                        link.name,
-                        link.transport.address,
-                        f"the agent ends at once: {link.view.agent_reason}; see agent.out and "
-                        "agent.jsonl in its job folder",
-                    )
-                try:
-                    await link.renew(self.epoch)
-                    if await link.start_agent():
-                        started += 1
-                        self.on_event(GangEvent("agent", "agent started", link.name))
-                    called_s = self.clock()
-                    await link.look(self.watch.repeat)
-                except NodeError as error:
-                    # Short cuts survive; a node that stays away is reported with its last error.
-                    if now - link.view.heard_s > self.job.limits.lease_s:
-                        raise
-                    link.unheard(error)
-            if called_s is not None and link.view.agent in SERVING:
-                return
-            holder = link.view.holder
-            if link.view.agent == "waiting" and holder != told:
-                told = holder
-                await self._say_waiting(link, repeat, holder)
-            await self.watch.look()
-            await self.check()
-
-    async def _say_waiting(
-        self, link: NodeLink, repeat: int, holder: Mapping[str, object] | None
-    ) -> None:
-        who = holder or {}
-        message = (
-            f"waiting for node {link.name}: {who.get('job_id', 'somebody')} of "
-            f"{who.get('user', '?')} has it since {who.get('since', '?')}"
-        )
-        self.on_event(GangEvent("waiting", message, link.name, data=dict(who)))
-        await self.tell("waiting", repeat, message, force=True)
-
-    async def _unless_silent(self, link: NodeLink) -> dict[str, Any] | None:
-        try:
-            return await link.stop_command()
-        except NodeError as error:
-            link.unheard(error)
-            return None
 
     async def _stop_agents(self) -> None:
         """Free the nodes; one that does not answer frees itself when its lease ends."""
         document = {"epoch": self.epoch, "reason": "finished"}
         self.watch.pace(QUICK_S)
 
-        async def stop(link: NodeLink) -> None:
-            try:
-                if not ((await link.stop_command()) or {}).get("cancelled"):
-                    await link.command("stop", None, document)
-            except NodeError as error:
-                link.unheard(error)
-                self.on_event(GangEvent("lost", f"could not be stopped: {error}", link.name))
+        async def stop(link: NodeLink) -> bool:
+            if not ((await link.stop_command()) or {}).get("cancelled"):
+                await link.command("stop", None, document)
+            return True
 
-        await asyncio.gather(*(stop(link) for link in self.links))
+        told = await on_each(self.links, stop)
+        for link in self.links:
+            if link.name not in told:
+                said = f"could not be stopped: {link.view.silence}"
+                self.on_event(GangEvent("lost", said, link.name))
         until_s = self.clock() + self.job.limits.term_s + STOP_S
         while self.clock() < until_s:
             views = await self.watch.look()
             if all(view.agent not in (*SERVING, "waiting") or view.silence for view in views):
                 return
 
-    def _outcome(
-        self, status: CaseStatus, reason: str | None, repeats: list[RepeatOutcome]
-    ) -> CaseOutcome:
-        return CaseOutcome(status, reason, tuple(repeats), utc_now())
-
-
-def _failing(outcomes: list[RepeatOutcome]) -> bool:
-    """Whether the last launches failed, so often in a row that another would be no use."""
-    last = outcomes[-FAILURES_IN_A_ROW:]
-    return len(last) == FAILURES_IN_A_ROW and all(r.status != "ok" for r in last)
+    def _outcome(self, end: End) -> CaseOutcome:
+        faults: dict[str, str] = {}
+        if end.status is CaseStatus.FAILED:
+            for repeat in self.outcomes:
+                faults.update(repeat.faults)
+        return CaseOutcome(end.status, end.reason, tuple(self.outcomes), utc_now(), faults)

@@ -124,7 +124,7 @@ class GangOperator(BaseOperator):
             raise AirflowException(str(error)) from None
         away = isinstance(error, EnvironmentUnavailable)
         status = CaseStatus.UNAVAILABLE if away else CaseStatus.FAILED
-        record_failure(store, str(error), status)
+        record_failure(store, str(error), status, error)
         raise AirflowFailException(str(error)) from None
 
     def _trigger(self, context: Context, job: JobSpec) -> Any:
@@ -146,7 +146,12 @@ def is_last_try(context: Context) -> bool:
 def time_limit_s(job: JobSpec) -> float:
     """How long a case may take, with waiting for nodes, in seconds."""
     once = job.limits.repeat_s + job.limits.ready_s + job.limits.lease_s
-    return WAIT_S + job.protocol.repeats * once
+    launches = job.protocol.repeats
+    if job.neighbours.action != "record":
+        launches += job.neighbours.budget
+    if job.neighbours.action == "wait":
+        once += job.neighbours.wait_s
+    return WAIT_S + launches * once
 
 
 def summary(case_id: str, generation: int, status: str) -> dict[str, Any]:
@@ -154,8 +159,21 @@ def summary(case_id: str, generation: int, status: str) -> dict[str, Any]:
     return {"case_id": case_id, "generation": generation, "status": str(status)}
 
 
-def record_failure(store: CaseStore, reason: str, status: CaseStatus = CaseStatus.FAILED) -> None:
-    """Say in the spool that the case ended without a gang's outcome, unless it has one."""
+def record_failure(
+    store: CaseStore,
+    reason: str,
+    status: CaseStatus = CaseStatus.FAILED,
+    because: BaseException | None = None,
+) -> None:
+    """Say in the spool that the case ended without a gang's outcome, unless it has one.
+
+    Args:
+        store: the case's files.
+        reason: one sentence.
+        status: how it ended.
+        because: the error; one of a node counts as a fault of that node.
+    """
+    from nightbench.gang import faults_of, node_faults
     from nightbench.spool import utc_now
 
     if store.outcome() is None:
@@ -169,5 +187,6 @@ def record_failure(store: CaseStore, reason: str, status: CaseStatus = CaseStatu
                     if (record := store.repeat(number)) is not None
                 ],
                 "ended_at": utc_now(),
+                **node_faults(faults_of(because) if because else {}),
             }
         )

@@ -9,7 +9,13 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent, TriggerEvent
+from airflow.triggers.base import (
+    BaseTrigger,
+    TaskFailedEvent,
+    TaskSkippedEvent,
+    TaskSuccessEvent,
+    TriggerEvent,
+)
 
 from nightbench.errors import UserError
 from nightbench.model import CaseStatus
@@ -70,13 +76,16 @@ class GangTrigger(BaseTrigger):
         except UserError as error:
             self.log.error("%s: %s", self.case_id, error)
             if self.last_try:
-                await asyncio.to_thread(record_failure, store, str(error))
+                failed = CaseStatus.FAILED
+                await asyncio.to_thread(record_failure, store, str(error), failed, error)
             yield TaskFailedEvent()
             return
         self.log.info("%s %s: %s", self.case_id, outcome.status, outcome.reason or "measured")
         if outcome.status is CaseStatus.OK:
             result = summary(self.case_id, self.generation, outcome.status)
             yield TaskSuccessEvent(xcoms={"return_value": result})
+        elif outcome.status is CaseStatus.LEFT_OUT:
+            yield TaskSkippedEvent()
         else:
             yield TaskFailedEvent()
 
@@ -99,12 +108,19 @@ class GangTrigger(BaseTrigger):
 
     async def _steer(self, store: CaseStore) -> CaseOutcome:
         from nightbench.gang import CaseOutcome, Superseded, cancel, run_gang
+        from nightbench.summarize import throughput_of
 
         planned, targets = await self._reach()
         teller = asyncio.create_task(self._tell(store))
         try:
             async with asyncio.timeout(time_limit_s(planned.job)):
-                return await run_gang(planned.job, targets, store, self._on_event)
+                return await run_gang(
+                    planned.job,
+                    targets,
+                    store,
+                    self._on_event,
+                    throughput_of=throughput_of(planned.job.case),
+                )
         except TimeoutError:
             limit = time_limit_s(planned.job) / 3600
             reason = f"not measured within {limit:.1f} h, waiting for nodes included"

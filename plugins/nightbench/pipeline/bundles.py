@@ -11,14 +11,13 @@ from nightbench.checks import CheckContext, check_measurements, check_repeats
 from nightbench.model import (
     CaseStatus,
     CheckResult,
-    ClockOffset,
     Measurement,
-    RankResult,
     RepeatRecord,
     RepeatSummary,
     Severity,
 )
 from nightbench.pipeline.plans import CasePlan, RunPlan, read_plan
+from nightbench.records import repeat_record
 from nightbench.spool import CaseStore, Document, RunSpool
 from nightbench.summarize import scale, summarize_case, summarize_repeat
 from nightbench.warehouse.bundle import CaseBundle, RepeatBundle, RunBundle
@@ -141,28 +140,8 @@ def _good(records: tuple[RepeatRecord, ...], checks: tuple[CheckResult, ...]) ->
 
 def _record(store: CaseStore, number: int, fingerprints: Mapping[str, str]) -> RepeatRecord:
     """One launch of the gang: the controller's record and the results of all nodes."""
-    said = store.repeat(number) or {}
-    results = store.results(number)
-    ranks = [
-        RankResult.from_json(node, process)
-        for node, result in sorted(results.items())
-        for process in result["processes"]
-    ]
-    tails = [r["log_tail"] for r in results.values() if r.get("log_tail")]
-    started = said.get("started_at")
-    return RepeatRecord(
-        repeat=number,
-        status=said["status"],
-        reason=said.get("reason"),
-        ranks=tuple(sorted(ranks, key=lambda rank: (rank.role, rank.rank))),
-        clocks={
-            node: ClockOffset(clock["offset_s"], clock["error_s"])
-            for node, clock in (said.get("clocks") or {}).items()
-        },
-        fingerprints=fingerprints,
-        started_at=datetime.fromisoformat(started) if started else None,
-        log_tail=tails[0] if tails else None,
-    )
+    said = {**(store.repeat(number) or {}), "repeat": number}
+    return repeat_record(said, store.results(number), fingerprints)
 
 
 def _fingerprints(store: CaseStore, plan: RunPlan) -> dict[str, Document]:

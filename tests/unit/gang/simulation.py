@@ -35,13 +35,17 @@ class MemoryNode:
 
     async def run(self, argv, stdin=b"", env=None, on_stderr=None, timeout_s=None):
         self._reach()
+        if argv[0] == "cat":
+            return Completed(0, b"boot-1\n", b"")
         verb = argv[2]
+        if verb == "sweep":
+            return Completed(0, b'{"found": [], "killed": []}', b"")
         if verb != "start":
             raise AssertionError(f"unexpected command {argv}")
         self._job_dir = argv[3]
         started = (self._json("agent.json") or {}).get("state") in (None, "ended")
         if started:
-            self._put("agent.json", {"state": "idle", "reason": None, "holder": None})
+            self._put("agent.json", {"state": "idle", "reason": None, "holder": None, "pid": 1})
             self._put("fingerprint.json", {"schema": "nightbench.fingerprint/1"})
         answer = json.dumps({"pid": 1, "started": started}).encode()
         return Completed(0, answer, b"")
@@ -92,7 +96,7 @@ class MemoryNode:
 
     async def exists(self, path):
         self._reach()
-        return path in self.files or path in self.folders
+        return path in self.files or path in self.folders or path == "/proc/1"
 
     async def listdir(self, path):
         self._reach()
