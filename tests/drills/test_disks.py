@@ -1,0 +1,189 @@
+"""Disks that are full or read-only, on a node and on the controller."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.drills.gangs import (
+    check_accounts,
+    eventually,
+    in_phase,
+    launches,
+    make_job,
+    make_store,
+    measure,
+)
+from tests.drills.hosts import Lab, marked
+
+from nightbench.errors import UserError
+from nightbench.gang import DiskFull, Shipment, cancel, run_gang
+from nightbench.model import CaseStatus
+from nightbench.spool import CaseStore
+
+DATA = {"root": "/data/nightbench"}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A small disk of the controller."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    subprocess.run(words, check=True)
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+async def test_no_room_on_a_node_before_anything_runs(
+    lab: Lab, shipment: Shipment, tmp_path: Path
+) -> None:
+    """A sentence that names node and folder, no half-written code that a later run would use."""
+    for name in ("n1", "n2"):
+        lab.host(name).disk("/data", 40_000_000)
+    n2 = lab.hosts["n2"]
+    job = make_job(lab, shipment, repeats=1, environments=DATA)
+    store = make_store(tmp_path)
+    n2.fill("/data", leave_bytes=100_000)
+    with pytest.raises(DiskFull, match=r"n2.*environments\.root"):
+        await measure(lab, shipment, job, store)
+    code = n2.path("/data/nightbench/code")
+    assert not code.exists() or not [p for p in code.iterdir() if not p.name.startswith(".")]
+    assert marked(job.run_id) == []
+    n2.relieve("/data")
+    outcome = await measure(lab, shipment, job, store)
+    check_accounts(lab, job, store, outcome)
+    assert outcome.status is CaseStatus.OK
+
+
+@pytest.mark.parametrize("leave_bytes", [0, 4096, 20_000])
+async def test_a_nodes_disk_fills_within_the_window(
+    lab: Lab, shipment: Shipment, tmp_path: Path, leave_bytes: int
+) -> None:
+    """The repeat fails with a clear reason; what is half-written is no result."""
+    for name in ("n1", "n2"):
+        lab.host(name).disk("/data", 40_000_000)
+    n2 = lab.hosts["n2"]
+    job = make_job(lab, shipment, repeats=2, steps=60, step_s=0.1, environments=DATA)
+    store = make_store(tmp_path)
+    task = asyncio.create_task(measure(lab, shipment, job, store))
+    await eventually(in_phase(store, "window", repeat=1))
+    n2.fill("/data", leave_bytes)
+    outcome = await asyncio.wait_for(task, 240)
+    assert outcome.status is CaseStatus.FAILED
+    assert {r.status for r in outcome.repeats} == {"failed"}
+    reason = str(outcome.repeats[0].reason)
+    assert "n2" in reason
+    assert "No space left" in reason or "no room" in reason or "disk" in reason, reason
+    assert marked(job.run_id) == []
+    for number in store.repeats():
+        result = store.result(number, "n2")
+        assert result is None or result["status"] != "ok"
+    assert max(launches(lab, job).values()) == 1
+    # With room again the node serves the next case without help.
+    n2.relieve("/data")
+    after, other = make_job(lab, shipment, repeats=1, environments=DATA), make_store(tmp_path, "b")
+    again = await measure(lab, shipment, after, other)
+    check_accounts(lab, after, other, again)
+    assert again.status is CaseStatus.OK
+
+
+async def test_a_home_that_cannot_be_written(lab: Lab, shipment: Shipment, tmp_path: Path) -> None:
+    """Refused before anything runs, with what to do; another root on the node helps."""
+    for name in ("n1", "n2"):
+        lab.host(name)
+    n2 = lab.hosts["n2"]
+    n2.read_only()
+    job = make_job(lab, shipment, repeats=1)
+    store = make_store(tmp_path)
+    with pytest.raises(UserError) as caught:
+        await measure(lab, shipment, job, store)
+    message = str(caught.value)
+    assert "n2" in message
+    assert "environments.root" in message, message
+    assert "read-only" in message.lower() or "cannot be written" in message, message
+    assert marked(job.run_id) == []
+    for name in ("n1", "n2"):
+        lab.hosts[name].disk("/data", 40_000_000)
+    elsewhere = make_job(lab, shipment, repeats=1, environments=DATA)
+    outcome = await measure(lab, shipment, elsewhere, store)
+    check_accounts(lab, elsewhere, store, outcome)
+    assert outcome.status is CaseStatus.OK
+
+
+async def test_a_home_that_becomes_read_only_within_the_window(
+    lab: Lab, shipment: Shipment, tmp_path: Path
+) -> None:
+    """As a disk with errors does: the repeat fails, nothing is left, nobody waits for ever."""
+    for name in ("n1", "n2"):
+        lab.host(name)
+    n2 = lab.hosts["n2"]
+    job = make_job(lab, shipment, repeats=1, steps=100, step_s=0.1, limits={"lease_s": 10})
+    store = make_store(tmp_path)
+    task = asyncio.create_task(measure(lab, shipment, job, store))
+    await eventually(in_phase(store, "window", repeat=1))
+    n2.read_only()
+    outcome = await asyncio.wait_for(task, 240)
+    assert outcome.status is CaseStatus.FAILED
+    assert "n2" in str(outcome.repeats[0].reason)
+    assert marked(job.run_id) == []
+    assert n2.processes(), "the host lives"
+
+
+async def test_the_controllers_disk_is_full(
+    lab: Lab, shipment: Shipment, tmp_path: Path, small: Path
+) -> None:
+    """Clear failure; the gang stays accounted for and a later controller goes on with it."""
+    for name in ("n1", "n2"):
+        lab.host(name)
+    job = make_job(lab, shipment, repeats=2, steps=40, step_s=0.1)
+    store = make_store(small)
+    task = asyncio.create_task(measure(lab, shipment, job, store))
+    await eventually(in_phase(store, "window", repeat=1))
+    filler = small / "filler"
+    fill(filler)
+    with pytest.raises(UserError, match=r"(?i)no space left|no room|disk is full") as caught:
+        await asyncio.wait_for(task, 120)
+    assert str(small) in str(caught.value)
+    assert_whole(store)
+    filler.unlink()
+    outcome = await run_gang(job, lab.targets(), store)
+    check_accounts(lab, job, store, outcome)
+    assert [(r.repeat, r.status) for r in outcome.repeats] == [(1, "ok"), (2, "ok")]
+
+
+async def test_a_case_is_cancelled_while_the_controllers_disk_is_full(
+    lab: Lab, shipment: Shipment, tmp_path: Path, small: Path
+) -> None:
+    """Ending what runs needs no disk here."""
+    for name in ("n1", "n2"):
+        lab.host(name)
+    job = make_job(lab, shipment, repeats=1, steps=400, step_s=0.2)
+    store = make_store(small)
+    task = asyncio.create_task(measure(lab, shipment, job, store))
+    await eventually(in_phase(store, "window", repeat=1))
+    fill(small / "filler")
+    await asyncio.gather(task, return_exceptions=True)
+    await cancel(job, lab.targets())
+    assert marked(job.run_id) == []
+
+
+def fill(path: Path) -> None:
+    """Take all room, to the last byte."""
+    with path.open("wb", buffering=0) as file:
+        for size in (65536, 4096, 1):
+            try:
+                while True:
+                    file.write(b"\0" * size)
+            except OSError:
+                continue
+
+
+def assert_whole(store: CaseStore) -> None:
+    """Whatever lies in the spool can be read: nothing is torn."""
+    store.progress(), store.outcome()
+    for number in store.repeats():
+        store.repeat(number), store.results(number)
