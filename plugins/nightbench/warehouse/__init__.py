@@ -1,8 +1,9 @@
 """The warehouse: PostgreSQL through psycopg2, running the text that lies in `sql/`.
 
-`migrate.apply` makes the tables, `loader.Loader` writes, `reader.Reader` reads,
-`history_csv.import_history` brings a site's older results, `references.load_references` the
-published figures. What is handed over is `nightbench.model` plus the dataclasses of `bundle`.
+`migrate.apply` makes the tables, `loader.Loader` writes, `reader.Reader` reads, `nodes.NodeBook`
+keeps the state of nodes, `history_csv.import_history` brings a site's older results,
+`references.load_references` the published figures. What is handed over is `nightbench.model` plus
+the dataclasses of `bundle` and `nightbench.health`.
 """
 
 from nightbench.warehouse.bundle import (
@@ -15,13 +16,16 @@ from nightbench.warehouse.bundle import (
 from nightbench.warehouse.connection import WarehouseRefused, WarehouseUnavailable, connect
 from nightbench.warehouse.history_csv import ImportReport
 from nightbench.warehouse.loader import Loader
+from nightbench.warehouse.nodes import JudgedNode, NodeBook
 from nightbench.warehouse.reader import Reader
 
 __all__ = [
     "CaseBundle",
     "ImportReport",
+    "JudgedNode",
     "Loader",
     "MeasuredCase",
+    "NodeBook",
     "PlannedCase",
     "Reader",
     "RepeatBundle",

@@ -39,6 +39,9 @@ VIEWS = (
     "marts/dim_case",
     "marts/dim_cluster",
     "marts/fct_reference",
+    "marts/dim_node",
+    "marts/fct_node_finding",
+    "marts/control_history",
 )
 """Files below `sql/` in the order in which they need each other."""
 

@@ -1,0 +1,21 @@
+-- The newest events of each node of a cluster.
+with numbered as (
+    select
+        *,
+        row_number() over (partition by node order by at desc) as age
+    from raw.node_event
+    where cluster = %(cluster)s
+)
+
+select
+    cluster,
+    node,
+    run_id,
+    subject,
+    at,
+    kind,
+    reason,
+    by_whom
+from numbered
+where age <= %(max_rows)s
+order by node, at;
