@@ -41,7 +41,7 @@ class NodeEvent:
     kind: str
     """clean, worked, fault; quarantined or released by a person."""
     reason: str = ""
-    by: str = NIGHTBENCH
+    by_whom: str = NIGHTBENCH
     run_id: str = ""
     """Empty where no run was under way."""
     subject: str = PREFLIGHT
@@ -60,7 +60,7 @@ class NodeState:
     reason: str = ""
     faults: int = 0
     """In a row, up to now."""
-    by: str = NIGHTBENCH
+    by_whom: str = NIGHTBENCH
     """Who put it there."""
     last_fault: str = ""
     """What the last of them was found by: `preflight`, or a case with its generation."""
@@ -86,7 +86,7 @@ def standing(
 
 def after(state: NodeState, event: NodeEvent, policy: HealthPolicy) -> NodeState:
     """The state after one more event."""
-    by_person = state.quarantined and state.by != NIGHTBENCH
+    by_person = state.quarantined and state.by_whom != NIGHTBENCH
     if event.kind == QUARANTINED:
         return _changed(state, QUARANTINED, event)
     if event.kind == RELEASED:
@@ -115,4 +115,4 @@ def _forgiven(state: NodeState) -> NodeState:
 
 
 def _changed(state: NodeState, to: str, event: NodeEvent) -> NodeState:
-    return dataclasses.replace(state, state=to, since=event.at, reason=event.reason, by=event.by)
+    return dataclasses.replace(state, state=to, since=event.at, reason=event.reason, by_whom=event.by_whom)

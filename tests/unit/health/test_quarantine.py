@@ -34,7 +34,7 @@ def events(*kinds: str):
             at=START + timedelta(hours=hour),
             kind=FAULT if word == "ill" else word,
             reason=f"{word} {hour}",
-            by="anna" if by_person else "nightbench",
+            by_whom="anna" if by_person else "nightbench",
             run_id=f"r{hour}",
             subject=PERSON if by_person else PREFLIGHT if looked else f"case/g{hour}",
         )
@@ -71,12 +71,12 @@ def test_says_since_when_and_why():
     assert state.since == START + timedelta(hours=2)
     assert state.reason == "3 faults in a row; the last: fault 2"
     assert state.faults == 4
-    assert state.by == "nightbench"
+    assert state.by_whom == "nightbench"
 
 
 def test_person_is_named():
     state = stand(QUARANTINED)
-    assert (state.by, state.reason) == ("anna", "quarantined 0")
+    assert (state.by_whom, state.reason) == ("anna", "quarantined 0")
 
 
 def test_return_forgets_the_faults():
