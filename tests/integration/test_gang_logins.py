@@ -106,7 +106,9 @@ async def test_no_such_host(nodes):
     assert "no such host" in await error_of(target, NodeUnreachable)
 
 
-async def test_no_ssh_server_there(nodes):
+async def test_no_ssh_server_there(nodes, monkeypatch):
+    monkeypatch.setattr("nightbench.gang.login.THROTTLED_S", 1.0)
+
     async def serve(reader, writer):
         writer.write(b"HTTP/1.0 400 Bad Request\r\n\r\n" * 40)
         await writer.drain()

@@ -11,6 +11,14 @@ from nightbench.config.schema import FrameworkName, Role
 from nightbench.config.validate import Strict
 
 
+class JumpFile(Strict):
+    """A host that connections to nodes pass through."""
+
+    host: v.Hosts = Field(description="Its SSH address, as the hop before it reaches it.")
+    ssh_conn_id: v.Name = Field(description="Airflow Connection with user, key and port.")
+    port: v.Port | None = Field(None, description="SSH port; the Connection's unless given.")
+
+
 class NodeFile(Strict):
     """One node, or several that differ by their names only."""
 
@@ -22,10 +30,15 @@ class NodeFile(Strict):
         None, description="Name in results, with as many numbers as `hosts`; the host unless given."
     )
     port: v.Port | None = Field(None, description="SSH port; the Connection's unless given.")
+    user: v.User | None = Field(None, description="Login; the Connection's unless given.")
+    jump: list[JumpFile] | None = Field(
+        None,
+        description="Hosts on the way, the first first; the cluster's unless given, `[]` for none.",
+    )
     data_address: v.Hosts | None = Field(
         None, description="Address for the frameworks' own traffic; the host unless given."
     )
-    interface: v.Text | None = Field(
+    interface: v.Interface | None = Field(
         None, description="Network interface for the frameworks' own traffic."
     )
     port_range: v.PortRange = Field(
@@ -71,8 +84,8 @@ class EnvironmentsFile(Strict):
     wheelhouse: v.Text | None = Field(
         None, description="Folder on the controller whose wheels are shipped to the nodes."
     )
-    index_url: v.Text | None = Field(None, description="Package index that the nodes use.")
-    find_links: list[v.Text] = Field(
+    index_url: v.Source | None = Field(None, description="Package index that the nodes use.")
+    find_links: list[v.Source] = Field(
         default_factory=list, description="Folders or pages with wheels, as the nodes see them."
     )
     lock_dir: v.Text | None = Field(
@@ -158,6 +171,14 @@ class ClusterFile(Strict):
         None,
         description="File with the nodes' host keys, relative to this file or to `dags/`; the "
         "Connection's own host keys unless given. `${NIGHTBENCH_HOME}` is the state folder.",
+    )
+    jump: list[JumpFile] = Field(
+        default_factory=list, description="Hosts on the way to every node, the first first."
+    )
+    transport: v.Transport | None = Field(
+        None,
+        description="What the ranks must talk over, `nccl/ib` say; repeats over anything else do "
+        "not count. Not compared unless given.",
     )
     env: v.Env = Field(default_factory=dict, description="Environment of all processes.")
     role_env: dict[Role, v.Env] = Field(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from nightbench.config import values
-from nightbench.config.cluster_schema import ClusterFile, NodeFile
+from nightbench.config.cluster_schema import ClusterFile, JumpFile, NodeFile
 from nightbench.config.source import (
     ConfigError,
     Document,
@@ -23,6 +24,7 @@ from nightbench.model import (
     Cluster,
     EnvironmentPolicy,
     HealthPolicy,
+    JumpHost,
     NeighbourPolicy,
     Node,
 )
@@ -36,7 +38,11 @@ def find_clusters(dags: Path) -> dict[str, Path]:
 
 
 def load_cluster(
-    path: Path, *, home: Path | None = None, catalog: Catalog | None = None
+    path: Path,
+    *,
+    home: Path | None = None,
+    catalog: Catalog | None = None,
+    new_known_hosts: bool = False,
 ) -> Cluster:
     """Read a cluster.
 
@@ -45,6 +51,7 @@ def load_cluster(
         home: state folder that `${NIGHTBENCH_HOME}` stands for; the variable's value, or
             `.nightbench` beside `dags/`, when None.
         catalog: knows the framework lines that the file may name; unchecked when None.
+        new_known_hosts: the file of host keys is about to be made, beside this one.
 
     Raises:
         ConfigError: all that is wrong with the file.
@@ -73,10 +80,12 @@ def load_cluster(
             find_links=tuple(environments.find_links),
             lock_dir=environments.lock_dir,
         ),
-        known_hosts=paths.find(file.known_hosts, ("known_hosts",)),
+        known_hosts=paths.find(file.known_hosts, ("known_hosts",), new=new_known_hosts),
         env=dict(file.env),
         role_env={role: dict(env) for role, env in file.role_env.items()},
         shared=file.shared,
+        jump=_jump(file.jump),
+        transport=file.transport,
         lock=file.lock,
         parallel_cases=file.limits.parallel_cases,
         window=file.limits.hours,
@@ -149,7 +158,7 @@ class _Paths:
         beside = document.path.absolute().parent.parent.parent / ".nightbench"
         self._home = home or Path(os.environ.get("NIGHTBENCH_HOME") or beside)
 
-    def find(self, written: str | None, key: Key) -> str | None:
+    def find(self, written: str | None, key: Key, new: bool = False) -> str | None:
         if written is None:
             return None
         if written.startswith(HOME):
@@ -160,12 +169,20 @@ class _Paths:
             self._problems.append(self._document.problem(key, message))
             return None
         found = relative_to_file(self._document.path, written)
+        if found is None and new:
+            found = (self._document.path.parent / written).expanduser().absolute()
         if found is None:
             folder = display(self._document.path.parent)
             message = f'found "{written}", which is not there; looked in {folder} and above it'
+            if key == ("known_hosts",):
+                message += f"; `nightbench cluster scan {self._document.path.stem}` makes it"
             self._problems.append(self._document.problem(key, message))
             return None
         return str(found)
+
+
+def _jump(hops: Iterable[JumpFile]) -> tuple[JumpHost, ...]:
+    return tuple(JumpHost(hop.host, hop.ssh_conn_id, hop.port) for hop in hops)
 
 
 def _nodes(file: ClusterFile, document: Document, problems: list[Problem]) -> list[Node]:
@@ -191,7 +208,7 @@ def _nodes(file: ClusterFile, document: Document, problems: list[Problem]) -> li
                 "cores by their numbers"
             )
             problems.append(document.problem((*key, "cpus"), message))
-        for node in _expand(entry, key, document, problems):
+        for node in _expand(entry, file.jump, key, document, problems):
             if not SLUG.match(node.name):
                 message = f'found "{node.name}" as a name; expected letters, digits, ".", "_", "-"'
                 problems.append(document.problem((*key, "name"), message))
@@ -204,7 +221,13 @@ def _nodes(file: ClusterFile, document: Document, problems: list[Problem]) -> li
     return nodes
 
 
-def _expand(entry: NodeFile, key: Key, document: Document, problems: list[Problem]) -> list[Node]:
+def _expand(
+    entry: NodeFile,
+    jump: Iterable[JumpFile],
+    key: Key,
+    document: Document,
+    problems: list[Problem],
+) -> list[Node]:
     hosts = values.hosts(entry.hosts)
     beside: dict[str, list[str]] = {}
     for field in ("name", "data_address"):
@@ -229,6 +252,9 @@ def _expand(entry: NodeFile, key: Key, document: Document, problems: list[Proble
             cpus=tuple(entry.cpus),
             devices=tuple(entry.devices),
             env=dict(entry.env),
+            user=entry.user,
+            # On every node, so that a job's nodes say all that a login needs.
+            jump=_jump(jump if entry.jump is None else entry.jump),
         )
         for host, name, address in zip(hosts, beside["name"], beside["data_address"], strict=True)
     ]

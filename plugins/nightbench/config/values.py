@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from nightbench.config import env
 from nightbench.config.source import describe
 from nightbench.hours import Hours
 from nightbench.model import SLUG
@@ -29,8 +30,11 @@ _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\
 _PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?) ?%\Z")
 _SHAPE = re.compile(r"([1-9]\d{0,4})x([1-9]\d{0,3})\Z")
 _RANGE = re.compile(r"\[([^\[\]]*)\]")
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_SECRET = re.compile(r"PASSWORD|PASSWD|SECRET|CREDENTIAL|(?:TOKEN|KEY)S?(?:_|\d|\Z)", re.IGNORECASE)
+_HOST = re.compile(r"[A-Za-z0-9_.:%-]{1,253}\Z")
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+\\-]{0,103}\$?\Z")
+_INTERFACE = re.compile(r"[=^]?[A-Za-z0-9_.:@-]{1,40}(?:,[A-Za-z0-9_.:@-]{1,40}){0,15}\Z")
+_TRANSPORT = re.compile(r"[a-z0-9_]+(?:/[A-Za-z0-9_.:@+-]+){0,2}\Z")
+_LONGEST_TEXT = 4096
 _VERSION = re.compile(r"v?\d[A-Za-z0-9.!+_-]*\Z")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(kB|MB|GB|TB|KiB|MiB|GiB|TiB)\Z")
 _LINK = re.compile(r"(\d+(?:\.\d+)?) ?(Mbit|Gbit)/s\Z")
@@ -120,7 +124,12 @@ def hosts(pattern: str) -> list[str]:
 
 def readable_hosts(pattern: str) -> str:
     """The pattern itself, once it is known to name hosts."""
-    hosts(pattern)
+    for name in hosts(pattern):
+        if not _HOST.match(name) or name.startswith("-"):
+            raise ValueError(
+                f"found {shown(name)}; expected names or addresses of letters, digits, "
+                '".", "-", "_", ":" and "%" (write an international name as xn--…)'
+            )
     return pattern
 
 
@@ -175,16 +184,45 @@ def slug(value: str) -> str:
     """A name that can be a folder on every node."""
     if not SLUG.match(value):
         raise ValueError(
-            f'found "{value}"; expected a name of letters, digits, ".", "_" and "-" that starts '
-            "with a letter or digit"
+            f'found {shown(value)}; expected a name of letters, digits, ".", "_" and "-" that '
+            "starts with a letter or digit"
         )
     return value
 
 
+def shown(value: str) -> str:
+    """A text for a message: control characters by their codes, no more than a line of it."""
+    text = value if len(value) <= 100 else value[:100] + "…"
+    return '"' + "".join(c if c.isprintable() else repr(c)[1:-1] for c in text) + '"'
+
+
 def not_empty(value: str) -> str:
-    """Text that says something."""
+    """Text that says something, on one line."""
     if not value.strip():
         raise ValueError("found an empty text; expected a name or a sentence")
+    if any(ord(c) < 32 or ord(c) == 127 for c in value):
+        raise ValueError(f"found {shown(value)}; expected text without line ends and control codes")
+    if len(value) > _LONGEST_TEXT:
+        raise ValueError(f"found {len(value)} characters; expected no more than {_LONGEST_TEXT}")
+    return value
+
+
+def _fits(pattern: re.Pattern[str], expected: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if not pattern.match(value):
+            raise ValueError(f"found {shown(value)}; expected {expected}")
+        return value
+
+    return AfterValidator(check)
+
+
+def without_password(value: str) -> str:
+    """A URL or path that holds no password: it stands in the command line of the agent."""
+    if re.search(r"://[^/@\s]*:[^/@\s]+@", value):
+        raise ValueError(
+            "found a URL with a password, which all users of a node could read in its process "
+            "list; expected it in pip's configuration or ~/.netrc on the nodes"
+        )
     return value
 
 
@@ -192,31 +230,6 @@ def version(value: str) -> str:
     """A version as package indexes write them (PEP 440); nothing that is anything else as well."""
     if not _VERSION.match(value):
         raise ValueError(f"found {describe(value)}; expected a version such as 2.13.0")
-    return value
-
-
-def env_name(value: str) -> str:
-    """The name of an environment variable that may stand in a file."""
-    if not _ENV_NAME.match(value):
-        raise ValueError(f'found "{value}"; expected the name of an environment variable')
-    if value.startswith("NIGHTBENCH_"):
-        raise ValueError("names with NIGHTBENCH_ belong to the launcher; expected another name")
-    if _SECRET.search(value):
-        raise ValueError(
-            "looks like a secret, and files are no place for one (the environment is stored with "
-            "every run); put it into the environment of the nodes or an Airflow Connection"
-        )
-    return value
-
-
-def env_value(value: Any) -> Any:
-    """The text of an environment variable; a whole number is taken as its digits."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    if not isinstance(value, str):
-        raise ValueError(f"found {describe(value)}; expected text: put it in quotes")
-    if "\0" in value:
-        raise ValueError("found a NUL character; no environment can hold one")
     return value
 
 
@@ -250,6 +263,22 @@ Shape = Annotated[tuple[int, int], BeforeValidator(shape), Words("nodes x device
 Hosts = Annotated[str, AfterValidator(readable_hosts), Words("hosts")]
 Cores = Annotated[list[Whole], BeforeValidator(cores), AfterValidator(no_twins), Words("cores")]
 DeviceName = Annotated[str, BeforeValidator(device_name), Words("index or UUID")]
-EnvName = Annotated[str, AfterValidator(env_name)]
-EnvValue = Annotated[str, BeforeValidator(env_value)]
+User = Annotated[
+    str,
+    _fits(_USER, 'a user name of letters, digits, ".", "_", "-", "@", "+" and "\\"'),
+    Words("user name"),
+]
+Interface = Annotated[
+    str,
+    _fits(_INTERFACE, "a network interface such as eth0, or several with commas between"),
+    Words("network interface"),
+]
+Transport = Annotated[
+    str,
+    _fits(_TRANSPORT, "what the ranks report, such as gloo, nccl/ib or nccl/socket/eth0"),
+    Words("transport"),
+]
+Source = Annotated[str, AfterValidator(not_empty), AfterValidator(without_password), Words("text")]
+EnvName = Annotated[str, AfterValidator(env.name)]
+EnvValue = Annotated[str, BeforeValidator(env.value)]
 Env = Annotated[dict[EnvName, EnvValue], Words("variables")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import posixpath
-import shlex
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,8 +12,10 @@ from typing import TypeVar
 
 import asyncssh
 
+from nightbench.errors import UserError
 from nightbench.gang.errors import DiskFull, NodeUnreachable, RemoteFailure
 from nightbench.gang.login import SshTarget, connect
+from nightbench.gang.shellwords import MARK, after_mark, command_line
 from nightbench.gang.transport import Completed, OnLine
 
 T = TypeVar("T")
@@ -24,6 +25,10 @@ LOST = (asyncssh.DisconnectError, asyncssh.SFTPConnectionLost, asyncssh.SFTPNoCo
 
 FILE_TIMEOUT_S = 30.0
 """For an operation on a small file; uploads have their own."""
+
+SESSIONS = 7
+"""Commands at once over one connection: OpenSSH allows ten sessions (MaxSessions), of which SFTP
+and what stays open take their share."""
 
 
 class SshTransport:
@@ -40,6 +45,9 @@ class SshTransport:
         self._connection: asyncssh.SSHClientConnection | None = None
         self._sftp: asyncssh.SFTPClient | None = None
         self._connecting = asyncio.Lock()
+        self._refused: tuple[float, UserError] | None = None
+        """When the last attempt to connect failed, and how."""
+        self._sessions = asyncio.Semaphore(SESSIONS)
         self._home: str | None = None
 
     # --- commands -------------------------------------------------------------------------
@@ -64,7 +72,10 @@ class SshTransport:
                     process.stdout.read(), _lines(process.stderr, on_stderr)
                 )
                 await process.wait_closed()
-                return Completed(_exit_of(process), stdout, stderr)
+                status, output = _exit_of(process), after_mark(stdout)
+                if output is None:
+                    raise self._not_run(argv[0], status, stdout + stderr)
+                return Completed(status, output, stderr)
 
         return await self._guard(f"run {argv[0]}", execute, timeout_s)
 
@@ -72,6 +83,16 @@ class SshTransport:
     async def converse(self, argv: Sequence[str]) -> AsyncIterator[_Conversation]:
         """Run a command that answers line by line; see `Transport.converse`."""
         async with self._process(argv, None) as process:
+
+            async def begin() -> None:
+                noise: list[bytes] = []
+                while (line := await process.stdout.readline()).rstrip() != MARK.encode():
+                    if not line:
+                        said = b"".join(noise) + await process.stderr.read()
+                        raise self._not_run(argv[0], process.exit_status, said)
+                    noise.append(line)
+
+            await self._guard(f"begin {argv[0]}", begin, FILE_TIMEOUT_S)
             yield _Conversation(self, process)
 
     @contextlib.asynccontextmanager
@@ -80,12 +101,33 @@ class SshTransport:
     ) -> AsyncIterator[asyncssh.SSHClientProcess[bytes]]:
         # The environment goes into the command: sshd accepts only the variables that it lists.
         words = ["env", *(f"{k}={v}" for k, v in env.items()), *argv] if env else list(argv)
+        async with self._sessions:
+            process = await self.start(words)
+            try:
+                yield process
+            finally:
+                process.close()
+
+    async def start(self, argv: Sequence[str]) -> asyncssh.SSHClientProcess[bytes]:
+        """Start a command and leave it to the caller."""
         connection = await self._connected()
-        process = await connection.create_process(shlex.join(words), encoding=None)
-        try:
-            yield process
-        finally:
-            process.close()
+        line = command_line(argv)
+
+        async def operation() -> asyncssh.SSHClientProcess[bytes]:
+            return await connection.create_process(line, encoding=None)
+
+        return await self._guard(f"start {argv[0]}", operation, FILE_TIMEOUT_S)
+
+    def _not_run(self, command: str, status: int | None, said: bytes) -> RemoteFailure:
+        """The login shell has ended without running the command."""
+        tail = said.decode(errors="replace").strip()[-500:]
+        return RemoteFailure(
+            self.node,
+            self.address,
+            f"the login shell did not run `{command}` (exit {status}); it said: {tail!r}. Is the "
+            f"shell of user {self._target.login} nologin, or does a login file of it (.bashrc, "
+            ".zshenv, config.fish) end it?",
+        )
 
     async def home(self) -> str:
         """The SSH user's home folder."""
@@ -217,10 +259,18 @@ class SshTransport:
     # --- the connection -------------------------------------------------------------------
 
     async def _connected(self) -> asyncssh.SSHClientConnection:
+        clock = asyncio.get_running_loop().time
+        asked_s = clock()
         async with self._connecting:
             if self._connection is None or self._connection.is_closed():
+                if self._refused is not None and self._refused[0] > asked_s:
+                    raise self._refused[1]  # somebody else has tried while this one waited
                 self._sftp = None
-                self._connection = await connect(self._target)
+                try:
+                    self._connection = await connect(self._target)
+                except UserError as error:
+                    self._refused = (clock(), error)
+                    raise
             return self._connection
 
     async def _files(self) -> asyncssh.SFTPClient:
@@ -279,7 +329,7 @@ class SshTransport:
     async def _free_bytes(self, path: str) -> int | None:
         script = 'p=$1; while [ ! -e "$p" ]; do p=$(dirname "$p"); done; df -Pk "$p" | tail -n 1'
         done = await self.run(["sh", "-c", script, "sh", path], timeout_s=FILE_TIMEOUT_S)
-        fields = done.stdout.split()
+        fields = done.stdout.splitlines()[-1].split() if done.stdout else []
         return int(fields[3]) * 1024 if done.exit == 0 and len(fields) > 3 else None
 
     def _drop(self) -> None:

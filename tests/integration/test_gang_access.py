@@ -1,0 +1,257 @@
+"""Reaching nodes as sites have them: jump hosts, certificates, agents, busy and noisy servers."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import getpass
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.access_servers import DEFAULTS, Server, keygen, server
+
+from nightbench.gang import (
+    GangError,
+    HostKeyRejected,
+    LoginRefused,
+    NodeUnreachable,
+    SshTransport,
+)
+from nightbench.gang.errors import NodeError
+
+pytestmark = pytest.mark.openssh
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Server]]:
+    base = tmp_path_factory.mktemp("servers")
+    closed = DEFAULTS + "AllowTcpForwarding no\n"
+    with (
+        server(base / "gate", "127.0.0.2") as gate,
+        server(base / "inner", "127.0.0.3") as inner,
+        server(base / "node", "127.0.0.4") as node,
+        server(base / "closed", "127.0.0.5", closed) as closed_gate,
+    ):
+        yield [gate, inner, node, closed_gate]
+
+
+async def said(target, words=("echo", "hello")) -> str:
+    transport = SshTransport(target)
+    try:
+        return (await transport.run(list(words), timeout_s=60)).stdout.decode()
+    finally:
+        await transport.close()
+
+
+async def refusal(target, kind=NodeError) -> str:
+    with pytest.raises(kind) as caught:
+        await said(target)
+    return str(caught.value)
+
+
+def sessions_of(port: int) -> int:
+    """Established connections to a server's port, by the kernel."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    wanted = f":{port:04X}"
+    return sum(1 for at in map(str.split, lines) if at[2].endswith(wanted) and at[3] == "01")
+
+
+# --- jump hosts ---------------------------------------------------------------------------
+
+
+async def test_through_two_jump_hosts_each_with_its_own_key(servers):
+    gate, inner, node, _ = servers
+    target = node.target(jump=(gate.target(), inner.target()))
+    script = 'echo "$SSH_CONNECTION"'
+    transport = SshTransport(target)
+    came = (await transport.run(["sh", "-c", script])).stdout.decode().split()
+    assert (came[2], came[3]) == (node.host, str(node.port))
+    assert sessions_of(gate.port) == 1
+    await transport.write_atomic(f"{node.folder}/by-jump", b"x" * 100_000)
+    assert (node.folder / "by-jump").read_bytes() == b"x" * 100_000
+    await transport.close()
+    for _ in range(100):
+        if sessions_of(gate.port) + sessions_of(inner.port) == 0:
+            break
+        await asyncio.sleep(0.05)
+    assert sessions_of(gate.port) + sessions_of(inner.port) == 0, "jumps end with the connection"
+
+
+async def test_the_key_of_a_jump_host_is_checked_too(servers):
+    gate, _, node, _ = servers
+    wrong = gate.target(known_hosts=node.known.replace(node.address, gate.address).encode())
+    message = await refusal(node.target(jump=(wrong,)), HostKeyRejected)
+    assert message.startswith(f"node n1 ({node.host}:{node.port}): on the way to it, jump host ")
+    assert f"{gate.host}:{gate.port}: host key has CHANGED" in message
+
+
+async def test_a_key_that_the_jump_host_refuses(servers):
+    gate, _, node, _ = servers
+    wrong = gate.target(client_keys=(str(node.folder / "client"),))
+    message = await refusal(node.target(jump=(wrong,)), LoginRefused)
+    assert f"jump host {gate.host}:{gate.port}: login refused" in message
+
+
+async def test_a_jump_host_that_does_not_pass_on(servers):
+    _, _, node, closed = servers
+    message = await refusal(node.target(jump=(closed.target(),)), NodeUnreachable)
+    assert "AllowTcpForwarding" in message
+
+
+async def test_a_node_that_the_jump_host_cannot_reach(servers):
+    gate, _, node, _ = servers
+    gone = dataclasses.replace(node.target(), port=1, jump=(gate.target(),))
+    message = await refusal(gone, NodeUnreachable)
+    assert "jump host" in message
+    assert "cannot connect" in message
+
+
+async def test_a_connection_through_a_jump_comes_back(servers):
+    gate, _, node, _ = servers
+    transport = SshTransport(node.target(jump=(gate.target(),)))
+    await transport.home()
+    transport._connection.abort()
+    with pytest.raises(NodeUnreachable):
+        await transport.run(["sleep", "5"], timeout_s=0.2)
+    assert (await transport.run(["echo", "back"])).stdout == b"back\n"
+    await transport.close()
+
+
+# --- keys ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return keygen(tmp_path_factory.mktemp("authority") / "ca")
+
+
+def sign(authority: Path, key: Path, *words: str) -> Path:
+    call = ["ssh-keygen", "-q", "-s", str(authority), "-I", "test", *words, f"{key}.pub"]
+    subprocess.run(call, check=True)
+    return Path(f"{key}-cert.pub")
+
+
+@pytest.fixture(scope="module")
+def by_authority(authority: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    base = tmp_path_factory.mktemp("signed")
+    more = DEFAULTS + f"TrustedUserCAKeys {authority}.pub\nHostCertificate {base}/n/host-cert.pub\n"
+    with server(base / "n", "127.0.0.2", more) as started:
+        sign(authority, started.folder / "host", "-h", "-n", started.host, "-V", "+1d")
+        (started.folder / "authorized_keys").write_text("")
+        started.process.terminate()
+        started.process.wait()
+        call = [*started.process.args]
+        again = subprocess.Popen(call)
+        from tests.integration.openssh import end, wait_for_ssh
+
+        wait_for_ssh(started.host, started.port, again, started.folder / "log")
+        yield started
+        end(again)
+
+
+async def test_a_user_certificate_beside_its_key(by_authority, authority, tmp_path):
+    key = keygen(tmp_path / "id")
+    assert "login refused" in await refusal(
+        by_authority.target(client_keys=(str(key),)), LoginRefused
+    )
+    sign(authority, key, "-n", getpass.getuser(), "-V", "+1d")
+    assert await said(by_authority.target(client_keys=(str(key),))) == "hello\n"
+
+
+async def test_a_user_certificate_that_is_named(by_authority, authority, tmp_path):
+    key = keygen(tmp_path / "id")
+    moved = sign(authority, key, "-n", getpass.getuser(), "-V", "+1d").rename(tmp_path / "cert")
+    target = by_authority.target(client_keys=(key.read_text(),), certificates=(str(moved),))
+    assert await said(target) == "hello\n"
+    as_text = dataclasses.replace(target, certificates=(moved.read_text(),))
+    assert await said(as_text) == "hello\n"
+    gone = dataclasses.replace(target, certificates=(str(tmp_path / "gone"),))
+    assert f"certificate {tmp_path}/gone cannot be used" in await refusal(gone, GangError)
+
+
+async def test_a_user_certificate_for_somebody_else(by_authority, authority, tmp_path):
+    key = keygen(tmp_path / "id")
+    cert = sign(authority, key, "-n", "somebody", "-V", "+1d")
+    target = by_authority.target(client_keys=(str(key),), certificates=(str(cert),))
+    message = await refusal(target, LoginRefused)
+    assert "ssh-keygen -L" in message
+
+
+async def test_a_host_certificate(by_authority, authority, tmp_path):
+    key = keygen(tmp_path / "id")
+    sign(authority, key, "-n", getpass.getuser(), "-V", "+1d")
+    public = Path(f"{authority}.pub").read_text()
+    known = f"@cert-authority {by_authority.address} {public}".encode()
+    target = by_authority.target(client_keys=(str(key),), known_hosts=known)
+    assert await said(target) == "hello\n"
+    other = Path(f"{keygen(tmp_path / 'other')}.pub").read_text()
+    stranger = f"@cert-authority {by_authority.address} {other}".encode()
+    message = await refusal(dataclasses.replace(target, known_hosts=stranger), HostKeyRejected)
+    assert "host" in message
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    socket = str(tmp_path / "agent")
+    process = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL)
+    while not os.path.exists(socket):
+        assert process.poll() is None
+    yield socket, {**os.environ, "SSH_AUTH_SOCK": socket}
+    process.terminate()
+    process.wait()
+
+
+async def test_an_agent(servers, agent, monkeypatch):
+    gate, _, node, _ = servers
+    socket, environment = agent
+    target = node.target(client_keys=(), agent=socket)
+    assert "holds no key" in await refusal(target, GangError)
+    key = str(node.folder / "client")
+    subprocess.run(["ssh-add", "-q", key], env=environment, check=True)
+    assert await said(target) == "hello\n"
+    monkeypatch.setenv("SSH_AUTH_SOCK", socket)
+    by_name = dataclasses.replace(target, agent="", jump=(gate.target(),))
+    assert await said(by_name) == "hello\n"
+    monkeypatch.delenv("SSH_AUTH_SOCK")
+    assert "SSH_AUTH_SOCK is not set" in await refusal(by_name, GangError)
+    gone = dataclasses.replace(target, agent=f"{socket}-gone")
+    assert "nobody answers at" in await refusal(gone, GangError)
+
+
+# --- busy servers -------------------------------------------------------------------------
+
+
+async def test_a_throttled_server_is_asked_again(tmp_path, caplog):
+    more = "MaxStartups 2:100:2\nSubsystem sftp internal-sftp\n"
+    with server(tmp_path / "busy", "127.0.0.6", more) as busy:
+        transports = [SshTransport(busy.target(f"n{i}")) for i in range(12)]
+        done = await asyncio.gather(
+            *(t.run(["echo", str(i)]) for i, t in enumerate(transports)), return_exceptions=True
+        )
+        await asyncio.gather(*(t.close() for t in transports))
+        assert [d.stdout for d in done] == [f"{i}\n".encode() for i in range(12)]
+        assert "MaxStartups" in busy.log(), "the server has not throttled: this shows nothing"
+        assert "closed the connection before the login" in caplog.text
+
+
+async def test_a_server_that_goes_on_closing_is_given_up(monkeypatch):
+    monkeypatch.setattr("nightbench.gang.login.THROTTLED_S", 1.5)
+    asked = []
+
+    async def close(reader, writer):
+        asked.append(1)
+        writer.write(b"Exceeded MaxStartups\r\n")
+        writer.close()
+
+    closing = await asyncio.start_server(close, "127.0.0.1", 0)
+    async with closing:
+        port = closing.sockets[0].getsockname()[1]
+        from nightbench.gang import SshTarget
+
+        message = await refusal(SshTarget("n1", "127.0.0.1", b"", port), NodeUnreachable)
+    assert len(asked) > 1
+    assert f"before the login, {len(asked)} times" in message
+    assert "MaxStartups" in message
