@@ -488,6 +488,8 @@ class JobSpec:
     """What the agents lock: `node` or `devices`."""
     deadline: datetime | None = None
     """No repeat is started that cannot end by then."""
+    expected_repeat_s: float | None = None
+    """What a repeat usually takes, where earlier runs say it; its time limit when None."""
     transport: str | None = None
     """What the frameworks' own traffic is expected to use; not compared when None."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,15 +17,25 @@ from nightbench.model import (
     Cluster,
     JobSpec,
     Limits,
-    Node,
-    Process,
     Protocol,
-    Strategy,
     Suite,
     WorkloadInfo,
     digest_of,
 )
+from nightbench.placement import NodesAway, held_by, place
 from nightbench.support import Refusal, unfit, unsupported, variant_of
+
+__all__ = [
+    "NodesAway",
+    "build_of",
+    "definition_digest",
+    "estimate",
+    "held_by",
+    "place",
+    "resolve",
+    "select",
+    "wheel_digest",
+]
 
 
 def select(
@@ -58,43 +68,6 @@ def select(
     if not chosen:
         raise UserError("the selection holds no case")
     return chosen
-
-
-def place(case: Case, cluster: Cluster) -> tuple[tuple[Node, ...], tuple[Process, ...]]:
-    """Choose the nodes of a gang and spread its processes over them.
-
-    The cluster's first nodes are taken, in the order of its file. The ranks of `collective` fill a
-    node before the next; trainers and parameter servers go round robin.
-
-    Raises:
-        UserError: the cluster is too small.
-    """
-    if case.nodes > len(cluster.nodes) or case.devices_per_node > cluster.devices_per_node:
-        raise UserError(
-            f"{case.case_id} needs {case.nodes} x {case.devices_per_node} (nodes x devices); "
-            f"cluster {cluster.name} has {len(cluster.nodes)} x {cluster.devices_per_node}: "
-            "choose another cluster or fewer devices"
-        )
-    nodes = cluster.nodes[: case.nodes]
-    processes: list[Process] = []
-    for role, number in (("pserver", case.pservers), ("trainer", case.trainers)):
-        on_node: Counter[str] = Counter()
-        for rank in range(number):
-            if case.strategy is Strategy.PARAMETER_SERVER:
-                node = nodes[rank % len(nodes)]
-            else:
-                node = nodes[rank // case.devices_per_node]
-            local = on_node[node.name]
-            on_node[node.name] += 1
-            device = _device(cluster, node, local) if role == "trainer" else None
-            processes.append(Process(f"{role}-{rank}", role, rank, node.name, local, device))
-    return nodes, tuple(processes)
-
-
-def _device(cluster: Cluster, node: Node, local_rank: int) -> str | None:
-    if cluster.device_kind == "cpu":
-        return None
-    return node.devices[local_rank] if node.devices else str(local_rank)
 
 
 def build_of(line: str, suite: Suite, cluster: Cluster, catalog: Catalog) -> Build:
@@ -165,11 +138,24 @@ def resolve(
     catalog: Catalog,
     run_id: str,
     generation: int = 0,
+    *,
+    deadline: datetime | None = None,
+    expected_repeat_s: float | None = None,
 ) -> JobSpec:
     """Turn a case of a suite into the job that its gang runs on a cluster.
 
     The suite's environment is stronger than the cluster's; a node's own and a role's are laid over
     both on the node.
+
+    Args:
+        case: the case.
+        suite: says how it is measured.
+        cluster: and where.
+        catalog: what can be run.
+        run_id: the run.
+        generation: how often a person has cleared the case.
+        deadline: no repeat is started that cannot end by then.
+        expected_repeat_s: what a repeat usually takes.
 
     Raises:
         UserError: framework, workload or cluster cannot run the case.
@@ -205,6 +191,8 @@ def resolve(
         neighbours=cluster.neighbours,
         lock=cluster.lock,
         transport=cluster.transport,
+        deadline=deadline,
+        expected_repeat_s=expected_repeat_s,
     )
 
 
