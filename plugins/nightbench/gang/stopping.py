@@ -78,7 +78,8 @@ def too_late(job: JobSpec, outcomes: Sequence[RepeatOutcome], now: datetime) -> 
     if job.deadline is None:
         return False
     known = [r.seconds for r in outcomes if r.seconds is not None]
-    return now + timedelta(seconds=max(known, default=job.limits.repeat_s)) > job.deadline
+    usual = job.expected_repeat_s or job.limits.repeat_s
+    return now + timedelta(seconds=max(known, default=usual)) > job.deadline
 
 
 def _failing(outcomes: Sequence[RepeatOutcome]) -> bool:
