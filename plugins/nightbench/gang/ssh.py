@@ -277,8 +277,33 @@ class SshTransport:
         connection = await self._connected()
         async with self._connecting:
             if self._sftp is None:
-                self._sftp = await connection.start_sftp_client()
+                try:
+                    self._sftp = await connection.start_sftp_client()
+                except (asyncssh.ChannelOpenError, asyncssh.SFTPError) as error:
+                    why = self._no_files(error)
+                    if why is None or connection.is_closed():
+                        raise
+                    raise why from error
             return self._sftp
+
+    def _no_files(self, error: asyncssh.ChannelOpenError | asyncssh.SFTPError) -> UserError | None:
+        """Why there is no SFTP, where that is no matter of the connection."""
+        if isinstance(error, asyncssh.SFTPError):
+            return RemoteFailure(
+                self.node,
+                self.address,
+                f"SFTP does not begin ({error.reason}). Does a login file (.bashrc, .zshenv, "
+                f"config.fish) of user {self._target.login} print something? Let it print only "
+                "for terminals, or let sshd use `Subsystem sftp internal-sftp`",
+            )
+        if error.code == asyncssh.OPEN_REQUEST_SESSION_FAILED:
+            return RemoteFailure(
+                self.node,
+                self.address,
+                "its SSH server offers no SFTP, which Nightbench needs. Let sshd_config say "
+                "`Subsystem sftp internal-sftp`",
+            )
+        return None
 
     async def _guard(
         self,
@@ -345,10 +370,14 @@ class _Conversation:
 
     async def ask(self, line: str) -> str:
         """Send one line; return the answer without its line end."""
+        with contextlib.suppress(BrokenPipeError):  # it has ended: stderr says why
+            self._process.stdin.write(line.encode() + b"\n")
+        return await self.hear()
+
+    async def hear(self) -> str:
+        """The next line that it says by itself."""
 
         async def operation() -> str:
-            with contextlib.suppress(BrokenPipeError):  # it has ended: stderr says why
-                self._process.stdin.write(line.encode() + b"\n")
             answer = await self._process.stdout.readline()
             if not answer:
                 why = (await self._process.stderr.read()).decode(errors="replace").strip()

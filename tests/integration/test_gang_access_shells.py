@@ -1,0 +1,131 @@
+"""Login shells other than bash, and login files that print, wait or end the session."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+
+import pytest
+from tests.integration.access_servers import Server, server_with_shell
+
+from nightbench.gang import RemoteFailure, SshTransport
+from nightbench.gang.clock import measure_offset
+from nightbench.gang.errors import NodeError
+from nightbench.gang.shellwords import quote
+
+pytestmark = pytest.mark.openssh
+
+NOISE = 'echo \'Welcome to "lab": {"python": 1}\'; echo oops >&2\n'
+FILES = {
+    "bash": {".bashrc": NOISE},
+    "dash": {".profile": NOISE},
+    "zsh": {".zshenv": NOISE, ".zshrc": NOISE},
+    "fish": {".config/fish/config.fish": NOISE},
+}
+HOSTILE = [
+    "",
+    " ",
+    "plain",
+    "it's",
+    "a\\b",
+    "a\\\\b",
+    "ends with a backslash\\",
+    "'\\''",
+    "\\'",
+    '"double" $HOME `id` $(id) ${x} %n',
+    "; touch /tmp/nb-hostile; #",
+    "&& || | > < & !! !x ^ = =ls ~ ~root * ? [a] {a,b} (id)",
+    "two\nlines\n",
+    "tab\tand\rreturn",
+    "unicode: äöü Привет 漢字 🚀 \u2028",
+    "-n",
+    "--",
+    "%self",
+    "x" * 10_000 + "'\\\"$(id)" * 100,
+]
+
+
+@pytest.fixture(scope="module", params=list(FILES))
+def node(request: pytest.FixtureRequest, tmp_path_factory) -> Iterator[Server]:
+    base = tmp_path_factory.mktemp(request.param)
+    with server_with_shell(base / "n", "127.0.0.7", request.param, FILES[request.param]) as found:
+        yield found
+
+
+@pytest.fixture
+async def transport(node: Server):
+    found = SshTransport(node.target())
+    yield found
+    await found.close()
+
+
+async def test_words_reach_the_command_as_they_are(transport):
+    script = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['X']]))"
+    done = await transport.run([sys.executable, "-c", script, *HOSTILE], env={"X": HOSTILE[9]})
+    assert done.exit == 0, done.stderr
+    assert json.loads(done.stdout) == [HOSTILE, HOSTILE[9]]
+
+
+async def test_noise_is_no_part_of_an_answer(node, transport):
+    assert await transport.home() == str(node.folder.parent / "n-home")
+    assert (await transport.run(["echo", "hello"])).stdout == b"hello\n"
+    assert (await transport.run(["sh", "-c", "exit 7"])).exit == 7
+
+
+async def test_a_conversation_begins_after_the_noise(transport, tmp_path):
+    agent = tmp_path / "agent.py"
+    agent.write_text(
+        "import json, sys, time\n"
+        "for line in sys.stdin:\n"
+        "    print(json.dumps({'monotonic_s': time.monotonic()}), flush=True)\n"
+    )
+    offset = await measure_offset(transport, sys.executable, str(agent), exchanges=3)
+    assert abs(offset.offset_s) <= offset.error_s
+
+
+async def test_files_work(transport, tmp_path):
+    await transport.write_atomic(str(tmp_path / "it's a file"), b"content")
+    assert await transport.read(str(tmp_path / "it's a file")) == b"content"
+
+
+async def test_a_slow_shell_is_waited_for(tmp_path):
+    files = {".bashrc": "sleep 3\n"}
+    with server_with_shell(tmp_path / "slow", "127.0.0.8", "bash", files) as slow:
+        transport = SshTransport(slow.target())
+        assert (await transport.run(["echo", "hello"])).stdout == b"hello\n"
+        await transport.close()
+
+
+async def test_a_shell_that_runs_nothing_is_named(tmp_path):
+    with server_with_shell(tmp_path / "no", "127.0.0.8", "nologin", {}) as no:
+        transport = SshTransport(no.target())
+        with pytest.raises(RemoteFailure) as caught:
+            await transport.home()
+        await transport.close()
+    assert "login shell did not run" in str(caught.value)
+    assert "currently not available" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("MaxStartups 100\n", "SFTP"),
+        ("Subsystem sftp /usr/lib/openssh/sftp-server\n", ".bashrc"),
+    ],
+)
+async def test_a_server_without_usable_sftp_says_so(tmp_path, more, told):
+    files = {".bashrc": "echo Welcome to the lab, please mind the noise\n"}
+    with server_with_shell(tmp_path / "n", "127.0.0.8", "bash", files, more) as node:
+        transport = SshTransport(node.target())
+        with pytest.raises(NodeError) as caught:
+            async with asyncio.timeout(20):
+                await transport.exists("/tmp")
+        await transport.close()
+    assert told in str(caught.value)
+
+
+def test_a_nul_character_is_refused():
+    with pytest.raises(ValueError, match="NUL"):
+        quote("a\0b")
