@@ -32,14 +32,28 @@ async def measure_offset(
     exchanges: int = EXCHANGES,
     clock: Callable[[], float] = time.monotonic,
 ) -> ClockOffset:
-    """Ask a node for its clock, several times over one channel."""
-    readings = []
+    """Ask a node for its monotonic clock, several times over one channel."""
+    return (await measure_clocks(transport, python, agent, exchanges, clock))[0]
+
+
+async def measure_clocks(
+    transport: Transport,
+    python: str,
+    agent: str,
+    exchanges: int = EXCHANGES,
+    clock: Callable[[], float] = time.monotonic,
+    wall_clock: Callable[[], float] = time.time,
+) -> tuple[ClockOffset, ClockOffset]:
+    """Ask a node for both clocks: the offsets of its monotonic and of its wall clock."""
+    monotonic, wall = [], []
     async with transport.converse([python, agent, "clock"]) as conversation:
         for _ in range(exchanges):
-            sent = clock()
-            answer = await conversation.ask("")
-            readings.append((sent, float(json.loads(answer)["monotonic_s"]), clock()))
-    return best_offset(readings)
+            sent, sent_wall = clock(), wall_clock()
+            answer = json.loads(await conversation.ask(""))
+            received, received_wall = clock(), wall_clock()
+            monotonic.append((sent, float(answer["monotonic_s"]), received))
+            wall.append((sent_wall, float(answer["wall_s"]), received_wall))
+    return best_offset(monotonic), best_offset(wall)
 
 
 def closer(first: ClockOffset | None, second: ClockOffset | None) -> ClockOffset | None:

@@ -27,6 +27,9 @@ class Conversation(Protocol):
     async def ask(self, line: str) -> str:
         """Send one line; return the answer without its line end."""
 
+    async def hear(self) -> str:
+        """The next line that it says by itself."""
+
 
 class Transport(Protocol):
     """Access to one node.

@@ -1,0 +1,236 @@
+"""Looking at every node of a cluster before a night, and at the network between them.
+
+Nothing is disturbed: orphans of ours are ended only when that is asked for, and control
+measurements are left out on nodes that somebody holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import posixpath
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nightbench.errors import UserError
+from nightbench.gang.agentcall import call_agent
+from nightbench.gang.clock import measure_clocks
+from nightbench.gang.errors import NodeError, RemoteFailure
+from nightbench.gang.events import GangEvent, OnEvent, ignore
+from nightbench.gang.layout import Layout
+from nightbench.gang.login import SshTarget
+from nightbench.gang.pool import shared
+from nightbench.gang.provisioning import Connect, connections, lock_words
+from nightbench.gang.shipping import Shipment, ship_code
+from nightbench.gang.transport import Conversation, Transport, expand
+from nightbench.health import Control, NodePreflight
+from nightbench.health.controls import all_reduce
+from nightbench.model import Cluster, Node
+from nightbench.spool import utc_now
+
+AT_ONCE = 32
+"""Nodes that are looked at together."""
+LOOK_S = 120.0
+CONTROLS_S = 300.0
+"""For the look with controls: torch's import on a cold file system takes most of it."""
+RING_S = 90.0
+GPU_LINE = "pytorch"
+"""The line whose environment measures GPUs, where the node has it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """What the all-reduce between nodes brought."""
+
+    nodes: tuple[str, ...]
+    control: Control | None = None
+    problem: str | None = None
+    """Why there is no figure."""
+
+
+async def preflight(
+    cluster: Cluster,
+    targets: Mapping[str, SshTarget],
+    shipment: Shipment,
+    controls: bool = False,
+    sweep: bool = False,
+    on_event: OnEvent = ignore,
+    connect: Connect = shared,
+) -> tuple[list[NodePreflight], Network | None]:
+    """Look at every node, then at the network between those that answered and are free.
+
+    Args:
+        cluster: whose nodes.
+        targets: how each is reached.
+        shipment: the agent's code.
+        controls: take the short control measurements too, where nobody holds the node.
+        sweep: end orphans of ours before the look.
+        on_event: hears what is done.
+        connect: makes a transport to a target.
+
+    Returns:
+        The nodes in the cluster's order (one that does not answer is an entry, not an error), and
+        the network; None where fewer than two nodes could take part.
+    """
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def look(node: Node, transport: Transport) -> tuple[NodePreflight, str | None]:
+        async with places:
+            return await _look(cluster, node, transport, shipment, controls, sweep, on_event)
+
+    async with connections(cluster.nodes, targets, connect) as transports:
+        looks = await asyncio.gather(*(look(n, transports[n.name]) for n in cluster.nodes))
+        free = [
+            (node, agent)
+            for node, (seen, agent) in zip(cluster.nodes, looks, strict=True)
+            if agent is not None and seen.document and not seen.document["lock_holders"]
+        ]
+        network = await _network(cluster, free, transports) if len(free) > 1 else None
+    return [seen for seen, _ in looks], network
+
+
+async def _look(
+    cluster: Cluster,
+    node: Node,
+    transport: Transport,
+    shipment: Shipment,
+    controls: bool,
+    sweep: bool,
+    on_event: OnEvent,
+) -> tuple[NodePreflight, str | None]:
+    """One node, and the path of its agent; None where there is none."""
+    policy = cluster.environments
+    seen = NodePreflight(node.name, transport.address, utc_now(), reachable=False)
+    agent = None
+    try:
+        await transport.home()
+        seen = dataclasses.replace(seen, reachable=True)
+        layout = Layout(await expand(transport, policy.root))
+        code = await ship_code(transport, layout, shipment, policy.python, on_event)
+        agent = posixpath.join(code, "agent.py")
+        where = ["--root", layout.root, *lock_words(policy)]
+        if sweep:
+            swept = await call_agent(transport, policy.python, agent, "sweep", *where, "--kill")
+            ended = set(swept.get("killed", ()))
+            found = tuple(each for each in swept["found"] if each.get("pid") in ended)
+            seen = dataclasses.replace(seen, swept=found)
+            if found:
+                on_event(GangEvent("sweep", f"{len(found)} orphans ended", node.name))
+        words = [*where, *(["--cpus", ",".join(map(str, node.cpus))] if node.cpus else [])]
+        if controls:
+            words += await _control_words(cluster, transport, agent, where, layout)
+        document = await call_agent(
+            transport,
+            policy.python,
+            agent,
+            "preflight",
+            *words,
+            timeout_s=CONTROLS_S if controls else LOOK_S,
+        )
+        clock, wall = await measure_clocks(transport, policy.python, agent)
+    except UserError as error:
+        # Also what is no node's, a key that cannot be read: the node is not to be had with it.
+        said = error.message if isinstance(error, NodeError) else str(error)
+        return dataclasses.replace(seen, problem=said, kind=type(error).__name__), agent
+    return dataclasses.replace(seen, document=document, clock=clock, wall=wall), agent
+
+
+async def _control_words(
+    cluster: Cluster, transport: Transport, agent: str, where: Sequence[str], layout: Layout
+) -> list[str]:
+    """The options for control measurements: none where somebody measures on the node."""
+    policy = cluster.environments
+    known = await call_agent(transport, policy.python, agent, "doctor", *where)
+    if known.get("lock_holder") or known.get("lock_holders"):
+        return []
+    if cluster.device_kind != "gpu":
+        return ["--controls"]
+    prepared = policy.paths.get(GPU_LINE)
+    if prepared is not None:
+        return ["--controls", "--python", posixpath.join(prepared, "bin/python")]
+    ready = [env for env in known.get("envs", ()) if env["line"] == GPU_LINE]
+    newest = max(ready, key=lambda env: env["used_at_s"], default=None)
+    if newest is None:
+        return ["--controls"]
+    python = posixpath.join(layout.root, "envs", newest["name"], "bin/python")
+    return ["--controls", "--python", python]
+
+
+# --- between nodes ------------------------------------------------------------------------
+
+
+async def _network(
+    cluster: Cluster, agents: Sequence[tuple[Node, str]], transports: Mapping[str, Transport]
+) -> Network:
+    names = tuple(node.name for node, _ in agents)
+    try:
+        async with asyncio.timeout(RING_S):
+            answers = await _ring(cluster, agents, transports)
+    except TimeoutError:
+        return Network(names, problem=f"no all-reduce between {', '.join(names)} in {RING_S:g} s")
+    except NodeError as error:
+        return Network(names, problem=str(error))
+    return Network(names, all_reduce(names, answers))
+
+
+async def _ring(
+    cluster: Cluster, agents: Sequence[tuple[Node, str]], transports: Mapping[str, Transport]
+) -> list[dict[str, Any]]:
+    """One ring all-reduce over all nodes; what each rank said, in the nodes' order.
+
+    Raises:
+        NodeError: the first that a rank raised, after all have ended.
+    """
+    ports: dict[str, asyncio.Future[str]] = {
+        node.name: asyncio.get_running_loop().create_future() for node, _ in agents
+    }
+
+    async def rank(number: int, node: Node, agent: str) -> dict[str, Any]:
+        transport = transports[node.name]
+        address = node.data_address or node.host
+        argv = [cluster.environments.python, agent, "allreduce"]
+        argv += ["--rank", str(number), "--world", str(len(agents))]
+        argv += ["--listen-range", "-".join(map(str, node.port_range))]
+        async with transport.converse(argv) as ring:
+            try:
+                port = (await _said(transport, ring, "port"))["port"]
+                host = f"[{address}]" if ":" in address else address
+                ports[node.name].set_result(f"{host}:{port}")
+                everybody = await asyncio.gather(*ports.values())
+            except NodeError:
+                for waiting in ports.values():
+                    waiting.cancel()
+                raise
+            first = await ring.ask(json.dumps(everybody))
+            return _checked(transport, first, "seconds") or await _said(transport, ring, "seconds")
+
+    numbered = [(k, node, agent) for k, (node, agent) in enumerate(agents)]
+    done = await asyncio.gather(*(rank(*each) for each in numbered), return_exceptions=True)
+    # One that fails takes the others with it: its own error says why.
+    for kind in (NodeError, BaseException):
+        for result in done:
+            if isinstance(result, kind):
+                raise result
+    return [result for result in done if not isinstance(result, BaseException)]
+
+
+async def _said(transport: Transport, ring: Conversation, key: str) -> dict[str, Any]:
+    """The next JSON object with a key; what login scripts print before it is passed over."""
+    while True:
+        found = _checked(transport, await ring.hear(), key)
+        if found is not None:
+            return found
+
+
+def _checked(transport: Transport, line: str, key: str) -> dict[str, Any] | None:
+    try:
+        document = json.loads(line)
+    except ValueError:
+        return None
+    if isinstance(document, dict) and "error" in document:
+        hint = f". {document['hint']}" if document.get("hint") else ""
+        raise RemoteFailure(
+            transport.node, transport.address, f"all-reduce: {document['error']}{hint}"
+        )
+    return document if isinstance(document, dict) and key in document else None
