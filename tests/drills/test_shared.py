@@ -1,0 +1,177 @@
+"""Homes that several hosts share, nodes behind another one, and logins of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from tests.drills.gangs import (
+    agent_log,
+    check_accounts,
+    eventually,
+    in_phase,
+    job_dir,
+    launches,
+    make_job,
+    make_store,
+    measure,
+)
+from tests.drills.hosts import Lab, marked
+
+from nightbench.gang import GangEvent, NodeUnreachable, Shipment, cancel
+from nightbench.model import CaseStatus, Strategy
+
+
+async def test_one_home_for_all_hosts(lab: Lab, shipment: Shipment, tmp_path: Path) -> None:
+    """Code is brought once or harmlessly twice; locks, jobs and results do not mix."""
+    n1 = lab.host("n1")
+    for name in ("n2", "n3"):
+        lab.host(name, shares_home_of=n1)
+    jobs = [
+        make_job(lab, shipment, nodes=("n1", "n2"), repeats=2, daemon=True),
+        make_job(lab, shipment, nodes=("n3", "n2"), repeats=2, daemon=True),
+        make_job(lab, shipment, nodes=("n3",), repeats=2),
+    ]
+    stores = [make_store(tmp_path, f"run-{k}") for k in range(3)]
+    outcomes = await asyncio.gather(
+        *(measure(lab, shipment, job, store) for job, store in zip(jobs, stores, strict=True))
+    )
+    for job, store, outcome in zip(jobs, stores, outcomes, strict=True):
+        assert outcome.status is CaseStatus.OK, outcome.reason
+        assert max(launches(lab, job).values()) == 1
+        assert [r.status for r in outcome.repeats] == ["ok", "ok"]
+        for number in (1, 2):
+            assert sorted(store.results(number)) == sorted(node.name for node in job.nodes)
+            for name, result in store.results(number).items():
+                assert result["node"] == name
+    for job in jobs:
+        await eventually(lambda job=job: marked(job.run_id) == [], 5)
+    code = n1.home / "bench/.nightbench-node/code"
+    assert [p.name for p in code.iterdir()] == [shipment.code_digest()], "nothing half-unpacked"
+    # The nodes' locks are on each host's own disk.
+    for host in lab.hosts.values():
+        assert len(list(host.path("/tmp/nightbench-locks").glob("*.lock"))) == 1
+    assert not list(n1.home.rglob("nightbench-locks"))
+
+
+async def test_a_sweep_on_a_shared_home_leaves_other_hosts_alone(
+    lab: Lab, shipment: Shipment, tmp_path: Path
+) -> None:
+    """Marks are looked for on the host itself; a neighbour host's job goes on."""
+    n1 = lab.host("n1")
+    lab.host("n2", shares_home_of=n1)
+    one = make_job(lab, shipment, nodes=("n1",), repeats=1, steps=60, step_s=0.2)
+    two = make_job(lab, shipment, nodes=("n2",), repeats=1, steps=400, step_s=0.2, daemon=True)
+    stores = [make_store(tmp_path, name) for name in ("one", "two")]
+    tasks = [
+        asyncio.create_task(measure(lab, shipment, job, store))
+        for job, store in zip((one, two), stores, strict=True)
+    ]
+    for store in stores:
+        await eventually(in_phase(store, "window"))
+    await cancel(two, lab.targets(), "not wanted", stores[1])
+    assert marked(two.run_id) == []
+    assert lab.hosts["n1"].marked(one.run_id)
+    assert (await tasks[1]).status is CaseStatus.CANCELLED
+    outcome = await tasks[0]
+    check_accounts(lab, one, stores[0], outcome)
+    assert outcome.status is CaseStatus.OK
+
+
+async def test_a_node_behind_two_others(lab: Lab, shipment: Shipment, tmp_path: Path) -> None:
+    """Jump hosts, in the order of the hops; the node itself cannot be reached from here."""
+    for name in ("gate", "inner", "n1"):
+        lab.host(name)
+    direct = lab.targets()
+    for name in ("inner", "n1"):
+        # From this machine only the gate answers.
+        lab.hosts[name].run(["ip", "route", "add", "blackhole", f"{lab.network}.1/32"])
+    lab.hosts["n1"].run(["ip", "route", "add", "blackhole", f"{lab.hosts['gate'].address}/32"])
+    through = dataclasses.replace(direct["n1"], jump=(direct["gate"], direct["inner"]))
+    job = make_job(lab, shipment, nodes=("n1",), repeats=2)
+    store = make_store(tmp_path)
+    outcome = await measure(lab, shipment, job, store, targets={"n1": through})
+    check_accounts(lab, job, store, outcome)
+    assert outcome.status is CaseStatus.OK
+    only_one = dataclasses.replace(direct["n1"], jump=(direct["gate"],))
+    with pytest.raises(NodeUnreachable, match="n1"):
+        await measure(lab, shipment, job, make_store(tmp_path, "b"), targets={"n1": only_one})
+
+
+async def test_the_jump_host_goes_away_for_a_while(
+    lab: Lab, shipment: Shipment, tmp_path: Path
+) -> None:
+    """Gangs behind it go on by themselves."""
+    for name in ("gate", "n1"):
+        lab.host(name)
+    direct = lab.targets()
+    through = dataclasses.replace(direct["n1"], jump=(direct["gate"],))
+    job = make_job(lab, shipment, nodes=("n1",), repeats=1, steps=60, step_s=0.3)
+    store = make_store(tmp_path)
+    events: list[GangEvent] = []
+    task = asyncio.create_task(measure(lab, shipment, job, store, events, {"n1": through}))
+    await eventually(in_phase(store, "window"))
+    lab.hosts["gate"].crash()
+    await asyncio.sleep(4)
+    lab.hosts["gate"].boot()
+    outcome = await task
+    check_accounts(lab, job, store, outcome)
+    assert outcome.status is CaseStatus.OK
+
+
+@pytest.mark.parametrize("strategy", [Strategy.COLLECTIVE, Strategy.PARAMETER_SERVER])
+async def test_cancelled_at_any_moment(
+    lab: Lab, shipment: Shipment, tmp_path: Path, strategy: Strategy
+) -> None:
+    """Whatever the gang was doing: ended everywhere, and said so."""
+    for name in ("n1", "n2"):
+        lab.host(name)
+    for number, delay_s in enumerate((0.3, 0.9, 1.6, 2.5, 4.0, 6.0)):
+        job = make_job(
+            lab,
+            shipment,
+            repeats=2,
+            steps=40,
+            step_s=0.1,
+            daemon=True,
+            ignore_term=True,
+            strategy=strategy,
+            sync="async" if strategy is Strategy.PARAMETER_SERVER else "sync",
+        )
+        store = make_store(tmp_path, f"run-{number}")
+        task = asyncio.create_task(measure(lab, shipment, job, store))
+        await asyncio.sleep(delay_s)
+        if number % 2:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await cancel(job, lab.targets(), "enough", store)
+        assert marked(job.run_id) == []
+        if not task.done():
+            # Cancelled before anything was there to be told so, it is told again.
+            await asyncio.wait([task], timeout=1)
+            await cancel(job, lab.targets(), "enough", store)
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        assert marked(job.run_id) == []
+        assert (store.outcome() or {})["status"] == "cancelled"
+        assert all(count == 1 for count in launches(lab, job).values())
+
+
+async def test_nobody_else_may_write_what_is_ours(
+    lab: Lab, shipment: Shipment, tmp_path: Path
+) -> None:
+    """Nobody else on the node may write anything of ours."""
+    n1 = lab.host("n1")
+    job = make_job(lab, shipment, nodes=("n1",), repeats=1)
+    outcome = await measure(lab, shipment, job, make_store(tmp_path))
+    assert outcome.status is CaseStatus.OK
+    root = n1.home / "bench/.nightbench-node"
+    loose = [p for p in root.rglob("*") if not p.is_symlink() and p.stat().st_mode & 0o002]
+    assert loose == []
+    assert json.loads((job_dir(n1, job) / "job.json").read_text())["job_id"] == job.job_id
+    assert agent_log(n1, job)
