@@ -7,7 +7,7 @@ import sys
 import typer
 from rich.console import Console
 
-from nightbench.commands import looking, planning, running, services
+from nightbench.commands import cluster, looking, planning, running, services
 from nightbench.commands.common import quiet
 from nightbench.errors import UserError
 
@@ -32,6 +32,7 @@ for _panel, _part in _PANELS.items():
     for _command in _part.registered_commands:
         _command.rich_help_panel = _panel
         app.registered_commands.append(_command)
+app.add_typer(cluster.app, name="cluster", rich_help_panel="Look before")
 
 
 def main() -> None:

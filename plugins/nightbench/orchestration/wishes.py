@@ -156,16 +156,26 @@ def cluster_of(
     Raises:
         UserError: there is none, or it is wrong.
     """
-    from nightbench.config import find_clusters, load_cluster
+    from nightbench.config import load_cluster
+
+    path = cluster_file(name, beside=beside, files=files)
+    return load_cluster(path, home=places.home_folder(), catalog=catalog)
+
+
+def cluster_file(name: str, *, beside: Path | None = None, files: bool = False) -> Path:
+    """The file of a cluster, as `cluster_of` finds it.
+
+    Raises:
+        UserError: there is none of this name.
+    """
+    from nightbench.config import find_clusters
 
     if files and _is_path(name):
-        path = Path(name).expanduser().absolute()
-    else:
-        known = find_clusters(places.dags_folder())
-        if beside is not None:
-            known |= find_clusters(beside.absolute().parent.parent)
-        path = _known("cluster", name, known)
-    return load_cluster(path, home=places.home_folder(), catalog=catalog)
+        return Path(name).expanduser().absolute()
+    known = find_clusters(places.dags_folder())
+    if beside is not None:
+        known |= find_clusters(beside.absolute().parent.parent)
+    return _known("cluster", name, known)
 
 
 def _is_path(name: str) -> bool:

@@ -1,0 +1,251 @@
+"""Asking hosts for their keys, and keeping them in a known_hosts file."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import dataclasses
+import hashlib
+import hmac
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import asyncssh
+
+from nightbench.errors import UserError
+from nightbench.gang import login
+from nightbench.gang.errors import GangError, NodeUnreachable
+from nightbench.gang.login import SshTarget
+from nightbench.gang.refusals import explain
+
+_KINDS = (
+    ("ssh-ed25519",),
+    ("ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"),
+    ("rsa-sha2-512", "rsa-sha2-256"),
+)
+"""Signatures that are asked for, one connection each: a host shows one key at a time."""
+
+_ATTEMPTS = 5
+
+
+class Status(StrEnum):
+    """What known_hosts says of a key that a host has shown."""
+
+    NEW = "new"
+    SAME = "same"
+    CHANGED = "CHANGED"
+    AUTHORITY = "by authority"
+    REVOKED = "REVOKED"
+
+
+@dataclass(frozen=True)
+class HostKey:
+    """One key of one host."""
+
+    name: str
+    """The host as known_hosts names it: `host`, or `[host]:port`."""
+    kind: str
+    key: str
+    """Base64, as known_hosts holds it."""
+    fingerprint: str
+    status: Status
+    known: str | None = None
+    """Fingerprint of the key of this kind that known_hosts holds, where it is another one."""
+
+    @property
+    def line(self) -> str:
+        """Its line of known_hosts."""
+        return f"{self.name} {self.kind} {self.key}\n"
+
+
+def name_of(target: SshTarget) -> str:
+    """A host as known_hosts names it."""
+    return target.host if target.port == 22 else f"[{target.host}]:{target.port}"
+
+
+class _Client(asyncssh.SSHClient):
+    """Knows whether the server has said who it is."""
+
+    def __init__(self) -> None:
+        self._connection: asyncssh.SSHClientConnection | None = None
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        self._connection = conn
+
+    def heard(self) -> bool:
+        """Whether the last connection came as far as the server's version."""
+        last = self._connection
+        return last is not None and bool(last.get_extra_info("server_version"))
+
+
+async def host_keys(target: SshTarget) -> list[HostKey]:
+    """All keys that a host shows, asked through its jump hosts, beside what is known.
+
+    No key and no password of the user goes to the host: the connection ends before the login.
+
+    Raises:
+        NodeUnreachable: it does not answer.
+        NodeError: as `login.connect` raises, of a jump host.
+        GangError: known_hosts cannot be read.
+    """
+    below = None
+    if target.jump:
+        last = dataclasses.replace(target.jump[-1], jump=target.jump[:-1])
+        below = await login.connect(last)
+    try:
+        found = []
+        for algorithms in _KINDS:
+            key = await _ask(target, algorithms, below)
+            if key is not None:
+                found.append(key)
+    finally:
+        if below is not None:
+            below.close()
+            await below.wait_closed()
+    if not found:
+        raise NodeUnreachable(target.node, target.address, "shows no host key of a known kind")
+    return [judge(target, key) for key in found]
+
+
+async def _ask(
+    target: SshTarget, algorithms: Sequence[str], below: asyncssh.SSHClientConnection | None
+) -> asyncssh.SSHKey | None:
+    """The host's key for some algorithms; None where it has none for them."""
+    pause_s = login.FIRST_PAUSE_S
+    client = _Client()
+    options = asyncssh.SSHClientConnectionOptions(client_factory=lambda: client, config=None)
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            async with asyncio.timeout(login.CONNECT_TIMEOUT_S):
+                return await asyncssh.get_server_host_key(
+                    target.host,
+                    target.port,
+                    tunnel=below or (),
+                    server_host_key_algs=list(algorithms),
+                    config=None,
+                    options=options,
+                )
+        except asyncssh.KeyExchangeFailed:
+            return None
+        except (asyncssh.ConnectionLost, ConnectionResetError) as error:
+            if client.heard():
+                return None  # sshd ends the exchange where it has no key of the kind
+            if attempt == _ATTEMPTS or (below is not None and below.is_closed()):
+                raise explain(target, error, None, False) from error
+            await asyncio.sleep(pause_s)
+            pause_s *= 2
+        except (asyncssh.Error, OSError) as error:
+            raise explain(target, error, None, False) from error
+    return None
+
+
+def judge(target: SshTarget, key: asyncssh.SSHKey) -> HostKey:
+    """Hold a key that a host has shown against the target's known_hosts.
+
+    Raises:
+        GangError: known_hosts cannot be read.
+    """
+    port = target.port if target.port != 22 else None
+    try:
+        match = asyncssh.match_known_hosts(target.known_hosts, target.host, "", port)
+    except (OSError, ValueError) as error:
+        raise GangError(f"{target.known_hosts!r}: cannot be read: {error}") from error
+    trusted, authorities, revoked = match[0], match[1], match[2]
+    kind, text = key.export_public_key("openssh").decode().split()[:2]
+    others = [k for k in trusted if k.algorithm == key.algorithm and k != key]
+    known = None
+    if key in revoked:
+        status = Status.REVOKED
+    elif key in trusted:
+        status = Status.SAME
+    elif others:
+        status, known = Status.CHANGED, others[0].get_fingerprint()
+    elif authorities and not trusted:
+        status = Status.AUTHORITY
+    else:
+        status = Status.NEW
+    return HostKey(name_of(target), kind, text, key.get_fingerprint(), status, known)
+
+
+def merged(text: str, keys: Iterable[HostKey]) -> str:
+    """The text of a known_hosts file with new keys added and changed ones replaced.
+
+    Raises:
+        UserError: a key that has changed stands on a line for several hosts by a pattern.
+    """
+    text = text if text.endswith("\n") or not text else text + "\n"
+    for key in keys:
+        if key.status is Status.CHANGED:
+            text = _without(text, key)
+        if key.line not in text:
+            text += key.line
+    return text
+
+
+def _without(text: str, key: HostKey) -> str:
+    """The text without the host's old key of the same kind."""
+    kept = []
+    for line in text.splitlines(keepends=True):
+        words = line.split()
+        if len(words) < 3 or words[0].startswith(("#", "@")) or words[1] != key.kind:
+            kept.append(line)
+            continue
+        names = words[0].split(",")
+        others = [name for name in names if not _is_named(name, key.name)]
+        if others == names and _pattern_matches(names, key.name):
+            raise UserError(
+                f"{key.name}: its old key stands on a line for several hosts, "
+                f"`{words[0][:200]}`. Edit that line by hand"
+            )
+        if others == names:
+            kept.append(line)
+        elif others:
+            kept.append(" ".join([",".join(others), *words[1:]]) + "\n")
+    return "".join(kept)
+
+
+def _is_named(written: str, name: str) -> bool:
+    """Whether a name of a known_hosts line is this one, in clear or hashed (`|1|salt|hash`)."""
+    if not written.startswith("|1|"):
+        return written == name
+    try:
+        _, _, salt, found = written.split("|")
+        digest = hmac.new(base64.b64decode(salt), name.encode(), hashlib.sha1).digest()
+        return hmac.compare_digest(digest, base64.b64decode(found))
+    except (ValueError, binascii.Error):
+        return False
+
+
+def _pattern_matches(names: Iterable[str], name: str) -> bool:
+    from fnmatch import fnmatchcase
+
+    return any(fnmatchcase(name, one.replace("[", "[[]")) for one in names)
+
+
+def save(path: Path, text: str) -> None:
+    """Let the file appear complete, with the rights that the old one has.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    try:
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(beside, mode)
+            os.replace(beside, path)
+        except BaseException:
+            os.unlink(beside)
+            raise
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
