@@ -10,10 +10,10 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from nightbench.health import Control, NodeEvent, NodePreflight, findings
+from nightbench.health import Control, JudgedNode, NodeEvent, NodePreflight, findings
 from nightbench.health.quarantine import CLEAN, FAULT, PERSON, QUARANTINED, WORKED
 from nightbench.model import ClockOffset, Cluster, HealthPolicy, Node
-from nightbench.warehouse import JudgedNode, NodeBook, WarehouseRefused, connect
+from nightbench.warehouse import NodeBook, WarehouseRefused, connect
 
 POLICY = HealthPolicy(quarantine_after=3)
 START = datetime(2026, 11, 1, 22, 0, tzinfo=UTC)

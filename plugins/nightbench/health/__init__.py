@@ -8,11 +8,12 @@ from nightbench.health.cluster import compare
 from nightbench.health.controls import Control, controls_of
 from nightbench.health.findings import findings
 from nightbench.health.quarantine import NodeEvent, NodeState, standing
-from nightbench.health.seen import Finding, Level, NodePreflight, worst
+from nightbench.health.seen import Finding, JudgedNode, Level, NodePreflight, worst
 
 __all__ = [
     "Control",
     "Finding",
+    "JudgedNode",
     "Level",
     "NodeEvent",
     "NodePreflight",

@@ -22,6 +22,8 @@ FEW_FILES = 1024
 FEW_PROCESSES = 1024
 RDMA = ("ib", "hsn", "roce")
 """How interfaces begin whose traffic needs locked memory."""
+NAMED_BY = 40
+"""Characters of a command."""
 MUCH_SWAP = 0.10
 LITTLE_MEMORY = 0.20
 
@@ -261,9 +263,11 @@ def _foreign(look: _Look) -> Iterator[Finding]:
     yield Finding(
         Level.INFO if policy.action == "record" else Level.WARN,
         "neighbours",
-        f"{foreign['cpu_share']:.0%} of the cores and {len(on_gpu)} GPU processes are others'"
+        f"others take {foreign['cpu_share']:.0%} of the cores"
+        + (f" and compute on {len(on_gpu)} GPUs" if on_gpu else "")
         + _who(foreign["processes"]),
-        f"{policy.cpu_share:.0%} at most (neighbours.cpu_share), and no GPU process",
+        f"{policy.cpu_share:.0%} at most (neighbours.cpu_share)"
+        + (", and no GPU process" if on_gpu else ""),
         f"talk to them; {meant} (neighbours.action: {policy.action})",
     )
 
@@ -271,7 +275,8 @@ def _foreign(look: _Look) -> Iterator[Finding]:
 def _who(processes: Sequence[Mapping[str, Any]]) -> str:
     busiest = sorted(processes, key=lambda p: -(p["cpu_share"] or 0.0))[:3]
     said = [
-        f"{p['command'] or 'a process'} of {p['user'] or '?'} (pid {p['pid']})" for p in busiest
+        f"{(p['command'] or 'a process')[:NAMED_BY]} of {p['user'] or '?'} (pid {p['pid']})"
+        for p in busiest
     ]
     return f": {', '.join(said)}" if said else ""
 

@@ -115,4 +115,6 @@ def _forgiven(state: NodeState) -> NodeState:
 
 
 def _changed(state: NodeState, to: str, event: NodeEvent) -> NodeState:
-    return dataclasses.replace(state, state=to, since=event.at, reason=event.reason, by_whom=event.by_whom)
+    return dataclasses.replace(
+        state, state=to, since=event.at, reason=event.reason, by_whom=event.by_whom
+    )

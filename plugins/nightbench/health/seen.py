@@ -94,3 +94,22 @@ class NodePreflight:
         for name in ("clock", "wall"):
             fields[name] = ClockOffset(**fields[name]) if fields[name] else None
         return cls(**{**fields, "swept": tuple(fields["swept"])})
+
+
+@dataclass(frozen=True)
+class JudgedNode:
+    """A look at a node with what it means."""
+
+    seen: NodePreflight
+    findings: tuple[Finding, ...]
+
+    @property
+    def level(self) -> Level | None:
+        """The gravest finding's."""
+        return worst(self.findings)
+
+    @property
+    def fault(self) -> str | None:
+        """Why nothing may be measured on it, in a line; None where something may."""
+        failed = [f for f in self.findings if f.level is Level.FAIL]
+        return f"{failed[0].what}: {failed[0].found}" if failed else None

@@ -16,13 +16,12 @@ from nightbench.warehouse.bundle import (
 from nightbench.warehouse.connection import WarehouseRefused, WarehouseUnavailable, connect
 from nightbench.warehouse.history_csv import ImportReport
 from nightbench.warehouse.loader import Loader
-from nightbench.warehouse.nodes import JudgedNode, NodeBook
+from nightbench.warehouse.nodes import NodeBook
 from nightbench.warehouse.reader import Reader
 
 __all__ = [
     "CaseBundle",
     "ImportReport",
-    "JudgedNode",
     "Loader",
     "MeasuredCase",
     "NodeBook",

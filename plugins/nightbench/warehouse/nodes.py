@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from psycopg2.extras import Json, RealDictCursor
 
-from nightbench.health import Control, Finding, NodeEvent, NodePreflight, NodeState, standing, worst
+from nightbench.health import Control, JudgedNode, NodeEvent, NodeState, standing
 from nightbench.health.quarantine import NIGHTBENCH
 from nightbench.model import HealthPolicy
 from nightbench.warehouse import to_row
@@ -20,14 +19,6 @@ Row = dict[str, Any]
 
 EVENTS_LOOKED_AT = 300
 """Of each node: a state rests on the newest, whatever lies before them."""
-
-
-@dataclass(frozen=True)
-class JudgedNode:
-    """A look at a node with what it means."""
-
-    seen: NodePreflight
-    findings: tuple[Finding, ...]
 
 
 class NodeBook:
@@ -136,7 +127,6 @@ def _news(known: NodeState, state: NodeState) -> bool:
 
 def _look(cluster: str, run_id: str, judged: JudgedNode) -> Row:
     seen = judged.seen
-    level = worst(judged.findings)
     return {
         "cluster": cluster,
         "node": seen.node,
@@ -144,7 +134,7 @@ def _look(cluster: str, run_id: str, judged: JudgedNode) -> Row:
         "run_id": run_id,
         "address": seen.address,
         "is_reachable": seen.reachable,
-        "level": str(level) if level else "ok",
+        "level": str(judged.level or "ok"),
         "findings": Json([finding.to_json() for finding in judged.findings]),
         "problem": to_row.text(seen.problem),
         "document": Json(dict(seen.document)) if seen.document is not None else None,
