@@ -65,6 +65,8 @@ class Candidate:
     least_s: float = 0.0
     """With less left than this not even its first repeat is started."""
     priority: int = PRIORITY
+    repeat_s: float | None = None
+    """What one repeat takes, where runs say so."""
     last: datetime | None = None
     holds: frozenset[str] = frozenset()
     """Nodes, or devices of nodes: cases that share one go one after another."""
@@ -77,6 +79,7 @@ class Entry:
     case_id: str
     seconds: float
     guessed: bool
+    repeat_s: float | None = None
     start: datetime | None = None
     """When it is expected to begin; None where it is left out."""
     left_out: str | None = None
@@ -149,6 +152,7 @@ def candidate(
         guessed=past.seconds is None,
         least_s=PREPARE_S + least,
         priority=suite.priorities.get(case_id, PRIORITY),
+        repeat_s=past.repeat_s,
         last=past.last,
         holds=frozenset(holds),
     )
@@ -177,13 +181,17 @@ def fit(candidates: Sequence[Candidate], room: Room, lanes: int = 1) -> Night:
         start = max([free[lane], *(held.get(name, room.start) for name in each.holds)])
         reason = _refusal(each, room, start)
         if reason is not None:
-            outside.append(Entry(each.case_id, each.seconds, each.guessed, None, reason))
+            outside.append(_entry(each, left_out=reason))
             continue
         end = start + timedelta(seconds=each.seconds)
         free[lane] = end
         held.update(dict.fromkeys(each.holds, end))
-        inside.append(Entry(each.case_id, each.seconds, each.guessed, start))
+        inside.append(_entry(each, start=start))
     return Night(room, (*inside, *outside))
+
+
+def _entry(case: Candidate, start: datetime | None = None, left_out: str | None = None) -> Entry:
+    return Entry(case.case_id, case.seconds, case.guessed, case.repeat_s, start, left_out)
 
 
 def in_turn(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -45,6 +45,9 @@ with numbered as (
     where
         r.loaded_at is not null
         and r.run_kind <> 'drill'
+        -- A night that had no room for a case says nothing of its series.
+        and p.left_out is null
+        and m.status is distinct from 'left_out'
         and (%(workload)s::text is null or p.workload = %(workload)s)
         and (%(framework)s::text is null or p.framework = %(framework)s)
         and (%(cluster)s::text is null or r.cluster = %(cluster)s)

@@ -4,6 +4,7 @@ select
     p.axes,
     p.unit,
     p.definition_digest,
+    p.left_out,
     b.line,
     b.variant,
     b.source,

@@ -1,4 +1,5 @@
--- Every planned case of a run with what came of it: measured, quarantined, failed or missing.
+-- Every planned case of a run with what came of it: measured, quarantined, failed, left
+-- out or missing.
 -- A quarantined figure is shown with its mark and its reasons; marts.fct_measurement has none.
 select
     p.case_id,
@@ -22,8 +23,10 @@ select
     p.data,
     p.scale,
     coalesce(m.build_id, p.build_id) as build_id,
-    coalesce(m.status, 'missing') as status,
-    m.reason,
+    coalesce(
+        m.status, case when p.left_out is null then 'missing' else 'left_out' end
+    ) as status,
+    coalesce(m.reason, p.left_out) as reason,
     m.throughput,
     coalesce(m.unit, p.unit) as unit,
     coalesce(m.n, 0) as n,

@@ -4,7 +4,8 @@ with counted as (
         p.run_id,
         count(*) as planned,
         count(m.run_id) filter (where m.status = 'ok' and not m.is_quarantined) as measured,
-        count(m.run_id) filter (where m.status <> 'ok') as failed,
+        count(m.run_id) filter (where m.status not in ('ok', 'left_out')) as failed,
+        count(*) filter (where p.left_out is not null or m.status = 'left_out') as left_out,
         count(m.run_id) filter (where m.is_quarantined) as quarantined
     from staging.planned_case as p
     left join staging.measurement as m
@@ -27,6 +28,7 @@ select
     coalesce(c.planned, 0) as planned,
     coalesce(c.measured, 0) as measured,
     coalesce(c.failed, 0) as failed,
+    coalesce(c.left_out, 0) as left_out,
     coalesce(c.quarantined, 0) as quarantined
 from staging.run as r
 left join counted as c on r.run_id = c.run_id

@@ -28,7 +28,8 @@ select
     axes,
     build_id,
     unit,
-    nullif(definition_digest, '') as definition_digest
+    nullif(definition_digest, '') as definition_digest,
+    left_out
 from raw.planned_case;
 
 comment on view staging.planned_case is 'One row per run and planned case';

@@ -383,16 +383,6 @@ def test_latest_medians_take_the_newest_of_each_series_and_no_drill(loader, read
     assert reader.latest_medians(cluster="other") == []
 
 
-def test_history_seconds_is_the_median_of_the_good_runs(loader, reader, given):
-    case = given.case()
-    for night, seconds in enumerate((10.0, 20.0, 90.0)):
-        run = given.run(night)
-        loader.load_run(given.bundle(run, given.came_back(run, case, elapsed_s=seconds)))
-    assert reader.history_seconds("local") == {case.case_id: 20.0}
-    assert reader.history_seconds("local", ["other"]) == {}
-    assert reader.history_seconds("elsewhere") == {}
-
-
 # --- the statements -----------------------------------------------------------------------
 
 

@@ -7,7 +7,6 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,7 +18,8 @@ from nightbench.stack.paths import Home, find_home
 if TYPE_CHECKING:
     from nightbench.gang import Shipment, SshTarget
     from nightbench.model import Catalog, Cluster, Suite
-    from nightbench.spool import CaseStore, Spool
+    from nightbench.night import Past
+    from nightbench.spool import Spool
     from nightbench.warehouse.connection import Connection
     from nightbench.warehouse.reader import Reader
 
@@ -33,7 +33,6 @@ WAREHOUSE_VARIABLE = "NIGHTBENCH_WAREHOUSE"
 FAILED = 1
 """Exit code where something that was asked for did not come out well."""
 INTERRUPTED = 130
-_RUNS_LOOKED_AT = 20
 
 ClusterOption = Annotated[
     str | None,
@@ -225,43 +224,20 @@ def open_warehouse(role: str = "nightbench_loader") -> Connection:
     return connect(dsn)
 
 
-def history(cluster: str) -> dict[str, float]:
-    """Return the seconds that each case usually takes on a cluster; empty where nobody knows.
+def past(cluster: str) -> dict[str, Past]:
+    """Return what earlier runs say of the cases on a cluster; empty where nobody knows.
 
     The warehouse says it; where that is away, the runs that still lie in the spool.
     """
-    from nightbench.warehouse.connection import WarehouseUnavailable
+    from nightbench.pipeline import past_of
 
-    try:
-        return dict(open_reader().history_seconds(cluster))
-    except WarehouseUnavailable:
-        return _history_of_files(cluster)
+    return past_of(cluster, open_warehouse, spool())
 
 
-def _history_of_files(cluster: str) -> dict[str, float]:
-    import statistics
-
-    found: dict[str, list[float]] = {}
-    for run in spool().runs()[-_RUNS_LOOKED_AT:]:
-        if (run.run() or {}).get("cluster") != cluster:
-            continue
-        for case_id in run.case_ids():
-            seconds = _seconds_of(run.latest(case_id))
-            if seconds is not None:
-                found.setdefault(case_id, []).append(seconds)
-    return {case_id: statistics.median(seconds) for case_id, seconds in found.items()}
-
-
-def _seconds_of(store: CaseStore | None) -> float | None:
-    """Seconds from the first launch of a case to its end, where it went well."""
-    outcome = store.outcome() if store else None
-    if store is None or outcome is None or outcome["status"] != "ok":
-        return None
-    first = store.repeat(1) or {}
-    if not first.get("started_at"):
-        return None
-    began = datetime.fromisoformat(first["started_at"])
-    return (datetime.fromisoformat(outcome["ended_at"]) - began).total_seconds()
+def history(cluster: str) -> dict[str, float]:
+    """Return the seconds that each case usually takes on a cluster; empty where nobody knows."""
+    known = past(cluster)
+    return {case_id: each.seconds for case_id, each in known.items() if each.seconds is not None}
 
 
 def open_reader() -> Reader:

@@ -24,6 +24,7 @@ _MARKS = {
     "failed": "[red]✗[/red]",
     "cancelled": "[yellow]■[/yellow]",
     "unavailable": "[yellow]–[/yellow]",
+    "left_out": "[cyan]–[/cyan]",
 }
 _QUIET_S = 30.0
 

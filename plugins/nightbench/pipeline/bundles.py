@@ -57,7 +57,10 @@ def build_bundle(folder: RunSpool) -> RunBundle:
 
     scaled = scale([each.measurement for each in returned.values()])
     pairs = [(each.context, m) for each, m in zip(returned.values(), scaled, strict=True)]
-    held = check_measurements(pairs)
+    # A case that the night had no room for is no measurement: nothing is to be held against it.
+    checked = [pair for pair in pairs if pair[1].status is not CaseStatus.LEFT_OUT]
+    results = iter(check_measurements(checked))
+    held = [() if m.status is CaseStatus.LEFT_OUT else next(results) for _, m in pairs]
     bundles = [
         _bundle(each, measurement, checks)
         for each, measurement, checks in zip(returned.values(), scaled, held, strict=True)

@@ -27,14 +27,17 @@ class IngestResult:
     """Cases that failed, were cancelled, or whose framework is unavailable."""
     missing: int
     """Planned cases of which nothing came back."""
+    left_out: int = 0
+    """Cases that the night had no room for."""
 
     def sentence(self) -> str:
         """The result for people."""
         what = "loaded" if self.changed else "was loaded before, nothing changed"
-        return (
+        said = (
             f"run {self.run_id} {what}: {self.measured} measured, {self.quarantined} quarantined, "
             f"{self.failed} failed or not measured, {self.missing} missing"
         )
+        return f"{said}, {self.left_out} left out" if self.left_out else said
 
 
 def ingest_run(spool: Spool, run_id: str, connect: Connect) -> IngestResult:
@@ -73,12 +76,14 @@ def ingest_waiting(spool: Spool, connect: Connect) -> Iterator[IngestResult]:
 
 def _result(bundle: RunBundle, changed: bool) -> IngestResult:
     ok = [case for case in bundle.cases if case.status is CaseStatus.OK]
+    left_out = sum(case.status is CaseStatus.LEFT_OUT for case in bundle.cases)
     quarantined = sum(case.measurement is not None and case.measurement.quarantined for case in ok)
     return IngestResult(
         run_id=bundle.run.run_id,
         changed=changed,
         measured=len(ok) - quarantined,
         quarantined=quarantined,
-        failed=len(bundle.cases) - len(ok),
+        failed=len(bundle.cases) - len(ok) - left_out,
         missing=len(bundle.planned) - len(bundle.cases),
+        left_out=left_out,
     )

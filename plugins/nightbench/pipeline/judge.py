@@ -96,11 +96,15 @@ def _verdicts(reader: Reader, plan: RunPlan) -> list[tuple[Verdict, Judgement | 
             f"run {run.run_id} is not in the warehouse; expected a run that was loaded. "
             "Load it first (the task ingest, or nightbench results after a direct run)."
         )
-    by_id = {case.case_id: case for case in planned}
+    came_back = reader.measured(run.run_id)
+    # What the night had no room for gets no verdict: it is neither failed nor missing.
+    left_out = {each.case_id for each in came_back if each.status is CaseStatus.LEFT_OUT}
+    left_out |= {case.case_id for case in planned if case.left_out is not None}
+    by_id = {case.case_id: case for case in planned if case.case_id not in left_out}
     measured = {
         each.case_id: _measurement(run, by_id[each.case_id], each)
-        for each in reader.measured(run.run_id)
-        if each.status is not None
+        for each in came_back
+        if each.status is not None and each.case_id in by_id
     }
     histories = {
         case_id: reader.series_history(case_id, run.cluster, before=run.started_at)

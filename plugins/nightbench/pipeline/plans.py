@@ -17,6 +17,7 @@ from nightbench.errors import UserError
 from nightbench.model import (
     Build,
     Case,
+    CaseStatus,
     Catalog,
     Cluster,
     JobSpec,
@@ -28,6 +29,7 @@ from nightbench.model import (
     RunKind,
     Suite,
 )
+from nightbench.night import Night
 from nightbench.plan import resolve
 from nightbench.spool import RunSpool, Spool, utc_now
 from nightbench.warehouse.bundle import PlannedCase
@@ -44,6 +46,11 @@ class CasePlan:
     parameters: int | None
     converges: bool
 
+    @property
+    def left_out(self) -> str | None:
+        """Why the night had no room for it."""
+        return self.planned.left_out
+
 
 @dataclass(frozen=True)
 class RunPlan:
@@ -57,7 +64,9 @@ class RunPlan:
     """Where alerts go, as the suite names them: an Apprise URL, or a Connection that holds one."""
     cluster: Cluster
     cases: tuple[CasePlan, ...]
+    """In the order in which they are measured; those that are left out come last."""
     jobs: tuple[JobSpec, ...] = ()
+    """Of the cases that are not left out."""
 
 
 def new_run_id(suite: str, now: datetime) -> str:
@@ -76,8 +85,23 @@ def make_plan(
     started_at: datetime | None = None,
     dag_id: str | None = None,
     dag_run_id: str | None = None,
+    night: Night | None = None,
+    deadline: datetime | None = None,
 ) -> RunPlan:
     """Resolve all cases of a suite for a cluster.
+
+    Args:
+        suite: the suite.
+        cluster: where it runs.
+        catalog: what can be run.
+        run_kind: why the run is made.
+        requested_by: who asked for it.
+        run_id: a new one where None.
+        started_at: now where None.
+        dag_id: the DAG that makes it.
+        dag_run_id: and its run.
+        night: order, end and what is left out; all cases in the order of the file where None.
+        deadline: no repeat is started that cannot end by then; the night's end where None.
 
     Raises:
         UserError: the cluster cannot run a case, or a build is not to be had.
@@ -94,7 +118,22 @@ def make_plan(
         dag_run_id=dag_run_id,
         code_digest=catalog.code_digest,
     )
-    jobs = tuple(resolve(case, suite, cluster, catalog, run.run_id) for case in suite.cases)
+    cases = {case.case_id: case for case in suite.cases}
+    entries = {entry.case_id: entry for entry in night.entries} if night else {}
+    end = deadline or (night.room.end if night else None)
+    jobs = [
+        resolve(
+            cases[case_id],
+            suite,
+            cluster,
+            catalog,
+            run.run_id,
+            deadline=end,
+            expected_repeat_s=entries[case_id].repeat_s if case_id in entries else None,
+        )
+        for case_id in (entries or cases)
+    ]
+    left_out = night.left_out if night else {}
     return RunPlan(
         run=run,
         owner=suite.owner,
@@ -102,15 +141,15 @@ def make_plan(
         policy=suite.policy,
         channels=suite.alerts,
         cluster=cluster,
-        cases=tuple(_case_plan(job, catalog) for job in jobs),
-        jobs=jobs,
+        cases=tuple(_case_plan(job, catalog, left_out.get(job.case.case_id)) for job in jobs),
+        jobs=tuple(job for job in jobs if job.case.case_id not in left_out),
     )
 
 
-def _case_plan(job: JobSpec, catalog: Catalog) -> CasePlan:
+def _case_plan(job: JobSpec, catalog: Catalog, left_out: str | None) -> CasePlan:
     workload = catalog.workloads[job.case.workload]
     return CasePlan(
-        planned=PlannedCase(job.case, job.build, job.definition_digest, job.unit),
+        planned=PlannedCase(job.case, job.build, job.definition_digest, job.unit, left_out),
         processes=job.processes,
         # Some workloads have one network at every scale, others a count for each.
         parameters=job.workload_params.get("parameters", workload.parameters),
@@ -119,9 +158,23 @@ def _case_plan(job: JobSpec, catalog: Catalog) -> CasePlan:
 
 
 def store_plan(plan: RunPlan, spool: Spool) -> RunSpool:
-    """Write run.json and planned.json; the same plan may be stored again."""
+    """Write run.json and planned.json; the same plan may be stored again.
+
+    What the night has no room for gets its outcome here: whoever looks at the run finds it ended.
+    """
     folder = spool.run(plan.run.run_id)
     folder.save_planned([_case_document(case) for case in plan.cases])
+    for case in plan.cases:
+        store = folder.case(case.planned.case_id)
+        if case.left_out is not None and store.outcome() is None:
+            store.save_outcome(
+                {
+                    "status": str(CaseStatus.LEFT_OUT),
+                    "reason": case.left_out,
+                    "repeats": [],
+                    "ended_at": utc_now(),
+                }
+            )
     run = dataclasses.asdict(plan.run)
     known = folder.run() or {}
     folder.save_run(
@@ -156,6 +209,7 @@ def _case_document(case: CasePlan) -> dict[str, Any]:
         "processes": [dataclasses.asdict(process) for process in case.processes],
         "parameters": case.parameters,
         "converges": case.converges,
+        "left_out": case.left_out,
     }
 
 
@@ -205,6 +259,7 @@ def _case(entry: Mapping[str, Any]) -> CasePlan:
             build=Build(**entry["build"]),
             definition_digest=entry["definition_digest"],
             unit=entry["unit"],
+            left_out=entry.get("left_out"),
         ),
         processes=tuple(Process(**process) for process in entry["processes"]),
         parameters=entry["parameters"],

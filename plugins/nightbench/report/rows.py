@@ -31,7 +31,8 @@ FIELDS: dict[str, str] = {
     "precision": "fp32, tf32, bf16 or fp16",
     "scale": "size of the workload",
     "data": "what was fed to the model",
-    "status": "ok, failed, cancelled, unavailable or missing; waiting, running while it goes on",
+    "status": "ok, failed, cancelled, unavailable, missing, or left_out where the night had no "
+    "room for it; waiting, running while it goes on",
     "throughput": "median over the good repeats, in units per second; null where there is none",
     "unit": "unit of work",
     "n": "repeats that count",
@@ -45,10 +46,11 @@ FIELDS: dict[str, str] = {
     "baseline_case_id": "the baseline case",
     "time_to_first_step_s": "from process start to the end of the first step, seconds",
     "peak_resident_bytes": "largest resident memory of a trainer",
-    "verdict": "ok, regressed, improved, insufficient_data, failed, missing; null before judging",
+    "verdict": "ok, regressed, improved, insufficient_data, failed, missing; null before judging "
+    "and where it was left out",
     "verdict_sentence": "the verdict's evidence",
     "quarantined": "true where a check refused the figure",
-    "reasons": "why it failed or was quarantined: a list of sentences",
+    "reasons": "why it failed, was quarantined or left out: a list of sentences",
 }
 """Every field of a row, in order, with what it means."""
 

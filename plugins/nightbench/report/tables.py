@@ -25,6 +25,7 @@ _COLOURS = {
     "quarantined": "yellow",
     "unavailable": "yellow",
     "insufficient_data": "cyan",
+    "left_out": "cyan",
 }
 
 

@@ -29,6 +29,8 @@ class PlannedCase:
     definition_digest: str = ""
     unit: str | None = None
     """Unit of work counted; kept here too, so that a missing case still has one."""
+    left_out: str | None = None
+    """Why the night had no room for it; None where it is to be measured."""
 
     @property
     def case_id(self) -> str:

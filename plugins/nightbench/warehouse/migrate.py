@@ -35,6 +35,7 @@ VIEWS = (
     "marts/fct_measurement",
     "marts/fct_repeat",
     "marts/fct_verdict",
+    "marts/fct_left_out",
     "marts/fct_alert",
     "marts/dim_case",
     "marts/dim_cluster",

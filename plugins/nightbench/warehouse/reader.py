@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from nightbench.model import (
     Verdict,
     VerdictKind,
 )
+from nightbench.night import Past
 from nightbench.warehouse.bundle import MeasuredCase, PlannedCase
 from nightbench.warehouse.connection import Connection, reported
 from nightbench.warehouse.statements import statement
@@ -70,6 +71,7 @@ class Reader:
                 ),
                 definition_digest=row["definition_digest"],
                 unit=row["unit"],
+                left_out=row["left_out"],
             )
             for row in self._rows("planned_cases", run_id=run_id)
         ]
@@ -164,13 +166,12 @@ class Reader:
         chosen = run_id or self.latest_run()
         return self._rows("results_rows", run_id=chosen) if chosen else []
 
-    def history_seconds(
-        self, cluster: str, case_ids: Iterable[str] | None = None
-    ) -> dict[str, float]:
-        """Case id -> median seconds that the case took there over its last 20 good runs."""
-        wanted = None if case_ids is None else list(case_ids)
-        rows = self._rows("history_seconds", cluster=cluster, case_ids=wanted)
-        return {row["case_id"]: row["seconds"] for row in rows}
+    def case_past(self, cluster: str) -> dict[str, Past]:
+        """Case id -> how long the case takes there, and when a scheduled run last tried it."""
+        return {
+            row["case_id"]: Past(row["seconds"], row["repeat_s"], row["last_at"])
+            for row in self._rows("case_past", cluster=cluster)
+        }
 
     def _runs(self, **given: Any) -> list[Row]:
         return self._rows("runs", **{"run_id": None, "suite": None, "cluster": None, **given})

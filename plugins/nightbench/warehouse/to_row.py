@@ -60,6 +60,7 @@ def planned_row(run: Run, planned: PlannedCase) -> Row:
         "build_id": planned.build.build_id,
         "unit": planned.unit,
         "definition_digest": planned.definition_digest,
+        "left_out": text(planned.left_out),
     }
 
 

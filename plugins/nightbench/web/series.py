@@ -11,6 +11,8 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
+_REFUSED = ("quarantined", "failed", "left_out")
+
 
 @dataclass(frozen=True)
 class Point:
@@ -23,7 +25,8 @@ class Point:
     spread: float | None
     state: str
     """What is to be said of it in one word: ok, regressed, improved, insufficient_data,
-    quarantined, failed, unavailable, missing, cancelled, or measured where nobody has judged it."""
+    quarantined, failed, unavailable, missing, cancelled, left_out, or measured where nobody has
+    judged it."""
     sentence: str
     version: str | None
     run_kind: str
@@ -31,7 +34,7 @@ class Point:
     @property
     def counts(self) -> bool:
         """Whether it is a median that passed the checks."""
-        return self.throughput is not None and self.state not in ("quarantined", "failed")
+        return self.throughput is not None and self.state not in _REFUSED
 
 
 @dataclass(frozen=True)

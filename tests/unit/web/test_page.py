@@ -67,7 +67,13 @@ class Rows:
         found = [r for r in self.rows if r["run_id"] == run_id]
         if not found:
             return None
-        counts = {"planned": len(found), "measured": 1, "failed": 0, "quarantined": 0}
+        counts = {
+            "planned": len(found),
+            "measured": 1,
+            "failed": 0,
+            "quarantined": 0,
+            "left_out": 0,
+        }
         names = {"suite": "demo", "requested_by": "ada", "code_digest": "c0de" * 16}
         dag = {"dag_id": "on_demand", "dag_run_id": "manual__2026-11-01T00:00:00+00:00"}
         return {**found[0], **counts, **names, **dag, "loaded_at": START}

@@ -1,0 +1,72 @@
+"""A suite's night: which of its cases the hours of suite and cluster have room for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from nightbench.errors import UserError
+from nightbench.hours import Hours, Span, opening
+from nightbench.model import Cluster, Suite
+from nightbench.night import Night, Past, candidate, clock, fit, room
+from nightbench.placement import held_by, place
+
+
+def plan_night(suite: Suite, cluster: Cluster, past: Mapping[str, Past], at: datetime) -> Night:
+    """Fill the night that goes on at a moment, or the next one, with the cases of a suite.
+
+    Args:
+        suite: its window, budget and priorities count.
+        cluster: its hours, and how many cases it takes at once.
+        past: what earlier runs say of the cases.
+        at: with a time zone.
+
+    Raises:
+        UserError: the hours of suite and cluster do not hold together in the days to come.
+    """
+    hours = hours_of(suite, cluster)
+    tonight = room(hours, suite.night.budget_s, at)
+    if tonight is None:
+        said = " and ".join(map(str, hours))
+        raise UserError(
+            f"suite {suite.name} on cluster {cluster.name}: the hours {said} do not hold together "
+            f"in the days after {clock(at)}; change night.window of the suite or limits.hours of "
+            "the cluster"
+        )
+    cases = [
+        candidate(
+            case.case_id,
+            suite,
+            past.get(case.case_id, Past()),
+            held_by(place(case, cluster)[0], cluster),
+            tonight,
+        )
+        for case in suite.cases
+    ]
+    return fit(cases, tonight, cluster.parallel_cases)
+
+
+def hours_of(suite: Suite, cluster: Cluster) -> tuple[Hours, ...]:
+    """Return the hours that a suite's night keeps to: the cluster's and its own."""
+    return tuple(Hours.parse(text) for text in (cluster.window, suite.night.window) if text)
+
+
+def open_now(cluster: Cluster, at: datetime) -> Span | None:
+    """Return until when a cluster may be measured on by whoever asks now; None: no limit.
+
+    Raises:
+        UserError: its hours do not hold now; says when they do.
+    """
+    if cluster.window is None:
+        return None
+    hours = Hours.parse(cluster.window)
+    span = opening([hours], at)
+    if span is not None and span.start <= at:
+        return span
+    there = at.astimezone(hours.zone)
+    again = f"; the next begin at {clock(span.start)}" if span else ""
+    raise UserError(
+        f"cluster {cluster.name} may be measured on at {hours} only, and it is "
+        f"{there:%H:%M} there{again}. Start then, or ask for it all the same: outside_hours in the "
+        "form, --outside-hours on the command line"
+    )

@@ -1,0 +1,26 @@
+-- Grain: one row per run and case that its night had no room for: left out beforehand, or ended
+-- by the window before enough repeats were good.
+create or replace view marts.fct_left_out as
+select
+    p.case_id,
+    r.cluster,
+    r.run_id,
+    r.suite,
+    r.run_kind,
+    r.started_at,
+    p.workload,
+    p.framework,
+    coalesce(m.n, 0) as n,
+    coalesce(p.left_out, m.reason) as reason,
+    p.left_out is not null as is_beforehand
+from staging.planned_case as p
+inner join staging.run as r on p.run_id = r.run_id
+left join staging.measurement as m
+    on p.run_id = m.run_id and p.case_id = m.case_id
+where p.left_out is not null or m.status = 'left_out';
+
+comment on view marts.fct_left_out is
+'One row per run and case that its night had no room for: neither failed nor missing';
+comment on column marts.fct_left_out.n is 'Good repeats: kept, and too few to count';
+comment on column marts.fct_left_out.is_beforehand is
+'The plan left it out; else the window ended while it was measured';

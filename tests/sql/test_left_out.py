@@ -1,0 +1,187 @@
+"""What a night had no room for: listed with its reason, neither missing nor failed, no verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.sql.conftest import Database, Given, Rows
+from tests.sql.spooled import case, plan, spooled
+
+from nightbench.model import Case, CaseStatus, Run, RunKind, VerdictKind
+from nightbench.night import Past
+from nightbench.pipeline import (
+    RunPlan,
+    ingest_run,
+    judge_run,
+    mark_ended,
+    past_of,
+    read_plan,
+    store_plan,
+)
+from nightbench.spool import Spool
+from nightbench.warehouse import CaseBundle, Loader, Reader, WarehouseUnavailable, connect
+
+BEFORE, WITHIN, NEVER, MEASURED = (case(batch) for batch in (1, 2, 4, 8))
+REASON = "takes about 2 h; 20 min would be left before the night ends"
+ENDED = "the window ended at 2026-03-01 06:00 UTC after 1 good of 3 repeats; 3 are needed"
+
+
+def left_out(given_plan: RunPlan) -> RunPlan:
+    """The same plan with one case left out beforehand."""
+    cases = tuple(
+        dataclasses.replace(each, planned=dataclasses.replace(each.planned, left_out=REASON))
+        if each.planned.case_id == BEFORE.case_id
+        else each
+        for each in given_plan.cases
+    )
+    return dataclasses.replace(given_plan, cases=cases)
+
+
+def a_short_night(spool: Spool, run: Run) -> None:
+    """One case is left out beforehand, one by the window's end, one never ran, one is measured."""
+    spooled(spool, run, {BEFORE: None, WITHIN: 100.0, NEVER: None, MEASURED: 50.0})
+    folder = store_plan(left_out(plan(run, (BEFORE, WITHIN, NEVER, MEASURED))), spool)
+    store = folder.case(WITHIN.case_id)
+    store.save_outcome({**(store.outcome() or {}), "status": "left_out", "reason": ENDED})
+    mark_ended(folder)
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    return Spool(tmp_path / "spool")
+
+
+def test_it_is_listed_before_anything_is_loaded(
+    given: Given, loader: Loader, reader: Reader, rows: Rows
+) -> None:
+    run = given.run(0)
+    planned = [each.planned for each in left_out(plan(run, (BEFORE, NEVER))).cases]
+    loader.plan_run(run, planned)
+    found = {row["case_id"]: (row["status"], row["reason"]) for row in reader.results_rows()}
+    assert found == {BEFORE.case_id: ("left_out", REASON), NEVER.case_id: ("missing", None)}
+    assert reader.planned_cases(run.run_id) == sorted(planned, key=lambda each: each.case_id)
+    # Planned anew with room for it: it is as any other.
+    loader.plan_run(run, [dataclasses.replace(each, left_out=None) for each in planned])
+    assert {row["left_out"] for row in rows("select left_out from raw.planned_case")} == {None}
+
+
+def test_a_short_night_from_its_files_to_its_verdicts(
+    spool: Spool, warehouse: Database, given: Given, reader: Reader, rows: Rows
+) -> None:
+    run = given.run(0, suite="seeded")
+    a_short_night(spool, run)
+    assert {c.planned.case_id: c.left_out for c in read_plan(spool.run(run.run_id)).cases} == {
+        **dict.fromkeys((c.case_id for c in (WITHIN, NEVER, MEASURED)), None),
+        BEFORE.case_id: REASON,
+    }
+
+    result = ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    assert (result.measured, result.failed, result.missing, result.left_out) == (1, 0, 1, 2)
+    assert result.sentence().endswith("1 missing, 2 left out")
+
+    judged = judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    assert {v.case_id: v.kind for v in judged.verdicts} == {
+        NEVER.case_id: VerdictKind.MISSING,
+        MEASURED.case_id: VerdictKind.INSUFFICIENT_DATA,
+    }
+    assert {alert["case_id"] for alert in reader.alerts()} == {NEVER.case_id}
+    shown = {row["case_id"]: row for row in reader.results_rows(run.run_id)}
+    assert shown[BEFORE.case_id]["status"] == shown[WITHIN.case_id]["status"] == "left_out"
+    assert shown[WITHIN.case_id]["reason"] == ENDED
+    assert shown[WITHIN.case_id]["verdict"] is None
+    # Its repeats are kept, and nothing is quarantined for there being too few.
+    assert len(rows("select * from raw.repeat where case_id = %s", WITHIN.case_id)) == 3
+    assert rows("select * from raw.quarantine where subject = 'measurement'") == []
+    (counts,) = reader.runs()
+    assert {key: counts[key] for key in ("planned", "measured", "failed", "left_out")} == {
+        "planned": 4,
+        "measured": 1,
+        "failed": 0,
+        "left_out": 2,
+    }
+    listed = rows("select * from marts.fct_left_out order by case_id")
+    assert [(r["case_id"], r["reason"], r["is_beforehand"]) for r in listed] == [
+        (BEFORE.case_id, REASON, True),
+        (WITHIN.case_id, ENDED, False),
+    ]
+    medians = {row["case_id"] for row in rows("select case_id from marts.fct_measurement")}
+    assert medians == {MEASURED.case_id}
+
+
+def test_an_alert_outlives_a_night_that_had_no_room(
+    spool: Spool, warehouse: Database, given: Given, reader: Reader
+) -> None:
+    broken = given.run(0, suite="seeded")
+    spooled(spool, broken, {BEFORE: "trainer-0 exited with code 1"})
+    a_short_night(spool, given.run(1, suite="seeded"))
+    for run in (broken, given.run(1, suite="seeded")):
+        ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+        judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    alerts = {alert["case_id"]: alert for alert in reader.alerts()}
+    assert alerts[BEFORE.case_id]["state"] == "open"
+    assert alerts[BEFORE.case_id]["last_run_id"] == broken.run_id
+
+
+def came(
+    given: Given,
+    run: Run,
+    case: Case,
+    throughputs: tuple[float, ...],
+    status: CaseStatus,
+    elapsed_s: float | None,
+) -> CaseBundle:
+    """A case that ended otherwise than well."""
+    bundle = given.came_back(run, case, throughputs or (1.0,), elapsed_s=elapsed_s)
+    if not throughputs:
+        bundle = dataclasses.replace(bundle, repeats=(), measurement=None)
+    return dataclasses.replace(bundle, status=status, reason="so it went")
+
+
+def test_the_past_of_cases(
+    loader: Loader, reader: Reader, given: Given, rows: Rows, warehouse: Database, tmp_path: Path
+) -> None:
+    good, bad, asked, half = (given.case(batch_size_per_device=b) for b in (1, 2, 4, 8))
+    for night, seconds in enumerate((12.0, 24.0, 90.0)):
+        run = given.run(night)
+        whole = given.came_back(run, good, (1.0, 2.0, 3.0), elapsed_s=seconds)
+        loader.load_run(given.bundle(run, whole))
+    last = given.run(3)
+    failed = came(given, last, bad, (), CaseStatus.FAILED, None)
+    ended = came(given, last, half, (1.0,), CaseStatus.LEFT_OUT, 9.0)
+    before = came(given, given.run(4), good, (), CaseStatus.LEFT_OUT, None)
+    loader.load_run(given.bundle(last, failed, ended))
+    loader.load_run(given.bundle(given.run(4), before))
+    once = given.run(5, run_kind=RunKind.ON_DEMAND)
+    loader.load_run(given.bundle(once, given.came_back(once, asked, (1.0,), elapsed_s=7.0)))
+
+    nights = [given.run(night).started_at for night in range(4)]
+    expected = {
+        good.case_id: Past(24.0, 8.0, nights[2]),
+        bad.case_id: Past(None, None, nights[3]),
+        half.case_id: Past(None, None, nights[3]),
+        asked.case_id: Past(7.0, 7.0, None),
+    }
+    assert reader.case_past("local") == expected
+    assert reader.case_past("elsewhere") == {}
+    spool = Spool(tmp_path)
+    assert past_of("local", lambda: connect(warehouse.loader), spool) == expected
+
+
+def test_the_past_from_files_where_the_warehouse_is_away(spool: Spool, given: Given) -> None:
+    for night in range(3):
+        run = given.run(night, suite="seeded")
+        spooled(spool, run, {MEASURED: 50.0 + night, NEVER: "trainer-0 exited with code 1"})
+    a_short_night(spool, given.run(3, suite="seeded"))
+
+    def away() -> None:
+        raise WarehouseUnavailable("away")
+
+    found = past_of("local", away, spool)  # type: ignore[arg-type]
+    assert found[MEASURED.case_id].seconds == timedelta(seconds=60).total_seconds()
+    assert found[MEASURED.case_id].last == given.run(3).started_at
+    assert found[NEVER.case_id] == Past(None, None, given.run(2).started_at)
+    assert found[WITHIN.case_id].last == given.run(3).started_at
+    assert found[BEFORE.case_id] == Past()
