@@ -190,3 +190,15 @@ def states(live: Live, dag_run: str) -> Mapping[str, str]:
     return {
         f"{t['task_id']}[{t['map_index']}]": f"{t['state']} (try {t['try_number']})" for t in every
     }
+
+
+def explain(live: Live, dag_run: str, lines: int = 40) -> None:
+    """Print the ends of the logs of every task that did not go well."""
+    for task in patiently(lambda: live.api.task_instances("on_demand", dag_run)):
+        if task["state"] in ("success", "upstream_failed", None):
+            continue
+        for number in range(1, int(task["try_number"]) + 1):
+            words = (task["task_id"], number, task["map_index"])
+            print(f"  --- {task['state']} {words}")
+            for line in live.api.log_tail("on_demand", dag_run, *words, lines):
+                print(f"    {line[:400]}")

@@ -16,6 +16,7 @@ from tests.drills.airflow_chaos import (
     Chaos,
     accounting,
     bring_back,
+    explain,
     finished,
     loaded_repeats,
     marked,
@@ -65,6 +66,7 @@ def test_whatever_is_killed_every_repeat_is_accounted_for_once(live: Live) -> No
         wait_s=900,
     )
     print(f"  the run ended {live.state(dag_run)}: {states(live, dag_run)}", flush=True)
+    explain(live, dag_run)
 
     # Whoever has lost its controller ends itself with its lease.
     live.until(lambda: not marked(run.run_id), "the nodes to be clean", wait_s=LEASE_S + 60)

@@ -51,8 +51,14 @@ class NodeLink:
         self._folder = ""
         self._agent = ""
         self._renewals = 0
+        self.converses = False
+        """Whether the last visit was by conversation, and waited on the node."""
+        self._gist: str | None = None
+        """What the conversation showed last, for asking only for what is new."""
         self.view = NodeView(node.name, heard_s=clock())
         self.highest_epoch = 0
+        self._started_pid: int | None = None
+        """Of an agent that was started here and has written nothing yet."""
         self._boot_id: str | None = None
         """The boot that was seen first."""
 
@@ -117,22 +123,44 @@ class NodeLink:
         answer = await call_agent(
             self.transport, self._python, self._agent, "start", self._folder, "--node", self.name
         )
+        if answer.get("started"):
+            self._started_pid = answer.get("pid")
         return bool(answer.get("started"))
 
     # --- what the node shows --------------------------------------------------------------
 
-    async def visit(self, repeat: int | None, epoch: int, renew: bool) -> bool:
-        """Look, and renew the lease where it is asked for and nobody has claimed a higher epoch.
+    async def visit(
+        self, repeat: int | None, epoch: int, renew: bool, every_s: float, wait_s: float
+    ) -> bool:
+        """Look again; renew the lease where that is due and nobody has claimed a higher epoch.
 
-        `view` and `highest_epoch` keep what was seen. Returns whether the lease was renewed.
+        `view` and `highest_epoch` keep what was seen.
+
+        Args:
+            repeat: the repeat to look at.
+            epoch: what this controller has claimed.
+            renew: the lease is due.
+            every_s: how often the node itself looks, where it can be asked by conversation.
+            wait_s: how long it may keep the answer back while there is nothing new to act on.
+
+        Returns:
+            Whether the lease was renewed.
         """
-        text = None
+        lease = None
         if renew:
             self._renewals += 1
-            text = self._lease(epoch)
-        answer = await self._ask(
-            {"jobdir": self._folder, "repeat": repeat, "epoch": epoch, "lease": text}
-        )
+            lease = self._lease(epoch)
+        request = {
+            "jobdir": self._folder,
+            "repeat": repeat,
+            "epoch": epoch,
+            "lease": lease,
+            "seen": self._gist,
+            "wait_s": wait_s,
+            "every_s": every_s,
+        }
+        answer = await self._ask(request)
+        self.converses = answer is not None
         if answer is None:
             # By the files themselves: an agent shipped long ago, or another transport.
             renewed = renew and await self.epoch() <= epoch
@@ -141,6 +169,7 @@ class NodeLink:
             await self.look(repeat)
             return renewed
         self.highest_epoch = max(self.highest_epoch, int(answer["epoch"]))
+        self._gist = answer["gist"]
         self._see(answer["agent"] or {}, answer["state"])
         return bool(answer["renewed"])
 
@@ -155,6 +184,11 @@ class NodeLink:
 
     def _see(self, agent: Mapping[str, Any], state: Mapping[str, Any] | None) -> NodeView:
         now = self._clock()
+        if self._started_pid is not None:
+            if agent.get("pid") != self._started_pid:
+                agent = {}  # what the one before it wrote
+            else:
+                self._started_pid = None
         view = dataclasses.replace(
             self.view,
             heard_s=now,
@@ -166,6 +200,8 @@ class NodeLink:
             boot_id=agent.get("boot_id"),
             rebooted=self._other_boot(agent.get("boot_id")),
         )
+        if stale(agent, state):
+            state = None
         self.view = with_state(view, state, now)
         return self.view
 
@@ -183,9 +219,9 @@ class NodeLink:
         return rebooted
 
     def _other_boot(self, boot_id: str | None) -> bool:
-        if self._boot_id is None:
-            self._boot_id = boot_id
-        return self.view.rebooted or (boot_id is not None and boot_id != self._boot_id)
+        known = self._boot_id
+        self._boot_id = boot_id or known
+        return self.view.rebooted or (None not in (known, boot_id) and boot_id != known)
 
     def unheard(self, error: NodeError) -> None:
         """Note that the node did not answer."""
@@ -193,7 +229,9 @@ class NodeLink:
 
     def forget_repeat(self) -> None:
         """Another repeat begins: nothing of it has been seen."""
-        self.view = with_state(self.view, None, self._clock())
+        self._gist = None
+        view = dataclasses.replace(self.view, rebooted=False)
+        self.view = with_state(view, None, self._clock())
 
     async def stop_command(self) -> dict[str, Any] | None:
         """stop.json, whoever wrote it."""
@@ -254,6 +292,16 @@ class NodeLink:
 
     def _path(self, *parts: str) -> str:
         return posixpath.join(self._folder, *parts)
+
+
+def stale(agent: Mapping[str, Any], state: Mapping[str, Any] | None) -> bool:
+    """Whether it was an agent before this one that got so far, and launched nothing.
+
+    The one that serves now does not know of the repeat before it is asked for it again.
+    """
+    if state is None or state.get("state") not in ("preparing", "ready"):
+        return False
+    return agent.get("repeat") is None
 
 
 def with_state(view: NodeView, state: Mapping[str, Any] | None, now: float) -> NodeView:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 
 from nightbench.gang.errors import NodeError
 from nightbench.gang.events import GangEvent, OnEvent
@@ -17,6 +17,9 @@ QUICK_S = 0.25
 
 CALM_S = 1.0
 """Between looks while processes run: on one machine the looking costs the measured cores."""
+
+LOOKS = 5
+"""A node that is asked by conversation looks so many times in that time, and tells what is new."""
 
 BACKOFF_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 
@@ -99,7 +102,13 @@ class Watch:
             try:
                 now = self._clock()
                 due = renewed_s is None or now - renewed_s >= self._renew_s
-                if await link.visit(repeat, self._epoch, renew=due):
+                visit = link.visit(
+                    repeat, self._epoch, due, every_s=self._interval_s / LOOKS, wait_s=CALM_S
+                )
+                renewed = await self._unless_hurried(visit)
+                if renewed is None:
+                    continue
+                if renewed:
                     renewed_s = now
                 elif link.highest_epoch > self._epoch:
                     self.superseded_by = link.highest_epoch
@@ -117,5 +126,18 @@ class Watch:
             if failures:
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S)) - 1])
                 continue
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), self._interval_s)
+            if not link.converses:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._hurry.wait(), self._interval_s)
+
+    async def _unless_hurried(self, visit: Coroutine[None, None, bool]) -> bool | None:
+        """The result of a visit; None where another look became due before it came back."""
+        visiting = asyncio.create_task(visit)
+        hurried = asyncio.create_task(self._hurry.wait())
+        try:
+            await asyncio.wait([visiting, hurried], return_when=asyncio.FIRST_COMPLETED)
+            return visiting.result() if visiting.done() else None
+        finally:
+            for task in (visiting, hurried):
+                task.cancel()
+            await asyncio.gather(visiting, hurried, return_exceptions=True)
