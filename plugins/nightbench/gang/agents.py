@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 ALIVE_S = 5.0
 """Between looks whether an agent that waits for its node still has its process."""
 
+AGAIN_S = 2.0
+"""What an agent may take to write where it stands."""
+
 STARTS = 3
 """An agent that ends so often as soon as it is started will not serve."""
 
@@ -52,7 +55,7 @@ class Agents:
         serving = [link for link in links if link.view.agent in SERVING and not link.view.silence]
         alive = await on_each(serving, NodeLink.agent_lives)
         absent = [link for link in links if not alive.get(link.name)]
-        await self._sweep(absent)
+        await self.sweep(absent)
         # One after another in the one order of all gangs: whoever holds a node's lock while it
         # waits for another only ever waits for a later one, so that none wait for each other.
         for link in absent:
@@ -70,8 +73,8 @@ class Agents:
         except NodeError as error:
             link.unheard(error)
 
-    async def _sweep(self, links: list[NodeLink]) -> None:
-        """A node that comes back may still have what an agent left that is no more."""
+    async def sweep(self, links: list[NodeLink]) -> None:
+        """End what agents left that are no more, on nodes that came back or lost theirs."""
         swept = await on_each(links, NodeLink.sweep_orphans, SWEEP_S)
         for node, pids in swept.items():
             if pids:
@@ -85,7 +88,9 @@ class Agents:
         called_s: float | None = None
         while True:
             now = gang.clock()
-            if called_s is None or (link.view.agent not in (*SERVING, "waiting")):
+            waited_s = now - called_s if called_s is not None else None
+            mute = link.view.agent not in (*SERVING, "waiting", "ended")
+            if waited_s is None or link.view.agent == "ended" or (mute and waited_s > AGAIN_S):
                 if started >= STARTS:
                     raise NodeError(
                         link.name,
@@ -108,7 +113,7 @@ class Agents:
                     if now - link.view.heard_s > gang.job.limits.lease_s:
                         raise
                     link.unheard(error)
-            elif now - called_s > ALIVE_S:
+            elif waited_s > ALIVE_S:
                 called_s = now
                 if (await on_each([link], NodeLink.agent_lives)).get(link.name) is False:
                     called_s = None

@@ -129,28 +129,36 @@ def decide(
     broken = _broken(views, limits, now)
     if broken is not None:
         return Decision(Act.ABORT, broken)
+    late = _late(views, timing, limits, now, patience_s)
+    if late is not None:
+        return Decision(Act.ABORT, late)
     dead = tuple(v.node for v in views if _mute(v, timing, now))
-    unready = [v.node for v in views if v.state in (None, PREPARING)]
-    if unready:
-        waiting = any(v.state == PREPARING and v.reason for v in views)
-        limit_s = limits.ready_s + (patience_s if waiting else 0.0)
-        late = _unless_late("was not ready", unready, timing.prepared_s, limit_s, now, Act.WAIT)
-        if late.act is Act.ABORT or not dead:
-            return late
     if dead:
         return Decision(Act.START, nodes=dead)
+    if any(view.state in (None, PREPARING) for view in views):
+        return Decision(Act.WAIT)
     if any(view.state == "ready" for view in views):
-        return _unless_late(
-            "did not start after the go",
-            [v.node for v in views if v.state == "ready"],
-            timing.gone_s,
-            limits.ready_s,
-            now,
-            Act.GO,
-        )
-    if timing.gone_s is not None and now - timing.gone_s > limits.repeat_s + REPEAT_GRACE_S:
-        return Decision(Act.ABORT, f"the repeat took longer than {limits.repeat_s:g} s")
+        return Decision(Act.GO)
     return Decision(_towards_the_end(views, trainers))
+
+
+def _late(
+    views: Sequence[NodeView], timing: Timing, limits: Limits, now: float, patience_s: float
+) -> str | None:
+    """Which limit has passed."""
+    unready = [v.node for v in views if v.state in (None, PREPARING)]
+    waiting = any(v.state == PREPARING and v.reason for v in views)
+    limit_s = limits.ready_s + (patience_s if waiting else 0.0)
+    if unready and now - timing.prepared_s > limit_s:
+        return f"{', '.join(unready)} was not ready within {limit_s:g} s"
+    if timing.gone_s is None:
+        return None
+    still = [v.node for v in views if v.state == "ready"]
+    if still and now - timing.gone_s > limits.ready_s:
+        return f"{', '.join(still)} did not start after the go within {limits.ready_s:g} s"
+    if now - timing.gone_s > limits.repeat_s + REPEAT_GRACE_S:
+        return f"the repeat took longer than {limits.repeat_s:g} s"
+    return None
 
 
 def _mute(view: NodeView, timing: Timing, now: float) -> bool:
@@ -193,14 +201,6 @@ def _broken(views: Sequence[NodeView], limits: Limits, now: float) -> str | None
             why = f"the node rebooted; {why}" if view.rebooted else why
             return f"{view.node}: the agent serves no more ({why})"
     return None
-
-
-def _unless_late(
-    what: str, nodes: Sequence[str], since_s: float | None, limit_s: float, now: float, act: Act
-) -> Decision:
-    if since_s is not None and now - since_s > limit_s:
-        return Decision(Act.ABORT, f"{', '.join(nodes)} {what} within {limit_s:g} s")
-    return Decision(act)
 
 
 def _towards_the_end(views: Sequence[NodeView], trainers: Collection[str]) -> Act:

@@ -293,11 +293,16 @@ class Gang:
             if link.name not in told:
                 said = f"could not be stopped: {link.view.silence}"
                 self.on_event(GangEvent("lost", said, link.name))
+        alive = await on_each(self.links, NodeLink.agent_lives)
+        dead = {name for name, lives in alive.items() if not lives}
         until_s = self.clock() + self.job.limits.term_s + STOP_S
         while self.clock() < until_s:
-            views = await self.watch.look()
+            views = [view for view in await self.watch.look() if view.node not in dead]
             if all(view.agent not in (*SERVING, "waiting") or view.silence for view in views):
-                return
+                break
+        # An agent that was killed could not end what had left its ranks' process groups.
+        killed = [link for link in self.links if link.name in dead and link.view.agent != "ended"]
+        await self.agents.sweep(killed)
 
     def _outcome(self, end: End) -> CaseOutcome:
         faults: dict[str, str] = {}

@@ -74,7 +74,7 @@ class MemoryNode:
         if posixpath.basename(posixpath.dirname(path)) == "control":
             self._obey(posixpath.basename(path), content)
 
-    async def put_file(self, source, path, mode=0o644):
+    async def put_file(self, source, path, mode=0o644, digest=None):
         self._reach()
         self.files[path] = source.read_bytes()
 
@@ -127,6 +127,8 @@ class MemoryNode:
         repeat = int(number)
         if verb == "prepare" and repeat not in self._left:
             self._left[repeat] = self.looks
+            agent = {"state": "ready", "repeat": repeat, "pid": 1}
+            self._put("agent.json", {"reason": None, "holder": None, **agent})
             self._state(repeat, "ready")
         elif verb == "go" and repeat not in self.launches:
             self.launches.append(repeat)

@@ -1,0 +1,504 @@
+"""Nodes in memory under virtual time, with an agent that behaves as `benchmarks/nodeside` does.
+
+What is simulated: a node's files, its boot, the agent's lock, the node's lock, processes that die
+with the agent and one that does not, claims by mkdir, commands with epochs, the lease, `launched`
+before a process is started, results that appear by rename. What is real: everything of the
+controller. Cables are cut silently (an access hangs) or loudly, and answers get lost after a
+command has been carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import posixpath
+import random
+import re
+import selectors
+from collections import defaultdict
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from nightbench.gang.errors import NodeUnreachable, RemoteFailure
+from nightbench.gang.transport import Completed
+from nightbench.model import JobSpec
+
+TICK_S = 0.25
+TERM_S = 0.2
+HANG_S = 30.0
+FRESH_TICKS = 4
+
+EPOCH = re.compile(r"epoch-(\d+)\Z")
+COMMAND = re.compile(r"(prepare|go|drain|finish|abort)-(\d+)\.json\Z")
+
+
+class _Jump(selectors.SelectSelector):
+    """Instead of waiting, time passes."""
+
+    now = 0.0
+
+    def select(self, timeout=None):
+        ready = super().select(0)
+        if not ready:
+            assert timeout is not None, "everybody waits for ever"
+            self.now += max(timeout, 0.0)
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time passes as fast as nothing happens."""
+
+    def __init__(self) -> None:
+        self._jump = _Jump()
+        super().__init__(self._jump)
+
+    def time(self) -> float:
+        return self._jump.now
+
+
+@dataclass
+class Process:
+    repeat: int
+    name: str
+    since_s: float
+    exit_code: int | None = None
+    daemon: bool = False
+    """Left the process group, and does not die with the agent."""
+
+
+@dataclass
+class World:
+    """What all nodes share, and what happened."""
+
+    job: JobSpec
+    random: random.Random
+    nodes: dict[str, SimNode] = field(default_factory=dict)
+    launches: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
+    obeyed: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    disturbed: set[int] = field(default_factory=set)
+    run_s: float = 2.0
+    wrong: list[str] = field(default_factory=list)
+
+    def note_launch(self, node: str, repeat: int) -> None:
+        self.launches[node, repeat] += 1
+        alive = {(n.node, p.repeat) for n in self.nodes.values() for p in n.processes}
+        others = {entry for entry in alive if entry[1] != repeat}
+        if others:
+            self.wrong.append(f"repeat {repeat} is launched on {node} beside {sorted(others)}")
+
+
+class SimNode:
+    """One machine."""
+
+    def __init__(self, world: World, node: str) -> None:
+        self.world = world
+        self.node = node
+        self.files: dict[str, bytes] = {}
+        self.folders: set[str] = set()
+        self.up = True
+        self.silent = False
+        """Cut: an access gets no answer at all."""
+        self.refused = False
+        """Cut: an access fails at once."""
+        self.lose = 0
+        """So many answers get lost from now on, after the access was carried out."""
+        self.boots = 1
+        self.processes: list[Process] = []
+        self.agent: SimAgent | None = None
+        self.lock: object = None
+        self._pids = 100
+        world.nodes[node] = self
+        self.job_dir = f"/root/jobs/{world.job.job_id}/{node}"
+        self.files[f"{self.job_dir}/job.json"] = json.dumps(
+            {"code_digest": world.job.code_digest}
+        ).encode()
+
+    def next_pid(self) -> int:
+        self._pids += 1
+        return self._pids
+
+    @property
+    def reachable(self) -> bool:
+        return self.up and not (self.silent or self.refused or self.lose)
+
+    # --- faults -----------------------------------------------------------------------------
+
+    def kill_agent(self, leave_daemon: bool = False) -> None:
+        """SIGKILL to the agent; its ranks die with it, what left their group does not."""
+        if self.agent is not None:
+            self.agent.die()
+        if leave_daemon and self.processes:
+            self.processes[0].daemon = True
+        self.processes = [p for p in self.processes if p.daemon]
+
+    def reboot(self) -> None:
+        """All processes are gone, the disk is as it was."""
+        self.kill_agent()
+        self.processes = []
+        self.lock = None
+        self.boots += 1
+
+    def fail_process(self) -> None:
+        """A rank exits with 1."""
+        for process in self.processes:
+            if process.exit_code is None:
+                process.exit_code = 1
+                return
+
+    def sweep(self, job: str | None) -> list[int]:
+        if job is None:
+            gone = [] if self.agent is not None else list(self.processes)
+        else:
+            gone = list(self.processes)
+            if self.agent is not None:
+                self.agent.end("aborted", "the agent was ended by SIGTERM")
+        self.processes = [p for p in self.processes if p not in gone]
+        return [1] * len(gone)
+
+
+class SimAgent:
+    """The daemon of one job directory: see benchmarks/nodeside/steering.py and repeats.py."""
+
+    def __init__(self, node: SimNode) -> None:
+        self.node = node
+        self.world = node.world
+        self.pid = node.next_pid()
+        self.epoch = 0
+        self.commands: dict[tuple[str, int], dict] = {}
+        self.lease: bytes | None = None
+        self.renewed_s = self._now()
+        self.repeat: int | None = None
+        self.state: str | None = None
+        self.ready_s = 0.0
+        self.started_s = 0.0
+        self._fresh = FRESH_TICKS
+        node.agent = self
+        self._task = asyncio.get_running_loop().create_task(self._live())
+
+    def die(self) -> None:
+        """As by SIGKILL."""
+        self._task.cancel()
+        self._gone()
+
+    def end(self, status: str, reason: str) -> None:
+        """As after stop, an expired lease or SIGTERM."""
+        if self.repeat is not None and self.state not in ("done", "failed", "aborted", None):
+            self._end(status, reason)
+        self.node.processes = []
+        self._write_agent("ended", reason=reason)
+        self._task.cancel()
+        self._gone()
+
+    # --- its life -----------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        while self.node.lock not in (None, self):
+            self._write_agent("waiting", holder={"job_id": "other", "user": "u", "since": "now"})
+            if self._why_end():
+                return
+            await asyncio.sleep(2 * TICK_S)
+        self.node.lock = self
+        self._end_what_was_left()
+        self._put("fingerprint.json", {"schema": "nightbench.fingerprint/1"})
+        while not self._why_end():
+            if self.repeat is None or self.state in ("done", "failed", "aborted"):
+                self._next()
+            else:
+                self._tick()
+            shown = self.state if self.state in ("preparing", "ready") else "running"
+            idle = self.repeat is None or self.state in ("done", "failed", "aborted")
+            self._write_agent("idle" if idle else shown, repeat=self.repeat)
+            await asyncio.sleep(TICK_S)
+
+    def _why_end(self) -> bool:
+        self._look()
+        if ("stop", 0) in self.commands:
+            self.end("aborted", str(self.commands["stop", 0].get("reason")))
+            return True
+        lease_s = self.world.job.limits.lease_s
+        if self._now() - self.renewed_s > lease_s:
+            self.end("failed", f"no controller renewed the lease for {lease_s:g} s")
+            return True
+        return False
+
+    def _look(self) -> None:
+        control = f"{self.node.job_dir}/control"
+        names = sorted(self.node_names(control))
+        for name in names:
+            if found := EPOCH.match(name):
+                self.epoch = max(self.epoch, int(found[1]))
+        for name in names:
+            if found := COMMAND.match(name):
+                self._read(f"{control}/{name}", (found[1], int(found[2])))
+            elif name == "stop.json":
+                self._read(f"{control}/{name}", ("stop", 0))
+        lease = self.node.files.get(f"{control}/lease")
+        if lease is not None and lease != self.lease:
+            self.lease, self.renewed_s = lease, self._now()
+
+    def node_names(self, folder: str) -> set[str]:
+        everything = [*self.node.files, *self.node.folders]
+        return {posixpath.basename(p) for p in everything if posixpath.dirname(p) == folder}
+
+    def _read(self, path: str, key: tuple[str, int]) -> None:
+        if key in self.commands:
+            return
+        document = json.loads(self.node.files[path])
+        if document["epoch"] >= self.epoch:
+            self.commands[key] = document
+            if not document.get("cancelled"):
+                self.world.obeyed[self.node.node].append(document["epoch"])
+
+    def _end_what_was_left(self) -> None:
+        self.node.processes = []
+        for repeat in range(1, 30):
+            launched = f"{self._folder(repeat)}/launched" in self.node.folders
+            if launched and f"{self._folder(repeat)}/result.json" not in self.node.files:
+                self.repeat = repeat
+                self._end("failed", "the agent died while this repeat ran")
+                self.repeat = self.state = None
+
+    # --- a repeat -----------------------------------------------------------------------------
+
+    def _next(self) -> None:
+        for verb, number in sorted(self.commands):
+            result = f"{self._folder(number)}/result.json"
+            if verb == "prepare" and result not in self.node.files:
+                self.repeat, self.state, self.ready_s = number, "ready", self._now()
+                self._fresh = FRESH_TICKS
+                self._write_state()
+                return
+
+    def _tick(self) -> None:
+        repeat = self.repeat
+        assert repeat is not None
+        abort = self.commands.get(("abort", repeat))
+        if abort is not None:
+            self._end("aborted", str(abort.get("reason")))
+        elif self.state == "ready":
+            if ("go", repeat) in self.commands:
+                self._launch(repeat)
+            elif self._now() - self.ready_s > self.world.job.limits.ready_s:
+                self._end("failed", "no go after ready")
+        else:
+            self._watch(repeat)
+        self._fresh -= 1
+        if self.state in ("ready", "running") and self._fresh <= 0:
+            self._fresh = FRESH_TICKS
+            self._write_state()
+
+    def _launch(self, repeat: int) -> None:
+        folder = f"{self._folder(repeat)}/launched"
+        if folder in self.node.folders:
+            self._end("failed", "this repeat was launched before and is never launched twice")
+            return
+        self.node.folders.add(folder)
+        self.world.note_launch(self.node.node, repeat)
+        self.state, self.started_s = "running", self._now()
+        for process in self.world.job.processes:
+            if process.node == self.node.node:
+                self.node.processes.append(Process(repeat, process.name, self._now()))
+        self._write_state()
+
+    def _watch(self, repeat: int) -> None:
+        mine = [p for p in self.node.processes if p.repeat == repeat]
+        failed = [p.name for p in mine if p.exit_code not in (None, 0)]
+        if failed:
+            self._end("failed", f"{failed[0]} exited with code 1")
+            return
+        # A collective ends together: only once all nodes have their processes.
+        everywhere = [p for n in self.world.nodes.values() for p in n.processes]
+        whole = {p.name for p in everywhere if p.repeat == repeat and p.exit_code in (None, 0)}
+        enough_s = self._now() - self.started_s > self.world.run_s
+        if enough_s and (len(whole) == len(self.world.job.processes) or self._others_done(repeat)):
+            for process in mine:
+                process.exit_code = 0
+            self._end("done", None)
+        elif self._now() - self.started_s > self.world.job.limits.progress_s:
+            self._end("failed", f"{mine[0].name} made no progress")
+
+    def _others_done(self, repeat: int) -> bool:
+        others = [n for n in self.world.nodes.values() if n is not self.node]
+        return all(
+            json.loads(n.files.get(f"{n.job_dir}/repeats/{repeat:03d}/result.json", b"{}")).get(
+                "status"
+            )
+            == "ok"
+            for n in others
+        )
+
+    def _end(self, status: str, reason: str | None) -> None:
+        repeat = self.repeat
+        assert repeat is not None
+        self.node.processes = [p for p in self.node.processes if p.repeat != repeat]
+        self.state = status
+        self._write_state(reason)
+        quiet = repeat not in self.world.disturbed
+        self._put(
+            f"repeats/{repeat:03d}/result.json",
+            {
+                "status": "ok" if status == "done" else status,
+                "reason": reason,
+                "log_tail": None if status == "done" else f"log of {self.node.node}",
+                "processes": [],
+                "disturbed": None if quiet else {"reason": "cc1 of bob took 40 %"},
+                "stamp": self._now(),
+            },
+        )
+
+    # --- what it writes -------------------------------------------------------------------------
+
+    def _write_state(self, reason: str | None = None) -> None:
+        assert self.repeat is not None
+        processes = {
+            p.name: {"phase": "window", "step": 1, "t_s": self._now(), "exit_code": p.exit_code}
+            for p in self.node.processes
+            if p.repeat == self.repeat
+        }
+        self._put(
+            f"repeats/{self.repeat:03d}/state.json",
+            {
+                "state": self.state,
+                "reason": reason,
+                "ports": {f"trainer-{self.node.node}": 20000},
+                "processes": processes,
+                "t_s": self._now(),
+            },
+        )
+
+    def _write_agent(self, state: str, **details: object) -> None:
+        self._put(
+            "agent.json",
+            {
+                "state": state,
+                "pid": self.pid,
+                "boot_id": f"boot-{self.node.boots}",
+                "repeat": details.get("repeat"),
+                "holder": details.get("holder"),
+                "reason": details.get("reason"),
+            },
+        )
+
+    def _put(self, name: str, document: object) -> None:
+        self.node.files[f"{self.node.job_dir}/{name}"] = json.dumps(document).encode()
+
+    def _folder(self, repeat: int) -> str:
+        return f"{self.node.job_dir}/repeats/{repeat:03d}"
+
+    def _gone(self) -> None:
+        if self.node.agent is self:
+            self.node.agent = None
+        if self.node.lock is self:
+            self.node.lock = None
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+
+class SimTransport:
+    """A controller's access to a node."""
+
+    def __init__(self, node: SimNode) -> None:
+        self._it = node
+        self.node = node.node
+        self.address = f"{node.node}.test:22"
+
+    async def _access(self, act):
+        """Carry out an access: later, or never, or with its answer lost."""
+        it = self._it
+        await asyncio.sleep(it.world.random.choice((0.001, 0.004, 0.02)))
+        if it.silent or not it.up:
+            await asyncio.sleep(HANG_S)
+            raise NodeUnreachable(self.node, self.address, "no answer")
+        if it.refused:
+            raise NodeUnreachable(self.node, self.address, "the cable is cut")
+        answer = act()
+        if it.lose > 0:
+            it.lose -= 1
+            raise NodeUnreachable(self.node, self.address, "connection lost")
+        await asyncio.sleep(it.world.random.choice((0.001, 0.01)))
+        return answer
+
+    async def run(self, argv, stdin=b"", env=None, on_stderr=None, timeout_s=None):
+        return await self._access(lambda: Completed(0, self._run(argv), b""))
+
+    def _run(self, argv) -> bytes:
+        it = self._it
+        if argv[0] == "cat":
+            return f"boot-{it.boots}\n".encode()
+        verb = argv[2]
+        if verb == "start":
+            started = it.agent is None
+            agent = SimAgent(it) if it.agent is None else it.agent
+            return json.dumps({"pid": agent.pid, "started": started}).encode()
+        if verb == "sweep":
+            job = argv[argv.index("--job") + 1] if "--job" in argv else None
+            if "--kill" not in argv:
+                return json.dumps({"found": [1] * len(it.processes), "killed": []}).encode()
+            return json.dumps({"found": [], "killed": it.sweep(job)}).encode()
+        raise AssertionError(f"unexpected command {argv}")
+
+    @asynccontextmanager
+    async def converse(self, argv):
+        await self._access(lambda: None)
+        yield self
+
+    async def ask(self, line):
+        now = asyncio.get_running_loop().time() + 1000
+        return json.dumps({"monotonic_s": now, "wall_s": 0})
+
+    async def home(self):
+        return await self._access(lambda: "/home/u")
+
+    async def read(self, path):
+        return await self._access(lambda: self._it.files.get(path))
+
+    async def write_atomic(self, path, content):
+        if posixpath.dirname(path) not in self._it.folders:
+            raise RemoteFailure(self.node, self.address, f"no folder for {path}")
+        await self._access(lambda: self._it.files.__setitem__(path, content))
+
+    async def put_file(self, source, path, mode=0o644, digest=None):
+        raise AssertionError("nothing is uploaded in a run")
+
+    async def mkdir(self, path):
+        def act():
+            made = path not in self._it.folders
+            self._it.folders.add(path)
+            return made
+
+        return await self._access(act)
+
+    async def make_folders(self, path):
+        def act():
+            folder = path
+            while folder not in ("/", ""):
+                self._it.folders.add(folder)
+                folder = posixpath.dirname(folder)
+
+        await self._access(act)
+
+    async def rename(self, source, destination):
+        raise AssertionError("nothing is renamed in a run")
+
+    async def exists(self, path):
+        def act():
+            if path.startswith("/proc/"):
+                agent = self._it.agent
+                return agent is not None and path == f"/proc/{agent.pid}"
+            return path in self._it.files or path in self._it.folders
+
+        return await self._access(act)
+
+    async def listdir(self, path):
+        def act():
+            everything = [*self._it.files, *self._it.folders]
+            return sorted(
+                {posixpath.basename(p) for p in everything if posixpath.dirname(p) == path}
+            )
+
+        return await self._access(act)
+
+    async def close(self):
+        """Nothing is open."""
