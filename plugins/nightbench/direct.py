@@ -64,7 +64,8 @@ def measure(
     Raises:
         KeyboardInterrupt: the user (Ctrl-C) or SIGTERM ended it; nothing is left running.
     """
-    return asyncio.run(_measure(jobs, run, targets, shipment, on_event, refresh))
+    with run.steered():
+        return asyncio.run(_measure(jobs, run, targets, shipment, on_event, refresh))
 
 
 async def _measure(

@@ -13,11 +13,13 @@ stores give the same by themselves.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -38,7 +40,7 @@ def write_json(path: UPath, document: object) -> None:
     """Write a document so that readers see all of it or the one before."""
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.protocol in ("", "file", "local"):
+    if _is_local(path):
         local = Path(path.path)
         beside = local.with_name(f".{local.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
         beside.write_text(text, encoding="utf-8")
@@ -64,6 +66,10 @@ def read_json(path: UPath) -> Any | None:
             f"{path}: not a JSON document ({error}). Remove the file: what it held is measured "
             "or fetched again where that is possible."
         ) from error
+
+
+def _is_local(path: UPath) -> bool:
+    return path.protocol in ("", "file", "local")
 
 
 def _component(name: str, what: str) -> str:
@@ -215,6 +221,37 @@ class RunSpool:
     def save_loaded(self, document: Mapping[str, Any]) -> None:
         """Say that the warehouse has everything of this run."""
         write_json(self.folder / "loaded.json", document)
+
+    @contextmanager
+    def steered(self) -> Iterator[None]:
+        """Say for as long as this lasts that this very process steers the run.
+
+        The kernel lets go of it with the process, however that ends. Only on a local disk: a
+        spool elsewhere keeps no such note.
+        """
+        path = self._steering()
+        if path is None:
+            yield
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", encoding="ascii") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            yield
+
+    def is_steered(self) -> bool | None:
+        """Whether a process lives that steers the run; None where none ever said so."""
+        path = self._steering()
+        if path is None or not path.exists():
+            return None
+        with path.open("r", encoding="ascii") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def _steering(self) -> Path | None:
+        return Path(self.folder.path) / "steering.lock" if _is_local(self.folder) else None
 
     def remove(self) -> None:
         """Remove the run with all its files."""

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -172,3 +173,36 @@ def test_ctrl_c_leaves_no_process_and_says_what_was_not_measured(place: Path) ->
     run = Spool(place / "home/spool").run(run_id)
     outcomes = [run.case(planned["case_id"]).outcome() for planned in run.planned()]
     assert [(outcome or {})["status"] for outcome in outcomes] == ["cancelled"] * 3
+
+
+def test_a_run_whose_process_was_killed_is_closed_once_its_leases_have_ended(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = subprocess.Popen(
+        [*COMMAND, "run", "trial", "--direct", "--repeats", "50"],
+        env=environment(place),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert running.stdout is not None
+    for line in running.stdout:
+        if "repeat 1 of 50" in line:
+            break
+    run = Spool(place / "home/spool").run(newest(place))
+    monkeypatch.setenv("NIGHTBENCH_HOME", str(place / "home"))
+    from nightbench.orchestration.runs import ORPHANED, close_abandoned
+
+    later = datetime.now(UTC) + 2 * ORPHANED
+    assert run.is_steered() is True
+    assert run.run_id not in close_abandoned(later)  # it is measured right now
+
+    running.kill()
+    running.wait()
+    running.stdout.close()
+
+    assert run.run_id not in close_abandoned(datetime.now(UTC))  # its gang has a lease still
+    assert close_abandoned(later) == [run.run_id]
+    assert (run.run() or {})["ended_at"]
+    words = [*COMMAND, "cancel", run.run_id]
+    subprocess.run(words, env=environment(place), check=True, timeout=120)

@@ -13,10 +13,14 @@ from nightbench.orchestration.connections import WAREHOUSE, channel_url, warehou
 
 if TYPE_CHECKING:
     from nightbench.orchestration.wishes import Wish
+    from nightbench.spool import RunSpool
     from nightbench.warehouse.connection import Connection
 
 ABANDONED = timedelta(days=2)
 """A run that nobody has ended for so long will not be ended: its tasks were ended from outside."""
+
+ORPHANED = timedelta(minutes=5)
+"""After so long without a word from a run whose process is dead, its leases have ended, too."""
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +45,7 @@ def plan_run(
         UserError: see `wishes.choose`.
     """
     from nightbench.orchestration.jobs import PlannedJob, save_job
+    from nightbench.orchestration.nodes import save_cluster
     from nightbench.orchestration.wishes import choose
     from nightbench.pipeline import make_plan, store_plan
     from nightbench.warehouse import Loader, WarehouseUnavailable
@@ -58,6 +63,7 @@ def plan_run(
         dag_run_id=dag_run_id,
     )
     folder = store_plan(plan, places.spool())
+    save_cluster(folder, cluster)
     for job in plan.jobs:
         save_job(folder, PlannedJob(job, cluster.known_hosts))
     try:
@@ -144,7 +150,11 @@ def close_ended(state_of: Callable[[str, str], str | None]) -> list[str]:
 
 
 def close_abandoned(now: datetime) -> list[str]:
-    """Mark runs as ended whose DAG run was ended from outside long ago; they can be loaded then."""
+    """Mark runs as ended that nobody will end any more; they can be loaded then.
+
+    Those are runs of a terminal whose process was killed, and runs whose DAG run was ended from
+    outside long ago.
+    """
     from nightbench.pipeline import mark_ended
 
     closed = []
@@ -153,11 +163,27 @@ def close_abandoned(now: datetime) -> list[str]:
         started = document.get("started_at")
         if not started or document.get("ended_at") or run.loaded() is not None:
             continue
-        moment = datetime.fromisoformat(started)
-        if (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) < now - ABANDONED:
+        killed = run.is_steered() is False
+        told = _last_word(run) if killed else None
+        if (told or _moment(started)) < now - (ORPHANED if killed else ABANDONED):
             mark_ended(run)
             closed.append(run.run_id)
     return closed
+
+
+def _last_word(run: RunSpool) -> datetime | None:
+    """When the progress of a case was written last."""
+    told = [
+        _moment(progress["at"])
+        for case_id in run.case_ids()
+        if (store := run.latest(case_id)) and (progress := store.progress())
+    ]
+    return max(told, default=None)
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def judge(run_id: str) -> str:
@@ -169,6 +195,7 @@ def judge(run_id: str) -> str:
     from airflow.sdk.configuration import conf
 
     from nightbench.pipeline import judge_run, read_plan
+    from nightbench.pipeline.health import notes as node_notes
     from nightbench.report import digest_text, from_warehouse, write_digest
     from nightbench.report.digest import headline
     from nightbench.warehouse import Reader
@@ -185,7 +212,8 @@ def judge(run_id: str) -> str:
     finally:
         connection.close()
     run = read_plan(spool.run(run_id)).run
-    text = digest_text(run, rows, [f"Results page: {link}"])
+    nodes = node_notes(spool.run(run_id))
+    text = digest_text(run, rows, [f"Results page: {link}"], nodes)
     path = write_digest(places.home_folder() / "reports", run, text)
     said = f"{headline(rows)}; {len(result.opened)} alerts opened, {len(result.resolved)} resolved"
     log.info("run %s: %s; digest %s", run_id, said, path)

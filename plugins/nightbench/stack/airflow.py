@@ -73,7 +73,12 @@ def settings(home: Home, ports: Ports, secrets: Secrets) -> dict[str, str]:
         "api_auth": {"jwt_secret": secrets.jwt_secret},
         # Tasks of a scheduler that was killed are begun again after a minute; Airflow would wait
         # five, as ours is back before its predecessor counts as dead.
-        "scheduler": {"orphaned_tasks_check_interval": "60"},
+        "scheduler": {
+            "orphaned_tasks_check_interval": "60",
+            # A killed worker is missed after this, not after five minutes. Its supervisor sends a
+            # heartbeat every few seconds; an API server that is restarted is back before.
+            "task_instance_heartbeat_timeout": "90",
+        },
         "dag_processor": {
             "refresh_interval": "20",
             "min_file_process_interval": "20",
