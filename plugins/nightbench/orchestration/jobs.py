@@ -14,10 +14,11 @@ import enum
 import types
 import typing
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, TypeVar
 
 from nightbench.errors import UserError
-from nightbench.model import Cluster, JobSpec
+from nightbench.model import Cluster, JobSpec, JumpHost
 from nightbench.spool import RunSpool, read_json, write_json
 
 SCHEMA = "nightbench.planned-job/1"
@@ -31,6 +32,22 @@ class PlannedJob:
 
     job: JobSpec
     known_hosts: str | None
+    jump: tuple[JumpHost, ...] = ()
+    """Hops on the way to the cluster's nodes."""
+    hours: str | None = None
+    """When the cluster may be measured on; None: at any time, or whoever asked does not mind."""
+
+    @classmethod
+    def of(cls, job: JobSpec, cluster: Cluster, *, outside_hours: bool = False) -> PlannedJob:
+        """A job of a cluster.
+
+        Args:
+            job: the job.
+            cluster: where it is measured.
+            outside_hours: the cluster's hours do not count.
+        """
+        hours = None if outside_hours else cluster.window
+        return cls(job, cluster.known_hosts, cluster.jump, hours)
 
     @property
     def cluster(self) -> Cluster:
@@ -40,6 +57,7 @@ class PlannedJob:
             nodes=self.job.nodes,
             environments=self.job.environments,
             known_hosts=self.known_hosts,
+            jump=self.jump,
         )
 
     def generation(self, number: int) -> PlannedJob:
@@ -50,7 +68,7 @@ class PlannedJob:
 def save_job(run: RunSpool, planned: PlannedJob) -> None:
     """Keep a job of a run."""
     path = run.folder / "jobs" / f"{planned.job.case.case_id}.json"
-    write_json(path, {"schema": SCHEMA, **dataclasses.asdict(planned)})
+    write_json(path, {"schema": SCHEMA, **encode(planned)})
 
 
 def load_job(run: RunSpool, case_id: str, generation: int) -> PlannedJob:
@@ -73,8 +91,20 @@ def load_job(run: RunSpool, case_id: str, generation: int) -> PlannedJob:
     return decode(PlannedJob, fields).generation(generation)
 
 
+def encode(value: Any) -> dict[str, Any]:
+    """The JSON form of a dataclass: its `dataclasses.asdict`, dates as ISO 8601."""
+
+    def plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {
+            name: entry.isoformat() if isinstance(entry, datetime) else entry
+            for name, entry in items
+        }
+
+    return dataclasses.asdict(value, dict_factory=plain)
+
+
 def decode(kind: type[T], document: Mapping[str, Any]) -> T:
-    """A dataclass from the JSON form of its `dataclasses.asdict`."""
+    """A dataclass from its JSON form; what older versions did not write has its default."""
     hints = typing.get_type_hints(kind)
     return kind(**{name: _value(hints[name], value) for name, value in document.items()})
 
@@ -90,6 +120,8 @@ def _value(hint: Any, value: Any) -> Any:
         return decode(hint, value)
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return hint(value)
+    if hint is datetime:
+        return datetime.fromisoformat(value)
     if origin is tuple:
         return tuple(_value(arguments[0], entry) for entry in value)
     if origin is collections.abc.Mapping:

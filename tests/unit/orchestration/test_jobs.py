@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -9,9 +11,12 @@ from nightbench.errors import UserError
 from nightbench.model import (
     Build,
     Case,
+    Cluster,
     EnvironmentPolicy,
     JobSpec,
+    JumpHost,
     Limits,
+    NeighbourPolicy,
     Node,
     Process,
     Protocol,
@@ -30,7 +35,7 @@ JOB = JobSpec(
     protocol=Protocol(5, 30, 3, 1.5),
     nodes=(
         Node("n1", "127.0.0.2", "c", 2222, "10.0.0.2", "lo", (20000, 20999), (0, 1), ("0",)),
-        Node("n2", "127.0.0.3", "c", env={"A": "b"}),
+        Node("n2", "127.0.0.3", "c", env={"A": "b"}, user="bench", jump=(JumpHost("g2", "s"),)),
     ),
     processes=(
         Process("pserver-0", "pserver", 0, "n1", 0),
@@ -46,12 +51,24 @@ JOB = JobSpec(
     code_digest="c" * 64,
     definition_digest="d" * 64,
     environments=EnvironmentPolicy(root="~/r", paths={"paddle1": "/opt"}, find_links=("/links",)),
+    neighbours=NeighbourPolicy("wait", 60.0, 0.2, False, 1),
+    lock="devices",
+    deadline=datetime(2026, 11, 21, 6, tzinfo=ZoneInfo("Europe/Berlin")),
+    expected_repeat_s=42.5,
+    transport="gloo",
+)
+CLUSTER = Cluster(
+    "local",
+    JOB.nodes,
+    known_hosts="/etc/known_hosts",
+    jump=(JumpHost("gate", "gate_ssh", 2222),),
+    window="22:00-06:00 UTC",
 )
 
 
 def test_a_job_comes_back_as_it_was_kept(tmp_path: Path) -> None:
     run = Spool(tmp_path).run(JOB.run_id)
-    planned = PlannedJob(JOB, "/etc/known_hosts")
+    planned = PlannedJob.of(JOB, CLUSTER)
 
     save_job(run, planned)
 
@@ -76,5 +93,23 @@ def test_a_job_of_another_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_cluster_of_a_job_holds_its_nodes_and_host_keys() -> None:
-    cluster = PlannedJob(JOB, "/etc/known_hosts").cluster
+    cluster = PlannedJob.of(JOB, CLUSTER).cluster
     assert (cluster.nodes, cluster.known_hosts) == (JOB.nodes, "/etc/known_hosts")
+    assert cluster.jump == CLUSTER.jump
+
+
+def test_hours_count_unless_somebody_asked_for_it_all_the_same() -> None:
+    assert PlannedJob.of(JOB, CLUSTER).hours == "22:00-06:00 UTC"
+    assert PlannedJob.of(JOB, CLUSTER, outside_hours=True).hours is None
+
+
+def test_a_job_of_an_older_version_has_defaults(tmp_path: Path) -> None:
+    run = Spool(tmp_path).run(JOB.run_id)
+    save_job(run, PlannedJob.of(JOB, CLUSTER))
+    path = tmp_path / "runs" / JOB.run_id / "jobs" / f"{CASE.case_id}.json"
+    document = json.loads(path.read_text())
+    assert document["job"]["deadline"] == "2026-11-21T06:00:00+01:00"
+    del document["hours"], document["jump"], document["job"]["deadline"]
+    path.write_text(json.dumps(document))
+    old = load_job(run, CASE.case_id, 0)
+    assert (old.hours, old.jump, old.job.deadline) == (None, (), None)
