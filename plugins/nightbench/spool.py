@@ -33,20 +33,38 @@ Document = dict[str, Any]
 
 
 class SpoolError(UserError):
-    """A document of the spool that cannot be read, or a name that is no path component."""
+    """A document that cannot be read or written, or a name that is no path component."""
 
 
 def write_json(path: UPath, document: object) -> None:
-    """Write a document so that readers see all of it or the one before."""
+    """Write a document so that readers see all of it or the one before.
+
+    Raises:
+        SpoolError: the disk is full, or it may not be written.
+    """
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if _is_local(path):
-        local = Path(path.path)
-        beside = local.with_name(f".{local.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if _is_local(path):
+            _write_beside(Path(path.path), text)
+        else:
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SpoolError(
+            f"{path}: cannot be written: {error.strerror or error}. Make room or give the right to "
+            "write, then go on: what has ended on the nodes is fetched again."
+        ) from error
+
+
+def _write_beside(path: Path, text: str) -> None:
+    """Make a file appear by rename; what a full disk cut short is taken away again."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    try:
         beside.write_text(text, encoding="utf-8")
-        beside.replace(local)
-    else:
-        path.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def read_json(path: UPath) -> Any | None:
