@@ -40,7 +40,7 @@ async def measure(field: Ground, jobs: list[JobSpec], steer: Steer, seconds: flo
     while len(running) < len(jobs) and not any(task.done() for task in work):
         await asyncio.sleep(1)
         running |= {job.run_id for job in jobs if _steps(field, job)}
-    say("run_gang called to all of them stepping", time.monotonic() - began_s, "s")
+    say("called to all of them stepping", time.monotonic() - began_s, "s")
     say("  CPU meanwhile", whole.cores(), "cores", "(wanted: under 1)")
     meter, server_s, began_s = Meter.now(), field.server_cpu_s(), time.monotonic()
     lags = [await _lag() for _ in range(max(int(seconds / 0.5), 1))]
@@ -92,6 +92,7 @@ def by_trigger(field: Ground) -> Steer:
     os.environ["NIGHTBENCH_HOME"] = str(field.folder / "home")
     os.environ["NIGHTBENCH_SPOOL"] = str(field.folder / "spool")
     os.environ["AIRFLOW_HOME"] = str(field.folder / "airflow")
+    os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "WARNING"
     os.environ["AIRFLOW_CONN_FIGURES"] = (
         f'{{"conn_type": "ssh", "login": "{first.user}", "port": {first.port}, '
         f'"extra": {{"key_file": "{first.client_keys[0]}"}}}}'
@@ -135,6 +136,8 @@ def main(words: list[str]) -> int:
             for i in range(options.gangs)
         ]
         steer = (by_trigger if options.trigger else by_function)(field)
+        how = "GangTrigger" if options.trigger else "run_gang"
+        print(f"{options.gangs} gangs on {options.nodes} nodes, steered by {how}")
         return 0 if asyncio.run(measure(field, jobs, steer, options.seconds)) else 1
 
 
