@@ -18,6 +18,7 @@ import asyncssh
 
 from nightbench.gang.errors import RemoteFailure
 from nightbench.gang.login import SshTarget
+from nightbench.gang.shellwords import MARK
 from nightbench.gang.shipping import remote_failure
 from nightbench.gang.ssh import FILE_TIMEOUT_S, SshTransport
 
@@ -121,12 +122,17 @@ class _Follower:
         Raises:
             RemoteFailure: the command ended by itself.
         """
+        begun = False
         while line := await process.stdout.readline():
+            if not begun:
+                # Login scripts of some sites print before it, even what looks like an answer.
+                begun = line.rstrip() == MARK.encode()
+                continue
             try:
                 document = json.loads(line)
             except ValueError:
-                continue  # login scripts of some sites print before it
-            waiting = self._waiting.get(document["id"]) if isinstance(document, dict) else None
+                continue  # torn off by the end of the conversation
+            waiting = self._waiting.get(document["id"])
             if waiting is not None and not waiting.done():
                 waiting.set_result(document)
         said = (await process.stderr.read()).decode(errors="replace").strip()
