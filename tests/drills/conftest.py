@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.drills.hosts import Lab, missing
 
-from nightbench.gang import Shipment
+pytest.register_assert_rewrite("tests.drills.gangs")
+
+from tests.drills.hosts import Lab, missing  # noqa: E402 - what is registered comes first
+
+from nightbench.gang import Shipment  # noqa: E402
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 

@@ -433,12 +433,13 @@ class Host:
         self.path(f"{inside}/.filler").unlink()
 
     def read_only(self, inside: str = "/home") -> None:
-        """Nobody can write below it any more."""
+        """Nobody can open anything below it for writing any more; what is open stays open."""
+        self.run(["mount", "--bind", inside, inside])
         self.run(["mount", "-o", "remount,bind,ro", inside])
 
     def read_write(self, inside: str = "/home") -> None:
         """It can be written again."""
-        self.run(["mount", "-o", "remount,bind,rw", inside])
+        self.run(["umount", "-l", inside])
 
     def write_home(self, name: str, text: str, user: str = "bench") -> None:
         """A file in an account's home: `.bashrc`, `.config/fish/config.fish`, ..."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,6 @@ from tests.drills.gangs import (
     check_accounts,
     eventually,
     in_phase,
-    launches,
     make_job,
     make_store,
     measure,
@@ -73,16 +73,14 @@ async def test_a_nodes_disk_fills_within_the_window(
     await eventually(in_phase(store, "window", repeat=1))
     n2.fill("/data", leave_bytes)
     outcome = await asyncio.wait_for(task, 240)
-    assert outcome.status is CaseStatus.FAILED
-    assert {r.status for r in outcome.repeats} == {"failed"}
-    reason = str(outcome.repeats[0].reason)
-    assert "n2" in reason
-    assert "No space left" in reason or "no room" in reason or "disk" in reason, reason
-    assert marked(job.run_id) == []
-    for number in store.repeats():
-        result = store.result(number, "n2")
+    check_accounts(lab, job, store, outcome)
+    bad = [repeat for repeat in outcome.repeats if repeat.status == "failed"]
+    assert bad, "there was room for everything?"
+    for repeat in bad:
+        assert "n2" in str(repeat.reason)
+        assert re.search("No space left|no room", str(repeat.reason)), repeat.reason
+        result = store.result(repeat.repeat, "n2")
         assert result is None or result["status"] != "ok"
-    assert max(launches(lab, job).values()) == 1
     # With room again the node serves the next case without help.
     n2.relieve("/data")
     after, other = make_job(lab, shipment, repeats=1, environments=DATA), make_store(tmp_path, "b")
