@@ -65,8 +65,6 @@ class Candidate:
     least_s: float = 0.0
     """With less left than this not even its first repeat is started."""
     priority: int = PRIORITY
-    repeat_s: float | None = None
-    """What one repeat takes, where runs say so."""
     last: datetime | None = None
     holds: frozenset[str] = frozenset()
     """Nodes, or devices of nodes: cases that share one go one after another."""
@@ -79,7 +77,6 @@ class Entry:
     case_id: str
     seconds: float
     guessed: bool
-    repeat_s: float | None = None
     start: datetime | None = None
     """When it is expected to begin; None where it is left out."""
     left_out: str | None = None
@@ -152,7 +149,6 @@ def candidate(
         guessed=past.seconds is None,
         least_s=PREPARE_S + least,
         priority=suite.priorities.get(case_id, PRIORITY),
-        repeat_s=past.repeat_s,
         last=past.last,
         holds=frozenset(holds),
     )
@@ -191,7 +187,7 @@ def fit(candidates: Sequence[Candidate], room: Room, lanes: int = 1) -> Night:
 
 
 def _entry(case: Candidate, start: datetime | None = None, left_out: str | None = None) -> Entry:
-    return Entry(case.case_id, case.seconds, case.guessed, case.repeat_s, start, left_out)
+    return Entry(case.case_id, case.seconds, case.guessed, start, left_out)
 
 
 def in_turn(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -18,8 +18,8 @@ HEAVY = {"great_expectations", "asyncssh", "psycopg2", "pandas", "apprise", "par
 Parsed = dict[str, Any]
 
 
-def parse(folder: Path, hash_seed: str) -> Parsed:
-    """Parse the DAG files in an interpreter of its own."""
+def parse(folder: Path, hash_seed: str, **more: str) -> Parsed:
+    """Parse the DAG files in an interpreter of its own, with more environment."""
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
@@ -30,6 +30,7 @@ def parse(folder: Path, hash_seed: str) -> Parsed:
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
         "NIGHTBENCH_DAGS": str(HERE / "fixtures"),
         "PYTHONHASHSEED": hash_seed,
+        **more,
     }
     done = subprocess.run(
         [sys.executable, str(HERE / "parse_dags.py"), str(REPO / "dags")],
@@ -70,6 +71,7 @@ def test_a_suite_has_a_dag_when_it_has_a_schedule(parsed: Parsed) -> None:
         "nightbench_regressions",
         "nightbench_maintenance",
         "nightly_nightly_cpu",
+        "nightly_nightly_wide",
         # Cannot be read: shown with the reason, and never scheduled.
         "nightly_bad_schedule",
         "nightly_broken",
@@ -108,6 +110,18 @@ def test_only_what_starts_nothing_by_itself_starts_unpaused(parsed: Parsed) -> N
     assert unpaused == {"on_demand", "nightbench_regressions"}
 
 
+def test_a_deployment_of_our_own_keeps_house_from_the_start(tmp_path: Path) -> None:
+    dags = parse(tmp_path, "1", NIGHTBENCH_STACK="/somewhere")["dags"]
+    unpaused = {dag_id for dag_id, dag in dags.items() if dag["paused"] is False}
+    assert unpaused == {"on_demand", "nightbench_regressions", "nightbench_maintenance"}
+
+
+def test_nodes_are_looked_at_before_anything_is_measured(tasks: dict[str, dict[str, Any]]) -> None:
+    for dag_id in ("on_demand", "nightly_nightly_cpu"):
+        assert tasks[f"{dag_id}.preflight"]["upstream"] == ["plan"]
+        assert "preflight" in tasks[f"{dag_id}.measure"]["upstream"]
+
+
 def test_every_task_has_an_owner_a_time_limit_and_retries(
     tasks: dict[str, dict[str, Any]],
 ) -> None:
@@ -122,24 +136,35 @@ def test_the_owner_of_a_suite_owns_its_tasks(tasks: dict[str, dict[str, Any]]) -
     assert tasks["nightly_nightly_cpu.measure"]["owner"] == "benchmarks"
 
 
-def test_cases_go_one_after_another_and_the_ingest_runs_whatever_their_end(
+def test_a_run_is_planned_examined_measured_and_loaded_whatever_its_cases_end(
     tasks: dict[str, dict[str, Any]],
 ) -> None:
     for dag_id in ("on_demand", "nightly_nightly_cpu"):
         measure, ingest = tasks[f"{dag_id}.measure"], tasks[f"{dag_id}.ingest"]
         assert measure["operator"] == "GangOperator"
-        assert measure["max_active_tis_per_dagrun"] == 1
+        assert tasks[f"{dag_id}.plan"]["operator"] == "PlanOperator"
+        assert tasks[f"{dag_id}.preflight"]["upstream"] == ["plan"]
+        assert measure["upstream"] == ["plan", "preflight"]
         assert ingest["trigger_rule"] == "all_done"
         assert "measure" in ingest["upstream"]
         # The run's state says whether every case was measured.
-        assert tasks[f"{dag_id}.all_measured"]["trigger_rule"] == "all_success"
+        assert tasks[f"{dag_id}.all_measured"]["trigger_rule"] == "none_failed"
         assert "measure" in tasks[f"{dag_id}.all_measured"]["upstream"]
+
+
+def test_as_many_cases_go_at_once_as_the_cluster_takes(tasks: dict[str, dict[str, Any]]) -> None:
+    at_once = {
+        dag_id: tasks[f"{dag_id}.measure"]["max_active_tis_per_dagrun"]
+        for dag_id in ("nightly_nightly_cpu", "nightly_nightly_wide", "on_demand")
+    }
+    # The form may choose any cluster: the largest number, and nodes' locks below that.
+    assert at_once == {"nightly_nightly_cpu": 1, "nightly_nightly_wide": 3, "on_demand": 3}
 
 
 def test_the_form_offers_what_there_is(parsed: Parsed) -> None:
     form = parsed["dags"]["on_demand"]["params"]
-    assert form["suite"]["enum"] == ["by_hand", "nightly_cpu"]
-    assert form["cluster"]["enum"] == [None, "pair"]
+    assert form["suite"]["enum"] == ["by_hand", "nightly_cpu", "nightly_wide"]
+    assert form["cluster"]["enum"] == [None, "pair", "wide"]
     assert "pytorch" in form["frameworks"]["examples"]
     assert "fake" not in form["frameworks"]["examples"]
     assert form["strategies"]["examples"] == ["single", "collective", "parameter_server"]

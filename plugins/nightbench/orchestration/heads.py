@@ -40,6 +40,23 @@ def cluster_names(dags: Path) -> list[str]:
     return sorted(path.stem for path in (dags / "clusters").glob("*.yaml"))
 
 
+def parallel_cases(dags: Path) -> dict[str, int]:
+    """How many cases each cluster takes at once; 1 where its file does not say so readably."""
+    found: dict[str, int] = {}
+    for path in sorted((dags / "clusters").glob("*.yaml")):
+        try:
+            document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError):
+            # The plan of a run on it says what is wrong, with the line.
+            document = None
+        limits = document.get("limits") if isinstance(document, dict) else None
+        number = limits.get("parallel_cases") if isinstance(limits, dict) else None
+        if not isinstance(number, int) or isinstance(number, bool):
+            number = 1
+        found[path.stem] = max(1, number)
+    return found
+
+
 def read_head(path: Path) -> SuiteHead:
     """The head of one suite."""
     try:

@@ -1,4 +1,4 @@
-"""What the tasks of a run do on a worker: plan it, load it, judge it."""
+"""What the tasks of a run do on a worker after measuring: load it, judge it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from nightbench.orchestration import places
 from nightbench.orchestration.connections import WAREHOUSE, channel_url, warehouse_dsn
 
 if TYPE_CHECKING:
-    from nightbench.orchestration.wishes import Wish
     from nightbench.spool import RunSpool
     from nightbench.warehouse.connection import Connection
 
@@ -23,59 +22,6 @@ ORPHANED = timedelta(minutes=5)
 """After so long without a word from a run whose process is dead, its leases have ended, too."""
 
 log = logging.getLogger(__name__)
-
-
-# --- planning -----------------------------------------------------------------------------
-
-
-def plan_run(
-    wish: Wish,
-    run_id: str,
-    started_at: datetime,
-    requested_by: str = "",
-    dag_id: str | None = None,
-    dag_run_id: str | None = None,
-) -> list[str]:
-    """Store the plan of a run, in the spool and, where it answers, in the warehouse.
-
-    Returns:
-        The cases, in the order in which they are measured.
-
-    Raises:
-        UserError: see `wishes.choose`.
-    """
-    from nightbench.orchestration.jobs import PlannedJob, save_job
-    from nightbench.orchestration.nodes import save_cluster
-    from nightbench.orchestration.wishes import choose
-    from nightbench.pipeline import make_plan, store_plan
-    from nightbench.warehouse import Loader, WarehouseUnavailable
-
-    suite, cluster, catalog = choose(wish)
-    plan = make_plan(
-        suite,
-        cluster,
-        catalog,
-        run_kind=wish.run_kind,
-        requested_by=requested_by,
-        run_id=run_id,
-        started_at=started_at,
-        dag_id=dag_id,
-        dag_run_id=dag_run_id,
-    )
-    folder = store_plan(plan, places.spool())
-    save_cluster(folder, cluster)
-    for job in plan.jobs:
-        save_job(folder, PlannedJob(job, cluster.known_hosts))
-    try:
-        connection = connect()
-    except WarehouseUnavailable as error:
-        log.warning("The plan waits in the spool: %s", error)
-    else:
-        try:
-            Loader(connection).plan_run(plan.run, [case.planned for case in plan.cases], cluster)
-        finally:
-            connection.close()
-    return [job.case.case_id for job in plan.jobs]
 
 
 def connect(conn_id: str = WAREHOUSE) -> Connection:

@@ -31,6 +31,10 @@ class Wish:
     repeats: int | None = None
     scale: str | None = None
     run_kind: RunKind = RunKind.ON_DEMAND
+    night: bool = False
+    """Keep to the hours and the budget of the suite's nights, as scheduled runs do."""
+    outside_hours: bool = False
+    """Measure also when the cluster's hours do not hold."""
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> Wish:
@@ -59,6 +63,18 @@ class Wish:
             raise UserError(
                 f"repeats: found {repeats!r}; expected a whole number of at least 1, or nothing"
             )
+
+        def switch(name: str) -> bool:
+            value = params.get(name)
+            if value not in (None, True, False):
+                raise UserError(f"{name}: found {value!r}; expected true or false")
+            return bool(value)
+
+        night, outside_hours = switch("night"), switch("outside_hours")
+        if night and outside_hours:
+            raise UserError(
+                "outside_hours: found it with night, which keeps to the hours; choose one"
+            )
         kind = text("run_kind") or RunKind.ON_DEMAND.value
         if kind not in {k.value for k in RunKind}:
             have = ", ".join(k.value for k in RunKind)
@@ -76,6 +92,8 @@ class Wish:
             repeats=repeats,
             scale=text("scale"),
             run_kind=RunKind(kind),
+            night=night,
+            outside_hours=outside_hours,
         )
 
     def to_params(self) -> dict[str, Any]:
@@ -90,6 +108,8 @@ class Wish:
             "repeats": self.repeats,
             "scale": self.scale,
             "run_kind": self.run_kind.value,
+            "night": self.night,
+            "outside_hours": self.outside_hours,
         }
 
 

@@ -8,7 +8,7 @@ else. The way of a run: `make_plan`, `store_plan`, then somebody measures (`dire
 from nightbench.pipeline.bundles import build_bundle
 from nightbench.pipeline.ingest import IngestResult, ingest_run, ingest_waiting, waiting_runs
 from nightbench.pipeline.judge import JudgeResult, judge_run
-from nightbench.pipeline.nights import hours_of, open_now, plan_night
+from nightbench.pipeline.nights import next_night, open_now, plan_night
 from nightbench.pipeline.past import past_of
 from nightbench.pipeline.plans import (
     RunPlan,
@@ -24,13 +24,13 @@ __all__ = [
     "JudgeResult",
     "RunPlan",
     "build_bundle",
-    "hours_of",
     "ingest_run",
     "ingest_waiting",
     "judge_run",
     "make_plan",
     "mark_ended",
     "new_run_id",
+    "next_night",
     "open_now",
     "past_of",
     "plan_night",

@@ -10,9 +10,11 @@ is away the ingest does it later.
 from __future__ import annotations
 
 import dataclasses
+import getpass
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
+from nightbench.errors import UserError
 from nightbench.gang import Shipment, SshTarget
 from nightbench.gang.events import OnEvent, ignore
 from nightbench.gang.preflight import Network, preflight
@@ -28,7 +30,7 @@ from nightbench.health import (
     controls_of,
     findings,
 )
-from nightbench.health.quarantine import CLEAN, FAULT, PREFLIGHT, WORKED
+from nightbench.health.quarantine import CLEAN, FAULT, PERSON, PREFLIGHT, WORKED
 from nightbench.model import CaseStatus, Cluster, FrameworkInfo, HealthPolicy
 from nightbench.spool import CaseStore, RunSpool, read_json, write_json
 from nightbench.warehouse import NodeBook
@@ -48,7 +50,13 @@ class ClusterHealth:
     between: tuple[Finding, ...] = ()
     """About nodes beside each other, and the network between them."""
     controls: tuple[Control, ...] = ()
-    """Those that count: of nodes that nobody else was working on."""
+    busy: tuple[str, ...] = ()
+    """Nodes that somebody else was working on."""
+
+    @property
+    def counted(self) -> tuple[Control, ...]:
+        """The controls that say something of a node: beside foreign work they tell of that."""
+        return tuple(c for c in self.controls if not {*c.node.split("+")} & {*self.busy})
 
     @property
     def failed(self) -> bool:
@@ -95,25 +103,27 @@ def judge(
 ) -> ClusterHealth:
     """What the looks at a cluster's nodes mean."""
     nodes = tuple(JudgedNode(each, findings(each, cluster, lines)) for each in seen)
-    quiet = {each.node for each in seen if _is_quiet(each, cluster)}
-    controls = [
-        c for each in seen if each.node in quiet for c in controls_of(each.node, each.document)
-    ]
+    controls = [c for each in seen for c in controls_of(each.node, each.document)]
     between = list(compare(seen))
     if network is not None and network.problem is not None:
         between.append(_no_network(network))
-    if network is not None and network.control is not None and quiet >= {*network.nodes}:
+    if network is not None and network.control is not None:
         controls.append(network.control)
-    at = datetime.fromisoformat(max(each.at for each in seen))
-    return ClusterHealth(cluster.name, at, nodes, tuple(between), tuple(controls))
+    return ClusterHealth(
+        cluster=cluster.name,
+        at=datetime.fromisoformat(max(each.at for each in seen)),
+        nodes=nodes,
+        between=tuple(between),
+        controls=tuple(controls),
+        busy=tuple(each.node for each in seen if _is_busy(each, cluster)),
+    )
 
 
-def _is_quiet(seen: NodePreflight, cluster: Cluster) -> bool:
-    """Whether a control says something of the node: beside foreign work it tells of that."""
-    if seen.document is None or seen.document["lock_holders"]:
+def _is_busy(seen: NodePreflight, cluster: Cluster) -> bool:
+    if seen.document is None:
         return False
-    foreign = seen.document["foreign"]
-    return bool(foreign["cpu_share"] <= cluster.neighbours.cpu_share)
+    share = seen.document["foreign"]["cpu_share"]
+    return bool(seen.document["lock_holders"] or share > cluster.neighbours.cpu_share)
 
 
 def _no_network(network: Network) -> Finding:
@@ -160,6 +170,7 @@ def save(
             },
             "between": [finding.to_json() for finding in health.between],
             "controls": [control.to_json() for control in health.controls],
+            "busy": list(health.busy),
             "out": dict(out),
         },
     )
@@ -194,6 +205,7 @@ def read(folder: RunSpool) -> RunHealth | None:
         nodes,
         tuple(map(Finding.from_json, document["between"])),
         tuple(map(Control.from_json, document["controls"])),
+        tuple(document["busy"]),
     )
     return RunHealth(health, HealthPolicy(**document["policy"]), document["out"])
 
@@ -226,7 +238,7 @@ def book(
         WarehouseUnavailable: nothing was stored; `book_run` does it later.
     """
     keeper = NodeBook(connection)
-    keeper.store_looks(health.cluster, run_id, health.nodes, health.controls, health.at)
+    keeper.store_looks(health.cluster, run_id, health.nodes, health.counted, health.at)
     return keeper.count(health.cluster, list(_looked(health, run_id)), policy)
 
 
@@ -238,8 +250,39 @@ def book_run(connection: Connection, folder: RunSpool, cluster: str) -> dict[str
     if known is None:
         return keeper.count(cluster, events, HealthPolicy()) if events else {}
     health = known.health
-    keeper.store_looks(cluster, folder.run_id, health.nodes, health.controls, health.at)
+    keeper.store_looks(cluster, folder.run_id, health.nodes, health.counted, health.at)
     return keeper.count(cluster, [*_looked(health, folder.run_id), *events], known.policy)
+
+
+def decide(
+    connection: Connection, cluster: Cluster, node: str, kind: str, reason: str, by: str = ""
+) -> NodeState:
+    """Put a node into quarantine, or let it out, in a person's name.
+
+    Args:
+        connection: to the warehouse.
+        cluster: the node's.
+        node: its name.
+        kind: `quarantined` or `released`.
+        reason: shown wherever the node is.
+        by: who says so; the user of this process when empty.
+
+    Raises:
+        UserError: the cluster has no such node, or the warehouse is away.
+    """
+    names = [each.name for each in cluster.nodes]
+    if node not in names:
+        raise UserError(f'node: found "{node}"; expected one of {", ".join(names)}')
+    event = NodeEvent(
+        cluster=cluster.name,
+        node=node,
+        at=datetime.now(UTC),
+        kind=kind,
+        reason=reason,
+        by_whom=by or getpass.getuser(),
+        subject=PERSON,
+    )
+    return NodeBook(connection).count(cluster.name, [event], cluster.health)[node]
 
 
 def _looked(health: ClusterHealth, run_id: str) -> Iterator[NodeEvent]:

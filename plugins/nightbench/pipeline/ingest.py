@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from nightbench.model import CaseStatus
 from nightbench.pipeline.bundles import build_bundle
+from nightbench.pipeline.health import book_run
 from nightbench.spool import RunSpool, Spool, utc_now
 from nightbench.warehouse import Loader, RunBundle
 from nightbench.warehouse.connection import Connection
@@ -54,6 +55,7 @@ def ingest_run(spool: Spool, run_id: str, connect: Connect) -> IngestResult:
     connection = connect()
     try:
         changed = Loader(connection).load_run(bundle)
+        book_run(connection, folder, bundle.run.cluster)
     finally:
         connection.close()
     result = _result(bundle, changed)

@@ -8,7 +8,7 @@ from datetime import datetime
 from nightbench.errors import UserError
 from nightbench.hours import Hours, Span, opening
 from nightbench.model import Cluster, Suite
-from nightbench.night import Night, Past, candidate, clock, fit, room
+from nightbench.night import Night, Past, Room, candidate, clock, fit, room
 from nightbench.placement import held_by, place
 
 
@@ -24,15 +24,7 @@ def plan_night(suite: Suite, cluster: Cluster, past: Mapping[str, Past], at: dat
     Raises:
         UserError: the hours of suite and cluster do not hold together in the days to come.
     """
-    hours = hours_of(suite, cluster)
-    tonight = room(hours, suite.night.budget_s, at)
-    if tonight is None:
-        said = " and ".join(map(str, hours))
-        raise UserError(
-            f"suite {suite.name} on cluster {cluster.name}: the hours {said} do not hold together "
-            f"in the days after {clock(at)}; change night.window of the suite or limits.hours of "
-            "the cluster"
-        )
+    tonight = next_night(suite, cluster, at)
     cases = [
         candidate(
             case.case_id,
@@ -46,9 +38,22 @@ def plan_night(suite: Suite, cluster: Cluster, past: Mapping[str, Past], at: dat
     return fit(cases, tonight, cluster.parallel_cases)
 
 
-def hours_of(suite: Suite, cluster: Cluster) -> tuple[Hours, ...]:
-    """Return the hours that a suite's night keeps to: the cluster's and its own."""
-    return tuple(Hours.parse(text) for text in (cluster.window, suite.night.window) if text)
+def next_night(suite: Suite, cluster: Cluster, at: datetime) -> Room:
+    """Return the time that a suite's night has, that goes on at a moment or comes next.
+
+    Raises:
+        UserError: the hours of suite and cluster do not hold together in the days to come.
+    """
+    hours = [Hours.parse(text) for text in (cluster.window, suite.night.window) if text]
+    found = room(hours, suite.night.budget_s, at)
+    if found is None:
+        said = " and ".join(map(str, hours))
+        raise UserError(
+            f"suite {suite.name} on cluster {cluster.name}: the hours {said} do not hold together "
+            f"in the days after {clock(at)}; change night.window of the suite or limits.hours of "
+            "the cluster"
+        )
+    return found
 
 
 def open_now(cluster: Cluster, at: datetime) -> Span | None:

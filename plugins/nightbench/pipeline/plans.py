@@ -29,7 +29,7 @@ from nightbench.model import (
     RunKind,
     Suite,
 )
-from nightbench.night import Night
+from nightbench.night import Night, Past
 from nightbench.plan import resolve
 from nightbench.spool import RunSpool, Spool, utc_now
 from nightbench.warehouse.bundle import PlannedCase
@@ -87,6 +87,7 @@ def make_plan(
     dag_run_id: str | None = None,
     night: Night | None = None,
     deadline: datetime | None = None,
+    past: Mapping[str, Past] | None = None,
 ) -> RunPlan:
     """Resolve all cases of a suite for a cluster.
 
@@ -102,6 +103,7 @@ def make_plan(
         dag_run_id: and its run.
         night: order, end and what is left out; all cases in the order of the file where None.
         deadline: no repeat is started that cannot end by then; the night's end where None.
+        past: how long repeats take, for the deadline.
 
     Raises:
         UserError: the cluster cannot run a case, or a build is not to be had.
@@ -119,7 +121,7 @@ def make_plan(
         code_digest=catalog.code_digest,
     )
     cases = {case.case_id: case for case in suite.cases}
-    entries = {entry.case_id: entry for entry in night.entries} if night else {}
+    order = [entry.case_id for entry in night.entries] if night else list(cases)
     end = deadline or (night.room.end if night else None)
     jobs = [
         resolve(
@@ -129,9 +131,9 @@ def make_plan(
             catalog,
             run.run_id,
             deadline=end,
-            expected_repeat_s=entries[case_id].repeat_s if case_id in entries else None,
+            expected_repeat_s=past[case_id].repeat_s if past and case_id in past else None,
         )
-        for case_id in (entries or cases)
+        for case_id in order
     ]
     left_out = night.left_out if night else {}
     return RunPlan(

@@ -56,7 +56,7 @@ def test_a_gang_that_is_still_being_ended_is_waited_for(spool: Spool) -> None:
 def test_a_dag_runs_state_is_read_as_airflow_answers_it() -> None:
     from airflow.sdk.execution_time.comms import DagRunStateResult
 
-    from nightbench.orchestration.dags import _state_of
+    from nightbench.orchestration.shared import state_of_runs as _state_of
 
     class Ti:
         def get_dagrun_state(self, dag_id: str, run_id: str) -> object:

@@ -54,7 +54,7 @@ def test_every_field_counts() -> None:
     [
         ({}, "suite: found nothing"),
         ({"suite": "nope"}, 'suite: found "nope"; expected one of'),
-        ({"suite": "by_hand", "cluster": "moon"}, 'cluster: found "moon"; expected pair'),
+        ({"suite": "by_hand", "cluster": "moon"}, 'cluster: found "moon"; expected one of pair, wide'),
         ({"suite": "by_hand", "repeats": 0}, "repeats: found 0"),
         ({"suite": "by_hand", "repeats": True}, "repeats: found True"),
         ({"suite": "by_hand", "frameworks": {"a": 1}}, "frameworks: found"),

@@ -1,0 +1,135 @@
+"""The first task of a run: waits for the night to begin, then stores the plan."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+from nightbench.errors import UserError
+from nightbench.model import RunKind
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from nightbench.orchestration.wishes import Wish
+
+RUN = "nightbench_run"
+"""Key of the XCom that holds the run's id, also where the night had room for no case."""
+
+_PLAN = "run"
+"""Under this key the run that was planned lies in Airflow's task state store."""
+
+
+class PlanOperator(BaseOperator):
+    """Plans a run; returns one entry for each case that is measured.
+
+    A scheduled run whose night has not begun defers until it does.
+
+    Args:
+        suite: the suite; None where the form says which.
+        kwargs: of `BaseOperator`.
+    """
+
+    ui_color = "#e8f3e8"
+
+    def __init__(self, *, suite: str | None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.suite = suite
+
+    def execute(self, context: Context) -> list[dict[str, str]]:
+        """Plan, or wait for the night first.
+
+        Raises:
+            AirflowFailException: it cannot run as it is asked for.
+        """
+        from nightbench.orchestration.planning import opens_at
+
+        try:
+            wish = self._wish(context)
+            begin = opens_at(wish, datetime.now(UTC)) if self._is_new(context) else None
+        except UserError as error:
+            self._refuse(error)
+        if begin is not None:
+            self._wait(begin)
+        return self._plan(context, wish)
+
+    def opened(self, context: Context, event: Any = None) -> list[dict[str, str]]:
+        """Plan: the night has begun.
+
+        Raises:
+            AirflowFailException: it cannot run as it is asked for.
+        """
+        self.log.info("the night has begun: %s", event)
+        try:
+            wish = self._wish(context)
+        except UserError as error:
+            self._refuse(error)
+        return self._plan(context, wish)
+
+    def _wish(self, context: Context) -> Wish:
+        from nightbench.orchestration.wishes import Wish
+
+        if self.suite is None:
+            return Wish.from_params(dict(context["params"]))
+        run_type = context["dag_run"].run_type
+        name = str(getattr(run_type, "value", run_type))
+        if name == "scheduled":
+            return Wish(self.suite, run_kind=RunKind.NIGHTLY, night=True)
+        kind = RunKind.BACKFILL if name == "backfill" else RunKind.ON_DEMAND
+        return Wish(self.suite, run_kind=kind)
+
+    def _is_new(self, context: Context) -> bool:
+        """Whether this is a new run: a retry goes on with the same, a clear begins another."""
+        remembered: Any = context["task_state_store"].get(_PLAN)
+        # A clear raises max_tries, a retry does not.
+        return not remembered or bool(context["ti"].max_tries > remembered["max_tries"])
+
+    def _wait(self, begin: datetime) -> None:
+        from airflow.providers.standard.triggers.temporal import DateTimeTrigger
+
+        self.log.info("waiting for the night, which begins at %s", begin.isoformat())
+        wait = begin - datetime.now(UTC)
+        self.defer(
+            trigger=DateTimeTrigger(moment=begin),
+            method_name="opened",
+            timeout=wait + timedelta(hours=1),
+        )
+
+    def _plan(self, context: Context, wish: Wish) -> list[dict[str, str]]:
+        from nightbench.orchestration.planning import plan_run
+        from nightbench.pipeline import new_run_id
+
+        dag_run, state = context["dag_run"], context["task_state_store"]
+        if self._is_new(context):
+            now = datetime.now(UTC)
+            state.set(
+                _PLAN,
+                {
+                    "run_id": new_run_id(wish.suite, now),
+                    "started_at": now.isoformat(),
+                    "max_tries": context["ti"].max_tries,
+                },
+            )
+        remembered: Any = state.get(_PLAN)
+        try:
+            cases = plan_run(
+                wish,
+                remembered["run_id"],
+                datetime.fromisoformat(remembered["started_at"]),
+                requested_by=dag_run.triggering_user_name or "",
+                dag_id=dag_run.dag_id,
+                dag_run_id=dag_run.run_id,
+            )
+        except UserError as error:
+            self._refuse(error)
+        context["ti"].xcom_push(key=RUN, value=remembered["run_id"])
+        return [{"nightbench_run": remembered["run_id"], "case_id": case} for case in cases]
+
+    def _refuse(self, error: UserError) -> NoReturn:
+        # No retry mends what a person wrote. Said in a line of its own, because the text of an
+        # exception is a detail that terminals do not show.
+        self.log.error("%s", error)
+        raise AirflowFailException(str(error)) from None
