@@ -49,6 +49,40 @@ def _doctor(options: argparse.Namespace) -> object:
     return doctor.doctor(options.root, options.lock_dir, HERE)
 
 
+def _preflight(options: argparse.Namespace) -> object:
+    from nodeside import preflight
+
+    return preflight.preflight(
+        options.root, options.lock_dir, HERE, options.cpus, options.python, options.controls
+    )
+
+
+def _allreduce(options: argparse.Namespace) -> object:
+    from nodeside import allreduce
+
+    return allreduce.allreduce(
+        options.rank,
+        options.world,
+        options.listen_range,
+        options.bytes,
+        options.rounds,
+        options.bind,
+    )
+
+
+def _cores(text: str) -> list[int]:
+    """Core numbers: "0,1,4"."""
+    return [int(word) for word in text.split(",") if word]
+
+
+def _port_range(text: str) -> tuple[int, int]:
+    """First and last port: "20000-29999"."""
+    low, mark, high = text.partition("-")
+    if not mark or not 0 < int(low) <= int(high) < 65536:
+        raise argparse.ArgumentTypeError("expected FIRST-LAST, found {!r}".format(text))
+    return int(low), int(high)
+
+
 def _clean(options: argparse.Namespace) -> object:
     from nodeside import clean
 
@@ -108,6 +142,23 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--root", required=True)
     verb.add_argument("--lock-dir")
     verb.set_defaults(run=_doctor)
+
+    verb = verbs.add_parser("preflight", help="print preflight/1: what matters before a night")
+    verb.add_argument("--root", required=True)
+    verb.add_argument("--lock-dir")
+    verb.add_argument("--cpus", type=_cores, default=[], help="cores that jobs use: 0,1; all")
+    verb.add_argument("--python", help="interpreter with torch, for controls on GPUs")
+    verb.add_argument("--controls", action="store_true", help="measure too")
+    verb.set_defaults(run=_preflight)
+
+    verb = verbs.add_parser("allreduce", help="one rank of a ring over TCP; talks over stdin")
+    verb.add_argument("--rank", type=int, required=True)
+    verb.add_argument("--world", type=int, required=True)
+    verb.add_argument("--listen-range", type=_port_range, required=True)
+    verb.add_argument("--bytes", type=int, default=4 * 2**20)
+    verb.add_argument("--rounds", type=int, default=5)
+    verb.add_argument("--bind", help="address to listen on; all when absent")
+    verb.set_defaults(run=_allreduce)
 
     verb = verbs.add_parser("clean", help="remove old jobs, environments and code")
     verb.add_argument("--root", required=True)

@@ -12,9 +12,11 @@ Exit code 0: done. 3: a loss is not finite (rank.json is written). Anything else
 traceback stands on stderr.
 """
 
+import faulthandler
 import importlib.util
 import json
 import os
+import signal
 import sys
 import time
 
@@ -90,12 +92,20 @@ def process_start_s():
     return time.monotonic() - age_s
 
 
+def tell_stack_on_signal(folder):
+    """SIGUSR2 writes the stacks of all threads to faulthandler.txt, whatever Python is doing."""
+    # Kept open for the life of the process: the handler writes to the descriptor.
+    stream = open(os.path.join(folder, "faulthandler.txt"), "w")  # noqa: SIM115
+    faulthandler.register(signal.SIGUSR2, file=stream, all_threads=True)
+
+
 def main():
     """Runs the process named by the environment and returns its exit code."""
     environ = os.environ
     started_s = process_start_s()
     code, folder = environ["NIGHTBENCH_CODE"], environ["NIGHTBENCH_PROCESS_DIR"]
     repeat_dir = environ["NIGHTBENCH_REPEAT_DIR"]
+    tell_stack_on_signal(folder)
     job = read_json(environ["NIGHTBENCH_JOB_FILE"])
     go = read_json(os.path.join(repeat_dir, "go.json"))
     context = Context(job, environ["NIGHTBENCH_PROCESS"], go, repeat_dir)

@@ -10,35 +10,46 @@ from typing import Any
 from nodeside import interpreters
 from nodeside.files import AgentError, free_bytes, probe_writable, read_json
 from nodeside.fingerprint import gpus
-from nodeside.locks import current_holder
+from nodeside.locks import current_holders
 from nodeside.telemetry import memory
 
 
 def doctor(root: str, lock_dir: str | None, code: str) -> dict[str, Any]:
     """The doctor's document; nothing is changed except that `root` is made."""
-    problem = None
-    try:
-        probe_writable(root)
-    except AgentError as error:
-        problem = str(error)
+    problem = why_not_writable(root)
+    holders = current_holders(lock_dir, os.environ)
     return {
         "python": platform.python_version(),
         "root": root,
         "writable": problem is None,
         "problem": problem,
         "disk_free_bytes": free_bytes(root),
-        "interpreters": {
-            series: interpreters.find(series, interpreters.any_uv(root)) for series in _series(code)
-        },
+        "interpreters": interpreters_of(root, code),
         "gpus": gpus(),
         "uv": interpreters.any_uv(root) is not None,
         "envs": environments(root),
-        "lock_holder": current_holder(lock_dir, os.environ),
+        "lock_holder": holders[0] if holders else None,
+        "lock_holders": holders,
         "load1": os.getloadavg()[0],
         "cpus": len(os.sched_getaffinity(0)),
         "memory_bytes": memory()[1],
         "clock_wall_s": time.time(),
     }
+
+
+def why_not_writable(root: str) -> str | None:
+    """Why Nightbench's folder cannot be written; None where it can."""
+    try:
+        probe_writable(root)
+    except AgentError as error:
+        return str(error)
+    return None
+
+
+def interpreters_of(root: str, code: str) -> dict[str, str | None]:
+    """The interpreter of each series that a framework line asks for; None where none answers."""
+    uv = interpreters.any_uv(root)
+    return {series: interpreters.find(series, uv) for series in _series(code)}
 
 
 def _series(code: str) -> list[str]:

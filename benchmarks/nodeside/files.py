@@ -71,6 +71,11 @@ def read_text(path: str) -> str | None:
         return None
 
 
+def boot_id() -> str | None:
+    """The kernel's name of this start of the machine."""
+    return read_text("/proc/sys/kernel/random/boot_id")
+
+
 def remove_file(path: str) -> None:
     """Unlink, whether or not it is there."""
     try:

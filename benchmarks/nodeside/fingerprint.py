@@ -44,7 +44,7 @@ def fingerprint(
         job: job.json, for the build.
     """
     stable: dict[str, Any] = {
-        "cpu": _cpu(),
+        "cpu": cpu_description(),
         "memory_bytes": memory()[1],
         "numa_nodes": _numa_nodes(),
         "kernel": platform.release(),
@@ -115,7 +115,8 @@ def _shipped(code: str) -> list[str]:
     return found
 
 
-def _cpu() -> dict[str, Any]:
+def cpu_description() -> dict[str, Any]:
+    """Model, sockets, cores, threads, and the instruction sets that matter."""
     model, flags, sockets, cores, threads = platform.machine(), set(), set(), set(), 0
     socket = "0"
     with open("/proc/cpuinfo") as handle:

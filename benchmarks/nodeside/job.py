@@ -10,6 +10,8 @@ from typing import Any, Mapping
 from nodeside.files import AgentError, EventLog, read_json, read_text
 from nodeside.processes import AGENT_MARK, AGENT_NODE, JOB_MARK, NODE_MARK
 
+NEIGHBOURS = {"action": "record", "wait_s": 600.0, "cpu_share": 0.1, "gpu": True}
+"""What a job that says nothing about foreign work means."""
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -72,6 +74,12 @@ class NodeJob:
             entry["name"] for entry in document["ports"] if entry["node"] == node
         ]
         self.cpus: list[int] = list(self.here["cpus"])
+        asked = [entry["device"] for entry in self.processes if entry["device"] is not None]
+        self.devices: list[str] = [str(x) for x in self.here["devices"] or sorted(set(asked))]
+        """GPUs that the job uses here, by index or UUID."""
+        self.neighbours: dict[str, Any] = dict(NEIGHBOURS, **(document.get("neighbours") or {}))
+        self.locks_devices = document.get("lock", "node") == "devices"
+        self.stack_tool: str | None = document.get("stack_tool")
         self.log = EventLog(os.path.join(self.folder, "agent.jsonl"))
 
     @property

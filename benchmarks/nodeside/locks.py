@@ -1,15 +1,20 @@
-"""The node's lock: one measurement or provisioning at a time on one node, for all users."""
+"""The node's lock: one measurement or provisioning at a time on one node, for all users.
+
+Where a cluster says so, jobs lock their devices instead: each holds the node's lock shared with
+the others of its kind, and every one of its devices alone.
+"""
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import glob
 import json
 import os
 import re
 import socket
 import stat
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from nodeside.files import AgentError, utc_now
 
@@ -30,6 +35,12 @@ def lock_path(lock_dir: str | None, environment: Mapping[str, str]) -> str:
     """Path of the node's lock file."""
     folder = os.path.expanduser(lock_dir or DEFAULT_DIR)
     return os.path.join(folder, node_key(environment) + ".lock")
+
+
+def device_lock_path(node_path: str, device: str) -> str:
+    """Path of a device's lock file, beside that of its node."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", device)
+    return "{}.device-{}.lock".format(node_path[: -len(".lock")], name)
 
 
 def _open_shared(path: str) -> int:
@@ -77,10 +88,16 @@ class NodeLock:
         self._descriptor = _open_shared(path)
         self.held = False
 
-    def acquire(self, holder: Mapping[str, Any]) -> bool:
-        """Take the lock without waiting; False where somebody else has it."""
+    def acquire(self, holder: Mapping[str, Any], shared: bool = False) -> bool:
+        """Take the lock without waiting; False where somebody else has it.
+
+        Args:
+            holder: what is written into it.
+            shared: others may hold it shared as well; nothing is written then.
+        """
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._descriptor, kind | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 return False
@@ -89,8 +106,18 @@ class NodeLock:
                 "set `environments.lock_dir` to a folder on a local disk of the node",
             ) from error
         self.held = True
-        self._write(json.dumps(dict(holder)))
+        # A shared holder wipes out what one who died alone in it has left.
+        self._write("" if shared else json.dumps(dict(holder)))
         return True
+
+    def probe(self) -> bool:
+        """True where somebody has it alone. A shared probe takes it away from nobody."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        return False
 
     def _write(self, text: str) -> None:
         try:
@@ -121,6 +148,59 @@ class NodeLock:
         os.close(self._descriptor)
 
 
+class JobLock:
+    """What one job needs of a node: all of it at once or nothing.
+
+    Args:
+        path: the node's lock.
+        devices: their names; empty: the node as a whole.
+    """
+
+    def __init__(self, path: str, devices: Sequence[str] = ()) -> None:
+        self.path = path
+        self._node = NodeLock(path)
+        # One order for all jobs, and nothing is held while something else is waited for.
+        self._devices = [
+            (name, NodeLock(device_lock_path(path, name))) for name in sorted(set(devices))
+        ]
+        self._in_the_way: NodeLock | None = None
+
+    def acquire(self, holder: Mapping[str, Any]) -> bool:
+        """Take everything without waiting; otherwise nothing is held and False comes back."""
+        self._in_the_way = None
+        if not self._node.acquire(holder, shared=bool(self._devices)):
+            self._in_the_way = self._node
+            return False
+        for name, lock in self._devices:
+            if not lock.acquire(dict(holder, device=name)):
+                self._in_the_way = lock
+                self.release()
+                return False
+        return True
+
+    def holder(self) -> dict[str, Any] | None:
+        """Who stood in the way at the last attempt, by its own word."""
+        if self._in_the_way is None:
+            return None
+        found = self._in_the_way.holder()
+        if found is None and self._in_the_way is self._node:
+            # Jobs that hold the node shared write into their devices' locks.
+            return next(iter(_device_holders(self.path)), None)
+        return found
+
+    def release(self) -> None:
+        """Give everything back."""
+        for _, lock in reversed(self._devices):
+            lock.release()
+        self._node.release()
+
+    def close(self) -> None:
+        """Release and close."""
+        for _, lock in reversed(self._devices):
+            lock.close()
+        self._node.close()
+
+
 def holder_document(job_id: str, environment: Mapping[str, str]) -> dict[str, Any]:
     """What a holder writes into the lock."""
     words = environment.get("SSH_CONNECTION", "").split()
@@ -133,20 +213,26 @@ def holder_document(job_id: str, environment: Mapping[str, str]) -> dict[str, An
     }
 
 
-def current_holder(lock_dir: str | None, environment: Mapping[str, str]) -> dict[str, Any] | None:
-    """Who holds the node now; None where it is free."""
+def current_holders(lock_dir: str | None, environment: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Who holds the node, or devices of it, now; empty where it is free."""
     path = lock_path(lock_dir, environment)
+    holder = _holder_of(path)
+    return [holder] if holder is not None else _device_holders(path)
+
+
+def _device_holders(path: str) -> list[dict[str, Any]]:
+    pattern = glob.escape(path[: -len(".lock")]) + ".device-*.lock"
+    found = [_holder_of(name) for name in sorted(glob.glob(pattern))]
+    return [holder for holder in found if holder is not None]
+
+
+def _holder_of(path: str) -> dict[str, Any] | None:
+    """Who has the lock file alone; None where nobody has."""
     if not os.path.exists(path):
         return None
     lock = NodeLock(path)
     try:
-        try:
-            # A shared probe: it never takes the node away from somebody who waits for it.
-            fcntl.flock(lock._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return lock.holder() or {"job_id": None}
-        fcntl.flock(lock._descriptor, fcntl.LOCK_UN)
-        return None
+        return (lock.holder() or {"job_id": None}) if lock.probe() else None
     finally:
         lock.close()
 

@@ -18,15 +18,21 @@ AGENT_MARK = "NIGHTBENCH_AGENT"
 AGENT_NODE = "NIGHTBENCH_AGENT_NODE"
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_PTRACER = 0x59616D61
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_OOM_SCORE = b"500"
+"""Where memory runs out the ranks go first: without the agent and sshd nobody cleans up."""
+_adopting = False
 
 
 def become_subreaper() -> None:
     """Adopt orphaned grandchildren, so that they can be found and reaped here."""
+    global _adopting
     if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
+    _adopting = True
 
 
 class Launched:
@@ -75,10 +81,12 @@ def launch(
     env: Mapping[str, str],
     folder: str,
     cpus: Sequence[int] = (),
+    procs: str | None = None,
 ) -> Launched:
     """Start one process in its own session, pinned, bound to the agent's life.
 
-    Its output goes to `folder`/out.log; the folder is its working directory.
+    Its output goes to `folder`/out.log; the folder is its working directory. `procs` is the
+    cgroup.procs of its cgroup.
     """
     agent = os.getpid()
 
@@ -86,6 +94,11 @@ def launch(
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != agent:
             os._exit(127)  # the agent died between fork and prctl
+        # A tool that the agent starts may look at the stack, also where Yama restricts ptrace.
+        _LIBC.prctl(_PR_SET_PTRACER, agent, 0, 0, 0)
+        _put("/proc/self/oom_score_adj", _OOM_SCORE)
+        if procs:
+            _put(procs, b"0")
         if cpus:
             os.sched_setaffinity(0, cpus)
 
@@ -107,6 +120,20 @@ def launch(
                 "look whether the environment of the framework is complete on the node",
             ) from error
     return Launched(name, popen)
+
+
+def _put(path: str, content: bytes) -> None:
+    """Write to a file of the kernel; session and mark do without what it refuses."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY)
+    except OSError:
+        return
+    try:
+        os.write(descriptor, content)
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)
 
 
 def reap(launched: Iterable[Launched]) -> list[Launched]:
@@ -172,6 +199,32 @@ def marked(job_id: str, node: str | None) -> list[int]:
     return found
 
 
+def adopted() -> list[int]:
+    """Running descendants of this agent that are none of its own helpers.
+
+    A rank's child that has changed its environment has no mark any more, and one that has left
+    session and group is in neither: what the agent has adopted it is still descended from.
+    """
+    if not _adopting:
+        return []
+    parents: dict[int, list[int]] = {}
+    for pid in pids():
+        try:
+            with open("/proc/{}/stat".format(pid), "rb") as handle:
+                words = handle.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        if words[0] not in (b"Z", b"X"):
+            parents.setdefault(int(words[1]), []).append(pid)
+    found, left = [], [os.getpid()]
+    while left:
+        for pid in parents.get(left.pop(), ()):
+            if AGENT_MARK not in environ_of(pid):
+                found.append(pid)
+                left.append(pid)
+    return found
+
+
 def send(pid: int, number: int, group: bool = False) -> bool:
     """Send a signal; False where nothing received it."""
     try:
@@ -203,7 +256,7 @@ def end_processes(launched: Sequence[Launched], term_s: float) -> list[int]:
 def end_marked(
     job_id: str, node: str | None, launched: Sequence[Launched] = (), give_up_s: float = 10.0
 ) -> tuple[list[int], list[int]]:
-    """SIGKILL every process with the mark until none is left.
+    """SIGKILL every process with the mark, and every adopted one, until none is left.
 
     Returns:
         The pids that were ended, and those that would not go (in the kernel, or another
@@ -211,17 +264,23 @@ def end_marked(
     """
     ended: set[int] = set()
     deadline = time.monotonic() + give_up_s
-    left = marked(job_id, node)
+    left = _left(job_id, node)
     while left and time.monotonic() < deadline:
+        family = set(adopted())
         for pid in left:
-            # Read the mark again: the number may have become another process since.
-            if environ_of(pid).get(JOB_MARK) == job_id and send(pid, signal.SIGKILL):
+            # Look again: the number may have become another process since.
+            ours = pid in family or environ_of(pid).get(JOB_MARK) == job_id
+            if ours and send(pid, signal.SIGKILL):
                 ended.add(pid)
         time.sleep(0.05)
         reap(launched)
-        left = marked(job_id, node)
+        left = _left(job_id, node)
     reap(launched)
     return sorted(ended), left
+
+
+def _left(job_id: str, node: str | None) -> list[int]:
+    return sorted(set(marked(job_id, node)) | set(adopted()))
 
 
 def _wait(launched: Sequence[Launched], ready: Any, timeout_s: float) -> None:

@@ -1,9 +1,16 @@
-"""Short calls of other programs."""
+"""Calls of other programs: short ones, and one that talks for as long as it is listened to."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
 import subprocess
-from typing import Mapping, Sequence
+from typing import Any, Mapping, Sequence
+
+from nodeside.processes import environ_of, send
+
+_MARK = "NIGHTBENCH_TELEMETRY"
 
 
 def answer(
@@ -24,3 +31,55 @@ def answer(
     if done.returncode != 0:
         return None
     return done.stdout.decode("utf-8", "replace")
+
+
+class Stream:
+    """A program that prints a line now and then; it is read without waiting.
+
+    Args:
+        argv: the program is looked for on PATH; where it is absent there are no lines.
+    """
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self._buffer = b""
+        self._popen: Any = None
+        tool = shutil.which(argv[0])
+        if tool is None:
+            return
+        try:
+            self._popen = subprocess.Popen(
+                [tool, *argv[1:]],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=dict(os.environ, **{_MARK: str(os.getpid())}),
+            )
+        except OSError:
+            return  # without the tool's answers the rest is measured all the same
+        os.set_blocking(self._popen.stdout.fileno(), False)
+
+    def lines(self) -> list[str]:
+        """Complete lines since the last call."""
+        if self._popen is None:
+            return []
+        while True:
+            try:
+                piece = os.read(self._popen.stdout.fileno(), 65536)
+            except BlockingIOError:
+                break
+            if not piece:
+                break
+            self._buffer += piece
+        *lines, self._buffer = self._buffer.split(b"\n")
+        return [line.decode("utf-8", "replace") for line in lines]
+
+    def close(self) -> None:
+        """End the program."""
+        if self._popen is None:
+            return
+        # It may have ended by itself, and its number may be another process's by now.
+        if environ_of(self._popen.pid).get(_MARK) == str(os.getpid()):
+            send(self._popen.pid, signal.SIGKILL)
+        self._popen.wait()
+        self._popen.stdout.close()
+        self._popen = None

@@ -8,17 +8,21 @@ import sys
 import time
 from typing import Any
 
+from nodeside.cgroups import clear_left_behind
 from nodeside.control import Control
 from nodeside.files import (
     AgentError,
+    boot_id,
     explain,
     probe_writable,
     read_json,
     write_json,
 )
 from nodeside.fingerprint import fingerprint
+from nodeside.gpuneighbours import resolve
 from nodeside.job import NodeJob
-from nodeside.locks import NodeLock, holder_document, lock_file, lock_path
+from nodeside.locks import JobLock, holder_document, lock_file, lock_path
+from nodeside.neighbours import Meter
 from nodeside.processes import AGENT_MARK, AGENT_NODE, become_subreaper, end_marked, reap
 from nodeside.repeats import Repeat
 
@@ -114,8 +118,10 @@ class Agent:
         self.job = job
         self.control = Control(os.path.join(job.folder, "control"), job.log)
         self._repeat: Repeat | None = None
-        self._lock: NodeLock | None = None
+        self._lock: JobLock | None = None
+        self._meter: Meter | None = None
         self._written: dict[str, Any] = {}
+        self._boot_id = boot_id()
         self._signal: int | None = None
         self._expired = False
 
@@ -123,6 +129,9 @@ class Agent:
         """Take the lock, serve repeats, leave the node clean."""
         self.job.log.write("start", pid=os.getpid(), node=self.job.node, job=self.job.job_id)
         become_subreaper()
+        left = clear_left_behind()
+        if left:
+            self.job.log.write("kill", pids=left, reason="left in its cgroup by an agent that died")
         try:
             reason = self._wait_for_lock() or self._serve()
             if self._repeat is not None:
@@ -148,7 +157,7 @@ class Agent:
     def _wait_for_lock(self) -> str | None:
         """None with the lock; otherwise why the agent ends without it."""
         path = lock_path(self.job.document["lock_dir"], os.environ)
-        self._lock = NodeLock(path)
+        self._lock = JobLock(path, self._devices_to_lock())
         mine = holder_document(self.job.job_id, os.environ)
         shown: Any = self
         while not self._lock.acquire(mine):
@@ -163,6 +172,14 @@ class Agent:
             time.sleep(2 * TICK_S)
         self.job.log.write("lock", path=path)
         return None
+
+    def _devices_to_lock(self) -> list[str]:
+        """Names of the devices that are locked one by one; empty: the node as a whole."""
+        if not self.job.locks_devices:
+            return []
+        if self.job.devices:
+            return ["gpu-" + device for device in resolve(self.job.devices)]
+        return ["cpu-{}".format(number) for number in self.job.cpus]
 
     def _why_end(self) -> str | None:
         """Look at the control folder; why the agent has to end, where it has to."""
@@ -183,6 +200,7 @@ class Agent:
     def _serve(self) -> str:
         """Repeats one after another; why it ended."""
         self._end_what_was_left()
+        self._meter = Meter(self.job.cpus, self.job.job_id, self.job.neighbours["cpu_share"])
         write_json(
             os.path.join(self.job.folder, "fingerprint.json"),
             fingerprint(self.job.code, self.job.python, self.job.document),
@@ -194,6 +212,7 @@ class Agent:
             if self._repeat is None or self._repeat.ended:
                 reap(())  # what a repeat left behind and the kernel gave to us
                 self._repeat = self._next()
+            self._meter.tick(time.monotonic())
             if self._repeat is None:
                 self._write("idle")
             else:
@@ -202,7 +221,8 @@ class Agent:
                 state = "running" if busy else self._repeat.state
                 if self._repeat.ended:
                     state = "idle"
-                self._write(state, repeat=self._repeat.number)
+                waiting = self._repeat.reason if state == "preparing" else None
+                self._write(state, repeat=self._repeat.number, reason=waiting)
             time.sleep(TICK_S)
 
     def _next(self) -> Repeat | None:
@@ -211,7 +231,7 @@ class Agent:
             result = os.path.join(self.job.repeat_folder(number), "result.json")
             if not os.path.exists(result):
                 self._write("preparing", repeat=number)
-                repeat = Repeat(self.job, number)
+                repeat = Repeat(self.job, number, self._meter)
                 repeat.prepare()
                 return repeat
         return None
@@ -241,6 +261,7 @@ class Agent:
             "epoch": self.control.epoch,
             "holder": details.get("holder"),
             "reason": details.get("reason"),
+            "boot_id": self._boot_id,
         }
         if document != self._written:
             write_json(

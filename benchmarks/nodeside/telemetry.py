@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
 import time
 from typing import Any, Sequence
 
-from nodeside.processes import environ_of, send
-from nodeside.shell import answer
+from nodeside.shell import Stream, answer
 
 INTERVAL_S = 1.0
 GPU_FIELDS = (
@@ -27,7 +24,6 @@ GPU_FIELDS = (
 
 _OLD_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
 """What drivers before 535 call a field; one unknown name spoils a whole query."""
-_MARK = "NIGHTBENCH_TELEMETRY"
 
 
 def cpu_times(cpus: Sequence[int] = ()) -> tuple[float, float]:
@@ -79,7 +75,6 @@ class Telemetry:
         self._last_cpu = cpu_times(self._cpus)
         self._due = time.monotonic()
         self._gpus: dict[str, dict[str, Any]] = {}
-        self._buffer = b""
         self._smi = _start_nvidia_smi(devices)
         self.samples: list[dict[str, Any]] = []
 
@@ -105,36 +100,20 @@ class Telemetry:
         )
 
     def _read_gpus(self) -> None:
-        if self._smi is None or self._smi.stdout is None:
-            return
-        while True:
-            try:
-                piece = os.read(self._smi.stdout.fileno(), 65536)
-            except BlockingIOError:
-                break
-            if not piece:
-                break
-            self._buffer += piece
-        *lines, self._buffer = self._buffer.split(b"\n")
-        for line in lines:
-            gpu = parse_gpu(line.decode("utf-8", "replace"))
+        for line in self._smi.lines() if self._smi else ():
+            gpu = parse_gpu(line)
             if gpu is not None:
                 self._gpus[str(gpu["index"]).zfill(4)] = gpu
 
     def close(self) -> dict[str, Any]:
         """Stop sampling; the `telemetry` of result.json."""
         if self._smi is not None:
-            # It may have ended by itself, and its number may be another process's by now.
-            if environ_of(self._smi.pid).get(_MARK) == str(os.getpid()):
-                send(self._smi.pid, signal.SIGKILL)
-            self._smi.wait()
-            if self._smi.stdout is not None:
-                self._smi.stdout.close()
+            self._smi.close()
             self._smi = None
         return {"interval_s": INTERVAL_S, "samples": self.samples}
 
 
-def _start_nvidia_smi(devices: Sequence[str]) -> Any:
+def _start_nvidia_smi(devices: Sequence[str]) -> Stream | None:
     """One nvidia-smi that repeats itself: starting it anew each second would cost a core."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
@@ -153,15 +132,4 @@ def _start_nvidia_smi(devices: Sequence[str]) -> Any:
     ]
     if devices:
         argv.append("--id=" + ",".join(devices))
-    try:
-        started = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=dict(os.environ, **{_MARK: str(os.getpid())}),
-        )
-    except OSError:
-        return None
-    os.set_blocking(started.stdout.fileno(), False)  # type: ignore[union-attr]
-    return started
+    return Stream(argv)

@@ -106,6 +106,48 @@ def test_an_aborted_and_a_never_launched_repeat_keep_the_contract(tmp_path):
         node.stop()
 
 
+def test_a_hung_repeat_keeps_the_contract(tmp_path):
+    document = one_node(trainers=1)
+    document["limits"]["progress_s"] = 1.5
+    node = NodeDriver(tmp_path, document, params={"hang_at_step": 2})
+    node.start()
+    try:
+        node.go()
+        found = node.result()
+        assert problems("result", found) == []
+        assert found["processes"][0]["stack"]
+        assert found["boot_id"]
+    finally:
+        node.stop()
+
+
+@pytest.mark.parametrize(
+    "asked", [{}, {"neighbours": {"action": "wait", "wait_s": 1, "cpu_share": 1, "gpu": False}}]
+)
+def test_optional_keys_of_a_job_have_defaults_on_the_node(tmp_path, asked):
+    document = one_node(trainers=1)
+    for key in ("lock", "neighbours"):
+        del document[key]
+    document.update(asked)
+    assert problems("job", document) == []
+    node = NodeDriver(tmp_path, document)
+    node.start()
+    try:
+        node.go()
+        found = node.result()
+        assert found["status"] == "ok", found["reason"]
+        assert problems("result", found) == []
+    finally:
+        node.stop()
+
+
+def test_preflight_keeps_the_contract(tmp_path):
+    code, found = verb("preflight", "--root", tmp_path, "--controls", "--cpus", "0")
+    assert code == 0
+    assert problems("preflight", found) == []
+    assert found["controls"]
+
+
 def test_fingerprint_verb_keeps_the_contract():
     code, found = verb("fingerprint", "--python", sys.executable)
     assert code == 0

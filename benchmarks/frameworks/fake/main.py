@@ -9,12 +9,17 @@ is a key of the workload's parameters (`die_at_step`) or an environment variable
 | `step_s` | seconds of a step |
 | `repeat`, `rank` | the knobs below act only on this repeat, on this trainer; always when absent |
 | `die_at_step` | end at this step (1-based over warm-up and window) ... |
+| `die_at_phase` | ... or on entering import, build, warmup, window, drain or finish; ... |
+| `die_at_finish` | ... or once everything is measured and written; ... |
 | `die_signal`, `die_code` | ... by this signal number, or with this exit code (default 1) |
-| `die_at_finish` | end so once everything is measured and written |
 | `eat_at_step` | take memory at this step until the kernel ends it |
+| `eat_memory` | the same at step 3 |
 | `hang_at_step` | sleep for ever at this step |
+| `collective` | the trainers meet at each step: where one hangs or dies the others wait |
+| `busy` | a step computes for `step_s` instead of sleeping |
+| `busy_children` | so many processes of the rank compute beside it |
 | `ignore_term` | ignore SIGTERM |
-| `daemon` | leave a process behind that has left session and group |
+| `daemon` | leave a process behind that has left session and group; "bare": and its environment |
 | `nan_loss` | the loss is not finite from the window's first step on |
 | `weights_differ` | the digest of the weights is this rank's own |
 | `no_result` | exit 0 without rank.json |
@@ -23,6 +28,7 @@ is a key of the workload's parameters (`die_at_step`) or an environment variable
 
 from __future__ import annotations
 
+import faulthandler
 import importlib.util
 import json
 import math
@@ -82,6 +88,8 @@ class Steps:
         """Enter a phase."""
         self.phase_name = name
         self._write({"kind": "phase", "phase": name, "t_s": time.monotonic()}, True)
+        if name == _fault("die_at_phase"):
+            _die("the phase {}".format(name))
 
     def step(self, number: int, end_s: float, lap_s: float) -> None:
         """Record a step's end."""
@@ -94,6 +102,10 @@ class Steps:
         if flush:
             self._file.flush()
             self._flushed_s = time.monotonic()
+
+
+def _address_of(process):  # type: ignore[no-untyped-def]
+    return next(n for n in JOB["nodes"] if n["name"] == process["node"])["data_address"]
 
 
 def _barrier() -> None:
@@ -113,8 +125,7 @@ def _barrier() -> None:
             other.close()
         server.close()
         return
-    lead = next(process for process in TRAINERS if process["rank"] == 0)["node"]
-    address = next(node for node in JOB["nodes"] if node["name"] == lead)["data_address"]
+    address = _address_of(next(process for process in TRAINERS if process["rank"] == 0))
     while True:
         try:
             with socket.create_connection((address, port)) as link:
@@ -131,6 +142,8 @@ def _leave_daemon() -> None:
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if os.fork() == 0:
+            if _fault("daemon") == "bare":
+                os.execve("/bin/sleep", ["sleep", "3600"], {})
             time.sleep(3600)
         os._exit(0)
 
@@ -159,13 +172,62 @@ def _die(where: str) -> None:
 def _misbehave(number: int) -> None:
     if number == _fault("die_at_step"):
         _die("step {}".format(number))
-    if number == _fault("eat_at_step"):
+    if number == _fault("hang_at_step"):
+        time.sleep(3600)
+    if number == _fault("eat_at_step", 3 if _fault("eat_memory") else None):
         print("fake: told to take all memory at step {}".format(number), flush=True)
         eaten = []
         while True:
-            eaten.append(bytearray(os.urandom(1 << 20)))
-    if number == _fault("hang_at_step"):
-        time.sleep(3600)
+            eaten.append(os.urandom(2**20) * 16)  # random: no page of it is shared or zero
+
+
+def _compute_for(length_s: float) -> None:
+    until = time.monotonic() + length_s
+    while time.monotonic() < until:
+        sum(range(1000))
+
+
+def _start_busy_children() -> None:
+    for _ in range(_fault("busy_children", 0)):
+        if os.fork() == 0:
+            _compute_for(3600)
+            os._exit(0)
+
+
+class Ring:
+    """The trainers' meetings at each step: a byte to rank 0 and one back."""
+
+    def __init__(self) -> None:
+        self._links = []
+        with open(os.path.join(REPEAT_DIR, "go.json")) as handle:
+            port = json.load(handle)["ports"][TRAINERS[0]["name"]]
+        address = _address_of(TRAINERS[0])
+        if ME["rank"] == TRAINERS[0]["rank"]:
+            server = socket.socket()
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.bind(("", port))
+            server.listen(256)
+            self._links = [server.accept()[0] for _ in TRAINERS[1:]]
+            server.close()
+            return
+        while not self._links:
+            try:
+                self._links = [socket.create_connection((address, port))]
+            except OSError:
+                time.sleep(0.05)  # rank 0 does not listen yet
+
+    def meet(self) -> None:
+        """Wait until all have come."""
+        leads = ME["rank"] == TRAINERS[0]["rank"]
+        for link in self._links:
+            if not leads:
+                link.sendall(b"s")
+        for link in self._links:
+            while not link.recv(1):
+                time.sleep(3600)  # its other end has died: a collective that never comes back
+        for link in self._links:
+            if leads:
+                link.sendall(b"g")
 
 
 def _finite(values):  # type: ignore[no-untyped-def]
@@ -187,12 +249,14 @@ def _train(started_s: float) -> int:
     module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
     spec.loader.exec_module(module)  # type: ignore[union-attr]
     steps.phase("build")
-    task = module.Task(
-        _knob("step_s", 0.01), JOB["case"]["batch_size_per_device"], JOB["workload"]["seed"]
-    )
+    step_s = _knob("step_s", 0.01)
+    batch_size, seed = JOB["case"]["batch_size_per_device"], JOB["workload"]["seed"]
+    task = module.Task(0.0 if _knob("busy") else step_s, batch_size, seed)
     if _fault("daemon"):
         _leave_daemon()
+    _start_busy_children()
     _barrier()
+    ring = Ring() if _knob("collective") and len(TRAINERS) > 1 else None
     protocol = JOB["protocol"]
     ends, losses, laps = [], [], []
     first_step_s = None
@@ -200,12 +264,16 @@ def _train(started_s: float) -> int:
     def run(name, count, least_s):  # type: ignore[no-untyped-def]
         # All ranks share the rule, so that they agree on the number without talking.
         nonlocal first_step_s
-        count = max(count, math.ceil(least_s / max(_knob("step_s", 0.01), 1e-6)))
+        count = max(count, math.ceil(least_s / max(step_s, 1e-6)))
         steps.phase(name)
         before = time.monotonic()
         for number in range(1, count + 1):
             _misbehave(number + (protocol["warmup_steps"] if name == "window" else 0))
             loss = task.step()
+            if _knob("busy"):
+                _compute_for(step_s)
+            if ring is not None:
+                ring.meet()
             if name == "window":
                 if number == _fault("slow_step"):
                     time.sleep(_fault("slow_step_s", 1.0))
@@ -291,6 +359,8 @@ def _train(started_s: float) -> int:
 def main() -> int:
     """Exit code: 0, 3 where the loss is not finite, or what a knob asks for."""
     started_s = time.monotonic()
+    handler = open(os.path.join(FOLDER, "faulthandler.txt"), "w")  # noqa: SIM115 - whole life
+    faulthandler.register(signal.SIGUSR2, file=handler, all_threads=True)
     if _fault("ignore_term"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if ME["role"] == "pserver":

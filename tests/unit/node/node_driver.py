@@ -147,7 +147,10 @@ class NodeDriver:
 
     def prepare(self, number: int = 1) -> dict[str, int]:
         self.command(f"prepare-{number:03d}")
-        state = wait_until(lambda: self.state(number), what="state.json")
+        state = wait_until(
+            lambda: s if (s := self.state(number)) and s["state"] != "preparing" else None,
+            what="state.json",
+        )
         assert state["state"] == "ready", state
         return dict(state["ports"])
 

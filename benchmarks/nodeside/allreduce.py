@@ -1,0 +1,234 @@
+"""A ring all-reduce over plain TCP between nodes: how fast the network is, without a framework.
+
+The operation is a bitwise exclusive or, which costs little beside the network and whose result
+shows a byte that went wrong.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import socket
+import struct
+import sys
+import threading
+import time
+from typing import Any, Sequence
+
+from nodeside.files import AgentError
+
+TIMEOUT_S = 60.0
+"""For each of: the others' arrival, and one round."""
+_HELLO = struct.Struct("!32sI")
+
+
+def allreduce(
+    rank: int,
+    world: int,
+    port_range: tuple[int, int],
+    size_bytes: int,
+    rounds: int,
+    address: str | None,
+) -> dict[str, Any]:
+    """Take part as one rank; talks over stdin and stdout.
+
+    Prints {"port": P}; reads one line, the JSON list of "address:port" of all ranks in order;
+    returns {"seconds": [of each round], "bytes": of the buffer, "ranks"}. A buffer of B bytes
+    makes 2 (N - 1) / N B cross each link in each direction.
+
+    Raises:
+        AgentError: a rank does not come, a round takes too long, or the result is wrong.
+    """
+    if not 0 <= rank < world or world < 2:
+        raise AgentError("rank {} of {} ranks: there must be two at least".format(rank, world))
+    if size_bytes < world or rounds < 1:
+        raise AgentError("nothing to send: {} bytes, {} rounds".format(size_bytes, rounds))
+    server = _listen(address, port_range)
+    try:
+        print(json.dumps({"port": server.getsockname()[1]}), flush=True)
+        peers = _peers(sys.stdin.readline(), world)
+        right, left = _join(server, peers, rank)
+    except OSError as error:
+        raise AgentError("the ring does not close: {}".format(error)) from error
+    finally:
+        server.close()
+    try:
+        return _run(right, left, rank, world, size_bytes, rounds)
+    except OSError as error:
+        raise AgentError("rank {}: {}".format(rank, error)) from error
+    finally:
+        right.close()
+        left.close()
+
+
+def _listen(address: str | None, port_range: tuple[int, int]) -> socket.socket:
+    last: OSError | None = None
+    for port in range(port_range[0], port_range[1] + 1):
+        try:
+            server = _bind(address, port)
+        except OSError as error:
+            last = error
+            continue
+        server.settimeout(TIMEOUT_S)
+        return server
+    raise AgentError(
+        "no free port in {}-{}{}: {}".format(
+            port_range[0], port_range[1], " on {}".format(address) if address else "", last
+        ),
+        "see `port_range` and `data_address` of this node in the cluster's YAML",
+    )
+
+
+def _bind(address: str | None, port: int) -> socket.socket:
+    """A listening socket; without an address on all interfaces, IPv6 and IPv4 alike."""
+    families = [socket.AF_INET6, socket.AF_INET]
+    if address is not None:
+        families = [socket.AF_INET6 if ":" in address else socket.AF_INET]
+    for family in families:
+        server = None
+        try:
+            server = socket.socket(family, socket.SOCK_STREAM)
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(bool(address)))
+            server.bind((address or "", port))
+            server.listen(8)
+            return server
+        except OSError as error:
+            if server is not None:
+                server.close()
+            # A kernel without IPv6 has no such family or address; a port in use is another thing.
+            if family == families[-1] or error.errno == errno.EADDRINUSE:
+                raise
+    raise AssertionError("a list of families is never empty")
+
+
+def _peers(line: str, world: int) -> list[tuple[str, int]]:
+    try:
+        found = [str(entry).rpartition(":") for entry in json.loads(line)]
+        peers = [(host.strip("[]"), int(port)) for host, _, port in found]
+    except (ValueError, TypeError) as error:
+        raise AgentError("no list of addresses on stdin: {!r}".format(line[:200])) from error
+    if len(peers) != world:
+        raise AgentError("{} addresses on stdin for {} ranks".format(len(peers), world))
+    return peers
+
+
+def _join(
+    server: socket.socket, peers: Sequence[tuple[str, int]], rank: int
+) -> tuple[socket.socket, socket.socket]:
+    """Connect to the rank on the right, and let that on the left in, and nobody else."""
+    world = len(peers)
+    ring = hashlib.sha256(json.dumps(peers).encode()).digest()
+    right = _connect(peers[(rank + 1) % world])
+    right.sendall(_HELLO.pack(ring, rank))
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        server.settimeout(max(0.1, deadline - time.monotonic()))
+        left = server.accept()[0]
+        left.settimeout(5.0)
+        try:
+            said = _HELLO.unpack(_receive(left, _HELLO.size))
+        except OSError:
+            said = None  # a port scanner, or one that hung up
+        if said == (ring, (rank - 1) % world):
+            break
+        left.close()
+    for link in (left, right):
+        link.settimeout(TIMEOUT_S)
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return right, left
+
+
+def _connect(peer: tuple[str, int]) -> socket.socket:
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return socket.create_connection(peer, timeout=10.0)
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise AgentError(
+                    "cannot reach {}:{}: {}".format(peer[0], peer[1], error),
+                    "look whether a firewall stands between the nodes' data addresses",
+                ) from error
+        time.sleep(0.1)
+
+
+def _receive(link: socket.socket, size: int) -> bytes:
+    buffer = bytearray(size)
+    view = memoryview(buffer)
+    done = 0
+    while done < size:
+        count = link.recv_into(view[done:])
+        if count == 0:
+            raise ConnectionError("the other end has hung up")
+        done += count
+    return bytes(buffer)
+
+
+def _run(
+    right: socket.socket,
+    left: socket.socket,
+    rank: int,
+    world: int,
+    size_bytes: int,
+    rounds: int,
+) -> dict[str, Any]:
+    chunk = -(-size_bytes // world)
+    seconds = []
+    for number in range(rounds + 1):  # the first opens the connections' windows: not counted
+        mine = [_pattern(rank, number, index, chunk) for index in range(world)]
+        begin_s = time.monotonic()
+        _reduce(right, left, rank, mine)
+        if number:
+            seconds.append(time.monotonic() - begin_s)
+        for index in range(world):
+            expected = bytes(chunk)
+            for other in range(world):
+                expected = _xor(expected, _pattern(other, number, index, chunk))
+            if mine[index] != expected:
+                raise AgentError("rank {}: part {} came out wrong".format(rank, index))
+    return {"seconds": seconds, "bytes": chunk * world, "ranks": world}
+
+
+def _reduce(right: socket.socket, left: socket.socket, rank: int, parts: list[bytes]) -> None:
+    world = len(parts)
+    for step in range(world - 1):
+        received = _exchange(right, left, parts[(rank - step) % world])
+        index = (rank - step - 1) % world
+        parts[index] = _xor(parts[index], received)
+    for step in range(world - 1):
+        parts[(rank - step) % world] = _exchange(right, left, parts[(rank - step + 1) % world])
+
+
+def _exchange(right: socket.socket, left: socket.socket, piece: bytes) -> bytes:
+    """Send to the right while receiving from the left: both at once, or a full buffer blocks."""
+    wrong: list[OSError] = []
+
+    def send() -> None:
+        try:
+            right.sendall(piece)
+        except OSError as error:
+            wrong.append(error)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        received = _receive(left, len(piece))
+    finally:
+        sender.join()
+    if wrong:
+        raise wrong[0]
+    return received
+
+
+def _pattern(rank: int, number: int, index: int, size: int) -> bytes:
+    """Bytes that every rank can make for every other."""
+    seed = hashlib.sha256("{}/{}/{}".format(rank, number, index).encode()).digest()
+    return (seed * (-(-size // len(seed))))[:size]
+
+
+def _xor(one: bytes, other: bytes) -> bytes:
+    value = int.from_bytes(one, "little") ^ int.from_bytes(other, "little")
+    return value.to_bytes(len(one), "little")

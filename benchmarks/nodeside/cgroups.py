@@ -1,0 +1,215 @@
+"""A cgroup for the processes of a repeat, where the login may make one, and memory events.
+
+Without one everything works as well: sessions, marks and descent find the processes too. What a
+cgroup adds is that nothing can leave it, and that the kernel says whom it killed for memory.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Iterable, Sequence
+
+from nodeside.files import read_text
+from nodeside.processes import AGENT_MARK, Launched, environ_of, reap, send
+
+PREFIX = "nightbench-"
+WHOLE_MACHINE = "/proc/vmstat"
+"""Evidence that may be another process's."""
+_V1_PREFERRED = ("memory", "freezer", "pids", "name=systemd")
+
+
+class _Hierarchy:
+    """One mounted hierarchy: where this process stands in it."""
+
+    def __init__(self, version: int, controllers: Sequence[str], folder: str) -> None:
+        self.version = version
+        self.controllers = tuple(controllers)
+        self.folder = folder
+
+
+def _hierarchies() -> list[_Hierarchy]:
+    """The hierarchies of this process whose folder can be seen here."""
+    mounts = []
+    for line in (read_text("/proc/self/mountinfo") or "").splitlines():
+        left, _, right = line.partition(" - ")
+        kind, options = right.split()[0], right.split()[-1].split(",")
+        if kind in ("cgroup", "cgroup2"):
+            root, point = left.split()[3:5]
+            mounts.append((kind, options, root, point))
+    found = []
+    for line in (read_text("/proc/self/cgroup") or "").splitlines():
+        _, names, path = line.split(":", 2)
+        controllers = [name for name in names.split(",") if name]
+        for kind, options, root, point in mounts:
+            if kind == "cgroup2" if not controllers else set(controllers) <= set(options):
+                below = os.path.relpath(path, root) if root != "/" else path.lstrip("/")
+                folder = os.path.normpath(os.path.join(point, below))
+                if not below.startswith("..") and os.path.isdir(folder):
+                    version = 1 if controllers else 2
+                    found.append(_Hierarchy(version, controllers, folder))
+                break
+    return found
+
+
+def _rank(hierarchy: _Hierarchy) -> int:
+    """Which is tried first: one that counts memory events of its own, then one that can kill."""
+    if hierarchy.version == 2:
+        return 1
+    for place, name in enumerate(_V1_PREFERRED):
+        if name in hierarchy.controllers:
+            # In the root group memory is not accounted: to begin with it would cost the ranks.
+            free = name == "memory" and os.path.ismount(hierarchy.folder)
+            return 8 if free else 0 if place == 0 else 1 + place
+    return 9
+
+
+class Cgroup:
+    """The processes of one repeat.
+
+    Args:
+        number: what tells this agent's groups apart: the repeat.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._folder: str | None = None
+        name = "{}{}-{}".format(_mine(), os.getpid(), number)
+        for hierarchy in sorted(_hierarchies(), key=_rank):
+            folder = os.path.join(hierarchy.folder, name)
+            try:
+                os.mkdir(folder)
+            except OSError:
+                continue  # not delegated to this login: the next one, or none
+            if os.access(os.path.join(folder, "cgroup.procs"), os.W_OK):
+                self._folder = folder
+                break
+            remove_folder(folder)
+        self._events = MemoryEvents(self._folder)
+
+    @property
+    def procs(self) -> str | None:
+        """The file that a process writes itself into; None where there is no cgroup."""
+        return os.path.join(self._folder, "cgroup.procs") if self._folder else None
+
+    def members(self) -> list[int]:
+        """Processes in it and below."""
+        return _members(self._folder) if self._folder else []
+
+    def kill(self, launched: Iterable[Launched], give_up_s: float = 5.0) -> list[int]:
+        """SIGKILL everything in it; the pids that were there."""
+        return _kill(self._folder, launched, give_up_s) if self._folder else []
+
+    def out_of_memory(self) -> str | None:
+        """Evidence that the kernel killed one of the processes for memory; None without."""
+        return self._events.out_of_memory()
+
+    def close(self) -> None:
+        """Remove it; what is in use stays."""
+        if self._folder:
+            remove_folder(self._folder)
+
+
+class MemoryEvents:
+    """Counts of kills for memory since the making of this object.
+
+    Args:
+        folder: the cgroup of the processes, where they have one of their own.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        self._files = []
+        if folder:
+            self._files.append((os.path.join(folder, "memory.oom_control"), "its cgroup"))
+            self._files.append((os.path.join(folder, "memory.events"), "its cgroup"))
+        for hierarchy in _hierarchies():
+            if hierarchy.version == 2:
+                path = os.path.join(hierarchy.folder, "memory.events")
+                self._files.append((path, "the login's cgroup"))
+        # Of the whole machine: the last word, because the victim may have been another's.
+        self._files.append((WHOLE_MACHINE, WHOLE_MACHINE))
+        self._before = [_oom_kills(path) for path, _ in self._files]
+
+    def out_of_memory(self) -> str | None:
+        """Which count has grown; None where none has."""
+        for (path, name), before in zip(self._files, self._before):
+            now = _oom_kills(path)
+            if now is not None and before is not None and now > before:
+                return name
+        return None
+
+
+def _oom_kills(path: str) -> int | None:
+    """The count named oom_kill in a file of `key value` lines."""
+    for line in (read_text(path) or "").splitlines():
+        words = line.split()
+        if len(words) == 2 and words[0] == "oom_kill":
+            return int(words[1])
+    return None
+
+
+def remove_folder(folder: str) -> None:
+    """Remove a cgroup; one in which something lives stays."""
+    for inner, _, _ in os.walk(folder, topdown=False):
+        try:
+            os.rmdir(inner)
+        except OSError:
+            return
+
+
+def clear_left_behind() -> list[int]:
+    """End and remove what agents that died have left in this login's cgroups; the ended pids."""
+    ended = []
+    for hierarchy in _hierarchies():
+        for name in sorted(os.listdir(hierarchy.folder)):
+            owner, _, number = name[len(_mine()) :].partition("-")
+            if not name.startswith(_mine()) or not owner.isdigit() or not number.isdigit():
+                continue
+            if AGENT_MARK not in environ_of(int(owner)):
+                folder = os.path.join(hierarchy.folder, name)
+                ended += _kill(folder, (), 5.0)
+                remove_folder(folder)
+    return ended
+
+
+def _mine() -> str:
+    """How the names of groups begin whose agents' numbers mean something to this process.
+
+    An agent of another container may share the hierarchy, and its number is another one here.
+    """
+    return "{}{}-".format(PREFIX, os.stat("/proc/self/ns/pid").st_ino)
+
+
+def _members(folder: str) -> list[int]:
+    found = []
+    for inner, _, _ in os.walk(folder):
+        text = read_text(os.path.join(inner, "cgroup.procs")) or ""
+        # 0 stands for a process of another PID namespace, and in kill(2) for one's own group.
+        found += [int(word) for word in text.split() if word != "0"]
+    return found
+
+
+def _kill(folder: str, launched: Iterable[Launched], give_up_s: float) -> list[int]:
+    ended: set[int] = set()
+    deadline = time.monotonic() + give_up_s
+    left = _members(folder)
+    while left and time.monotonic() < deadline:
+        ended.update(left)
+        if not _kill_at_once(folder):
+            for pid in left:
+                # A pid stays a member until it is reaped: it is nobody else's by now.
+                send(pid, signal.SIGKILL)
+        time.sleep(0.02)
+        reap(launched)
+        left = _members(folder)
+    return sorted(ended)
+
+
+def _kill_at_once(folder: str) -> bool:
+    """cgroup.kill of version 2, Linux 5.14 and later."""
+    try:
+        with open(os.path.join(folder, "cgroup.kill"), "w") as handle:
+            handle.write("1")
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,198 @@
+"""What nvidia-smi says of GPUs beyond their telemetry: health, and what slowed them down."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import subprocess
+from typing import Any, Sequence
+
+from nodeside.files import read_text
+
+THROTTLE_BITS = (
+    (0x1, "gpu_idle"),
+    (0x2, "applications_clocks_setting"),
+    (0x4, "sw_power_cap"),
+    (0x8, "hw_slowdown"),
+    (0x10, "sync_boost"),
+    (0x20, "sw_thermal_slowdown"),
+    (0x40, "hw_thermal_slowdown"),
+    (0x80, "hw_power_brake_slowdown"),
+    (0x100, "display_clock_setting"),
+)
+"""Names of the bits of clocks_event_reasons.active (NVML's nvmlClocksEventReason*)."""
+DISTURBING = 0x8 | 0x20 | 0x40 | 0x80
+"""A power cap is how these devices work; heat and the hardware's own brakes are not."""
+
+_HEALTH = (
+    ("index", "index"),
+    ("uuid", "uuid"),
+    ("name", "name"),
+    ("driver", "driver_version"),
+    ("temperature_c", "temperature.gpu"),
+    ("ecc_uncorrected", "ecc.errors.uncorrected.volatile.total"),
+    ("retired_pages", "retired_pages.double_bit.count"),
+    ("throttle", "clocks_event_reasons.active"),
+    ("persistence", "persistence_mode"),
+    ("clock_sm_mhz", "clocks.sm"),
+    ("clock_sm_max_mhz", "clocks.max.sm"),
+    ("pcie_gen", "pcie.link.gen.current"),
+    ("pcie_gen_max", "pcie.link.gen.max"),
+    ("pcie_width", "pcie.link.width.current"),
+    ("pcie_width_max", "pcie.link.width.max"),
+)
+_OLD_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
+
+
+def throttle_names(bits: str | int | None) -> list[str]:
+    """The reasons that a word of bits ("0x0000000000000044") stands for."""
+    try:
+        value = int(bits, 16) if isinstance(bits, str) else int(bits or 0)
+    except ValueError:
+        return []
+    return [name for bit, name in THROTTLE_BITS if value & bit]
+
+
+def throttled(samples: Sequence[dict[str, Any]], devices: Sequence[str]) -> list[dict[str, Any]]:
+    """Devices that heat or hardware slowed down in some telemetry samples.
+
+    Returns:
+        [{"gpu": uuid or index, "reasons": [name], "samples": how many show it}].
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for sample in samples:
+        for gpu in sample["gpus"]:
+            if not is_among(gpu, devices):
+                continue
+            try:
+                bits = int(gpu["throttle"] or "0", 16) & DISTURBING
+            except ValueError:
+                continue
+            if bits:
+                name = gpu["uuid"] or str(gpu["index"])
+                entry = found.setdefault(name, {"gpu": name, "bits": 0, "samples": 0})
+                entry["bits"] |= bits
+                entry["samples"] += 1
+    return [
+        {
+            "gpu": entry["gpu"],
+            "reasons": throttle_names(entry["bits"]),
+            "samples": entry["samples"],
+        }
+        for _, entry in sorted(found.items())
+    ]
+
+
+def is_among(gpu: dict[str, Any], devices: Sequence[str]) -> bool:
+    """Whether a GPU is one of `devices`, which are indices or UUIDs."""
+    return str(gpu["index"]) in devices or str(gpu["uuid"]) in devices
+
+
+def health() -> tuple[list[dict[str, Any]], str | None]:
+    """The state of every GPU, and why GPUs of this node cannot be used although it has some."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        cards = len(_nvidia_cards())
+        if cards:
+            return [], (
+                "{} NVIDIA device{} on the PCI bus, but no nvidia-smi: the driver is not "
+                "installed".format(cards, "" if cards == 1 else "s")
+            )
+        return [], None
+    rows, problem = _table(tool)
+    pending = _remapped_pending(tool)
+    gpus = []
+    for row in rows:
+        gpu: dict[str, Any] = {"index": int(row["index"]), "uuid": row["uuid"]}
+        for key in ("name", "driver"):
+            gpu[key] = _word(row.get(key))
+        for key in ("temperature_c", "clock_sm_mhz", "clock_sm_max_mhz"):
+            gpu[key] = _number(row.get(key))
+        for key, _ in _HEALTH:
+            if key.startswith(("ecc", "retired", "pcie")):
+                number = _number(row.get(key))
+                gpu[key] = None if number is None else int(number)
+        said = _word(row.get("persistence"))
+        gpu["persistence"] = None if said is None else said == "Enabled"
+        gpu["throttle"] = throttle_names(_word(row.get("throttle")))
+        gpu["remapped_rows_pending"] = pending.get(str(row["uuid"]))
+        gpus.append(gpu)
+    return gpus, problem
+
+
+def _table(tool: str) -> tuple[list[dict[str, str]], str | None]:
+    """One row for each GPU; fields that this driver does not know are left out."""
+    fields = dict(_HEALTH)
+    code, text = _ask(tool, "--query-gpu=" + ",".join(fields.values()))
+    if code != 0 and "not a valid field" in text:
+        for key, field in list(fields.items()):
+            for name in (field, _OLD_NAMES.get(field)):
+                if name and _ask(tool, "--query-gpu=" + name)[0] == 0:
+                    fields[key] = name
+                    break
+            else:
+                del fields[key]
+        code, text = _ask(tool, "--query-gpu=" + ",".join(fields.values()))
+    rows = []
+    for line in text.splitlines():
+        words = [word.strip() for word in line.split(",")]
+        if len(words) == len(fields) and words[0].isdigit():
+            rows.append(dict(zip(fields, words)))
+    if code != 0 or not rows:
+        said = " ".join(text.split())[:300] or "it says nothing"
+        return rows, "nvidia-smi fails (exit code {}): {}".format(code, said)
+    cards = len(_nvidia_cards())
+    if cards > len(rows):
+        return rows, "{} NVIDIA devices on the PCI bus, nvidia-smi shows {}".format(
+            cards, len(rows)
+        )
+    return rows, None
+
+
+def _ask(tool: str, query: str) -> tuple[int, str]:
+    try:
+        done = subprocess.run(
+            [tool, query, "--format=csv,noheader,nounits"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=30,
+        )
+    except subprocess.TimeoutExpired:
+        return 124, "no answer within 30 s: a GPU or the driver hangs"
+    except OSError as error:
+        return 127, str(error)
+    return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+def _remapped_pending(tool: str) -> dict[str, bool]:
+    code, text = _ask(tool, "--query-remapped-rows=gpu_uuid,remapped_rows.pending")
+    if code != 0:
+        return {}  # a device or a driver without row remapping
+    rows = [[word.strip() for word in line.split(",")] for line in text.splitlines()]
+    return {row[0]: row[1] not in ("0", "No") for row in rows if len(row) == 2 and _word(row[1])}
+
+
+def _nvidia_cards() -> list[str]:
+    """PCI devices of class display or 3D controller whose vendor is NVIDIA."""
+    found = []
+    for folder in sorted(glob.glob("/sys/bus/pci/devices/*")):
+        vendor = read_text(os.path.join(folder, "vendor"))
+        kind = read_text(os.path.join(folder, "class")) or ""
+        if vendor == "0x10de" and kind.startswith("0x03"):
+            found.append(folder)
+    return found
+
+
+def _word(text: str | None) -> str | None:
+    """None for what the device does not tell: "[N/A]", "[Not Supported]"."""
+    return None if text is None or text.startswith("[") or text in ("N/A", "") else text
+
+
+def _number(text: str | None) -> float | None:
+    word = _word(text)
+    try:
+        return None if word is None else float(word)
+    except ValueError:
+        return None

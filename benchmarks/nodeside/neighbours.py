@@ -1,0 +1,279 @@
+"""Foreign work on the cores of a job: how much, and whose.
+
+Once a second the cores' time is held against that of the agent and its processes: two or three
+small files. Only where more is left than the job's policy bears are all processes of the machine
+looked at, at most every few seconds: the agent shares a core with what it watches.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+import os
+import pwd
+import time
+from typing import Any, NamedTuple, Sequence
+
+from nodeside.cputime import (
+    TICKS_PER_S,
+    Scan,
+    core_count,
+    core_ticks,
+    descendants,
+    own_ticks,
+    scan,
+)
+from nodeside.processes import AGENT_MARK, JOB_MARK, environ_of
+
+SAMPLE_S = 1.0
+SPAN_S = 5.0
+"""Foreign work is judged over spans of this length."""
+LOOK_AGAIN_S = 30.0
+"""What an earlier look explained is believed for so long."""
+SHOWN = 5
+"""Processes that are named."""
+COMMAND_LENGTH = 200
+
+
+class Sample(NamedTuple):
+    """Cumulated ticks at one moment."""
+
+    t_s: float
+    busy: float
+    own: float
+
+
+class Looked(NamedTuple):
+    """What the time between two scans was spent on, in ticks."""
+
+    from_s: float
+    to_s: float
+    harmless: float
+    """Kernel threads, and processes of the job that `Sample.own` does not know."""
+    foreign: dict[int, float]
+    """pid -> ticks on the job's cores."""
+
+    def overlap_s(self, from_s: float, to_s: float) -> float:
+        """Seconds that it shares with a span."""
+        return max(0.0, min(self.to_s, to_s) - max(self.from_s, from_s))
+
+
+class Share(NamedTuple):
+    """Foreign CPU time of a span / CPU time of its cores."""
+
+    share: float
+    doubt: float
+    """The cores' time is counted by the tick: so much of `share` may be chance."""
+    named: float
+    """The part of it that known processes used."""
+    from_s: float
+    to_s: float
+
+    def exceeds(self, limit: float) -> bool:
+        """Whether it is certain that there was more than `limit`."""
+        return max(self.share - self.doubt, min(self.share, self.named)) > limit
+
+
+class Meter:
+    """Measures foreign work on some cores, from its making on.
+
+    Args:
+        cpus: the cores; all of the machine when empty.
+        job_id: whose processes are not foreign; None: no process with a Nightbench mark is.
+        limit: share from which it is looked for who it is.
+    """
+
+    def __init__(self, cpus: Sequence[int], job_id: str | None, limit: float) -> None:
+        self._cpus = tuple(cpus)
+        self._cores = core_count(self._cpus)
+        self._job_id = job_id
+        self._limit = limit
+        self._kinds: dict[tuple[int, int], bool] = {}
+        self._launched: tuple[int, ...] = ()
+        self._names: dict[int, dict[str, Any]] = {}
+        self.samples: list[Sample] = []
+        self.looked: list[Looked] = []
+        self._sample()
+        self._last: Scan = scan()
+
+    # --- measuring -----------------------------------------------------------------------
+
+    def watch(self, launched: Sequence[int]) -> None:
+        """From now on these running processes are the job's: a repeat begins."""
+        self._launched = tuple(launched)
+        self.samples = [s for s in self.samples if s.t_s > time.monotonic() - LOOK_AGAIN_S]
+        self.looked = [x for x in self.looked if x.to_s > time.monotonic() - LOOK_AGAIN_S]
+
+    def tick(self, now_s: float, at_once: bool = False) -> None:
+        """Take a sample where one is due; look who it is where there is much foreign work."""
+        if now_s - self.samples[-1].t_s < SAMPLE_S and not at_once:
+            return
+        before = self.samples[-1]
+        self._sample()
+        if not self._launched:
+            return  # nobody is disturbed between repeats
+        share = self.share(before.t_s, self.samples[-1].t_s)
+        age_s = self.samples[-1].t_s - self._last.t_s
+        loud = share.exceeds(self._limit) and age_s >= SPAN_S
+        stale = age_s >= LOOK_AGAIN_S and self._unexplained(before) > self._limit
+        if loud or stale:
+            self.look()
+
+    def _unexplained(self, before: Sample) -> float:
+        """Share of the last sample that is not the agent's and its processes'."""
+        last = self.samples[-1]
+        room = (last.t_s - before.t_s) * TICKS_PER_S * self._cores
+        return (last.busy - before.busy - last.own + before.own) / room if room > 0 else 0.0
+
+    def _sample(self) -> None:
+        now_s = time.monotonic()
+        self.samples.append(Sample(now_s, core_ticks(self._cpus), own_ticks(self._launched)))
+        if not self._launched and len(self.samples) > 4 * LOOK_AGAIN_S:
+            del self.samples[: int(2 * LOOK_AGAIN_S)]  # nobody asks for what was before a launch
+
+    def look(self) -> Looked:
+        """Look at every process of the machine, and at what each did since the last such look."""
+        self._sample()
+        before, now = self._last, scan()
+        mine = descendants(now.processes, os.getpid())
+        mine_before = descendants(before.processes, os.getpid())
+        # Time of what has ended is found with who waited for it: the sum over a family is kept.
+        family = sum(p.with_children for pid, p in now.processes.items() if pid in mine)
+        family -= sum(p.with_children for pid, p in before.processes.items() if pid in mine_before)
+        direct = self._own_at(now.t_s) - self._own_at(before.t_s)
+        harmless = max(0.0, family - direct)
+        foreign = {}
+        for pid, seen in now.processes.items():
+            known = before.processes.get(pid)
+            spent = seen.ticks
+            if known is not None and known.started == seen.started:
+                spent -= known.ticks
+            if spent <= 0 or pid in mine or (self._cpus and seen.core not in self._cpus):
+                continue
+            if seen.kernel_thread or self._is_ours(pid, seen.started):
+                harmless += spent
+            else:
+                foreign[pid] = spent
+                self._remember(pid)
+        self._last = now
+        found = Looked(before.t_s, now.t_s, harmless, foreign)
+        self.looked.append(found)
+        return found
+
+    def _own_at(self, t_s: float) -> float:
+        """`Sample.own` of the sample nearest to a moment; one is taken with each scan."""
+        place = self._place(t_s)
+        near = self.samples[max(0, place - 1) : place + 1]
+        return min(near, key=lambda sample: abs(sample.t_s - t_s)).own
+
+    def _is_ours(self, pid: int, started: int) -> bool:
+        key = (pid, started)
+        if key not in self._kinds:
+            environment = environ_of(pid)
+            marks = {environment.get(JOB_MARK), environment.get(AGENT_MARK)} - {None}
+            self._kinds[key] = bool(marks if self._job_id is None else self._job_id in marks)
+        return self._kinds[key]
+
+    def _remember(self, pid: int) -> None:
+        """Who it is, while it can be asked."""
+        if pid not in self._names:
+            self._names[pid] = who(pid)
+
+    # --- judging -------------------------------------------------------------------------
+
+    def share(self, from_s: float, to_s: float) -> Share:
+        """Foreign share between the samples that enclose a span."""
+        first = self._sample_before(from_s)
+        last = self.samples[min(self._place(to_s), len(self.samples) - 1)]
+        room = (last.t_s - first.t_s) * TICKS_PER_S * self._cores
+        if room <= 0:
+            return Share(0.0, 1.0, 0.0, first.t_s, last.t_s)
+        own = max(0.0, last.own - first.own)
+        harmless = named = 0.0
+        for looked in self.looked:
+            part = looked.overlap_s(first.t_s, last.t_s)
+            if part > 0:
+                part /= looked.to_s - looked.from_s
+                harmless += part * looked.harmless
+                named += part * sum(looked.foreign.values())
+        if self.looked and last.t_s > self.looked[-1].to_s:
+            # Not looked at yet: believed to go on as it was.
+            newest = self.looked[-1]
+            since_s = last.t_s - max(newest.to_s, first.t_s)
+            harmless += newest.harmless * since_s / (newest.to_s - newest.from_s)
+        foreign = last.busy - first.busy - own - harmless
+        used = min(1.0, (own + harmless) / room)
+        doubt = 3.0 * math.sqrt(used * (1.0 - used) / room)
+        share = min(1.0, max(0.0, foreign / room))
+        return Share(share, doubt, named / room, first.t_s, last.t_s)
+
+    def _place(self, t_s: float) -> int:
+        """Index of the first sample at or after a moment."""
+        return bisect.bisect_left(self.samples, (t_s,))
+
+    def _sample_before(self, t_s: float) -> Sample:
+        place = self._place(t_s)
+        if place < len(self.samples) and self.samples[place].t_s == t_s:
+            return self.samples[place]
+        return self.samples[max(0, place - 1)]
+
+    def worst(self, from_s: float, to_s: float) -> Share:
+        """The span of `SPAN_S` with the largest foreign share; a shorter window is one span."""
+        if to_s - from_s <= SPAN_S:
+            return self.share(from_s, to_s)
+        starts = [s.t_s for s in self.samples if from_s <= s.t_s <= to_s - SPAN_S] or [from_s]
+        spans = [self.share(start, start + SPAN_S) for start in starts]
+        spans.append(self.share(to_s - SPAN_S, to_s))
+        # What is certain comes before what may be chance.
+        return max(spans, key=lambda span: (span.exceeds(self._limit), span.share))
+
+    def culprits(self, from_s: float, to_s: float) -> list[dict[str, Any]]:
+        """Foreign processes of a span as result.json names them, the busiest first."""
+        spent: dict[int, float] = {}
+        for looked in self.looked:
+            part = looked.overlap_s(from_s, to_s)
+            if part > 0:
+                for pid, ticks in looked.foreign.items():
+                    rate = ticks / (looked.to_s - looked.from_s)
+                    spent[pid] = spent.get(pid, 0.0) + rate * part
+        room = max(1e-9, (to_s - from_s) * TICKS_PER_S * self._cores)
+        shares = {pid: ticks / room for pid, ticks in spent.items()}
+        least = min(0.02, self._limit / 4)
+        named = sorted((pid for pid in shares if shares[pid] >= least), key=lambda p: -shares[p])
+        return [dict(self._names[pid], cpu_share=round(shares[pid], 3)) for pid in named[:SHOWN]]
+
+
+def who(pid: int) -> dict[str, Any]:
+    """pid, user, command, and no shares yet."""
+    user = command = None
+    try:
+        uid = os.stat("/proc/{}".format(pid)).st_uid
+        try:
+            user = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            user = str(uid)
+        with open("/proc/{}/cmdline".format(pid), "rb") as handle:
+            raw = handle.read(4096).replace(b"\0", b" ").strip()
+        if not raw:
+            with open("/proc/{}/comm".format(pid), "rb") as handle:
+                raw = b"[" + handle.read().strip() + b"]"
+        command = raw.decode("utf-8", "replace")[:COMMAND_LENGTH]
+    except OSError:
+        pass  # it has ended meanwhile: what is known so far is told
+    return {"pid": pid, "user": user, "command": command, "cpu_share": None, "gpu": None}
+
+
+def sentence(processes: Sequence[dict[str, Any]]) -> str:
+    """The processes for people: `make -j64 (pid 4711, user anna, 48 %)`."""
+    parts = []
+    for entry in processes:
+        details = ["pid {}".format(entry["pid"])]
+        if entry["user"]:
+            details.append("user {}".format(entry["user"]))
+        if entry["cpu_share"] is not None:
+            details.append("{:.0%} of the cores".format(entry["cpu_share"]))
+        if entry["gpu"]:
+            details.append("on {}".format(entry["gpu"]))
+        command = entry["command"] or "a process"
+        parts.append("{} ({})".format(command[:80], ", ".join(details)))
+    return "; ".join(parts)

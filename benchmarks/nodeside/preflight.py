@@ -1,0 +1,93 @@
+"""Everything about a node that matters before a night: preflight/1."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from typing import Any, Sequence
+
+from nodeside import controls, gpuneighbours, gpus, system
+from nodeside.doctor import environments, interpreters_of, why_not_writable
+from nodeside.files import boot_id
+from nodeside.fingerprint import cpu_description
+from nodeside.interpreters import any_uv
+from nodeside.locks import current_holders
+from nodeside.neighbours import Meter
+from nodeside.sweep import sweep
+
+SCHEMA = "nightbench.preflight/1"
+_LOOK_S = 1.0
+_NAMED = 0.05
+
+
+def preflight(
+    root: str,
+    lock_dir: str | None,
+    code: str,
+    cpus: Sequence[int],
+    python: str | None,
+    with_controls: bool,
+) -> dict[str, Any]:
+    """The preflight/1 document; nothing is changed except that `root` is made.
+
+    Args:
+        root: folder of Nightbench on the node.
+        lock_dir: folder of the node's lock.
+        code: folder of the shipped code.
+        cpus: cores that jobs are pinned to; all when empty.
+        python: interpreter of an environment with torch, for controls on GPUs.
+        with_controls: measure too: up to 3 s on the CPU, and torch's import for GPUs.
+    """
+    present = [core for core in cpus if core in os.sched_getaffinity(0)]
+    problem = why_not_writable(root)
+    shown, gpu_problem = gpus.health()
+    # Before the controls: they would be the work that is found.
+    foreign = _foreign(present, [gpu["uuid"] for gpu in shown])
+    measured: list[dict[str, Any]] = []
+    control_problem = None
+    if with_controls:
+        measured = controls.of_cpu(present)
+        if shown and python:
+            more, control_problem = controls.of_devices(python)
+            measured += more
+    return {
+        "schema": SCHEMA,
+        "boot_id": boot_id(),
+        "python": platform.python_version(),
+        "root": root,
+        "writable": problem is None,
+        "problem": problem,
+        "clock": system.clock(),
+        "disk": system.disk(root),
+        "shm_free_bytes": system.shared_memory_free(),
+        "cpu": dict(system.cpu_state(), model=cpu_description()["model"]),
+        "memory": system.memory_state(),
+        "limits": system.limits(),
+        "session": system.session(),
+        "interpreters": interpreters_of(root, code),
+        "uv": any_uv(root) is not None,
+        "envs": environments(root),
+        "gpus": shown,
+        "gpu_problem": gpu_problem,
+        "links": system.links(),
+        "foreign": foreign,
+        "lock_holders": current_holders(lock_dir, os.environ),
+        "orphans": sweep(None, False)["found"],
+        "controls": measured,
+        "control_problem": control_problem,
+    }
+
+
+def _foreign(cpus: Sequence[int], devices: Sequence[str]) -> dict[str, Any]:
+    """Work of others on the cores over a second, and on the GPUs; Nightbench's own is not."""
+    meter = Meter(cpus, None, _NAMED)
+    time.sleep(_LOOK_S)
+    looked = meter.look()
+    share = meter.share(looked.from_s, looked.to_s)
+    found = gpuneighbours.compute_processes(devices)
+    return {
+        "cpu_share": round(share.share, 3),
+        "processes": gpuneighbours.foreign(None, found, True)
+        + meter.culprits(share.from_s, share.to_s),
+    }

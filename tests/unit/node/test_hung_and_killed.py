@@ -1,0 +1,247 @@
+"""What is kept of a process that hangs, that runs out of memory, or that hides."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from node_driver import one_node, wait_until
+from nodeside import stacks
+from nodeside.cgroups import PREFIX, Cgroup
+from nodeside.processes import is_running
+
+PY_SPY = shutil.which("py-spy", path=str(Path(sys.executable).parent))
+"""One of the development requirements."""
+NOWHERE = "/usr/bin:/bin"
+
+
+def hung(drive, path=NOWHERE, **job):
+    """A gang in a collective that rank 1 never enters; the result after the progress limit."""
+    document = one_node(**job)
+    document["limits"]["progress_s"] = 2.0
+    knobs = {"collective": True, "hang_at_step": 8, "rank": 1, "step_s": 0.02}
+    node = drive(document, params=knobs, env={"PATH": path})
+    # An interpreter that has no py-spy beside it.
+    (node.folder / "python").write_text(os.path.realpath(sys.executable))
+    node.go()
+    result = node.result()
+    assert result["status"] == "failed"
+    assert "made no progress for 2 s" in result["reason"]
+    assert node.marked() == []
+    found = {process["name"]: process["stack"] for process in result["processes"]}
+    for name, text in found.items():
+        assert (node.repeat(1) / name / "stack.txt").read_text() == text + "\n"
+    return node, found
+
+
+def test_py_spy_tells_where_each_rank_of_a_deadlock_stands(drive):
+    assert PY_SPY
+    _, found = hung(drive, stack_tool=PY_SPY)
+    for text in found.values():
+        assert text.splitlines()[0].startswith(f"py-spy ({PY_SPY}), pid ")
+    assert "_misbehave (" in found["trainer-1"], "the one that never came"
+    assert "meet (" in found["trainer-0"], "the one that waits for it"
+
+
+def test_without_py_spy_the_rank_s_own_handler_tells(drive):
+    node, found = hung(drive)
+    for text in found.values():
+        assert text.splitlines()[0].startswith("faulthandler (signal SIGUSR2)")
+    assert "in _misbehave" in found["trainer-1"]
+    assert "in meet" in found["trainer-0"]
+    event = next(e for e in node.events() if e["event"] == "stacks")
+    assert sorted(event["sources"]) == ["trainer-0", "trainer-1"]
+
+
+def test_a_py_spy_that_may_not_look_is_told_and_got_round(drive, tmp_path):
+    tool = tmp_path / "tools" / "py-spy"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho 'Error: Permission Denied' >&2\nexit 1\n")
+    tool.chmod(0o755)
+    _, found = hung(drive, path=f"{tool.parent}:{NOWHERE}")
+    for text in found.values():
+        assert text.startswith("faulthandler")
+        assert "py-spy could not tell: Error: Permission Denied" in text
+
+
+def test_a_py_spy_that_hangs_does_not_hold_the_gang(drive, tmp_path):
+    tool = tmp_path / "py-spy"
+    tool.write_text("#!/bin/sh\nexec sleep 600\n")
+    tool.chmod(0o755)
+    document = one_node(trainers=1, stack_tool=str(tool))
+    document["limits"]["progress_s"] = 1.0
+    node = drive(document, params={"hang_at_step": 3})
+    node.go()
+    began = wait_until(lambda: node.phase(1, "trainer-0") in ("warmup", "window") and time.time())
+    result = node.result()
+    assert result["processes"][0]["stack"].startswith("faulthandler")
+    assert "gave no answer in time" in result["processes"][0]["stack"]
+    assert time.time() - began < 1.0 + 10.0 + 5.0
+    assert not (node.repeat(1) / "trainer-0" / "stack.txt").read_text().startswith("py-spy")
+
+
+def test_without_any_tool_the_kernel_is_asked(tmp_path):
+    popen = subprocess.Popen(["sleep", "60"])
+    try:
+        found = stacks.take({"p": popen.pid}, {"p": str(tmp_path)}, None)["p"]
+        assert popen.poll() is None, "a process without a handler is sent no signal"
+    finally:
+        popen.kill()
+        popen.wait()
+    assert found.startswith(f"/proc (no py-spy, no faulthandler), pid {popen.pid}")
+    assert "Name:\tsleep" in found
+    assert "waits in" in found
+
+
+def test_a_long_stack_is_cut(tmp_path):
+    tool = tmp_path / "py-spy"
+    tool.write_text("#!/bin/sh\nyes 'a line of the stack' | head -c 100000\n")
+    tool.chmod(0o755)
+    found = stacks.take({"p": os.getpid()}, {"p": str(tmp_path)}, str(tool))["p"]
+    assert len(found.encode()) <= 20_000
+    assert found.endswith("... (cut)")
+
+
+def test_the_other_node_s_half_of_a_deadlock_is_kept_too(drive):
+    """Another node saw it first and the gang is aborted: what stood still here is asked too."""
+    document = one_node(trainers=1)
+    document["limits"]["progress_s"] = 4.0
+    node = drive(document, params={"hang_at_step": 3})
+    node.go()
+    wait_until(lambda: node.state(1)["processes"].get("trainer-0", {}).get("phase") == "warmup")
+    time.sleep(2.5)
+    node.command("abort-001", reason="n2: trainer-1 made no progress for 4 s")
+    result = node.result()
+    assert result["status"] == "aborted"
+    assert "_misbehave" in result["processes"][0]["stack"]
+
+
+def test_a_daemon_without_mark_session_or_parent_is_ended(drive):
+    node = drive(one_node(trainers=1), params={"daemon": "bare", "step_s": 0.1})
+    node.go()
+    daemon = wait_until(lambda: bare_sleepers(node.agent()["pid"]), what="the daemon")[0]
+    result = node.result()
+    assert result["status"] == "ok"
+    assert daemon in result["killed"]
+    assert not is_running(daemon)
+
+
+def bare_sleepers(agent: int) -> list[int]:
+    """Children that the agent has adopted and whose environment is empty."""
+    children = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
+    found = []
+    for pid in children:
+        if Path(f"/proc/{pid}/comm").read_text() == "sleep\n":
+            assert Path(f"/proc/{pid}/environ").read_bytes() == b""
+            found.append(int(pid))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("knobs", "reason", "tail"),
+    [
+        ({"die_at_phase": "import"}, "trainer-1 exited with code 1", "at the phase import"),
+        ({"die_at_step": 2}, "trainer-1 exited with code 1", "at step 2"),
+        ({"die_at_finish": True, "die_code": 5}, "trainer-1 exited with code 5", "at the end"),
+        ({"die_at_phase": "finish", "die_signal": 9}, "trainer-1 was ended by SIGKILL", None),
+    ],
+)
+def test_a_rank_that_dies_early_or_late_fails_the_repeat(drive, knobs, reason, tail):
+    node = drive(one_node(), params={"rank": 1, "collective": True, **knobs})
+    node.go()
+    result = node.result()
+    assert result["status"] == "failed"
+    assert reason in result["reason"]
+    if tail:
+        assert f"told to die {tail}" in result["log_tail"]
+    assert "memory" not in result["reason"], "nobody else's death is taken for a lack of memory"
+    assert node.marked() == []
+
+
+# --- cgroups -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def limited() -> Path:
+    """A memory cgroup of 150 MB, made below this process's own."""
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, names, path = line.split(":", 2)
+        for base, name, most in (
+            ("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes"),
+            ("/sys/fs/cgroup", "", "memory.max"),
+        ):
+            folder = Path(base + path) / f"test-{os.getpid()}"
+            if names != name or not folder.parent.is_dir():
+                continue
+            try:
+                folder.mkdir()
+                (folder / most).write_text(str(150 * 2**20))
+            except OSError:
+                continue
+            yield folder
+            wait_until(lambda folder=folder: rmdir(folder), what="the cgroup to be empty")
+            return
+    pytest.skip("no memory cgroup can be made here (the drills run as root, where one can)")
+
+
+def rmdir(folder: Path) -> bool:
+    for inner in [*folder.glob("*/"), folder]:
+        try:
+            inner.rmdir()
+        except OSError:
+            return False
+    return True
+
+
+def test_what_the_kernel_kills_for_memory_is_named(drive, limited):
+    node = drive(one_node(), params={"eat_memory": True, "rank": 1}, start=False)
+    pid = node.start()["pid"]
+    (limited / "cgroup.procs").write_text(str(pid))
+    node.go()
+    result = node.result()
+    assert result["status"] == "failed"
+    assert result["reason"].startswith("trainer-1 was killed by the kernel: out of memory (by ")
+    assert node.marked() == []
+    assert is_running(pid), "the ranks go before the agent"
+    assert node.prepare(2)
+    left = [entry.name for entry in limited.glob(PREFIX + "*")]
+    assert left == [], "a repeat's cgroup goes with it"
+    node.stop()
+
+
+def test_a_cgroup_holds_what_leaves_session_and_mark():
+    group = Cgroup(9001)
+    if group.procs is None:
+        pytest.skip("this login may make no cgroup")
+    script = f"echo 0 > {group.procs}; env -i setsid sleep 600 & exec sleep 600"
+    popen = subprocess.Popen(["sh", "-c", script])
+    wait_until(lambda: len(group.members()) >= 2, what="both in the group")
+    members = group.members()
+    killed = group.kill(())
+    popen.wait()
+    assert set(members) <= set(killed)
+    wait_until(lambda: not any(is_running(pid) for pid in members))
+    wait_until(lambda: group.close() or not Path(group.procs).exists(), what="its removal")
+
+
+def test_what_an_agent_that_died_left_in_its_cgroup_is_ended(drive):
+    if Cgroup(9002).procs is None:
+        pytest.skip("this login may make no cgroup")
+    node = drive(one_node(trainers=1), params={"daemon": "bare", "hang_at_step": 2})
+    node.go()
+    agent = node.agent()["pid"]
+    daemon = wait_until(lambda: bare_sleepers(agent), what="the daemon")[0]
+    os.kill(agent, signal.SIGKILL)
+    wait_until(lambda: not is_running(agent))
+    assert is_running(daemon), "no mark, no parent, no session: only its cgroup tells"
+    node.start()
+    assert node.result()["reason"] == "the agent died while this repeat ran"
+    wait_until(lambda: not is_running(daemon))
+    kills = [e for e in node.events() if e["event"] == "kill"]
+    assert [daemon] in [e["pids"] for e in kills]
