@@ -25,7 +25,6 @@ from nightbench.gang import (
     Superseded,
     cancel,
     cancel_run,
-    doctor,
     prepare,
     run_gang,
     sweep,
@@ -399,17 +398,14 @@ async def test_an_agent_that_dies_fails_the_repeat_and_the_next_one_runs(
     await eventually(lambda: not marked(spec), 5)  # an agent that says "ended" is about to exit
 
 
-async def test_doctor_and_sweep_look_at_every_node(shipment, nodes):
+async def test_sweep_goes_on_where_a_node_is_away(shipment, nodes):
     cluster = Cluster("test", nodes.nodes, environments=nodes.environments)
-    targets = nodes.with_target("n2", port=1)
-    well, ill = await doctor(cluster, targets, shipment)
-    assert well.reachable
-    assert well.found["cpus"] >= 1
-    assert well.found["disk_free_bytes"] > 0
-    assert not ill.reachable
-    assert "connection refused" in ill.problems[0]
     swept = await sweep(cluster, nodes.targets, shipment, job="no-such-run/")
     assert {node: answer["found"] for node, answer in swept.items()} == {"n1": [], "n2": []}
+    away = nodes.with_target("n2", port=1)
+    swept = await sweep(cluster, away, shipment, job="no-such-run/")
+    assert swept["n1"]["found"] == []
+    assert "connection refused" in swept["n2"]["problem"]
 
 
 async def test_code_is_shipped_once(shipment, nodes, job):

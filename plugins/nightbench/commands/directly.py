@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 from nightbench.commands import common
 from nightbench.commands.common import FAILED, INTERRUPTED, err, out, say
 from nightbench.commands.live import LiveView
 from nightbench.commands.outcome import is_good, show_run
-from nightbench.model import RunKind
-from nightbench.spool import Spool
+from nightbench.model import JobSpec, RunKind
+from nightbench.spool import RunSpool, Spool
 from nightbench.warehouse.connection import WarehouseUnavailable
+
+if TYPE_CHECKING:
+    from nightbench.gang import Shipment, SshTarget
 
 
 def measure_directly(chosen: common.Chosen) -> int:
@@ -36,18 +43,15 @@ def measure_directly(chosen: common.Chosen) -> int:
     run_id = plan.run.run_id
     say(f"run {run_id}: {len(plan.jobs)} cases on {chosen.cluster.name}, over SSH, no scheduler")
     interrupted = False
-    with LiveView(out, folder, folder.planned(), common.history(chosen.cluster.name)) as view:
-        try:
+    shipment = common.shipment(chosen.cluster)
+    try:
+        jobs = place_on_healthy(chosen, plan.jobs, folder, targets, shipment)
+        with LiveView(out, folder, folder.planned(), common.history(chosen.cluster.name)) as view:
             direct.measure(
-                plan.jobs,
-                folder,
-                targets,
-                common.shipment(chosen.cluster),
-                on_event=view.hear,
-                refresh=view.refresh,
+                jobs, folder, targets, shipment, on_event=view.hear, refresh=view.refresh
             )
-        except KeyboardInterrupt:
-            interrupted = True
+    except KeyboardInterrupt:
+        interrupted = True
     pipeline.mark_ended(folder)
     if interrupted:
         say(f"{run_id} was cancelled; its processes on the nodes have been ended")
@@ -56,6 +60,38 @@ def measure_directly(chosen: common.Chosen) -> int:
     if interrupted:
         return INTERRUPTED
     return 0 if all(map(is_good, rows)) else FAILED
+
+
+def place_on_healthy(
+    chosen: common.Chosen,
+    jobs: Sequence[JobSpec],
+    folder: RunSpool,
+    targets: Mapping[str, SshTarget],
+    shipment: Shipment,
+) -> Sequence[JobSpec]:
+    """Look at the nodes of a run, and place its cases around those that are ill.
+
+    Returns:
+        The jobs that can be measured; the others have their outcome.
+    """
+    from nightbench.pipeline import health, placing
+
+    cluster = chosen.cluster
+    wanted = {job.build.line for job in jobs}
+    lines = [line for name, line in chosen.catalog.frameworks.items() if name in wanted]
+    found = asyncio.run(health.examine(cluster, targets, shipment, lines, sweep=True))
+    try:
+        with closing(common.open_warehouse()) as connection:
+            states = health.book(connection, folder.run_id, found, cluster.health)
+    except WarehouseUnavailable:
+        states = {}
+    out_tonight = placing.out_tonight(found, states)
+    health.save(folder, found, cluster.health, out_tonight)
+    placement = placing.place_around(jobs, cluster, out_tonight)
+    placing.keep_placement(folder, placement)
+    for node, reason in out_tonight.items():
+        err.print(f"{node} takes no part: {reason}", markup=False, soft_wrap=True)
+    return placement.jobs
 
 
 def load_and_judge(spool: Spool, run_id: str) -> None:

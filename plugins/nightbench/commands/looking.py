@@ -1,15 +1,12 @@
-"""results, doctor, clean, import: what is known, how the nodes are, and tidying up."""
+"""results, clean, import: what is known, and tidying up."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from nightbench.commands import common
 from nightbench.commands.common import FAILED, err, out, say
@@ -48,63 +45,6 @@ def results(
 
 
 @app.command()
-def doctor(
-    cluster: Annotated[str, typer.Argument(help="Name of a cluster, or its YAML file.")],
-    json: common.JsonOption = False,
-) -> None:
-    """Look at every node: reachable, disk, interpreters, GPUs, who holds it. Exit code 1 if ill."""
-    from nightbench import gang
-
-    where = common.cluster_of(cluster, common.catalog())
-    reports = asyncio.run(gang.doctor(where, common.reach(where), common.shipment(where)))
-    if json:
-        common.print_json([{**vars(each), "found": dict(each.found)} for each in reports])
-    else:
-        table = Table(
-            "node", "address", "python", "interpreters", "disk free", "GPUs", "held by", "problems"
-        )
-        for each in reports:
-            table.add_row(each.node, each.address, *_cells(each.found), _problems(each))
-        out.print(table)
-    if any(each.problems or not each.reachable for each in reports):
-        raise typer.Exit(FAILED)
-
-
-def _cells(found: Any) -> tuple[str, ...]:
-    if not found:
-        return ("-",) * 5
-    interpreters = found.get("interpreters") or {}
-    have = ", ".join(sorted((v for v, path in interpreters.items() if path), key=_series))
-    free = found.get("disk_free_bytes")
-    gpus = found.get("gpus") or []
-    return (
-        str(found.get("python") or "-"),
-        have or "-",
-        "-" if free is None else f"{free / 1e9:.0f} GB",
-        str(len(gpus)) if gpus else "none",
-        escape(_held_by(found.get("lock_holder") or {})),
-    )
-
-
-def _held_by(holder: Mapping[str, Any]) -> str:
-    """Who holds a node, and since when."""
-    if not holder:
-        return "nobody"
-    said = f"{holder.get('job_id') or 'somebody'} of {holder.get('user') or '?'}"
-    return f"{said} since {holder.get('since') or '?'}"
-
-
-def _series(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
-
-
-def _problems(report: Any) -> str:
-    if report.problems:
-        return f"[red]{escape('; '.join(report.problems))}[/red]"
-    return "[green]none[/green]" if report.reachable else "[red]unreachable[/red]"
-
-
-@app.command()
 def clean(
     cluster: Annotated[
         list[str] | None,
@@ -134,6 +74,9 @@ def clean(
             err.print(f"{name}: {error}", markup=False, soft_wrap=True)
             continue
         for node, answer in swept.items():
+            if answer.get("problem"):
+                wrong = True
+                err.print(f"{name}: {answer['problem']}", markup=False, soft_wrap=True)
             for process in answer["found"]:
                 what = "found" if dry_run else "ended"
                 say(f"{name} {node}: {what} {process.get('pid')} {process.get('job')}")

@@ -5,7 +5,6 @@ ends it. Each can be called again after any interruption.
 """
 
 from nightbench.gang.cancel import CancelReport, cancel, cancel_run
-from nightbench.gang.doctor import NodeReport, clean, doctor, sweep
 from nightbench.gang.errors import (
     DiskFull,
     EnvironmentUnavailable,
@@ -21,10 +20,12 @@ from nightbench.gang.errors import (
 )
 from nightbench.gang.events import CaseOutcome, GangEvent, OnEvent, RepeatOutcome, node_faults
 from nightbench.gang.login import SshTarget
+from nightbench.gang.preflight import Network, preflight
 from nightbench.gang.provisioning import prepare
 from nightbench.gang.shipping import Shipment
 from nightbench.gang.ssh import SshTransport
 from nightbench.gang.steer import run_gang
+from nightbench.gang.tidying import clean, sweep
 
 __all__ = [
     "CancelReport",
@@ -35,8 +36,8 @@ __all__ = [
     "GangEvent",
     "HostKeyRejected",
     "LoginRefused",
+    "Network",
     "NodeError",
-    "NodeReport",
     "NodeUnreachable",
     "NotSsh",
     "OnEvent",
@@ -49,9 +50,9 @@ __all__ = [
     "cancel",
     "cancel_run",
     "clean",
-    "doctor",
     "faults_of",
     "node_faults",
+    "preflight",
     "prepare",
     "run_gang",
     "sweep",

@@ -53,8 +53,11 @@ def expire_logs(days: float, folder: Path | None = None) -> int:
 def sweep_cluster(name: str, keep_days: float) -> dict[str, Any]:
     """End our orphaned processes on a cluster's nodes and remove what is old there.
 
+    A node that does not answer is told and keeps no other from being swept: its orphans end with
+    their lease, and before the next night's preflight.
+
     Raises:
-        UserError: no such cluster, a wrong file, or a node that does not answer.
+        UserError: no such cluster, a wrong file, or no node answers.
     """
     from nightbench.config import find_clusters, load_cluster
     from nightbench.gang import clean, sweep
@@ -73,9 +76,17 @@ def sweep_cluster(name: str, keep_days: float) -> dict[str, Any]:
         return swept, await clean(cluster, targets, shipment, keep_days)
 
     swept, cleaned = asyncio.run(both())
+    away = {n: a["problem"] for n, a in {**swept, **cleaned}.items() if a.get("problem")}
+    for node, why in away.items():
+        log.error("%s was not swept: %s", node, why)
+    if len(away) == len(cluster.nodes):
+        raise UserError(f"no node of {name} could be swept: {next(iter(away.values()))}")
     for node, found in swept.items():
-        log.info("%s: %d orphans ended", node, len(found.get("killed", ())))
+        for process in found["found"]:
+            log.info("%s: orphan %s of %s", node, process.get("pid"), process.get("job"))
+        log.info("%s: %d orphans ended", node, len(found["killed"]))
     return {
-        "killed": {node: len(found.get("killed", ())) for node, found in swept.items()},
-        "cleaned": sorted(cleaned),
+        "killed": {node: len(found["killed"]) for node, found in swept.items()},
+        "removed": {node: len(found.get("removed", ())) for node, found in cleaned.items()},
+        "away": sorted(away),
     }

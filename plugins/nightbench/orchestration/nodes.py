@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import getpass
 import logging
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nightbench.errors import UserError
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from nightbench.model import Cluster, HealthPolicy
     from nightbench.pipeline.health import ClusterHealth
     from nightbench.spool import RunSpool
-    from nightbench.warehouse.connection import Connection
 
 SCHEMA = "nightbench.planned-cluster/1"
 log = logging.getLogger(__name__)
@@ -153,41 +150,3 @@ def _place(
     for case_id, reason in placement.unplaced.items():
         log.error("%s: %s", case_id, reason)
     return {"out": out, "moved": list(placement.moved), "unplaced": dict(placement.unplaced)}
-
-
-# --- what a person says -------------------------------------------------------------------
-
-
-def decide(
-    connection: Connection, cluster: Cluster, node: str, kind: str, reason: str, by: str = ""
-) -> NodeState:
-    """Put a node into quarantine, or let it out, in a person's name.
-
-    Args:
-        connection: to the warehouse.
-        cluster: the node's.
-        node: its name.
-        kind: `quarantined` or `released`.
-        reason: shown wherever the node is.
-        by: who says so; the user of this process when empty.
-
-    Raises:
-        UserError: the cluster has no such node, or the warehouse is away.
-    """
-    from nightbench.health import NodeEvent
-    from nightbench.health.quarantine import PERSON
-    from nightbench.warehouse import NodeBook
-
-    names = [each.name for each in cluster.nodes]
-    if node not in names:
-        raise UserError(f'node: found "{node}"; expected one of {", ".join(names)}')
-    event = NodeEvent(
-        cluster=cluster.name,
-        node=node,
-        at=datetime.now(UTC),
-        kind=kind,
-        reason=reason,
-        by_whom=by or getpass.getuser(),
-        subject=PERSON,
-    )
-    return NodeBook(connection).count(cluster.name, [event], cluster.health)[node]

@@ -25,13 +25,16 @@ def headline(rows: Sequence[Row]) -> str:
     return f"{len(rows)} cases: {said}" if rows else "no case"
 
 
-def digest_text(run: Run, rows: Sequence[Row], notes: Sequence[str] = ()) -> str:
+def digest_text(
+    run: Run, rows: Sequence[Row], notes: Sequence[str] = (), nodes: Sequence[str] = ()
+) -> str:
     """Return the digest of a run as Markdown.
 
     Args:
         run: the run.
         rows: its results, see `report.rows`.
         notes: where to look further, one line each.
+        nodes: what the preflight said of the nodes, one line each.
     """
     who = f", asked for by {run.requested_by}" if run.requested_by else ""
     parts = [
@@ -44,6 +47,8 @@ def digest_text(run: Run, rows: Sequence[Row], notes: Sequence[str] = ()) -> str
     if said:
         parts += ["## Verdicts", "\n".join(f"- {line}" for line in said)]
     parts += ["## Repeats", _details(rows)]
+    if nodes:
+        parts += ["## Nodes", "\n".join(f"- {line}" for line in nodes)]
     if notes:
         parts += ["## Where to look", "\n".join(f"- {note}" for note in notes)]
     return "\n\n".join(parts) + "\n"

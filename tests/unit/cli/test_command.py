@@ -12,7 +12,6 @@ import pytest
 
 from nightbench.cli import app
 from nightbench.commands.common import words
-from nightbench.commands.looking import _held_by
 
 REPO = Path(__file__).resolve().parents[3]
 CLUSTER = """\
@@ -80,6 +79,8 @@ def test_every_command_of_the_manual_is_there() -> None:
         "cancel",
         "results",
         "doctor",
+        "nodes",
+        "sweep",
         "clean",
         "demo",
         "import",
@@ -158,9 +159,3 @@ def test_a_wrong_option_is_a_usage_error(place: Path) -> None:
 def test_words_between_commas() -> None:
     assert words(" a, b,,c ") == ("a", "b", "c")
     assert words("") == ()
-
-
-def test_a_held_node_says_who_has_it_and_since_when() -> None:
-    holder = {"job_id": "night-1/case/g0", "user": "bench", "since": "2026-01-01T01:00:00Z"}
-    assert _held_by(holder) == "night-1/case/g0 of bench since 2026-01-01T01:00:00Z"
-    assert _held_by({}) == "nobody"

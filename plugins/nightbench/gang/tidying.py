@@ -1,0 +1,102 @@
+"""Tidying the nodes of a cluster: orphaned processes, old jobs, environments and code."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections.abc import Mapping
+from typing import Any
+
+from nightbench.errors import UserError
+from nightbench.gang.agentcall import call_agent
+from nightbench.gang.events import ignore
+from nightbench.gang.layout import Layout
+from nightbench.gang.login import SshTarget
+from nightbench.gang.pool import shared
+from nightbench.gang.provisioning import Connect, connections, lock_words
+from nightbench.gang.shipping import Shipment, ship_code
+from nightbench.gang.transport import Transport, expand
+from nightbench.model import Cluster, EnvironmentPolicy
+
+
+async def sweep(
+    cluster: Cluster,
+    targets: Mapping[str, SshTarget],
+    shipment: Shipment,
+    job: str | None = None,
+    kill: bool = False,
+    connect: Connect = shared,
+) -> dict[str, dict[str, Any]]:
+    """List (or end) what no agent watches any more.
+
+    Args:
+        cluster: whose nodes.
+        targets: how each is reached.
+        shipment: the agent's code.
+        job: instead every process of the jobs whose id begins so, with their agents.
+        kill: end them.
+        connect: makes a transport to a target.
+
+    Returns:
+        Node -> {"found": [{pid, job, node, cmd}], "killed": [pid]}; {"problem": why} with both
+        empty where a node could not be asked, which keeps no other from being swept.
+    """
+    words = [*(["--job", job] if job else []), *(["--kill"] if kill else [])]
+    return await _everywhere(cluster, targets, shipment, connect, "sweep", words)
+
+
+async def clean(
+    cluster: Cluster,
+    targets: Mapping[str, SshTarget],
+    shipment: Shipment,
+    keep_days: float,
+    connect: Connect = shared,
+) -> dict[str, dict[str, Any]]:
+    """Remove jobs, environments and code that nothing has used for `keep_days`.
+
+    Returns:
+        Node -> {"removed": [path]}; {"problem": why} where a node could not be asked.
+    """
+    digest = await asyncio.to_thread(shipment.code_digest)
+    words = ["--keep-days", f"{keep_days:g}", "--keep-code", digest]
+    return await _everywhere(cluster, targets, shipment, connect, "clean", words)
+
+
+async def _everywhere(
+    cluster: Cluster,
+    targets: Mapping[str, SshTarget],
+    shipment: Shipment,
+    connect: Connect,
+    verb: str,
+    words: list[str],
+) -> dict[str, dict[str, Any]]:
+    async def ask(transport: Transport) -> dict[str, Any]:
+        try:
+            return await _verb(transport, cluster.environments, shipment, verb, *words)
+        except UserError as error:
+            return {"found": [], "killed": [], "removed": [], "problem": str(error)}
+
+    async with connections(cluster.nodes, targets, connect) as transports:
+        answers = await asyncio.gather(*map(ask, transports.values()))
+        return dict(zip(transports, answers, strict=True))
+
+
+async def _verb(
+    transport: Transport,
+    policy: EnvironmentPolicy,
+    shipment: Shipment,
+    verb: str,
+    *words: str,
+) -> dict[str, Any]:
+    layout = Layout(await expand(transport, policy.root))
+    code = await ship_code(transport, layout, shipment, policy.python, ignore)
+    return await call_agent(
+        transport,
+        policy.python,
+        posixpath.join(code, "agent.py"),
+        verb,
+        "--root",
+        layout.root,
+        *lock_words(policy),
+        *words,
+    )

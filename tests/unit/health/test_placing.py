@@ -1,0 +1,147 @@
+"""Cases go around nodes that are out, and the spool says so."""
+
+import dataclasses
+from datetime import UTC, datetime
+
+import pytest
+
+from nightbench.health import Control, Finding, JudgedNode, Level, NodePreflight, NodeState
+from nightbench.health.quarantine import QUARANTINED
+from nightbench.model import (
+    Build,
+    Case,
+    Cluster,
+    HealthPolicy,
+    JobSpec,
+    Limits,
+    Node,
+    Protocol,
+    Strategy,
+)
+from nightbench.pipeline.health import ClusterHealth, notes, read, save
+from nightbench.pipeline.placing import keep_placement, out_tonight, place_around
+from nightbench.placement import place
+from nightbench.spool import Spool
+
+LAB = Cluster("lab", tuple(Node(f"n{i}", f"10.0.0.{i}", "c") for i in (1, 2, 3)))
+AT = datetime(2026, 11, 21, 1, tzinfo=UTC)
+ILL = Finding(Level.FAIL, "disk", "0 free", "5 GB", "make room")
+ODD = Finding(Level.WARN, "clock", "3 min ahead", "1 min", "NTP")
+
+
+def job(nodes: int) -> JobSpec:
+    case = Case("sleep", "fake", Strategy.COLLECTIVE, nodes=nodes, trainers=nodes)
+    placed, processes = place(case, LAB)
+    return JobSpec(
+        run_id="r1",
+        case=case,
+        generation=0,
+        cluster="lab",
+        build=Build("fake"),
+        protocol=Protocol(),
+        nodes=placed,
+        processes=processes,
+        unit="samples",
+        workload_params={},
+        seed=1,
+        env={},
+        role_env={},
+        limits=Limits(),
+        code_digest="c",
+        definition_digest="d",
+        environments=LAB.environments,
+    )
+
+
+def looked(*findings_of_each: tuple[Finding, ...]) -> ClusterHealth:
+    nodes = tuple(
+        JudgedNode(NodePreflight(f"n{i}", f"10.0.0.{i}:22", AT.isoformat(), True), found)
+        for i, found in enumerate(findings_of_each, 1)
+    )
+    control = Control("n1", "memory_copy", "cpu", "python-3.11", "GB/s", (1.0, 2.0))
+    return ClusterHealth("lab", AT, nodes, controls=(control,))
+
+
+def names(spec: JobSpec) -> list[str]:
+    return [node.name for node in spec.nodes]
+
+
+def test_ill_and_quarantined_nodes_take_no_part():
+    states = {"n3": NodeState("lab", "n3", QUARANTINED, AT, "3 faults in a row; the last: x", 3)}
+    out = out_tonight(looked((ODD,), (ILL,), ()), states)
+    assert out == {
+        "n2": "disk: 0 free",
+        "n3": "in quarantine since 2026-11-21 01:00 UTC: 3 faults in a row; the last: x",
+    }
+
+
+def test_cases_go_around_or_say_which_node_was_missing():
+    one, two, three = job(1), job(2), job(3)
+    placement = place_around([one, two, three], LAB, {"n1": "disk: 0 free"})
+    assert placement.moved == (one.case.case_id, two.case.case_id)
+    assert [names(j) for j in placement.jobs] == [["n2"], ["n2", "n3"]]
+    assert {p.node for p in placement.jobs[1].processes} == {"n2", "n3"}
+    reason = placement.unplaced[three.case.case_id]
+    assert reason.startswith("node unavailable: n1: disk: 0 free")
+
+
+def test_nothing_moves_where_nobody_is_out():
+    jobs = (job(1), job(3))
+    placement = place_around(jobs, LAB, {})
+    assert (placement.jobs, placement.moved, placement.unplaced) == (jobs, (), {})
+    # Whoever does not need the ill node stays where its history is.
+    assert place_around(jobs[:1], LAB, {"n3": "x"}).jobs == jobs[:1]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    run = Spool(tmp_path).run("r1")
+    run.save_planned(
+        [
+            {
+                "case_id": spec.case.case_id,
+                "processes": [dataclasses.asdict(p) for p in spec.processes],
+            }
+            for spec in (job(1), job(3))
+        ]
+    )
+    return run
+
+
+def test_placement_is_kept_in_plan_and_outcomes(folder):
+    keep_placement(folder, place_around([job(1), job(3)], LAB, {"n1": "away"}))
+    one, three = folder.planned()
+    assert [p["node"] for p in one["processes"]] == ["n2"]
+    assert [p["node"] for p in three["processes"]] == ["n1", "n2", "n3"]
+    outcome = folder.case(three["case_id"]).outcome()
+    assert outcome["status"] == "failed"
+    assert outcome["reason"].startswith("node unavailable: n1: away")
+    assert folder.case(one["case_id"]).outcome() is None
+
+
+def test_case_that_has_begun_is_left_alone(folder):
+    store = folder.case(job(3).case.case_id)
+    store.save_job(job(3).to_json())
+    keep_placement(folder, place_around([job(3)], LAB, {"n1": "away"}))
+    assert store.outcome() is None
+
+
+def test_spool_gives_back_what_was_found(folder):
+    health = dataclasses.replace(looked((ODD,), (ILL,), ()), busy=("n1",), between=(ODD,))
+    save(folder, health, HealthPolicy(quarantine_after=5), {"n2": "disk: 0 free"})
+    known = read(folder)
+    assert known is not None
+    assert (known.health, known.policy.quarantine_after) == (health, 5)
+    assert known.out == {"n2": "disk: 0 free"}
+    assert known.health.counted == ()
+    assert notes(folder) == [
+        "n2 was left out: disk: 0 free",
+        "n1: clock: 3 min ahead (expected 1 min)",
+        "clock: 3 min ahead",
+    ]
+
+
+def test_run_without_a_preflight_has_nothing_to_say(tmp_path):
+    run = Spool(tmp_path).run("r2")
+    assert read(run) is None
+    assert notes(run) == []
