@@ -18,7 +18,8 @@ from nightbench.errors import UserError
 from nightbench.spool import RunSpool
 from nightbench.stack import processes, supervisor
 
-CONTROL = ("scheduler", "triggerer", "dag-processor", "api-server", "postgres", "local-cluster")
+CONTROL = supervisor.SERVICES
+"""PostgreSQL, the nodes' SSH server, Airflow's four, and what starts them again."""
 MARKS = (b"NIGHTBENCH_JOB", b"NIGHTBENCH_AGENT")
 
 

@@ -9,7 +9,8 @@ import pytest
 from tests.drills.gangs import agent_log, check_accounts, make_job, make_store, measure
 from tests.drills.hosts import Lab
 
-from nightbench.gang import Shipment
+from nightbench.gang import Shipment, preflight
+from nightbench.health import findings
 from nightbench.model import CaseStatus, Strategy
 
 OFF_S = -660
@@ -66,9 +67,16 @@ async def test_a_node_is_eleven_minutes_behind(
 
 async def test_preflight_tells_a_clock_that_is_off(lab: Lab, shipment: Shipment) -> None:
     """Who looks before the night is told, with what to do."""
-    from nightbench.gang import preflight
-
-    lab.host("n1"), lab.host("n2", wall_offset_s=OFF_S)
-    found = {n.node: n for n in await preflight(lab.cluster(), lab.targets(), shipment, False)}
+    lab.host("n1")
+    lab.host("n2", wall_offset_s=OFF_S)
+    cluster = lab.cluster()
+    looks, _ = await preflight(cluster, lab.targets(), shipment)
+    found = {look.node: look for look in looks}
     assert found["n1"].wall_error_s == pytest.approx(0, abs=5)
     assert found["n2"].wall_error_s == pytest.approx(OFF_S, abs=5)
+    said = {
+        name: [f.found for f in findings(look, cluster) if "controller's" in f.found]
+        for name, look in found.items()
+    }
+    assert said["n1"] == []
+    assert said["n2"] == ["11 min behind the controller's"]

@@ -13,11 +13,12 @@ from tests.drills.gangs import (
     check_accounts,
     eventually,
     in_phase,
+    left,
     make_job,
     make_store,
     measure,
 )
-from tests.drills.hosts import Lab, marked
+from tests.drills.hosts import Lab
 
 from nightbench.errors import UserError
 from nightbench.gang import DiskFull, Shipment, cancel, run_gang
@@ -52,7 +53,7 @@ async def test_no_room_on_a_node_before_anything_runs(
         await measure(lab, shipment, job, store)
     code = n2.path("/data/nightbench/code")
     assert not code.exists() or not [p for p in code.iterdir() if not p.name.startswith(".")]
-    assert marked(job.run_id) == []
+    assert left(job) == []
     n2.relieve("/data")
     outcome = await measure(lab, shipment, job, store)
     check_accounts(lab, job, store, outcome)
@@ -103,7 +104,7 @@ async def test_a_home_that_cannot_be_written(lab: Lab, shipment: Shipment, tmp_p
     assert "n2" in message
     assert "environments.root" in message, message
     assert "read-only" in message.lower() or "cannot be written" in message, message
-    assert marked(job.run_id) == []
+    assert left(job) == []
     for name in ("n1", "n2"):
         lab.hosts[name].disk("/data", 40_000_000)
     elsewhere = make_job(lab, shipment, repeats=1, environments=DATA)
@@ -127,7 +128,7 @@ async def test_a_home_that_becomes_read_only_within_the_window(
     outcome = await asyncio.wait_for(task, 240)
     assert outcome.status is CaseStatus.FAILED
     assert "n2" in str(outcome.repeats[0].reason)
-    assert marked(job.run_id) == []
+    assert left(job) == []
     assert n2.processes(), "the host lives"
 
 
@@ -166,7 +167,7 @@ async def test_a_case_is_cancelled_while_the_controllers_disk_is_full(
     fill(small / "filler")
     await asyncio.gather(task, return_exceptions=True)
     await cancel(job, lab.targets())
-    assert marked(job.run_id) == []
+    assert left(job) == []
 
 
 def fill(path: Path) -> None:

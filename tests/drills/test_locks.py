@@ -20,6 +20,7 @@ from tests.drills.gangs import (
     check_accounts,
     eventually,
     in_phase,
+    left,
     make_job,
     make_store,
     measure,
@@ -148,7 +149,7 @@ async def test_a_person_runs_a_suite_while_the_night_measures(
 def check_night(lab: Lab, job: JobSpec, outcome: CaseOutcome) -> None:
     """The night's case did not suffer."""
     assert outcome.status is CaseStatus.OK
-    assert marked(job.run_id) == []
+    assert left(job) == []
 
 
 async def test_a_dead_holders_lock_frees_itself(
@@ -204,7 +205,7 @@ async def test_a_holder_without_a_controller_gives_way_when_its_lease_ends(
     outcome = await asyncio.wait_for(measure(lab, shipment, other, second), 90)
     check_accounts(lab, other, second, outcome)
     assert outcome.status is CaseStatus.OK
-    assert marked(job.run_id) == []
+    assert left(job) == []
 
 
 async def test_a_controller_is_killed_again_and_again(

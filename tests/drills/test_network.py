@@ -180,8 +180,10 @@ async def test_a_node_loses_power_for_good(lab: Lab, shipment: Shipment, tmp_pat
     outcome = await asyncio.wait_for(task, 200)
     check_accounts(lab, job, store, outcome)
     assert outcome.status is CaseStatus.FAILED
-    assert "n2" in str(outcome.repeats[0].reason)
-    assert "unreachable" in str(outcome.reason)
+    assert "node n2 unreachable" in str(outcome.repeats[0].reason)
+    assert "None" not in str(outcome.repeats[0].reason)
+    assert "n2" in str(outcome.reason)
+    assert [set(repeat.faults) for repeat in outcome.repeats] == [{"n2"}, {"n2"}]
 
 
 @pytest.mark.parametrize("how", ["restarted", "killed with its sessions"])

@@ -16,11 +16,12 @@ from tests.drills.gangs import (
     in_phase,
     job_dir,
     launches,
+    left,
     make_job,
     make_store,
     measure,
 )
-from tests.drills.hosts import Lab, marked
+from tests.drills.hosts import Lab
 
 from nightbench.gang import GangEvent, NodeUnreachable, Shipment, cancel
 from nightbench.model import CaseStatus, Strategy
@@ -49,7 +50,7 @@ async def test_one_home_for_all_hosts(lab: Lab, shipment: Shipment, tmp_path: Pa
             for name, result in store.results(number).items():
                 assert result["node"] == name
     for job in jobs:
-        await eventually(lambda job=job: marked(job.run_id) == [], 5)
+        await eventually(lambda job=job: left(job) == [], 5)
     code = n1.home / "bench/.nightbench-node/code"
     assert [p.name for p in code.iterdir()] == [shipment.code_digest()], "nothing half-unpacked"
     # The nodes' locks are on each host's own disk.
@@ -74,7 +75,7 @@ async def test_a_sweep_on_a_shared_home_leaves_other_hosts_alone(
     for store in stores:
         await eventually(in_phase(store, "window"))
     await cancel(two, lab.targets(), "not wanted", stores[1])
-    assert marked(two.run_id) == []
+    assert left(two) == []
     assert lab.hosts["n1"].marked(one.run_id)
     assert (await tasks[1]).status is CaseStatus.CANCELLED
     outcome = await tasks[0]
@@ -150,14 +151,14 @@ async def test_cancelled_at_any_moment(
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         await cancel(job, lab.targets(), "enough", store)
-        assert marked(job.run_id) == []
+        assert left(job) == []
         if not task.done():
             # Cancelled before anything was there to be told so, it is told again.
             await asyncio.wait([task], timeout=1)
             await cancel(job, lab.targets(), "enough", store)
         with contextlib.suppress(asyncio.CancelledError):
             await task
-        assert marked(job.run_id) == []
+        assert left(job) == []
         assert (store.outcome() or {})["status"] == "cancelled"
         assert all(count == 1 for count in launches(lab, job).values())
 

@@ -11,6 +11,7 @@ from tests.drills.gangs import (
     check_accounts,
     eventually,
     in_phase,
+    left,
     make_job,
     make_store,
     measure,
@@ -96,13 +97,18 @@ async def test_a_server_that_throttles_logins(lab: Lab, shipment: Shipment, tmp_
         check_accounts(lab, job, store, outcome)
 
 
+@pytest.mark.parametrize("sessions", [4, 1])
 async def test_a_server_that_allows_few_sessions(
-    lab: Lab, shipment: Shipment, tmp_path: Path
+    lab: Lab, shipment: Shipment, tmp_path: Path, sessions: int
 ) -> None:
-    """MaxSessions 2 on one connection."""
+    """MaxSessions below OpenSSH's ten: enough is enough, too few are named."""
     for name in ("n1", "n2"):
-        lab.host(name, sshd={"MaxSessions": 2})
-    await one_case(lab, shipment, tmp_path)
+        lab.host(name, sshd={"MaxSessions": sessions})
+    if sessions == 4:
+        await one_case(lab, shipment, tmp_path)
+        return
+    with pytest.raises(UserError, match=r"n[12].*MaxSessions"):
+        await one_case(lab, shipment, tmp_path)
 
 
 async def test_a_changed_host_key(lab: Lab, shipment: Shipment, tmp_path: Path) -> None:
@@ -162,6 +168,8 @@ async def test_the_key_is_refused_within_the_run(
     n2.write_home(".ssh/authorized_keys", "")
     n2.kill_sshd()
     n2.start_sshd()
+    with pytest.raises(UserError, match="n2"):
+        await cancel(job, lab.targets())  # over the connection that was cut, or a new one
     with pytest.raises(LoginRefused, match="n2"):
         await cancel(job, lab.targets())
     outcome = await asyncio.wait_for(task, 200)
@@ -181,4 +189,4 @@ async def test_a_key_with_another_user(lab: Lab, shipment: Shipment, tmp_path: P
     outcome = await measure(lab, shipment, job, store, events, targets)
     assert outcome.status is CaseStatus.OK
     assert (lab.hosts["n2"].home / "person/.nightbench-node/jobs" / job.job_id).is_dir()
-    assert marked(job.run_id) == []
+    assert left(job) == []
