@@ -1,6 +1,7 @@
 """Resolved jobs between the tasks of a run: written by the plan, read by workers and triggers.
 
     <spool>/runs/<run_id>/jobs/<case_id>.json
+    <spool>/runs/<run_id>/jobs/<case_id>.g1.json   of a generation that is measured otherwise
 
 A job crosses from the worker that planned it to the one that prepares it and to the triggerer
 that steers it; it is resolved once, so that an edit of a YAML file in between changes nothing.
@@ -16,6 +17,8 @@ import typing
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, TypeVar
+
+from upath import UPath
 
 from nightbench.errors import UserError
 from nightbench.model import Cluster, JobSpec, JumpHost
@@ -58,6 +61,7 @@ class PlannedJob:
             environments=self.job.environments,
             known_hosts=self.known_hosts,
             jump=self.jump,
+            window=self.hours,
         )
 
     def generation(self, number: int) -> PlannedJob:
@@ -65,9 +69,15 @@ class PlannedJob:
         return dataclasses.replace(self, job=dataclasses.replace(self.job, generation=number))
 
 
-def save_job(run: RunSpool, planned: PlannedJob) -> None:
-    """Keep a job of a run."""
-    path = run.folder / "jobs" / f"{planned.job.case.case_id}.json"
+def save_job(run: RunSpool, planned: PlannedJob, *, generation: int | None = None) -> None:
+    """Keep a job of a run.
+
+    Args:
+        run: its files.
+        planned: the job.
+        generation: the only one that it is for; any that has none of its own when None.
+    """
+    path = _path(run, planned.job.case.case_id, generation)
     write_json(path, {"schema": SCHEMA, **encode(planned)})
 
 
@@ -77,8 +87,11 @@ def load_job(run: RunSpool, case_id: str, generation: int) -> PlannedJob:
     Raises:
         UserError: the run has no such job, or one of another version.
     """
-    path = run.folder / "jobs" / f"{case_id}.json"
+    path = _path(run, case_id, generation)
     document = read_json(path)
+    if document is None:
+        path = _path(run, case_id)
+        document = read_json(path)
     if document is None:
         raise UserError(
             f"{path}: not there; expected the job that the run's plan stored. Worker and "
@@ -89,6 +102,11 @@ def load_job(run: RunSpool, case_id: str, generation: int) -> PlannedJob:
         raise UserError(f'{path}: schema: found {document.get("schema")!r}, expected "{SCHEMA}"')
     fields = {name: value for name, value in document.items() if name != "schema"}
     return decode(PlannedJob, fields).generation(generation)
+
+
+def _path(run: RunSpool, case_id: str, generation: int | None = None) -> UPath:
+    tail = "" if generation is None else f".g{generation}"
+    return run.folder / "jobs" / f"{case_id}{tail}.json"
 
 
 def encode(value: Any) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from nightbench.errors import UserError
 from nightbench.model import CaseStatus, JobSpec
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from nightbench.gang import GangEvent
     from nightbench.orchestration.jobs import PlannedJob
-    from nightbench.spool import CaseStore
+    from nightbench.spool import CaseStore, RunSpool
 
 PREPARE_TIMEOUT = timedelta(hours=3)
 """For shipping and provisioning; a framework's environment can take an hour on a slow link."""
@@ -58,6 +59,7 @@ class GangOperator(BaseOperator):
         Raises:
             AirflowFailException: the case failed for good; only a clear measures it again.
             AirflowException: preparing failed in a way that a retry may mend.
+            AirflowSkipException: the night has no room for the case.
         """
         from nightbench.orchestration.jobs import load_job
 
@@ -69,6 +71,9 @@ class GangOperator(BaseOperator):
             return self._ended_before(outcome, memory)
         try:
             planned = load_job(run, self.case_id, memory.generation)
+            if memory.generation > 0:
+                planned = asked_now(run, planned, datetime.now(UTC))
+            self._leave_out_if_late(planned.job, store)
             store.save_job(planned.job.to_json())
             store.save_progress({"state": "provisioning", "message": "preparing the nodes"})
             self._prepare(planned, store)
@@ -96,10 +101,28 @@ class GangOperator(BaseOperator):
     def _ended_before(self, outcome: Mapping[str, Any], memory: Memory) -> dict[str, Any]:
         if outcome["status"] == CaseStatus.OK:
             return summary(self.case_id, memory.generation, outcome["status"])
+        if outcome["status"] == CaseStatus.LEFT_OUT:
+            raise AirflowSkipException(f"{self.case_id} was left out: {outcome.get('reason')}")
         raise AirflowFailException(
             f"{self.case_id} {outcome['status']}: {outcome.get('reason')}. A retry does not "
             f"launch it again; clear the task to measure generation {memory.generation + 1}"
         )
+
+    def _leave_out_if_late(self, job: JobSpec, store: CaseStore) -> None:
+        """End a case that the night has no room for any more before its nodes are touched."""
+        from nightbench.gang.stopping import too_late
+        from nightbench.night import clock, duration
+
+        # A case that has begun is ended by its gang, which knows what its repeats took.
+        if job.deadline is None or store.repeats() or not too_late(job, (), datetime.now(UTC)):
+            return
+        usual = job.expected_repeat_s
+        how = "takes about" if usual else "may take"
+        takes = f"{how} {duration(usual or job.limits.repeat_s)}"
+        reason = f"not begun: the night ends at {clock(job.deadline)}, and a repeat {takes}"
+        self.log.warning("%s: %s", self.case_id, reason)
+        record_failure(store, reason, CaseStatus.LEFT_OUT)
+        raise AirflowSkipException(reason)
 
     def _prepare(self, planned: PlannedJob, store: CaseStore) -> None:
         from nightbench.gang import prepare
@@ -136,6 +159,25 @@ class GangOperator(BaseOperator):
             generation=job.generation,
             last_try=is_last_try(context),
         )
+
+
+def asked_now(run: RunSpool, planned: PlannedJob, now: datetime) -> PlannedJob:
+    """The job of a case that a person has cleared: the night's end no longer counts.
+
+    What counts are the hours of the cluster, unless the run was asked for outside of them.
+
+    Raises:
+        UserError: the cluster's hours do not hold now.
+    """
+    from nightbench.orchestration.jobs import save_job
+    from nightbench.pipeline import open_now
+
+    span = open_now(planned.cluster, now)
+    job = dataclasses.replace(planned.job, deadline=span.end if span else None)
+    changed = dataclasses.replace(planned, job=job)
+    # The triggerer reads it as well.
+    save_job(run, changed, generation=job.generation)
+    return changed
 
 
 def is_last_try(context: Context) -> bool:

@@ -40,6 +40,7 @@ def test_every_field_counts() -> None:
             "repeats": 3,
             "scale": "full",
             "run_kind": "confirm",
+            "night": True,
         }
     )
     suite, _, _ = choose(wish)
@@ -54,7 +55,9 @@ def test_every_field_counts() -> None:
     [
         ({}, "suite: found nothing"),
         ({"suite": "nope"}, 'suite: found "nope"; expected one of'),
-        ({"suite": "by_hand", "cluster": "moon"}, 'cluster: found "moon"; expected one of pair, wide'),
+        ({"suite": "by_hand", "cluster": "moon"}, 'cluster: found "moon"; expected one of pair'),
+        ({"suite": "by_hand", "night": "yes"}, "night: found 'yes'; expected true or false"),
+        ({"suite": "by_hand", "night": True, "outside_hours": True}, "choose one"),
         ({"suite": "by_hand", "repeats": 0}, "repeats: found 0"),
         ({"suite": "by_hand", "repeats": True}, "repeats: found True"),
         ({"suite": "by_hand", "frameworks": {"a": 1}}, "frameworks: found"),

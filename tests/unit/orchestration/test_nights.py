@@ -1,0 +1,274 @@
+"""A night from its plan to its cases: waited for, fitted, left out, and asked for by day."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
+
+from nightbench.errors import UserError
+from nightbench.model import RunKind
+from nightbench.orchestration.jobs import load_job, save_job
+from nightbench.orchestration.operator import GangOperator, asked_now
+from nightbench.orchestration.plan_operator import PlanOperator
+from nightbench.orchestration.planning import opens_at, plan_run
+from nightbench.orchestration.wishes import Wish
+from nightbench.pipeline import read_plan
+from nightbench.spool import RunSpool, Spool
+
+NOW = datetime.now(UTC)
+RUN = "short-20261121T010203-9f3a"
+SINGLE, PAIR = (f"sleep-fake-collective-{size}-bs2-smoke" for size in ("1x1", "2x1"))
+
+CLUSTER = """\
+cluster: pair
+{limits}
+nodes:
+  - hosts: 127.0.0.[2-3]
+    name: n[1-2]
+    ssh_conn_id: nightbench_pair
+"""
+SUITE = """\
+suite: short
+owner: tests
+cluster: pair
+scale: smoke
+schedule: "0 1 * * *"
+{night}
+timeouts: {{repeat: 10m}}
+matrix:
+  - workload: sleep
+    frameworks: [fake]
+    strategy: collective
+    devices: [1x1, 2x1]
+    batch_size_per_device: 2
+"""
+
+
+def clock(after: timedelta) -> str:
+    return f"{NOW + after:%H:%M}"
+
+
+def hours(start: timedelta, end: timedelta) -> str:
+    return f"{clock(start)}-{clock(end)} UTC"
+
+
+OPEN = hours(timedelta(hours=-1), timedelta(hours=8))
+LATER = hours(timedelta(hours=2), timedelta(hours=10))
+
+
+@pytest.fixture
+def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
+    monkeypatch.setenv("NIGHTBENCH_SPOOL", str(tmp_path / "spool"))
+    monkeypatch.setenv("NIGHTBENCH_DAGS", str(tmp_path / "dags"))
+    # Nobody answers there: plans wait in the spool.
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_NIGHTBENCH_WAREHOUSE", "postgresql://nobody:x@127.0.0.1:1/none"
+    )
+    files(tmp_path)
+    return Spool(tmp_path / "spool")
+
+
+def files(tmp_path: Path, night: str = "", limits: str = "") -> None:
+    for name, text in (
+        ("clusters/pair", CLUSTER.format(limits=f"limits: {{{limits}}}" if limits else "")),
+        ("suites/short", SUITE.format(night=f"night: {{{night}}}" if night else "")),
+    ):
+        path = tmp_path / "dags" / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def plan(spool: Spool, at: datetime = NOW, **wish: Any) -> tuple[list[str], RunSpool]:
+    """Plan a run; the cases that are measured, and its files."""
+    return plan_run(Wish("short", **wish), RUN, at), spool.run(RUN)
+
+
+# --- planning -----------------------------------------------------------------------------
+
+
+def test_without_hours_all_cases_run_in_the_order_of_the_file(spool: Spool) -> None:
+    cases, run = plan(spool, night=True)
+    assert cases == [SINGLE, PAIR]
+    assert load_job(run, SINGLE, 0).job.deadline is None
+
+
+def test_a_night_has_its_end_and_what_it_has_no_room_for(spool: Spool, tmp_path: Path) -> None:
+    # Twenty minutes: a repeat may take ten, and of what is guessed only one case fits.
+    files(tmp_path, night="budget: 20m")
+    cases, run = plan(spool, night=True)
+    assert cases == [SINGLE]
+    assert load_job(run, SINGLE, 0).job.deadline == NOW + timedelta(minutes=20)
+    with pytest.raises(UserError, match="not there"):
+        load_job(run, PAIR, 0)
+    left_out = {case.planned.case_id: case.left_out for case in read_plan(run).cases}
+    assert left_out[SINGLE] is None
+    assert "before the night ends" in str(left_out[PAIR])
+    outcome = run.case(PAIR).outcome() or {}
+    assert (outcome["status"], outcome["reason"]) == ("left_out", left_out[PAIR])
+
+
+def test_who_was_left_out_comes_first_in_the_next_night(spool: Spool, tmp_path: Path) -> None:
+    files(tmp_path, night="budget: 20m")
+    _, run = plan(spool, night=True, run_kind=RunKind.NIGHTLY)
+    run.case(SINGLE).save_outcome(
+        {"status": "failed", "reason": "x", "repeats": [], "ended_at": NOW.isoformat()}
+    )
+    wish = Wish("short", run_kind=RunKind.NIGHTLY, night=True)
+    again = plan_run(wish, f"{RUN[:-4]}0000", NOW + timedelta(days=1))
+    assert again == [PAIR]
+
+
+def test_a_person_is_refused_outside_the_hours_unless_it_is_asked_for(
+    spool: Spool, tmp_path: Path
+) -> None:
+    files(tmp_path, limits=f'hours: "{LATER}"')
+    with pytest.raises(UserError, match="--outside-hours on the command line"):
+        plan(spool)
+    cases, run = plan(spool, outside_hours=True)
+    assert cases == [SINGLE, PAIR]
+    job = load_job(run, SINGLE, 0)
+    assert (job.job.deadline, job.hours) == (None, None)
+
+
+def test_a_persons_run_ends_with_the_clusters_hours_and_knows_no_window(
+    spool: Spool, tmp_path: Path
+) -> None:
+    files(tmp_path, night=f'window: "{LATER}", budget: 1m', limits=f'hours: "{OPEN}"')
+    cases, run = plan(spool)
+    assert cases == [SINGLE, PAIR]
+    deadline = load_job(run, SINGLE, 0).job.deadline
+    assert deadline is not None
+    assert f"{deadline:%H:%M}" == clock(timedelta(hours=8))
+
+
+def test_the_night_is_waited_for(spool: Spool, tmp_path: Path) -> None:
+    scheduled = Wish("short", night=True)
+    assert opens_at(scheduled, NOW) is None
+    files(tmp_path, night=f'window: "{LATER}"')
+    begin = opens_at(scheduled, NOW)
+    assert begin is not None
+    assert f"{begin:%H:%M}" == clock(timedelta(hours=2))
+    assert opens_at(Wish("short"), NOW) is None
+    files(tmp_path, night=f'window: "{hours(timedelta(hours=14), timedelta(hours=15))}"')
+    with pytest.raises(UserError, match="more than 12 h from now: change the suite's schedule"):
+        opens_at(scheduled, NOW)
+
+
+# --- the tasks ----------------------------------------------------------------------------
+
+
+class Store(dict[str, Any]):
+    """Airflow's task state store, as far as the operators use it."""
+
+    def set(self, key: str, value: Any, **_: Any) -> None:
+        self[key] = value
+
+
+def context(run_type: str = "scheduled", max_tries: int = 1, store: Store | None = None) -> Any:
+    pushed: dict[str, Any] = {}
+    ti = SimpleNamespace(
+        max_tries=max_tries, try_number=1, xcom_push=lambda key, value: pushed.update({key: value})
+    )
+    return {
+        "dag_run": SimpleNamespace(
+            run_type=run_type, triggering_user_name=None, dag_id="d", run_id="r"
+        ),
+        "ti": ti,
+        "task_state_store": Store() if store is None else store,
+        "params": {},
+        "pushed": pushed,
+    }
+
+
+def test_the_plan_defers_until_the_night_begins_and_then_stores_it(
+    spool: Spool, tmp_path: Path
+) -> None:
+    files(tmp_path, night=f'window: "{LATER}"')
+    task, tonight = PlanOperator(task_id="plan", suite="short"), context()
+    with pytest.raises(TaskDeferred) as deferred:
+        task.execute(tonight)
+    assert deferred.value.method_name == "opened"
+    moment = deferred.value.trigger.serialize()[1]["moment"]
+    assert f"{moment:%H:%M}" == clock(timedelta(hours=2))
+    assert spool.runs() == []
+
+    files(tmp_path, night=f'window: "{OPEN}"')
+    entries = task.opened(tonight, "22:00")
+    run_id = tonight["pushed"]["nightbench_run"]
+    assert entries == [{"nightbench_run": run_id, "case_id": each} for each in (SINGLE, PAIR)]
+    assert (spool.run(run_id).run() or {})["run_kind"] == "nightly"
+    # A retry goes on with the same run, a clear begins another.
+    assert task.execute(tonight) == entries
+    cleared = context(max_tries=3, store=tonight["task_state_store"])
+    assert task.execute(cleared)[0]["nightbench_run"] != run_id
+
+
+def test_a_person_who_triggers_a_nightly_dag_does_not_wait(spool: Spool, tmp_path: Path) -> None:
+    files(tmp_path, night=f'window: "{LATER}"')
+    by_hand = context("manual")
+    assert len(PlanOperator(task_id="plan", suite="short").execute(by_hand)) == 2
+    run_id = by_hand["pushed"]["nightbench_run"]
+    assert (spool.run(run_id).run() or {})["run_kind"] == "on_demand"
+
+
+def test_a_night_without_room_for_any_case_still_has_its_run(spool: Spool, tmp_path: Path) -> None:
+    files(tmp_path, night="budget: 1m")
+    tonight = context()
+    assert PlanOperator(task_id="plan", suite="short").execute(tonight) == []
+    run = spool.run(tonight["pushed"]["nightbench_run"])
+    assert all(case.left_out for case in read_plan(run).cases)
+
+
+def test_what_a_person_wrote_wrong_is_not_tried_again(spool: Spool, tmp_path: Path) -> None:
+    files(tmp_path, night="window: tonight")
+    with pytest.raises(AirflowFailException, match="expected hours with their time zone"):
+        PlanOperator(task_id="plan", suite="short").execute(context())
+
+
+def test_a_case_whose_turn_comes_too_late_is_left_out_at_once(spool: Spool, tmp_path: Path) -> None:
+    files(tmp_path, night="budget: 3h")
+    _, run = plan(spool, at=NOW - timedelta(hours=2, minutes=55), night=True)
+    case = GangOperator(task_id="measure", nightbench_run=RUN, case_id=SINGLE)
+    late = context()
+    with pytest.raises(AirflowSkipException, match="and a repeat may take 10 min"):
+        case.execute(late)
+    outcome = run.case(SINGLE).outcome() or {}
+    assert outcome["status"] == "left_out"
+    assert run.case(SINGLE).job() is None
+    # A retry says the same.
+    with pytest.raises(AirflowSkipException, match="was left out: not begun"):
+        case.execute(late)
+
+
+def test_a_repeat_that_is_known_to_be_short_still_fits(spool: Spool, tmp_path: Path) -> None:
+    files(tmp_path, night="budget: 3h")
+    _, run = plan(spool, at=NOW - timedelta(hours=2, minutes=55), night=True)
+    planned = load_job(run, SINGLE, 0)
+    job = dataclasses.replace(planned.job, expected_repeat_s=30.0)
+    save_job(run, dataclasses.replace(planned, job=job))
+    case = GangOperator(task_id="measure", nightbench_run=RUN, case_id=SINGLE)
+    # It goes on to its nodes, which nobody has a Connection for.
+    with pytest.raises(AirflowFailException, match="nightbench_pair"):
+        case.execute(context())
+    assert (run.case(SINGLE).outcome() or {})["status"] == "failed"
+
+
+def test_a_person_who_clears_a_case_asks_for_it_now(spool: Spool, tmp_path: Path) -> None:
+    files(tmp_path, night="budget: 3h", limits=f'hours: "{OPEN}"')
+    _, run = plan(spool, at=NOW - timedelta(minutes=30), night=True)
+    first = load_job(run, SINGLE, 0).job.deadline
+    assert first == NOW + timedelta(minutes=150)
+    planned = asked_now(run, load_job(run, SINGLE, 1), NOW)
+    assert planned.job.deadline is not None
+    assert planned.job.deadline > first
+    # The triggerer reads the same, and the first generation stays as it was.
+    assert load_job(run, SINGLE, 1) == planned
+    assert load_job(run, SINGLE, 0).job.deadline == first
+    with pytest.raises(UserError, match="cluster pair may be measured on at"):
+        asked_now(run, planned, NOW + timedelta(hours=9))
