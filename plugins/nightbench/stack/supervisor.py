@@ -1,7 +1,7 @@
 """Bring the control plane of one machine up and down, and say how it is.
 
 `up` completes what is missing: what runs is left alone. Work that takes seconds goes side by side
-(PostgreSQL, the local nodes; then Airflow's four processes).
+(PostgreSQL, the local nodes; then Airflow's four processes). Keepers call it where something dies.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 import httpx
 
 from nightbench.errors import UserError
-from nightbench.stack import airflow, logfiles, postgres, processes
+from nightbench.stack import airflow, keeper, logfiles, postgres, processes
 from nightbench.stack import ports as port_book
 from nightbench.stack.airflow_api import AirflowApi
 from nightbench.stack.paths import Home, uv_env, venv_bin
@@ -29,9 +29,17 @@ from nightbench.stack.ports import Ports
 from nightbench.stack.secrets import Secrets, load_or_create
 
 CLUSTER = "local-cluster"
-SERVICES = ("postgres", CLUSTER, *airflow.SERVICES)
+SERVICES = ("postgres", CLUSTER, *airflow.SERVICES, *keeper.NAMES)
 READY_TIMEOUT_S = 240.0
+STUCK_S = 45.0
+"""A service that ran before and gave no sign of life for so long hangs, and is started again."""
+
+LOCK_WAIT_S = 120.0
 NODES = 2
+
+
+class AnotherWorks(UserError):
+    """Another `up` or `down` is at work in this home."""
 
 
 @dataclass(frozen=True)
@@ -104,14 +112,19 @@ def airflow_env(home: Home) -> dict[str, str]:
     return load(home).airflow_env()
 
 
-def up(home: Home) -> Iterator[str]:
+def up(home: Home, wait_s: float = LOCK_WAIT_S) -> Iterator[str]:
     """Start what does not run, wait until all of it answers; yield lines of progress.
 
+    Args:
+        home: the state folder.
+        wait_s: how long to wait for another `up` or `down`, such as a keeper's.
+
     Raises:
+        AnotherWorks: it is still at work.
         UserError: a service failed; with its log and the log's tail.
     """
     home.make()
-    with _only_one(home):
+    with _only_one(home, wait_s):
         stack = _prepare(home)
         if all(stack.running(name) for name in SERVICES) and not _unhealthy(stack):
             yield from migrate_warehouse(stack)  # the code may be newer than what runs
@@ -125,6 +138,7 @@ def up(home: Home) -> Iterator[str]:
         lacking = {name for name in airflow.SERVICES if not stack.running(name)}
         yield from _start_airflow(stack, lacking)
         yield from _await_airflow(stack, lacking)
+        yield from keeper.start_missing(home)
 
 
 def _stop_misled(stack: Stack) -> Iterator[str]:
@@ -233,6 +247,15 @@ def _await_airflow(stack: Stack, started: set[str]) -> Iterator[str]:
             started.add(name)
             yield f"Airflow: {name} had ended, starting it again"
         now = time.monotonic()
+        # A scheduler whose database went away can wait for ever for a worker of its own.
+        # What the others are like is known once the API server answers.
+        hung = ["api-server"] if "api-server" in waiting else waiting
+        for name in hung if now - began > STUCK_S else ():
+            if name not in started:
+                processes.stop(stack.pid_file(name))
+                airflow.start(stack.home, env, name)
+                started.add(name)
+                yield f"Airflow: {name} gave no sign of life, starting it again"
         if now - began > READY_TIMEOUT_S:
             raise UserError(
                 _failure(f"Airflow was not ready after {now - began:.0f} s", stack, waiting[0])
@@ -294,7 +317,9 @@ def down(home: Home) -> Iterator[str]:
         yield "nothing was ever started here"
         return
     home.make()
-    with _only_one(home):
+    kept = keeper.stop_all(home)  # first, or they would start again what is being ended
+    with _only_one(home, LOCK_WAIT_S):
+        kept += keeper.stop_all(home)  # of an `up` that was at work until now
         # The API server last: the others tell it how their tasks ended.
         first = [name for name in airflow.SERVICES if name != "api-server"]
         with ThreadPoolExecutor(len(first)) as pool:
@@ -307,6 +332,7 @@ def down(home: Home) -> Iterator[str]:
         if processes.stop(home.run / "postgres.pid", first=postgres.STOP_SIGNAL, patience_s=30.0):
             stopped.append("postgres")
         ended = processes.end_leftovers(home.root, home.postgres)
+        stopped += kept
         yield f"stopped {', '.join(stopped)}" if stopped else "nothing was running"
         if ended:
             yield f"ended {ended} processes that were left"
@@ -394,13 +420,18 @@ def _listed(word: str, names: Sequence[str]) -> str:
 
 
 @contextmanager
-def _only_one(home: Home) -> Iterator[None]:
+def _only_one(home: Home, wait_s: float) -> Iterator[None]:
+    deadline = time.monotonic() + wait_s
     with home.lock_file.open("w", encoding="ascii") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(
-                f"Another nightbench up or down works on {home.root} right now. "
-                "Wait for it, then try again."
-            ) from error
+        while True:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    raise AnotherWorks(
+                        f"Another nightbench up or down works on {home.root} right now. "
+                        "Wait for it, then try again."
+                    ) from error
+            time.sleep(0.5)
         yield
