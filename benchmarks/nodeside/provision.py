@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
+import collections
+import glob
 import os
 import shutil
+import socket
 import sys
 import time
 from typing import Any
 
-from nodeside import interpreters, uvtool
+from nodeside import hangup, interpreters, uvtool
+from nodeside.buildlock import BuildLock
 from nodeside.files import (
     AgentError,
     explain,
@@ -21,6 +24,7 @@ from nodeside.files import (
     write_json,
 )
 from nodeside.locks import NodeLock, holder_document, lock_path
+from nodeside.recipe import Recipe
 
 SPARE = 1.1
 """Room that has to be free, as a multiple of the environment's size."""
@@ -33,64 +37,6 @@ class Unavailable(Exception):
         super().__init__(reason)
         self.hint = hint
         self.log = log
-
-
-class Recipe:
-    """What an environment is made of, and thereby its name.
-
-    Args:
-        code: folder of the shipped code.
-        line: framework line.
-        variant: which lock.
-        version: other version of the main package than the lock's.
-        wheel: path of a wheel that takes its place.
-
-    Raises:
-        AgentError: the line, the variant or the wheel is not there.
-    """
-
-    def __init__(
-        self, code: str, line: str, variant: str, version: str | None, wheel: str | None
-    ) -> None:
-        folder = os.path.join(code, "frameworks", line)
-        described = read_json(os.path.join(folder, "framework.json"))
-        if described is None:
-            raise AgentError("the shipped code has no framework {!r}".format(line))
-        self.line = line
-        self.variant = variant
-        self.info: dict[str, Any] = described
-        self.python: str | None = described["python"]
-        self.package: str = described.get("package") or line
-        self.lock = os.path.join(folder, "requirements-{}.lock".format(variant))
-        self.version = version if version != described["version"] else None
-        self.wheel = wheel
-        if self.python is None:
-            return
-        if not os.path.exists(self.lock):
-            raise AgentError(
-                "framework {} has no variant {!r}: {} is not there".format(
-                    line, variant, os.path.basename(self.lock)
-                ),
-                "variants of this line: {}".format(", ".join(described["variants"])),
-            )
-        with open(self.lock) as handle:
-            self.requirements = handle.read()
-        digest = hashlib.sha256()
-        wheel_digest = _file_digest(wheel) if wheel else ""
-        for part in (self.requirements, self.python, variant, self.version or "", wheel_digest):
-            digest.update(part.encode() + b"\0")
-        self.name = "{}-{}-{}".format(line, variant, digest.hexdigest()[:12])
-
-
-def _file_digest(path: str) -> str:
-    total = hashlib.sha256()
-    try:
-        with open(path, "rb") as handle:
-            for piece in iter(lambda: handle.read(1 << 20), b""):
-                total.update(piece)
-    except OSError as error:
-        raise AgentError("cannot read the wheel {}: {}".format(path, error.strerror)) from error
-    return total.hexdigest()
 
 
 def provision(options: argparse.Namespace, code: str) -> dict[str, Any]:
@@ -110,13 +56,18 @@ def provision(options: argparse.Namespace, code: str) -> dict[str, Any]:
     env = os.path.join(options.root, "envs", recipe.name)
     python = os.path.join(env, "bin", "python")
     built = False
+    hangup.end_with_reader()
     try:
+        _refuse_foreign(recipe, env)
         if not _is_complete(env):
             built = _build_locked(recipe, env, options)
         _note_use(env)
     except Unavailable as why:
         document = {"unavailable": str(why), "hint": why.hint, "log": why.log}
         return {key: value for key, value in document.items() if value is not None}
+    except hangup.Cancelled as why:
+        _quietly("{}: given up ({}); nothing is left of it".format(recipe.name, why))
+        raise SystemExit(143) from why
     except OSError as error:
         raise explain(error, options.root) from error
     seconds = round(time.monotonic() - began, 3)
@@ -129,6 +80,23 @@ def _is_complete(env: str) -> bool:
     )
 
 
+def _refuse_foreign(recipe: Recipe, env: str) -> None:
+    """An environment of another host whose interpreter is not here must not be built again.
+
+    On a shared root that would take it away from those who can use it.
+    """
+    made = read_json(os.path.join(env, ".ok.json")) or {}
+    if made.get("host") in (None, socket.gethostname()) or _is_complete(env):
+        return
+    raise Unavailable(
+        "the environment {} was built on {} with {}, which is not on this node".format(
+            env, made["host"], made.get("interpreter")
+        ),
+        "Install Python {} at the same path on all nodes that share environments.root, or give "
+        "the nodes roots of their own; or remove that folder".format(recipe.python),
+    )
+
+
 def _note_use(env: str) -> None:
     """The marker's time says when an environment was last used; `clean` goes by it."""
     try:
@@ -137,41 +105,66 @@ def _note_use(env: str) -> None:
         return  # another user's environment on a shared root: its owner cleans
 
 
+def _quietly(text: str) -> None:
+    """Say it to whoever may still listen."""
+    try:
+        _say(text)
+    except OSError:
+        # Nobody does; Python must not find that out again when it flushes at its end.
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - it is open to the very end
+
+
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
 def _build_locked(recipe: Recipe, env: str, options: argparse.Namespace) -> bool:
-    """Build under the node's lock; False where somebody else did so meanwhile."""
-    lock = NodeLock(lock_path(options.lock_dir, os.environ))
+    """Build under the node's lock and the environment's; False where somebody else did so.
+
+    The node's lock is given back while another node builds on a shared file system: nobody holds
+    one of the two while it waits for the other.
+    """
+    node = NodeLock(lock_path(options.lock_dir, os.environ))
+    who = holder_document("provision {}".format(recipe.name), os.environ)
+    envs = os.path.dirname(env)
+    probe_writable(envs)
+    build = BuildLock(os.path.join(envs, ".lock-" + recipe.name), {"user": who["user"]})
+    shown: Any = None
     try:
-        job = "provision {}".format(recipe.name)
-        shown: Any = lock
-        while not lock.acquire(holder_document(job, os.environ)):
-            holder = lock.holder()
-            if holder != shown:
-                shown = holder
-                known = holder or {}
-                _say(
-                    "waiting for the node: held by {} of {} since {}".format(
-                        known.get("job_id"), known.get("user"), known.get("since")
-                    )
-                )
+        while not _is_complete(env):
+            if node.acquire(who):
+                if build.acquire():
+                    # Nobody else builds this one now: what is half is of the dead.
+                    for half in glob.glob(os.path.join(glob.escape(envs), _half(recipe, "*"))):
+                        shutil.rmtree(half, ignore_errors=True)
+                    if _is_complete(env):
+                        return False
+                    _build(recipe, env, options)
+                    return True
+                node.release()
+                holder = build.holder()
+                waiting = "another node builds it: process {pid} of {user} on {host} since {since}"
+            else:
+                holder = node.holder() or {}
+                waiting = "the node is held by {job_id} of {user} since {since}"
+            if holder and (waiting, holder.get("pid")) != shown:
+                shown = (waiting, holder.get("pid"))
+                known = collections.defaultdict(lambda: "?", holder)
+                _say("{}: waiting: {}".format(recipe.name, waiting.format_map(known)))
             time.sleep(0.5)
-            if _is_complete(env):
-                return False
-        if _is_complete(env):
-            return False
-        _build(recipe, env, options)
-        return True
+        return False
     finally:
-        lock.close()
+        build.release()
+        node.close()
+
+
+def _half(recipe: Recipe, pid: object) -> str:
+    return ".building-{}-{}".format(pid, recipe.name)
 
 
 def _build(recipe: Recipe, env: str, options: argparse.Namespace) -> None:
     root = options.root
     envs = os.path.join(root, "envs")
-    probe_writable(envs)
     os.makedirs(os.path.join(root, "logs"), exist_ok=True)
     needed = int(recipe.info.get("size_bytes", 0) * SPARE)
     if free_bytes(envs) < needed:
@@ -184,7 +177,7 @@ def _build(recipe: Recipe, env: str, options: argparse.Namespace) -> None:
     log = os.path.join(root, "logs", "provision-{}.log".format(recipe.name))
     uv = uvtool.Uv(options.uv or interpreters.any_uv(root), root, log, options)
     interpreter = _interpreter(recipe, uv)
-    beside = os.path.join(envs, ".building-{}-{}".format(os.getpid(), recipe.name))
+    beside = os.path.join(envs, _half(recipe, os.getpid()))
     shutil.rmtree(beside, ignore_errors=True)
     try:
         _say("{}: making an environment with {}".format(recipe.name, interpreter))
@@ -198,6 +191,7 @@ def _build(recipe: Recipe, env: str, options: argparse.Namespace) -> None:
                 "version": recipe.version or recipe.info["version"],
                 "wheel": os.path.basename(recipe.wheel) if recipe.wheel else None,
                 "interpreter": interpreter,
+                "host": socket.gethostname(),
                 "built_at": utc_now(),
             },
             durable=True,

@@ -6,9 +6,9 @@ import argparse
 import glob
 import os
 import re
-import subprocess
 from typing import Sequence
 
+from nodeside import hangup
 from nodeside.files import AgentError, utc_now
 from nodeside.pipconfig import uv_environment
 
@@ -69,23 +69,17 @@ class Uv:
             log.flush()
             begin = log.tell()
             try:
-                done = subprocess.run(
-                    [self.path, *words],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=self.env,
-                )
+                code = hangup.run([self.path, *words], self.env, log)
             except OSError as error:
                 raise AgentError(
                     "cannot run {}: {}".format(self.path, error.strerror), None, self.log
                 ) from error
-        if done.returncode == 0:
+        if code == 0:
             return None
         with open(self.log, "rb") as handle:
             handle.seek(begin)
             said = handle.read().decode("utf-8", "replace")
-        return _SECRET.sub(r"\1***@", said[-4000:]) or "exit code {}".format(done.returncode)
+        return _SECRET.sub(r"\1***@", said[-4000:]) or "exit code {}".format(code)
 
     def must(self, *words: str) -> None:
         """Call uv.

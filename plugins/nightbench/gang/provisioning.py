@@ -16,8 +16,9 @@ from nightbench.gang.events import GangEvent, OnEvent, ignore
 from nightbench.gang.layout import Layout
 from nightbench.gang.login import SshTarget
 from nightbench.gang.pool import shared
-from nightbench.gang.shipping import Shipment, Shipped, ship
+from nightbench.gang.shipping import Shipment, Shipped, machine_of, ship
 from nightbench.gang.transport import Transport, expand
+from nightbench.gang.wheelhouse import Wheel, choose, line_of, wanted_by
 from nightbench.model import EnvironmentPolicy, JobSpec, Node
 
 T = TypeVar("T")
@@ -90,13 +91,36 @@ async def _prepare_node(
     layout = Layout(await expand(transport, policy.root))
     build = job.build
     wheels = [Path(build.location)] if build.source == "wheel" and build.location else []
-    shipped = await ship(transport, layout, shipment, policy.python, on_event, wheels)
+    house = await _house(transport, job, shipment)
+    shipped = await ship(transport, layout, shipment, policy.python, on_event, wheels, house)
     python = await provision(transport, layout, job, shipped, on_event)
     folder = layout.job(job, node)
     await transport.make_folders(folder)
     await transport.write_atomic(posixpath.join(folder, "python"), f"{python}\n".encode())
     document = json.dumps(job.to_json(), indent=1, sort_keys=True) + "\n"
     await transport.write_atomic(posixpath.join(folder, "job.json"), document.encode())
+
+
+async def _house(transport: Transport, job: JobSpec, shipment: Shipment) -> list[Wheel] | None:
+    """The wheels that the job's environment needs from the controller; None where it has an index.
+
+    Raises:
+        EnvironmentUnavailable: the wheelhouse lacks some, or holds other builds of them.
+    """
+    build = job.build
+    prepared = build.source == "path" or job.environments.paths.get(build.line)
+    if shipment.wheelhouse is None or prepared:
+        return None
+    series, package, lock = line_of(shipment.benchmarks, build.line, build.variant)
+    if not series:
+        return None
+    version = build.version if build.source == "index" else None
+    wanted = wanted_by(lock, package, version, replaced=build.source == "wheel")
+    machine = await machine_of(transport)
+    try:
+        return await asyncio.to_thread(choose, shipment.wheelhouse, wanted, series, machine)
+    except GangError as error:
+        raise EnvironmentUnavailable(transport.node, transport.address, str(error)) from error
 
 
 async def provision(
@@ -128,8 +152,10 @@ async def provision(
     arguments += words("--wheel", shipped.wheels)
     if build.version and build.source == "index":
         arguments += ["--version", build.version]
-    if shipped.wheelhouse:
-        arguments += ["--wheelhouse", shipped.wheelhouse]
+    if shipped.wheelhouse is not None:
+        # One folder for each wheel, named by its hash: the first switches the index off.
+        first, *others = shipped.wheelhouse or (posixpath.join(layout.root, "wheels"),)
+        arguments += ["--wheelhouse", first, *words("--find-links", others)]
     arguments += lock_words(policy)
     answer = await call_agent(
         transport,

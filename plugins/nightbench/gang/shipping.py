@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import hashlib
 import io
 import posixpath
 import tarfile
@@ -19,6 +18,7 @@ from nightbench.gang.errors import DiskFull, RemoteFailure
 from nightbench.gang.events import GangEvent, OnEvent
 from nightbench.gang.layout import Layout
 from nightbench.gang.transport import Transport
+from nightbench.gang.wheelhouse import Wheel, digest_of
 
 TOO_OLD = "import sys; sys.exit(0 if sys.version_info >= (3, 7) else 3)"
 
@@ -47,7 +47,8 @@ class Shipped:
     code: str
     uv: str | None
     wheels: tuple[str, ...]
-    wheelhouse: str | None
+    wheelhouse: tuple[str, ...] | None
+    """Folders with a wheel each; None where the node has an index."""
 
 
 def pack(benchmarks: Path) -> bytes:
@@ -73,6 +74,7 @@ async def ship(
     python: str,
     on_event: OnEvent,
     wheels: Sequence[Path] = (),
+    house: Sequence[Wheel] | None = None,
 ) -> Shipped:
     """Bring everything to one node.
 
@@ -83,6 +85,7 @@ async def ship(
         python: the node's interpreter for the agent.
         on_event: hears of everything that was really sent.
         wheels: builds under test.
+        house: wheels for an environment that is built without an index.
 
     Raises:
         RemoteFailure: no interpreter, no rights, or an archive that does not unpack.
@@ -95,16 +98,30 @@ async def ship(
         await _put(transport, shipment.uv, uv, 0o755, on_event)
     brought = []
     for wheel in wheels:
-        digest = await asyncio.to_thread(file_digest, wheel)
+        digest = await asyncio.to_thread(digest_of, wheel)
         brought.append(layout.wheel(digest, wheel.name))
-        await _put(transport, wheel, brought[-1], 0o644, on_event)
-    wheelhouse = None
-    if shipment.wheelhouse is not None:
-        wheelhouse = posixpath.join(layout.root, "wheelhouse")
-        for wheel in sorted(shipment.wheelhouse.glob("*.whl")):
-            path = posixpath.join(wheelhouse, wheel.name)
-            await _put(transport, wheel, path, 0o644, on_event)
-    return Shipped(code, uv, tuple(brought), wheelhouse)
+        await _put(transport, wheel, brought[-1], 0o644, on_event, digest)
+    return Shipped(code, uv, tuple(brought), await _ship_house(transport, layout, house, on_event))
+
+
+async def machine_of(transport: Transport) -> str:
+    """The node's machine, as `uname -m` says it."""
+    done = await transport.run(["uname", "-m"], timeout_s=60)
+    return done.stdout.decode(errors="replace").strip()
+
+
+async def _ship_house(
+    transport: Transport, layout: Layout, house: Sequence[Wheel] | None, on_event: OnEvent
+) -> tuple[str, ...] | None:
+    """Bring the wheels that an environment needs; each folder is named by its wheel's hash."""
+    if house is None:
+        return None
+    folders = []
+    for wheel in house:
+        path = layout.wheel(wheel.digest, wheel.path.name)
+        await _put(transport, wheel.path, path, 0o644, on_event, wheel.digest)
+        folders.append(posixpath.dirname(path))
+    return tuple(folders)
 
 
 async def ship_code(
@@ -171,16 +188,18 @@ def remote_failure(transport: Transport, what: str, stderr: bytes) -> RemoteFail
     return RemoteFailure(transport.node, transport.address, f"could not {what}: {tail}")
 
 
-def file_digest(path: Path) -> str:
-    """The sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-async def _put(transport: Transport, source: Path, path: str, mode: int, on_event: OnEvent) -> None:
+async def _put(
+    transport: Transport,
+    source: Path,
+    path: str,
+    mode: int,
+    on_event: OnEvent,
+    digest: str | None = None,
+) -> None:
+    """Bring a file unless it is there; with its sha256 an upload that broke off goes on."""
     if await transport.exists(path):
         return
     size = source.stat().st_size
     on_event(GangEvent("ship", f"{source.name} ({size / 1e6:.1f} MB)", transport.node))
     await transport.make_folders(posixpath.dirname(path))
-    await transport.put_file(source, path, mode)
+    await transport.put_file(source, path, mode, digest)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import logging
 import posixpath
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -19,9 +21,13 @@ from nightbench.gang.shellwords import MARK, after_mark, command_line
 from nightbench.gang.transport import Completed, OnLine
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 LOST = (asyncssh.DisconnectError, asyncssh.SFTPConnectionLost, asyncssh.SFTPNoConnection, OSError)
 """What asyncssh raises when the connection is gone, in whatever is under way."""
+
+PIECE_BYTES = 4 << 20
+"""Of an upload."""
 
 FILE_TIMEOUT_S = 30.0
 """For an operation on a small file; uploads have their own."""
@@ -172,19 +178,64 @@ class SshTransport:
 
         await self._guard(f"write {path}", operation, FILE_TIMEOUT_S)
 
-    async def put_file(self, source: Path, path: str, mode: int = 0o644) -> None:
-        """Upload a file; it appears complete."""
+    async def put_file(
+        self, source: Path, path: str, mode: int = 0o644, digest: str | None = None
+    ) -> None:
+        """Upload a file; see `Transport.put_file`."""
         size = source.stat().st_size
+        beside = _beside(path) if digest is None else _part(path, digest)
 
-        async def operation() -> None:
+        async def begin() -> int:
             sftp = await self._files()
-            beside = _beside(path)
-            await sftp.put(str(source), beside)
+            try:
+                there = (await sftp.stat(beside)).size or 0
+            except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
+                return 0
+            # The end may have holes: the pieces of one write travel at once.
+            return max(0, min(there, size) - PIECE_BYTES)
+
+        async def send(offset: int, piece: bytes) -> None:
+            sftp = await self._files()
+            # Made at its begin only: a later piece alone must never become the file.
+            flags = asyncssh.FXF_WRITE | (asyncssh.FXF_CREAT if offset == 0 else 0)
+            async with sftp.open(beside, flags, encoding=None) as file:
+                await file.write(piece, offset)
+
+        async def end() -> None:
+            sftp = await self._files()
             await _complete(sftp, beside, size)
             await sftp.chmod(beside, mode)
             await sftp.posix_rename(beside, path)
 
-        await self._guard(f"upload {path}", operation, FILE_TIMEOUT_S + size / 100_000, size)
+        what = f"upload {path}"
+        offset = await self._guard(what, begin, FILE_TIMEOUT_S) if digest else 0
+        if offset:
+            log.info("node %s: %s goes on at %.1f MB", self.node, source.name, offset / 1e6)
+        resumed = bool(offset)
+        try:
+            with source.open("rb") as file:
+                file.seek(offset)
+                while (piece := await asyncio.to_thread(file.read, PIECE_BYTES)) or not offset:
+                    # Whatever is slower than 100 kB/s has stopped.
+                    limit_s = FILE_TIMEOUT_S + len(piece) / 100_000
+                    await self._guard(what, functools.partial(send, offset, piece), limit_s, size)
+                    offset += len(piece)
+                    if not piece:
+                        break
+            if resumed and not await self._is_whole(beside, str(digest)):
+                await self.run(["rm", "-f", beside], timeout_s=FILE_TIMEOUT_S)
+                why = f"{path} was damaged on its way; try again"
+                raise RemoteFailure(self.node, self.address, why)
+            await self._guard(what, end, FILE_TIMEOUT_S, size)
+        except RemoteFailure:
+            # Where another controller brings the same content, the first takes it from under us.
+            if digest is None or not await self.exists(path):
+                raise
+
+    async def _is_whole(self, path: str, digest: str) -> bool:
+        """Whether a file on the node has a sha256 (or the node has nothing to tell it by)."""
+        done = await self.run(["sha256sum", path], timeout_s=600)
+        return done.exit != 0 or done.stdout.split()[:1] == [digest.encode()]
 
     async def mkdir(self, path: str) -> bool:
         """Make one folder: True when this call made it, False when it was there. Atomic."""
@@ -412,6 +463,12 @@ async def _complete(sftp: asyncssh.SFTPClient, path: str, size: int) -> None:
     if found != size:
         await sftp.remove(path)
         raise asyncssh.SFTPFailure(f"{found} of {size} bytes were written")
+
+
+def _part(path: str, digest: str) -> str:
+    """Where a file grows; one name for one content, so that another attempt goes on with it."""
+    folder, name = posixpath.split(path)
+    return posixpath.join(folder, f".{name}.{digest[:12]}.part")
 
 
 def _beside(path: str) -> str:

@@ -73,8 +73,17 @@ class Transport(Protocol):
     async def write_atomic(self, path: str, content: bytes) -> None:
         """Make a file appear with all its content, replacing one that is there."""
 
-    async def put_file(self, source: Path, path: str, mode: int = 0o644) -> None:
-        """Upload a file; it appears complete."""
+    async def put_file(
+        self, source: Path, path: str, mode: int = 0o644, digest: str | None = None
+    ) -> None:
+        """Upload a file; it appears complete.
+
+        Args:
+            source: the file here.
+            path: where it is to be.
+            mode: its rights.
+            digest: its sha256; with it an upload that broke off goes on where it was.
+        """
 
     async def mkdir(self, path: str) -> bool:
         """Make one folder: True when this call made it, False when it was there. Atomic."""

@@ -1,0 +1,133 @@
+"""Who builds an environment: a lock that holds on shared file systems, where flock may not.
+
+A folder that one mkdir makes belongs to one host, whatever the file system; its holder writes a
+new word into it every few seconds. Who waits watches that word by its own clock, so that clocks
+of hosts are never compared: when it has stood still for `STALE_S`, the holder is dead, and the
+folder is taken over by a rename, which again only one host wins.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import threading
+import time
+from typing import Any
+
+from nodeside.files import make_once, read_json, read_text, utc_now, write_json
+
+BEAT_S = 5.0
+STALE_S = 60.0
+"""NFS shows a change to other hosts after up to half a minute."""
+
+
+class BuildLock:
+    """The right to build one environment.
+
+    Args:
+        path: the lock's folder, beside the environment.
+        who: what the others are told of the holder.
+    """
+
+    def __init__(self, path: str, who: dict[str, Any]) -> None:
+        self._path = path
+        self._who = dict(who, host=socket.gethostname(), pid=os.getpid(), since=utc_now())
+        self._who.update(start=_start_of(os.getpid()), kernel=_kernel())
+        self._word = "{}-{}-{}".format(socket.gethostname(), os.getpid(), os.urandom(6).hex())
+        self._done = threading.Event()
+        self._beating: threading.Thread | None = None
+        self._seen: Any = None
+        self._seen_s = 0.0
+
+    def acquire(self) -> bool:
+        """Take the lock without waiting; False where another host or process has it."""
+        if self._held_by_the_dead():
+            # The name is gone with the first rename: whoever comes second finds nothing.
+            aside = "{}.stale-{}".format(self._path, self._word)
+            try:
+                os.rename(self._path, aside)
+            except OSError:
+                return False
+            shutil.rmtree(aside, ignore_errors=True)
+        if not make_once(self._path):
+            return False
+        try:
+            self._beat(0)
+        except OSError:
+            shutil.rmtree(self._path, ignore_errors=True)
+            raise
+        self._beating = threading.Thread(target=self._go_on_beating, daemon=True)
+        self._beating.start()
+        return True
+
+    def holder(self) -> dict[str, Any]:
+        """Who holds it by its own word."""
+        found = read_json(os.path.join(self._path, "holder.json"))
+        return found if isinstance(found, dict) else {}
+
+    def mine(self) -> bool:
+        """Whether nobody has taken it over meanwhile (this host was suspended, say)."""
+        return self.holder().get("word") == self._word
+
+    def release(self) -> None:
+        """Give it back."""
+        if self._beating is None:
+            return
+        self._done.set()
+        self._beating.join()
+        self._beating = None
+        if self.mine():
+            shutil.rmtree(self._path, ignore_errors=True)
+
+    def _held_by_the_dead(self) -> bool:
+        holder = self.holder()
+        if not holder and not os.path.isdir(self._path):
+            self._seen = None
+            return False
+        if holder.get("kernel") == _kernel() and not _alive(holder):
+            return True
+        word = (holder.get("word"), holder.get("beat"))
+        now = time.monotonic()
+        if self._seen != word:
+            self._seen, self._seen_s = word, now
+        return now - self._seen_s > STALE_S
+
+    def _beat(self, number: int) -> None:
+        document = dict(self._who, word=self._word, beat=number)
+        write_json(os.path.join(self._path, "holder.json"), document)
+
+    def _go_on_beating(self) -> None:
+        number = 0
+        while not self._done.wait(BEAT_S):
+            number += 1
+            try:
+                if not self.mine():
+                    return
+                self._beat(number)
+            except OSError:
+                continue  # a full disk or a server that is away: the next beat may get through
+
+
+def _alive(holder: dict[str, Any]) -> bool:
+    """Whether a holder that this kernel knows lives."""
+    pid = holder.get("pid")
+    return not isinstance(pid, int) or _start_of(pid) == holder.get("start")
+
+
+def _kernel() -> str:
+    """This boot of this machine and its table of processes; host names may be alike."""
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        namespace = ""
+    return "{} {}".format(read_text("/proc/sys/kernel/random/boot_id"), namespace)
+
+
+def _start_of(pid: int) -> str:
+    """When a process began, in the kernel's ticks: a pid is used again, this is not."""
+    try:
+        with open("/proc/{}/stat".format(pid)) as handle:
+            return handle.read().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""

@@ -1,0 +1,67 @@
+"""What a framework environment is made of, which names it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any
+
+from nodeside.files import AgentError, read_json
+
+
+class Recipe:
+    """What an environment is made of, and thereby its name.
+
+    Args:
+        code: folder of the shipped code.
+        line: framework line.
+        variant: which lock.
+        version: other version of the main package than the lock's.
+        wheel: path of a wheel that takes its place.
+
+    Raises:
+        AgentError: the line, the variant or the wheel is not there.
+    """
+
+    def __init__(
+        self, code: str, line: str, variant: str, version: str | None, wheel: str | None
+    ) -> None:
+        folder = os.path.join(code, "frameworks", line)
+        described = read_json(os.path.join(folder, "framework.json"))
+        if described is None:
+            raise AgentError("the shipped code has no framework {!r}".format(line))
+        self.line = line
+        self.variant = variant
+        self.info: dict[str, Any] = described
+        self.python: str | None = described["python"]
+        self.package: str = described.get("package") or line
+        self.lock = os.path.join(folder, "requirements-{}.lock".format(variant))
+        self.version = version if version != described["version"] else None
+        self.wheel = wheel
+        if self.python is None:
+            return
+        if not os.path.exists(self.lock):
+            raise AgentError(
+                "framework {} has no variant {!r}: {} is not there".format(
+                    line, variant, os.path.basename(self.lock)
+                ),
+                "variants of this line: {}".format(", ".join(described["variants"])),
+            )
+        with open(self.lock) as handle:
+            self.requirements = handle.read()
+        digest = hashlib.sha256()
+        wheel_digest = _file_digest(wheel) if wheel else ""
+        for part in (self.requirements, self.python, variant, self.version or "", wheel_digest):
+            digest.update(part.encode() + b"\0")
+        self.name = "{}-{}-{}".format(line, variant, digest.hexdigest()[:12])
+
+
+def _file_digest(path: str) -> str:
+    total = hashlib.sha256()
+    try:
+        with open(path, "rb") as handle:
+            for piece in iter(lambda: handle.read(1 << 20), b""):
+                total.update(piece)
+    except OSError as error:
+        raise AgentError("cannot read the wheel {}: {}".format(path, error.strerror)) from error
+    return total.hexdigest()

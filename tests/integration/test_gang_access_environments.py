@@ -1,0 +1,250 @@
+"""Environments on nodes without internet and on a home that nodes share, over real sshd and uv."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.openssh import SshNodes, openssh_nodes
+
+from nightbench.gang import GangEvent, Shipment, SshTransport, prepare
+from nightbench.gang.errors import EnvironmentUnavailable, NodeUnreachable
+from nightbench.gang.provisioning import Connect
+from nightbench.model import Build, Case, JobSpec, Limits, Node, Process, Protocol, Strategy
+
+pytestmark = pytest.mark.openssh
+REPO = Path(__file__).resolve().parents[2]
+SERIES = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def make_wheel(folder: Path, name: str, version: str, size: int = 0) -> Path:
+    """A pure wheel with one module, and as many bytes of ballast as are asked for."""
+    folder.mkdir(parents=True, exist_ok=True)
+    info = f"{name}-{version}.dist-info"
+    files: dict[str, bytes] = {
+        f"{name}.py": f"VERSION = {version!r}\n".encode(),
+        f"{name}_ballast.bin": os.urandom(size),
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = ""
+    for path, content in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=")
+        record += f"{path},sha256={digest.decode()},{len(content)}\n"
+    files[f"{info}/RECORD"] = (record + f"{info}/RECORD,,\n").encode()
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for inner, content in files.items():
+            archive.writestr(inner, content)
+    return path
+
+
+class Ground:
+    """A shipped tree with a small framework line, its wheels, and two nodes."""
+
+    def __init__(self, folder: Path, nodes: SshNodes) -> None:
+        self.nodes = nodes
+        self.root = folder / "root"
+        self.house = folder / "house"
+        self.benchmarks = folder / "benchmarks"
+        ignored = shutil.ignore_patterns("__pycache__", ".*")
+        shutil.copytree(REPO / "benchmarks", self.benchmarks, ignore=ignored)
+        line = self.benchmarks / "frameworks" / "tiny"
+        line.mkdir()
+        about = {"line": "tiny", "version": "1.0", "package": "tiny_main", "python": SERIES}
+        about |= {"variants": ["cpu"], "size_bytes": 1000}
+        (line / "framework.json").write_text(json.dumps(about))
+        lock = ""
+        for name, size in (("tiny_dep", 0), ("tiny_main", 9_000_000)):
+            wheel = make_wheel(self.house, name, "1.0", size)
+            digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+            lock += f"{name.replace('_', '-')}==1.0 \\\n    --hash=sha256:{digest}\n"
+        (line / "requirements-cpu.lock").write_text(lock)
+        make_wheel(self.house, "not_needed", "1.0")
+        make_wheel(self.house, "tiny_dep", "2.0")
+        # The index of the nodes is a place that nobody can reach.
+        self.python = folder / "python-without-index"
+        self.python.write_text(
+            "#!/bin/sh\nunset $(env | grep -o '^\\(PIP\\|UV\\)_[A-Z_]*') PIP_X\n"
+            "export PIP_CONFIG_FILE=/dev/null UV_DEFAULT_INDEX=http://127.0.0.1:9/ "
+            f'UV_HTTP_RETRIES=0 UV_PYTHON_DOWNLOADS=never\nexec {sys.executable} "$@"\n'
+        )
+        self.python.chmod(0o755)
+        uv = Path(os.environ.get("NIGHTBENCH_HOME", REPO / ".nightbench")) / "tools" / "uv"
+        found = str(uv) if uv.is_file() else shutil.which("uv")
+        if found is None:
+            pytest.skip("no uv: `make setup` fetches it")
+        self.shipment = Shipment(self.benchmarks, Path(found), "test", self.house)
+        self.events: list[GangEvent] = []
+
+    def job(self, nodes: tuple[Node, ...], **changes: object) -> JobSpec:
+        policy = dataclasses.replace(
+            self.nodes.environments, root=str(self.root), python=str(self.python)
+        )
+        job = JobSpec(
+            run_id=f"test-{os.getpid()}",
+            case=Case("sleep", "tiny", Strategy.COLLECTIVE, nodes=len(nodes), trainers=len(nodes)),
+            generation=0,
+            cluster="test",
+            build=Build("tiny"),
+            protocol=Protocol(2, 10, 3),
+            nodes=nodes,
+            processes=tuple(
+                Process(f"trainer-{i}", "trainer", i, n.name, 0) for i, n in enumerate(nodes)
+            ),
+            unit="samples",
+            workload_params={},
+            seed=1,
+            env={},
+            role_env={},
+            limits=Limits(),
+            code_digest=self.shipment.code_digest(),
+            definition_digest="0" * 64,
+            environments=policy,
+        )
+        return dataclasses.replace(job, **changes)  # type: ignore[arg-type]
+
+    async def prepare(self, job: JobSpec, connect: Connect = SshTransport) -> None:
+        await prepare(job, self.nodes.targets, self.shipment, self.events.append, connect)
+
+    def said(self, kind: str) -> list[str]:
+        return [e.message for e in self.events if e.kind == kind]
+
+    def environments(self) -> list[str]:
+        return sorted(os.listdir(self.root / "envs"))
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshNodes]:
+    with openssh_nodes(tmp_path_factory.mktemp("nodes")) as found:
+        yield found
+
+
+@pytest.fixture
+def ground(tmp_path: Path, nodes: SshNodes) -> Ground:
+    return Ground(tmp_path, nodes)
+
+
+def processes_of(text: str) -> list[str]:
+    """Command lines on this machine that hold a text."""
+    found = []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except (OSError, UnicodeDecodeError):
+            continue
+        if text in line and "pytest" not in line:
+            found.append(line)
+    return found
+
+
+async def test_only_the_wheels_of_the_lock_are_shipped_and_once(ground):
+    job = ground.job(ground.nodes.nodes[:1])
+    await ground.prepare(job)
+    shipped = [said.split()[0] for said in ground.said("ship")]
+    assert [name for name in shipped if name.endswith(".whl")] == [
+        "tiny_dep-1.0-py3-none-any.whl",
+        "tiny_main-1.0-py3-none-any.whl",
+    ]
+    (env,) = ground.environments()
+    script = "import tiny_main, tiny_dep; print(tiny_main.VERSION, tiny_dep.VERSION)"
+    python = ground.root / "envs" / env / "bin" / "python"
+    assert subprocess.check_output([python, "-c", script], text=True) == "1.0 1.0\n"
+    ground.events.clear()
+    shutil.rmtree(ground.root / "envs" / env)
+    await ground.prepare(job)
+    assert ground.said("ship") == [], "what is there is not sent again"
+    assert ground.environments() == [env]
+
+
+async def test_what_the_wheelhouse_lacks_is_said_before_anything_is_sent(ground):
+    (ground.house / "tiny_dep-1.0-py3-none-any.whl").unlink()
+    make_wheel(ground.house, "tiny_main", "1.0", 10)
+    with pytest.raises(EnvironmentUnavailable) as caught:
+        await ground.prepare(ground.job(ground.nodes.nodes[:1]))
+    message = str(caught.value)
+    assert "tiny-dep 1.0 is missing" in message
+    assert "tiny_main-1.0-py3-none-any.whl is another build than the lock's" in message
+    assert "cluster download" in message
+    assert ground.said("ship") == []
+
+
+class Cut(SshTransport):
+    """A transport whose connection breaks in the middle of the first big upload."""
+
+    pieces = 0
+
+    async def _guard(self, what, operation, timeout_s, need_bytes=0):
+        if what.startswith("upload") and "tiny_main" in what and timeout_s != 30.0:
+            Cut.pieces += 1
+            if Cut.pieces == 2:
+                self._drop()
+                raise NodeUnreachable(self.node, self.address, "cut")
+        return await super()._guard(what, operation, timeout_s, need_bytes)
+
+
+async def test_an_upload_that_broke_off_goes_on(ground, caplog):
+    caplog.set_level("INFO")
+    job = ground.job(ground.nodes.nodes[:1])
+    with pytest.raises(NodeUnreachable, match="cut"):
+        await ground.prepare(job, Cut)
+    wheel = ground.house / "tiny_main-1.0-py3-none-any.whl"
+    (part,) = ground.root.glob("wheels/*/.tiny_main*.part")
+    assert 0 < part.stat().st_size < wheel.stat().st_size
+    await ground.prepare(job)
+    (whole,) = ground.root.glob("wheels/*/tiny_main*.whl")
+    assert whole.read_bytes() == wheel.read_bytes()
+    assert not list(ground.root.glob("wheels/*/.*"))
+
+
+async def test_a_shared_home_gets_one_build(ground):
+    """Both nodes see one root; each has its own lock, as its sshd has its own address."""
+    jobs = [ground.job((node,)) for node in ground.nodes.nodes]
+    await asyncio.gather(*(ground.prepare(job) for job in jobs))
+    built = [said for said in ground.said("provision") if "built in" in said]
+    assert len(built) == 1, ground.said("provision")
+    waited = [said for said in ground.said("provision") if "another node builds it" in said]
+    assert len(waited) == 1, ground.said("provision")
+    (env,) = ground.environments()
+    assert env.startswith("tiny-cpu-")
+
+
+async def test_a_builder_that_was_killed_leaves_nothing_in_the_way(ground):
+    slow = ground.root.parent / "slow-uv"
+    real = str(ground.shipment.uv)
+    slow.write_text(f'#!/bin/sh\ncase "$*" in *install*) sleep 97.5;; esac\nexec {real} "$@"\n')
+    slow.chmod(0o755)
+    ground.shipment = dataclasses.replace(ground.shipment, uv=slow, uv_version="slow")
+    job = ground.job(ground.nodes.nodes[:1])
+    preparing = asyncio.create_task(ground.prepare(job))
+    for _ in range(300):
+        if processes_of("sleep 97.5"):
+            break
+        await asyncio.sleep(0.1)
+    assert processes_of("sleep 97.5"), ground.said("provision")
+    half = ground.environments()
+    assert any(name.startswith(".building-") for name in half)
+    preparing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await preparing
+    until = time.monotonic() + 15
+    while time.monotonic() < until and (processes_of("sleep 97.5") or ground.environments()):
+        await asyncio.sleep(0.1)
+    assert processes_of("sleep 97.5") == []
+    assert processes_of(str(ground.root)) == []
+    assert ground.environments() == [], "no half environment and no lock stays behind"
+    ground.shipment = dataclasses.replace(ground.shipment, uv=Path(real), uv_version="test")
+    await ground.prepare(job)
+    assert len(ground.environments()) == 1
