@@ -1,10 +1,10 @@
 """Hosts made for real: one set of namespaces each, with an OpenSSH server and its own network.
 
 A host has its own network card (a veth pair to a bridge), process table, host name, accounts,
-`/home`, `/tmp`, boot id and monotonic clock; what it shares with the machine below it is the
-kernel, the processors and the wall clock. So `crash` really takes everything away, `boot` really
-starts anew, and an agent cannot see other hosts' processes, while the test sees all of them in
-its own `/proc`.
+`/home`, `/tmp`, boot id, monotonic clock and count of CPU time; what it shares with the machine
+below it is the kernel, the processors and the wall clock. So `crash` really takes everything
+away, `boot` really starts anew, and an agent cannot see other hosts' processes, while the test
+sees all of them in its own `/proc`.
 
     with Lab(folder) as lab:
         n1, n2 = lab.host("n1"), lab.host("n2", shell="/usr/bin/fish")
@@ -103,9 +103,9 @@ def missing() -> list[str]:
     else:
         _sh("ip", "link", "del", name)
     try:
-        MemoryGroup("nightbench-drills-try").remove()
+        Cgroup("nightbench-drills-try").remove()
     except OSError as error:
-        lacking.append(f"a writable memory cgroup ({error})")
+        lacking.append(f"cgroups that can be made, for memory and CPU accounting ({error})")
     return lacking
 
 
@@ -123,45 +123,51 @@ def _sh(name: str, *words: str) -> str:
     return done.stdout
 
 
-class MemoryGroup:
-    """A memory cgroup of version 1 or 2, made when the object is.
+class Cgroup:
+    """Cgroups of one host, version 1 or 2: its memory can be limited, its CPU time is counted.
 
     Raises:
-        OSError: it cannot be made or has no limit that can be set.
+        OSError: they cannot be made, or have no limit that can be set.
     """
 
     def __init__(self, name: str) -> None:
-        first = Path("/sys/fs/cgroup/memory")
-        self._limit = "memory.limit_in_bytes"
-        top = first
-        if not first.is_dir():
-            top, self._limit = Path("/sys/fs/cgroup"), "memory.max"
+        top = Path("/sys/fs/cgroup")
+        if (top / "memory").is_dir():
+            self._folders = [top / "memory" / name, top / "cpuacct" / name]
+            self._limit = "memory.limit_in_bytes"
+            self.cpu_usage = self._folders[1] / "cpuacct.usage_percpu"
+        else:
             (top / "cgroup.subtree_control").write_text("+memory")
-        self.folder = top / name
-        self.folder.mkdir(exist_ok=True)
-        self._unlimited = (self.folder / self._limit).read_text().strip()
+            self._folders = [top / name]
+            self._limit = "memory.max"
+            self.cpu_usage = self._folders[0] / "cpu.stat"
+        for folder in self._folders:
+            folder.mkdir(exist_ok=True)
+        self._unlimited = (self._folders[0] / self._limit).read_text().strip()
+        self.cpu_usage.read_text()
+        self.members = [str(folder / "cgroup.procs") for folder in self._folders]
 
     def limit(self, size_bytes: int | None) -> None:
         """All processes of the group together may have so much; None lifts it."""
         text = self._unlimited if size_bytes is None else str(size_bytes)
-        (self.folder / self._limit).write_text(text)
+        (self._folders[0] / self._limit).write_text(text)
 
     def take(self, pid: int) -> None:
         """Put a process in; its children follow."""
-        (self.folder / "cgroup.procs").write_text(str(pid))
+        for members in self.members:
+            Path(members).write_text(str(pid))
 
     def remove(self) -> None:
-        """Remove it; the kernel may still be letting go of what was killed in it."""
-        for _ in range(100):
-            try:
-                self.folder.rmdir()
-            except FileNotFoundError:
-                return
-            except OSError:
-                time.sleep(0.05)
-            else:
-                return
-        self.folder.rmdir()
+        """Remove them; the kernel may still be letting go of what was killed there."""
+        for folder in self._folders:
+            until = time.monotonic() + 5
+            while folder.is_dir():
+                try:
+                    folder.rmdir()
+                except OSError:
+                    if time.monotonic() > until:
+                        raise
+                    time.sleep(0.05)
 
 
 class Host:
@@ -194,7 +200,7 @@ class Host:
         self._sftp = sftp
         self._init: subprocess.Popen[bytes] | None = None
         self._pid = 0
-        self._group = MemoryGroup(f"nightbench-drills-{lab.tag}-{name}")
+        self._group = Cgroup(f"nightbench-drills-{lab.tag}-{name}")
         self._boots = 0
         self._machine.mkdir(parents=True)
         _sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self._machine / "host_key"))
@@ -220,7 +226,12 @@ class Host:
                 stderr=log,
             )
         self._group.take(self._init.pid)
-        machine = {"name": self.name, "folder": str(self.folder), "home": str(self.home)}
+        machine = {
+            "name": self.name,
+            "folder": str(self.folder),
+            "home": str(self.home),
+            "cpu_usage": str(self._group.cpu_usage),
+        }
         assert self._init.stdin is not None
         assert self._init.stdout is not None
         self._init.stdin.write(json.dumps(machine).encode() + b"\n")
@@ -397,8 +408,9 @@ class Host:
 
     def inside(self, argv: Sequence[str], user: str | None = None) -> list[str]:
         """The words that run a command inside from the test's side."""
-        # First into the host's memory cgroup, which cannot be reached any more from inside.
-        words = ["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self._group.folder / "cgroup.procs")]
+        # First into the host's cgroups, which cannot be reached any more from inside.
+        join = "".join(f'echo $$ >"{members}" && ' for members in self._group.members)
+        words = ["sh", "-c", f'{join}exec "$@"', "sh"]
         words += [tool("nsenter"), "-t", str(self._pid), "-m", "-u", "-i", "-n", "-p", "-T", "--"]
         if user is not None:
             number = str(USERS[user])
@@ -660,8 +672,9 @@ def remove_leftovers() -> None:
                 # The other end of a pair may be gone by the time that we come to it.
                 with contextlib.suppress(RuntimeError):
                     _sh("ip", "link", "del", link.name)
-            for top in (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")):
-                for group in top.glob(f"nightbench-drills-{path.stem}-*"):
+            top = Path("/sys/fs/cgroup")
+            for folder in (top, top / "memory", top / "cpuacct"):
+                for group in folder.glob(f"nightbench-drills-{path.stem}-*"):
                     group.rmdir()
             path.unlink(missing_ok=True)
 

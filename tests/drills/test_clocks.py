@@ -73,7 +73,7 @@ async def test_preflight_tells_a_clock_that_is_off(lab: Lab, shipment: Shipment)
     looks, _ = await preflight(cluster, lab.targets(), shipment)
     found = {look.node: look for look in looks}
     assert found["n1"].wall_error_s == pytest.approx(0, abs=5)
-    assert found["n2"].wall_error_s == pytest.approx(OFF_S, abs=5)
+    assert found["n2"].wall_error_s == pytest.approx(-OFF_S, abs=5)
     said = {
         name: [f.found for f in findings(look, cluster) if "controller's" in f.found]
         for name, look in found.items()

@@ -37,6 +37,11 @@ def test_a_host_is_a_machine_of_its_own(lab: Lab) -> None:
     assert clocks[0][1] - time.time() == pytest.approx(0, abs=5)
     assert clocks[1][1] - time.time() == pytest.approx(-600, abs=5)
     assert n1.path("/home/bench/here").read_text() == "yes"
+    # Work on one host is not seen on the other.
+    ssh(lab, n1, "timeout 1 sh -c 'while :; do :; done'")
+    time.sleep(0.3)
+    busy = [int(ssh(lab, host, "head -1 /proc/stat").split()[1]) for host in (n1, n2)]
+    assert busy[0] > busy[1] + 20
 
 
 def test_links_power_and_bandwidth(lab: Lab) -> None:
