@@ -140,9 +140,9 @@ def candidate(
     least = past.repeat_s or suite.repeat_timeout_s
     seconds = past.seconds
     if seconds is None:
-        seconds = max(least, suite.protocol.repeats * guess_repeat_s(suite.protocol, least))
-        if room.seconds is not None and least + PREPARE_S <= room.seconds:
-            seconds = min(seconds, room.seconds - PREPARE_S)
+        seconds = suite.protocol.repeats * guess_repeat_s(suite.protocol, least)
+        if room.seconds is not None:
+            seconds = max(least, min(seconds, room.seconds - PREPARE_S))
     return Candidate(
         case_id=case_id,
         seconds=PREPARE_S + seconds,

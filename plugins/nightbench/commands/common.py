@@ -63,6 +63,16 @@ BuildOption = Annotated[
         "May be given several times.",
     ),
 ]
+NightOption = Annotated[
+    bool,
+    typer.Option(
+        "--night", help="As a scheduled run: keep to the hours, the budget and the order of nights."
+    ),
+]
+OutsideHoursOption = Annotated[
+    bool,
+    typer.Option("--outside-hours", help="Measure also when the cluster's hours do not hold."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SuiteArgument = Annotated[str, typer.Argument(help="Name of a suite, or its YAML file.")]
 
@@ -107,6 +117,10 @@ class Chosen:
     catalog: Catalog
     overrides: Mapping[str, Any]
     """What was said on the command line, in the words of the form of the DAG `on_demand`."""
+    night: bool = False
+    """It keeps to the hours, the budget and the order of the suite's nights."""
+    outside_hours: bool = False
+    """It is measured also when the cluster's hours do not hold."""
 
 
 def choose(
@@ -119,6 +133,8 @@ def choose(
     repeats: int | None = None,
     scale: str | None = None,
     builds: list[str] | None = None,
+    night: bool = False,
+    outside_hours: bool = False,
 ) -> Chosen:
     """Read a suite, its cluster and the catalog, and apply the command line to them.
 
@@ -136,10 +152,12 @@ def choose(
         tuple(builds or ()),
         repeats,
         scale,
+        night=night,
+        outside_hours=outside_hours,
     )
     chosen, where, known = wishes.choose(wish, files=True)
     asked = dataclasses.replace(wish, suite=chosen.name, cluster=where.name)
-    return Chosen(chosen, where, known, asked.to_params())
+    return Chosen(chosen, where, known, asked.to_params(), night, outside_hours)
 
 
 def cluster_of(name: str, catalog: Catalog | None = None) -> Cluster:

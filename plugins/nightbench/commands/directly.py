@@ -6,18 +6,22 @@ import asyncio
 import getpass
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nightbench.commands import common
 from nightbench.commands.common import FAILED, INTERRUPTED, err, out, say
 from nightbench.commands.live import LiveView
 from nightbench.commands.outcome import is_good, show_run
+from nightbench.errors import UserError
 from nightbench.model import JobSpec, RunKind
+from nightbench.night import clock
 from nightbench.spool import RunSpool, Spool
 from nightbench.warehouse.connection import WarehouseUnavailable
 
 if TYPE_CHECKING:
     from nightbench.gang import Shipment, SshTarget
+    from nightbench.pipeline import RunPlan
 
 
 def measure_directly(chosen: common.Chosen) -> int:
@@ -30,14 +34,8 @@ def measure_directly(chosen: common.Chosen) -> int:
 
     place = common.home()
     place.make()
+    plan = plan_now(chosen, datetime.now(UTC))
     targets = common.reach(chosen.cluster)
-    plan = pipeline.make_plan(
-        chosen.suite,
-        chosen.cluster,
-        chosen.catalog,
-        run_kind=RunKind.ON_DEMAND,
-        requested_by=getpass.getuser(),
-    )
     spool = common.spool()
     folder = pipeline.store_plan(plan, spool)
     run_id = plan.run.run_id
@@ -60,6 +58,38 @@ def measure_directly(chosen: common.Chosen) -> int:
     if interrupted:
         return INTERRUPTED
     return 0 if all(map(is_good, rows)) else FAILED
+
+
+def plan_now(chosen: common.Chosen, now: datetime) -> RunPlan:
+    """Plan a run that begins now, within the cluster's hours.
+
+    Raises:
+        UserError: its hours do not hold, or the suite's with --night.
+    """
+    from nightbench import pipeline
+
+    past = common.past(chosen.cluster.name)
+    night = deadline = None
+    if chosen.night:
+        night = pipeline.plan_night(chosen.suite, chosen.cluster, past, now)
+        if night.room.start > now:
+            raise UserError(
+                f"night: the next one begins at {clock(night.room.start)}, and a direct run does "
+                "not wait; start it then, or without --night, or without --direct"
+            )
+    elif not chosen.outside_hours and (span := pipeline.open_now(chosen.cluster, now)):
+        deadline = span.end
+    return pipeline.make_plan(
+        chosen.suite,
+        chosen.cluster,
+        chosen.catalog,
+        run_kind=RunKind.ON_DEMAND,
+        requested_by=getpass.getuser(),
+        started_at=now,
+        night=night,
+        deadline=deadline,
+        past=past,
+    )
 
 
 def place_on_healthy(

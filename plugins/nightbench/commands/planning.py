@@ -11,6 +11,7 @@ from rich.table import Table
 from nightbench.commands import common
 from nightbench.commands.common import FAILED, err, out, say
 from nightbench.errors import UserError
+from nightbench.model import Cluster
 from nightbench.orchestration import places
 
 app = typer.Typer()
@@ -65,6 +66,19 @@ def plan(
     repeats: common.RepeatsOption = None,
     scale: common.ScaleOption = None,
     build: common.BuildOption = None,
+    night: Annotated[
+        bool,
+        typer.Option(
+            "--night",
+            help="Which cases a night has room for, in which order, and what is left out.",
+        ),
+    ] = False,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at", metavar="TIME", help="The night of 2026-11-21T22:00, say; with --night."
+        ),
+    ] = None,
     json: common.JsonOption = False,
 ) -> None:
     """List the cases of a suite with nodes, build and estimated time; nothing need run."""
@@ -81,6 +95,13 @@ def plan(
         scale=scale,
         builds=build,
     )
+    if night:
+        from nightbench.commands.nights import show_night
+
+        show_night(chosen, at, json=json)
+        return
+    if at is not None:
+        raise UserError("at: found it without --night; expected both")
     jobs = [
         planning.resolve(case, chosen.suite, chosen.cluster, chosen.catalog, "plan")
         for case in chosen.suite.cases
@@ -124,9 +145,15 @@ def plan(
     out.print(table)
     total = sum(guess for guess in seconds if guess is not None)
     unknown = sum(guess is None for guess in seconds)
-    words = f"{len(jobs)} cases on {chosen.cluster.name}, one after another"
+    words = f"{len(jobs)} cases on {chosen.cluster.name}, {_at_once(chosen.cluster)}"
     if unknown == len(jobs):
         say(f"{words}; no history yet to estimate the time from")
     else:
         more = f", and {unknown} without a history" if unknown else ""
         say(f"{words}; about {duration(total)}{more}")
+
+
+def _at_once(cluster: Cluster) -> str:
+    if cluster.parallel_cases == 1:
+        return "one after another"
+    return f"at most {cluster.parallel_cases} at once"

@@ -35,6 +35,8 @@ def run(
     repeats: common.RepeatsOption = None,
     scale: common.ScaleOption = None,
     build: common.BuildOption = None,
+    night: common.NightOption = False,
+    outside_hours: common.OutsideHoursOption = False,
 ) -> None:
     """Measure a suite now: through the DAG where Airflow runs, or with --direct without it."""
     chosen = common.choose(
@@ -46,6 +48,8 @@ def run(
         repeats=repeats,
         scale=scale,
         builds=build,
+        night=night,
+        outside_hours=outside_hours,
     )
     if direct:
         from nightbench.commands.directly import measure_directly

@@ -36,6 +36,13 @@ class Wish:
     outside_hours: bool = False
     """Measure also when the cluster's hours do not hold."""
 
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself."""
+        if self.night and self.outside_hours:
+            raise UserError(
+                "outside_hours: found it with night, which keeps to the hours; choose one of them"
+            )
+
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> Wish:
         """From the values of the form; empty fields mean the suite's own.
@@ -70,11 +77,6 @@ class Wish:
                 raise UserError(f"{name}: found {value!r}; expected true or false")
             return bool(value)
 
-        night, outside_hours = switch("night"), switch("outside_hours")
-        if night and outside_hours:
-            raise UserError(
-                "outside_hours: found it with night, which keeps to the hours; choose one"
-            )
         kind = text("run_kind") or RunKind.ON_DEMAND.value
         if kind not in {k.value for k in RunKind}:
             have = ", ".join(k.value for k in RunKind)
@@ -92,8 +94,8 @@ class Wish:
             repeats=repeats,
             scale=text("scale"),
             run_kind=RunKind(kind),
-            night=night,
-            outside_hours=outside_hours,
+            night=switch("night"),
+            outside_hours=switch("outside_hours"),
         )
 
     def to_params(self) -> dict[str, Any]:
