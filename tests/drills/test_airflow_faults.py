@@ -27,7 +27,7 @@ from tests.integration.live_airflow import Live, live_airflow
 
 from nightbench.model import CaseStatus
 from nightbench.spool import RunSpool, Spool
-from nightbench.stack import processes
+from nightbench.stack import keeper, processes
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(1200)]
 
@@ -79,6 +79,7 @@ def test_marked_failed_while_no_triggerer_lives_the_lease_ends_the_gang(
     live: Live, running: tuple[str, RunSpool]
 ) -> None:
     dag_run, run = running
+    keeper.stop_all(live.stack.home)  # or there would be a triggerer again
     kill(family(live, "triggerer"))
     began_s = time.monotonic()
 
