@@ -98,8 +98,8 @@ def findings_table(health: ClusterHealth) -> Table | None:
 
 def _names(nodes: Sequence[str]) -> str:
     if len(nodes) <= _NAMED:
-        return " ".join(nodes)
-    return f"{' '.join(nodes[: _NAMED - 1])} and {len(nodes) - _NAMED + 1} more"
+        return "\n".join(nodes)
+    return "\n".join([*nodes[: _NAMED - 1], f"and {len(nodes) - _NAMED + 1} more"])
 
 
 def _sentence(finding: Finding) -> Text:

@@ -192,6 +192,7 @@ async def _ring(
         argv = [cluster.environments.python, agent, "allreduce"]
         argv += ["--rank", str(number), "--world", str(len(agents))]
         argv += ["--listen-range", "-".join(map(str, node.port_range))]
+        argv += ["--bind", "::"] if ":" in address else []
         async with transport.converse(argv) as ring:
             try:
                 port = (await _said(transport, ring, "port"))["port"]

@@ -1,0 +1,226 @@
+"""Looking at real nodes over SSH: what is found, what is left alone, and who takes no part."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+from tests.integration.openssh import REPO, SshNodes, local_nodes, openssh_nodes
+from tests.integration.test_direct import COMMAND, environment, newest, place
+
+from nightbench.gang import Shipment, preflight, sweep
+from nightbench.health import Level, NodePreflight, findings
+from nightbench.model import Cluster
+from nightbench.spool import Spool
+
+__all__ = ["place"]
+SCHEMA = json.loads((REPO / "benchmarks/contract/preflight.schema.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def shipment(tmp_path_factory: pytest.TempPathFactory) -> Shipment:
+    """The tree as it is now: somebody may edit it while the tests run."""
+    copy = tmp_path_factory.mktemp("shipped") / "benchmarks"
+    ignored = shutil.ignore_patterns("__pycache__", ".*")
+    shutil.copytree(REPO / "benchmarks", copy, ignore=ignored)
+    return Shipment(copy)
+
+
+@pytest.fixture(
+    scope="module", params=["local", pytest.param("openssh", marks=pytest.mark.openssh)]
+)
+def nodes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SshNodes]:
+    start = {"local": local_nodes, "openssh": openssh_nodes}[request.param]
+    with start(tmp_path_factory.mktemp(f"health-{request.param}")) as found:
+        yield found
+
+
+@pytest.fixture
+def cluster(nodes: SshNodes) -> Cluster:
+    return Cluster("lab", nodes.nodes, environments=nodes.environments)
+
+
+def said(seen: NodePreflight, cluster: Cluster) -> dict[str, Level]:
+    return {finding.what: finding.level for finding in findings(seen, cluster)}
+
+
+async def test_every_node_and_the_network_between_them(shipment, nodes, cluster):
+    looks, network = await preflight(cluster, nodes.targets, shipment, controls=True)
+    for seen in looks:
+        assert seen.problem is None
+        Draft202012Validator(SCHEMA).validate(seen.document)
+        assert abs(seen.clock.offset_s) < 1  # the same machine
+        assert seen.wall_error_s < 1
+        assert Level.FAIL not in said(seen, cluster).values()
+        metrics = {control["metric"] for control in seen.document["controls"]}
+        assert metrics == {"matrix_product", "memory_copy"}
+    assert network.problem is None
+    assert network.control.node == "n1+n2"
+    assert len(network.control.values) == 5
+
+
+async def test_a_node_that_is_away_is_an_entry(shipment, nodes, cluster):
+    targets = nodes.with_target("n2", port=1)
+    (well, away), network = await preflight(cluster, targets, shipment)
+    assert well.document is not None
+    assert (away.reachable, away.kind) == (False, "NodeUnreachable")
+    assert said(away, cluster) == {"reach": Level.FAIL}
+    assert network is None
+
+
+async def test_refusals_are_told_apart(shipment, nodes, cluster, tmp_path):
+    keygen = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f"]
+    stranger = tmp_path / "stranger"
+    subprocess.run([*keygen, str(stranger)], check=True)
+    public = stranger.with_suffix(".pub").read_text().split()
+    wrong = f"[{nodes.nodes[1].host}]:{nodes.port} {public[0]} {public[1]}\n".encode()
+    targets = {
+        "n1": dataclasses.replace(nodes.targets["n1"], client_keys=(str(stranger),)),
+        "n2": dataclasses.replace(nodes.targets["n2"], known_hosts=wrong),
+    }
+    (first, second), _network = await preflight(cluster, targets, shipment)
+    assert said(first, cluster) == {"login": Level.FAIL}
+    assert said(second, cluster) == {"host key": Level.FAIL}
+    assert "CHANGED" in second.problem
+
+
+async def test_a_root_that_cannot_be_made(shipment, nodes, cluster):
+    places = dataclasses.replace(cluster.environments, root="/proc/nightbench")
+    spoiled = dataclasses.replace(cluster, environments=places)
+    (seen, _second), _network = await preflight(spoiled, nodes.targets, shipment)
+    assert seen.reachable
+    assert said(seen, spoiled) == {"root": Level.FAIL}
+
+
+async def test_a_held_node_is_looked_at_and_not_measured(shipment, nodes, cluster):
+    folder = Path(cluster.environments.lock_dir)
+    folder.mkdir(exist_ok=True)
+    lock = folder / f"{nodes.nodes[0].host}_{nodes.port}.lock"
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        held.write(json.dumps({"job_id": "r/c/g0", "user": "anna", "since": "2026-11-21"}))
+        held.flush()
+        (first, second), network = await preflight(cluster, nodes.targets, shipment, controls=True)
+    assert first.document["controls"] == []
+    assert second.document["controls"] != []
+    assert network is None
+    told = {f.what: f.found for f in findings(first, cluster)}
+    assert "r/c/g0 of anna" in told["lock"]
+
+
+async def test_a_network_that_is_closed_is_a_finding(shipment, nodes, cluster, monkeypatch):
+    module = sys.modules["nightbench.gang.preflight"]
+    monkeypatch.setattr(module, "RING_S", 3.0)
+    # TEST-NET-1 (RFC 5737): nobody answers there.
+    n1 = dataclasses.replace(cluster.nodes[0], data_address="192.0.2.1")
+    closed = dataclasses.replace(cluster, nodes=(n1, cluster.nodes[1]))
+    _looks, network = await preflight(closed, nodes.targets, shipment)
+    assert network.control is None
+    assert "n1, n2" in network.problem
+
+
+async def test_orphans_are_found_and_only_they_are_ended(shipment, nodes, cluster):
+    mark = f"orphan-{os.getpid()}/case/g0"
+    marks = {"NIGHTBENCH_JOB": mark, "NIGHTBENCH_NODE": "n1"}
+    orphan = subprocess.Popen(["sleep", "300"], env={**os.environ, **marks})
+    stranger = subprocess.Popen(["sleep", "300"])
+    try:
+        (seen, _second), _network = await preflight(cluster, nodes.targets, shipment)
+        assert mark in {each["job"] for each in seen.document["orphans"]}
+        assert said(seen, cluster)["orphans"] is Level.WARN
+        assert orphan.poll() is None
+        swept = await sweep(cluster, nodes.targets, shipment, job=mark, kill=True)
+        assert orphan.pid in swept["n1"]["killed"] + swept["n2"]["killed"]
+        assert orphan.wait(10) == -9
+        assert stranger.poll() is None
+    finally:
+        for process in (orphan, stranger):
+            process.kill()
+            process.wait()
+
+
+# --- the command --------------------------------------------------------------------------
+
+
+def nightbench(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *words],
+        env=environment(place),
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+
+
+@pytest.fixture
+def one_away(place: Path) -> Iterator[str]:
+    """A cluster like the local one, of which nobody answers at n2's port."""
+    text = (place / "dags/clusters/local.yaml").read_text()
+    text = text.replace("cluster: local", "cluster: torn")
+    file = place / "dags/clusters/torn.yaml"
+    file.write_text(text.replace("name: n2\n", "name: n2\n    port: 1\n"))
+    yield "torn"
+    file.unlink()
+
+
+def test_doctor_of_healthy_nodes(place: Path) -> None:
+    done = nightbench(place, "doctor", "local", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert [node["node"] for node in found["nodes"]] == ["n1", "n2"]
+    assert all(node["reachable"] for node in found["nodes"])
+    assert [control["metric"] for control in found["controls"]] == ["all_reduce"]
+
+
+def test_doctor_says_what_to_do_about_a_node_that_is_away(place: Path, one_away: str) -> None:
+    done = nightbench(place, "doctor", one_away)
+    assert done.returncode == 1
+    assert "unreachable" in done.stdout
+    assert "does sshd run" in done.stdout
+
+
+def test_sweep_of_clean_nodes_and_of_one_that_is_away(place: Path, one_away: str) -> None:
+    done = nightbench(place, "sweep", one_away, "--json")
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert "problem" not in found["n1"]
+    assert "connection refused" in found["n2"]["problem"]
+
+
+def test_cases_go_around_a_node_that_is_away(place: Path, one_away: str) -> None:
+    done = nightbench(place, "run", "trial", "--direct", "--cluster", one_away)
+    assert done.returncode == 1
+    assert "n2 takes no part: reach: connection refused" in done.stderr
+    run = Spool(place / "home/spool").run(newest(place))
+    ends = {case: run.latest(case).outcome() for case in run.case_ids()}
+    alone = ends.pop("sleep-fake-collective-1x1-bs2-smoke")
+    assert alone["status"] == "ok"
+    assert len(ends) == 2
+    for outcome in ends.values():
+        assert outcome["status"] == "failed"
+        assert outcome["reason"].startswith("node unavailable: n2: reach: connection refused")
+
+
+def test_a_case_is_placed_on_another_node(place: Path, one_away: str) -> None:
+    file = place / f"dags/clusters/{one_away}.yaml"
+    text = file.read_text().replace("    port: 1\n", "")
+    file.write_text(text.replace("name: n1\n", "name: n1\n    port: 1\n"))
+    words = ("--cluster", one_away, "--strategies", "collective")
+    done = nightbench(place, "run", "trial", "--direct", *words)
+    assert done.returncode == 1
+    run = Spool(place / "home/spool").run(newest(place))
+    alone = run.latest("sleep-fake-collective-1x1-bs2-smoke")
+    assert alone.outcome()["status"] == "ok"
+    assert [node["name"] for node in alone.job()["nodes"]] == ["n2"]
