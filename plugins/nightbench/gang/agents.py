@@ -52,7 +52,8 @@ class Agents:
             TooLate: the deadline came first.
         """
         links = self._gang.in_lock_order()
-        serving = [link for link in links if link.view.agent in SERVING and not link.view.silence]
+        now = self._gang.clock()
+        serving = [x for x in links if x.view.agent in SERVING and x.view.answers(now)]
         alive = await on_each(serving, NodeLink.agent_lives)
         absent = [link for link in links if not alive.get(link.name)]
         await self.sweep(absent)

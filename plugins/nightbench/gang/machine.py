@@ -24,6 +24,9 @@ SERVING = frozenset({"idle", "preparing", "ready", "running"})
 HEARTBEAT_S = 8.0
 """An agent rewrites a repeat's state about every second; after so long it is looked after."""
 
+UNHEARD_S = 5.0
+"""A node is looked at about every second: after so long an access to it hangs."""
+
 ABORT_GRACE_S = 30.0
 """What a node may take, beyond its time to terminate, to end a gang."""
 
@@ -85,6 +88,10 @@ class NodeView:
     rebooted: bool = False
     """The node was started anew since the job came to it."""
 
+    def answers(self, now: float) -> bool:
+        """Whether it did at the last attempt, and an attempt is not hanging since."""
+        return self.silence is None and now - self.heard_s < UNHEARD_S
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -132,7 +139,7 @@ def decide(
     late = _late(views, timing, limits, now, patience_s)
     if late is not None:
         return Decision(Act.ABORT, late)
-    dead = tuple(v.node for v in views if _mute(v, timing, now))
+    dead = tuple(v.node for v in views if _mute(v, timing))
     if dead:
         return Decision(Act.START, nodes=dead)
     if any(view.state in (None, PREPARING) for view in views):
@@ -161,13 +168,13 @@ def _late(
     return None
 
 
-def _mute(view: NodeView, timing: Timing, now: float) -> bool:
+def _mute(view: NodeView, timing: Timing) -> bool:
     """Whether a node answers and its agent, which ought to write, does not."""
     if view.silence is not None or view.state in ENDED:
         return False
     # Before it has taken the repeat up it writes nothing of it.
     last_s = view.beat_s if view.state is not None else timing.prepared_s
-    return now - last_s > HEARTBEAT_S
+    return view.heard_s - last_s > HEARTBEAT_S
 
 
 def _after_abort(
@@ -175,7 +182,7 @@ def _after_abort(
 ) -> Decision:
     """Wait for the nodes that answer; one that is gone kills its gang when its lease ends."""
     open_ended = [v for v in views if v.state not in ENDED and v.agent in SERVING]
-    if all(view.silence is not None for view in open_ended):
+    if not any(view.answers(now) for view in open_ended):
         return Decision(Act.COLLECT)
     if now - aborted_s > limits.term_s + ABORT_GRACE_S:
         return Decision(Act.COLLECT)
@@ -194,7 +201,7 @@ def _broken(views: Sequence[NodeView], limits: Limits, now: float) -> str | None
     for view in views:
         silent = now - view.heard_s
         if silent > limits.lease_s:
-            return f"node {view.node} unreachable for {silent:.0f} s: {view.silence}"
+            return f"node {view.node} unreachable for {silent:.0f} s: {view.silence or 'no answer'}"
     for view in views:
         if view.agent is not None and view.agent not in SERVING and view.state not in ENDED:
             why = view.agent_reason or f"it is {view.agent}"

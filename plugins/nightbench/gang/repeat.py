@@ -27,7 +27,8 @@ COLLECT_S = 60.0
 FETCH_S = 10.0
 """What one result may take; it is asked for again until `COLLECT_S`."""
 
-REVIVE_S = 20.0
+REVIVED_S = 2.0
+"""What a node that had fallen mute may take to say whether it was rebooted."""
 
 NEIGHBOURS = "waiting for neighbours: "
 """How a node begins its reason for not being ready."""
@@ -53,6 +54,7 @@ class RepeatSteering:
         self._started_s: dict[str, float] = {}
         """When `start` was called on a node that had fallen silent."""
         self._faults: dict[str, str] = {}
+        self._reviving: set[asyncio.Task[None]] = set()
 
     async def run(self, first: bool) -> RepeatOutcome:
         """The whole repeat.
@@ -91,8 +93,11 @@ class RepeatSteering:
         clocks = asyncio.create_task(self._measure_clocks())
         try:
             reason = await self._steer(clocks, found)
+            if self._reviving:
+                await asyncio.wait(self._reviving, timeout=REVIVED_S)
         finally:
-            clocks.cancel()
+            for task in (clocks, *self._reviving):
+                task.cancel()
             await self._orders.close()
         results = await self._collect()
         status, reason = self._judge(results, reason)
@@ -133,7 +138,7 @@ class RepeatSteering:
             elif decision.act in (Act.DRAIN, Act.FINISH):
                 await self._send(str(decision.act), {})
             elif decision.act is Act.START:
-                await self._look_after(decision.nodes)
+                self._look_after(decision.nodes)
             elif decision.act is Act.ABORT:
                 reason = decision.reason
                 timing = Timing(timing.prepared_s, timing.gone_s, now)
@@ -169,22 +174,23 @@ class RepeatSteering:
         await self._send("go", {"ports": ports})
 
     async def _measure_clocks(self) -> None:
-        for node, offset in (await on_each(self.gang.links, NodeLink.clock_offset)).items():
+        there = self._answering(self.gang.links)
+        for node, offset in (await on_each(there, NodeLink.clock_offset)).items():
             best = closer(self._clocks.get(node), offset)
             if best is not None:
                 self._clocks[node] = best
 
-    async def _look_after(self, nodes: tuple[str, ...]) -> None:
+    def _look_after(self, nodes: tuple[str, ...]) -> None:
         """Nothing is heard of an agent: when it has died, a new one says so in the result."""
         now = self.gang.clock()
-        due = [
-            link
-            for link in self.gang.links
-            if link.name in nodes
-            and now - self._started_s.get(link.name, float("-inf")) >= HEARTBEAT_S
-        ]
-        self._started_s.update({link.name: now for link in due})
-        await on_each(due, lambda link: self.gang.agents.revive(link, self.number), REVIVE_S)
+        for link in self.gang.links:
+            last_s = self._started_s.get(link.name, float("-inf"))
+            if link.name in nodes and now - last_s >= HEARTBEAT_S:
+                self._started_s[link.name] = now
+                # Beside the steering: the other nodes do not wait for one that is in trouble.
+                task = asyncio.create_task(self.gang.agents.revive(link, self.number))
+                self._reviving.add(task)
+                task.add_done_callback(self._reviving.discard)
 
     async def _send(
         self, verb: str, document: Mapping[str, Any], only: set[str] | None = None
@@ -199,8 +205,8 @@ class RepeatSteering:
         for view in views:
             if view.rebooted:
                 self._faults[view.node] = "rebooted while the job ran"
-            elif view.silence is not None and now - view.heard_s > lease_s:
-                self._faults[view.node] = f"unreachable: {view.silence}"
+            elif now - view.heard_s > lease_s:
+                self._faults[view.node] = f"unreachable: {view.silence or 'no answer'}"
 
     # --- what is kept ---------------------------------------------------------------------
 
@@ -222,7 +228,8 @@ class RepeatSteering:
         try:
             while True:
                 missing = [link for link in gang.links if link.name not in results]
-                found = await on_each(missing, lambda link: link.result(self.number), FETCH_S)
+                there = self._answering(missing)
+                found = await on_each(there, lambda link: link.result(self.number), FETCH_S)
                 for node, document in found.items():
                     if document is not None:
                         await asyncio.to_thread(gang.store.save_result, self.number, node, document)
@@ -240,6 +247,10 @@ class RepeatSteering:
                 await gang.check()
         finally:
             clocks.cancel()
+
+    def _answering(self, links: list[NodeLink]) -> list[NodeLink]:
+        now = self.gang.clock()
+        return [link for link in links if link.view.answers(now)]
 
     def _judge(
         self, results: dict[str, dict[str, Any]], reason: str | None

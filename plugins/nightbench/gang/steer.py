@@ -143,6 +143,7 @@ class Gang:
             end = await self._repeats()
         except Cancelled as cancelled:
             end = End(CaseStatus.CANCELLED, str(cancelled))
+            self.outcomes = await self._recorded()  # the last one's record may just be written
         outcome = self._outcome(end)
         await self._stop_agents()
         await self.fence()
@@ -298,7 +299,8 @@ class Gang:
         until_s = self.clock() + self.job.limits.term_s + STOP_S
         while self.clock() < until_s:
             views = [view for view in await self.watch.look() if view.node not in dead]
-            if all(view.agent not in (*SERVING, "waiting") or view.silence for view in views):
+            left = [view for view in views if view.agent in (*SERVING, "waiting")]
+            if not any(view.answers(self.clock()) for view in left):
                 break
         # An agent that was killed could not end what had left its ranks' process groups.
         killed = [link for link in self.links if link.name in dead and link.view.agent != "ended"]
