@@ -1,4 +1,4 @@
-"""Measuring the cases of a run over SSH without a scheduler, one after another.
+"""Measuring the cases of a run over SSH without a scheduler.
 
 The caller has stored the plan in the spool before; every case leaves an outcome there, also one
 that could not be prepared. A cancelled measurement leaves no process on any node.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from nightbench.errors import UserError
 from nightbench.gang import (
@@ -25,10 +26,13 @@ from nightbench.gang import (
 )
 from nightbench.gang.events import GangEvent, OnEvent
 from nightbench.model import CaseStatus, JobSpec
+from nightbench.placement import held_by
 from nightbench.spool import RunSpool, utc_now
 from nightbench.summarize import throughput_of
 
 REFRESH_S = 1.0
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,9 @@ def measure(
     shipment: Shipment,
     on_event: OnEvent,
     refresh: Callable[[], None],
+    at_once: int = 1,
 ) -> list[CaseEnd]:
-    """Measure all jobs, one after another.
+    """Measure all jobs, one after another, or several at once on disjoint nodes.
 
     Args:
         jobs: the cases, resolved; in this order.
@@ -57,6 +62,7 @@ def measure(
         shipment: what the nodes need.
         on_event: hears what happens.
         refresh: called every second, to show progress.
+        at_once: cases that the cluster takes at once.
 
     Returns:
         How each case ended.
@@ -65,7 +71,7 @@ def measure(
         KeyboardInterrupt: the user (Ctrl-C) or SIGTERM ended it; nothing is left running.
     """
     with run.steered():
-        return asyncio.run(_measure(jobs, run, targets, shipment, on_event, refresh))
+        return asyncio.run(_measure(jobs, run, targets, shipment, on_event, refresh, at_once))
 
 
 async def _measure(
@@ -75,8 +81,9 @@ async def _measure(
     shipment: Shipment,
     on_event: OnEvent,
     refresh: Callable[[], None],
+    at_once: int,
 ) -> list[CaseEnd]:
-    work = asyncio.create_task(_all(jobs, run, targets, shipment, on_event))
+    work = asyncio.create_task(_all(jobs, run, targets, shipment, on_event, at_once))
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
@@ -104,16 +111,55 @@ async def _all(
     targets: Mapping[str, SshTarget],
     shipment: Shipment,
     on_event: OnEvent,
+    at_once: int,
 ) -> list[CaseEnd]:
-    ends: list[CaseEnd] = []
-    for position, job in enumerate(jobs):
-        try:
-            ends.append(await _one(job, run, targets, shipment, on_event))
-        except asyncio.CancelledError:
-            for rest in jobs[position:]:
-                _record(rest, run, CaseStatus.CANCELLED, "cancelled by the user")
-            raise
-    return ends
+    try:
+        return await side_by_side(
+            jobs, lambda job: _one(job, run, targets, shipment, on_event), at_once
+        )
+    except asyncio.CancelledError:
+        for job in jobs:
+            _record(job, run, CaseStatus.CANCELLED, "cancelled by the user")
+        raise
+
+
+async def side_by_side(
+    jobs: Sequence[JobSpec], measure: Callable[[JobSpec], Coroutine[Any, Any, T]], at_once: int
+) -> list[T]:
+    """Measure jobs in their order, several at once where they share no node or device.
+
+    A job that has to wait for what another one holds is not overtaken: series stay in the order
+    of the plan.
+
+    Args:
+        jobs: the cases.
+        measure: measures one; it cleans up when it is cancelled.
+        at_once: at most so many go at once.
+
+    Returns:
+        What came of each, in the order of the jobs. When this is cancelled, or one of them raises,
+        all that go are cancelled first, and have cleaned up.
+    """
+    waiting = list(jobs)
+    going: dict[asyncio.Task[T], JobSpec] = {}
+    ends: dict[str, T] = {}
+    try:
+        while waiting or going:
+            held = {name for job in going.values() for name in held_by(job.nodes, job.lock)}
+            fits = waiting and len(going) < at_once
+            if fits and held.isdisjoint(held_by(waiting[0].nodes, waiting[0].lock)):
+                job = waiting.pop(0)
+                going[asyncio.create_task(measure(job))] = job
+                continue
+            done, _ = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                ends[going[task].job_id] = task.result()
+                del going[task]
+    finally:
+        for task in going:
+            task.cancel()
+        await asyncio.gather(*going, return_exceptions=True)
+    return [ends[job.job_id] for job in jobs]
 
 
 async def _one(

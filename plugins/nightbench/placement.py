@@ -99,19 +99,17 @@ def _share(case: Case, cluster: Cluster, node: Node, slot: int) -> Node:
     return dataclasses.replace(node, cpus=node.cpus[mine.start * group : mine.stop * group])
 
 
-def held_by(nodes: Iterable[Node], cluster: Cluster) -> frozenset[str]:
-    """Name what a gang has for itself: its nodes, or devices (cores) of them.
+def held_by(nodes: Iterable[Node], lock: str) -> frozenset[str]:
+    """Name what a gang has for itself: its nodes, or devices (cores of CPU nodes) of them.
 
     Args:
         nodes: as `place` gave them.
-        cluster: says what is locked.
+        lock: of their cluster, `node` or `devices`.
     """
-    if cluster.lock != "devices":
+    if lock != "devices":
         return frozenset(node.name for node in nodes)
     return frozenset(
-        f"{node.name}/{device}"
-        for node in nodes
-        for device in (node.cpus if cluster.device_kind == "cpu" else node.devices)
+        f"{node.name}/{device}" for node in nodes for device in (node.devices or node.cpus)
     )
 
 

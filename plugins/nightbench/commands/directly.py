@@ -46,7 +46,13 @@ def measure_directly(chosen: common.Chosen) -> int:
         jobs = place_on_healthy(chosen, plan.jobs, folder, targets, shipment)
         with LiveView(out, folder, folder.planned(), common.history(chosen.cluster.name)) as view:
             direct.measure(
-                jobs, folder, targets, shipment, on_event=view.hear, refresh=view.refresh
+                jobs,
+                folder,
+                targets,
+                shipment,
+                on_event=view.hear,
+                refresh=view.refresh,
+                at_once=chosen.cluster.parallel_cases,
             )
     except KeyboardInterrupt:
         interrupted = True

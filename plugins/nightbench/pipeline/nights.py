@@ -30,7 +30,7 @@ def plan_night(suite: Suite, cluster: Cluster, past: Mapping[str, Past], at: dat
             case.case_id,
             suite,
             past.get(case.case_id, Past()),
-            held_by(place(case, cluster)[0], cluster),
+            held_by(place(case, cluster)[0], cluster.lock),
             tonight,
         )
         for case in suite.cases

@@ -70,11 +70,11 @@ def test_a_case_locks_as_many_devices_as_it_needs() -> None:
     (node,), (process,) = place(collective(1), GPUS)
     assert len(node.devices) == 1
     assert process.device == node.devices[0]
-    assert held_by((node,), GPUS) == {f"{node.name}/{node.devices[0]}"}
+    assert held_by((node,), "devices") == {f"{node.name}/{node.devices[0]}"}
     pairs = {place(collective(1, 2, batch=b), GPUS)[0][0].devices for b in range(1, 30)}
     assert pairs == {("0", "1"), ("2", "3")}
     whole, _ = place(collective(2, 4), GPUS)
-    assert held_by(whole, GPUS) == {f"g{n}/{d}" for n in (1, 2) for d in range(4)}
+    assert held_by(whole, "devices") == {f"g{n}/{d}" for n in (1, 2) for d in range(4)}
 
 
 def test_devices_are_taken_from_those_that_may_be_used() -> None:
@@ -102,4 +102,4 @@ def test_cores_of_a_cpu_node_are_shared_out_in_equal_groups() -> None:
     assert place(collective(1, 2), cluster)[0][0].cpus == (0, 1, 2, 3, 4)
     (node,), _ = place(collective(1), dataclasses.replace(cluster, lock="node"))
     assert node.cpus == (0, 1, 2, 3, 4)
-    assert held_by((node,), dataclasses.replace(cluster, lock="node")) == {"n1"}
+    assert held_by((node,), "node") == {"n1"}
