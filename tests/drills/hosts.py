@@ -56,6 +56,8 @@ TOOLS = {
     "nsenter": "package util-linux",
     "mount": "package mount",
     "hostname": "package hostname",
+    "setpriv": "package util-linux",
+    "taskset": "package util-linux",
     "sshd": "package openssh-server",
     "ssh-keygen": "package openssh-client",
     "cc": "a C compiler, for the host whose clock is off",

@@ -169,7 +169,7 @@ def test_hostile_values_in_files(tmp_path: Path, key: str, value: str) -> None:
     catalog = load_catalog(REPO / "benchmarks")
 
     def load() -> Cluster:
-        found = load_cluster(tmp_path / "clusters/lab.yaml", catalog)
+        found = load_cluster(tmp_path / "clusters/lab.yaml", catalog=catalog)
         load_suite(tmp_path / "suites/fine.yaml", catalog, cluster=found)
         return found
 

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,17 +31,19 @@ from tests.drills.hosts import PYTHON, Host, Lab
 from nightbench.gang import GangEvent, Shipment
 from nightbench.model import CaseStatus, JobSpec, NeighbourPolicy
 
-SPIN = "while True: pass"
+SHARE = 0.2
 
 
 @contextlib.contextmanager
 def somebody_works(host: Host) -> Iterator[None]:
-    """A stranger's process takes a core of the host."""
-    worker = host.start([PYTHON, "-c", SPIN], user="neighbour")
+    """A stranger takes core 0 of the host, by several processes: the core may have other users."""
+    spin = ["taskset", "-c", "0", PYTHON, "-c", "while True: pass"]
+    workers = [host.start(spin, user="neighbour") for _ in range(3)]
     try:
         yield
     finally:
-        end(worker)
+        for worker in workers:
+            end(worker)
 
 
 def end(worker: subprocess.Popen[bytes]) -> None:
@@ -48,7 +51,7 @@ def end(worker: subprocess.Popen[bytes]) -> None:
     children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children")
     with contextlib.suppress(OSError):
         for child in children.read_text().split():
-            os.kill(int(child), 9)
+            os.kill(int(child), signal.SIGKILL)
     worker.kill()
     worker.wait()
 
@@ -64,7 +67,7 @@ async def test_a_busy_node_is_waited_for(lab: Lab, shipment: Shipment, tmp_path:
     """Visibly, with who works there; nothing is launched before they are done."""
     for name in ("n1", "n2"):
         lab.host(name)
-    policy = NeighbourPolicy("wait", wait_s=120, cpu_share=0.25)
+    policy = NeighbourPolicy("wait", wait_s=120, cpu_share=SHARE)
     job = on_one_core(make_job(lab, shipment, repeats=1, neighbours=policy))
     store = make_store(tmp_path)
     events: list[GangEvent] = []
@@ -94,7 +97,7 @@ async def test_a_node_that_stays_busy(
     """Refused at once, or when the patience ends, with who works there."""
     for name in ("n1", "n2"):
         lab.host(name)
-    policy = NeighbourPolicy(action, wait_s=6, cpu_share=0.25)
+    policy = NeighbourPolicy(action, wait_s=6, cpu_share=SHARE)
     job = on_one_core(make_job(lab, shipment, repeats=2, neighbours=policy))
     store = make_store(tmp_path)
     with somebody_works(lab.hosts["n2"]):
@@ -115,7 +118,7 @@ async def test_work_inside_the_window(
     """The repeat is kept as disturbed, not counted, and launched again."""
     for name in ("n1", "n2"):
         lab.host(name)
-    policy = NeighbourPolicy(action, wait_s=120, cpu_share=0.25)
+    policy = NeighbourPolicy(action, wait_s=120, cpu_share=SHARE)
     job = on_one_core(make_job(lab, shipment, repeats=2, steps=100, step_s=0.1, neighbours=policy))
     store = make_store(tmp_path)
     task = asyncio.create_task(measure(lab, shipment, job, store))
@@ -134,7 +137,7 @@ async def test_work_inside_the_window(
     first = store.result(1, "n2")
     assert first is not None
     assert first["status"] == "ok"
-    assert first["disturbed"]["share"] > 0.25
+    assert first["disturbed"]["share"] > SHARE
     assert any(p["user"] == "neighbour" for p in first["disturbed"]["processes"])
     assert (store.result(1, "n1") or {})["disturbed"] is None
     assert (store.result(2, "n2") or {})["disturbed"] is None
@@ -146,7 +149,7 @@ async def test_the_budget_for_disturbed_repeats_ends(
     """Somebody who starts anew in every window does not keep the night for ever."""
     for name in ("n1", "n2"):
         lab.host(name)
-    policy = NeighbourPolicy("wait", wait_s=120, cpu_share=0.25, budget=1)
+    policy = NeighbourPolicy("wait", wait_s=120, cpu_share=SHARE, budget=1)
     job = on_one_core(make_job(lab, shipment, repeats=3, steps=80, step_s=0.1, neighbours=policy))
     store = make_store(tmp_path)
     task = asyncio.create_task(measure(lab, shipment, job, store))
@@ -165,7 +168,7 @@ async def test_our_own_work_is_not_foreign(lab: Lab, shipment: Shipment, tmp_pat
     """Ranks, their daemons and the agent use the cores: nobody is disturbed by that."""
     for name in ("n1", "n2"):
         lab.host(name)
-    policy = NeighbourPolicy("refuse", cpu_share=0.25)
+    policy = NeighbourPolicy("refuse", cpu_share=SHARE)
     job = on_one_core(make_job(lab, shipment, repeats=3, steps=40, daemon=True, neighbours=policy))
     store = make_store(tmp_path)
     outcome = await measure(lab, shipment, job, store)
