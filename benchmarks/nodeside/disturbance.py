@@ -6,7 +6,7 @@ from typing import Any, Sequence
 
 from nodeside.gpuneighbours import ComputeWatch
 from nodeside.gpus import throttled
-from nodeside.neighbours import SHOWN, Meter, sentence
+from nodeside.neighbours import SHOWN, UNSEEN, Meter, sentence
 
 
 def judge(
@@ -34,7 +34,7 @@ def judge(
         processes = meter.culprits(worst.from_s, worst.to_s)
         reasons.append(
             "foreign work took {:.0%} of the cores in the window: {}".format(
-                worst.share, sentence(processes) or "processes that ended too soon to be named"
+                worst.share, sentence(processes) or UNSEEN
             )
         )
     on_gpus = watch.during(*window) if watch is not None else []

@@ -8,7 +8,7 @@ from typing import Any
 from nodeside.files import AgentError
 from nodeside.gpuneighbours import compute_processes, foreign
 from nodeside.job import NodeJob
-from nodeside.neighbours import SAMPLE_S, Meter, sentence
+from nodeside.neighbours import SAMPLE_S, UNSEEN, Meter, sentence
 
 AGAIN_S = 2.0
 
@@ -81,7 +81,7 @@ class Gate:
         if loud:
             parts.append(
                 "foreign work takes {:.0%} of the cores: {}".format(
-                    share, sentence(processes) or "processes that end too soon to be named"
+                    share, sentence(processes) or UNSEEN
                 )
             )
         on_gpu = self._gpu_processes()

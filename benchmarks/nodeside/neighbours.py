@@ -33,6 +33,7 @@ LOOK_AGAIN_S = 30.0
 SHOWN = 5
 """Processes that are named."""
 COMMAND_LENGTH = 200
+UNSEEN = "processes that end too soon to be seen, or that another container hides"
 
 
 class Sample(NamedTuple):
@@ -99,10 +100,12 @@ class Meter:
     # --- measuring -----------------------------------------------------------------------
 
     def watch(self, launched: Sequence[int]) -> None:
-        """From now on these running processes are the job's: a repeat begins."""
+        """From now on these running processes are the job's; none: the repeat has ended."""
         self._launched = tuple(launched)
-        self.samples = [s for s in self.samples if s.t_s > time.monotonic() - LOOK_AGAIN_S]
-        self.looked = [x for x in self.looked if x.to_s > time.monotonic() - LOOK_AGAIN_S]
+        if launched:
+            # What was long before is of no use; what was in the last window is asked for later.
+            self.samples = [s for s in self.samples if s.t_s > time.monotonic() - LOOK_AGAIN_S]
+            self.looked = [x for x in self.looked if x.to_s > time.monotonic() - LOOK_AGAIN_S]
 
     def tick(self, now_s: float, at_once: bool = False) -> None:
         """Take a sample where one is due; look who it is where there is much foreign work."""
@@ -196,8 +199,8 @@ class Meter:
                 part /= looked.to_s - looked.from_s
                 harmless += part * looked.harmless
                 named += part * sum(looked.foreign.values())
-        if self.looked and last.t_s > self.looked[-1].to_s:
-            # Not looked at yet: believed to go on as it was.
+        if self._launched and self.looked and last.t_s > self.looked[-1].to_s:
+            # Not looked at yet: believed to go on as it was, while the job runs.
             newest = self.looked[-1]
             since_s = last.t_s - max(newest.to_s, first.t_s)
             harmless += newest.harmless * since_s / (newest.to_s - newest.from_s)

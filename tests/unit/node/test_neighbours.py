@@ -143,8 +143,11 @@ def test_kernel_threads_and_the_job_s_other_processes_are_explained():
     assert a_meter(busy, []).worst(100, 110).exceeds(0.1)
     looked = [Looked(100.0, 105.0, 250.0, {}), Looked(105.0, 110.0, 250.0, {})]
     assert not a_meter(busy, looked).worst(100, 110).exceeds(0.1)
-    # What was seen is believed to go on until the next look.
-    assert not a_meter(busy, looked[:1]).worst(100, 110).exceeds(0.1)
+    # What was seen is believed to go on until the next look, while the job runs.
+    running = a_meter(busy, looked[:1])
+    running._launched = (os.getpid(),)
+    assert not running.worst(100, 110).exceeds(0.1)
+    assert a_meter(busy, looked[:1]).worst(100, 110).exceeds(0.1)
 
 
 def test_the_worst_five_seconds_count():
@@ -156,6 +159,16 @@ def test_the_worst_five_seconds_count():
     assert worst.share == pytest.approx(0.5)
     assert (worst.from_s, worst.to_s) == (110, 115)
     assert a_meter(disturbed, []).share(100, 120).share == pytest.approx(0.125)
+
+
+def test_a_long_window_is_judged_as_a_whole():
+    now = time.monotonic()
+    long = [Sample(now - 600 + k, 60 * min(k, 10) + 50 * k, 50 * k) for k in range(600)]
+    meter = a_meter(long, [])
+    meter.watch(())  # the repeat has ended, and is judged after that
+    assert meter.worst(now - 600, now - 1).exceeds(0.3), "the first ten seconds were disturbed"
+    meter.watch([os.getpid()])
+    assert len(meter.samples) < 40, "the next repeat does not drag that along"
 
 
 def test_looking_costs_little():
