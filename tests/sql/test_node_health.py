@@ -1,0 +1,197 @@
+"""From a run's files to who is left out: the book of nodes, and the command that shows it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from nightbench.errors import UserError
+from nightbench.health import Control, Finding, JudgedNode, Level, NodePreflight
+from nightbench.health.quarantine import QUARANTINED, RELEASED
+from nightbench.model import Cluster, HealthPolicy, Node
+from nightbench.pipeline.health import ClusterHealth, book, book_run, decide, save
+from nightbench.pipeline.placing import out_tonight
+from nightbench.spool import RunSpool, Spool
+from nightbench.warehouse import NodeBook, connect
+
+START = datetime(2026, 11, 1, 22, 0, tzinfo=UTC)
+LAB = Cluster("lab", (Node("n1", "127.0.0.2", "c"), Node("n2", "127.0.0.3", "c")))
+ILL = Finding(Level.FAIL, "disk", "0 free", "5 GB", "make room")
+
+
+def looked(night: int, *ill: str, value: float = 2.0) -> ClusterHealth:
+    at = START + timedelta(days=night)
+    nodes = tuple(
+        JudgedNode(
+            NodePreflight(node.name, f"{node.host}:22", at.isoformat(), True),
+            (ILL,) if node.name in ill else (),
+        )
+        for node in LAB.nodes
+    )
+    controls = (
+        Control("n1", "memory_copy", "cpu", "python-3.11", "GB/s", (value,)),
+        Control("n1+n2", "all_reduce", "network", "tcp", "GB/s", (value,)),
+    )
+    return ClusterHealth("lab", at, nodes, controls=controls)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run of a night, with the end of its cases."""
+
+    def make(night: int, *ill: str, **ends: str | None) -> RunSpool:
+        """`ends`: case -> the node that made it fail; None where it was measured."""
+        folder = Spool(tmp_path).run(f"r{night}")
+        save(folder, looked(night, *ill), LAB.health, {})
+        for hour, (case, fault) in enumerate(ends.items(), 1):
+            store = folder.case(case)
+            store.save_job({"nodes": [{"name": "n1"}, {"name": "n2"}]})
+            store.save_outcome(
+                {
+                    "status": "failed" if fault else "ok",
+                    "reason": None,
+                    "repeats": [],
+                    "ended_at": (START + timedelta(days=night, hours=hour)).isoformat(),
+                    "nodes": {fault: {"fault": "the connection was lost"}} if fault else {},
+                }
+            )
+        return folder
+
+    return make
+
+
+def test_nights_of_faults_put_a_node_out_and_a_clean_look_lets_it_in(connection, run):
+    for night in range(3):
+        states = book_run(connection, run(night, "n2"), "lab")
+    assert states["n2"].quarantined
+    assert not states["n1"].quarantined
+    # The next evening's look is booked before anything is placed.
+    states = book(connection, "r3", looked(3), LAB.health)
+    assert out_tonight(looked(3), states) == {}
+    changes = NodeBook(connection).changes("lab", "n2")
+    assert [change["state"] for change in changes] == ["ok", "quarantined"]
+    assert "3 faults in a row; the last: preflight: disk: 0 free" in changes[1]["reason"]
+
+
+def test_cases_that_fail_because_of_a_node_count_too(connection, run):
+    states = book_run(connection, run(0, a="n2", b="n2"), "lab")
+    assert (states["n2"].faults, states["n1"].faults) == (2, 0)
+    states = book_run(connection, run(1, c="n2"), "lab")
+    assert states["n2"].quarantined
+    assert "c: the connection was lost" in states["n2"].reason
+
+
+def test_a_case_that_is_measured_ends_the_row(connection, run):
+    assert book_run(connection, run(0, a="n2", b=None, c="n2"), "lab")["n2"].faults == 1
+
+
+def test_a_run_that_is_loaded_twice_is_counted_once(connection, run, rows):
+    folder = run(0, "n1", a="n2", b="n2")
+    first = book_run(connection, folder, "lab")
+    assert book_run(connection, folder, "lab") == first
+    # The evening's look had been booked by the preflight itself.
+    assert book(connection, "r0", looked(0, "n1"), LAB.health) == first
+    assert len(rows("select * from raw.control")) == 2
+    assert len(rows("select * from raw.node_preflight")) == 2
+
+
+def test_a_run_without_a_preflight_counts_its_cases(connection, tmp_path):
+    folder = Spool(tmp_path).run("r9")
+    assert book_run(connection, folder, "lab") == {}
+    folder.case("a").save_outcome(
+        {"status": "failed", "ended_at": START.isoformat(), "nodes": {"n1": {"fault": "gone"}}}
+    )
+    assert book_run(connection, folder, "lab")["n1"].faults == 1
+
+
+def test_the_site_says_how_many_faults(connection, tmp_path):
+    folder = Spool(tmp_path).run("r0")
+    save(folder, looked(0, "n2"), HealthPolicy(quarantine_after=1), {})
+    assert book_run(connection, folder, "lab")["n2"].quarantined
+
+
+def test_controls_beside_foreign_work_are_not_stored(connection, rows):
+    book(connection, "r0", dataclasses.replace(looked(0), busy=("n2",)), LAB.health)
+    assert [row["node"] for row in rows("select node from raw.control")] == ["n1"]
+
+
+def test_a_person_decides(connection):
+    state = decide(connection, LAB, "n1", QUARANTINED, "new fans", by="anna")
+    assert (state.quarantined, state.by_whom) == (True, "anna")
+    assert out_tonight(looked(900), NodeBook(connection).states("lab")).keys() == {"n1"}
+    # A clean look does not overrule a person.
+    assert book(connection, "r900", looked(900), LAB.health)["n1"].quarantined
+    with pytest.raises(UserError, match="expected one of n1, n2"):
+        decide(connection, LAB, "n7", RELEASED, "", by="anna")
+
+
+# --- the command --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nightbench(tmp_path, warehouse):
+    file = tmp_path / "dags/clusters/lab.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        "cluster: lab\nnodes:\n"
+        "  - {hosts: 127.0.0.2, name: n1, ssh_conn_id: c}\n"
+        "  - {hosts: 127.0.0.3, name: n2, ssh_conn_id: c}\n"
+    )
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        environment = {
+            **os.environ,
+            "NIGHTBENCH_HOME": str(tmp_path / "home"),
+            "NIGHTBENCH_DAGS": str(tmp_path / "dags"),
+            "NIGHTBENCH_WAREHOUSE": warehouse.loader,
+        }
+        return subprocess.run(
+            [sys.executable, "-c", "from nightbench.cli import main; main()", *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            cwd=Path(__file__).parents[2],
+        )
+
+    return call
+
+
+def test_nodes_shows_puts_out_and_lets_in(nightbench, warehouse):
+    with closing(connect(warehouse.loader)) as own:
+        book(own, "r0", looked(0, "n2"), LAB.health)
+    out = nightbench("nodes", "lab", "--quarantine", "n1", "--reason", "new fans")
+    assert out.returncode == 0, out.stderr
+    assert "n1: quarantined" in out.stdout
+    found = json.loads(nightbench("nodes", "lab", "--json").stdout)["nodes"]
+    assert [(row["node"], row["state"]) for row in found] == [("n1", "quarantined"), ("n2", "ok")]
+    assert found[1]["faults_in_a_row"] == 1
+    assert found[1]["last_complaints"] == ["disk"]
+    assert nightbench("nodes", "lab", "--release", "n1").returncode == 0
+    shown = nightbench("nodes", "lab", "--history")
+    assert "released" in shown.stdout
+    assert "new fans" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--quarantine", "n1"), "--reason"),
+        (("--quarantine", "n9", "--reason", "x"), "expected one of n1, n2"),
+        (("--quarantine", "n1", "--release", "n1", "--reason", "x"), "found both"),
+    ],
+)
+def test_what_is_wrong_is_said(nightbench, words, said):
+    done = nightbench("nodes", "lab", *words)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
