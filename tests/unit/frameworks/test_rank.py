@@ -28,6 +28,7 @@ class Runtime(Base):
 """
 WORKLOAD = """
 import os
+import signal
 
 
 class Task:
@@ -42,6 +43,8 @@ class Task:
         self.kept.append(float("nan") if len(self.kept) + 1 == self.bad else 1.0)
         if self.bad == "crash":
             raise RuntimeError("the framework broke")
+        if self.bad == "ask":
+            os.kill(os.getpid(), signal.SIGUSR2)
         if len(self.kept) == 9:
             open(os.path.join(os.environ["NIGHTBENCH_REPEAT_DIR"], "drain"), "w").close()
 
@@ -109,6 +112,15 @@ def phases(folder: Path) -> list[str]:
     return [line["phase"] for line in lines if line["kind"] == "phase"]
 
 
+def test_a_rank_that_is_asked_tells_its_stack_and_goes_on(tmp_path: Path) -> None:
+    done, folder = run(tmp_path, params={"bad_step": "ask"})
+    assert done.returncode == 0, done.stderr
+    told = (folder / "faulthandler.txt").read_text()
+    assert told.count("Current thread") == 5, "once in each step"
+    assert "in step" in told
+    assert "in measure" in told
+
+
 def test_a_rank_measures_and_writes_its_result(tmp_path: Path) -> None:
     done, folder = run(tmp_path)
     assert done.returncode == 0, done.stderr
@@ -122,7 +134,12 @@ def test_a_rank_measures_and_writes_its_result(tmp_path: Path) -> None:
     assert rank["versions"]["plain"] == "1.0"
     assert rank["peak_memory"]["resident_bytes"] > 1_000_000
     assert 0 < rank["time_to_first_step_s"] < 60
-    assert sorted(p.name for p in folder.iterdir()) == ["rank.json", "steps.jsonl"]
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "faulthandler.txt",
+        "rank.json",
+        "steps.jsonl",
+    ]
+    assert (folder / "faulthandler.txt").read_text() == "", "nobody has asked"
 
 
 def test_a_loss_that_is_no_number_ends_with_3_and_a_result(tmp_path: Path) -> None:
