@@ -148,7 +148,7 @@ def test_two_ranks_end_with_the_same_weights(
 ) -> None:
     first, second = two_ranks(tmp_path, line, "collective", interpreter(line))
     assert first["loss"]["first"] != second["loss"]["first"], "both ranks had the same data"
-    assert first["transport"] == second["transport"] == "gloo"
+    assert first["transport"] == second["transport"] == "gloo/socket/lo"
     assert first["parameters"] == second["parameters"] == 25_557_032
     assert first["weights_digest"] == second["weights_digest"]
 

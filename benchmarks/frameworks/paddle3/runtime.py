@@ -1,10 +1,12 @@
 """PaddlePaddle 3 on a node: DataParallel over gloo, dynamic graph, on the CPU."""
 
 import hashlib
+import os
 
 import numpy
 import paddle
 import paddle.distributed as dist
+import traffic
 from base_runtime import Base, expect_precision
 
 
@@ -57,8 +59,13 @@ class Runtime(Base):
         return versions
 
     def transport(self):
-        """The process group's backend."""
-        return dist.get_backend().lower() if self.grouped else None
+        """The process group's backend and the network that it really uses."""
+        if not self.grouped:
+            return None
+        backend = dist.get_backend().lower()
+        if backend != "gloo":
+            return backend
+        return traffic.of_gloo(int(os.environ["PADDLE_MASTER"].rpartition(":")[2]))
 
     def precision_proof(self, task):
         """Looks at what a product keeps of 1 + 2^-12: bfloat16 and TF32 round it to 1."""

@@ -1,10 +1,12 @@
 """PyTorch on a node: DistributedDataParallel over gloo (CPU) or NCCL (GPU)."""
 
 import hashlib
+import os
 import time
 
 import torch
 import torch.distributed as dist
+import traffic
 from base_runtime import Base, expect_precision
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -29,6 +31,8 @@ class Runtime(Base):
         if self.collective:
             # One rank joins as well: the program is the same at every size, so that efficiency
             # compares communication and nothing else.
+            if self.gpu:
+                traffic.listen_to_nccl(os.environ)
             dist.init_process_group("nccl" if self.gpu else "gloo")
 
     def parallel(self, model):
@@ -101,8 +105,12 @@ class Runtime(Base):
         return versions
 
     def transport(self):
-        """The process group's backend."""
-        return dist.get_backend() if self.collective and self.context.world_size > 1 else None
+        """The process group's backend and the network that it really uses."""
+        if not self.collective or self.context.world_size == 1:
+            return None
+        if self.gpu:
+            return traffic.of_nccl(os.environ)
+        return traffic.of_gloo(int(os.environ["MASTER_PORT"]))
 
     def precision_proof(self, task):
         """Looks at what a product keeps of 1 + 2^-12: TF32 and bfloat16 round it to 1.

@@ -34,6 +34,8 @@ class CheckContext:
     """The cluster's nodes share hardware: spread and drift only warn."""
     requested_version: str | None = None
     """Framework version that the build names; None where it takes the lock's."""
+    transport: str | None = None
+    """What the cluster declares that gradients travel over; None where it says nothing."""
 
     @classmethod
     def of(cls, job: JobSpec, workload: WorkloadInfo, *, shared: bool) -> CheckContext:
@@ -48,6 +50,7 @@ class CheckContext:
             converges=bool(scale.get("converges", False)),
             shared=shared,
             requested_version=job.build.version,
+            transport=job.transport,
         )
 
     @property

@@ -9,6 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from nightbench.checks.expectation import CheckContext
+from nightbench.checks.transport import wrong_transport
 from nightbench.model import RankResult, RepeatRecord, RepeatSummary, Strategy
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ _RANK_COLUMNS = {
     "shortest_window_s": "float64",
     "window_difference": "float64",
     "backward_steps": "int64",
+    "wrong_transport": "object",
     "bad_losses": "object",
 }
 _STEP_COLUMNS = {
@@ -161,6 +163,7 @@ def _rank_row(context: CheckContext, rank: RankResult) -> dict[str, Any]:
         "shortest_window_s": min(rank.window_wall_s, on_clock),
         "window_difference": abs(total / rank.window_wall_s - 1) if rank.window_wall_s else None,
         "backward_steps": sum(b < a for a, b in itertools.pairwise(ends)),
+        "wrong_transport": wrong_transport(context.transport, rank.transport),
         "bad_losses": _bad_losses(rank),
     }
 

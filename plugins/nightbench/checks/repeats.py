@@ -21,6 +21,7 @@ from nightbench.checks.expectation import (
     present,
 )
 from nightbench.checks.repeat_frames import repeat_frames
+from nightbench.checks.transport import declared
 from nightbench.model import CheckResult, RepeatRecord, RepeatSummary, Severity, Strategy
 
 FAIL, WARN = Severity.FAIL, Severity.WARN
@@ -87,6 +88,11 @@ REPEAT_CHECKS: tuple[Check, ...] = (
         "parameters_agree", FAIL, "repeats", "parameter_counts", at_most("parameter_counts", 1),
         expected="one number of trainable parameters on all trainers",
         show="{:.0f}",
+    ),
+    Check(
+        "transport", FAIL, "ranks", "wrong_transport", nothing("wrong_transport"),
+        expected=lambda c: f"gradients travel over {c.transport}, as the cluster declares",
+        applies=declared,
     ),
     # --- the steps ---
     Check(

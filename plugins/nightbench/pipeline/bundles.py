@@ -107,6 +107,7 @@ def _case(
         parameters=case.parameters,
         converges=case.converges,
         shared=plan.cluster.shared,
+        transport=plan.cluster.transport,
         requested_version=planned.build.version,
     )
     checks = tuple(check_repeats(context, records, summaries))

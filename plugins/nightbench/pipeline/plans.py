@@ -193,7 +193,13 @@ def store_plan(plan: RunPlan, spool: Spool) -> RunSpool:
             "nodes": [node.name for node in plan.cluster.nodes],
             "cluster_info": {
                 name: getattr(plan.cluster, name)
-                for name in ("description", "device_kind", "devices_per_node", "shared")
+                for name in (
+                    "description",
+                    "device_kind",
+                    "devices_per_node",
+                    "shared",
+                    "transport",
+                )
             },
         }
     )

@@ -118,6 +118,14 @@ SPOILED = {
         CONTEXT, RECORD, replace(SUMMARY, step_throughput=39.0), set(), "2.56%"
     ),
     "overlap": (ASYNC, ASYNC_RECORD, replace(ASYNC_SUMMARY, overlap=0.7), set(), "70.0%"),
+    "transport": (
+        replace(CONTEXT, transport="nccl/ib"),
+        replace(RECORD, ranks=tuple(
+            replace(r, transport=t) for r, t in zip(RANKS, ("nccl/ib", "nccl/socket"), strict=True)
+        )),
+        SUMMARY, set(),
+        "trainer-1: expected nccl/ib, found nccl/socket: InfiniBand fell back to sockets",
+    ),
     "loss_finite": (
         CONTEXT, rank(loss_window=(6.5, None, math.nan, 6.2)), SUMMARY, set(),
         "trainer-1: window step 2 has None, window step 3 has nan",
@@ -126,6 +134,32 @@ SPOILED = {
         CONTEXT, RECORD, replace(SUMMARY, loss_median=7.5), set(), "-0.5 below"
     ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("declared", "found", "why"),
+    [
+        ("gloo", "gloo/socket/eth0", ""),
+        ("gloo/socket/eth0", "gloo/socket/eth0", ""),
+        ("nccl", "nccl/ib", ""),
+        ("gloo/socket/ib0", "gloo/socket/eth0", "another network interface"),
+        ("nccl/ib", "gloo/socket/eth0", "own library was not used"),
+        ("nccl/ib", None, "found nothing"),
+        ("nccl/ib", "nccl", "expected nccl/ib, found nccl"),
+    ],
+)
+def test_what_a_declared_transport_accepts(declared, found, why):
+    context = replace(CONTEXT, transport=declared)
+    record = replace(RECORD, ranks=tuple(replace(r, transport=found) for r in RANKS))
+    (result,) = [r for r in check_repeats(context, [record], [SUMMARY]) if r.check == "transport"]
+    assert result.success is (why == "")
+    assert why in result.observed
+
+
+def test_a_transport_inside_of_one_node_is_not_compared():
+    context = replace(CONTEXT, transport="nccl/ib", case=replace(CONTEXT.case, nodes=1))
+    record = replace(RECORD, ranks=tuple(replace(r, transport="nccl/p2p") for r in RANKS))
+    assert "transport" not in {r.check for r in check_repeats(context, [record], [SUMMARY])}
 
 
 def test_every_check_has_a_fixture_that_fails_it():

@@ -1,0 +1,151 @@
+"""What a rank really talks over: read from its own sockets and from NCCL's own log.
+
+Written `backend/network/interface`, as far as it is known: `gloo/socket/eth0`, `nccl/ib`.
+"""
+
+import fcntl
+import os
+import re
+import socket
+import struct
+
+_SIOCGIFADDR = 0x8915
+_SIOCGIFNETMASK = 0x891B
+_ESTABLISHED = "01"
+_VIA = re.compile(r" via ((?:NET|P2P|SHM|NVLS|COLLNET)(?:/[A-Za-z]+)?)")
+_NETWORK = re.compile(r"(?:Using network |NET/)(IB|Socket|[A-Za-z][A-Za-z ]*[A-Za-z])\b")
+
+NCCL_LOG = "nccl.log"
+
+
+def listen_to_nccl(environment):
+    """Let NCCL write down how its ranks are connected; call this before it is initialised.
+
+    It logs while it connects and is silent in the window. A log that the site asked for by
+    NCCL_DEBUG_FILE stays where it is.
+    """
+    environment.setdefault("NCCL_DEBUG", "INFO")
+    environment.setdefault("NCCL_DEBUG_SUBSYS", "INIT,NET")
+    folder = environment.get("NIGHTBENCH_PROCESS_DIR")
+    if folder:
+        environment.setdefault("NCCL_DEBUG_FILE", os.path.join(folder, NCCL_LOG))
+
+
+def of_nccl(environment):
+    """`nccl/ib`, `nccl/socket`, `nccl/p2p`, ... by NCCL's log; `nccl` where it says nothing."""
+    path = environment.get("NCCL_DEBUG_FILE")
+    try:
+        with open(path or "", errors="replace") as log:
+            return nccl_transport(log.read())
+    except OSError:
+        return "nccl"
+
+
+def nccl_transport(log):
+    """What the text of NCCL's log says of the channels between ranks.
+
+    Channels over a network count before those inside of a node; without any channel (one rank)
+    the network that was chosen is told.
+    """
+    networks, inside = set(), set()
+    for found in _VIA.findall(log):
+        kind, _, network = found.partition("/")
+        if kind == "NET":
+            networks.add(network.lower())
+        else:
+            inside.add(kind.lower())
+    if not networks and not inside:
+        networks = {name.lower().replace(" ", "_") for name in _NETWORK.findall(log)[-1:]}
+    return "/".join(["nccl"] + ["+".join(sorted(networks or inside))] * bool(networks or inside))
+
+
+def of_gloo(store_port=None):
+    """`gloo/socket/eth0`: the interfaces of this process's connections to other ranks.
+
+    Args:
+        store_port: port of the rendezvous, whose connections carry no gradients.
+    """
+    names = sorted(interfaces(store_port))
+    return "/".join(["gloo", "socket"] + ["+".join(names)] * bool(names))
+
+
+def interfaces(without_port=None):
+    """Network interfaces of the established TCP connections of this process."""
+    mine = _own_sockets()
+    found = set()
+    for family, path in ((socket.AF_INET, "/proc/self/net/tcp"),
+                         (socket.AF_INET6, "/proc/self/net/tcp6")):  # fmt: skip
+        for words in _lines(path):
+            if len(words) < 10 or words[3] != _ESTABLISHED or words[9] not in mine:
+                continue
+            address, port = words[1].split(":")
+            if without_port in (int(port, 16), int(words[2].split(":")[1], 16)):
+                continue
+            name = _interface_of(family, _address(family, address))
+            if name:
+                found.add(name)
+    return found
+
+
+def _own_sockets():
+    inodes = set()
+    for entry in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink("/proc/self/fd/" + entry)
+        except OSError:
+            continue  # the listing's own
+        if target.startswith("socket:["):
+            inodes.add(target[8:-1])
+    return inodes
+
+
+def _lines(path):
+    try:
+        with open(path) as table:
+            return [line.split() for line in table][1:]
+    except OSError:
+        return []
+
+
+def _address(family, text):
+    """The kernel writes addresses as 32-bit words in the machine's own order."""
+    size = 4 if family == socket.AF_INET else 16
+    words = [int(text[i : i + 8], 16) for i in range(0, size * 2, 8)]
+    packed = struct.pack("={}I".format(len(words)), *words)
+    if family == socket.AF_INET6 and packed[:12] == b"\0" * 10 + b"\xff\xff":
+        return packed[12:]  # an IPv4 peer of an IPv6 socket
+    return packed
+
+
+def _interface_of(family, packed):
+    if len(packed) == 16:
+        for words in _lines_from_first("/proc/net/if_inet6"):
+            if len(words) > 5 and bytes.fromhex(words[0]) == packed:
+                return words[5]
+        return None
+    within = None
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            own = _ask(probe, _SIOCGIFADDR, name)
+            if own == packed:
+                return name
+            mask = _ask(probe, _SIOCGIFNETMASK, name)
+            if own and mask and all(a & m == b & m for a, b, m in zip(own, packed, mask)):
+                within = within or name  # a second address of the interface, 127.0.0.2 of lo
+    return within
+
+
+def _lines_from_first(path):
+    try:
+        with open(path) as table:
+            return [line.split() for line in table]
+    except OSError:
+        return []
+
+
+def _ask(probe, request, name):
+    try:
+        answer = fcntl.ioctl(probe, request, struct.pack("256s", name.encode()[:15]))
+    except OSError:
+        return None  # an interface without an IPv4 address
+    return answer[20:24]
