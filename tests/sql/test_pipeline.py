@@ -120,6 +120,33 @@ def test_windows_that_contradict_their_steps_never_become_a_median(
     assert any("window" in reason for reason in reasons)
 
 
+def test_a_disturbed_repeat_is_seen_with_its_reason_and_never_counts(
+    spool: Spool, warehouse: Database, given: Given, rows: Rows
+) -> None:
+    run = given.run(0, suite="seeded")
+    store = spooled(spool, run, {STEADY: 100.0}).case(STEADY.case_id)
+    # A fourth launch, of which somebody else's work took half.
+    slow = json.loads(json.dumps(store.result(2, "n1")))
+    summary = slow["processes"][0]["summary"]
+    summary["step_seconds"] = [2 * lap for lap in summary["step_seconds"]]
+    summary["window"]["wall_s"] *= 2
+    store.save_result(4, "n1", slow)
+    why = "n1: cc1 (pid 812, bob) took 48 % of the cores in the window"
+    record = store.repeat(1) or {}
+    store.save_repeat(4, {**record, "status": "disturbed", "reason": why})
+
+    result = ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+
+    assert (result.measured, result.quarantined) == (1, 0)
+    median = rows("select * from marts.fct_measurement")[0]
+    assert (median["n"], median["throughput"]) == (3, pytest.approx(100.0))
+    assert rows("select minimum from raw.measurement")[0]["minimum"] > 99
+    seen = rows("select * from marts.fct_repeat where repeat = 4")[0]
+    assert (seen["status"], seen["reason"]) == ("disturbed", why)
+    assert seen["throughput"] == pytest.approx(50.0)
+    assert seen["is_quarantined"]
+
+
 def test_a_run_waits_while_the_warehouse_is_away(
     spool: Spool, warehouse: Database, given: Given, rows: Rows
 ) -> None:
