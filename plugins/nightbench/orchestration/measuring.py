@@ -107,15 +107,15 @@ def preflight(planned: list[dict[str, str]] | None) -> dict[str, Any]:
     retry_exponential_backoff=2.0,
     doc_md="Summarises, checks and loads what came back, whatever the cases' end.",
 )
-def ingest(run_id: str | None, **context: Any) -> dict[str, Any]:
+def ingest(nightbench_run: str | None, **context: Any) -> dict[str, Any]:
     """Load the run, and others that wait; publishes the asset."""
     from nightbench.orchestration import runs
 
-    if not run_id:
+    if not nightbench_run:
         raise AirflowFailException("nothing was planned, so there is nothing to load")
     runs.close_ended(state_of_runs(context))
     try:
-        loaded = runs.ingest(run_id)
+        loaded = runs.ingest(nightbench_run)
     except UserError as error:
         log.error("%s", error)
         raise AirflowException(str(error)) from None
