@@ -7,7 +7,7 @@ import sys
 import typer
 from rich.console import Console
 
-from nightbench.commands import cluster, looking, nodes, planning, running, services
+from nightbench.commands import cluster, detect, looking, nodes, planning, running, services
 from nightbench.commands.common import quiet
 from nightbench.errors import UserError
 
@@ -27,6 +27,7 @@ _PANELS = {
     "Measure": running.app,
     "Look before": planning.app,
     "Look after": looking.app,
+    "Judge": detect.app,
     "Nodes": nodes.app,
 }
 for _panel, _part in _PANELS.items():

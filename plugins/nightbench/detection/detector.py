@@ -27,6 +27,8 @@ class Judgement:
     """First night at the new level, for regressed and improved."""
     last_good: HistoryPoint | None = None
     """Last night before `since`."""
+    smallest_slowdown: float | None = None
+    """Relative fall that the series would tell within a week in nine of ten cases."""
 
 
 class Detector(Protocol):

@@ -1,0 +1,126 @@
+"""Whether evidence is enough: the odds of a lasting change against all that it could be instead.
+
+The odds against a change are the sum of four: no change with the drift continued, no change
+without drift, a visit as long as those of the past (its length alone counts), and a visit with
+interruptions (every night counts: a chain of two states). The weights were found on simulated
+histories by what matters to people, alerts that are right, early and few; see
+`docs/adr/0011-who-accepts-a-change.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from nightbench.detection.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Coefficients of the odds; `visit_*` of the stay's length, `chain_*` of the two states."""
+
+    drifting: float
+    drifting_threshold: float
+    steady: float
+    steady_threshold: float
+    visit_first: float
+    """Logarithm of the visits believed before any is seen, and of the nights they rest on."""
+    visit_nights: float
+    visit_stay: float
+    """Logarithms of the two counts of the beta distribution of staying another night."""
+    visit_leave: float
+    depth: float
+    """Logarithm of how much rarer deep visits are than shallow ones."""
+    visit: float
+    chain: float
+    indistinct: float
+    """How much less the chain says of changes below three noise scales."""
+    chain_stay: float
+    chain_leave: float
+    chain_first: float
+    chain_nights: float
+    young: float
+    """Doubt about a level that eight nights stand for."""
+
+
+WEIGHTS = Weights(
+    drifting=0.716,
+    drifting_threshold=2.166,
+    steady=0.064,
+    steady_threshold=-0.383,
+    visit_first=0.338,
+    visit_nights=-5.245,
+    visit_stay=-1.127,
+    visit_leave=0.699,
+    depth=2.194,
+    visit=7.126,
+    chain=7.502,
+    indistinct=2.995,
+    chain_stay=-1.585,
+    chain_leave=2.258,
+    chain_first=-0.075,
+    chain_nights=2.311,
+    young=2.833,
+)
+
+
+def log_odds(evidence: Evidence, weights: Weights = WEIGHTS) -> float:
+    """Logarithm of the odds that the level has changed for good; accepted above 0."""
+    w = weights
+    nothing = _sum_of_odds(
+        w.drifting_threshold - w.drifting * evidence.drifting,
+        w.steady_threshold - w.steady * evidence.steady,
+    )
+    nothing += w.young * 8 / evidence.reference
+    rarity = abs(evidence.step) * math.exp(w.depth)
+    distinct = abs(evidence.step) / evidence.noise
+    return -_sum_of_odds(
+        _sum_of_odds(nothing, _one_stay(evidence, w) + w.visit - rarity),
+        _chain(evidence, w) + w.chain - rarity - w.indistinct * max(0.0, 3 - distinct),
+    )
+
+
+def _sum_of_odds(one: float, other: float) -> float:
+    high, low = max(one, other), min(one, other)
+    return high + math.log1p(math.exp(low - high))
+
+
+def _one_stay(evidence: Evidence, w: Weights) -> float:
+    """Log rate of visits, times the probability that one lasts as long as this one has."""
+    rate = (math.exp(w.visit_first) + evidence.visits) / (
+        math.exp(w.visit_nights) + evidence.stayed
+    )
+    stay = math.exp(w.visit_stay) + evidence.visited - evidence.visits
+    leave = math.exp(w.visit_leave) + evidence.visits
+    nights = evidence.after - 1
+    lasts = (
+        math.lgamma(stay + nights)
+        - math.lgamma(stay)
+        + math.lgamma(stay + leave)
+        - math.lgamma(stay + leave + nights)
+    )
+    return math.log(rate) + lasts
+
+
+def _chain(evidence: Evidence, w: Weights) -> float:
+    """Log likelihood of the nights as coming and going, against staying at the new level."""
+    first, stay = math.exp(w.chain_first), math.exp(w.chain_stay)
+    go = min(
+        0.9,
+        (first + evidence.visits) / (math.exp(w.chain_nights) + first + evidence.stayed),
+    )
+    hold = (stay + evidence.visited - evidence.visits) / (
+        stay + math.exp(w.chain_leave) + evidence.visited
+    )
+    home, away, scale = 1.0, 0.0, 0.0
+    for usual, moved in zip(evidence.usual, evidence.moved, strict=True):
+        top = max(usual, moved)
+        home, away = (
+            (home * (1 - go) + away * (1 - hold)) * math.exp(usual - top),
+            (home * go + away * hold) * math.exp(moved - top),
+        )
+        total = home + away
+        if total <= 0.0:
+            return -math.inf
+        home, away, scale = home / total, away / total, scale + math.log(total) + top - moved
+    return scale

@@ -1,0 +1,66 @@
+"""A slow creep of a series, told apart from its steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from nightbench.detection.levels import FEWEST_FOR_DRIFT as FEWEST
+from nightbench.detection.levels import look_back
+from nightbench.detection.robust import noise_of_differences, winsorised
+from nightbench.detection.series import Series
+
+CLEAR = 4.0
+"""Standard errors of the slope from which a drift is told."""
+
+WORTH_TELLING = 0.005
+"""Relative change over the whole stretch below which none is told."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A straight creep of the logarithm over a stretch without a step."""
+
+    first: int
+    """First night of the stretch."""
+    nights: int
+    change: float
+    """Relative change from its first to its last night."""
+    error: float
+    """Standard error of `change`."""
+
+
+def drift_of(series: Series, start: int = 0) -> Drift | None:
+    """The drift since night `start` (the last change of level), where there clearly is one.
+
+    The error allows for noise that stays for a few nights, which looks like a slope to plain
+    least squares.
+    """
+    nights = len(series) - start
+    if nights < FEWEST:
+        return None
+    values = look_back(series.part(start, len(series))).values
+    values = winsorised(values, max(noise_of_differences(values), 1e-4))
+    day = series.day[start:] - series.day[start:].mean()
+    spread = float((day**2).sum())
+    if spread <= 0:
+        return None
+    slope = float((day * (values - values.mean())).sum()) / spread
+    left = values - values.mean() - slope * day
+    variance = float((left**2).sum()) / (nights - 2)
+    alike = float((left[1:] * left[:-1]).sum()) / max(float((left**2).sum()), 1e-300)
+    alike = min(max(alike, 0.0), 0.9)
+    length = float(series.day[-1] - series.day[start])
+    error = math.sqrt(variance / spread * (1 + alike) / (1 - alike)) * length
+    change = slope * length
+    # A step that the search left alone is no drift: both halves have to creep.
+    half = nights // 2
+    halves = [
+        float(np.polyfit(day[part], values[part], 1)[0]) * math.copysign(1.0, slope)
+        for part in (slice(0, half), slice(half, nights))
+    ]
+    if abs(change) < max(WORTH_TELLING, CLEAR * error) or min(halves) <= 0:
+        return None
+    return Drift(start, nights, math.expm1(change), error)

@@ -1,0 +1,286 @@
+"""How much the last nights speak for a change, and how much for what else it could be.
+
+For a night `first` and all nights from it on, three explanations compete:
+
+* the level moved there by some amount (all amounts are tried, small ones are likelier);
+* nothing happened: noise of this series, with single slow nights;
+* a visit: the series has been at that level before, or may have a mode that it has not shown yet,
+  and will come back. How often it went there and how long it stayed is counted in its past.
+
+The nights before are described by a robust line whose slope is held near zero, so that a slow
+drift is continued and not taken for a step. A night weighs by its own noise: where the repeats of
+the nights around disagree more than usual, so may their medians.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from nightbench.detection.levels import NOISE_FLOOR, Past
+from nightbench.detection.robust import MAD_TO_SIGMA, Floats, median, running_median
+from nightbench.detection.series import Series
+
+REFERENCE = 90
+"""Nights of the present level that a later night is held against, at most."""
+
+SLOPE = 0.0002
+"""Usual drift a night (one standard deviation), relative: 3 % in half a year."""
+
+SMALLEST = 0.004
+"""Smallest change that is considered at all, relative."""
+
+TAILS = 5
+"""Degrees of freedom of the noise between nights."""
+
+SLOW_NIGHTS, SLOW_WEIGHT = 0.3, 60.0
+"""What is believed of slow nights before any is seen: 0.3 in 60."""
+
+SLOW_DEPTH, FAST_DEPTH = 0.08, 0.04
+"""Mean depth of a slow night, and of the rarer fast one (one in ten)."""
+
+_GRID: Floats = np.concatenate(
+    [-np.geomspace(0.002, 0.4, 56)[::-1], [0.0], np.geomspace(0.002, 0.4, 56)]
+)
+_CELL: Floats = np.gradient(_GRID)
+_CENTRE = len(_GRID) // 2
+_CORE = math.exp(
+    math.lgamma((TAILS + 1) / 2) - math.lgamma(TAILS / 2) - 0.5 * math.log(TAILS * math.pi)
+)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What speaks for a change of one sign at one night; logarithms are natural."""
+
+    first: int
+    """First night at the new level."""
+    after: int
+    """Nights from it on."""
+    reference: int
+    """Nights before it that it is held against."""
+    step: float
+    """Posterior mean of the change of the logarithm."""
+    low: float
+    high: float
+    """95 % credible interval of it."""
+    baseline: float
+    """Logarithm of the level before."""
+    noise: float
+    """Standard deviation from night to night."""
+    slope: float
+    """Drift of the reference a night."""
+    slope_error: float
+    drifting: float
+    """Log Bayes factor of a change against none, with the drift continued."""
+    steady: float
+    """The same with no drift at all."""
+    visits: int
+    """Earlier visits to the far side of the midline between both levels."""
+    visited: int
+    """Nights that they took together."""
+    stayed: int
+    """Nights that were not there."""
+    usual: tuple[float, ...]
+    """Log density of each night from `first` on at the old level."""
+    moved: tuple[float, ...]
+    """The same at the new level."""
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """Of each night that is in question."""
+
+    sigma: Floats
+    slow: Floats
+    """Probability that the night is a slow one."""
+
+
+def weigh(series: Series, past: Past, first: int, sign: int) -> Evidence:
+    """Evidence that the level fell (`sign` -1) or rose (+1) at `first`.
+
+    Args:
+        series: the window that `past` describes.
+        past: see `levels.look_back`.
+        first: a night with at least one night of the present level before it.
+        sign: -1 or +1.
+    """
+    start = max(past.base, first - REFERENCE)
+    reference = past.values[start:first]
+    tail = past.values[first:]
+    middle = median(reference)
+    offsets = reference - middle
+    ahead, usual_within, loudness = _loudness(series, start, first)
+    own = MAD_TO_SIGMA * median(np.abs(offsets) / loudness)
+    recent = MAD_TO_SIGMA * median(np.abs(past.residual[max(0, first - 120) : first]))
+    noise = max(math.sqrt((own**2 + recent**2) / 2), 0.7 * past.step_noise, NOISE_FLOOR)
+    line, flat = _line(offsets, loudness, noise)
+    nights = _noise(series, past, first, noise, ahead, usual_within)
+
+    steps = np.arange(1, len(tail) + 1)
+    drifting, posterior, usual, moved = _bayes_factor(
+        tail - middle - line.level - line.slope * steps,
+        nights,
+        max(line.variance_at((len(tail) + 1) / 2), flat.variance_at(0)),
+        sign,
+    )
+    steady, _, _, _ = _bayes_factor(tail - middle - flat.level, nights, flat.variance_at(0), sign)
+    step = float((posterior * _GRID).sum())
+    low, high = np.interp([0.025, 0.975], np.cumsum(posterior), _GRID)
+    visits, visited, stayed = _visits(past, first, middle, step, sign)
+    return Evidence(
+        first=first,
+        after=len(tail),
+        reference=len(reference),
+        step=step,
+        low=float(low),
+        high=float(high),
+        baseline=middle + line.level,
+        noise=noise,
+        slope=line.slope,
+        slope_error=math.sqrt(line.slope_variance),
+        drifting=drifting,
+        steady=steady,
+        visits=visits,
+        visited=visited,
+        stayed=stayed,
+        usual=tuple(usual),
+        moved=tuple(moved),
+    )
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Level at the last night of the reference and slope, with their covariance."""
+
+    level: float
+    slope: float
+    level_variance: float
+    slope_variance: float
+    covariance: float
+
+    def variance_at(self, nights: float) -> float:
+        """Variance of the line so many nights after the reference."""
+        return (
+            self.level_variance
+            + 2 * nights * self.covariance
+            + nights * nights * self.slope_variance
+        )
+
+
+def _line(offsets: Floats, loudness: Floats, noise: float) -> tuple[_Line, _Line]:
+    """Robust line through the reference, and the level alone, by reweighted least squares."""
+    time = np.arange(1 - len(offsets), 1, dtype=float)
+
+    def fit(weight: Floats, slope: float) -> _Line:
+        s0, s1 = float(weight.sum()), float((weight * time).sum())
+        s2 = float((weight * time * time).sum()) + (noise / slope) ** 2
+        b0, b1 = float((weight * offsets).sum()), float((weight * time * offsets).sum())
+        determinant = s0 * s2 - s1 * s1
+        unit = noise * noise / determinant
+        return _Line(
+            (s2 * b0 - s1 * b1) / determinant,
+            (s0 * b1 - s1 * b0) / determinant,
+            unit * s2,
+            unit * s0,
+            -unit * s1,
+        )
+
+    def weights(distance: Floats) -> Floats:
+        given: Floats = 1 / (loudness * np.maximum(loudness, np.abs(distance) / (1.5 * noise)))
+        return given
+
+    weight = weights(offsets)
+    for _ in range(2):
+        line = fit(weight, SLOPE)
+        weight = weights(offsets - line.level - line.slope * time)
+    return line, fit(weight, 1e-7)
+
+
+def _loudness(series: Series, start: int, first: int) -> tuple[bool, float, Floats]:
+    """Whether repeats say something, their usual sigma, and the reference's noise around it."""
+    within = series.within[start:first]
+    known = within[np.isfinite(within)]
+    if len(known) < 5 or median(known) <= 0:
+        return False, math.nan, np.ones(first - start)
+    usual = median(known)
+    filled = np.where(np.isfinite(within), within, usual) / usual
+    return True, usual, np.clip(running_median(filled, 3), 0.5, 3.0)
+
+
+def _noise(
+    series: Series, past: Past, first: int, noise: float, told: bool, usual_within: float
+) -> _Noise:
+    deep = int((past.residual[:first] < -4 * noise).sum())
+    slow = (SLOW_NIGHTS + min(deep, 0.1 * first)) / (SLOW_WEIGHT + first)
+    nights = len(series) - first
+    if not told:
+        return _Noise(np.full(nights, noise), np.full(nights, slow))
+    from_here = max(0, first - 3)
+    within = series.within[from_here:] / usual_within
+    within = np.where(np.isfinite(within), within, 1.0)
+    around = np.clip(running_median(within, 3), 0.5, 3.0)[first - from_here :]
+    unusual = np.maximum(within[first - from_here :] / around, 1e-3)
+    # A night whose repeats disagree more than those of its neighbours is suspected to be slow.
+    # The fewer the repeats, the less their range says.
+    counted = np.nan_to_num(series.count[first:], nan=60.0)
+    width = np.hypot(0.27, 0.75 / np.sqrt(np.maximum(counted - 1, 1)))
+    as_usual = np.exp(-0.5 * (np.log(unusual) / width) ** 2) / (width * 2.5066 * unusual)
+    as_slow = np.where(unusual > 1.4, 0.27, 0.01)
+    odds = (0.3 * as_usual + 0.7 * as_slow) / np.maximum(as_usual, 1e-6)
+    return _Noise(noise * around, np.minimum(0.9, slow * odds))
+
+
+def _bayes_factor(
+    distance: Floats, nights: _Noise, level_variance: float, sign: int
+) -> tuple[float, Floats, Floats, Floats]:
+    """Log Bayes factor of a change, its posterior on the grid, and the nights' log densities."""
+    sigma, slow = nights.sigma[:, None], nights.slow[:, None]
+    off = distance[:, None] - _GRID[None, :]
+    core = _CORE / sigma * (1 + (off / sigma) ** 2 / TAILS) ** (-(TAILS + 1) / 2)
+    wild = np.where(
+        off < 0,
+        np.exp(np.minimum(off, 0) / SLOW_DEPTH) * (0.9 / SLOW_DEPTH),
+        np.exp(-np.maximum(off, 0) / FAST_DEPTH) * (0.1 / FAST_DEPTH),
+    )
+    density = np.log((1 - slow) * core + slow * wild)
+    total = density.sum(axis=0)
+    likelihood = np.exp(total - total.max())
+    nothing = np.exp(-0.5 * _GRID**2 / level_variance) * _CELL
+    change = np.where(sign * _GRID > SMALLEST, _CELL / np.maximum(np.abs(_GRID), 1e-9), 0.0)
+    change /= change.sum()
+    posterior = likelihood * change
+    evidence = float(posterior.sum()) + 1e-300
+    none = float((likelihood * nothing).sum() / nothing.sum()) + 1e-300
+    best = int(np.argmax(np.where(change > 0, total, -np.inf)))
+    return (
+        math.log(evidence) - math.log(none),
+        posterior / evidence,
+        density[:, _CENTRE],
+        density[:, best],
+    )
+
+
+def _visits(past: Past, first: int, middle: float, step: float, sign: int) -> tuple[int, int, int]:
+    """Earlier stays beyond the midline that ended: how many, how long together; nights elsewhere.
+
+    A past that begins there does not count as a visit: the series may have come from that level.
+    """
+    aligned = past.aligned[:first]
+    depth = np.where(np.isnan(aligned), past.values[:first] - middle, aligned)
+    depth = sign * depth / max(abs(step), 1e-6)
+    visits = visited = stay = 0
+    inside = came = False
+    for night, away in enumerate(map(float, depth)):
+        if inside:
+            if away < 0.35:  # Hysteresis: noise at the midline is no coming and going.
+                if came:
+                    visits, visited = visits + 1, visited + stay
+                inside = False
+            else:
+                stay += 1
+        elif away > 0.5:
+            inside, came, stay = True, night > 0, 1
+    return visits, visited, int((depth <= 0.5).sum())

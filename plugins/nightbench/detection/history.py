@@ -1,0 +1,168 @@
+"""A whole history judged at once: its changes as they would have been told, and its drift."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nightbench.detection.changes import FEWEST, Change, find_changes, shifted
+from nightbench.detection.drift import Drift, drift_of
+from nightbench.detection.judge import why
+from nightbench.detection.power import smallest_slowdown
+from nightbench.detection.series import Series, repeat_sigma
+from nightbench.detection.tables import Night
+
+ENOUGH = 10
+"""Nights of the present segment from which more than `insufficient_data` is said."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A change with the nights around it; `change` and `baseline` are of the value as given."""
+
+    kind: str
+    """regressed or improved."""
+    index: int
+    """Of the first night at the new level, among all nights of the series."""
+    first_bad: Night
+    """First night at the new level (good news too)."""
+    last_good: Night
+    """Last measured night at the old one."""
+    told: Night
+    """Night after which it was believed."""
+    change: float
+    low: float
+    high: float
+    baseline: float
+    probability: float
+    score: float
+    sentence: str
+
+
+@dataclass(frozen=True)
+class HistoryReport:
+    """What a history says."""
+
+    series: str
+    nights: int
+    missing: int
+    status: str
+    """insufficient_data, regressed or improved (the last change is news), drift, ok."""
+    changes: tuple[Found, ...]
+    segments: tuple[Night, ...]
+    """First nights after a change of fingerprint: judged from there on anew."""
+    drift: Drift | None
+    smallest_slowdown: float | None
+
+
+def judge_history(
+    name: str, nights: Sequence[Night], lower_is_better: bool = False, min_change: float = 0.0
+) -> HistoryReport:
+    """Judge a history night by night, as if every night had been looked at when it came.
+
+    Args:
+        name: of the series.
+        nights: oldest first; nights without a value are missing ones.
+        lower_is_better: for times and sizes: a rise is the regression.
+        min_change: relative changes below this are not told.
+    """
+    usable = [i for i, night in enumerate(nights) if night.value is not None]
+    starts = _segments([nights[i] for i in usable])
+    found: list[Found] = []
+    series = _series([nights[i] for i in usable], lower_is_better)
+    since = 0
+    for start, stop in zip(starts, [*starts[1:], len(usable)], strict=True):
+        changes = find_changes(series.part(start, stop))
+        since = max([0, *(change.first for change in changes)])
+        for change in changes:
+            if abs(change.change) >= min_change:
+                found.append(_found(shifted(change, start), nights, usable, lower_is_better))
+    last = series.part(starts[-1], len(series))
+    drift = drift_of(last, since)
+    if drift and lower_is_better:
+        drift = Drift(drift.first, drift.nights, 1 / (1 + drift.change) - 1, drift.error)
+    return HistoryReport(
+        series=name,
+        nights=len(nights),
+        missing=len(nights) - len(usable),
+        status=_status(found, drift, len(last), nights, usable),
+        changes=tuple(found),
+        segments=tuple(nights[usable[start]] for start in starts[1:]),
+        drift=drift,
+        smallest_slowdown=smallest_slowdown(last),
+    )
+
+
+def _series(nights: Sequence[Night], lower_is_better: bool) -> Series:
+    """Inverted where lower is better, so that a fall is always the bad news."""
+    sign = -1.0 if lower_is_better else 1.0
+    return Series(
+        np.array([night.seconds / 86400 for night in nights], dtype=float),
+        sign * np.log(np.array([night.value for night in nights], dtype=float)),
+        np.array([repeat_sigma(night.spread, night.n) for night in nights], dtype=float),
+        np.array([math.nan if night.n is None else night.n for night in nights], dtype=float),
+    )
+
+
+def _segments(nights: Sequence[Night]) -> list[int]:
+    """Where the fingerprint changed; a night that does not know its own changes nothing."""
+    starts, present = [0], None
+    for i, night in enumerate(nights):
+        if night.fingerprint is None:
+            continue
+        if present is not None and night.fingerprint != present:
+            starts.append(i)
+        present = night.fingerprint
+    return starts
+
+
+def _found(
+    change: Change, nights: Sequence[Night], usable: Sequence[int], lower_is_better: bool
+) -> Found:
+    first, last_good = nights[usable[change.first]], nights[usable[change.first - 1]]
+    told = nights[usable[change.told]]
+    kind = "regressed" if change.falls else "improved"
+    if lower_is_better:
+        change = _inverted(change)
+    return Found(
+        kind=kind,
+        index=usable[change.first],
+        first_bad=first,
+        last_good=last_good,
+        told=told,
+        change=change.change,
+        low=change.low,
+        high=change.high,
+        baseline=change.baseline,
+        probability=change.probability,
+        score=change.score,
+        sentence=f"{why(change)}; told on {told.day}.",
+    )
+
+
+def _inverted(change: Change) -> Change:
+    """The same change of 1 / value."""
+    return replace(
+        change,
+        change=1 / (1 + change.change) - 1,
+        low=1 / (1 + change.high) - 1,
+        high=1 / (1 + change.low) - 1,
+        baseline=1 / change.baseline,
+    )
+
+
+def _status(
+    found: Sequence[Found],
+    drift: Drift | None,
+    last: int,
+    nights: Sequence[Night],
+    usable: Sequence[int],
+) -> str:
+    if last < max(ENOUGH, FEWEST):
+        return "insufficient_data"
+    if found and len(nights) - found[-1].index <= 30:
+        return found[-1].kind
+    return "drift" if drift else "ok"

@@ -1,0 +1,129 @@
+"""Judges one night of a series by its changes: the detector that verdicts come from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nightbench.detection.changes import (
+    FEWEST,
+    LOOK_BACK,
+    Change,
+    changes_of_last_night,
+)
+from nightbench.detection.detector import Judgement, segment
+from nightbench.detection.evidence import REFERENCE
+from nightbench.detection.levels import look_back
+from nightbench.detection.power import smallest_slowdown
+from nightbench.detection.robust import median
+from nightbench.detection.series import Series, series_of
+from nightbench.model import HistoryPoint, RegressionPolicy, VerdictKind
+
+
+@dataclass(frozen=True)
+class ChangeDetector:
+    """Holds every recent night against the level before it, and asks what else it could be.
+
+    Rests on the last `LOOK_BACK` comparable nights and on nothing else: judging the same night
+    again gives the same judgement. See `docs/verdicts.md`.
+    """
+
+    def judge(
+        self, history: Sequence[HistoryPoint], tonight: HistoryPoint, policy: RegressionPolicy
+    ) -> Judgement:
+        """See `Detector`."""
+        nights = segment(history, tonight)
+        needed = max(policy.min_history, FEWEST - 1)
+        points = [*nights, tonight][-LOOK_BACK:]
+        if len(nights) < needed:
+            return Judgement(
+                VerdictKind.INSUFFICIENT_DATA,
+                f"{len(nights)} comparable nights before this one; {needed} are needed.",
+                history=len(nights),
+            )
+        series = series_of(points)
+        least = smallest_slowdown(series.part(0, len(series) - 1))
+        change = _of_tonight(changes_of_last_night(series), series, policy)
+        if change is None:
+            return _usual(series, tonight, len(nights), least)
+        kind = VerdictKind.REGRESSED if change.falls else VerdictKind.IMPROVED
+        first, last_good = points[change.first], points[change.first - 1]
+        return Judgement(
+            kind,
+            f"{tonight.value:.4g} is {_apart(tonight.value, change.baseline)}; "
+            f"{why(change)}, since {first.at:%Y-%m-%d}{_suspect(last_good, first)}.",
+            baseline=change.baseline,
+            change=tonight.value / change.baseline - 1,
+            history=len(nights),
+            since=first.at,
+            last_good=last_good,
+            smallest_slowdown=least,
+        )
+
+
+def why(change: Change) -> str:
+    """What a change rests on, in half a sentence."""
+    seen = {0: "a level not seen before", 1: "a level visited once before"}.get(
+        change.visits, f"a level visited {change.visits} times before"
+    )
+    return (
+        f"{change.after} nights at {seen}, {change.change:+.1%} "
+        f"({change.low:+.1%} to {change.high:+.1%}) against {change.reference} nights that vary by "
+        f"{change.noise:.1%}; probability {_percent(change.probability)}"
+    )
+
+
+def _of_tonight(changes: list[Change], series: Series, policy: RegressionPolicy) -> Change | None:
+    """The surest change that is large enough and that tonight itself still shows."""
+    for change in changes:
+        old = math.log(change.baseline)
+        new = old + math.log1p(change.change)
+        still = abs(series.level[-1] - new) < abs(series.level[-1] - old)
+        if abs(change.change) >= policy.min_change and still:
+            return change
+    return None
+
+
+def _usual(series: Series, tonight: HistoryPoint, history: int, least: float | None) -> Judgement:
+    past = look_back(series.part(0, len(series) - 1))
+    level = past.values[past.base :][-REFERENCE:]
+    baseline = math.exp(median(level))
+    change = tonight.value / baseline - 1
+    noise = max(past.step_noise, past.level_noise)
+    sentence = (
+        f"{tonight.value:.4g} is {_apart(tonight.value, baseline)} (median of {len(level)} "
+        f"nights); nights vary by {noise:.1%}"
+    )
+    own = series.within[-1]
+    known = series.within[np.isfinite(series.within)]
+    if math.isfinite(own) and own > 2 * median(known):
+        sentence += f", its own repeats by {own:.1%}, more than twice the usual"
+    if abs(math.log1p(change)) > 4 * noise:
+        sentence += "; one such night is watched, two are a change"
+    return Judgement(
+        VerdictKind.OK,
+        f"{sentence}.",
+        baseline=baseline,
+        change=change,
+        history=history,
+        smallest_slowdown=least,
+    )
+
+
+def _apart(value: float, baseline: float) -> str:
+    change = value / baseline - 1
+    return f"{abs(change):.1%} {'below' if change < 0 else 'above'} the baseline of {baseline:.4g}"
+
+
+def _suspect(last_good: HistoryPoint, first: HistoryPoint) -> str:
+    old, new = last_good.framework_version, first.framework_version
+    if not old or not new or old == new:
+        return ""
+    return f", when the framework went from {old} to {new}: the prime suspect"
+
+
+def _percent(probability: float) -> str:
+    return "over 99.9 %" if probability > 0.999 else f"{probability:.1%}"

@@ -1,0 +1,166 @@
+"""The past of a series: its levels, its weekly pattern, its noise.
+
+Change points are proposed by ruptures (`KernelCPD`, exact, in C) on winsorised values. A proposal
+is no more than that: short visits to another level are put back into the level around them, so
+that a series that jumps between two modes has one level and a lot of noise. What lies within the
+last nights is left to `evidence`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from ruptures import KernelCPD
+
+from nightbench.detection.robust import (
+    Floats,
+    median,
+    noise_of_differences,
+    scale,
+    winsorised,
+)
+from nightbench.detection.series import Series
+
+SETTLED = 22
+"""Nights that a level has to have lasted before it counts as the level of a series."""
+
+VISIT = 14
+"""A stay of up to so many nights between two similar levels is a visit, no level."""
+
+PENALTY = 4.0
+"""Gain in squared noise scales that a proposed change must bring, times the logarithm of nights."""
+
+SHORTEST = 3
+"""Nights of the shortest stretch that is proposed."""
+
+FEWEST_FOR_DRIFT = 30
+"""Nights without a step from which a drift can be told."""
+
+NOISE_FLOOR = 0.0015
+"""No series is believed to repeat itself better than this, relatively."""
+
+WEEKLY_EVIDENCE = 22.0
+"""Chi-squared of the seven weekdays' means (6 degrees of freedom) from which a pattern is seen."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """One window of nights, with what is known of it before any question about its end."""
+
+    values: Floats
+    """Logarithms, without the weekly pattern."""
+    calm: Floats
+    """The same, winsorised."""
+    residual: Floats
+    """Distance from the proposed stretch that the night belongs to."""
+    aligned: Floats
+    """Distance from the level of the night; NaN from `base` on, whose level is still in question"""
+    base: int
+    """First night of the present level."""
+    step_noise: float
+    """Noise from the differences between neighbouring nights."""
+    level_noise: float
+    """Noise from the distances to the proposed stretches."""
+    weekly: float
+    """Largest effect of a weekday, relative; 0 where there is no pattern."""
+
+
+def look_back(series: Series) -> Past:
+    """What a window of at least 8 nights says of itself."""
+    values = series.level
+    step_noise = max(noise_of_differences(values), 0.001)
+    calm, breaks, residual = _stretches(values, step_noise)
+    effects = weekday_effects(residual, series.day, max(scale(residual), NOISE_FLOOR, step_noise))
+    if effects.any():
+        values = values - effects[_weekday(series.day)]
+        step_noise = max(noise_of_differences(values), 0.001)
+        calm, breaks, residual = _stretches(values, step_noise)
+    level_noise = max(scale(residual), NOISE_FLOOR)
+    levels = merge(values, breaks, level_noise)
+    base = levels[-1][0]
+    aligned = np.full(len(values), np.nan)
+    for start, stop, level in levels[:-1]:
+        aligned[start:stop] = values[start:stop] - level
+    return Past(
+        values, calm, residual, aligned, base, step_noise, level_noise, float(np.abs(effects).max())
+    )
+
+
+def propose(calm: Floats, sigma: float) -> list[int]:
+    """Starts of stretches of equal level, with 0 and the number of nights at the ends."""
+    n = len(calm)
+    if n < 2 * SHORTEST:
+        return [0, n]
+    search = KernelCPD(kernel="linear", min_size=SHORTEST, jump=1)
+    found = search.fit((calm / sigma).reshape(-1, 1)).predict(pen=PENALTY * math.log(max(n, 10)))
+    return [0, *(int(i) for i in found)]
+
+
+def merge(values: Floats, breaks: list[int], sigma: float) -> list[tuple[int, int, float]]:
+    """Levels (first night, night after the last, median) from proposed stretches."""
+    levels = [(a, b, median(values[a:b])) for a, b in itertools.pairwise(breaks)]
+    while len(levels) > 1 and len(values) - levels[-1][0] < SETTLED:
+        last = levels.pop()
+        levels[-1] = (levels[-1][0], last[1], levels[-1][2])
+    while True:
+        united = _unite_equal(values, levels, sigma) or _absorb_visit(values, levels, sigma)
+        if not united:
+            return levels
+
+
+def weekday_effects(residual: Floats, day: Floats, sigma: float) -> Floats:
+    """Effect of each of the seven weekdays (UTC), shrunk by its evidence; zeros without any."""
+    nothing = np.zeros(7)
+    if len(residual) < 21:
+        return nothing
+    weekday = _weekday(day)
+    clipped = np.clip(residual, -3 * sigma, 3 * sigma)
+    nights = np.bincount(weekday, minlength=7)
+    mean = np.bincount(weekday, weights=clipped, minlength=7) / np.maximum(nights, 1)
+    mean = np.where(nights > 0, mean - clipped.mean(), 0.0)
+    variance = max(float((clipped - mean[weekday]).var()), 1e-12)
+    evidence = float((nights * mean**2).sum()) / variance
+    if evidence <= WEEKLY_EVIDENCE:
+        return nothing
+    shrunk: Floats = mean * (1 - 12 / evidence)  # James and Stein, twice as careful
+    return shrunk
+
+
+def _weekday(day: Floats) -> NDArray[np.int64]:
+    return np.floor(day).astype(np.int64) % 7
+
+
+def _stretches(values: Floats, step_noise: float) -> tuple[Floats, list[int], Floats]:
+    calm = winsorised(values, step_noise)
+    breaks = propose(calm, max(step_noise, NOISE_FLOOR))
+    residual = values.copy()
+    for start, stop in itertools.pairwise(breaks):
+        residual[start:stop] -= median(values[start:stop])
+    return calm, breaks, residual
+
+
+def _unite_equal(values: Floats, levels: list[tuple[int, int, float]], sigma: float) -> bool:
+    for j in range(1, len(levels)):
+        if abs(levels[j][2] - levels[j - 1][2]) < 0.8 * sigma:
+            start, stop = levels[j - 1][0], levels[j][1]
+            levels[j - 1 : j + 1] = [(start, stop, median(values[start:stop]))]
+            return True
+    return False
+
+
+def _absorb_visit(values: Floats, levels: list[tuple[int, int, float]], sigma: float) -> bool:
+    inner = sorted((levels[j][1] - levels[j][0], j) for j in range(1, len(levels) - 1))
+    for nights, j in inner:
+        if nights > VISIT:
+            return False
+        before, visit, after = levels[j - 1 : j + 2]
+        depth = abs(visit[2] - (before[2] + after[2]) / 2)
+        if abs(before[2] - after[2]) < max(0.4 * depth, sigma):
+            stay = np.concatenate([values[before[0] : visit[0]], values[visit[1] : after[1]]])
+            levels[j - 1 : j + 2] = [(before[0], after[1], median(stay))]
+            return True
+    return False

@@ -1,0 +1,93 @@
+"""A series as arrays: what the arithmetic of change detection is done on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nightbench.detection.robust import Floats
+from nightbench.model import HistoryPoint
+
+RANGE_TO_SIGMA = {
+    2: 1.128,
+    3: 1.693,
+    4: 2.059,
+    5: 2.326,
+    6: 2.534,
+    7: 2.704,
+    8: 2.847,
+    9: 2.970,
+    10: 3.078,
+}
+"""Expected range of n normal values, in standard deviations (the d2 of control charts)."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Nights of one series, oldest first; all arrays have one entry for each night."""
+
+    day: Floats
+    """Days since 1970, UTC, with the hour as a fraction."""
+    level: Floats
+    """Logarithm of the value."""
+    within: Floats
+    """Relative standard deviation of the night's own repeats; NaN where it is not known."""
+    count: Floats
+    """Repeats that `within` rests on; NaN where it is not known."""
+
+    def __len__(self) -> int:
+        return len(self.level)
+
+    def part(self, start: int, stop: int) -> Series:
+        """The nights from `start` to before `stop`."""
+        cut = slice(start, stop)
+        return Series(self.day[cut], self.level[cut], self.within[cut], self.count[cut])
+
+
+def repeat_sigma(spread: float | None, n: int | None) -> float:
+    """Relative standard deviation of a night's repeats from their range; NaN where unknown."""
+    if spread is None or n is None or n < 2 or not math.isfinite(spread):
+        return math.nan
+    return spread / RANGE_TO_SIGMA[min(n, max(RANGE_TO_SIGMA))]
+
+
+def series_of(points: Sequence[HistoryPoint]) -> Series:
+    """From nights of the model; all values positive and finite."""
+    return Series(
+        np.array([p.at.timestamp() / 86400 for p in points], dtype=float),
+        np.log(np.array([p.value for p in points], dtype=float)),
+        np.array([repeat_sigma(p.spread, p.n) for p in points], dtype=float),
+        np.array([math.nan if p.n is None else p.n for p in points], dtype=float),
+    )
+
+
+def series_from(
+    seconds: Iterable[float],
+    values: Iterable[float | None],
+    within: Iterable[float | None] = (),
+) -> tuple[Series, list[int]]:
+    """From columns as they come: nights without a usable value are left out.
+
+    Args:
+        seconds: Unix time of each night, rising.
+        values: None, NaN, infinite, zero and negative values count as missing nights.
+        within: relative standard deviation of each night's repeats, as far as it is known.
+
+    Returns:
+        The series, and for each of its nights the index that it had in the columns.
+    """
+    times, raw = list(seconds), [math.nan if v is None else float(v) for v in values]
+    known = [math.nan if w is None else float(w) for w in within]
+    known += [math.nan] * (len(raw) - len(known))
+    usable = [i for i, v in enumerate(raw) if math.isfinite(v) and v > 0]
+    noise = [known[i] if known[i] > 0 and math.isfinite(known[i]) else math.nan for i in usable]
+    series = Series(
+        np.array([times[i] / 86400 for i in usable], dtype=float),
+        np.log(np.array([raw[i] for i in usable], dtype=float)),
+        np.array(noise, dtype=float),
+        np.full(len(usable), math.nan),
+    )
+    return series, usable
