@@ -461,6 +461,7 @@ def test_every_question_has_a_test():
         "batch_sizes",
         "series_history",
         "sick_node_or_slow_release",
+        "slow_controls",  # in test_nodes.py
     }
 
 

@@ -14,6 +14,7 @@ from nightbench.health import Control, JudgedNode, NodeEvent, NodePreflight, fin
 from nightbench.health.quarantine import CLEAN, FAULT, PERSON, QUARANTINED, WORKED
 from nightbench.model import ClockOffset, Cluster, HealthPolicy, Node
 from nightbench.warehouse import NodeBook, WarehouseRefused, connect
+from nightbench.warehouse.statements import text
 
 POLICY = HealthPolicy(quarantine_after=3)
 START = datetime(2026, 11, 1, 22, 0, tzinfo=UTC)
@@ -143,6 +144,15 @@ def test_controls_are_series_with_a_ratio(book, rows):
     known = book.control_baselines("lab", before=START + timedelta(days=11))
     assert known[control(0.1).key] == pytest.approx(2.0)
     assert set(known) == {control(1.0).key, control(1.0, "n2").key}
+
+
+def test_slow_controls_name_the_slow_node_first(book, rows):
+    for night in range(5):
+        values = {"n1": 2.0, "n2": 1.0 if night == 4 else 2.0}
+        at = START + timedelta(days=night)
+        book.store_looks("lab", f"r{night}", [], [control(v, n) for n, v in values.items()], at)
+    found = rows(text("queries/analysts/slow_controls.sql"))
+    assert [(row["node"], row["change_percent"]) for row in found] == [("n2", -50), ("n1", 0)]
 
 
 def test_backends_are_not_mixed(book):
