@@ -32,6 +32,10 @@ TELL_S = 20.0
 
 LOOK_S = 5.0
 
+REACH_S = 90.0
+"""The worker has found job and Connections already: where they cannot be had now, Airflow's
+database or the spool's disk is away for a moment."""
+
 
 class GangTrigger(BaseTrigger):
     """Steers one gang through all its repeats.
@@ -139,6 +143,17 @@ class GangTrigger(BaseTrigger):
                 await teller
 
     async def _reach(self) -> tuple[PlannedJob, dict[str, SshTarget]]:
+        until_s = time.monotonic() + REACH_S
+        while True:
+            try:
+                return await self._look_up()
+            except UserError as error:
+                if time.monotonic() > until_s:
+                    raise
+                self.log.warning("%s: %s; asked again in %d s", self.case_id, error, LOOK_S)
+            await asyncio.sleep(LOOK_S)
+
+    async def _look_up(self) -> tuple[PlannedJob, dict[str, SshTarget]]:
         from nightbench.orchestration.connections import ssh_targets_async
         from nightbench.orchestration.jobs import load_job
 

@@ -79,6 +79,8 @@ def settings(home: Home, ports: Ports, secrets: Secrets) -> dict[str, str]:
             # heartbeat every few seconds; an API server that is restarted is back before.
             "task_instance_heartbeat_timeout": "90",
         },
+        # Ending a gang whose processes ignore SIGTERM, on a node that is slow to answer.
+        "triggerer": {"on_kill_timeout": "120"},
         "dag_processor": {
             "refresh_interval": "20",
             "min_file_process_interval": "20",
