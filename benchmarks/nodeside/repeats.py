@@ -177,6 +177,10 @@ class Repeat:
     def _end(self, status: str, reason: str | None) -> None:
         """Leave the node clean, then write result.json: the last thing of a repeat."""
         ended_s = time.monotonic()
+        if status != "done" and self.state in ("running", "draining"):
+            # Said before the killing, which may take a while: the other nodes kill meanwhile.
+            self.reason = reason
+            self._write_state()
         if self._reservation is not None:
             self._reservation.release()
         telemetry: dict[str, Any] = {"interval_s": INTERVAL_S, "samples": []}

@@ -241,15 +241,18 @@ class Agent:
         left = end_marked(self.job.job_id, self.job.node)[0]
         if left:
             self.job.log.write("kill", pids=left, reason="left by an agent that died")
+        before = read_json(os.path.join(self.job.folder, "agent.json")) or {}
+        rebooted = before.get("boot_id") not in (None, self._boot_id)
+        reason = "the {} while this repeat ran".format(
+            "node rebooted" if rebooted else "agent died"
+        )
         folder = os.path.join(self.job.folder, "repeats")
         os.makedirs(folder, exist_ok=True)
         for name in sorted(os.listdir(folder)):
             path = os.path.join(folder, name)
             launched = os.path.exists(os.path.join(path, "launched"))
             if launched and not os.path.exists(os.path.join(path, "result.json")):
-                Repeat(self.job, int(name)).abandon(
-                    "failed", "the agent died while this repeat ran"
-                )
+                Repeat(self.job, int(name)).abandon("failed", reason)
 
     def _write(self, state: str, **details: Any) -> None:
         """agent.json, where something of it has changed."""

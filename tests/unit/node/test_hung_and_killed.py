@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from node_driver import one_node, wait_until
-from nodeside import stacks
+from nodeside import cgroups, stacks
 from nodeside.cgroups import PREFIX, Cgroup
 from nodeside.processes import is_running
 
@@ -215,14 +215,20 @@ def test_what_the_kernel_kills_for_memory_is_named(drive, limited):
     node.stop()
 
 
-def test_a_cgroup_holds_what_leaves_session_and_mark():
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_cgroup_holds_what_leaves_session_and_mark(version, monkeypatch):
+    of_version = [h for h in cgroups._hierarchies() if h.version == version]
+    monkeypatch.setattr(cgroups, "_hierarchies", lambda: of_version)
     group = Cgroup(9001)
     if group.procs is None:
-        pytest.skip("this login may make no cgroup")
+        pytest.skip(f"this login may make no cgroup of version {version}")
     script = f"echo 0 > {group.procs}; env -i setsid sleep 600 & exec sleep 600"
     popen = subprocess.Popen(["sh", "-c", script])
     wait_until(lambda: len(group.members()) >= 2, what="both in the group")
     members = group.members()
+    if version == 2:
+        # One write ends them all: no signal is sent to a number.
+        monkeypatch.setattr(cgroups, "send", lambda pid, number: pytest.fail("not asked for"))
     killed = group.kill(())
     popen.wait()
     assert set(members) <= set(killed)

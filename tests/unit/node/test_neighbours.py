@@ -250,6 +250,20 @@ def test_foreign_work_in_the_window_is_told(drive, hog):
     assert result["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
+def test_a_node_of_parameter_servers_is_judged_from_launch_to_finish(drive, hog):
+    document = pinned("record", share=0.3)
+    document["processes"] = one_node(trainers=0, pservers=1)["processes"]
+    document["ports"] = one_node(trainers=0, pservers=1)["ports"]
+    node = on_core(drive(document, start=False))
+    node.go()
+    pid = hog()
+    time.sleep(3)
+    node.command("finish-001")
+    result = node.result()
+    assert result["status"] == "ok", result["reason"]
+    assert pid in [entry["pid"] for entry in result["disturbed"]["processes"]]
+
+
 @pytest.mark.parametrize("knobs", [{"busy": True}, {"busy_children": 2}])
 def test_a_rank_s_own_work_is_not_foreign(drive, knobs):
     # All of one core, by the rank itself or by children of it that it does not wait for.
