@@ -255,3 +255,42 @@ async def test_a_server_that_goes_on_closing_is_given_up(monkeypatch):
     assert len(asked) > 1
     assert f"before the login, {len(asked)} times" in message
     assert "MaxStartups" in message
+
+
+@pytest.mark.parametrize("sessions", [1, 2])
+async def test_a_server_that_allows_few_sessions(tmp_path, sessions, monkeypatch):
+    monkeypatch.setattr("nightbench.gang.ssh.SESSION_WAIT_S", 3.0)
+    more = f"MaxStartups 100\nMaxSessions {sessions}\nSubsystem sftp internal-sftp\n"
+    with server(tmp_path / "few", "127.0.0.6", more) as few:
+        transport = SshTransport(few.target())
+        await transport.exists("/tmp")
+        if sessions == 1:
+            with pytest.raises(NodeUnreachable, match="MaxSessions"):
+                await transport.run(["true"])
+            assert await transport.exists("/tmp"), "the connection was not cut for it"
+        else:
+            done = await asyncio.gather(*(transport.run(["sleep", "0.2"]) for _ in range(4)))
+            assert [d.exit for d in done] == [0] * 4
+        await transport.close()
+
+
+async def test_a_folder_that_cannot_be_written_is_named(servers, tmp_path):
+    if os.getuid() != 0:
+        pytest.skip("only root can mount a read-only folder")
+    home = tmp_path / "home"
+    home.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(home)], check=True)
+    transport = SshTransport(servers[2].target())
+    try:
+        for operation in (
+            transport.make_folders(f"{home}/a b/code"),
+            transport.write_atomic(f"{home}/file", b"x"),
+            transport.mkdir(f"{home}/x"),
+        ):
+            with pytest.raises(NodeError) as caught:
+                await operation
+            assert f"{home} cannot be written" in str(caught.value)
+            assert "environments.root" in str(caught.value)
+    finally:
+        await transport.close()
+        subprocess.run(["umount", str(home)], check=True)

@@ -214,3 +214,41 @@ def _table(asked: Sequence[tuple[tuple[str, SshTarget], list[HostKey] | UserErro
                 status += f" (known: {key.known})"
             table.add_row(escape(name), target.address, key.kind, key.fingerprint, status)
     return table
+
+
+@app.command()
+def download(
+    cluster: Annotated[str, typer.Argument(help="Name of a cluster, or its YAML file.")],
+    line: Annotated[
+        list[str], typer.Option("--line", "-l", help="Framework line; may be given several times.")
+    ],
+    machine: Annotated[
+        str, typer.Option("--machine", help="The nodes' machine, as `uname -m` says it.")
+    ] = "x86_64",
+) -> None:
+    """Fill the cluster's wheelhouse with the wheels that lines need, from this machine's index.
+
+    Wheels that are there are kept; every file is compared with the lock's hashes.
+    """
+    from nightbench.gang import fetching
+    from nightbench.support import variant_of
+
+    known = common.catalog()
+    where = common.cluster_of(cluster, known)
+    house = where.environments.wheelhouse
+    if house is None:
+        raise UserError(
+            f"cluster {where.name}: it names no wheelhouse. Add `environments: {{wheelhouse: "
+            "FOLDER}` to its file and make the folder"
+        )
+    for each in line:
+        if each not in known.frameworks:
+            raise UserError(
+                f"--line: found {each[:100]!r}; expected one of {', '.join(known.frameworks)}"
+            )
+        variant = variant_of(known.frameworks[each], where, {})
+        if not isinstance(variant, str):
+            raise UserError(f"--line {each}: {variant.message}")
+        files = fetching.fetch(Path(house), places.benchmarks_folder(), each, variant, machine, say)
+        size = sum(file.path.stat().st_size for file in files)
+        say(f"{each} {variant}: {len(files)} wheels, {size / 1e6:.0f} MB, in {house}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,12 @@ def explain(
         return of(NotSsh, f"what answers there is no SSH server ({error.reason}). Check the port")
     if isinstance(error, asyncssh.KeyExchangeFailed):
         return of(NotSsh, f"no common encryption ({error.reason}). Is its sshd very old?")
+    if isinstance(error, OSError) and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+        return of(
+            NodeUnreachable,
+            "no route to it: the host is down, or the network between is. Is it switched on, and "
+            "does `ping` reach it from here? A node of an inner network needs `jump`",
+        )
     return of(NodeUnreachable, f"connection failed: {error}")
 
 

@@ -29,6 +29,9 @@ LOST = (asyncssh.DisconnectError, asyncssh.SFTPConnectionLost, asyncssh.SFTPNoCo
 PIECE_BYTES = 4 << 20
 """Of an upload."""
 
+SESSION_WAIT_S = 10.0
+"""How long a command waits for a session where the server allows too few at once."""
+
 FILE_TIMEOUT_S = 30.0
 """For an operation on a small file; uploads have their own."""
 
@@ -120,7 +123,16 @@ class SshTransport:
         line = command_line(argv)
 
         async def operation() -> asyncssh.SSHClientProcess[bytes]:
-            return await connection.create_process(line, encoding=None)
+            clock = asyncio.get_running_loop().time
+            give_up_s = clock() + SESSION_WAIT_S
+            while True:
+                try:
+                    return await connection.create_process(line, encoding=None)
+                except asyncssh.ChannelOpenError:
+                    # Another command of ours may be about to give its session back.
+                    if connection.is_closed() or clock() > give_up_s:
+                        raise
+                await asyncio.sleep(0.2)
 
         return await self._guard(f"start {argv[0]}", operation, FILE_TIMEOUT_S)
 
@@ -373,9 +385,12 @@ class SshTransport:
                 self.node, self.address, f"no answer within {timeout_s:.0f} s to: {what}"
             ) from error
         except asyncssh.ChannelOpenError as error:
-            self._drop()
+            # The connection is whole, and others may use it.
             raise NodeUnreachable(
-                self.node, self.address, f"no new channel ({error.reason}), wanted to {what}"
+                self.node,
+                self.address,
+                f"no new channel ({error.reason}), wanted to {what}. Does its sshd_config allow "
+                "fewer sessions over one connection (MaxSessions) than OpenSSH's usual 10?",
             ) from error
         except LOST as error:
             self._drop()
@@ -389,10 +404,19 @@ class SshTransport:
         self, what: str, error: asyncssh.SFTPError, need_bytes: int
     ) -> RemoteFailure | DiskFull:
         """What a failed operation on a file means: SFTP 3 says only "failure" for a full disk."""
-        path = what.split()[-1]
+        path = what.partition(" ")[2].rpartition(" to ")[2]
+        changes = what.split()[0] in ("make", "write", "upload", "rename")
         full = isinstance(error, asyncssh.SFTPNoSpaceOnFilesystem | asyncssh.SFTPQuotaExceeded)
-        if full or isinstance(error, asyncssh.SFTPFailure):
-            free = await self._free_bytes(path)
+        if full or (changes and not isinstance(error, asyncssh.SFTPConnectionLost)):
+            free, locked = await self._room(path)
+            if locked is not None and not full:
+                return RemoteFailure(
+                    self.node,
+                    self.address,
+                    f"could not {what}: {locked} cannot be written by user {self._target.login} "
+                    "(read-only, or no rights). Choose another environments.root in the "
+                    "cluster's YAML, or mend the folder",
+                )
             if full or (free is not None and free <= max(need_bytes, 1 << 20)):
                 return DiskFull(
                     self.node,
@@ -402,11 +426,18 @@ class SshTransport:
                 )
         return RemoteFailure(self.node, self.address, f"could not {what}: {error.reason}")
 
-    async def _free_bytes(self, path: str) -> int | None:
-        script = 'p=$1; while [ ! -e "$p" ]; do p=$(dirname "$p"); done; df -Pk "$p" | tail -n 1'
+    async def _room(self, path: str) -> tuple[int | None, str | None]:
+        """Free bytes at a path, and the nearest folder above it if that cannot be written."""
+        script = (
+            'p=$(dirname "$1"); while [ ! -e "$p" ]; do p=$(dirname "$p"); done; '
+            '[ ! -d "$p" ] || [ -w "$p" ] || echo "locked $p"; df -Pk "$p" | tail -n 1'
+        )
         done = await self.run(["sh", "-c", script, "sh", path], timeout_s=FILE_TIMEOUT_S)
-        fields = done.stdout.splitlines()[-1].split() if done.stdout else []
-        return int(fields[3]) * 1024 if done.exit == 0 and len(fields) > 3 else None
+        lines = done.stdout.decode(errors="replace").splitlines()
+        locked = next((x.removeprefix("locked ") for x in lines if x.startswith("locked ")), None)
+        fields = lines[-1].split() if done.exit == 0 and lines else []
+        free = int(fields[3]) * 1024 if len(fields) > 3 and fields[3].isdecimal() else None
+        return free, locked
 
     def _drop(self) -> None:
         connection, self._connection, self._sftp = self._connection, None, None
