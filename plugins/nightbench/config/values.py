@@ -33,7 +33,7 @@ _RANGE = re.compile(r"\[([^\[\]]*)\]")
 _HOST = re.compile(r"[A-Za-z0-9_.:%-]{1,253}\Z")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+\\-]{0,103}\$?\Z")
 _INTERFACE = re.compile(r"[=^]?[A-Za-z0-9_.:@-]{1,40}(?:,[A-Za-z0-9_.:@-]{1,40}){0,15}\Z")
-_TRANSPORT = re.compile(r"[a-z0-9_]+(?:/[A-Za-z0-9_.:@+-]+){0,2}\Z")
+_TRANSPORT = re.compile(r"[a-z0-9_]{1,40}(?:/[A-Za-z0-9_.:@+-]{1,100}){0,2}\Z")
 _LONGEST_TEXT = 4096
 _VERSION = re.compile(r"v?\d[A-Za-z0-9.!+_-]*\Z")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(kB|MB|GB|TB|KiB|MiB|GiB|TiB)\Z")
