@@ -122,6 +122,8 @@ class Agent:
         self._meter: Meter | None = None
         self._written: dict[str, Any] = {}
         self._boot_id = boot_id()
+        before = read_json(os.path.join(job.folder, "agent.json")) or {}
+        self._rebooted = before.get("boot_id") not in (None, self._boot_id)
         self._signal: int | None = None
         self._expired = False
 
@@ -241,11 +243,8 @@ class Agent:
         left = end_marked(self.job.job_id, self.job.node)[0]
         if left:
             self.job.log.write("kill", pids=left, reason="left by an agent that died")
-        before = read_json(os.path.join(self.job.folder, "agent.json")) or {}
-        rebooted = before.get("boot_id") not in (None, self._boot_id)
-        reason = "the {} while this repeat ran".format(
-            "node rebooted" if rebooted else "agent died"
-        )
+        what = "node rebooted" if self._rebooted else "agent died"
+        reason = "the {} while this repeat ran".format(what)
         folder = os.path.join(self.job.folder, "repeats")
         os.makedirs(folder, exist_ok=True)
         for name in sorted(os.listdir(folder)):

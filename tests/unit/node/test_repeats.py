@@ -290,3 +290,31 @@ def test_unknown_node_is_explained(drive):
     code, answer = verb("start", node.folder, "--node", "n7", env=node.env)
     assert code == 1
     assert "node 'n7' is not of this job (nodes: n1)" in answer["error"]
+
+
+def test_a_reboot_is_told_from_an_agent_that_died(drive):
+    node = drive(one_node(), params={"hang_at_step": 8})
+    node.go()
+    wait_until(lambda: node.phase(1, "trainer-1") == "window")
+    os.kill(node.agent()["pid"], signal.SIGKILL)
+    wait_until(lambda: not node.marked(), what="ranks to die with the agent")
+    # The files are what they are after a boot: the agent that wrote them ran in another one.
+    (node.folder / "agent.json").write_text(json.dumps({**node.agent(), "boot_id": "before"}))
+    node.start()
+    assert node.result()["reason"] == "the node rebooted while this repeat ran"
+
+
+def test_the_reason_is_said_before_the_killing_which_may_take_a_while(drive):
+    document = one_node()
+    document["limits"]["term_s"] = 4
+    node = drive(document, params={"step_s": 0.05, "hang_at_step": 8})
+    node.go()
+    wait_until(lambda: node.phase(1, "trainer-1") == "window")
+    pids = {name: p["pid"] for name, p in node.state(1)["processes"].items()}
+    os.kill(pids["trainer-0"], signal.SIGSTOP)  # it hears no SIGTERM
+    os.kill(pids["trainer-1"], signal.SIGKILL)
+    wait_until(lambda: node.state(1)["reason"])
+    assert node.state(1)["state"] == "running"
+    assert node.state(1)["reason"] == "trainer-1 was ended by SIGKILL"
+    assert pids["trainer-0"] in node.marked(), "it is still there"
+    assert node.result()["status"] == "failed"
