@@ -209,6 +209,11 @@ class _Reader:
             self._complain(node, key, f'found the tag "{node.tag}"; expected a plain value')
             return None
         try:
+            str(node.value).encode()
+        except UnicodeEncodeError:
+            self._complain(node, key, "found half of a UTF-16 pair; write the character itself")
+            return None
+        try:
             return self._loader.construct_object(node)
         except (ValueError, yaml.YAMLError) as error:
             self._complain(node, key, f'found "{node.value}", which cannot be read: {error}')
