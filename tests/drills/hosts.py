@@ -404,9 +404,12 @@ class Host:
             raise RuntimeError(f"{self.name}: {' '.join(argv)}: {done.stderr.strip()}")
         return done
 
-    def start(self, argv: Sequence[str], user: str | None = None) -> subprocess.Popen[bytes]:
+    def start(
+        self, argv: Sequence[str], user: str | None = None, nice: int = 0
+    ) -> subprocess.Popen[bytes]:
         """Start a command inside and leave it running; it ends with the host at the latest."""
-        return subprocess.Popen(self.inside(argv, user), stdin=subprocess.DEVNULL)
+        words = [tool("nice"), "-n", str(nice), *self.inside(argv, user)]
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL)
 
     def inside(self, argv: Sequence[str], user: str | None = None) -> list[str]:
         """The words that run a command inside from the test's side."""
