@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nightbench.gang import GangEvent
     from nightbench.health import NodeState
     from nightbench.model import Cluster, HealthPolicy
+    from nightbench.orchestration.jobs import PlannedJob
     from nightbench.pipeline.health import ClusterHealth
     from nightbench.spool import RunSpool
 
@@ -150,3 +151,29 @@ def _place(
     for case_id, reason in placement.unplaced.items():
         log.error("%s: %s", case_id, reason)
     return {"out": out, "moved": list(placement.moved), "unplaced": dict(placement.unplaced)}
+
+
+# --- before each case -----------------------------------------------------------------------
+
+
+def around_ill_nodes(run: RunSpool, planned: PlannedJob) -> PlannedJob:
+    """The job on nodes that have not failed tonight; the same where its own have not.
+
+    Raises:
+        UserError: too few nodes are left: `node unavailable: ...`.
+    """
+    from nightbench.orchestration.jobs import save_job
+    from nightbench.pipeline.health import out_by_now
+    from nightbench.pipeline.placing import place_around
+
+    out = out_by_now(run, planned.job.cluster)
+    if not {node.name for node in planned.job.nodes} & out.keys():
+        return planned
+    placement = place_around([planned.job], load_cluster(run), out)
+    for reason in placement.unplaced.values():
+        raise UserError(reason)
+    moved = dataclasses.replace(planned, job=placement.jobs[0])
+    save_job(run, moved)
+    where = ", ".join(node.name for node in moved.job.nodes)
+    log.warning("%s goes to %s: %s", planned.job.case.case_id, where, out)
+    return moved

@@ -62,6 +62,7 @@ class GangOperator(BaseOperator):
             AirflowSkipException: the night has no room for the case.
         """
         from nightbench.orchestration.jobs import load_job
+        from nightbench.orchestration.nodes import around_ill_nodes
 
         memory = self._remember(context)
         run = places.spool().run(self.nightbench_run)
@@ -73,6 +74,9 @@ class GangOperator(BaseOperator):
             planned = load_job(run, self.case_id, memory.generation)
             if memory.generation > 0:
                 planned = asked_now(run, planned, datetime.now(UTC))
+            elif store.job() is None:
+                # A retry goes on where its repeats are; a person who clears means these nodes.
+                planned = around_ill_nodes(run, planned)
             self._leave_out_if_late(planned.job, store)
             store.save_job(planned.job.to_json())
             store.save_progress({"state": "provisioning", "message": "preparing the nodes"})

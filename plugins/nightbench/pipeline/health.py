@@ -29,6 +29,7 @@ from nightbench.health import (
     compare,
     controls_of,
     findings,
+    standing,
 )
 from nightbench.health.quarantine import CLEAN, FAULT, PERSON, PREFLIGHT, WORKED
 from nightbench.model import CaseStatus, Cluster, FrameworkInfo, HealthPolicy
@@ -283,6 +284,27 @@ def decide(
         subject=PERSON,
     )
     return NodeBook(connection).count(cluster.name, [event], cluster.health)[node]
+
+
+def out_by_now(folder: RunSpool, cluster: str) -> dict[str, str]:
+    """Node -> why it takes no part any more: since the preflight, or since what ran tonight.
+
+    It needs the spool alone: a worker asks before each case, so that a node that dies at midnight
+    does not cost every later case its time limits.
+    """
+    known = read(folder)
+    events = list(_cases(folder, cluster))
+    if known is not None:
+        events += _looked(known.health, folder.run_id)
+    policy = known.policy if known else HealthPolicy()
+    tonight = {
+        node: state.reason
+        for node in sorted({event.node for event in events})
+        if (
+            state := standing(cluster, node, [e for e in events if e.node == node], policy)
+        ).quarantined
+    }
+    return {**tonight, **(known.out if known else {})}
 
 
 def _looked(health: ClusterHealth, run_id: str) -> Iterator[NodeEvent]:

@@ -18,7 +18,7 @@ from nightbench.model import (
     Protocol,
     Strategy,
 )
-from nightbench.pipeline.health import ClusterHealth, notes, read, save
+from nightbench.pipeline.health import ClusterHealth, notes, out_by_now, read, save
 from nightbench.pipeline.placing import keep_placement, out_tonight, place_around
 from nightbench.placement import place
 from nightbench.spool import Spool
@@ -145,3 +145,36 @@ def test_run_without_a_preflight_has_nothing_to_say(tmp_path):
     run = Spool(tmp_path).run("r2")
     assert read(run) is None
     assert notes(run) == []
+
+
+def end(folder, case: str, hour: int, fault: str | None) -> None:
+    store = folder.case(case)
+    store.save_job({"nodes": [{"name": "n1"}, {"name": "n2"}]})
+    store.save_outcome(
+        {
+            "status": "failed" if fault else "ok",
+            "ended_at": AT.replace(hour=hour).isoformat(),
+            "nodes": {fault: {"fault": "unreachable"}} if fault else {},
+        }
+    )
+
+
+def test_a_node_that_fails_in_the_night_takes_no_part_from_then_on(folder):
+    save(folder, looked((), (), ()), HealthPolicy(quarantine_after=2), {"n3": "disk: 0 free"})
+    end(folder, "a", 2, "n2")
+    assert out_by_now(folder, "lab") == {"n3": "disk: 0 free"}
+    end(folder, "b", 3, "n2")
+    assert out_by_now(folder, "lab") == {
+        "n2": "2 faults in a row; the last: b: unreachable",
+        "n3": "disk: 0 free",
+    }
+    end(folder, "b", 3, None)
+    assert out_by_now(folder, "lab") == {"n3": "disk: 0 free"}
+
+
+def test_a_run_without_a_preflight_counts_its_cases(tmp_path):
+    run = Spool(tmp_path).run("r3")
+    for hour, case in enumerate("abc", 1):
+        assert out_by_now(run, "lab") == {}
+        end(run, case, hour, "n1")
+    assert out_by_now(run, "lab").keys() == {"n1"}

@@ -1,17 +1,29 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from nightbench.errors import UserError
+from nightbench.health import JudgedNode, NodePreflight
 from nightbench.model import (
+    Build,
+    Case,
     Cluster,
     EnvironmentPolicy,
     HealthPolicy,
+    JobSpec,
     JumpHost,
+    Limits,
     NeighbourPolicy,
     Node,
+    Protocol,
+    Strategy,
 )
-from nightbench.orchestration.nodes import load_cluster, save_cluster
+from nightbench.orchestration.jobs import PlannedJob, load_job, save_job
+from nightbench.orchestration.nodes import around_ill_nodes, load_cluster, save_cluster
+from nightbench.pipeline.health import ClusterHealth, save
+from nightbench.placement import place
 from nightbench.spool import Spool
 
 
@@ -37,3 +49,68 @@ def test_cluster_comes_back_as_it_was_planned(tmp_path):
 def test_run_of_another_version_is_refused(tmp_path):
     with pytest.raises(UserError, match="planned-cluster/1"):
         load_cluster(Spool(tmp_path).run("r1"))
+
+
+@pytest.fixture
+def planned(tmp_path):
+    """A run on two nodes with a case on one of them."""
+    cluster = Cluster("lab", (Node("n1", "10.0.0.1", "c"), Node("n2", "10.0.0.2", "c")))
+    case = Case("sleep", "fake", Strategy.COLLECTIVE)
+    nodes, processes = place(case, cluster)
+    job = JobSpec(
+        run_id="r1",
+        case=case,
+        generation=0,
+        cluster="lab",
+        build=Build("fake"),
+        protocol=Protocol(),
+        nodes=nodes,
+        processes=processes,
+        unit="samples",
+        workload_params={},
+        seed=1,
+        env={},
+        role_env={},
+        limits=Limits(),
+        code_digest="c",
+        definition_digest="d",
+        environments=cluster.environments,
+    )
+    run = Spool(tmp_path).run("r1")
+    save_cluster(run, cluster)
+    found = PlannedJob(job, known_hosts=None)
+    save_job(run, found)
+    return run, found
+
+
+def out(run, **reasons: str) -> None:
+    looks = tuple(
+        JudgedNode(NodePreflight(node, node, "2026-11-21T01:00:00+00:00", True), ())
+        for node in ("n1", "n2")
+    )
+    health = ClusterHealth("lab", datetime(2026, 11, 21, 1, tzinfo=UTC), looks)
+    save(run, health, HealthPolicy(), reasons)
+
+
+def test_a_case_starts_where_it_was_planned(planned):
+    run, found = planned
+    assert around_ill_nodes(run, found) is found
+    out(run, n2="disk: 0 free")
+    assert around_ill_nodes(run, found) is found
+
+
+def test_a_case_starts_on_a_node_that_is_left(planned):
+    run, found = planned
+    out(run, n1="disk: 0 free")
+    moved = around_ill_nodes(run, found)
+    assert [node.name for node in moved.job.nodes] == ["n2"]
+    assert {process.node for process in moved.job.processes} == {"n2"}
+    # The triggerer reads the same.
+    assert load_job(run, found.job.case.case_id, 0) == moved
+
+
+def test_a_case_ends_where_no_node_is_left(planned):
+    run, found = planned
+    out(run, n1="disk: 0 free", n2="reach: no answer")
+    with pytest.raises(UserError, match="node unavailable: n1: disk: 0 free"):
+        around_ill_nodes(run, found)
