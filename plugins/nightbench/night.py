@@ -35,6 +35,14 @@ class Past:
     """The same for one repeat."""
     last: datetime | None = None
     """When a scheduled run last tried it, whatever came of it."""
+    definition: str | None = None
+    """Digest of the definition that the lengths hold for; None: whatever it was."""
+
+    def of(self, definition: str) -> Past:
+        """Return what it says of a case that is defined so: another protocol takes another time."""
+        if self.definition in (None, definition):
+            return self
+        return Past(last=self.last)
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,6 @@ def resolve(
     generation: int = 0,
     *,
     deadline: datetime | None = None,
-    expected_repeat_s: float | None = None,
 ) -> JobSpec:
     """Turn a case of a suite into the job that its gang runs on a cluster.
 
@@ -155,7 +154,6 @@ def resolve(
         run_id: the run.
         generation: how often a person has cleared the case.
         deadline: no repeat is started that cannot end by then.
-        expected_repeat_s: what a repeat usually takes.
 
     Raises:
         UserError: framework, workload or cluster cannot run the case.
@@ -192,7 +190,6 @@ def resolve(
         lock=cluster.lock,
         transport=cluster.transport,
         deadline=deadline,
-        expected_repeat_s=expected_repeat_s,
     )
 
 

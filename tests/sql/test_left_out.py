@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.sql.conftest import Database, Given, Rows
-from tests.sql.spooled import case, plan, spooled
+from tests.sql.spooled import DIGEST, case, plan, spooled
 
 from nightbench.model import Case, CaseStatus, Run, RunKind, VerdictKind
 from nightbench.night import Past
@@ -159,13 +159,19 @@ def test_the_past_of_cases(
 
     nights = [given.run(night).started_at for night in range(4)]
     expected = {
-        good.case_id: Past(24.0, 8.0, nights[2]),
+        good.case_id: Past(24.0, 8.0, nights[2], "d1"),
         bad.case_id: Past(None, None, nights[3]),
         half.case_id: Past(None, None, nights[3]),
-        asked.case_id: Past(7.0, 7.0, None),
+        asked.case_id: Past(7.0, 7.0, None, "d1"),
     }
     assert reader.case_past("local") == expected
     assert reader.case_past("elsewhere") == {}
+    # Another protocol takes another time: what was measured by the old one no longer counts.
+    changed = given.run(6)
+    other = given.came_back(changed, good, (1.0,), elapsed_s=5.0, definition_digest="d2")
+    loader.load_run(given.bundle(changed, other))
+    expected[good.case_id] = Past(5.0, 5.0, changed.started_at, "d2")
+    assert reader.case_past("local") == expected
     spool = Spool(tmp_path)
     assert past_of("local", lambda: connect(warehouse.loader), spool) == expected
 
@@ -182,6 +188,7 @@ def test_the_past_from_files_where_the_warehouse_is_away(spool: Spool, given: Gi
     found = past_of("local", away, spool)  # type: ignore[arg-type]
     assert found[MEASURED.case_id].seconds == timedelta(seconds=60).total_seconds()
     assert found[MEASURED.case_id].last == given.run(3).started_at
+    assert found[MEASURED.case_id].definition == DIGEST
     assert found[NEVER.case_id] == Past(None, None, given.run(2).started_at)
     assert found[WITHIN.case_id].last == given.run(3).started_at
     assert found[BEFORE.case_id] == Past()

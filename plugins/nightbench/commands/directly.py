@@ -77,7 +77,7 @@ def plan_now(chosen: common.Chosen, now: datetime) -> RunPlan:
     past = common.past(chosen.cluster.name)
     night = deadline = None
     if chosen.night:
-        night = pipeline.plan_night(chosen.suite, chosen.cluster, past, now)
+        night = pipeline.plan_night(chosen.suite, chosen.cluster, chosen.catalog, past, now)
         if night.room.start > now:
             raise UserError(
                 f"night: the next one begins at {clock(night.room.start)}, and a direct run does "
@@ -110,7 +110,7 @@ def place_on_healthy(
     Returns:
         The jobs that can be measured; the others have their outcome.
     """
-    from nightbench.pipeline import health, placing
+    from nightbench.pipeline import health, nodebook, placing
 
     cluster = chosen.cluster
     wanted = {job.build.line for job in jobs}
@@ -118,7 +118,7 @@ def place_on_healthy(
     found = asyncio.run(health.examine(cluster, targets, shipment, lines, sweep=True))
     try:
         with closing(common.open_warehouse()) as connection:
-            states = health.book(connection, folder.run_id, found, cluster.health)
+            states = nodebook.book(connection, folder.run_id, found, cluster.health)
     except WarehouseUnavailable:
         states = {}
     out_tonight = placing.out_tonight(found, states)

@@ -33,7 +33,7 @@ def show_night(chosen: common.Chosen, at: str | None, *, json: bool) -> None:
     suite, cluster = chosen.suite, chosen.cluster
     place = zone_of(suite, cluster)
     past = common.past(cluster.name)
-    night = plan_night(suite, cluster, past, moment(at, place))
+    night = plan_night(suite, cluster, chosen.catalog, past, moment(at, place))
     if json:
         common.print_json([_document(chosen, entry, past) for entry in night.entries])
     else:

@@ -74,7 +74,7 @@ def plan_run(
     past = past_of(cluster.name, connect, places.spool())
     night = deadline = None
     if wish.night:
-        night = plan_night(suite, cluster, past, started_at)
+        night = plan_night(suite, cluster, catalog, past, started_at)
         tell(night)
     elif not wish.outside_hours and (span := open_now(cluster, started_at)):
         deadline = span.end

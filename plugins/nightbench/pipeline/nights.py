@@ -7,17 +7,21 @@ from datetime import datetime
 
 from nightbench.errors import UserError
 from nightbench.hours import Hours, Span, opening
-from nightbench.model import Cluster, Suite
+from nightbench.model import Catalog, Cluster, Suite
 from nightbench.night import Night, Past, Room, candidate, clock, fit, room
 from nightbench.placement import held_by, place
+from nightbench.plan import definition_digest
 
 
-def plan_night(suite: Suite, cluster: Cluster, past: Mapping[str, Past], at: datetime) -> Night:
+def plan_night(
+    suite: Suite, cluster: Cluster, catalog: Catalog, past: Mapping[str, Past], at: datetime
+) -> Night:
     """Fill the night that goes on at a moment, or the next one, with the cases of a suite.
 
     Args:
         suite: its window, budget and priorities count.
         cluster: its hours, and how many cases it takes at once.
+        catalog: says how a case is defined now.
         past: what earlier runs say of the cases.
         at: with a time zone.
 
@@ -29,7 +33,9 @@ def plan_night(suite: Suite, cluster: Cluster, past: Mapping[str, Past], at: dat
         candidate(
             case.case_id,
             suite,
-            past.get(case.case_id, Past()),
+            past.get(case.case_id, Past()).of(
+                definition_digest(case, catalog.workloads[case.workload], suite.protocol)
+            ),
             held_by(place(case, cluster)[0], cluster.lock),
             tonight,
         )

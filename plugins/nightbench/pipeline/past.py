@@ -46,6 +46,7 @@ class _Trial:
     repeats: int
     at: datetime
     nightly: bool
+    definition: str | None
 
 
 def _of_files(cluster: str, spool: Spool) -> dict[str, Past]:
@@ -60,6 +61,7 @@ def _trials(run: RunSpool, cluster: str) -> Iterator[_Trial]:
     document = run.run() or {}
     if document.get("cluster") != cluster:
         return
+    definitions = {entry["case_id"]: entry["definition_digest"] for entry in run.planned()}
     for case_id in run.case_ids():
         store = run.latest(case_id)
         outcome = store.outcome() if store else None
@@ -72,6 +74,7 @@ def _trials(run: RunSpool, cluster: str) -> Iterator[_Trial]:
             repeats=sum(each["status"] == "ok" for each in outcome["repeats"]),
             at=datetime.fromisoformat(document["started_at"]),
             nightly=document.get("run_kind") == RunKind.NIGHTLY.value,
+            definition=definitions.get(case_id),
         )
 
 
@@ -86,11 +89,18 @@ def _seconds(store: CaseStore, ended_at: str) -> float | None:
 def _past(trials: list[_Trial]) -> Past:
     good = [t for t in trials if t.status == CaseStatus.OK and t.seconds is not None]
     tried = [t.at for t in trials if t.nightly and (t.status in _TRIED or t.seconds is not None)]
-    each = [(t.seconds, t.seconds / max(t.repeats, 1)) for t in good if t.seconds is not None]
-    if not each:
+    if not good:
         return Past(last=max(tried, default=None))
+    # Trials come oldest first.
+    newest = good[-1].definition
+    each = [
+        (t.seconds, t.seconds / max(t.repeats, 1))
+        for t in good
+        if t.seconds is not None and t.definition == newest
+    ]
     return Past(
         seconds=statistics.median(whole for whole, _ in each),
         repeat_s=statistics.median(one for _, one in each),
         last=max(tried, default=None),
+        definition=newest,
     )

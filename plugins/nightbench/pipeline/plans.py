@@ -124,16 +124,8 @@ def make_plan(
     order = [entry.case_id for entry in night.entries] if night else list(cases)
     end = deadline or (night.room.end if night else None)
     jobs = [
-        resolve(
-            cases[case_id],
-            suite,
-            cluster,
-            catalog,
-            run.run_id,
-            deadline=end,
-            expected_repeat_s=past[case_id].repeat_s if past and case_id in past else None,
-        )
-        for case_id in order
+        _expecting(resolve(cases[name], suite, cluster, catalog, run.run_id, deadline=end), past)
+        for name in order
     ]
     left_out = night.left_out if night else {}
     return RunPlan(
@@ -146,6 +138,15 @@ def make_plan(
         cases=tuple(_case_plan(job, catalog, left_out.get(job.case.case_id)) for job in jobs),
         jobs=tuple(job for job in jobs if job.case.case_id not in left_out),
     )
+
+
+def _expecting(job: JobSpec, past: Mapping[str, Past] | None) -> JobSpec:
+    """The job with what its repeats usually take."""
+    known = (past or {}).get(job.case.case_id)
+    if known is None:
+        return job
+    usual = known.of(job.definition_digest).repeat_s
+    return dataclasses.replace(job, expected_repeat_s=usual)
 
 
 def _case_plan(job: JobSpec, catalog: Catalog, left_out: str | None) -> CasePlan:

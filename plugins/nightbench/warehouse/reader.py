@@ -169,7 +169,9 @@ class Reader:
     def case_past(self, cluster: str) -> dict[str, Past]:
         """Case id -> how long the case takes there, and when a scheduled run last tried it."""
         return {
-            row["case_id"]: Past(row["seconds"], row["repeat_s"], row["last_at"])
+            row["case_id"]: Past(
+                row["seconds"], row["repeat_s"], row["last_at"], row["definition_digest"]
+            )
             for row in self._rows("case_past", cluster=cluster)
         }
 

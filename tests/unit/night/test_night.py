@@ -146,6 +146,13 @@ def test_history_says_what_a_case_takes() -> None:
     assert not known.guessed
 
 
+def test_another_protocol_takes_another_time() -> None:
+    past = Past(600.0, 80.0, days_ago(2), "d1")
+    assert past.of("d1") == past
+    assert past.of("d2") == Past(last=days_ago(2))
+    assert Past(600.0).of("d2") == Past(600.0)
+
+
 def test_a_guess_is_made_from_the_protocol_and_the_time_limits() -> None:
     protocol = Protocol(20, 100, 7)
     wide = candidate(
