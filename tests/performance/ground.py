@@ -211,6 +211,14 @@ def marked(run_prefix: str) -> list[int]:
     return found
 
 
+def left_over(run_prefix: str, wait_s: float = 20.0) -> list[int]:
+    """Processes that are still there when agents that have said their last have exited, too."""
+    until = time.monotonic() + wait_s
+    while (found := marked(run_prefix)) and time.monotonic() < until:
+        time.sleep(0.2)
+    return found
+
+
 @dataclasses.dataclass
 class Meter:
     """CPU and memory of this process since a moment."""

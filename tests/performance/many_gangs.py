@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 
-from tests.performance.ground import Ground, Meter, ground, marked, resident_bytes, say
+from tests.performance.ground import Ground, Meter, ground, left_over, resident_bytes, say
 
 from nightbench.gang import prepare, run_gang
 from nightbench.model import CaseStatus, JobSpec, Protocol
@@ -54,7 +54,7 @@ async def measure(field: Ground, jobs: list[JobSpec], steer: Steer, seconds: flo
     good = await asyncio.gather(*work)
     say("whole: CPU", whole.cores(), "cores")
     say("gangs that ended well", sum(good), "")
-    left = marked(jobs[0].run_id.rpartition("-")[0])
+    left = left_over(jobs[0].run_id.rpartition("-")[0])
     say("processes left", len(left), "")
     return all(good) and not left
 

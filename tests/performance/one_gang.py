@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from tests.performance.ground import Ground, Meter, cpu_s, ground, marked, say
+from tests.performance.ground import Ground, Meter, cpu_s, ground, left_over, say
 
 from nightbench.gang import GangEvent, prepare, run_gang
 from nightbench.model import CaseStatus, JobSpec, Protocol
@@ -70,7 +70,7 @@ async def measure(field: Ground, job: JobSpec) -> bool:
     say("controller: CPU", meter.cores(), "cores")
     say("controller: CPU in all", cpu_s() - meter.cpu_s, "s")
     say("SSH server: CPU in all", field.server_cpu_s() - server_s, "s")
-    left = marked(job.run_id)
+    left = left_over(job.run_id)
     say("processes left", len(left), "")
     print(f"outcome: {outcome.status} {outcome.reason or ''}")
     return outcome.status is CaseStatus.OK and not left
