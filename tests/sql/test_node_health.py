@@ -17,7 +17,8 @@ from nightbench.errors import UserError
 from nightbench.health import Control, Finding, JudgedNode, Level, NodePreflight
 from nightbench.health.quarantine import QUARANTINED, RELEASED
 from nightbench.model import Cluster, HealthPolicy, Node
-from nightbench.pipeline.health import ClusterHealth, book, book_run, decide, save
+from nightbench.pipeline.health import ClusterHealth, save
+from nightbench.pipeline.nodebook import book, book_run, decide
 from nightbench.pipeline.placing import out_tonight
 from nightbench.spool import RunSpool, Spool
 from nightbench.warehouse import NodeBook, connect

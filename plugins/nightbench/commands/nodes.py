@@ -110,7 +110,7 @@ def nodes(
     """
     from nightbench.commands import nodes_view
     from nightbench.health.quarantine import QUARANTINED, RELEASED
-    from nightbench.pipeline.health import decide
+    from nightbench.pipeline.nodebook import decide
     from nightbench.warehouse import NodeBook
 
     if quarantine and release:

@@ -108,7 +108,7 @@ def _tell(health: ClusterHealth) -> None:
 
 def _book(run_id: str, health: ClusterHealth, policy: HealthPolicy) -> dict[str, NodeState]:
     from nightbench.orchestration.runs import connect
-    from nightbench.pipeline.health import book
+    from nightbench.pipeline.nodebook import book
     from nightbench.warehouse import WarehouseUnavailable
 
     try:
@@ -163,7 +163,7 @@ def around_ill_nodes(run: RunSpool, planned: PlannedJob) -> PlannedJob:
         UserError: too few nodes are left: `node unavailable: ...`.
     """
     from nightbench.orchestration.jobs import save_job
-    from nightbench.pipeline.health import out_by_now
+    from nightbench.pipeline.nodebook import out_by_now
     from nightbench.pipeline.placing import place_around
 
     out = out_by_now(run, planned.job.cluster)

@@ -1,20 +1,18 @@
-"""The nodes of a run before its night: looked at, judged, and booked. `placing` acts on it.
+"""The nodes of a run before its night: looked at, and judged.
 
     <spool>/runs/<run_id>/preflight/<node>.json    what was seen of a node
     <spool>/runs/<run_id>/preflight/cluster.json   what it means, who is left out, the controls
 
-Workers, triggerers and the ingest read the spool; only `book` needs the warehouse, and where that
-is away the ingest does it later.
+`nodebook` counts what it says, `placing` acts on it. Workers, triggerers and the ingest read the
+spool; only the book needs the warehouse, and where that is away the ingest keeps it later.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import getpass
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
-from nightbench.errors import UserError
 from nightbench.gang import Shipment, SshTarget
 from nightbench.gang.events import OnEvent, ignore
 from nightbench.gang.preflight import Network, preflight
@@ -23,19 +21,13 @@ from nightbench.health import (
     Finding,
     JudgedNode,
     Level,
-    NodeEvent,
     NodePreflight,
-    NodeState,
     compare,
     controls_of,
     findings,
-    standing,
 )
-from nightbench.health.quarantine import CLEAN, FAULT, PERSON, PREFLIGHT, WORKED
-from nightbench.model import CaseStatus, Cluster, FrameworkInfo, HealthPolicy
-from nightbench.spool import CaseStore, RunSpool, read_json, write_json
-from nightbench.warehouse import NodeBook
-from nightbench.warehouse.connection import Connection
+from nightbench.model import Cluster, FrameworkInfo, HealthPolicy
+from nightbench.spool import RunSpool, read_json, write_json
 
 SCHEMA = "nightbench.preflight-cluster/1"
 
@@ -225,127 +217,3 @@ def notes(folder: RunSpool) -> list[str]:
         ]
     said += [f"{f.what}: {f.found}" for f in known.health.between]
     return said
-
-
-# --- in the warehouse -----------------------------------------------------------------------
-
-
-def book(
-    connection: Connection, run_id: str, health: ClusterHealth, policy: HealthPolicy
-) -> dict[str, NodeState]:
-    """Store a preflight and count what it says; returns where the nodes stand now.
-
-    Raises:
-        WarehouseUnavailable: nothing was stored; `book_run` does it later.
-    """
-    keeper = NodeBook(connection)
-    keeper.store_looks(health.cluster, run_id, health.nodes, health.counted, health.at)
-    return keeper.count(health.cluster, list(_looked(health, run_id)), policy)
-
-
-def book_run(connection: Connection, folder: RunSpool, cluster: str) -> dict[str, NodeState]:
-    """Store what a whole run says of its nodes: its preflight and how its cases ended there."""
-    known = read(folder)
-    events = list(_cases(folder, cluster))
-    keeper = NodeBook(connection)
-    if known is None:
-        return keeper.count(cluster, events, HealthPolicy()) if events else {}
-    health = known.health
-    keeper.store_looks(cluster, folder.run_id, health.nodes, health.counted, health.at)
-    return keeper.count(cluster, [*_looked(health, folder.run_id), *events], known.policy)
-
-
-def decide(
-    connection: Connection, cluster: Cluster, node: str, kind: str, reason: str, by: str = ""
-) -> NodeState:
-    """Put a node into quarantine, or let it out, in a person's name.
-
-    Args:
-        connection: to the warehouse.
-        cluster: the node's.
-        node: its name.
-        kind: `quarantined` or `released`.
-        reason: shown wherever the node is.
-        by: who says so; the user of this process when empty.
-
-    Raises:
-        UserError: the cluster has no such node, or the warehouse is away.
-    """
-    names = [each.name for each in cluster.nodes]
-    if node not in names:
-        raise UserError(f'node: found "{node}"; expected one of {", ".join(names)}')
-    event = NodeEvent(
-        cluster=cluster.name,
-        node=node,
-        at=datetime.now(UTC),
-        kind=kind,
-        reason=reason,
-        by_whom=by or getpass.getuser(),
-        subject=PERSON,
-    )
-    return NodeBook(connection).count(cluster.name, [event], cluster.health)[node]
-
-
-def out_by_now(folder: RunSpool, cluster: str) -> dict[str, str]:
-    """Node -> why it takes no part any more: since the preflight, or since what ran tonight.
-
-    It needs the spool alone: a worker asks before each case, so that a node that dies at midnight
-    does not cost every later case its time limits.
-    """
-    known = read(folder)
-    events = list(_cases(folder, cluster))
-    if known is not None:
-        events += _looked(known.health, folder.run_id)
-    policy = known.policy if known else HealthPolicy()
-    tonight = {
-        node: state.reason
-        for node in sorted({event.node for event in events})
-        if (
-            state := standing(cluster, node, [e for e in events if e.node == node], policy)
-        ).quarantined
-    }
-    return {**tonight, **(known.out if known else {})}
-
-
-def _looked(health: ClusterHealth, run_id: str) -> Iterator[NodeEvent]:
-    for node in health.nodes:
-        fault = node.fault
-        yield NodeEvent(
-            cluster=health.cluster,
-            node=node.seen.node,
-            at=datetime.fromisoformat(node.seen.at),
-            kind=FAULT if fault else CLEAN,
-            reason=f"preflight: {fault}" if fault else "a clean preflight",
-            run_id=run_id,
-            subject=PREFLIGHT,
-        )
-
-
-def _cases(folder: RunSpool, cluster: str) -> Iterator[NodeEvent]:
-    for case_id in folder.case_ids():
-        for generation in folder.generations(case_id):
-            store = folder.case(case_id, generation)
-            yield from _case(store, folder.run_id, cluster, f"{case_id}/g{generation}")
-
-
-def _case(store: CaseStore, run_id: str, cluster: str, subject: str) -> Iterator[NodeEvent]:
-    """What the end of a case says of its nodes: a failure of the framework says nothing."""
-    outcome, job = store.outcome(), store.job()
-    if outcome is None:
-        return
-    told: dict[str, tuple[str, str]] = {}
-    if outcome["status"] == CaseStatus.OK and job is not None:
-        told = {node["name"]: (WORKED, "") for node in job["nodes"]}
-    for node, said in (outcome.get("nodes") or {}).items():
-        if said.get("fault"):
-            told[node] = (FAULT, f"{subject.rpartition('/')[0]}: {said['fault']}")
-    for node, (kind, reason) in told.items():
-        yield NodeEvent(
-            cluster=cluster,
-            node=node,
-            at=datetime.fromisoformat(outcome["ended_at"]),
-            kind=kind,
-            reason=reason,
-            run_id=run_id,
-            subject=subject,
-        )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nightbench.model import CaseStatus
 from nightbench.pipeline.bundles import build_bundle
-from nightbench.pipeline.health import book_run
+from nightbench.pipeline.nodebook import book_run
 from nightbench.spool import RunSpool, Spool, utc_now
 from nightbench.warehouse import Loader, RunBundle
 from nightbench.warehouse.connection import Connection

@@ -18,7 +18,8 @@ from nightbench.model import (
     Protocol,
     Strategy,
 )
-from nightbench.pipeline.health import ClusterHealth, notes, out_by_now, read, save
+from nightbench.pipeline.health import ClusterHealth, notes, read, save
+from nightbench.pipeline.nodebook import out_by_now
 from nightbench.pipeline.placing import keep_placement, out_tonight, place_around
 from nightbench.placement import place
 from nightbench.spool import Spool
