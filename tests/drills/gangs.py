@@ -168,7 +168,7 @@ def with_plugins() -> dict[str, str]:
 
 
 async def eventually(
-    condition: Callable[[], Any], limit_s: float = 40, what: str = "it did not come about"
+    condition: Callable[[], Any], limit_s: float = 90, what: str = "it did not come about"
 ) -> Any:
     """Wait until a condition holds; its value."""
     until = time.monotonic() + limit_s

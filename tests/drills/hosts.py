@@ -27,28 +27,29 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import random
 import shutil
-import signal
-import socket
 import subprocess
-import time
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from tests.drills.host import (
+    PATH,
+    PYTHON,
+    USERS,
+    Cgroup,
+    Host,
+    marked,
+    sh,
+    tool,
+    unshare,
+)
 
 from nightbench.gang import SshTarget
 from nightbench.model import Cluster, EnvironmentPolicy, Node
 
-HERE = Path(__file__).resolve().parent
-PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/usr/local/sbin"
-PYTHON = "/usr/bin/python3"
-"""For the agent: the machine's own, which every account of a host can run."""
-USERS = {"bench": 30001, "person": 30002, "neighbour": 30003}
-"""Accounts of every host: ours, a colleague's who benchmarks too, and somebody else's."""
 TOOLS = {
     "ip": "package iproute2",
     "tc": "package iproute2",
@@ -65,16 +66,9 @@ TOOLS = {
     "zsh": "package zsh",
     "fish": "package fish",
 }
-MARKS = ("NIGHTBENCH_JOB=", "NIGHTBENCH_AGENT=")
 LOCKS = Path("/run/nightbench-drills")
 
-
-def tool(name: str) -> str:
-    """Path of a program; administration's folders count too."""
-    found = shutil.which(name, path=PATH)
-    if found is None:
-        raise FileNotFoundError(f"{name} is not installed: {TOOLS.get(name, '')}")
-    return found
+__all__ = ["PYTHON", "USERS", "Host", "Lab", "marked", "missing", "remove_leftovers", "tool"]
 
 
 def missing() -> list[str]:
@@ -89,7 +83,7 @@ def missing() -> list[str]:
         return lacking
     if lacking:
         return lacking
-    trial = [*_unshare(0), "true"]
+    trial = [*unshare(0), "true"]
     done = subprocess.run(trial, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         lacking.append(f"namespaces (`{' '.join(trial)}` says: {done.stderr.strip()})")
@@ -103,408 +97,12 @@ def missing() -> list[str]:
     if done.returncode != 0:
         lacking.append(f"network devices of our own (`ip link add` says: {done.stderr.strip()})")
     else:
-        _sh("ip", "link", "del", name)
+        sh("ip", "link", "del", name)
     try:
         Cgroup("nightbench-drills-try").remove()
     except OSError as error:
         lacking.append(f"cgroups that can be made, for memory and CPU accounting ({error})")
     return lacking
-
-
-def _unshare(offset_s: int) -> list[str]:
-    words = ["--net", "--mount", "--uts", "--ipc", "--pid", "--mount-proc", "--time"]
-    words += ["--fork", "--kill-child"]
-    clocks = ["--monotonic", str(offset_s), "--boottime", str(offset_s)]
-    return [tool("unshare"), *words, *clocks]
-
-
-def _sh(name: str, *words: str) -> str:
-    done = subprocess.run([tool(name), *words], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"{name} {' '.join(words)}: {done.stderr.strip()}")
-    return done.stdout
-
-
-class Cgroup:
-    """Cgroups of one host, version 1 or 2: its memory can be limited, its CPU time is counted.
-
-    Raises:
-        OSError: they cannot be made, or have no limit that can be set.
-    """
-
-    def __init__(self, name: str) -> None:
-        top = Path("/sys/fs/cgroup")
-        if (top / "memory").is_dir():
-            self._folders = [top / "memory" / name, top / "cpuacct" / name]
-            self._limit = "memory.limit_in_bytes"
-            self.cpu_usage = self._folders[1] / "cpuacct.usage_percpu"
-        else:
-            (top / "cgroup.subtree_control").write_text("+memory")
-            self._folders = [top / name]
-            self._limit = "memory.max"
-            self.cpu_usage = self._folders[0] / "cpu.stat"
-        for folder in self._folders:
-            folder.mkdir(exist_ok=True)
-        self._unlimited = (self._folders[0] / self._limit).read_text().strip()
-        self.cpu_usage.read_text()
-        self.members = [str(folder / "cgroup.procs") for folder in self._folders]
-
-    def limit(self, size_bytes: int | None) -> None:
-        """All processes of the group together may have so much; None lifts it."""
-        text = self._unlimited if size_bytes is None else str(size_bytes)
-        (self._folders[0] / self._limit).write_text(text)
-
-    def take(self, pid: int) -> None:
-        """Put a process in; its children follow."""
-        for members in self.members:
-            Path(members).write_text(str(pid))
-
-    def remove(self) -> None:
-        """Remove them; the kernel may still be letting go of what was killed there."""
-        for folder in self._folders:
-            until = time.monotonic() + 5
-            while folder.is_dir():
-                try:
-                    folder.rmdir()
-                except OSError:
-                    if time.monotonic() > until:
-                        raise
-                    time.sleep(0.05)
-
-
-class Host:
-    """One machine. Made by `Lab.host`, which says what the arguments mean."""
-
-    def __init__(
-        self,
-        lab: Lab,
-        number: int,
-        name: str,
-        *,
-        shell: str,
-        sshd: Mapping[str, object],
-        wall_offset_s: int,
-        home: Path | None,
-        sftp: str,
-    ) -> None:
-        self.lab = lab
-        self.name = name
-        self.address = f"{lab.network}.{10 + number}"
-        self.port = 22
-        self.wall_offset_s = wall_offset_s
-        self.folder = lab.folder / name
-        self.home = home or self.folder / "home"
-        """`/home` of the host on the test's side: a disk, it outlives a crash."""
-        self._machine = self.folder / "machine"
-        self._link = f"nb{lab.tag}{number}"
-        self._hardware = f"02:64:{lab.tag[:2]}:{lab.tag[2:]}:00:{number:02x}"
-        self._sshd = dict(sshd)
-        self._sftp = sftp
-        self._init: subprocess.Popen[bytes] | None = None
-        self._pid = 0
-        self._group = Cgroup(f"nightbench-drills-{lab.tag}-{name}")
-        self._boots = 0
-        self._machine.mkdir(parents=True)
-        _sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self._machine / "host_key"))
-        self._accounts(shell)
-        self._homes()
-
-    # --- power ----------------------------------------------------------------------------
-
-    def boot(self) -> None:
-        """Switch on: fresh processes, /tmp, /run, boot id and monotonic clock; disks as left."""
-        self._boots += 1
-        (self._machine / "boot_id").write_text(f"{uuid.uuid4()}\n")
-        # The first boot was long ago, each by another amount; a later one has just been.
-        offset_s = int(self.address.split(".")[3]) * 1000
-        if self._boots > 1:
-            offset_s = 30 - int(time.monotonic())
-        console = self.folder / "console.log"
-        with console.open("ab") as log:
-            self._init = subprocess.Popen(
-                [*_unshare(offset_s), PYTHON, str(HERE / "machine.py")],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-            )
-        self._group.take(self._init.pid)
-        machine = {
-            "name": self.name,
-            "folder": str(self.folder),
-            "home": str(self.home),
-            "cpu_usage": str(self._group.cpu_usage),
-        }
-        assert self._init.stdin is not None
-        assert self._init.stdout is not None
-        self._init.stdin.write(json.dumps(machine).encode() + b"\n")
-        self._init.stdin.flush()
-        if self._init.stdout.readline() != b"ready\n":
-            raise RuntimeError(f"host {self.name} did not boot: {console.read_text()}")
-        self._pid = int(
-            Path(f"/proc/{self._init.pid}/task/{self._init.pid}/children").read_text().split()[0]
-        )
-        # A card keeps its hardware address, or others would look for the old one for a while.
-        card = ["name", "eth0", "address", self._hardware, "netns", str(self._pid)]
-        _sh("ip", "link", "add", self._link, "type", "veth", "peer", *card)
-        _sh("ip", "link", "set", self._link, "master", self.lab.bridge, "up")
-        self.run(["ip", "addr", "add", f"{self.address}/24", "dev", "eth0"])
-        self.run(["ip", "link", "set", "eth0", "up"])
-        self.start_sshd()
-        self.wait_for_ssh()
-
-    def crash(self) -> None:
-        """Cut the power: nobody on the network hears a farewell."""
-        self._group.limit(None)
-        if self.running:
-            with contextlib.suppress(RuntimeError):
-                _sh("ip", "link", "set", self._link, "down")
-            os.kill(self._pid, signal.SIGKILL)
-        if self._init is not None:
-            for pipe in (self._init.stdin, self._init.stdout):
-                if pipe is not None:
-                    pipe.close()
-            self._init.wait()
-        # The kernel takes the card away with the namespace, but sockets that wait for a last
-        # answer keep that for a while.
-        if os.path.exists(f"/sys/class/net/{self._link}"):
-            with contextlib.suppress(RuntimeError):
-                _sh("ip", "link", "del", self._link)
-
-    @property
-    def running(self) -> bool:
-        """Whether it is switched on."""
-        return self._init is not None and self._init.poll() is None
-
-    def remove(self) -> None:
-        """Switch off for good."""
-        self.crash()
-        self._group.remove()
-
-    def limit_memory(self, size_bytes: int | None) -> None:
-        """Processes of the host together may have so much memory; the kernel kills beyond it."""
-        self._group.limit(size_bytes)
-
-    # --- network --------------------------------------------------------------------------
-
-    def unplug(self) -> None:
-        """The link goes down; the host's card sees it."""
-        _sh("ip", "link", "set", self._link, "down")
-
-    def plug(self) -> None:
-        """The link comes up again."""
-        _sh("ip", "link", "set", self._link, "up")
-
-    def swallow(self) -> None:
-        """Packets vanish at the switch, in both directions; no side sees anything of it."""
-        _sh("ip", "link", "set", self._link, "nomaster")
-
-    def forward(self) -> None:
-        """The switch forwards again."""
-        _sh("ip", "link", "set", self._link, "master", self.lab.bridge)
-
-    def limit(self, rate: str | None) -> None:
-        """Limit the bandwidth in both directions (`10mbit`); None lifts it."""
-        tbf = ["root", "tbf", "rate", str(rate), "burst", "128kb", "latency", "50ms"]
-        if rate is None:
-            _sh("tc", "qdisc", "del", "dev", self._link, "root")
-            self.run(["tc", "qdisc", "del", "dev", "eth0", "root"])
-        else:
-            _sh("tc", "qdisc", "replace", "dev", self._link, *tbf)
-            self.run(["tc", "qdisc", "replace", "dev", "eth0", *tbf])
-
-    # --- SSH ------------------------------------------------------------------------------
-
-    def start_sshd(self, **options: object) -> None:
-        """Start the server; options of sshd_config, kept for later starts."""
-        self._sshd.update(options)
-        sftp = "internal-sftp" if self._sftp == "internal" else "/usr/lib/openssh/sftp-server"
-        lines = {
-            "ListenAddress": f"{self.address}:{self.port}",
-            "HostKey": "/run/machine/host_key",
-            "PidFile": "/run/sshd.pid",
-            "AuthenticationMethods": "publickey",
-            "PasswordAuthentication": "no",
-            "KbdInteractiveAuthentication": "no",
-            "UsePAM": "no",
-            "MaxSessions": 64,
-            "Subsystem": f"sftp {sftp}",
-            **self._sshd,
-        }
-        if self.wall_offset_s:
-            lines["SetEnv"] = (
-                f"LD_PRELOAD=/run/machine/wallclock.so DRILL_WALL_OFFSET_S={self.wall_offset_s}"
-            )
-            shim = self._machine / "wallclock.so"
-            _sh("cc", "-shared", "-fPIC", "-O2", "-o", str(shim), str(HERE / "wallclock.c"))
-        text = "".join(f"{key} {value}\n" for key, value in lines.items())
-        (self._machine / "sshd_config").write_text(text)
-        self.run([tool("sshd"), "-f", "/run/machine/sshd_config", "-E", "/run/machine/sshd.log"])
-
-    def stop_sshd(self) -> None:
-        """Stop the server; sessions that are open stay."""
-        pid = self.path("/run/sshd.pid").read_text().strip()
-        self.run(["kill", pid])
-        while self.path("/run/sshd.pid").exists():
-            time.sleep(0.02)
-
-    def restart_sshd(self, **options: object) -> None:
-        """Stop and start the server, as an administrator does; sessions that are open stay."""
-        self.stop_sshd()
-        self.start_sshd(**options)
-        self.wait_for_ssh()
-
-    def kill_sshd(self) -> None:
-        """Kill the server and every session's process of it; what they started goes on."""
-        for pid in self.processes():
-            with contextlib.suppress(OSError):
-                if Path(f"/proc/{pid}/comm").read_text().strip() in ("sshd", "sftp-server"):
-                    os.kill(pid, signal.SIGKILL)
-        self.path("/run/sshd.pid").unlink(missing_ok=True)
-
-    def change_host_key(self) -> None:
-        """Another key, as after an installation from scratch; known_hosts keeps the old one."""
-        for name in ("host_key", "host_key.pub"):
-            (self._machine / name).unlink()
-        _sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self._machine / "host_key"))
-        self.restart_sshd()
-
-    def known_hosts_line(self) -> str:
-        """The host's key as known_hosts has it."""
-        kind, key = (self._machine / "host_key.pub").read_text().split()[:2]
-        return f"{self.address} {kind} {key}\n"
-
-    def wait_for_ssh(self) -> None:
-        """Until the server answers; after a cut the kernel needs a second to find the way."""
-        until = time.monotonic() + 20
-        while True:
-            with (
-                contextlib.suppress(OSError),
-                socket.create_connection((self.address, self.port), 1) as link,
-            ):
-                if link.recv(4).startswith(b"SSH"):
-                    return
-            if time.monotonic() > until:
-                log = (self._machine / "sshd.log").read_text()
-                raise RuntimeError(f"no SSH server on {self.name} ({self.address}): {log}")
-            time.sleep(0.02)
-
-    # --- inside ---------------------------------------------------------------------------
-
-    def run(
-        self, argv: Sequence[str], user: str | None = None, check: bool = True, **popen: Any
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command inside, as root or one of `USERS`.
-
-        Raises:
-            RuntimeError: it failed, and `check`.
-        """
-        words = self.inside(argv, user)
-        done = subprocess.run(words, capture_output=True, text=True, check=False, **popen)
-        if check and done.returncode != 0:
-            raise RuntimeError(f"{self.name}: {' '.join(argv)}: {done.stderr.strip()}")
-        return done
-
-    def start(
-        self, argv: Sequence[str], user: str | None = None, nice: int = 0
-    ) -> subprocess.Popen[bytes]:
-        """Start a command inside and leave it running; it ends with the host at the latest."""
-        words = [tool("nice"), "-n", str(nice), *self.inside(argv, user)]
-        return subprocess.Popen(words, stdin=subprocess.DEVNULL)
-
-    def inside(self, argv: Sequence[str], user: str | None = None) -> list[str]:
-        """The words that run a command inside from the test's side."""
-        # First into the host's cgroups, which cannot be reached any more from inside.
-        join = "".join(f'echo $$ >"{members}" && ' for members in self._group.members)
-        words = ["sh", "-c", f'{join}exec "$@"', "sh"]
-        words += [tool("nsenter"), "-t", str(self._pid), "-m", "-u", "-i", "-n", "-p", "-T", "--"]
-        if user is not None:
-            number = str(USERS[user])
-            words += [tool("setpriv"), "--reuid", number, "--regid", number, "--clear-groups"]
-            words += ["env", f"HOME=/home/{user}", f"USER={user}"]
-        return [*words, *argv]
-
-    def path(self, inside: str) -> Path:
-        """A file of the running host, on the test's side."""
-        return Path(f"/proc/{self._pid}/root{inside}")
-
-    def disk(self, inside: str, size_bytes: int, user: str = "bench") -> None:
-        """Mount a small disk of its own, that `user` may write; it is empty after a boot."""
-        number = USERS[user]
-        options = f"size={size_bytes},mode=755,uid={number},gid={number}"
-        self.run(["mkdir", "-p", inside])
-        self.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", inside])
-
-    def fill(self, inside: str, leave_bytes: int = 0) -> None:
-        """Fill a disk, but for so many bytes; `relieve` takes it back."""
-        free = int(self.run(["stat", "-f", "-c", "%f %S", inside]).stdout.split()[0]) * 4096
-        with self.path(f"{inside}/.filler").open("wb") as file:
-            try:
-                for _ in range(max(0, free - leave_bytes) // 4096):
-                    file.write(b"\0" * 4096)
-                file.flush()
-            except OSError:
-                file.truncate()
-
-    def relieve(self, inside: str) -> None:
-        """Make room again."""
-        self.path(f"{inside}/.filler").unlink()
-
-    def read_only(self, inside: str = "/home") -> None:
-        """Nobody can open anything below it for writing any more; what is open stays open."""
-        self.run(["mount", "--bind", inside, inside])
-        self.run(["mount", "-o", "remount,bind,ro", inside])
-
-    def read_write(self, inside: str = "/home") -> None:
-        """It can be written again."""
-        self.run(["umount", "-l", inside])
-
-    def write_home(self, name: str, text: str, user: str = "bench") -> None:
-        """A file in an account's home: `.bashrc`, `.config/fish/config.fish`, ..."""
-        path = self.home / user / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        for made in (path, *path.parents):
-            if made == self.home:
-                break
-            os.chown(made, USERS[user], USERS[user])
-
-    # --- what runs there ------------------------------------------------------------------
-
-    def processes(self) -> list[int]:
-        """Every process of the host, by its number on the test's side."""
-        here = os.readlink(f"/proc/{self._pid}/ns/pid")
-        found = []
-        for entry in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if os.readlink(entry / "ns/pid") == here:
-                    found.append(int(entry.name))
-        return found
-
-    def marked(self, mark: str = "") -> list[tuple[int, str]]:
-        """Processes of this host that carry a mark which begins so: (pid, command)."""
-        inside = set(self.processes()) if self.running else set()
-        return [(pid, command) for pid, command in marked(mark) if pid in inside]
-
-    def _accounts(self, shell: str) -> None:
-        texts = {name: Path(f"/etc/{name}").read_text() for name in ("passwd", "group", "shadow")}
-        for user, number in USERS.items():
-            texts["passwd"] += f"{user}:x:{number}:{number}::/home/{user}:{shell}\n"
-            texts["group"] += f"{user}:x:{number}:\n"
-            texts["shadow"] += f"{user}:*:19000:0:99999:7:::\n"
-        for name, text in texts.items():
-            path = self._machine / name
-            path.write_text(text)
-            path.chmod(0o600 if name == "shadow" else 0o644)
-
-    def _homes(self) -> None:
-        for user in USERS:
-            folder = self.home / user
-            if folder.exists():
-                continue  # a shared home that another host made
-            folder.mkdir(parents=True)
-            os.chown(folder, USERS[user], USERS[user])
-            self.write_home(".ssh/authorized_keys", self.lab.public_key, user)
-            (folder / ".ssh").chmod(0o700)
 
 
 class Lab:
@@ -526,12 +124,12 @@ class Lab:
         self._stack.enter_context(_claimed(self.tag))
         self.bridge = f"nb{self.tag}br"
         self.network = _free_network()
-        _sh("ip", "link", "add", self.bridge, "type", "bridge")
-        self._stack.callback(_sh, "ip", "link", "del", self.bridge)
-        _sh("ip", "addr", "add", f"{self.network}.1/24", "dev", self.bridge)
-        _sh("ip", "link", "set", self.bridge, "up")
+        sh("ip", "link", "add", self.bridge, "type", "bridge")
+        self._stack.callback(sh, "ip", "link", "del", self.bridge)
+        sh("ip", "addr", "add", f"{self.network}.1/24", "dev", self.bridge)
+        sh("ip", "link", "set", self.bridge, "up")
         self.key = self.folder / "client"
-        _sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.key))
+        sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.key))
         self.public_key = (self.folder / "client.pub").read_text()
         self.known_hosts = self.folder / "known_hosts"
         self.known_hosts.touch()
@@ -637,21 +235,6 @@ class Lab:
 # --- the machine below the hosts --------------------------------------------------------------
 
 
-def marked(mark: str = "") -> list[tuple[int, str]]:
-    """Processes of all hosts (and here) whose job or agent mark begins so: (pid, command)."""
-    wanted = tuple((kind + mark).encode() for kind in MARKS)
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            environment = (entry / "environ").read_bytes().split(b"\0")
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except OSError:
-            continue  # it has ended meanwhile
-        if command and any(word.startswith(wanted) for word in environment):
-            found.append((int(entry.name), command.strip()))
-    return found
-
-
 @contextlib.contextmanager
 def _claimed(tag: str) -> Iterator[None]:
     """Hold a lock for as long as the devices of this tag may be there."""
@@ -676,7 +259,7 @@ def remove_leftovers() -> None:
             for link in Path("/sys/class/net").glob(f"nb{path.stem}*"):
                 # The other end of a pair may be gone by the time that we come to it.
                 with contextlib.suppress(RuntimeError):
-                    _sh("ip", "link", "del", link.name)
+                    sh("ip", "link", "del", link.name)
             top = Path("/sys/fs/cgroup")
             for folder in (top, top / "memory", top / "cpuacct"):
                 for group in folder.glob(f"nightbench-drills-{path.stem}-*"):
@@ -686,7 +269,7 @@ def remove_leftovers() -> None:
 
 def _free_network() -> str:
     """`10.x.y` that no route of this machine knows."""
-    routes = _sh("ip", "-4", "route", "show", "table", "all")
+    routes = sh("ip", "-4", "route", "show", "table", "all")
     while True:
         network = f"10.{random.randrange(64, 250)}.{random.randrange(256)}"
         if f"{network}." not in routes:

@@ -76,7 +76,7 @@ async def test_a_busy_node_is_waited_for(lab: Lab, shipment: Shipment, tmp_path:
             lambda: (
                 "neighbour" in ((store.progress() or {}).get("message") or "") and store.progress()
             ),
-            60,
+            180,
             "who is waited for is not shown",
         )
         assert "n2" in shown["message"]
@@ -121,7 +121,7 @@ async def test_work_inside_the_window(
     job = on_one_core(make_job(lab, shipment, repeats=2, steps=100, step_s=0.1, neighbours=policy))
     store = make_store(tmp_path)
     task = asyncio.create_task(measure(lab, shipment, job, store))
-    await eventually(in_phase(store, "window", repeat=1))
+    await eventually(in_phase(store, "window", repeat=1), 180)
     with somebody_works(lab.hosts["n2"]):
         await asyncio.sleep(6)
     outcome = await task
@@ -153,9 +153,9 @@ async def test_the_budget_for_disturbed_repeats_ends(
     store = make_store(tmp_path)
     task = asyncio.create_task(measure(lab, shipment, job, store))
     for repeat in (1, 2):
-        await eventually(in_phase(store, "window", repeat=repeat), 60)
+        await eventually(in_phase(store, "window", repeat=repeat), 180)
         with somebody_works(lab.hosts["n1"]):
-            await eventually(lambda k=repeat: task.done() or store.repeat(k) is not None, 60)
+            await eventually(lambda k=repeat: task.done() or store.repeat(k) is not None, 180)
     outcome = await task
     check_accounts(lab, job, store, outcome)
     assert [r.status for r in outcome.repeats] == ["disturbed", "disturbed"]
