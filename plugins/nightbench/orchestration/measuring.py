@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Param, XComArg, task
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from nightbench.errors import UserError
 from nightbench.orchestration.operator import PREPARE_TIMEOUT, GangOperator
@@ -112,7 +112,7 @@ def ingest(nightbench_run: str | None, **context: Any) -> dict[str, Any]:
     from nightbench.orchestration import runs
 
     if not nightbench_run:
-        raise AirflowFailException("nothing was planned, so there is nothing to load")
+        raise AirflowSkipException("nothing was planned, so there is nothing to load")
     runs.close_ended(state_of_runs(context))
     try:
         loaded = runs.ingest(nightbench_run)

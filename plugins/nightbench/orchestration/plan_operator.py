@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from nightbench.errors import UserError
 from nightbench.model import RunKind
@@ -44,12 +44,19 @@ class PlanOperator(BaseOperator):
 
         Raises:
             AirflowFailException: it cannot run as it is asked for.
+            AirflowSkipException: a scheduled run comes too late for its night.
         """
-        from nightbench.orchestration.planning import opens_at
+        from nightbench.orchestration.planning import NotTonight, opens_at
 
         try:
             wish = self._wish(context)
             begin = opens_at(wish, datetime.now(UTC)) if self._is_new(context) else None
+        except NotTonight as error:
+            if wish.run_kind is not RunKind.NIGHTLY:
+                self._refuse(error)
+            # Airflow makes up for a missed night when a DAG is switched on: by day, mostly.
+            self.log.warning("%s", error)
+            raise AirflowSkipException(str(error)) from None
         except UserError as error:
             self._refuse(error)
         if begin is not None:

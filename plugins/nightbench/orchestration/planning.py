@@ -14,17 +14,22 @@ if TYPE_CHECKING:
     from nightbench.night import Night
     from nightbench.orchestration.wishes import Wish
 
-LONGEST_WAIT = timedelta(hours=12)
-"""From a run's start to the beginning of its night; longer is a mistake in the files."""
+LONGEST_WAIT = timedelta(hours=3)
+"""From a run's start to the beginning of its night; later it is another run's night."""
 
 log = logging.getLogger(__name__)
+
+
+class NotTonight(UserError):
+    """The next night is another run's."""
 
 
 def opens_at(wish: Wish, now: datetime) -> datetime | None:
     """When the night of a wish begins; None where it goes on, or nothing limits it.
 
     Raises:
-        UserError: see `wishes.choose`; or it begins later than anybody waits.
+        NotTonight: it begins later than anybody waits.
+        UserError: see `wishes.choose`.
     """
     from nightbench.night import clock
     from nightbench.orchestration.wishes import choose
@@ -38,10 +43,10 @@ def opens_at(wish: Wish, now: datetime) -> datetime | None:
         return None
     if room.start - now > LONGEST_WAIT:
         hours = LONGEST_WAIT.total_seconds() / 3600
-        raise UserError(
+        raise NotTonight(
             f"suite {suite.name} on cluster {cluster.name}: the next night begins at "
-            f"{clock(room.start)}, more than {hours:.0f} h from now: change the suite's schedule "
-            "or its night.window, or the cluster's limits.hours"
+            f"{clock(room.start)}, more than {hours:.0f} h from now: this run comes too late for "
+            "its night, or the suite's schedule does not belong to its hours"
         )
     return room.start
 

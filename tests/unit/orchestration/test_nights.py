@@ -16,7 +16,7 @@ from nightbench.model import RunKind
 from nightbench.orchestration.jobs import load_job, save_job
 from nightbench.orchestration.operator import GangOperator, asked_now
 from nightbench.orchestration.plan_operator import PlanOperator
-from nightbench.orchestration.planning import opens_at, plan_run
+from nightbench.orchestration.planning import NotTonight, opens_at, plan_run
 from nightbench.orchestration.wishes import Wish
 from nightbench.pipeline import read_plan
 from nightbench.spool import RunSpool, Spool
@@ -156,8 +156,20 @@ def test_the_night_is_waited_for(spool: Spool, tmp_path: Path) -> None:
     assert f"{begin:%H:%M}" == clock(timedelta(hours=2))
     assert opens_at(Wish("short"), NOW) is None
     files(tmp_path, night=f'window: "{hours(timedelta(hours=14), timedelta(hours=15))}"')
-    with pytest.raises(UserError, match="more than 12 h from now: change the suite's schedule"):
+    with pytest.raises(NotTonight, match="more than 3 h from now: this run comes too late"):
         opens_at(scheduled, NOW)
+
+
+def test_a_run_that_is_made_up_for_by_day_is_skipped(spool: Spool, tmp_path: Path) -> None:
+    files(tmp_path, night=f'window: "{hours(timedelta(hours=14), timedelta(hours=15))}"')
+    with pytest.raises(AirflowSkipException, match="too late for its night"):
+        PlanOperator(task_id="plan", suite="short").execute(context())
+    # Who asks for a night in the form is told that it is not now.
+    asked = context("manual")
+    asked["params"] = {"suite": "short", "night": True}
+    with pytest.raises(AirflowFailException, match="more than 3 h from now"):
+        PlanOperator(task_id="plan", suite=None).execute(asked)
+    assert spool.runs() == []
 
 
 # --- the tasks ----------------------------------------------------------------------------
