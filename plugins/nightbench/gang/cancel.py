@@ -24,6 +24,9 @@ from nightbench.spool import CaseStore, utc_now
 AGENT_ENDS_S = 30.0
 """What an agent may take to end its gang, beyond the time to terminate."""
 
+SWEEPS = 5
+"""A controller may just be starting an agent, which finds the order to stop a moment later."""
+
 
 @dataclass(frozen=True)
 class CancelReport:
@@ -139,13 +142,17 @@ async def _end(
         return [], []
     await _wait_for_end(transport, stopped, term_s + AGENT_ENDS_S)
     words = ["--root", layout.root, "--job", prefix, *lock_words(policy)]
-    swept = await call_agent(transport, policy.python, agent, "sweep", *words, "--kill")
-    left = await call_agent(transport, policy.python, agent, "sweep", *words)
-    if left["found"]:
-        raise RemoteFailure(
-            transport.node, transport.address, f"cannot end these processes: {left['found']}"
-        )
-    return stopped, [int(pid) for pid in swept.get("killed", [])]
+    killed: list[int] = []
+    for _ in range(SWEEPS):
+        swept = await call_agent(transport, policy.python, agent, "sweep", *words, "--kill")
+        killed += [int(pid) for pid in swept.get("killed", [])]
+        left = await call_agent(transport, policy.python, agent, "sweep", *words)
+        if not left["found"]:
+            return stopped, killed
+        await asyncio.sleep(1)
+    raise RemoteFailure(
+        transport.node, transport.address, f"cannot end these processes: {left['found']}"
+    )
 
 
 async def _wait_for_end(transport: Transport, folders: Iterable[str], limit_s: float) -> None:
