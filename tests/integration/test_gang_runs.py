@@ -343,7 +343,7 @@ async def test_a_command_of_a_lower_epoch_is_ignored(shipment, nodes, job, store
 
 async def test_the_second_case_waits_and_shows_who_holds_the_node(shipment, nodes, job, tmp_path):
     spool = Spool(tmp_path / "spool")
-    first, second = job(repeats=1, step_s=0.3), job(repeats=1)
+    first, second = job(repeats=1, step_s=0.6), job(repeats=1)
     one, two = spool.case("first", "case"), spool.case("second", "case")
     for spec in (first, second):
         await prepare(spec, nodes.targets, shipment)
