@@ -186,13 +186,13 @@ class Cut(SshTransport):
 
     pieces = 0
 
-    async def _guard(self, what, operation, timeout_s, need_bytes=0):
+    async def guard(self, what, operation, timeout_s, need_bytes=0):
         if what.startswith("upload") and "tiny_main" in what and timeout_s != 30.0:
             Cut.pieces += 1
             if Cut.pieces == 2:
                 self._drop()
                 raise NodeUnreachable(self.node, self.address, "cut")
-        return await super()._guard(what, operation, timeout_s, need_bytes)
+        return await super().guard(what, operation, timeout_s, need_bytes)
 
 
 async def test_an_upload_that_broke_off_goes_on(ground, caplog):
@@ -219,6 +219,11 @@ async def test_a_shared_home_gets_one_build(ground):
     assert len(waited) == 1, ground.said("provision")
     (env,) = ground.environments()
     assert env.startswith("tiny-cpu-")
+    names = [
+        e.message.split()[0] for e in ground.events if e.kind == "ship" and " MB)" in e.message
+    ]
+    assert names.count("tiny_main-1.0-py3-none-any.whl") == 1, "what is big is sent once"
+    assert not list(ground.root.glob("wheels/*/*.bringing"))
 
 
 async def test_a_builder_that_was_killed_leaves_nothing_in_the_way(ground):

@@ -61,7 +61,7 @@ class SharedTransport(SshTransport):
         follower = self._followers.setdefault((python, agent), _Follower(self, python, agent))
         if not follower.known:
             return None
-        answer = await self._guard("follow", lambda: follower.ask(request), FILE_TIMEOUT_S)
+        answer = await self.guard("follow", lambda: follower.ask(request), FILE_TIMEOUT_S)
         if answer is not None and "error" in answer:
             raise remote_failure(self, "follow the job", str(answer["error"]).encode())
         return answer

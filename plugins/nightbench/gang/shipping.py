@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import io
 import posixpath
@@ -14,11 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nightbench.codedigest import code_digest, shipped_files
-from nightbench.gang.errors import DiskFull, RemoteFailure
+from nightbench.gang.errors import DiskFull, NodeUnreachable, RemoteFailure
 from nightbench.gang.events import GangEvent, OnEvent
 from nightbench.gang.layout import Layout
 from nightbench.gang.transport import Transport
 from nightbench.gang.wheelhouse import Wheel, digest_of
+
+CLAIMED_BYTES = 1_000_000
+"""Larger files are brought by one to a disk that several nodes share; the others wait for it."""
+
+QUIET_S = 20.0
+"""After so long without a byte more, who brought a file has gone."""
 
 TOO_OLD = "import sys; sys.exit(0 if sys.version_info >= (3, 7) else 3)"
 
@@ -95,7 +102,8 @@ async def ship(
     uv = None
     if shipment.uv is not None:
         uv = layout.uv(shipment.uv_version)
-        await _put(transport, shipment.uv, uv, 0o755, on_event)
+        digest = await asyncio.to_thread(digest_of, shipment.uv)
+        await _put(transport, shipment.uv, uv, 0o755, on_event, digest)
     brought = []
     for wheel in wheels:
         digest = await asyncio.to_thread(digest_of, wheel)
@@ -200,6 +208,33 @@ async def _put(
     if await transport.exists(path):
         return
     size = source.stat().st_size
-    on_event(GangEvent("ship", f"{source.name} ({size / 1e6:.1f} MB)", transport.node))
     await transport.make_folders(posixpath.dirname(path))
-    await transport.put_file(source, path, mode, digest)
+    claim = f"{path}.bringing"
+    claimed = digest is not None and size > CLAIMED_BYTES
+    if claimed and not await transport.mkdir(claim):
+        said = f"{source.name}: waiting, it is being brought for another node or by another run"
+        on_event(GangEvent("ship", said, transport.node))
+        if await _brought_by_another(transport, path):
+            return
+    on_event(GangEvent("ship", f"{source.name} ({size / 1e6:.1f} MB)", transport.node))
+    try:
+        await transport.put_file(source, path, mode, digest)
+    finally:
+        if claimed:
+            with contextlib.suppress(NodeUnreachable):  # then it is quiet, and others go on
+                await transport.run(["rm", "-rf", claim], timeout_s=60)
+
+
+async def _brought_by_another(transport: Transport, path: str) -> bool:
+    """Wait while a file grows on a disk that several nodes share; False once it stands still."""
+    clock = asyncio.get_running_loop().time
+    seen, since_s = b"", clock()
+    while clock() - since_s < QUIET_S:
+        if await transport.exists(path):
+            return True
+        # The folder's listing: sizes and names of what grows there.
+        found = await transport.run(["ls", "-lnA", posixpath.dirname(path)], timeout_s=60)
+        if found.stdout != seen:
+            seen, since_s = found.stdout, clock()
+        await asyncio.sleep(1)
+    return await transport.exists(path)

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import logging
-import posixpath
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -19,15 +15,12 @@ from nightbench.gang.errors import DiskFull, NodeUnreachable, RemoteFailure
 from nightbench.gang.login import SshTarget, connect
 from nightbench.gang.shellwords import MARK, after_mark, command_line
 from nightbench.gang.transport import Completed, OnLine
+from nightbench.gang.upload import Upload, beside_of, complete
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
 
 LOST = (asyncssh.DisconnectError, asyncssh.SFTPConnectionLost, asyncssh.SFTPNoConnection, OSError)
 """What asyncssh raises when the connection is gone, in whatever is under way."""
-
-PIECE_BYTES = 4 << 20
-"""Of an upload."""
 
 SESSION_WAIT_S = 10.0
 """How long a command waits for a session where the server allows too few at once."""
@@ -86,7 +79,7 @@ class SshTransport:
                     raise self._not_run(argv[0], status, stdout + stderr)
                 return Completed(status, output, stderr)
 
-        return await self._guard(f"run {argv[0]}", execute, timeout_s)
+        return await self.guard(f"run {argv[0]}", execute, timeout_s)
 
     @contextlib.asynccontextmanager
     async def converse(self, argv: Sequence[str]) -> AsyncIterator[_Conversation]:
@@ -101,7 +94,7 @@ class SshTransport:
                         raise self._not_run(argv[0], process.exit_status, said)
                     noise.append(line)
 
-            await self._guard(f"begin {argv[0]}", begin, FILE_TIMEOUT_S)
+            await self.guard(f"begin {argv[0]}", begin, FILE_TIMEOUT_S)
             yield _Conversation(self, process)
 
     @contextlib.asynccontextmanager
@@ -134,7 +127,7 @@ class SshTransport:
                         raise
                 await asyncio.sleep(0.2)
 
-        return await self._guard(f"start {argv[0]}", operation, FILE_TIMEOUT_S)
+        return await self.guard(f"start {argv[0]}", operation, FILE_TIMEOUT_S)
 
     def _not_run(self, command: str, status: int | None, said: bytes) -> RemoteFailure:
         """The login shell has ended without running the command."""
@@ -167,7 +160,7 @@ class SshTransport:
         """The content of a file; None where there is none."""
 
         async def operation() -> bytes | None:
-            sftp = await self._files()
+            sftp = await self.files()
             try:
                 async with sftp.open(path, "rb", encoding=None) as file:
                     content: bytes = await file.read()
@@ -175,85 +168,32 @@ class SshTransport:
             except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
                 return None
 
-        return await self._guard(f"read {path}", operation, FILE_TIMEOUT_S)
+        return await self.guard(f"read {path}", operation, FILE_TIMEOUT_S)
 
     async def write_atomic(self, path: str, content: bytes) -> None:
         """Make a file appear with all its content, replacing one that is there."""
 
         async def operation() -> None:
-            sftp = await self._files()
-            beside = _beside(path)
+            sftp = await self.files()
+            beside = beside_of(path)
             async with sftp.open(beside, "wb", encoding=None) as file:
                 await file.write(content)
-            await _complete(sftp, beside, len(content))
+            await complete(sftp, beside, len(content))
             await sftp.posix_rename(beside, path)
 
-        await self._guard(f"write {path}", operation, FILE_TIMEOUT_S)
+        await self.guard(f"write {path}", operation, FILE_TIMEOUT_S)
 
     async def put_file(
         self, source: Path, path: str, mode: int = 0o644, digest: str | None = None
     ) -> None:
         """Upload a file; see `Transport.put_file`."""
-        size = source.stat().st_size
-        beside = _beside(path) if digest is None else _part(path, digest)
-
-        async def begin() -> int:
-            sftp = await self._files()
-            try:
-                there = (await sftp.stat(beside)).size or 0
-            except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
-                return 0
-            # The end may have holes: the pieces of one write travel at once.
-            return max(0, min(there, size) - PIECE_BYTES)
-
-        async def send(offset: int, piece: bytes) -> None:
-            sftp = await self._files()
-            # Made at its begin only: a later piece alone must never become the file.
-            flags = asyncssh.FXF_WRITE | (asyncssh.FXF_CREAT if offset == 0 else 0)
-            async with sftp.open(beside, flags, encoding=None) as file:
-                await file.write(piece, offset)
-
-        async def end() -> None:
-            sftp = await self._files()
-            await _complete(sftp, beside, size)
-            await sftp.chmod(beside, mode)
-            await sftp.posix_rename(beside, path)
-
-        what = f"upload {path}"
-        offset = await self._guard(what, begin, FILE_TIMEOUT_S) if digest else 0
-        if offset:
-            log.info("node %s: %s goes on at %.1f MB", self.node, source.name, offset / 1e6)
-        resumed = bool(offset)
-        try:
-            with source.open("rb") as file:
-                file.seek(offset)
-                while (piece := await asyncio.to_thread(file.read, PIECE_BYTES)) or not offset:
-                    # Whatever is slower than 100 kB/s has stopped.
-                    limit_s = FILE_TIMEOUT_S + len(piece) / 100_000
-                    await self._guard(what, functools.partial(send, offset, piece), limit_s, size)
-                    offset += len(piece)
-                    if not piece:
-                        break
-            if resumed and not await self._is_whole(beside, str(digest)):
-                await self.run(["rm", "-f", beside], timeout_s=FILE_TIMEOUT_S)
-                why = f"{path} was damaged on its way; try again"
-                raise RemoteFailure(self.node, self.address, why)
-            await self._guard(what, end, FILE_TIMEOUT_S, size)
-        except RemoteFailure:
-            # Where another controller brings the same content, the first takes it from under us.
-            if digest is None or not await self.exists(path):
-                raise
-
-    async def _is_whole(self, path: str, digest: str) -> bool:
-        """Whether a file on the node has a sha256 (or the node has nothing to tell it by)."""
-        done = await self.run(["sha256sum", path], timeout_s=600)
-        return done.exit != 0 or done.stdout.split()[:1] == [digest.encode()]
+        await Upload(self, source, path, mode, digest).run()
 
     async def mkdir(self, path: str) -> bool:
         """Make one folder: True when this call made it, False when it was there. Atomic."""
 
         async def operation() -> bool:
-            sftp = await self._files()
+            sftp = await self.files()
             try:
                 await sftp.mkdir(path)
             except (asyncssh.SFTPFailure, asyncssh.SFTPFileAlreadyExists):
@@ -263,22 +203,22 @@ class SshTransport:
                 raise
             return True
 
-        return await self._guard(f"make {path}", operation, FILE_TIMEOUT_S)
+        return await self.guard(f"make {path}", operation, FILE_TIMEOUT_S)
 
     async def make_folders(self, path: str) -> None:
         """Make a folder and all above it."""
 
         async def operation() -> None:
-            sftp = await self._files()
+            sftp = await self.files()
             await sftp.makedirs(path, exist_ok=True)
 
-        await self._guard(f"make {path}", operation, FILE_TIMEOUT_S)
+        await self.guard(f"make {path}", operation, FILE_TIMEOUT_S)
 
     async def rename(self, source: str, destination: str) -> bool:
         """Rename; False when a folder with content is at the destination already."""
 
         async def operation() -> bool:
-            sftp = await self._files()
+            sftp = await self.files()
             try:
                 await sftp.posix_rename(source, destination)
             except (asyncssh.SFTPFailure, asyncssh.SFTPDirNotEmpty):
@@ -287,27 +227,27 @@ class SshTransport:
                 raise
             return True
 
-        return await self._guard(f"rename {source} to {destination}", operation, FILE_TIMEOUT_S)
+        return await self.guard(f"rename {source} to {destination}", operation, FILE_TIMEOUT_S)
 
     async def exists(self, path: str) -> bool:
         """Whether there is a file or a folder."""
 
         async def operation() -> bool:
-            return await (await self._files()).exists(path)
+            return await (await self.files()).exists(path)
 
-        return await self._guard(f"look at {path}", operation, FILE_TIMEOUT_S)
+        return await self.guard(f"look at {path}", operation, FILE_TIMEOUT_S)
 
     async def listdir(self, path: str) -> list[str]:
         """Names in a folder, sorted; none where there is no such folder."""
 
         async def operation() -> list[str]:
             try:
-                names = await (await self._files()).listdir(path)
+                names = await (await self.files()).listdir(path)
             except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
                 return []
             return sorted(name for name in map(str, names) if name not in (".", ".."))
 
-        return await self._guard(f"list {path}", operation, FILE_TIMEOUT_S)
+        return await self.guard(f"list {path}", operation, FILE_TIMEOUT_S)
 
     async def close(self) -> None:
         """Close the connection; the node's processes go on."""
@@ -336,7 +276,8 @@ class SshTransport:
                     raise
             return self._connection
 
-    async def _files(self) -> asyncssh.SFTPClient:
+    async def files(self) -> asyncssh.SFTPClient:
+        """The connection's SFTP client; to be called inside of `guard`."""
         connection = await self._connected()
         async with self._connecting:
             if self._sftp is None:
@@ -368,7 +309,7 @@ class SshTransport:
             )
         return None
 
-    async def _guard(
+    async def guard(
         self,
         what: str,
         operation: Callable[[], Awaitable[T]],
@@ -468,7 +409,7 @@ class _Conversation:
                 )
             return answer.decode().rstrip("\n")
 
-        return await self._transport._guard("converse", operation, FILE_TIMEOUT_S)
+        return await self._transport.guard("converse", operation, FILE_TIMEOUT_S)
 
 
 async def _lines(stream: asyncssh.SSHReader[bytes], on_line: OnLine | None) -> bytes:
@@ -486,22 +427,3 @@ def _exit_of(process: asyncssh.SSHClientProcess[bytes]) -> int:
     if code is None:
         raise ConnectionResetError("the command's channel closed without an exit status")
     return code if code >= 0 else 128 - code
-
-
-async def _complete(sftp: asyncssh.SFTPClient, path: str, size: int) -> None:
-    """Make sure that all was written: not every server reports a full disk while it writes."""
-    found = (await sftp.stat(path)).size
-    if found != size:
-        await sftp.remove(path)
-        raise asyncssh.SFTPFailure(f"{found} of {size} bytes were written")
-
-
-def _part(path: str, digest: str) -> str:
-    """Where a file grows; one name for one content, so that another attempt goes on with it."""
-    folder, name = posixpath.split(path)
-    return posixpath.join(folder, f".{name}.{digest[:12]}.part")
-
-
-def _beside(path: str) -> str:
-    folder, name = posixpath.split(path)
-    return posixpath.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.part")
