@@ -1,0 +1,97 @@
+"""Short nights and cases at once through a live scheduler, on a cluster that takes two at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+from tests.integration import live_airflow as live_stack
+from tests.integration.live_airflow import Live, live_airflow
+
+from nightbench.orchestration.jobs import load_job
+from nightbench.spool import RunSpool
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+
+SUITES: dict[str, dict[str, Any]] = {
+    # What is not known takes at least its time limit, 200 s: there is room for one.
+    "short": {"env": "{}\nnight: {budget: 5m}"},
+    # Preparing alone takes longer.
+    "none": {"env": "{}\nnight: {budget: 20s}"},
+    "many": {
+        "devices": "1x1\n    threads: [1, 2, 3, 4, 5, 6]",
+        "repeats": 1,
+        "env": '{FAKE_STEP_S: "0.2"}',
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Live]:
+    with pytest.MonkeyPatch.context() as patch:
+        wide = live_stack.CLUSTER + "limits: {parallel_cases: 2}\n"
+        patch.setattr(live_stack, "CLUSTER", wide)
+        with live_airflow(SUITES) as running:
+            yield running
+
+
+def test_a_short_night_measures_what_it_has_room_for(live: Live) -> None:
+    dag_run = live.trigger("short", night=True, run_kind="nightly")
+    run = live.run_of(dag_run)
+
+    assert live.ended(dag_run) == "success", live.tasks(dag_run, "measure")
+
+    live.until(lambda: run.loaded() is not None, "the run to be loaded")
+    rows = {row["case_id"]: row for row in live.rows(run.run_id)}
+    assert {row["status"] for row in rows.values()} == {"ok", "left_out"}
+    (out,) = (row for row in rows.values() if row["status"] == "left_out")
+    assert "before the night ends" in out["reason"]
+    assert [task["state"] for task in live.tasks(dag_run, "measure")] == ["success"]
+
+    # Who was left out comes first in the next night.
+    again = live.trigger("short", night=True, run_kind="nightly")
+    assert live.ended(again) == "success"
+    second = live.rows(live.run_of(again).run_id)
+    assert {row["case_id"]: row["status"] for row in second}[out["case_id"]] == "ok"
+
+
+def test_a_night_without_room_is_no_failure(live: Live) -> None:
+    dag_run = live.trigger("none", night=True)
+    run = live.run_of(dag_run)
+
+    assert live.ended(dag_run) == "success"
+
+    live.until(lambda: run.loaded() is not None, "the run to be loaded")
+    assert {row["status"] for row in live.rows(run.run_id)} == {"left_out"}
+    assert live.launches(run.run_id) == {}
+
+
+def test_cases_that_share_no_node_are_measured_at_once(live: Live) -> None:
+    dag_run = live.trigger("many")
+    run = live.run_of(dag_run)
+    assert live.ended(dag_run) == "success", live.tasks(dag_run, "measure")
+    spans = {case_id: span(run, case_id) for case_id in run.case_ids()}
+    nodes = {c: load_job(run, c, 0).job.lead.name for c in spans}
+    assert set(nodes.values()) == {"n1", "n2"}
+    at_once = {
+        frozenset((one, other))
+        for one, (start, end) in spans.items()
+        for other, (begin, _) in spans.items()
+        if one != other and start <= begin < end
+    }
+    assert at_once
+    assert all(len({nodes[case_id] for case_id in pair}) == 2 for pair in at_once)
+
+
+def span(run: RunSpool, case_id: str) -> tuple[datetime, datetime]:
+    """From the launch of a case to its end."""
+    store = run.case(case_id)
+    began, ended = store.repeat(1), store.outcome()
+    assert began is not None
+    assert ended is not None
+    return (
+        datetime.fromisoformat(began["started_at"]),
+        datetime.fromisoformat(ended["ended_at"]),
+    )
