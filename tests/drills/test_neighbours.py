@@ -149,7 +149,7 @@ async def test_the_budget_for_disturbed_repeats_ends(
     for name in ("n1", "n2"):
         lab.host(name)
     policy = NeighbourPolicy("wait", wait_s=120, cpu_share=SHARE, budget=1)
-    job = on_one_core(make_job(lab, shipment, repeats=3, steps=80, step_s=0.1, neighbours=policy))
+    job = on_one_core(make_job(lab, shipment, repeats=3, steps=200, step_s=0.1, neighbours=policy))
     store = make_store(tmp_path)
     task = asyncio.create_task(measure(lab, shipment, job, store))
     for repeat in (1, 2):
