@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -197,7 +198,8 @@ def test_two_people_and_a_scheduler_want_the_same_nodes(live: Live, tmp_path: Pa
     homes = [tmp_path / "a", tmp_path / "b"]
     entry = json.loads(live.stack.home.connections_file.read_text())["nightbench_local"]
     for home in homes:
-        home.mkdir()
+        (home / "cluster").mkdir(parents=True)
+        shutil.copy(live.stack.home.cluster / "known_hosts", home / "cluster")
         (home / "connections.json").write_text(json.dumps({"nightbench_local": entry}))
     dag_run = live.trigger("quick", repeats=4)
     kept = {k: v for k, v in os.environ.items() if not k.startswith("AIRFLOW")}
