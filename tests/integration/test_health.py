@@ -95,8 +95,9 @@ async def test_refusals_are_told_apart(shipment, nodes, cluster, tmp_path):
     assert "CHANGED" in second.problem
 
 
-async def test_a_root_that_cannot_be_made(shipment, nodes, cluster):
-    places = dataclasses.replace(cluster.environments, root="/proc/nightbench")
+async def test_a_root_that_cannot_be_made(shipment, nodes, cluster, tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    places = dataclasses.replace(cluster.environments, root=str(tmp_path / "file" / "root"))
     spoiled = dataclasses.replace(cluster, environments=places)
     (seen, _second), _network = await preflight(spoiled, nodes.targets, shipment)
     assert seen.reachable
