@@ -79,4 +79,4 @@ async def test_preflight_tells_a_clock_that_is_off(lab: Lab, shipment: Shipment)
         for name, look in found.items()
     }
     assert said["n1"] == []
-    assert said["n2"] == ["11 min behind the controller's"]
+    assert said["n2"] == ["11.0 min behind the controller's"]

@@ -148,10 +148,10 @@ async def test_a_node_reboots(lab: Lab, shipment: Shipment, tmp_path: Path) -> N
     store = make_store(tmp_path)
     task = asyncio.create_task(measure(lab, shipment, job, store))
     await eventually(in_phase(store, "window", repeat=2))
-    n2.crash()
+    await asyncio.to_thread(n2.crash)
     assert job_dir(n2, job).is_dir(), "the job directory is on the disk"
     await asyncio.to_thread(time.sleep, 2)
-    n2.boot()
+    await asyncio.to_thread(n2.boot)
     came_back_s = time.monotonic()
     await eventually(lambda: (store.repeat(2) or {}).get("status"), 60)
     assert time.monotonic() - came_back_s < 45
@@ -176,7 +176,7 @@ async def test_a_node_loses_power_for_good(lab: Lab, shipment: Shipment, tmp_pat
     store = make_store(tmp_path)
     task = asyncio.create_task(measure(lab, shipment, job, store))
     await eventually(in_phase(store, "window", repeat=1))
-    lab.hosts["n2"].crash()
+    await asyncio.to_thread(lab.hosts["n2"].crash)
     outcome = await asyncio.wait_for(task, 200)
     check_accounts(lab, job, store, outcome)
     assert outcome.status is CaseStatus.FAILED

@@ -116,9 +116,9 @@ async def test_the_jump_host_goes_away_for_a_while(
     events: list[GangEvent] = []
     task = asyncio.create_task(measure(lab, shipment, job, store, events, {"n1": through}))
     await eventually(in_phase(store, "window"))
-    lab.hosts["gate"].crash()
+    await asyncio.to_thread(lab.hosts["gate"].crash)
     await asyncio.sleep(4)
-    lab.hosts["gate"].boot()
+    await asyncio.to_thread(lab.hosts["gate"].boot)
     outcome = await task
     check_accounts(lab, job, store, outcome)
     assert outcome.status is CaseStatus.OK
