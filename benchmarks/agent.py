@@ -86,7 +86,9 @@ def _port_range(text: str) -> tuple[int, int]:
 def _clean(options: argparse.Namespace) -> object:
     from nodeside import clean
 
-    return clean.clean(options.root, options.keep_days, options.keep_code, options.lock_dir)
+    return clean.clean(
+        options.root, options.keep_days, options.keep_code, options.lock_dir, options.job_root
+    )
 
 
 def _clock() -> None:
@@ -163,6 +165,7 @@ def _parser() -> argparse.ArgumentParser:
     verb = verbs.add_parser("clean", help="remove old jobs, environments and code")
     verb.add_argument("--root", required=True)
     verb.add_argument("--lock-dir")
+    verb.add_argument("--job-root", help="where the state of jobs lies, if not below the root")
     verb.add_argument("--keep-days", type=float, required=True)
     verb.add_argument("--keep-code", action="append", default=[])
     verb.set_defaults(run=_clean)
@@ -184,7 +187,7 @@ def main() -> int:
             from nodeside import steering
 
             return steering.serve(options.jobdir, options.node, __file__, options.lock_fd)
-        for name in ("root", "uv", "wheel", "wheelhouse", "lock_dir", "jobdir"):
+        for name in ("root", "uv", "wheel", "wheelhouse", "lock_dir", "job_root", "jobdir"):
             value = getattr(options, name, None)
             if value:
                 setattr(options, name, os.path.abspath(os.path.expanduser(value)))

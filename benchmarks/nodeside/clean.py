@@ -16,7 +16,11 @@ _DAY_S = 86400.0
 
 
 def clean(
-    root: str, keep_days: float, keep_code: Sequence[str], lock_dir: str | None
+    root: str,
+    keep_days: float,
+    keep_code: Sequence[str],
+    lock_dir: str | None,
+    job_root: str | None = None,
 ) -> dict[str, Any]:
     """Remove jobs, environments, wheels and code that nobody used for `keep_days`.
 
@@ -27,6 +31,7 @@ def clean(
         keep_days: age in days from which a thing is old.
         keep_code: digests of code that stay.
         lock_dir: folder of the node's lock.
+        job_root: folder whose `jobs/` holds the state of jobs; the root when None.
 
     Returns:
         {"removed": [path below root], "freed_bytes", "kept_in_use": [path]}.
@@ -42,14 +47,17 @@ def clean(
             "the node is in use: {}".format(holder), "clean again when the job has ended"
         )
     try:
-        return _Cleaner(root, keep_days, keep_code).run()
+        return _Cleaner(root, keep_days, keep_code, job_root or root).run()
     finally:
         lock.close()
 
 
 class _Cleaner:
-    def __init__(self, root: str, keep_days: float, keep_code: Sequence[str]) -> None:
+    def __init__(
+        self, root: str, keep_days: float, keep_code: Sequence[str], job_root: str
+    ) -> None:
         self._root = root
+        self._job_root = job_root
         self._oldest = time.time() - keep_days * _DAY_S
         self._keep_code = set(keep_code)
         self._in_use = _paths_of_processes()
@@ -58,17 +66,17 @@ class _Cleaner:
         self._freed = 0
 
     def run(self) -> dict[str, Any]:
-        for job in self._below("jobs/*/*/g*/*"):
+        for job in self._jobs():
             marks = [os.path.join(job, name) for name in ("agent.jsonl", "job.json")]
             newest = max([_mtime(job)] + [_mtime(mark) for mark in marks])
             if newest < self._oldest and self._is_idle(job):
                 self._remove(job)
         for pattern in ("jobs/*/*/g*", "jobs/*/*", "jobs/*"):
-            for folder in self._below(pattern):
+            for folder in self._below(pattern, self._job_root):
                 if not os.listdir(folder):
                     os.rmdir(folder)
         # What jobs that stay refer to stays too.
-        jobs = self._below("jobs/*/*/g*/*")
+        jobs = self._jobs()
         pythons = {read_text(os.path.join(job, "python")) or "" for job in jobs}
         digests = {
             (read_json(os.path.join(job, "job.json")) or {}).get("code_digest") for job in jobs
@@ -93,8 +101,11 @@ class _Cleaner:
             "kept_in_use": self._kept,
         }
 
-    def _below(self, pattern: str) -> list[str]:
-        found = glob.glob(os.path.join(glob.escape(self._root), pattern))
+    def _jobs(self) -> list[str]:
+        return self._below("jobs/*/*/g*/*", self._job_root)
+
+    def _below(self, pattern: str, root: str | None = None) -> list[str]:
+        found = glob.glob(os.path.join(glob.escape(root or self._root), pattern))
         return sorted(path for path in found if os.path.isdir(path))
 
     def _is_idle(self, job: str) -> bool:

@@ -296,6 +296,8 @@ class EnvironmentPolicy:
     find_links: tuple[str, ...] = ()
     lock_dir: str | None = None
     """Node-local folder for the node's lock; `/tmp/nightbench-locks` when None."""
+    job_root: str | None = None
+    """Node-local folder for the state of jobs where `root` is shared; `root` when None."""
 
 
 @dataclass(frozen=True)
@@ -759,6 +761,8 @@ class Verdict:
     """value / baseline - 1."""
     history: int = 0
     """Nights that the verdict rests on."""
+    smallest_slowdown: float | None = None
+    """Relative fall that the series would tell within a week in nine of ten cases."""
 
 
 def digest_of(document: Any) -> str:

@@ -59,6 +59,22 @@ async def test_one_home_for_all_hosts(lab: Lab, shipment: Shipment, tmp_path: Pa
     assert not list(n1.home.rglob("nightbench-locks"))
 
 
+async def test_jobs_on_the_nodes_own_disks(lab: Lab, shipment: Shipment, tmp_path: Path) -> None:
+    """With `job_root` what changes every second stays off the shared home."""
+    n1 = lab.host("n1")
+    n2 = lab.host("n2", shares_home_of=n1)
+    own = {"job_root": "/tmp/nightbench-jobs"}
+    job = make_job(lab, shipment, nodes=("n1", "n2"), environments=own)
+    outcome = await measure(lab, shipment, job, make_store(tmp_path))
+    assert outcome.status is CaseStatus.OK, outcome.reason
+    assert not (n1.home / "bench/.nightbench-node/jobs").exists()
+    for host in (n1, n2):
+        folder = host.path("/tmp/nightbench-jobs/jobs") / job.job_id
+        assert [path.name for path in folder.iterdir()] == [host.name]
+    await cancel(job, lab.targets())
+    await eventually(lambda: left(job) == [], 5)
+
+
 async def test_a_sweep_on_a_shared_home_leaves_other_hosts_alone(
     lab: Lab, shipment: Shipment, tmp_path: Path
 ) -> None:

@@ -92,6 +92,11 @@ class EnvironmentsFile(Strict):
         None,
         description="Node-local folder for the node's lock; /tmp/nightbench-locks unless given.",
     )
+    job_root: v.Text | None = Field(
+        None,
+        description="Node-local folder for the state of jobs, where `root` is shared by nodes; "
+        "`root` unless given.",
+    )
 
 
 class NeighboursFile(Strict):

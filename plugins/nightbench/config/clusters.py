@@ -79,6 +79,7 @@ def load_cluster(
             index_url=environments.index_url,
             find_links=tuple(environments.find_links),
             lock_dir=environments.lock_dir,
+            job_root=environments.job_root,
         ),
         known_hosts=paths.find(file.known_hosts, ("known_hosts",), new=new_known_hosts),
         env=dict(file.env),

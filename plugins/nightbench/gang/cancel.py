@@ -17,7 +17,7 @@ from nightbench.gang.link import EPOCH
 from nightbench.gang.login import SshTarget
 from nightbench.gang.pool import shared
 from nightbench.gang.provisioning import Connect, connections, lock_words, on_all
-from nightbench.gang.transport import Transport, expand
+from nightbench.gang.transport import Transport
 from nightbench.model import CaseStatus, Cluster, EnvironmentPolicy, JobSpec
 from nightbench.spool import CaseStore, utc_now
 
@@ -62,7 +62,7 @@ async def cancel(
     """
 
     async def on_node(node: str, transport: Transport) -> tuple[list[str], list[int]]:
-        folder = Layout(await expand(transport, job.environments.root)).job(job, node)
+        folder = (await Layout.of(transport, job.environments)).job(job, node)
         return await _end(
             transport, [folder], job.environments, job.job_id, job.limits.term_s, reason
         )
@@ -86,8 +86,7 @@ async def cancel_run(
     """End every job of a run on all nodes of a cluster; see `cancel`."""
 
     async def on_node(node: str, transport: Transport) -> tuple[list[str], list[int]]:
-        root = await expand(transport, cluster.environments.root)
-        run = posixpath.join(root, "jobs", run_id)
+        run = (await Layout.of(transport, cluster.environments)).run(run_id)
         folders = []
         for case in await transport.listdir(run):
             for generation in await transport.listdir(posixpath.join(run, case)):
@@ -121,7 +120,7 @@ async def _end(
     reason: str,
 ) -> tuple[list[str], list[int]]:
     """Stop the agents of job folders on one node, then sweep; (folders, swept pids)."""
-    layout = Layout(await expand(transport, policy.root))
+    layout = await Layout.of(transport, policy)
     stopped = []
     agent: str | None = None
     for folder in folders:

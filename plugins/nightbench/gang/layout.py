@@ -1,11 +1,16 @@
-"""Names on a node: where everything of Nightbench lies below `environments.root`."""
+"""Names on a node: where everything of Nightbench lies below `environments.root`.
+
+The state of jobs lies below `environments.job_root` where the site names one: a root on a shared
+file system is a good place for environments and a slow one for files that change every second.
+"""
 
 from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass
 
-from nightbench.model import JobSpec
+from nightbench.gang.transport import Transport, expand
+from nightbench.model import EnvironmentPolicy, JobSpec
 
 
 @dataclass(frozen=True)
@@ -13,6 +18,22 @@ class Layout:
     """Paths below the root, which is absolute (its `~` is resolved on the node)."""
 
     root: str
+    job_root: str
+
+    @classmethod
+    async def of(cls, transport: Transport, policy: EnvironmentPolicy) -> Layout:
+        """The layout on a node.
+
+        Raises:
+            NodeError: the node does not say where the user's home is.
+        """
+        root = await expand(transport, policy.root)
+        return cls(root, await expand(transport, policy.job_root) if policy.job_root else root)
+
+    def words(self) -> list[str]:
+        """The options by which the agent's verbs find both roots."""
+        apart = ["--job-root", self.job_root] if self.job_root != self.root else []
+        return ["--root", self.root, *apart]
 
     def code(self, digest: str) -> str:
         """The shipped tree."""
@@ -32,7 +53,11 @@ class Layout:
 
     def job(self, job: JobSpec, node: str) -> str:
         """A node's folder of a job (one for each node, so that a shared home works)."""
-        return posixpath.join(self.root, "jobs", job.job_id, node)
+        return posixpath.join(self.run(job.job_id), node)
+
+    def run(self, run_id: str) -> str:
+        """Folder of all jobs of a run on the node, or of one job by its whole id."""
+        return posixpath.join(self.job_root, "jobs", run_id)
 
 
 def repeat_dir(job_dir: str, repeat: int) -> str:

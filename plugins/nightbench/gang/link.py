@@ -16,7 +16,7 @@ from nightbench.gang.errors import NodeError, RemoteFailure
 from nightbench.gang.layout import Layout, repeat_dir
 from nightbench.gang.machine import NodeView, ProcessView
 from nightbench.gang.pool import Follows
-from nightbench.gang.transport import Transport, expand
+from nightbench.gang.transport import Transport
 from nightbench.model import ClockOffset, JobSpec, Node
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -68,8 +68,8 @@ class NodeLink:
         Raises:
             RemoteFailure: it was not prepared.
         """
-        self._root = await expand(self.transport, self.job.environments.root)
-        layout = Layout(self._root)
+        layout = await Layout.of(self.transport, self.job.environments)
+        self._root = layout.root
         self._folder = layout.job(self.job, self.name)
         self._agent = layout.agent(self.job.code_digest)
         if not await self.transport.exists(self._path("job.json")):

@@ -23,7 +23,7 @@ from nightbench.gang.login import SshTarget
 from nightbench.gang.pool import shared
 from nightbench.gang.provisioning import Connect, connections, lock_words
 from nightbench.gang.shipping import Shipment, ship_code
-from nightbench.gang.transport import Conversation, Transport, expand
+from nightbench.gang.transport import Conversation, Transport
 from nightbench.health import Control, NodePreflight
 from nightbench.health.controls import all_reduce
 from nightbench.model import Cluster, Node
@@ -106,7 +106,7 @@ async def _look(
     try:
         await transport.home()
         seen = dataclasses.replace(seen, reachable=True)
-        layout = Layout(await expand(transport, policy.root))
+        layout = await Layout.of(transport, policy)
         code = await ship_code(transport, layout, shipment, policy.python, on_event)
         agent = posixpath.join(code, "agent.py")
         where = ["--root", layout.root, *lock_words(policy)]

@@ -88,7 +88,7 @@ async def _prepare_node(
     job: JobSpec, node: str, transport: Transport, shipment: Shipment, on_event: OnEvent
 ) -> None:
     policy = job.environments
-    layout = Layout(await expand(transport, policy.root))
+    layout = await Layout.of(transport, policy)
     build = job.build
     wheels = [Path(build.location)] if build.source == "wheel" and build.location else []
     house = await _house(transport, job, shipment)

@@ -15,7 +15,7 @@ from nightbench.gang.login import SshTarget
 from nightbench.gang.pool import shared
 from nightbench.gang.provisioning import Connect, connections, lock_words
 from nightbench.gang.shipping import Shipment, ship_code
-from nightbench.gang.transport import Transport, expand
+from nightbench.gang.transport import Transport
 from nightbench.model import Cluster, EnvironmentPolicy
 
 
@@ -88,15 +88,14 @@ async def _verb(
     verb: str,
     *words: str,
 ) -> dict[str, Any]:
-    layout = Layout(await expand(transport, policy.root))
+    layout = await Layout.of(transport, policy)
     code = await ship_code(transport, layout, shipment, policy.python, ignore)
     return await call_agent(
         transport,
         policy.python,
         posixpath.join(code, "agent.py"),
         verb,
-        "--root",
-        layout.root,
+        *(layout.words() if verb == "clean" else ["--root", layout.root]),
         *lock_words(policy),
         *words,
     )
