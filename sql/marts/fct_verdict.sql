@@ -18,7 +18,8 @@ select
     v.history as history_nights,
     m.unit,
     m.framework_version,
-    coalesce(m.is_quarantined, false) as is_quarantined
+    coalesce(m.is_quarantined, false) as is_quarantined,
+    v.smallest_slowdown
 from raw.verdict as v
 inner join staging.run as r on v.run_id = r.run_id
 inner join staging.planned_case as p
@@ -28,3 +29,5 @@ left join staging.measurement as m
 
 comment on view marts.fct_verdict is 'One row per run and judged case';
 comment on column marts.fct_verdict.change is 'value / baseline - 1';
+comment on column marts.fct_verdict.smallest_slowdown is
+'Smallest relative fall that the series would tell within a week in nine of ten cases';

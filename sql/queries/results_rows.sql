@@ -44,6 +44,7 @@ select
     v.sentence as verdict_sentence,
     v.baseline,
     v.change,
+    v.smallest_slowdown,
     coalesce(m.is_quarantined, false) as quarantined,
     coalesce(m.quarantine_reasons, array[]::text[]) as quarantine_reasons
 from staging.planned_case as p

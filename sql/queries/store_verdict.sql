@@ -9,7 +9,8 @@ insert into raw.verdict as t (
     value,
     baseline,
     change,
-    history
+    history,
+    smallest_slowdown
 )
 values (
     %(run_id)s,
@@ -20,7 +21,8 @@ values (
     %(value)s,
     %(baseline)s,
     %(change)s,
-    %(history)s
+    %(history)s,
+    %(smallest_slowdown)s
 )
 on conflict (run_id, case_id) do update set
     cluster = excluded.cluster,
@@ -29,5 +31,6 @@ on conflict (run_id, case_id) do update set
     value = excluded.value,
     baseline = excluded.baseline,
     change = excluded.change,
-    history = excluded.history
+    history = excluded.history,
+    smallest_slowdown = excluded.smallest_slowdown
 where t.* is distinct from excluded.*;

@@ -8,7 +8,8 @@ select
     value,
     baseline,
     change,
-    history_nights
+    history_nights,
+    smallest_slowdown
 from marts.fct_verdict
 where run_id = %(run_id)s
 order by case_id;

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 
 from nightbench.detection.evidence import Evidence
 
+CLEAR = 6.0
+"""Noise scales from which a change needs less of a past to be believed."""
+
 
 @dataclass(frozen=True)
 class Weights:
@@ -44,23 +47,23 @@ class Weights:
 
 
 WEIGHTS = Weights(
-    drifting=0.716,
-    drifting_threshold=2.166,
-    steady=0.064,
-    steady_threshold=-0.383,
-    visit_first=0.338,
-    visit_nights=-5.245,
-    visit_stay=-1.127,
-    visit_leave=0.699,
-    depth=2.194,
-    visit=7.126,
-    chain=7.502,
-    indistinct=2.995,
-    chain_stay=-1.585,
-    chain_leave=2.258,
-    chain_first=-0.075,
-    chain_nights=2.311,
-    young=2.833,
+    drifting=0.999,
+    drifting_threshold=2.941,
+    steady=0.247,
+    steady_threshold=0.062,
+    visit_first=-0.253,
+    visit_nights=-4.805,
+    visit_stay=-0.669,
+    visit_leave=0.188,
+    depth=3.013,
+    visit=6.924,
+    chain=9.111,
+    indistinct=3.259,
+    chain_stay=-1.685,
+    chain_leave=0.003,
+    chain_first=-1.541,
+    chain_nights=3.916,
+    young=7.159,
 )
 
 
@@ -71,9 +74,9 @@ def log_odds(evidence: Evidence, weights: Weights = WEIGHTS) -> float:
         w.drifting_threshold - w.drifting * evidence.drifting,
         w.steady_threshold - w.steady * evidence.steady,
     )
-    nothing += w.young * 8 / evidence.reference
-    rarity = abs(evidence.step) * math.exp(w.depth)
     distinct = abs(evidence.step) / evidence.noise
+    nothing += w.young * 8 / evidence.reference * min(1.0, CLEAR / distinct)
+    rarity = abs(evidence.step) * math.exp(w.depth)
     return -_sum_of_odds(
         _sum_of_odds(nothing, _one_stay(evidence, w) + w.visit - rarity),
         _chain(evidence, w) + w.chain - rarity - w.indistinct * max(0.0, 3 - distinct),

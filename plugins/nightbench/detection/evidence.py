@@ -41,11 +41,12 @@ SLOW_NIGHTS, SLOW_WEIGHT = 0.3, 60.0
 SLOW_DEPTH, FAST_DEPTH = 0.08, 0.04
 """Mean depth of a slow night, and of the rarer fast one (one in ten)."""
 
-_GRID: Floats = np.concatenate(
-    [-np.geomspace(0.002, 0.4, 56)[::-1], [0.0], np.geomspace(0.002, 0.4, 56)]
+_COARSE: Floats = np.concatenate(
+    [-np.geomspace(0.002, 3.0, 60)[::-1], [0.0], np.geomspace(0.002, 3.0, 60)]
 )
-_CELL: Floats = np.gradient(_GRID)
-_CENTRE = len(_GRID) // 2
+_FINE: Floats = np.linspace(-5.0, 5.0, 41)
+_USUAL_RANGE = math.log(0.4 / SMALLEST)
+"""Sizes are equally likely on a logarithmic scale; changes beyond 0.4 are not counted on."""
 _CORE = math.exp(
     math.lgamma((TAILS + 1) / 2) - math.lgamma(TAILS / 2) - 0.5 * math.log(TAILS * math.pi)
 )
@@ -120,35 +121,45 @@ def weigh(series: Series, past: Past, first: int, sign: int) -> Evidence:
     nights = _noise(series, past, first, noise, ahead, usual_within)
 
     steps = np.arange(1, len(tail) + 1)
-    drifting, posterior, usual, moved = _bayes_factor(
+    drifting = _bayes_factor(
         tail - middle - line.level - line.slope * steps,
         nights,
         max(line.variance_at((len(tail) + 1) / 2), flat.variance_at(0)),
         sign,
     )
-    steady, _, _, _ = _bayes_factor(tail - middle - flat.level, nights, flat.variance_at(0), sign)
-    step = float((posterior * _GRID).sum())
-    low, high = np.interp([0.025, 0.975], np.cumsum(posterior), _GRID)
-    visits, visited, stayed = _visits(past, first, middle, step, sign)
+    steady = _bayes_factor(tail - middle - flat.level, nights, flat.variance_at(0), sign)
+    visits, visited, stayed = _visits(past, first, middle, drifting.step, sign)
     return Evidence(
         first=first,
         after=len(tail),
         reference=len(reference),
-        step=step,
-        low=float(low),
-        high=float(high),
+        step=drifting.step,
+        low=drifting.low,
+        high=drifting.high,
         baseline=middle + line.level,
         noise=noise,
         slope=line.slope,
         slope_error=math.sqrt(line.slope_variance),
-        drifting=drifting,
-        steady=steady,
+        drifting=drifting.log_factor,
+        steady=steady.log_factor,
         visits=visits,
         visited=visited,
         stayed=stayed,
-        usual=tuple(usual),
-        moved=tuple(moved),
+        usual=drifting.usual,
+        moved=drifting.moved,
     )
+
+
+@dataclass(frozen=True)
+class _Weighed:
+    """Log Bayes factor of a change, its posterior mean and interval, the nights' log densities."""
+
+    log_factor: float
+    step: float
+    low: float
+    high: float
+    usual: tuple[float, ...]
+    moved: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -233,12 +244,15 @@ def _noise(
     return _Noise(noise * around, np.minimum(0.9, slow * odds))
 
 
-def _bayes_factor(
-    distance: Floats, nights: _Noise, level_variance: float, sign: int
-) -> tuple[float, Floats, Floats, Floats]:
-    """Log Bayes factor of a change, its posterior on the grid, and the nights' log densities."""
+def _bayes_factor(distance: Floats, nights: _Noise, level_variance: float, sign: int) -> _Weighed:
+    """A change of `sign` against none, over a grid that is fine where the nights are."""
     sigma, slow = nights.sigma[:, None], nights.slow[:, None]
-    off = distance[:, None] - _GRID[None, :]
+    fine = median(distance) + float(sigma.mean()) / math.sqrt(len(distance)) * _FINE
+    grid = np.sort(np.concatenate([_COARSE, fine]))
+    cell = np.empty_like(grid)
+    cell[1:-1] = (grid[2:] - grid[:-2]) / 2
+    cell[0], cell[-1] = grid[1] - grid[0], grid[-1] - grid[-2]
+    off = distance[:, None] - grid[None, :]
     core = _CORE / sigma * (1 + (off / sigma) ** 2 / TAILS) ** (-(TAILS + 1) / 2)
     wild = np.where(
         off < 0,
@@ -248,18 +262,20 @@ def _bayes_factor(
     density = np.log((1 - slow) * core + slow * wild)
     total = density.sum(axis=0)
     likelihood = np.exp(total - total.max())
-    nothing = np.exp(-0.5 * _GRID**2 / level_variance) * _CELL
-    change = np.where(sign * _GRID > SMALLEST, _CELL / np.maximum(np.abs(_GRID), 1e-9), 0.0)
-    change /= change.sum()
+    nothing = np.exp(-0.5 * grid**2 / level_variance) * cell
+    change = np.where(sign * grid > SMALLEST, cell / np.maximum(np.abs(grid), 1e-9), 0.0)
+    change /= _USUAL_RANGE
     posterior = likelihood * change
     evidence = float(posterior.sum()) + 1e-300
     none = float((likelihood * nothing).sum() / nothing.sum()) + 1e-300
     best = int(np.argmax(np.where(change > 0, total, -np.inf)))
-    return (
+    posterior /= evidence
+    return _Weighed(
         math.log(evidence) - math.log(none),
-        posterior / evidence,
-        density[:, _CENTRE],
-        density[:, best],
+        float((posterior * grid).sum()),
+        *(float(x) for x in np.interp([0.025, 0.975], np.cumsum(posterior), grid)),
+        tuple(density[:, int(np.searchsorted(grid, 0.0))]),
+        tuple(density[:, best]),
     )
 
 

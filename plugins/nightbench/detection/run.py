@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from nightbench.detection.baseline import BaselineDetector
 from nightbench.detection.detector import Detector, Judgement
+from nightbench.detection.judge import ChangeDetector
 from nightbench.model import (
     CaseStatus,
     HistoryPoint,
@@ -46,9 +46,9 @@ def judge_cases(
         measured: by case_id; a planned case without one is `missing`.
         histories: good nightly points by case_id, oldest first, without this run's own.
         policy: the suite's.
-        detector: `BaselineDetector` where None.
+        detector: `ChangeDetector` where None.
     """
-    chosen = detector or BaselineDetector()
+    chosen = detector or ChangeDetector()
     return [
         _judge(run, case_id, measured.get(case_id), histories.get(case_id, ()), policy, chosen)
         for case_id in planned
@@ -111,6 +111,7 @@ def _judge(
         baseline=judgement.baseline,
         change=judgement.change,
         history=judgement.history,
+        smallest_slowdown=judgement.smallest_slowdown,
     )
     return verdict, judgement
 

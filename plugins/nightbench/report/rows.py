@@ -49,6 +49,8 @@ FIELDS: dict[str, str] = {
     "verdict": "ok, regressed, improved, insufficient_data, failed, missing; null before judging "
     "and where it was left out",
     "verdict_sentence": "the verdict's evidence",
+    "smallest_slowdown": "relative fall that the series would tell within a week in nine of ten "
+    "cases; null before judging and for short histories",
     "quarantined": "true where a check refused the figure",
     "reasons": "why it failed, was quarantined or left out: a list of sentences",
 }
@@ -90,6 +92,7 @@ def from_measurements(
                     "status": str(each.status),
                     "verdict": kind or ("failed" if each.status in _FAILED else None),
                     "verdict_sentence": verdict.sentence if verdict else None,
+                    "smallest_slowdown": verdict.smallest_slowdown if verdict else None,
                     "quarantined": each.quarantined,
                     "reasons": [reason for reason in (each.reason, *refused) if reason],
                 }

@@ -13,8 +13,8 @@ from rich.text import Text
 
 Row = Mapping[str, Any]
 
-COLUMNS = ("case", "throughput", "unit", "n", "spread", "speed-up", "efficiency", "verdict")
-_FIGURES = ("throughput", "n", "spread", "speed-up", "efficiency")
+COLUMNS = ("case", "throughput", "unit", "n", "spread", "speed-up", "efficiency", "catches", "verdict")
+_FIGURES = ("throughput", "n", "spread", "speed-up", "efficiency", "catches")
 _ENDLESS = 1000
 _COLOURS = {
     "ok": "green",
@@ -39,6 +39,7 @@ def cells(row: Row) -> tuple[str, ...]:
         percent(row["spread"]),
         "-" if row["speedup"] is None else f"{row['speedup']:.2f}",
         percent(row["efficiency"], digits=0),
+        percent(row["smallest_slowdown"]),
         verdict(row),
     )
 
@@ -84,8 +85,10 @@ class ResultsTable:
             return
         yield Text(self._title, style="bold")
         for row in self._rows:
-            case, throughput, n, spread, speedup, efficiency, verdict = _short(row)
+            case, throughput, n, spread, speedup, efficiency, catches, verdict = _short(row)
             figures = f"{throughput}  n {n}  spread {spread}  speed-up {speedup} at {efficiency}"
+            if catches != "-":
+                figures += f"  catches {catches}"
             yield Text(case)
             said = Text("  " if row["throughput"] is None else f"  {figures}  ")
             yield said.append(verdict, style=_COLOURS.get(verdict, ""))
@@ -117,7 +120,7 @@ def _short(row: Row) -> tuple[str, ...]:
 
 def markdown_table(rows: Sequence[Row]) -> str:
     """Return the table of medians as Markdown."""
-    right = {"throughput", "n", "spread", "speed-up", "efficiency"}
+    right = set(_FIGURES)
     lines = [
         "| " + " | ".join(COLUMNS) + " |",
         "|" + "|".join("---:" if name in right else "---" for name in COLUMNS) + "|",

@@ -137,6 +137,7 @@ class Reader:
                 baseline=row["baseline"],
                 change=row["change"],
                 history=row["history_nights"],
+                smallest_slowdown=row["smallest_slowdown"],
             )
             for row in self._rows("verdicts", run_id=run_id)
         ]

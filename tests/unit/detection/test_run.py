@@ -33,6 +33,8 @@ def measurement(value, **changes):
 
 
 HISTORY = nights(*[100] * 20)
+FALLEN = nights(*[100] * 20, *[90] * 4)
+RISEN = nights(*[100] * 20, *[110] * 4)
 PLANNED = {
     "steady": measurement(100.2),
     "slower": measurement(90.0),
@@ -57,7 +59,8 @@ EXPECTED = {
 
 def judged(**histories):
     measured = {name: m for name, m in PLANNED.items() if m is not None}
-    series = {name: HISTORY for name in PLANNED} | {"young": HISTORY[:3]} | histories
+    series = {name: HISTORY for name in PLANNED} | {"young": HISTORY[:3]}
+    series |= {"slower": FALLEN, "faster": RISEN} | histories
     return {v.case_id: v for v in judge_run(RUN, list(PLANNED), measured, series, POLICY)}
 
 
@@ -72,7 +75,8 @@ def test_verdicts_bring_their_evidence():
     verdicts = judged()
     assert verdicts["slower"].change == pytest.approx(-0.1, abs=0.01)
     assert verdicts["slower"].value == 90.0
-    assert verdicts["slower"].history == 20
+    assert verdicts["slower"].history == 24
+    assert 0 < verdicts["steady"].smallest_slowdown < 0.05
     assert verdicts["broken"].sentence == "n2: trainer-1 exited with 1"
     assert verdicts["doubtful"].sentence == "Quarantined: spread: 30.0% (expected: 10 % or less)"
     assert verdicts["cancelled"].sentence == "Cancelled: by ada"
@@ -96,10 +100,10 @@ def test_run_is_not_its_own_baseline():
 
 def test_judgement_says_since_when():
     ((_, judgement), (_, nothing)) = judge_cases(
-        RUN, ["a", "b"], {"a": measurement(90.0)}, {"a": HISTORY}, POLICY
+        RUN, ["a", "b"], {"a": measurement(90.0)}, {"a": FALLEN}, POLICY
     )
-    assert judgement.since == RUN.started_at
-    assert judgement.last_good == HISTORY[-1]
+    assert judgement.since == FALLEN[20].at
+    assert judgement.last_good == FALLEN[19]
     assert nothing is None
 
 

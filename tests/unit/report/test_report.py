@@ -66,7 +66,16 @@ def rows() -> list[dict[str, object]]:
             measured(TWO, 19.0, spread=0.4, speedup=1.9, efficiency=0.95, checks=(refused,)),
             measured(Case("net", "other", Strategy.SINGLE), None, reason="n2 fell silent\nits log"),
         ],
-        [Verdict(ONE.case_id, "local", "demo-1", VerdictKind.REGRESSED, "10 % below the median")],
+        [
+            Verdict(
+                ONE.case_id,
+                "local",
+                "demo-1",
+                VerdictKind.REGRESSED,
+                "10 % below the median",
+                smallest_slowdown=0.04,
+            )
+        ],
     )
 
 
@@ -98,9 +107,9 @@ def test_rows_of_the_warehouse_keep_their_reasons() -> None:
 
 def test_the_markdown_table(rows: list[dict[str, object]]) -> None:
     assert [line.removeprefix("| net-") for line in markdown_table(rows).splitlines()[2:]] == [
-        "fake-collective-1x1-bs2 | 10.00 | images/s | 3 | 2.1 % | 1.00 | 100 % | regressed |",
-        "fake-collective-2x1-bs2 | 19.00 | images/s | 3 | 40.0 % | 1.90 | 95 % | quarantined |",
-        "other-single-1x1-bs1 | - | images/s | 0 | - | - | - | failed |",
+        "fake-collective-1x1-bs2 | 10.00 | images/s | 3 | 2.1 % | 1.00 | 100 % | 4.0 % | regressed |",
+        "fake-collective-2x1-bs2 | 19.00 | images/s | 3 | 40.0 % | 1.90 | 95 % | - | quarantined |",
+        "other-single-1x1-bs1 | - | images/s | 0 | - | - | - | - | failed |",
     ]
 
 

@@ -1,0 +1,157 @@
+"""detect: histories from files and streams, and what it says of bad ones."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from nightbench.cli import app
+from nightbench.commands.detect import answer_stream
+from nightbench.errors import UserError
+
+DAY = 86400
+FIRST = 20_000 * DAY
+
+
+def values(*levels: float, seed: int = 1) -> list[float]:
+    rng = random.Random(seed)
+    return [round(level * (1 + rng.gauss(0, 0.005)), 4) for level in levels]
+
+
+FALLEN = values(*[100] * 40, *[90] * 8)
+
+
+def csv_of(path: Path, nights: list[float], name: str = "a", extra: str = "") -> Path:
+    rows = [f"{name},{FIRST + DAY * k},{value}{extra}" for k, value in enumerate(nights)]
+    header = "series,t,value" + (",n,spread,fingerprint" if extra else "")
+    path.write_text("\n".join([header, *rows, ""]))
+    return path
+
+
+def run(*words: str) -> tuple[int, str, BaseException | None]:
+    result = CliRunner().invoke(app, ["detect", *words])
+    return result.exit_code, result.output, result.exception
+
+
+def test_a_fall_is_told_with_its_nights_and_why(tmp_path: Path) -> None:
+    code, said, _ = run(str(csv_of(tmp_path / "a.csv", FALLEN)), "--json")
+    assert code == 0
+    (report,) = json.loads(said)
+    (change,) = report["changes"]
+    assert (report["series"], report["status"], report["nights"]) == ("a", "regressed", 48)
+    assert change["index"] == 40
+    assert change["first_bad"]["t"].startswith("2024-11-13")
+    assert change["last_good"]["value"] == FALLEN[39]
+    assert change["low"] < -0.10 < change["high"]
+    assert change["baseline"] == pytest.approx(100, rel=0.01)
+    assert "nights at a level not seen before" in change["sentence"]
+    assert 0 < report["smallest_slowdown"] < 0.05
+
+
+def test_people_get_a_table_and_sentences(tmp_path: Path) -> None:
+    code, said, _ = run(str(csv_of(tmp_path / "a.csv", FALLEN)))
+    assert code == 0
+    assert "a: regressed on 2024-11-13:" in said
+
+
+def test_lower_is_better_turns_the_news_around(tmp_path: Path) -> None:
+    _, said, _ = run(str(csv_of(tmp_path / "a.csv", FALLEN)), "--json", "--lower-is-better")
+    (change,) = json.loads(said)[0]["changes"]
+    assert change["kind"] == "improved"
+    assert change["low"] < -0.10 < change["high"]
+    assert change["baseline"] == pytest.approx(100, rel=0.01)
+
+
+def test_another_fingerprint_is_judged_anew(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    nights = [
+        {"series": "a", "t": FIRST + DAY * k, "value": v, "n": 7, "spread": 0.01}
+        | {"fingerprint": None if k % 5 == 0 else "old" if k < 40 else "new"}
+        for k, v in enumerate(FALLEN)
+    ]
+    nights[3]["value"] = None
+    path.write_text("\n".join(json.dumps(night) for night in nights))
+    code, said, _ = run(str(path), "--json")
+    (report,) = json.loads(said)
+    assert (code, report["changes"], report["missing"]) == (0, [], 1)
+    assert [s["fingerprint"] for s in report["segments"]] == ["new"]
+    assert report["status"] == "insufficient_data"
+
+
+def test_a_stream_answers_every_night_as_the_file_does(tmp_path: Path) -> None:
+    asked = [
+        {"id": "a", "t": [FIRST + DAY * k for k in range(n)], "value": FALLEN[:n], "within": []}
+        for n in range(1, len(FALLEN) + 1)
+    ]
+    sink = io.StringIO()
+    answer_stream(io.StringIO("".join(f"{json.dumps(line)}\n" for line in asked)), sink)
+    answers = [json.loads(line) for line in sink.getvalue().splitlines()]
+    assert len(answers) == len(asked)
+    assert answers[39] == []
+    assert answers[-1] == [40]
+    alone = io.StringIO()
+    answer_stream(io.StringIO(json.dumps(asked[-1])), alone)
+    assert json.loads(alone.getvalue()) == answers[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.csv", "series,t\na,1\n", "a.csv:1: column value: found series, t, expected the column"),
+        (
+            "a.csv",
+            "series,t,value\na,1,fast\n",
+            "a.csv:2: column value: found fast, expected a num",
+        ),
+        ("a.csv", "series,t,value\na,1,5\na,2,-1\n", "a.csv:3: column value: found -1, expected"),
+        ("a.csv", "series,t,value\na,noon,5\n", "a.csv:2: column t: found noon, expected Unix sec"),
+        ("a.csv", "series,t,value\n,1,5\n", "a.csv:2: column series: found nothing, expected the"),
+        ("a.csv", "series,t,value\na,1,5,9\n", "a.csv:2: found 4 cells, expected 3"),
+        ("a.csv", "series,t,value\na,1,5\na,1,6\n", "a.csv:3: column t: found 1970-01-01, expect"),
+        (
+            "a.csv",
+            "series,t,value,n\na,1,5,2.5\n",
+            "a.csv:2: column n: found 2.5, expected a whole",
+        ),
+        ("a.csv", "series,t,value\n", "a.csv: found no rows"),
+        ("a.jsonl", '{"series": "a"\n', "a.jsonl:1: found what is no JSON"),
+        ("a.jsonl", "[1]\n", "a.jsonl:1: found [1], expected one JSON object"),
+        ("a.jsonl", '{"series": "a", "t": 1, "value": [1]}\n', "column value: found [1], expected"),
+        ("a.txt", "", "found a file named *.txt, expected *.csv or *.jsonl"),
+    ],
+)
+def test_bad_input_says_where_what_and_what_was_expected(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    code, _, error = run(str(path))
+    assert code != 0
+    assert isinstance(error, UserError)
+    assert said in str(error)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("no", "standard input:1: found what is no JSON"),
+        ("[]", "standard input:1: found list, expected a JSON object"),
+        ('{"t": [1], "value": [1, 2]}', "key t: found 1 times, expected one for each of 2 values"),
+        ('{"t": [2, 1], "value": [1, 2]}', "found times that do not rise"),
+        ('{"t": [1], "value": ["x"]}', "key value[0]: found 'x', expected a number"),
+    ],
+)
+def test_a_bad_line_of_a_stream_says_so(line: str, said: str) -> None:
+    with pytest.raises(UserError) as error:
+        answer_stream(io.StringIO(line), io.StringIO())
+    assert said in str(error.value)
+
+
+def test_neither_or_both_is_refused(tmp_path: Path) -> None:
+    assert isinstance(run()[2], UserError)
+    assert isinstance(run("--stream", str(tmp_path / "a.csv"))[2], UserError)

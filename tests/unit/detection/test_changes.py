@@ -1,0 +1,184 @@
+"""Changes of seeded series, and that what is said of a night depends on the past alone."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nightbench.detection.changes import LOOK_BACK, Follower, Followers, find_changes
+from nightbench.detection.drift import drift_of
+from nightbench.detection.series import series_from
+
+DAY = 86400
+FIRST = 20_000 * DAY + 7200
+
+
+def series_of(values, within=None):
+    """One night after the other; None is a missing night."""
+    return series_from(
+        [FIRST + DAY * k for k in range(len(values))], values, within or [None] * len(values)
+    )[0]
+
+
+def noisy(levels, sigma=0.01, seed=1):
+    rng = random.Random(seed)
+    return [level * (1 + rng.gauss(0, sigma)) for level in levels]
+
+
+def found(values, within=None):
+    return find_changes(series_of(values, within))
+
+
+def test_hardly_anything_is_told_of_quiet_series():
+    told = [c for seed in range(8) for c in found(noisy([100] * 120, seed=seed))]
+    assert len(told) <= 2  # in 960 nights, rises and falls
+    assert all(abs(c.change) < 0.02 for c in told)
+
+
+@pytest.mark.parametrize("level", [95, 90, 80, 60, 105, 115, 150])
+def test_a_step_is_told_soon_and_dated_and_sized(level):
+    (change,) = found(noisy([100] * 50 + [level] * 20))
+    assert change.falls is (level < 100)
+    assert abs(change.first - 50) <= 1
+    assert change.told - 50 <= 4
+    assert change.low - 0.01 < level / 100 - 1 < change.high + 0.01
+    assert change.baseline == pytest.approx(100, rel=0.01)
+    assert change.probability > 0.5
+
+
+def test_a_step_below_the_noise_is_told_when_it_lasts():
+    (change,) = found(noisy([100] * 80 + [97.0] * 30, sigma=0.02, seed=4))
+    assert change.falls
+    assert abs(change.first - 80) <= 5
+
+
+@pytest.mark.parametrize("depth", [5, 20, 60])
+def test_one_slow_night_is_no_change(depth):
+    values = noisy([100] * 60)
+    values[40] *= 1 - depth / 100
+    assert found(values) == []
+
+
+def test_a_series_of_two_modes_is_not_told_again_and_again():
+    rng = random.Random(3)
+    modes = [100 if rng.random() < 0.7 else 96 for _ in range(150)]
+    assert len(found(noisy(modes, sigma=0.004, seed=2))) <= 1
+
+
+def test_a_step_is_found_in_a_series_of_two_modes():
+    rng = random.Random(3)
+    modes = [100 if rng.random() < 0.7 else 97 for _ in range(130)]
+    values = noisy([mode * (0.85 if k >= 100 else 1) for k, mode in enumerate(modes)], 0.004)
+    (change,) = [c for c in found(values) if c.told >= 95]
+    assert abs(change.first - 100) <= 2
+
+
+def test_weekends_are_no_changes():
+    week = [100, 100, 100, 100, 100, 97, 97]
+    assert found(noisy(week * 15, sigma=0.004)) == []
+
+
+def test_a_drift_is_told_apart_from_changes():
+    values = noisy([100 - 4 * k / 150 for k in range(150)], sigma=0.005)
+    assert found(values) == []
+    drift = drift_of(series_of(values))
+    assert drift is not None
+    assert drift.change == pytest.approx(-0.04, abs=0.01)
+    assert drift_of(series_of(noisy([100] * 150))) is None
+
+
+def test_a_step_is_no_drift():
+    assert drift_of(series_of(noisy([100] * 75 + [95] * 75, sigma=0.005))) is None
+
+
+def test_a_recovered_fall_and_the_next_are_both_told():
+    values = noisy([100] * 40 + [90] * 40 + [100] * 40 + [85] * 20)
+    assert [(c.falls, c.first) for c in found(values)] == [
+        (True, 40),
+        (False, 80),
+        (True, 120),
+    ]
+
+
+def test_missing_nights_and_what_is_no_number_are_left_out():
+    values = noisy([100] * 50 + [90] * 20)
+    holes = [None if k % 7 == 3 else v for k, v in enumerate(values)]
+    holes[10], holes[20], holes[30] = float("nan"), float("inf"), 0.0
+    series, usable = series_from([FIRST + DAY * k for k in range(len(holes))], holes)
+    assert np.isfinite(series.level).all()
+    (change,) = find_changes(series)
+    assert usable[change.first] in (50, 51)
+
+
+def test_repeats_that_disagree_make_a_low_night_less_of_a_change():
+    values = noisy([100] * 50 + [91] * 3, sigma=0.01, seed=9)
+    steady = [0.01] * 53
+    wild = [0.01] * 50 + [0.04, 0.05, 0.04]
+    (change,) = found(values, steady)
+    assert change.told <= 52
+    assert found(values, wild) == []
+
+
+def test_unit_does_not_matter():
+    values = noisy([100] * 50 + [93] * 10)
+    one, other = found(values), found([v * 3e-7 for v in values])
+    assert [(c.first, c.told) for c in one] == [(c.first, c.told) for c in other]
+
+
+def test_a_judgement_rests_on_the_look_back_alone():
+    recent = noisy([100] * (LOOK_BACK - 30) + [92] * 30)
+    old = noisy([300] * 100 + [17] * 100, sigma=0.2)
+    alone = series_of([1.0] * 200 + recent)
+    for past in (old, [50.0] * 200):
+        series = series_of([*past, *recent])
+        assert _last_night(series) == _last_night(alone)
+
+
+def _last_night(series):
+    from nightbench.detection.changes import changes_of_last_night
+
+    return [(c.first, round(c.score, 9)) for c in changes_of_last_night(series)]
+
+
+@st.composite
+def histories(draw):
+    """Levels with steps, visits and holes: what a detector might trip over."""
+    values = []
+    for _ in range(draw(st.integers(1, 4))):
+        level = draw(st.floats(50, 150))
+        values += noisy(
+            [level] * draw(st.integers(1, 25)), draw(st.sampled_from([0.0, 0.003, 0.03]))
+        )
+    for hole in draw(st.lists(st.integers(0, len(values) - 1), max_size=5)):
+        values[hole] = draw(st.sampled_from([None, float("nan"), values[hole]]))
+    within = draw(st.sampled_from([None, 0.0, 0.01]))
+    return values, [within] * len(values)
+
+
+@settings(max_examples=40, deadline=None)
+@given(history=histories(), cuts=st.lists(st.integers(0, 100), max_size=6))
+def test_batch_and_replay_agree_whatever_the_nights_were_handed_over_in(history, cuts):
+    values, within = history
+    whole = series_of(values, within)
+    batch = find_changes(whole)
+    follower = Follower()
+    for cut in [*sorted(cuts), len(whole)]:
+        replayed = list(follower.extend(whole.part(0, min(cut, len(whole)))))
+    assert replayed == batch
+    assert all(0 < c.first <= c.told < len(whole) for c in batch)
+    # A detector sees only the past: what was told by a night is the same without later ones.
+    for cut in cuts:
+        some = find_changes(whole.part(0, min(cut, len(whole))))
+        assert some == [c for c in batch if c.told < min(cut, len(whole))]
+
+
+def test_a_name_whose_past_was_rewritten_is_replayed():
+    followers = Followers(most=2)
+    fallen = series_of(noisy([100] * 40 + [90] * 6))
+    assert len(followers.extend("a", fallen)) == 1
+    assert followers.extend("a", series_of(noisy([100] * 46))) == []
+    for name in ("b", "c", "d"):
+        followers.extend(name, fallen)
+    assert len(followers.extend("a", fallen)) == 1
