@@ -66,7 +66,7 @@ def gang(**changes):
     """Two nodes that are prepared."""
     nodes = {n: MemoryNode(n, **changes.get(n, {})) for n in ("n1", "n2")}
     for name, node in nodes.items():
-        node.files[Layout("/root").job(JOB, name) + "/job.json"] = b"{}"
+        node.files[Layout("/root", "/root").job(JOB, name) + "/job.json"] = b"{}"
     return nodes
 
 
