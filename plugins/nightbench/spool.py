@@ -263,7 +263,8 @@ class RunSpool:
             return None
         with path.open("r", encoding="ascii") as stream:
             try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Shared: somebody else who asks at the same time is not taken for one who steers.
+                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 return True
         return False
