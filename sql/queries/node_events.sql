@@ -1,4 +1,5 @@
--- The newest events of each node of a cluster.
+-- The newest events of each node of a cluster, and all that people said: what a person put into
+-- quarantine only a person lets out, however much has been seen since.
 with numbered as (
     select
         *,
@@ -17,5 +18,5 @@ select
     reason,
     by_whom
 from numbered
-where age <= %(max_rows)s
+where age <= %(max_rows)s or kind in ('quarantined', 'released')
 order by node, at;

@@ -70,6 +70,14 @@ def test_the_same_said_again_is_counted_once(book):
     assert book.changes("lab") == []
 
 
+def test_what_a_person_said_outlasts_any_number_of_looks(book, monkeypatch):
+    monkeypatch.setattr("nightbench.warehouse.nodes.EVENTS_LOOKED_AT", 3)
+    out = event(QUARANTINED, 0, subject=PERSON, run_id="", by_whom="anna", reason="new fans")
+    book.count("lab", [out], POLICY)
+    state = book.count("lab", [event(CLEAN, hour) for hour in range(1, 6)], POLICY)["n1"]
+    assert (state.quarantined, state.by_whom) == (True, "anna")
+
+
 def test_history_says_when_why_and_by_whom(book):
     book.count("lab", [event(FAULT, hour) for hour in range(3)], POLICY)
     book.count("lab", [event(CLEAN, 3)], POLICY)

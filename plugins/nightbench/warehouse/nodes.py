@@ -18,7 +18,7 @@ from nightbench.warehouse.statements import statement
 Row = dict[str, Any]
 
 EVENTS_LOOKED_AT = 300
-"""Of each node: a state rests on the newest, whatever lies before them."""
+"""Of each node: a state rests on the newest and on what people said, whatever lies before."""
 
 
 class NodeBook:
