@@ -270,10 +270,12 @@ def _bayes_factor(distance: Floats, nights: _Noise, level_variance: float, sign:
     none = float((likelihood * nothing).sum() / nothing.sum()) + 1e-300
     best = int(np.argmax(np.where(change > 0, total, -np.inf)))
     posterior /= evidence
+    reached = np.cumsum(posterior)
     return _Weighed(
         math.log(evidence) - math.log(none),
         float((posterior * grid).sum()),
-        *(float(x) for x in np.interp([0.025, 0.975], np.cumsum(posterior), grid)),
+        float(np.interp(0.025, reached, grid)),
+        float(np.interp(0.975, reached, grid)),
         tuple(density[:, int(np.searchsorted(grid, 0.0))]),
         tuple(density[:, best]),
     )

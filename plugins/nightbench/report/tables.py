@@ -13,8 +13,9 @@ from rich.text import Text
 
 Row = Mapping[str, Any]
 
-COLUMNS = ("case", "throughput", "unit", "n", "spread", "speed-up", "efficiency", "catches", "verdict")
-_FIGURES = ("throughput", "n", "spread", "speed-up", "efficiency", "catches")
+_RATIOS = ("n", "spread", "speed-up", "efficiency", "catches")
+_FIGURES = ("throughput", *_RATIOS)
+COLUMNS = ("case", "throughput", "unit", *_RATIOS, "verdict")
 _ENDLESS = 1000
 _COLOURS = {
     "ok": "green",

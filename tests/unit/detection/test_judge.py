@@ -1,0 +1,88 @@
+"""What the change detector says of the last night of seeded histories."""
+
+from dataclasses import replace
+
+import pytest
+from histories import nights
+
+from nightbench.detection import ChangeDetector
+from nightbench.model import RegressionPolicy, VerdictKind
+
+POLICY = RegressionPolicy(min_change=0.03, min_history=10)
+
+
+def judge(points, policy=POLICY):
+    return ChangeDetector().judge(points[:-1], points[-1], policy)
+
+
+@pytest.mark.parametrize(
+    ("level", "kind"), [(90, VerdictKind.REGRESSED), (112, VerdictKind.IMPROVED)]
+)
+def test_a_change_says_since_when_how_much_and_why(level, kind):
+    points = nights(*[100] * 40, *[level] * 5)
+    judgement = judge(points)
+    assert judgement.kind is kind
+    assert (judgement.since, judgement.last_good) == (points[40].at, points[39])
+    assert judgement.baseline == pytest.approx(100, rel=0.01)
+    assert judgement.change == pytest.approx(points[-1].value / judgement.baseline - 1)
+    assert "5 nights at a level not seen before" in judgement.sentence
+    assert judgement.sentence.endswith("since 2026-02-10.")
+
+
+def test_one_night_is_watched():
+    judgement = judge(nights(*[100] * 40, 70))
+    assert judgement.kind is VerdictKind.OK
+    assert "one such night is watched" in judgement.sentence
+
+
+def test_a_night_that_is_back_is_no_regression():
+    assert judge(nights(*[100] * 40, *[90] * 5, 100)).kind is VerdictKind.OK
+
+
+def test_policy_decides_what_is_worth_telling():
+    points = nights(*[100] * 40, *[90] * 5)
+    assert judge(points, replace(POLICY, min_change=0.2)).kind is VerdictKind.OK
+
+
+def test_short_history_is_insufficient_whatever_the_value():
+    judgement = judge(nights(*[100] * 9, 50))
+    assert judgement.kind is VerdictKind.INSUFFICIENT_DATA
+    assert judgement.sentence == "9 comparable nights before this one; 10 are needed."
+    assert judge(nights(100)).kind is VerdictKind.INSUFFICIENT_DATA
+
+
+@pytest.mark.parametrize("attribute", ["definition_digest", "fingerprint_id"])
+def test_change_of_work_or_hardware_starts_a_new_segment(attribute):
+    points = nights(*[100] * 40, *[90] * 5)
+    moved = [replace(p, **{attribute: "a" if k < 40 else "b"}) for k, p in enumerate(points)]
+    assert judge(moved).kind is VerdictKind.INSUFFICIENT_DATA
+    unknown = [replace(p, **{attribute: None if k < 40 else "b"}) for k, p in enumerate(points)]
+    assert judge(unknown).kind is VerdictKind.REGRESSED
+
+
+def test_another_framework_version_is_the_prime_suspect():
+    points = nights(*[100] * 40, *[90] * 5)
+    moved = [replace(p, framework_version="1" if k < 40 else "2") for k, p in enumerate(points)]
+    judgement = judge(moved)
+    assert judgement.kind is VerdictKind.REGRESSED
+    assert "went from 1 to 2: the prime suspect" in judgement.sentence
+
+
+def test_history_without_any_noise_is_judged():
+    assert judge(nights(*[100] * 40, *[90] * 5, noise=0)).kind is VerdictKind.REGRESSED
+    assert judge(nights(*[100] * 40, noise=0)).kind is VerdictKind.OK
+
+
+@pytest.mark.parametrize("noise", [0.003, 0.01, 0.03])
+def test_the_smallest_slowdown_is_caught_in_most_weeks_and_grows_with_the_noise(noise):
+    caught = 0
+    for seed in range(20):
+        before = nights(*[100] * 60, noise=noise, seed=seed)
+        least = judge(before).smallest_slowdown
+        assert noise < least < 12 * noise
+        fallen = nights(*[100] * 59, *[100 * (1 - least)] * 7, noise=noise, seed=seed)
+        policy = replace(POLICY, min_change=0.0)
+        caught += any(
+            judge(fallen[:k], policy).kind is VerdictKind.REGRESSED for k in range(61, 67)
+        )
+    assert caught >= 15
