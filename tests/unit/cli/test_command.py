@@ -73,6 +73,7 @@ def test_every_command_of_the_manual_is_there() -> None:
         "down",
         "status",
         "logs",
+        "detect",
         "validate",
         "plan",
         "run",
