@@ -64,18 +64,14 @@ class Change:
     slope: float
     """Relative drift of the level before, a night."""
     score: float
-    """Logarithm of the odds that the change is lasting."""
+    """Believed above 0: by how much a lasting change outweighs all else, as logarithm of odds. A
+    rank, no calibrated probability: of simulated falls that were told, nine in ten were right."""
     visits: int
     """Earlier stays at about the new level that ended."""
     after: int
     """Nights at the new level when it was believed."""
     reference: int
     """Nights of the level before that it was held against."""
-
-    @property
-    def probability(self) -> float:
-        """Of a lasting change, on the scale of the histories that the weights come from."""
-        return 1 / (1 + math.exp(-min(self.score, 700.0)))
 
     @property
     def falls(self) -> bool:

@@ -37,7 +37,6 @@ class Found:
     low: float
     high: float
     baseline: float
-    probability: float
     score: float
     sentence: str
 
@@ -137,7 +136,6 @@ def _found(
         low=change.low,
         high=change.high,
         baseline=change.baseline,
-        probability=change.probability,
         score=change.score,
         sentence=f"{why(change)}; told on {told.day}.",
     )

@@ -72,7 +72,7 @@ def why(change: Change) -> str:
     return (
         f"{change.after} nights at {seen}, {change.change:+.1%} "
         f"({change.low:+.1%} to {change.high:+.1%}) against {change.reference} nights that vary by "
-        f"{change.noise:.1%}; probability {_percent(change.probability)}"
+        f"{change.noise:.1%}; score {change.score:+.1f}, told above 0"
     )
 
 
@@ -123,7 +123,3 @@ def _suspect(last_good: HistoryPoint, first: HistoryPoint) -> str:
     if not old or not new or old == new:
         return ""
     return f", when the framework went from {old} to {new}: the prime suspect"
-
-
-def _percent(probability: float) -> str:
-    return "over 99.9 %" if probability > 0.999 else f"{probability:.1%}"

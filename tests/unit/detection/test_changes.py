@@ -45,7 +45,7 @@ def test_a_step_is_told_soon_and_dated_and_sized(level):
     assert change.told - 50 <= 4
     assert change.low - 0.01 < level / 100 - 1 < change.high + 0.01
     assert change.baseline == pytest.approx(100, rel=0.01)
-    assert change.probability > 0.5
+    assert change.score > 0
 
 
 def test_a_step_below_the_noise_is_told_when_it_lasts():
