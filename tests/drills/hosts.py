@@ -105,6 +105,10 @@ def missing() -> list[str]:
     return lacking
 
 
+BRIDGE_ADDRESS = "02:00:0a:c9:00:01"
+"""Locally administered; every lab is a network of its own."""
+
+
 class Lab:
     """Hosts on one bridge; the test itself is on it too, as the controller.
 
@@ -124,7 +128,9 @@ class Lab:
         self._stack.enter_context(_claimed(self.tag))
         self.bridge = f"nb{self.tag}br"
         self.network = _free_network()
-        sh("ip", "link", "add", self.bridge, "type", "bridge")
+        # An address of its own: otherwise the bridge takes the lowest of its cards', and a host
+        # that loses power takes the controller's address out of every other host's sight.
+        sh("ip", "link", "add", self.bridge, "address", BRIDGE_ADDRESS, "type", "bridge")
         self._stack.callback(sh, "ip", "link", "del", self.bridge)
         sh("ip", "addr", "add", f"{self.network}.1/24", "dev", self.bridge)
         sh("ip", "link", "set", self.bridge, "up")

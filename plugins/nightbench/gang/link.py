@@ -223,6 +223,13 @@ class NodeLink:
         self._boot_id = boot_id or known
         return self.view.rebooted or (None not in (known, boot_id) and boot_id != known)
 
+    def excuse(self, away_s: float) -> None:
+        """The controller itself did not run for so long: no silence of the node."""
+        view = self.view
+        self.view = dataclasses.replace(
+            view, heard_s=view.heard_s + away_s, beat_s=view.beat_s + away_s
+        )
+
     def unheard(self, error: NodeError) -> None:
         """Note that the node did not answer."""
         self.view = dataclasses.replace(self.view, silence=error.message)

@@ -21,6 +21,9 @@ CALM_S = 1.0
 LOOKS = 5
 """A node that is asked by conversation looks so many times in that time, and tells what is new."""
 
+STARVED_S = 2.0
+"""What the controller's own loop may be late before it is told from a node's silence."""
+
 BACKOFF_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
@@ -65,6 +68,7 @@ class Watch:
     def open(self) -> None:
         """Start looking."""
         self._tasks = [asyncio.create_task(self._follow(link)) for link in self._links]
+        self._tasks.append(asyncio.create_task(self._stay_awake()))
 
     async def close(self) -> None:
         """Stop looking; the leases run out by themselves."""
@@ -93,6 +97,17 @@ class Watch:
             link.forget_repeat()
         self._hurry.set()
         self._hurry = asyncio.Event()
+
+    async def _stay_awake(self) -> None:
+        """Notice that this process itself was stopped or starved: nodes are not to blame then."""
+        while True:
+            before_s = self._clock()
+            await asyncio.sleep(CALM_S)
+            away_s = self._clock() - before_s - CALM_S
+            if away_s > STARVED_S:
+                self._on_event(GangEvent("away", f"the controller did not run for {away_s:.0f} s"))
+                for link in self._links:
+                    link.excuse(away_s)
 
     async def _follow(self, link: NodeLink) -> None:
         renewed_s: float | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import time
 
 import pytest
 from tests.unit.gang.simulation import MemoryNode
@@ -212,3 +213,18 @@ async def until(condition, limit_s=10):
             return value
         await asyncio.sleep(0.01)
     raise AssertionError("it did not come about")
+
+
+async def test_a_controller_that_was_stopped_blames_no_node(store):
+    """As a triggerer on a machine that was suspended: nobody was unreachable but itself."""
+    nodes = gang(n1={"looks": 60}, n2={"looks": 60})
+    loop, heard = asyncio.get_running_loop(), []
+
+    def on_event(event):
+        heard.append(event)
+        if event.message == "go" and event.repeat == 1:
+            loop.call_later(0.2, time.sleep, 5)
+
+    outcome = await steer(nodes, store, on_event=on_event)
+    assert [(r.status, r.reason) for r in outcome.repeats] == [("ok", None)] * 3
+    assert [event.kind for event in heard].count("away") == 1
