@@ -7,7 +7,7 @@ import sys
 import typer
 from rich.console import Console
 
-from nightbench.commands import cluster, detect, looking, nodes, planning, running, services
+from nightbench.commands import ab, cluster, detect, looking, nodes, planning, running, services
 from nightbench.commands.common import quiet
 from nightbench.errors import UserError
 
@@ -25,6 +25,7 @@ app = typer.Typer(
 _PANELS = {
     "This machine": services.app,
     "Measure": running.app,
+    "Compare": ab.app,
     "Look before": planning.app,
     "Look after": looking.app,
     "Judge": detect.app,

@@ -70,34 +70,36 @@ def measure(
     Raises:
         KeyboardInterrupt: the user (Ctrl-C) or SIGTERM ended it; nothing is left running.
     """
+    work = _all(jobs, run, targets, shipment, on_event, at_once)
     with run.steered():
-        return asyncio.run(_measure(jobs, run, targets, shipment, on_event, refresh, at_once))
+        return asyncio.run(until_done(work, refresh))
 
 
-async def _measure(
-    jobs: Sequence[JobSpec],
-    run: RunSpool,
-    targets: Mapping[str, SshTarget],
-    shipment: Shipment,
-    on_event: OnEvent,
-    refresh: Callable[[], None],
-    at_once: int,
-) -> list[CaseEnd]:
-    work = asyncio.create_task(_all(jobs, run, targets, shipment, on_event, at_once))
+async def until_done(work: Coroutine[Any, Any, T], refresh: Callable[[], None]) -> T:
+    """Wait for what is measured; Ctrl-C and SIGTERM cancel it once, and it cleans up.
+
+    Args:
+        work: measures.
+        refresh: called every second, to show progress.
+
+    Raises:
+        KeyboardInterrupt: it was cancelled.
+    """
+    task = asyncio.create_task(work)
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
         # Once: a second Ctrl-C must not stop the clean-up half-way.
-        if not work.cancelling():
-            work.cancel()
+        if not task.cancelling():
+            task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
     try:
-        while not work.done():
+        while not task.done():
             refresh()
-            await asyncio.wait([work], timeout=REFRESH_S)
-        return work.result()
+            await asyncio.wait([task], timeout=REFRESH_S)
+        return task.result()
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     finally:

@@ -5,6 +5,7 @@
         job.json, progress.json, outcome.json, controller-<epoch>.json,
         fingerprint-<node>.json
         repeat-001/<node>.json, repeat-001/controller.json
+    <spool>/comparisons/<id>/    two builds beside each other: run.json, cases/, result.json
 
 Whatever steers a gang writes here, and the ingest reads here; neither needs the other's disk. On
 local disks a document appears by rename, so that a reader sees all of it or nothing; object
@@ -291,21 +292,29 @@ class Spool:
         """The store of one generation of a case of a run."""
         return self.run(run_id).case(case_id, generation)
 
+    def comparison(self, comparison_id: str) -> RunSpool:
+        """The files of a comparison of two builds, its launches as cases; nothing is created."""
+        return RunSpool(self.root / "comparisons" / _component(comparison_id, "comparison"))
+
+    def comparisons(self) -> list[RunSpool]:
+        """All comparisons, oldest first as `runs`."""
+        return _by_date(self.root / "comparisons")
+
     def runs(self) -> list[RunSpool]:
         """All runs, oldest first by the date in run.json (by name where that is missing)."""
-        found = [RunSpool(path) for path in _entries(self.root / "runs")]
-        return sorted(found, key=lambda run: (_started(run) or datetime.max, run.run_id))
+        return _by_date(self.root / "runs")
 
     def expire(self, days: float, now: datetime | None = None) -> list[str]:
-        """Remove runs that are loaded and older than `days`; returns their ids.
+        """Remove runs that are loaded, and comparisons, older than `days`; returns their ids.
 
         A run that the warehouse does not have yet stays, however old it is.
         """
         limit = (now or datetime.now(UTC)).replace(tzinfo=None) - timedelta(days=days)
         removed = []
-        for run in self.runs():
+        unneeded = [*(run for run in self.runs() if run.loaded() is not None), *self.comparisons()]
+        for run in unneeded:
             started = _started(run)
-            if started is not None and started < limit and run.loaded() is not None:
+            if started is not None and started < limit and not run.is_steered():
                 run.remove()
                 removed.append(run.run_id)
         return removed
@@ -321,6 +330,11 @@ def _entries(folder: UPath) -> Iterator[UPath]:
         yield from sorted(folder.iterdir(), key=lambda path: path.name)
     except (FileNotFoundError, NotADirectoryError):
         return
+
+
+def _by_date(folder: UPath) -> list[RunSpool]:
+    found = [RunSpool(path) for path in _entries(folder)]
+    return sorted(found, key=lambda run: (_started(run) or datetime.max, run.run_id))
 
 
 def _started(run: RunSpool) -> datetime | None:
