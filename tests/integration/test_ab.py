@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from nightbench.spool import Spool
 
 REPO = Path(__file__).resolve().parents[2]
 CASE = "sleep-fake-single-1x1-bs2-smoke"
@@ -20,7 +25,7 @@ suite: trial
 owner: tests
 cluster: local
 scale: smoke
-protocol: {warmup_steps: 2, measured_steps: 40, repeats: 7}
+protocol: {warmup_steps: 2, measured_steps: 30, repeats: 7}
 matrix:
   - workload: sleep
     frameworks: fake
@@ -124,40 +129,106 @@ def marked(comparison_id: str) -> list[int]:
     return found
 
 
+def begin(place: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, "ab", *words],
+        env=environment(place),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def until(running: subprocess.Popen[str], words: str) -> None:
+    assert running.stdout is not None
+    said = []
+    for line in running.stdout:
+        said.append(line)
+        if words in line:
+            return
+    pytest.fail("".join(said))
+
+
+def wait_for_a_launch(comparison_id: str) -> None:
+    limit = time.monotonic() + 60
+    while not marked(comparison_id) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert marked(comparison_id)
+
+
 def test_a_slower_build_is_told_with_its_size(place: Path) -> None:
-    done = ab(place, *builds(place, "usual", "slower"), "--case", CASE, "--json")
+    words = [*builds(place, "usual", "slower"), "--case", CASE, "--rounds", "4", "--json"]
+    done = ab(place, *words)
     assert done.returncode == 1, done.stdout + done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     (row,) = document["cases"]
-    assert (document["verdict"], row["verdict"], row["n"]) == ("slower", "slower", 7)
+    assert (document["verdict"], row["verdict"], row["n"]) == ("slower", "slower", 4)
     # Ten per cent more sleep: the interval holds what the wrappers say, less what a step costs.
     assert row["low"] < row["ratio"] < row["high"] < 0.99
     assert row["ratio"] == pytest.approx(1 / 1.1, abs=0.03)
-    assert row["p_value"] == pytest.approx(2 / 2**7)
-    assert len(set(zip(row["order"], row["order"][1:], strict=False))) == 2  # AB BA AB …
+    orders = row["order"]
+    assert {*orders} == {"AB", "BA"}
+    assert all(one != next_one for one, next_one in itertools.pairwise(orders))
+    # The figures are those of the steps: the same rules as for every other run.
+    launches = Spool(place / "home/spool").comparison(document["id"])
+    sides = {"a": [], "b": []}  # type: dict[str, list[float]]
+    for number in range(8):
+        store = launches.case(CASE, number)
+        result, job = store.result(1, "n1"), store.job()
+        assert result is not None
+        assert job is not None
+        assert job["job_id"] == f"{document['id']}/{CASE}/g{number}"
+        summary = result["processes"][0]["summary"]
+        samples = summary["samples_per_step"] * len(summary["step_seconds"])
+        side = "a" if job["framework"]["build_id"] == document["a"]["build_id"] else "b"
+        sides[side].append(samples / summary["window"]["wall_s"])
+    assert [each["a"] for each in row["rounds"]] == pytest.approx(sides["a"])
+    assert [each["b"] for each in row["rounds"]] == pytest.approx(sides["b"])
+    assert Spool(place / "home/spool").runs() == []  # no history, no baseline knows of it
     assert marked(document["id"]) == []
-    assert "round 7 of 7" in done.stderr
 
 
-def test_a_build_beside_itself_is_never_slower(place: Path) -> None:
-    done = ab(place, *builds(place, "usual", "usual"), "--suite", "trial", "--verbose")
+def test_interrupted_killed_and_resumed_a_build_beside_itself_is_never_slower(place: Path) -> None:
+    words = [*builds(place, "usual", "usual"), "--suite", "trial", "--rounds", "3"]
+    running = begin(place, *words)
+    until(running, "round 1 of 3")
+    comparison_id = Spool(place / "home/spool").comparisons()[-1].run_id
+    wait_for_a_launch(comparison_id)
+    running.send_signal(signal.SIGINT)
+    said, _ = running.communicate(timeout=120)
+    assert running.returncode == 130, said
+    assert f"nightbench ab --resume {comparison_id}" in said
+    assert marked(comparison_id) == []
+
+    running = begin(place, "--resume", comparison_id)
+    until(running, "round 1 of 3")
+    wait_for_a_launch(comparison_id)
+    running.kill()
+    running.communicate()
+
+    done = ab(place, "--resume", comparison_id, "--json")
     assert done.returncode in (0, 3), done.stdout + done.stderr
-    assert "A and B are the same build" in done.stdout
-    assert ("same" if done.returncode == 0 else "inconclusive") in done.stdout
+    document = json.loads(done.stdout)
+    (row,) = document["cases"]
+    assert row["verdict"] == ("same" if done.returncode == 0 else "inconclusive")
+    assert (row["n"], row["stopped"]) == (3, None)
+    assert row["dropped"][0]["status"] == "interrupted"
+    assert marked(comparison_id) == []
+    again = ab(place, "--resume", comparison_id)
+    assert again.returncode == done.returncode
+    assert f"{row['ratio']:.4f}" in again.stdout
 
 
-def test_bad_usage_is_two_whatever_is_wrong(place: Path) -> None:
-    a = f"fake={place / 'usual'}"
-    for words, said in (
-        ([a], "fewer than two"),
-        ([a, "pytorch=2.13.0", "--case", CASE], "two builds of one framework line"),
-        ([a, a, "--case", "no-such-case"], "no suite"),
-        ([a, a, "--case", CASE, "--min-effect", "much"], "min-effect"),
-        ([a, a, "--case", CASE, "--rounds", "2"], "--rounds"),
-        ([a, f"fake={place / 'nowhere'}", "--case", CASE], "bin/python is not there"),
-        (["--resume", "ab-none"], "ab-none"),
-    ):
-        done = ab(place, *words)
-        assert done.returncode == 2, (words, done.stdout, done.stderr)
-        assert said in done.stderr
-        assert "Traceback" not in done.stderr
+def test_a_build_that_breaks_gives_no_verdict_and_is_named(place: Path) -> None:
+    done = ab(place, *builds(place, "usual", "broken"), "--case", CASE)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "launches of B failed 2 times in a row" in done.stdout
+    assert "trainer-0 exited with code 1" in done.stdout
+
+
+def test_a_prefix_that_is_not_there_is_told_before_anything_is_measured(place: Path) -> None:
+    done = ab(place, *builds(place, "usual", "nowhere"), "--case", CASE)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "bin/python is not there" in done.stderr
+    comparison = Spool(place / "home/spool").comparisons()[-1]
+    assert comparison.case_ids() == []

@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from nightbench.gang.events import GangEvent
-from nightbench.paired import Side, percent
+from nightbench.paired import percent
 from nightbench.report.tables import figure
+from nightbench.rounds import Side
 
 if TYPE_CHECKING:
     from nightbench.pipeline.comparing import Ended, Listener
@@ -98,7 +99,7 @@ def show(console: Console, document: Document, *, verbose: bool) -> None:
 
     Args:
         console: where to.
-        document: the answer, see `pipeline.comparisons.answer`.
+        document: the answer, see `pipeline.answers.answer`.
         verbose: with the figures of every round.
     """
     table = Table()

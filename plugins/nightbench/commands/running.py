@@ -113,10 +113,13 @@ def cancel(
         typer.Argument(help="Id of a run or a DAG run; the one that is running unless given."),
     ] = None,
 ) -> None:
-    """End a run and every process of it on all nodes."""
+    """End a run, or a comparison of builds, and every process of it on all nodes."""
     from nightbench import gang, pipeline
+    from nightbench.commands.ab_run import end_comparison
     from nightbench.commands.directly import load_and_judge
 
+    if run is not None and end_comparison(run):
+        return
     spool = common.spool()
     found = _find(spool, run)
     document = found.run() or {}

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from nightbench import paired
+from nightbench import rounds
 from nightbench.checks import CheckContext, check_repeats
 from nightbench.errors import UserError
 from nightbench.gang import (
@@ -25,9 +25,9 @@ from nightbench.gang import (
 )
 from nightbench.gang.events import GangEvent, OnEvent, ignore
 from nightbench.model import CaseStatus, JobSpec, Severity
-from nightbench.paired import Half, Side
 from nightbench.pipeline.comparisons import ComparedCase, ComparisonPlan, halves, save_half
 from nightbench.records import repeat_record
+from nightbench.rounds import Half, Side
 from nightbench.spool import CaseStore, RunSpool
 from nightbench.summarize import summarize_repeat
 
@@ -82,15 +82,15 @@ async def measure_comparison(
     hears = listener or Listener()
     for case in plan.cases:
         number = len(halves(folder, case.case_id))
-        done = paired.progress(case.schedule, halves(folder, case.case_id))
+        done = rounds.progress(case.schedule, halves(folder, case.case_id))
         if done.next is not None:
             side = done.next[1]
-            for ahead, each in enumerate((side, paired.other(side))):
+            for ahead, each in enumerate((side, rounds.other(side))):
                 await prepare(case.launch(each, number + ahead), targets, shipment, hears.on_event)
     for case in plan.cases:
         while True:
             ended = halves(folder, case.case_id)
-            done = paired.progress(case.schedule, ended)
+            done = rounds.progress(case.schedule, ended)
             if done.next is None:
                 break
             number, (of, side) = len(ended), done.next
@@ -118,6 +118,9 @@ async def _launch(
         await prepare(job, targets, shipment, hears.on_event)
         outcome = await run_gang(job, targets, store, hears.on_event)
         half = await asyncio.to_thread(_half, plan, case, job, store, of, side, outcome)
+        if half.status == "interrupted" and not taken_up:
+            save_half(store, half)
+            raise Stopped(f"{job.job_id}: {half.reason}")
     except EnvironmentUnavailable:
         raise
     except NodeError as error:
@@ -150,18 +153,9 @@ def _half(
     side: Side,
     outcome: CaseOutcome,
 ) -> Half:
-    """What a launch brought, after the checks that every repeat has to pass.
-
-    Raises:
-        Stopped: it was ended from elsewhere, or not begun for want of time.
-    """
-    if outcome.status is CaseStatus.CANCELLED:
-        save_half(store, Half(of, side, "interrupted", None, outcome.reason))
-        raise Stopped(f"{job.job_id}: {outcome.reason}")
-    if outcome.status is CaseStatus.LEFT_OUT:
-        # Its outcome is no launch: the next window begins where this one ended.
-        save_half(store, Half(of, side, "interrupted", None, outcome.reason))
-        raise Stopped(f"{job.job_id}: {outcome.reason}")
+    """What a launch brought, after the checks that every repeat has to pass."""
+    if outcome.status in (CaseStatus.CANCELLED, CaseStatus.LEFT_OUT):
+        return Half(of, side, "interrupted", None, outcome.reason)
     said = store.repeat(1)
     if said is None:
         return Half(of, side, "failed", None, outcome.reason)

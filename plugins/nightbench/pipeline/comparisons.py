@@ -1,9 +1,9 @@
-"""The plan of a comparison of two builds, its launches in the spool, and its answer.
+"""The plan of a comparison of two builds, and its launches in the spool.
 
     <spool>/comparisons/<id>/run.json                  what was asked for
     <spool>/comparisons/<id>/cases/<case_id>/g<n>/     the n-th launch of the case, as a run has it
         half.json                                      its round, its build and its figure
-    <spool>/comparisons/<id>/result.json               the answer
+    <spool>/comparisons/<id>/result.json               the answer, see `answers`
 
 Each launch is a job of one repeat under ids of its own (`<id>/<case_id>/g<n>`). Which one comes
 next follows from those that have ended, so that another process can go on. Nothing of it is in
@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from nightbench import paired
 from nightbench.errors import UserError
 from nightbench.model import (
     Build,
@@ -27,16 +26,18 @@ from nightbench.model import (
     Catalog,
     Cluster,
     JobSpec,
+    Node,
+    Process,
     RunKind,
     Suite,
     WorkloadInfo,
 )
-from nightbench.paired import Estimate, Half, Outcome, Schedule, Side
+from nightbench.placement import NodesAway, place
 from nightbench.plan import resolve
+from nightbench.rounds import Half, Schedule, Side
 from nightbench.spool import CaseStore, RunSpool, Spool, read_json, utc_now, write_json
 
 SCHEMA = "nightbench.comparison/1"
-RESULT_SCHEMA = "nightbench.comparison-result/1"
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ class ComparisonPlan:
     rounds: int
     min_effect: float
     seed: int
+    left_out: Mapping[str, str]
+    """Node -> why nothing is measured on it."""
 
     @property
     def builds(self) -> Mapping[Side, Build]:
@@ -97,6 +100,7 @@ def plan_comparison(
     min_effect: float,
     seed: int,
     deadline: datetime | None = None,
+    left_out: Mapping[str, str] | None = None,
 ) -> ComparisonPlan:
     """Resolve the cases of a suite that are of the builds' line, once for each build.
 
@@ -110,6 +114,7 @@ def plan_comparison(
         min_effect: the smallest effect that matters, .01 for 1 %.
         seed: says which build begins.
         deadline: no launch that cannot end by then.
+        left_out: node -> why nothing is measured on it.
 
     Raises:
         UserError: the builds are of two lines, there is no case of it, or the cluster cannot
@@ -126,22 +131,34 @@ def plan_comparison(
         raise UserError(f"suite {suite.name}: no case of {line} is left to compare; it has {have}")
     compared = []
     for case in cases:
-        jobs = {
-            side: _single(
-                resolve(
-                    case,
-                    dataclasses.replace(suite, builds={**suite.builds, line: build}),
-                    cluster,
-                    catalog,
-                    comparison_id,
-                    deadline=deadline,
-                )
-            )
-            for side, build in zip(Side, builds, strict=True)
-        }
+        nodes, processes = _place(case, cluster, left_out or {})
+        jobs = {}
+        for side, build in zip(Side, builds, strict=True):
+            of_side = dataclasses.replace(suite, builds={**suite.builds, line: build})
+            job = resolve(case, of_side, cluster, catalog, comparison_id, deadline=deadline)
+            jobs[side] = _single(dataclasses.replace(job, nodes=nodes, processes=processes))
         schedule = Schedule.seeded(rounds, seed, case.case_id)
         compared.append(ComparedCase(case, jobs, schedule, catalog.workloads[case.workload]))
-    return ComparisonPlan(comparison_id, suite, cluster, tuple(compared), rounds, min_effect, seed)
+    return ComparisonPlan(
+        comparison_id,
+        suite,
+        cluster,
+        tuple(compared),
+        rounds,
+        min_effect,
+        seed,
+        dict(left_out or {}),
+    )
+
+
+def _place(
+    case: Case, cluster: Cluster, left_out: Mapping[str, str]
+) -> tuple[tuple[Node, ...], tuple[Process, ...]]:
+    try:
+        return place(case, cluster, without=left_out.keys())
+    except NodesAway as error:
+        why = "; ".join(f"{node}: {reason}" for node, reason in left_out.items())
+        raise UserError(f"{case.case_id}: {error} ({why})") from error
 
 
 def _single(job: JobSpec) -> JobSpec:
@@ -193,6 +210,7 @@ def store_comparison(
         "cluster": plan.cluster.name,
         "requested_by": known.get("requested_by", requested_by),
         "asked": dict(asked),
+        "left_out": dict(plan.left_out),
         "identity": identity,
     }
     document.pop("ended_at", None)
@@ -219,8 +237,8 @@ def _identity(plan: ComparisonPlan) -> dict[str, Any]:
     }
 
 
-def asked_of(folder: RunSpool) -> dict[str, Any]:
-    """Return what the caller of `store_comparison` had it keep.
+def known_of(folder: RunSpool) -> dict[str, Any]:
+    """Return run.json: `asked` is what the caller of `store_comparison` had it keep.
 
     Raises:
         UserError: there is no such comparison.
@@ -231,7 +249,7 @@ def asked_of(folder: RunSpool) -> dict[str, Any]:
         raise UserError(
             f'comparison: found "{folder.run_id}", which is not in the spool; it has {have}'
         )
-    return dict(document["asked"])
+    return document
 
 
 def _known(folder: RunSpool) -> list[Any]:
@@ -262,106 +280,3 @@ def save_half(store: CaseStore, half: Half) -> None:
 
 def _half_file(store: CaseStore) -> Any:
     return store.folder / "half.json"
-
-
-# --- the answer ---------------------------------------------------------------------------
-
-
-def answer(plan: ComparisonPlan, folder: RunSpool, stopped: str | None = None) -> dict[str, Any]:
-    """Judge what has been measured; the document of result.json.
-
-    Args:
-        plan: the comparison.
-        folder: its files.
-        stopped: why it ended early, as far as that does not follow from the launches.
-    """
-    level = paired.family_level(len(plan.cases))
-    rows: list[dict[str, Any]] = []
-    estimates: list[Estimate] = []
-    for case in plan.cases:
-        done = paired.progress(case.schedule, halves(folder, case.case_id))
-        found = paired.estimate(
-            [pair.ratio for pair in done.pairs], plan.min_effect, level, plan.seed
-        )
-        estimates.append(found)
-        rows.append(
-            {
-                "case_id": case.case_id,
-                "unit": case.unit,
-                "nodes": [node.name for node in case.jobs[Side.A].nodes],
-                **_figures(found),
-                "order": [_order(pair.order) for pair in done.pairs],
-                "rounds": [
-                    {
-                        "round": pair.round,
-                        "order": _order(pair.order),
-                        "a": pair.a,
-                        "b": pair.b,
-                        "ratio": pair.ratio,
-                    }
-                    for pair in done.pairs
-                ],
-                "dropped": [dataclasses.asdict(half) for half in done.dropped],
-                "complete": len(done.pairs) >= plan.rounds,
-                "stopped": done.stopped or (stopped if done.next is not None else None),
-            }
-        )
-    combined = paired.combine(estimates, plan.min_effect)
-    asked = folder.run() or {}
-    return {
-        "schema": RESULT_SCHEMA,
-        "id": plan.comparison_id,
-        "verdict": str(paired.overall([each.outcome for each in estimates])),
-        "a": _build(plan.builds[Side.A]),
-        "b": _build(plan.builds[Side.B]),
-        "suite": plan.suite.name,
-        "cluster": plan.cluster.name,
-        "shared": plan.cluster.shared,
-        "run_kind": str(RunKind.CONFIRM),
-        "rounds": plan.rounds,
-        "min_effect": plan.min_effect,
-        "seed": plan.seed,
-        "started_at": asked.get("started_at"),
-        "ended_at": utc_now(),
-        "complete": all(row["complete"] or row["stopped"] for row in rows) and stopped is None,
-        "cases": rows,
-        "combined": _figures(combined.estimate) if combined.estimate else None,
-        "not_combined": combined.why_not,
-    }
-
-
-def _figures(found: Estimate) -> dict[str, Any]:
-    return {
-        "verdict": str(found.outcome),
-        "ratio": found.ratio,
-        "low": found.low,
-        "high": found.high,
-        "level": found.level,
-        "n": found.n,
-        "p_value": found.p_value,
-        "sentence": found.sentence,
-    }
-
-
-def _order(sides: Sequence[Side]) -> str:
-    return "".join(side.upper() for side in sides)
-
-
-def _build(build: Build) -> dict[str, Any]:
-    return {**dataclasses.asdict(build), "build_id": build.build_id}
-
-
-def save_answer(folder: RunSpool, document: Mapping[str, Any]) -> None:
-    """Keep the answer."""
-    write_json(folder.folder / "result.json", document)
-
-
-def saved_answer(folder: RunSpool) -> dict[str, Any] | None:
-    """The answer; None while there is none."""
-    found: dict[str, Any] | None = read_json(folder.folder / "result.json")
-    return found
-
-
-def outcome_of(document: Mapping[str, Any]) -> Outcome:
-    """The verdict of an answer."""
-    return Outcome(document["verdict"])

@@ -1,0 +1,64 @@
+"""`nightbench ab`: what is wrong on its command line, without a node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.test_command import CLUSTER, SUITE, nightbench
+
+CASE = "sleep-fake-collective-1x1-bs2-smoke"
+BUILD = "fake=/some/prefix"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    for name, text in (
+        ("clusters/pair.yaml", CLUSTER),
+        ("suites/trial.yaml", SUITE),
+        ("suites/twin.yaml", SUITE.replace("suite: trial", "suite: twin")),
+    ):
+        path = tmp_path / "dags" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([BUILD], "builds: found fewer than two"),
+        ([BUILD, BUILD], "expected --case SLUG or --suite NAME"),
+        ([BUILD, "nonsense", "--suite", "trial"], "expected LINE=VERSION"),
+        ([BUILD, "pytorch=2.13.0", "--suite", "trial"], "two builds of one framework line"),
+        ([BUILD, BUILD, "--case", "no-such-case"], "no suite with no-such-case"),
+        ([BUILD, BUILD, "--case", CASE], "2 suites (trial, twin)"),
+        ([BUILD, BUILD, "--suite", "trial", "--case", "other"], 'case: found "other"'),
+        ([BUILD, BUILD, "--suite", "trial", "--min-effect", "much"], "min-effect: found"),
+        ([BUILD, BUILD, "--suite", "trial", "--rounds", "2"], "--rounds"),
+        (["--resume", "ab-none"], 'comparison: found "ab-none", which is not in the spool'),
+        (["--resume", "ab-none", "--suite", "trial"], "it knows its own"),
+    ],
+)
+def test_bad_usage_is_two_since_one_means_slower(place: Path, words: list[str], said: str) -> None:
+    done = nightbench(place, "ab", *words)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_fault_of_ours_is_no_slower_build(place: Path) -> None:
+    # A file where the spool's folder should be made: no error that the command knows.
+    (place / "home/spool/comparisons").mkdir(parents=True)
+    (place / "home/spool/comparisons/ab-broken").mkdir()
+    broken = '{"schema": "nightbench.comparison/1", "asked": {"x": 1}, "left_out": {}}'
+    (place / "home/spool/comparisons/ab-broken/run.json").write_text(broken)
+    done = nightbench(place, "ab", "--resume", "ab-broken")
+    assert done.returncode == 2
+    assert "TypeError" in done.stderr
+
+
+def test_help_tells_the_exit_codes(place: Path) -> None:
+    said = " ".join(nightbench(place, "ab", "--help").stdout.split())
+    for words in ("BUILD_A", "--min-effect", "--resume", "slower by more than", "inconclusive"):
+        assert words in said
