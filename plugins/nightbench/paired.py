@@ -119,7 +119,7 @@ def _sentence(
         word = "slower" if high < 0 else "faster"
         said = f"B is {word}, but it is not sure that by more than {percent(min_effect)}"
     else:
-        said = f"the interval holds both no difference and one beyond {percent(min_effect)}"
+        said = f"The interval holds both no difference and one beyond {percent(min_effect)}"
     narrow = abs(math.log1p(min_effect) - abs(centre))
     enough = rounds_for(se * math.sqrt(n), narrow, level)
     return f"{said}; about {enough} rounds would tell" if enough is not None else said

@@ -219,6 +219,22 @@ def test_interrupted_killed_and_resumed_a_build_beside_itself_is_never_slower(pl
     assert f"{row['ratio']:.4f}" in again.stdout
 
 
+def test_cancelled_from_elsewhere_it_ends_without_a_verdict(place: Path) -> None:
+    running = begin(place, *builds(place, "usual", "usual"), "--suite", "trial", "--rounds", "3")
+    until(running, "3 rounds on local")
+    comparison_id = Spool(place / "home/spool").comparisons()[-1].run_id
+    wait_for_a_launch(comparison_id)
+    words = [*COMMAND, "cancel", comparison_id]
+    told = subprocess.run(
+        words, env=environment(place), capture_output=True, text=True, timeout=120, check=True
+    )
+    assert f"nightbench ab --resume {comparison_id}" in told.stdout
+    said, _ = running.communicate(timeout=120)
+    assert running.returncode == 3, said
+    assert "cancelled by the user" in said
+    assert marked(comparison_id) == []
+
+
 def test_a_build_that_breaks_gives_no_verdict_and_is_named(place: Path) -> None:
     done = ab(place, *builds(place, "usual", "broken"), "--case", CASE)
     assert done.returncode == 3, done.stdout + done.stderr

@@ -213,6 +213,7 @@ def _plan(asked: Asked, name: str, left_out: Mapping[str, str]) -> ComparisonPla
         seed=asked.seed,
         deadline=deadline,
         left_out=left_out,
+        past=common.past(chosen.cluster.name) if deadline else None,
     )
 
 

@@ -7,6 +7,7 @@ Each launch is a job of its own with one repeat. What has ended is in the spool;
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from nightbench.gang import (
     CaseOutcome,
     EnvironmentUnavailable,
     NodeError,
+    RepeatOutcome,
     Shipment,
     SshTarget,
     cancel,
@@ -99,6 +101,18 @@ async def measure_comparison(
             hears.on_end(Ended(case, number, half))
 
 
+def launch_of(folder: RunSpool, case: ComparedCase, side: Side, number: int) -> JobSpec:
+    """The job of a launch, which is expected to take what the longest one before it took."""
+    job = case.launch(side, number)
+    records = [folder.case(case.case_id, before).repeat(1) for before in range(number)]
+    took = [
+        seconds
+        for record in records
+        if record and (seconds := RepeatOutcome.from_record(1, record, None).seconds) is not None
+    ]
+    return dataclasses.replace(job, expected_repeat_s=max(took, default=job.expected_repeat_s))
+
+
 async def _launch(
     plan: ComparisonPlan,
     case: ComparedCase,
@@ -111,7 +125,7 @@ async def _launch(
     hears: Listener,
 ) -> Half:
     """One launch, from its files on the nodes to its half.json."""
-    job, store = case.launch(side, number), folder.case(case.case_id, number)
+    job, store = launch_of(folder, case, side, number), folder.case(case.case_id, number)
     taken_up = store.job() is not None
     try:
         await asyncio.to_thread(store.save_job, job.to_json())

@@ -32,6 +32,7 @@ from nightbench.model import (
     Suite,
     WorkloadInfo,
 )
+from nightbench.night import Past
 from nightbench.placement import NodesAway, place
 from nightbench.plan import resolve
 from nightbench.rounds import Half, Schedule, Side
@@ -101,6 +102,7 @@ def plan_comparison(
     seed: int,
     deadline: datetime | None = None,
     left_out: Mapping[str, str] | None = None,
+    past: Mapping[str, Past] | None = None,
 ) -> ComparisonPlan:
     """Resolve the cases of a suite that are of the builds' line, once for each build.
 
@@ -115,6 +117,7 @@ def plan_comparison(
         seed: says which build begins.
         deadline: no launch that cannot end by then.
         left_out: node -> why nothing is measured on it.
+        past: how long repeats take, for the deadline.
 
     Raises:
         UserError: the builds are of two lines, there is no case of it, or the cluster cannot
@@ -136,7 +139,10 @@ def plan_comparison(
         for side, build in zip(Side, builds, strict=True):
             of_side = dataclasses.replace(suite, builds={**suite.builds, line: build})
             job = resolve(case, of_side, cluster, catalog, comparison_id, deadline=deadline)
-            jobs[side] = _single(dataclasses.replace(job, nodes=nodes, processes=processes))
+            usual = (past or {}).get(case.case_id, Past()).of(job.definition_digest).repeat_s
+            jobs[side] = _single(
+                dataclasses.replace(job, nodes=nodes, processes=processes, expected_repeat_s=usual)
+            )
         schedule = Schedule.seeded(rounds, seed, case.case_id)
         compared.append(ComparedCase(case, jobs, schedule, catalog.workloads[case.workload]))
     return ComparisonPlan(

@@ -16,6 +16,7 @@ from tests.unit.cli.test_command import CLUSTER, SUITE, nightbench
 from nightbench.config import load_catalog, load_cluster, load_suite, parse_build
 from nightbench.errors import UserError
 from nightbench.pipeline import answers, comparisons
+from nightbench.pipeline.comparing import launch_of
 from nightbench.pipeline.comparisons import ComparisonPlan
 from nightbench.rounds import Half, Side, progress
 from nightbench.spool import Spool
@@ -104,6 +105,19 @@ def test_nodes_that_are_ill_are_left_out_for_both(place: Path) -> None:
     path.write_text(SUITE)
     with pytest.raises(UserError, match="its disk is full"):
         plan(place, left_out={name: "its disk is full"})
+
+
+def test_a_launch_is_expected_to_take_what_the_longest_before_it_took(place: Path) -> None:
+    # Before a window ends: without it each would be given its time limit of half an hour.
+    made, folder = plan(place), Spool(place / "home/spool").comparison(NAME)
+    case = made.cases[0]
+    assert launch_of(folder, case, Side.A, 0).expected_repeat_s is None
+    for number, seconds in enumerate((20, 35, 25)):
+        ends = {"started_at": "2026-11-21T01:00:00+00:00"}
+        ends["ended_at"] = f"2026-11-21T01:00:{seconds}+00:00"
+        record = {"repeat": 1, "status": "ok", **ends}
+        folder.case(case.case_id, number).save_repeat(1, record)
+    assert launch_of(folder, case, Side.B, 3).expected_repeat_s == 35
 
 
 def test_an_answer_is_made_of_the_launches(place: Path) -> None:
