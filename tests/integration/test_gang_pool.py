@@ -58,6 +58,24 @@ async def test_more_commands_than_sessions_wait_for_each_other(nodes):
     await transport.close()
 
 
+async def test_a_command_given_up_while_it_starts_keeps_no_session(nodes):
+    """A server allows few over one connection: a handful that stay open would shut us out."""
+    transport = shared(nodes.targets["n1"])
+    await transport.exists("/")
+    channels = transport._connection._channels
+    before = len(channels)
+    for ticks in range(1, 7):
+        starting = asyncio.create_task(transport.start(["cat"]))
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+    async with asyncio.timeout(20):
+        while len(channels) > before:
+            await asyncio.sleep(0.05)
+    await transport.close()
+
+
 async def test_a_conversation_comes_back_after_its_connection_was_cut(nodes, tmp_path):
     transport = shared(nodes.targets["n1"])
     seen = await transport.follow(sys.executable, AGENT, look(tmp_path))

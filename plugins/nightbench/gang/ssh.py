@@ -127,7 +127,13 @@ class SshTransport:
                         raise
                 await asyncio.sleep(0.2)
 
-        return await self.guard(f"start {argv[0]}", operation, FILE_TIMEOUT_S)
+        starting = asyncio.create_task(self.guard(f"start {argv[0]}", operation, FILE_TIMEOUT_S))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # Half opened, it would count among the sessions that the server allows for ever.
+            starting.add_done_callback(_close)
+            raise
 
     def _not_run(self, command: str, status: int | None, said: bytes) -> RemoteFailure:
         """The login shell has ended without running the command."""
@@ -410,6 +416,12 @@ class _Conversation:
             return answer.decode().rstrip("\n")
 
         return await self._transport.guard("converse", operation, FILE_TIMEOUT_S)
+
+
+def _close(starting: asyncio.Task[asyncssh.SSHClientProcess[bytes]]) -> None:
+    """End a command for which nobody waits any more."""
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result().close()
 
 
 async def _lines(stream: asyncssh.SSHReader[bytes], on_line: OnLine | None) -> bytes:
