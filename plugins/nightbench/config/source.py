@@ -119,7 +119,10 @@ def read_document(path: Path) -> Document:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(f"{display(path)}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        # Its text would say the path a second time.
+        raise UserError(f"{display(path)}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise UserError(f"{display(path)}: cannot be read: {error}") from error
     loader = _Loader(text)
     try:
