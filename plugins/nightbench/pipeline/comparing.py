@@ -83,12 +83,13 @@ async def measure_comparison(
     """
     hears = listener or Listener()
     for case in plan.cases:
-        number = len(halves(folder, case.case_id))
-        done = rounds.progress(case.schedule, halves(folder, case.case_id))
+        ended = halves(folder, case.case_id)
+        done = rounds.progress(case.schedule, ended)
         if done.next is not None:
             side = done.next[1]
-            for ahead, each in enumerate((side, rounds.other(side))):
-                await prepare(case.launch(each, number + ahead), targets, shipment, hears.on_event)
+            # Under the numbers of the next launches: a job file that is in use stays as it is.
+            for number, each in enumerate((side, rounds.other(side)), start=len(ended)):
+                await prepare(case.launch(each, number), targets, shipment, hears.on_event)
     for case in plan.cases:
         while True:
             ended = halves(folder, case.case_id)
