@@ -65,6 +65,10 @@ def examine_run(run_id: str) -> dict[str, Any]:
         # The cases meet the same trouble, and say it each for itself.
         log.error("The nodes could not be looked at: %s", error)
         return {"problem": str(error)}
+    except Exception as defect:
+        # Ours, over an answer that nobody had thought of: one odd node must not cost the night.
+        log.exception("The nodes could not be looked at")
+        return {"problem": f"a defect of Nightbench, see the log of this task: {defect!r}"}
     _tell(health)
     states = _book(run_id, health, cluster.health)
     return _place(run, cluster, health, states)
@@ -109,20 +113,17 @@ def _tell(health: ClusterHealth) -> None:
 def _book(run_id: str, health: ClusterHealth, policy: HealthPolicy) -> dict[str, NodeState]:
     from nightbench.orchestration.runs import connect
     from nightbench.pipeline.nodebook import book
-    from nightbench.warehouse import WarehouseUnavailable
 
     try:
         connection = connect()
-    except WarehouseUnavailable as error:
+        try:
+            return book(connection, run_id, health, policy)
+        finally:
+            connection.close()
+    except UserError as error:
+        # Away, or it refuses (a migration that is missing, say): the ingest will say it again.
         log.warning("Who is in quarantine is unknown, the preflight waits in the spool: %s", error)
         return {}
-    try:
-        return book(connection, run_id, health, policy)
-    except WarehouseUnavailable as error:
-        log.warning("The preflight waits in the spool: %s", error)
-        return {}
-    finally:
-        connection.close()
 
 
 def _place(

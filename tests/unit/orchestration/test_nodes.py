@@ -20,11 +20,19 @@ from nightbench.model import (
     Protocol,
     Strategy,
 )
+from nightbench.orchestration import places
 from nightbench.orchestration.jobs import PlannedJob, load_job, save_job
-from nightbench.orchestration.nodes import around_ill_nodes, load_cluster, save_cluster
+from nightbench.orchestration.nodes import (
+    _book,
+    around_ill_nodes,
+    examine_run,
+    load_cluster,
+    save_cluster,
+)
 from nightbench.pipeline.health import ClusterHealth, save
 from nightbench.placement import place
 from nightbench.spool import Spool
+from nightbench.warehouse import WarehouseRefused
 
 
 def test_cluster_comes_back_as_it_was_planned(tmp_path):
@@ -49,6 +57,26 @@ def test_cluster_comes_back_as_it_was_planned(tmp_path):
 def test_run_of_another_version_is_refused(tmp_path):
     with pytest.raises(UserError, match="planned-cluster/1"):
         load_cluster(Spool(tmp_path).run("r1"))
+
+
+@pytest.mark.parametrize("error", [UserError("no such connection"), KeyError("foreign")])
+def test_what_goes_wrong_with_looking_is_told_and_fails_no_run(tmp_path, monkeypatch, error):
+    async def look(run, cluster):
+        raise error
+
+    monkeypatch.setattr(places, "spool", lambda: Spool(tmp_path))
+    monkeypatch.setattr("nightbench.orchestration.nodes._look", look)
+    save_cluster(Spool(tmp_path).run("r1"), Cluster("lab", (Node("n1", "10.0.0.1", "c"),)))
+    assert error.args[0] in examine_run("r1")["problem"]
+
+
+def test_a_warehouse_that_refuses_the_preflight_fails_no_run(monkeypatch):
+    def connect():
+        raise WarehouseRefused("raw.node_event does not exist")
+
+    monkeypatch.setattr("nightbench.orchestration.runs.connect", connect)
+    health = ClusterHealth("lab", datetime(2026, 11, 20, 21, tzinfo=UTC), ())
+    assert _book("r1", health, HealthPolicy()) == {}
 
 
 @pytest.fixture
