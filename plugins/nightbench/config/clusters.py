@@ -31,6 +31,9 @@ from nightbench.model import (
 
 HOME = "${NIGHTBENCH_HOME}"
 
+RESERVED = frozenset({"cluster", "controller"})
+"""Names of documents that lie in the spool beside those of the nodes."""
+
 
 def find_clusters(dags: Path) -> dict[str, Path]:
     """Return the cluster files below a `dags` folder by the names of their clusters."""
@@ -212,6 +215,12 @@ def _nodes(file: ClusterFile, document: Document, problems: list[Problem]) -> li
         for node in _expand(entry, file.jump, key, document, problems):
             if not SLUG.match(node.name):
                 message = f'found "{node.name}" as a name; expected letters, digits, ".", "_", "-"'
+                problems.append(document.problem((*key, "name"), message))
+            if node.name in RESERVED:
+                message = (
+                    f'found "{node.name}" as a name; expected another one: a file of each run is '
+                    "called so"
+                )
                 problems.append(document.problem((*key, "name"), message))
             if node.name in seen:
                 first = document.lines[seen[node.name]]

@@ -197,3 +197,9 @@ def test_words_that_only_look_like_secrets_pass(cluster_file: Write) -> None:
         load_cluster(path)
     path = cluster_file(("nodes:", "env: {TOKENIZERS_PARALLELISM: 1, NCCL_DEBUG: INFO}\nnodes:"))
     assert load_cluster(path).env["TOKENIZERS_PARALLELISM"] == "1"
+
+
+@pytest.mark.parametrize("name", ["cluster", "controller"])
+def test_no_node_is_called_as_a_document_of_the_spool(cluster_file: Write, name: str) -> None:
+    one = cluster_file(("hosts: node[1-2]", f"hosts: {name}"))
+    assert any(f'found "{name}" as a name' in line for line in complaints(one))
