@@ -69,6 +69,7 @@ def test_every_command_of_the_manual_is_there() -> None:
         for command in app.registered_commands
     }
     assert names == {
+        "ab",
         "up",
         "down",
         "status",
