@@ -225,9 +225,12 @@ class NodeLink:
 
     def excuse(self, away_s: float) -> None:
         """The controller itself did not run for so long: no silence of the node."""
-        view = self.view
+        view, now = self.view, self._clock()
+        # It may have been heard since: nothing is dated into the future.
         self.view = dataclasses.replace(
-            view, heard_s=view.heard_s + away_s, beat_s=view.beat_s + away_s
+            view,
+            heard_s=min(now, view.heard_s + away_s),
+            beat_s=min(now, view.beat_s + away_s),
         )
 
     def unheard(self, error: NodeError) -> None:

@@ -15,6 +15,7 @@ from nightbench.codedigest import code_digest, shipped_files
 from nightbench.gang import RemoteFailure
 from nightbench.gang.agentcall import call_agent
 from nightbench.gang.clock import best_offset, closer
+from nightbench.gang.link import NodeLink
 from nightbench.gang.machine import NodeView, ProcessView
 from nightbench.gang.progress import Progress
 from nightbench.gang.shipping import pack, remote_failure
@@ -120,3 +121,13 @@ async def test_no_answer_at_all_shows_what_was_said():
 def test_a_full_disk_is_recognised_by_what_a_command_said():
     error = remote_failure(MemoryNode("n1"), "unpack", b"OSError: No space left on device")
     assert type(error).__name__ == "DiskFull"
+
+
+def test_what_was_heard_since_the_controller_woke_is_not_dated_into_the_future():
+    now = [100.0]
+    link = NodeLink(JOB, JOB.nodes[0], MemoryNode(JOB.nodes[0].name), lambda: now[0])
+    now[0] = 700.0
+    link.excuse(500.0)
+    assert link.view.heard_s == 600.0, "its silence before still counts"
+    link.excuse(500.0)
+    assert link.view.heard_s == 700.0
