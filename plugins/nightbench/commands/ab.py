@@ -89,11 +89,11 @@ def ab(
             if not (build_a and build_b):
                 raise UserError("builds: found fewer than two; expected BUILD_A and BUILD_B")
             asked = ab_run.Asked(
-                a=build_a,
-                b=build_b,
-                suite=suite or ab_run.suite_of(case or []),
+                a=ab_run.pinned(build_a),
+                b=ab_run.pinned(build_b),
+                suite=ab_run.absolute(suite) if suite else ab_run.suite_of(case or []),
                 cases=case or [],
-                cluster=cluster,
+                cluster=ab_run.absolute(cluster) if cluster else None,
                 frameworks=frameworks,
                 workloads=workloads,
                 strategies=strategies,

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightbench.commands import common
@@ -230,6 +231,25 @@ def _only(suite: Suite, names: Sequence[str]) -> Suite:
     return dataclasses.replace(
         suite, cases=tuple(case for name, case in known.items() if name in names)
     )
+
+
+def pinned(text: str) -> str:
+    """A build as it can be said from any folder.
+
+    Raises:
+        UserError: the text is no build.
+    """
+    from nightbench.config import parse_build
+
+    build = parse_build(text)
+    return f"{build.line}={build.location}" if build.source == "wheel" else text
+
+
+def absolute(name: str) -> str:
+    """A suite or cluster as it can be said from any folder: a name, or the path of its file."""
+    if name.endswith((".yaml", ".yml")):
+        return str(Path(name).expanduser().absolute())
+    return name
 
 
 def effect_of(text: str) -> float:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.unit.cli.test_command import CLUSTER, SUITE, nightbench
 
+from nightbench.commands.ab_run import absolute, pinned
+
 CASE = "sleep-fake-collective-1x1-bs2-smoke"
 BUILD = "fake=/some/prefix"
 
@@ -56,6 +58,18 @@ def test_a_fault_of_ours_is_no_slower_build(place: Path) -> None:
     done = nightbench(place, "ab", "--resume", "ab-broken")
     assert done.returncode == 2
     assert "TypeError" in done.stderr
+
+
+def test_what_is_kept_can_be_said_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = tmp_path / "fake-2.0-py3-none-any.whl"
+    wheel.touch()
+    monkeypatch.chdir(tmp_path)
+    assert pinned(f"fake={wheel.name}") == f"fake={wheel}"
+    assert [pinned(text) for text in ("fake=2.0", "fake=~/p")] == ["fake=2.0", "fake=~/p"]
+    assert absolute("trial.yaml") == str(tmp_path / "trial.yaml")
+    assert absolute("trial") == "trial"
 
 
 def test_help_tells_the_exit_codes(place: Path) -> None:
