@@ -162,7 +162,8 @@ class _Scan:
         from nightbench.gang import hostkeys
 
         hosts = len({key.name for key in keys})
-        what = f"{len(keys)} keys of {hosts} host{'s' if hosts > 1 else ''}"
+        what = f"{len(keys)} key{'s' if len(keys) > 1 else ''} of "
+        what += f"{hosts} host{'s' if hosts > 1 else ''}"
         say(
             "Compare the fingerprints with the hosts' own consoles (ssh-keygen -l -f "
             "/etc/ssh/ssh_host_ed25519_key.pub) before you take them."
@@ -202,7 +203,10 @@ def _levels(targets: dict[str, SshTarget]) -> list[dict[str, SshTarget]]:
 
 
 def _table(asked: Sequence[tuple[tuple[str, SshTarget], list[HostKey] | UserError]]) -> Table:
-    table = Table("node", "address", "kind", "fingerprint", "known_hosts")
+    table = Table()
+    # A fingerprint that is cut short cannot be compared: on a narrow terminal it folds.
+    for column in ("node", "address", "kind", "fingerprint", "known_hosts"):
+        table.add_column(column, overflow="fold")
     for (name, target), answer in asked:
         if isinstance(answer, UserError):
             table.add_row(escape(name), target.address, "-", "-", "[red]no answer[/]")

@@ -79,14 +79,19 @@ def _show(night: Night, past: dict[str, Past], chosen: common.Chosen, place: tzi
             f"{duration(entry.seconds)}{' (guessed)' if entry.guessed else ''}",
             f"{last.astimezone(place):%Y-%m-%d}" if last else "never",
         )
-    out.print(inside)
+    if inside.row_count:
+        out.print(inside)
     for case_id, reason in night.left_out.items():
         say(f"left out: {case_id}: {reason}")
     room = night.room
     begins = f"{room.start.astimezone(place):{_MINUTE}}"
     last_end = f"{night.end.astimezone(place):{_MINUTE}}"
     count = len(night.entries) - len(night.left_out)
-    words = f"the night begins at {begins}; {count} of {len(night.entries)} cases end by {last_end}"
+    words = f"the night begins at {begins}; "
+    if count:
+        words += f"{count} of {len(night.entries)} cases end by {last_end}"
+    else:
+        words += f"none of {len(night.entries)} cases fits"
     if room.end is None:
         say(f"{words}; nothing limits it")
     else:

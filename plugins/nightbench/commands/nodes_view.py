@@ -109,11 +109,11 @@ def _sentence(finding: Finding) -> Text:
 
 def controls_table(health: ClusterHealth, baselines: Mapping[Key, float]) -> Table:
     """The control measurements beside the medians of their own histories."""
-    table = _table("node", "control", "on", "backend", "median", "of its history")
+    table = _table("node", "control", "on", "backend", "median", "of history")
     for control in health.controls:
         before = baselines.get(control.key)
         ratio = control.median / before if before else None
-        said = "no history" if ratio is None else f"{ratio * 100:.1f} %"
+        said = "none yet" if ratio is None else f"{ratio * 100:.1f} %"
         said += "" if control in health.counted else " (busy)"
         slow = ratio is not None and ratio < _SLOW
         table.add_row(

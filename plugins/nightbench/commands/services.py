@@ -74,7 +74,8 @@ def logs(
     service: Annotated[
         str,
         typer.Argument(
-            help="postgres, local-cluster, api-server, scheduler, dag-processor or triggerer."
+            help="postgres, local-cluster, api-server, scheduler, dag-processor, triggerer, "
+            "keeper-a or keeper-b."
         ),
     ],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines.")] = False,

@@ -266,7 +266,7 @@ def _foreign(look: _Look) -> Iterator[Finding]:
         f"others take {foreign['cpu_share']:.0%} of the cores"
         + (f" and compute on {len(on_gpu)} GPUs" if on_gpu else "")
         + _who(foreign["processes"]),
-        f"{policy.cpu_share:.0%} at most (neighbours.cpu_share)"
+        f"{policy.cpu_share:.0%} at most (neighbours.cpu)"
         + (", and no GPU process" if on_gpu else ""),
         f"talk to them; {meant} (neighbours.action: {policy.action})",
     )

@@ -87,7 +87,7 @@ def test_gravest_comes_first_and_the_same_is_said_once(health):
 def test_controls_stand_beside_their_own_history(health):
     slow = "\n".join(shown(nodes_view.controls_table(health, {health.controls[0].key: 4.0})))
     assert "50.0 %" in slow
-    assert "no history" in "\n".join(shown(nodes_view.controls_table(health, {})))
+    assert "none yet" in "\n".join(shown(nodes_view.controls_table(health, {})))
     busy = dataclasses.replace(health, busy=("gpu001.example.org",))
     assert "(busy)" in "\n".join(shown(nodes_view.controls_table(busy, {})))
 
