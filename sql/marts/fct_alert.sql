@@ -15,7 +15,14 @@ select
     last_run_id,
     resolved_run_id,
     closed_at,
-    told_at
+    told_at,
+    dismissed_as,
+    snoozed_until,
+    owner,
+    news_run_id,
+    suspect,
+    suspect_run_id,
+    suspect_at
 from raw.alert;
 
 comment on view marts.fct_alert is 'One row per alert; at most one live alert for each series';

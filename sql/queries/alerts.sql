@@ -5,5 +5,6 @@ where
     (%(states)s::text[] is null or state = any(%(states)s))
     and (%(case_id)s::text is null or case_id = %(case_id)s)
     and (%(cluster)s::text is null or cluster = %(cluster)s)
+    and (%(alert_id)s::bigint is null or alert_id = %(alert_id)s)
 order by opened_at desc, alert_id desc
 limit %(max_rows)s;

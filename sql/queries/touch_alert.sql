@@ -1,14 +1,18 @@
 -- A live alert that another run confirms: kind, sentence and figures follow the latest run.
-update raw.alert
-set
-    kind = %(kind)s,
-    sentence = %(sentence)s,
-    value = %(value)s,
-    baseline = %(baseline)s,
-    change = %(change)s,
-    last_run_id = %(run_id)s
+select alert.alert_id
+from raw.alert
+cross join
+    lateral triage.continue_alert(
+        alert.alert_id,
+        %(kind)s,
+        %(sentence)s,
+        %(value)s,
+        %(baseline)s,
+        %(change)s,
+        %(run_id)s
+    ) as continued (is_done)
 where
-    case_id = %(case_id)s
-    and cluster = %(cluster)s
-    and state in ('open', 'acknowledged')
-    and last_run_id <> %(run_id)s;
+    alert.case_id = %(case_id)s
+    and alert.cluster = %(cluster)s
+    and alert.state in ('open', 'acknowledged')
+    and continued.is_done;

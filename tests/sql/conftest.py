@@ -87,6 +87,10 @@ class Database:
     def reader(self) -> str:
         return self.server.dsn("nightbench_reader", self.name)
 
+    @property
+    def triage(self) -> str:
+        return self.server.dsn("nightbench_triage", self.name)
+
 
 def _free_port(first: int) -> int:
     return next(port for port in range(first, first + 500) if is_free(port))

@@ -23,7 +23,7 @@ from nightbench.warehouse.statements import SQL, statement
 NODES = ["control", "node_event", "node_preflight", "node_state", "node_state_change"]
 """Of the health of nodes: kept by `NodeBook`, and never by the loader."""
 TABLES = [
-    *("alert", "build", "check_result", "cluster", "fingerprint", "measurement"),
+    *("alert", "alert_event", "build", "check_result", "cluster", "fingerprint", "measurement"),
     *("planned_case", "quarantine", "reference_result", "repeat", "repeat_node"),
     *("repeat_rank", "run", "verdict"),
 ]
@@ -60,6 +60,7 @@ def test_loading_twice_changes_nothing(loader, given, rows):
     before = _everything(rows)
     assert {t: len(found) for t, found in before.items()} == {
         "alert": 0,
+        "alert_event": 0,
         "build": 1,
         "check_result": 3,
         "cluster": 1,
@@ -264,17 +265,21 @@ def test_an_alert_is_told_once(loader, reader, given):
     assert alert["told_at"] is not None
 
 
-def test_the_database_itself_refuses_a_second_live_alert(loader, given, connection):
+def test_the_database_itself_refuses_a_second_live_alert(loader, given, warehouse):
     run, case = given.run(), given.case()
     loader.load_run(given.bundle(run, given.came_back(run, case)))
     later = given.run(1)
     loader.load_run(given.bundle(later, given.came_back(later, case)))
     loader.open_alert(_verdict(run, case))
-    with pytest.raises(psycopg2.errors.UniqueViolation, match="alert_one_open_for_each_series"):
-        connection.cursor().execute(
-            "insert into raw.alert (case_id, cluster, kind, sentence, opened_run_id, last_run_id)"
-            " values (%s, 'local', 'regressed', 'x', %s, %s)",
-            (case.case_id, later.run_id, later.run_id),
+    with (
+        closing(psycopg2.connect(warehouse.owner)) as owner,
+        pytest.raises(psycopg2.errors.UniqueViolation, match="alert_one_open_for_each_series"),
+    ):
+        owner.cursor().execute(
+            "insert into raw.alert"
+            " (case_id, cluster, kind, sentence, opened_run_id, last_run_id, news_run_id)"
+            " values (%s, 'local', 'regressed', 'x', %s, %s, %s)",
+            (case.case_id, *[later.run_id] * 3),
         )
 
 

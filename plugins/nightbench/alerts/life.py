@@ -1,25 +1,36 @@
-"""The life of an alert: which verdicts open one, and what ends it. Pure."""
+"""The life of an alert: which verdicts open one, and what ends or reopens it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from nightbench.model import Verdict, VerdictKind
 
 _WITHOUT_RESULT = frozenset({VerdictKind.FAILED, VerdictKind.MISSING})
 
+RECOVERED, WORSE = "recovered", "worse"
+"""What one night makes likely, and a second one has to confirm."""
+
 
 @dataclass(frozen=True)
 class LiveAlert:
-    """An open or acknowledged alert; a series has at most one."""
+    """An alert whose event goes on: live (a series has at most one), or dismissed by a person."""
 
     case_id: str
     cluster: str
     kind: VerdictKind
     value: float | None = None
     baseline: float | None = None
+    alert_id: int = 0
+    is_dismissed: bool = False
+    suspect: str | None = None
+    """What an earlier night made likely: `recovered` or `worse`."""
+    suspect_run_id: str | None = None
+    suspect_at: datetime | None = None
+    """When that night began."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> LiveAlert:
@@ -30,6 +41,11 @@ class LiveAlert:
             kind=VerdictKind(row["verdict"]),
             value=row["value"],
             baseline=row["baseline"],
+            alert_id=row["alert_id"],
+            is_dismissed=row["state"] == "dismissed",
+            suspect=row["suspect"],
+            suspect_run_id=row["suspect_run_id"],
+            suspect_at=row["suspect_at"],
         )
 
     @property
@@ -39,44 +55,147 @@ class LiveAlert:
             return None
         return (self.value + self.baseline) / 2
 
+    def confirms(self, suspect: str, run_id: str, at: datetime) -> bool:
+        """Whether an earlier night than `run_id`'s, which began at `at`, said the same."""
+        return (
+            self.suspect == suspect
+            and self.suspect_run_id != run_id
+            and self.suspect_at is not None
+            and self.suspect_at < at
+        )
+
 
 @dataclass(frozen=True)
 class AlertChanges:
     """What a run does to the alerts; resolve first, then open."""
 
-    to_open: tuple[Verdict, ...]
+    to_open: tuple[Verdict, ...] = ()
     """News: each opens an alert and is sent."""
-    to_continue: tuple[Verdict, ...]
+    to_continue: tuple[Verdict, ...] = ()
     """Verdicts that a live alert already says: nothing is sent."""
-    to_resolve: tuple[LiveAlert, ...]
+    to_resolve: tuple[LiveAlert, ...] = ()
+    """Live ones that end, and dismissed ones whose event is over."""
+    to_reopen: tuple[tuple[LiveAlert, Verdict], ...] = ()
+    """Dismissed ones that became worse: news."""
+    to_watch: tuple[tuple[LiveAlert, str | None], ...] = ()
+    """Alerts of which one night makes something likely; None: what was likely is not so."""
 
 
-def alerts_for(verdicts: Iterable[Verdict], live: Iterable[LiveAlert]) -> AlertChanges:
-    """Decide which alerts a run opens, continues and resolves.
+def alerts_for(
+    verdicts: Iterable[Verdict],
+    standing: Iterable[LiveAlert],
+    at: datetime,
+    min_change: float = 0.03,
+) -> AlertChanges:
+    """Decide which alerts a run opens, continues, resolves and reopens.
 
     `regressed`, `failed` and `missing` are seen by somebody. While a series says the same, its
-    alert lives and nothing is repeated. A regression ends when a value comes back above half of
-    the fall, not when the baseline has followed it down; a fall from the lower level is a new
-    alert. A failed or missing case ends with the next value.
+    alert lives and nothing is repeated. A regression ends when the values of two nights come back
+    above half of the fall, not when the baseline has followed it down; a fall from the lower level
+    is a new alert. A failed or missing case ends with the second value in a row. What was dismissed
+    says nothing while it is still that, and is opened again where two nights lie further down.
+
+    Args:
+        verdicts: of one run.
+        standing: live alerts, and dismissed ones whose event goes on, oldest first.
+        at: when the run began.
+        min_change: the suite's smallest relative change that is told.
     """
-    by_series = {(alert.case_id, alert.cluster): alert for alert in live}
-    opened: list[Verdict] = []
-    continued: list[Verdict] = []
-    resolved: list[LiveAlert] = []
+    live: dict[tuple[str, str], LiveAlert] = {}
+    dismissed: dict[tuple[str, str, bool], LiveAlert] = {}
+    for alert in standing:
+        key = (alert.case_id, alert.cluster)
+        if alert.is_dismissed:
+            dismissed[*key, alert.kind in _WITHOUT_RESULT] = alert
+        else:
+            live[key] = alert
+    decided = _Decided(at, min_change)
     for verdict in verdicts:
-        alert = by_series.get((verdict.case_id, verdict.cluster))
+        key = (verdict.case_id, verdict.cluster)
+        old = [dismissed.get((*key, without)) for without in (False, True)]
+        decided.decide(verdict, live.get(key), [alert for alert in old if alert is not None])
+    return decided.changes()
+
+
+class _Decided:
+    """Collects what becomes of each verdict."""
+
+    def __init__(self, at: datetime, min_change: float) -> None:
+        self._at = at
+        self._min_change = min_change
+        self._open: list[Verdict] = []
+        self._continue: list[Verdict] = []
+        self._resolve: list[LiveAlert] = []
+        self._reopen: list[tuple[LiveAlert, Verdict]] = []
+        self._watch: list[tuple[LiveAlert, str | None]] = []
+
+    def changes(self) -> AlertChanges:
+        return AlertChanges(
+            tuple(self._open),
+            tuple(self._continue),
+            tuple(self._resolve),
+            tuple(self._reopen),
+            tuple(self._watch),
+        )
+
+    def decide(
+        self, verdict: Verdict, alert: LiveAlert | None, dismissed: Iterable[LiveAlert]
+    ) -> None:
+        quiet = any([self._is_still(old, verdict, alert is None) for old in dismissed])
         seen = verdict.kind in _WITHOUT_RESULT or verdict.kind is VerdictKind.REGRESSED
         if alert is None:
-            if seen:
-                opened.append(verdict)
+            if seen and not quiet:
+                self._open.append(verdict)
         elif seen and _says_the_same(alert, verdict):
-            continued.append(verdict)
+            self._continue.append(verdict)
         elif seen:
-            resolved.append(alert)
-            opened.append(verdict)
+            self._resolve.append(alert)
+            if not quiet:
+                self._open.append(verdict)
         elif _has_recovered(alert, verdict):
-            resolved.append(alert)
-    return AlertChanges(tuple(opened), tuple(continued), tuple(resolved))
+            if self._twice(alert, RECOVERED, verdict):
+                self._resolve.append(alert)
+        else:
+            self._nothing(alert)
+
+    def _is_still(self, old: LiveAlert, verdict: Verdict, may_reopen: bool) -> bool:
+        """Whether a verdict is what was dismissed, so that it opens no alert of its own."""
+        without = verdict.kind in _WITHOUT_RESULT
+        if without != (old.kind in _WITHOUT_RESULT):
+            # A night without a value says nothing of a level; one with a value ends a failure.
+            if not without and self._twice(old, RECOVERED, verdict):
+                self._resolve.append(old)
+            return False
+        if without:
+            self._nothing(old)
+            return True
+        if _has_recovered(old, verdict):
+            if self._twice(old, RECOVERED, verdict):
+                self._resolve.append(old)
+            return verdict.kind is VerdictKind.REGRESSED
+        is_worse = (
+            verdict.kind is VerdictKind.REGRESSED
+            and verdict.value is not None
+            and old.value is not None
+            and verdict.value < old.value * (1 - self._min_change)
+        )
+        if not is_worse:
+            self._nothing(old)
+        elif self._twice(old, WORSE, verdict) and may_reopen:
+            self._reopen.append((old, verdict))
+        return True
+
+    def _twice(self, alert: LiveAlert, suspect: str, verdict: Verdict) -> bool:
+        """Whether this night confirms an earlier one; where it is the first, keep it."""
+        if alert.confirms(suspect, verdict.run_id, self._at):
+            return True
+        if alert.suspect != suspect:
+            self._watch.append((alert, suspect))
+        return False
+
+    def _nothing(self, alert: LiveAlert) -> None:
+        if alert.suspect is not None:
+            self._watch.append((alert, None))
 
 
 def _says_the_same(alert: LiveAlert, verdict: Verdict) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from nightbench.alerts import Delivery, LiveAlert, News, alerts_for, message, send
+from nightbench.alerts import AlertChanges, Delivery, LiveAlert, News, alerts_for, message, send
 from nightbench.detection import Judgement, judge_cases
 from nightbench.errors import UserError
 from nightbench.model import (
@@ -69,16 +69,15 @@ def judge_run(
         loader.store_verdicts(verdicts)
         if plan.run.run_kind is not RunKind.NIGHTLY:
             return JudgeResult(verdicts)
-        live = [LiveAlert.from_row(row) for row in reader.alerts()]
-        changes = alerts_for(verdicts, live)
-        resolved = [
-            alert.case_id
-            for alert in changes.to_resolve
-            if loader.resolve_alert(alert.case_id, alert.cluster, run_id)
-        ]
-        opened = tuple(verdict for verdict in changes.to_open if loader.open_alert(verdict))
-        for verdict in changes.to_continue:
-            loader.open_alert(verdict)
+        # Two who judge at once would both find an alert untold and both tell of it.
+        loader.lock_alerts(plan.run.cluster)
+        changes = alerts_for(
+            verdicts,
+            [LiveAlert.from_row(row) for row in reader.standing_alerts(plan.run.cluster)],
+            plan.run.started_at,
+            plan.policy.min_change,
+        )
+        opened, resolved = _store(loader, changes, run_id)
         untold = set(reader.untold_alerts(run_id))
         news = _news(plan, judged, untold)
         deliveries = _tell(plan, news, resolved, resolve, link)
@@ -86,6 +85,25 @@ def judge_run(
     finally:
         connection.close()
     return JudgeResult(verdicts, opened, tuple(resolved), deliveries)
+
+
+def _store(
+    loader: Loader, changes: AlertChanges, run_id: str
+) -> tuple[tuple[Verdict, ...], list[str]]:
+    """Store what a run does to the alerts; the verdicts that are news, and the cases that ended."""
+    resolved = [
+        alert.case_id
+        for alert in changes.to_resolve
+        if loader.end_alert(alert.alert_id, run_id, "recovered on two nights, or changed its kind")
+        and not alert.is_dismissed
+    ]
+    reopened = [v for alert, v in changes.to_reopen if loader.reopen_alert(alert.alert_id, v)]
+    opened = [verdict for verdict in changes.to_open if loader.open_alert(verdict)]
+    for verdict in changes.to_continue:
+        loader.open_alert(verdict)
+    for alert, suspect in changes.to_watch:
+        loader.watch_alert(alert.alert_id, suspect, run_id)
+    return (*reopened, *opened), resolved
 
 
 def _verdicts(reader: Reader, plan: RunPlan) -> list[tuple[Verdict, Judgement | None]]:

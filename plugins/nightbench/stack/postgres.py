@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 SUPERUSER = "postgres"
 WAREHOUSE = "warehouse"
-ROLES = ("nightbench_owner", "nightbench_loader", "nightbench_reader")
+ROLES = ("nightbench_owner", "nightbench_loader", "nightbench_reader", "nightbench_triage")
 DATABASES = {"airflow": "airflow", WAREHOUSE: "nightbench_owner"}
 STOP_SIGNAL = signal.SIGINT
 """PostgreSQL's fast shutdown: clients are disconnected, the data is flushed."""
@@ -252,15 +252,16 @@ def _provide_database(cursor: psycopg2.extensions.cursor, database: str, owner: 
     from psycopg2 import sql
 
     cursor.execute("select 1 from pg_database where datname = %s", (database,))
-    if cursor.fetchone() is not None:
-        return []
+    missing = cursor.fetchone() is None
     name, to = sql.Identifier(database), sql.Identifier(owner)
-    cursor.execute(sql.SQL("create database {} owner {}").format(name, to))
-    cursor.execute(sql.SQL("revoke all on database {} from public").format(name))
+    if missing:
+        cursor.execute(sql.SQL("create database {} owner {}").format(name, to))
+        cursor.execute(sql.SQL("revoke all on database {} from public").format(name))
     if database == WAREHOUSE:
+        # Again each time: a home made by an earlier version lacks the newer roles.
         roles = sql.SQL(", ").join(map(sql.Identifier, ROLES))
         cursor.execute(sql.SQL("grant connect on database {} to {}").format(name, roles))
-    return [f"database {database}"]
+    return [f"database {database}"] if missing else []
 
 
 def psql_line(home: Home, ports: Ports, role: str = "nightbench_reader") -> str:

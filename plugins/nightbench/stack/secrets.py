@@ -29,6 +29,7 @@ class Secrets:
     nightbench_owner: str = field(default_factory=_password, repr=False)
     nightbench_loader: str = field(default_factory=_password, repr=False)
     nightbench_reader: str = field(default_factory=_password, repr=False)
+    nightbench_triage: str = field(default_factory=_password, repr=False)
     ui_admin: str = field(default_factory=_password, repr=False)
     ui_viewer: str = field(default_factory=_password, repr=False)
     fernet_key: str = field(default_factory=_fernet_key, repr=False)
@@ -52,9 +53,14 @@ def load_or_create(home: Home) -> Secrets:
     if mode & 0o077:
         raise UserError(f"{path}: mode is {mode:o}, expected 600. Run: chmod 600 {path}")
     try:
-        return Secrets(**json.loads(path.read_text(encoding="utf-8")))
+        known = json.loads(path.read_text(encoding="utf-8"))
+        read = Secrets(**known)
     except (ValueError, TypeError) as error:
         raise UserError(
             f"{path}: not readable as secrets ({type(error).__name__}). Restore it, or remove it "
             f"together with {home.postgres} (this loses the history) and start again."
         ) from error
+    if asdict(read).keys() - known.keys():
+        # Made by an earlier version: what it lacks is made now, and once.
+        write_private(path, json.dumps(asdict(read), indent=1) + "\n")
+    return read

@@ -1,9 +1,9 @@
 """The warehouse: PostgreSQL through psycopg2, running the text that lies in `sql/`.
 
 `migrate.apply` makes the tables, `loader.Loader` writes, `reader.Reader` reads, `nodes.NodeBook`
-keeps the state of nodes, `history_csv.import_history` brings a site's older results,
-`references.load_references` the published figures. What is handed over is `nightbench.model` plus
-the dataclasses of `bundle` and `nightbench.health`.
+keeps the state of nodes, `triage.Triage` moves alerts, `history_csv.import_history` brings a
+site's older results, `references.load_references` the published figures. What is handed over is
+`nightbench.model` plus the dataclasses of `bundle` and `nightbench.health`.
 """
 
 from nightbench.warehouse.bundle import (
@@ -18,6 +18,7 @@ from nightbench.warehouse.history_csv import ImportReport
 from nightbench.warehouse.loader import Loader
 from nightbench.warehouse.nodes import NodeBook
 from nightbench.warehouse.reader import Reader
+from nightbench.warehouse.triage import Triage
 
 __all__ = [
     "CaseBundle",
@@ -29,6 +30,7 @@ __all__ = [
     "Reader",
     "RepeatBundle",
     "RunBundle",
+    "Triage",
     "WarehouseRefused",
     "WarehouseUnavailable",
     "connect",

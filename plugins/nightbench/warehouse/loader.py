@@ -118,6 +118,33 @@ class Loader:
         with reported(f"resolve the alert of {case_id}"), self._connection:
             return self._execute("resolve_alert", [row]) > 0
 
+    def end_alert(self, alert_id: int, run_id: str, why: str) -> bool:
+        """Resolve a live alert, or end the event of a dismissed one; return whether it did."""
+        row = {"alert_id": alert_id, "run_id": run_id, "why": why}
+        with reported(f"resolve alert {alert_id}"), self._connection:
+            return self._execute("end_alert", [row]) > 0
+
+    def reopen_alert(self, alert_id: int, verdict: Verdict) -> bool:
+        """Open a dismissed alert again with a night's figures; return whether it was dismissed."""
+        row = to_row.verdict_row(verdict) | {"alert_id": alert_id}
+        with reported(f"reopen alert {alert_id}"), self._connection:
+            return self._execute("reopen_alert", [row]) > 0
+
+    def watch_alert(self, alert_id: int, suspect: str | None, run_id: str) -> None:
+        """Keep what one night makes likely: `recovered`, `worse`, or None where it was nothing."""
+        row = {"alert_id": alert_id, "suspect": suspect, "run_id": run_id}
+        with reported(f"watch alert {alert_id}"), self._connection:
+            self._execute("watch_alert", [row])
+
+    def lock_alerts(self, cluster: str) -> None:
+        """Be the only one who decides on a cluster's alerts, until the connection is closed.
+
+        Raises:
+            WarehouseUnavailable: another one has held it for longer than the lock's time limit.
+        """
+        with reported(f"lock the alerts of cluster {cluster}"):
+            self._execute("lock_alerts", [{"cluster": cluster}])
+
     def mark_told(self, run_id: str) -> int:
         """Say that the message about the alerts that a run opened was sent; return how many."""
         with reported(f"mark the alerts of run {run_id} as told"), self._connection:

@@ -37,6 +37,7 @@ VIEWS = (
     "marts/fct_verdict",
     "marts/fct_left_out",
     "marts/fct_alert",
+    "marts/fct_alert_event",
     "marts/dim_case",
     "marts/dim_cluster",
     "marts/fct_reference",

@@ -148,6 +148,7 @@ class Reader:
         case_id: str | None = None,
         cluster: str | None = None,
         limit: int = 200,
+        alert_id: int | None = None,
     ) -> list[Row]:
         """Alerts, newest first: rows of `marts.fct_alert`; `states` None means all."""
         return self._rows(
@@ -155,11 +156,20 @@ class Reader:
             states=None if states is None else list(states),
             case_id=case_id,
             cluster=cluster,
+            alert_id=alert_id,
             max_rows=limit,
         )
 
+    def standing_alerts(self, cluster: str) -> list[Row]:
+        """Live alerts, and dismissed ones whose event goes on, oldest first."""
+        return self._rows("standing_alerts", cluster=cluster)
+
+    def alert_events(self, alert_id: int) -> list[Row]:
+        """The history of an alert, oldest first: rows of `marts.fct_alert_event`."""
+        return self._rows("alert_events", alert_id=alert_id)
+
     def untold_alerts(self, run_id: str) -> list[str]:
-        """Case ids whose alert a run opened and of which no channel has been told."""
+        """Case ids whose alert a run has to tell of: no channel was told, and none is snoozed."""
         return [row["case_id"] for row in self._rows("untold_alerts", run_id=run_id)]
 
     def results_rows(self, run_id: str | None = None) -> list[Row]:

@@ -28,19 +28,35 @@ FAILED = LiveAlert("a", "local", VerdictKind.FAILED)
 OK = replace(FALL, kind=VerdictKind.OK, value=100.0, change=0.0)
 
 
+AT = datetime(2026, 2, 1, tzinfo=UTC)
+
+
 def opens(verdict):
-    return AlertChanges((verdict,), (), ())
+    return AlertChanges(to_open=(verdict,))
 
 
 def continues(verdict):
-    return AlertChanges((), (verdict,), ())
+    return AlertChanges(to_continue=(verdict,))
 
 
 def resolves(alert, *news):
-    return AlertChanges(news, (), (alert,))
+    return AlertChanges(to_open=news, to_resolve=(alert,))
 
 
-NOTHING = AlertChanges((), (), ())
+def watches(alert, suspect):
+    return AlertChanges(to_watch=((alert, suspect),))
+
+
+def seen_before(alert, suspect, run_id="r0"):
+    """The same alert after a night that made something likely."""
+    return replace(alert, suspect=suspect, suspect_run_id=run_id, suspect_at=AT - timedelta(days=1))
+
+
+BACK = seen_before(ALERT, "recovered")
+DISMISSED = replace(ALERT, is_dismissed=True)
+SUNK = seen_before(DISMISSED, "worse")
+DEEPER = replace(FALL, value=85.0, change=-0.15)
+NOTHING = AlertChanges()
 
 
 @pytest.mark.parametrize(
@@ -51,7 +67,34 @@ NOTHING = AlertChanges((), (), ())
         pytest.param([], OK, NOTHING, id="ok does not"),
         pytest.param([], replace(OK, kind=VerdictKind.IMPROVED), NOTHING, id="improved does not"),
         pytest.param([ALERT], FALL, continues(FALL), id="the same fall"),
-        pytest.param([ALERT], OK, resolves(ALERT), id="recovered"),
+        pytest.param([ALERT], OK, watches(ALERT, "recovered"), id="one good night"),
+        pytest.param([BACK], OK, resolves(BACK), id="two good nights"),
+        pytest.param(
+            [replace(BACK, suspect_run_id="r1")], OK, NOTHING, id="the same night judged again"
+        ),
+        pytest.param(
+            [replace(BACK, suspect_at=AT + timedelta(days=1))], OK, NOTHING, id="an older night"
+        ),
+        pytest.param(
+            [BACK], replace(OK, value=91.0), watches(BACK, None), id="one good night, then none"
+        ),
+        pytest.param([DISMISSED], FALL, NOTHING, id="dismissed and still that"),
+        pytest.param([DISMISSED], DEEPER, watches(DISMISSED, "worse"), id="one worse night"),
+        pytest.param(
+            [SUNK], DEEPER, AlertChanges(to_reopen=((SUNK, DEEPER),)), id="two worse nights"
+        ),
+        pytest.param([SUNK], FALL, watches(SUNK, None), id="one worse night only"),
+        pytest.param([DISMISSED], OK, watches(DISMISSED, "recovered"), id="dismissed, better"),
+        pytest.param(
+            [replace(BACK, is_dismissed=True)],
+            OK,
+            resolves(replace(BACK, is_dismissed=True)),
+            id="dismissed and over",
+        ),
+        pytest.param([DISMISSED], FAILURE, opens(FAILURE), id="dismissed fall, then failing"),
+        pytest.param(
+            [replace(FAILED, is_dismissed=True)], FAILURE, NOTHING, id="dismissed failure"
+        ),
         pytest.param(
             [ALERT], replace(OK, value=90.5, baseline=90.0), NOTHING, id="the baseline followed"
         ),
@@ -67,7 +110,7 @@ NOTHING = AlertChanges((), (), ())
             continues(replace(FAILURE, kind=VerdictKind.MISSING)),
             id="still no result",
         ),
-        pytest.param([FAILED], OK, resolves(FAILED), id="measured again"),
+        pytest.param([FAILED], OK, watches(FAILED, "recovered"), id="measured again"),
         pytest.param([FAILED], FALL, resolves(FAILED, FALL), id="measured again, slower"),
         pytest.param([ALERT], FAILURE, resolves(ALERT, FAILURE), id="slower, then failing"),
         pytest.param(
@@ -76,12 +119,13 @@ NOTHING = AlertChanges((), (), ())
     ],
 )
 def test_what_a_verdict_does(live, verdict, changes):
-    assert alerts_for([verdict], live) == changes
+    assert alerts_for([verdict], live, AT) == changes
 
 
 def test_live_alert_is_read_from_its_row():
     row = {"case_id": "a", "cluster": "local", "verdict": "regressed", "value": 90.0,
-           "baseline": 100.0, "state": "open"}  # fmt: skip
+           "baseline": 100.0, "state": "open", "alert_id": 0, "suspect": None,
+           "suspect_run_id": None, "suspect_at": None}  # fmt: skip
     assert LiveAlert.from_row(row) == ALERT
 
 
@@ -101,7 +145,11 @@ def nightly(values):
             measured["a"] = Measurement(run.run_id, CASE, "local", Build("fake"), "samples", (),
                                         3, value)  # fmt: skip
         verdicts = judge_run(run, ["a"], measured, {"a": history}, RegressionPolicy())
-        changes = alerts_for(verdicts, live.values())
+        changes = alerts_for(verdicts, live.values(), at)
+        for alert, suspect in changes.to_watch:
+            live[alert.case_id] = replace(
+                alert, suspect=suspect, suspect_run_id=run.run_id, suspect_at=at
+            )
         for alert in changes.to_resolve:
             del live[alert.case_id]
         for verdict in changes.to_open:

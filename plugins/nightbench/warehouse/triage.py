@@ -1,0 +1,57 @@
+"""What people do with alerts. Which moves are allowed is said by the functions of schema triage."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import psycopg2.errors
+
+from nightbench.warehouse.connection import Connection, WarehouseRefused, reported
+from nightbench.warehouse.statements import statement
+
+REASONS = ("false_alarm", "intended", "wont_fix")
+"""Why an alert is dismissed."""
+
+
+class Triage:
+    """Moves alerts in the name of a person; each call is one transaction.
+
+    Every method returns the state before, and raises `WarehouseRefused` where there is no such
+    alert or the move is not allowed, `WarehouseUnavailable` where the warehouse is away.
+    """
+
+    def __init__(self, connection: Connection, by: str) -> None:
+        self._connection = connection
+        self._by = by
+
+    def move(self, alert_id: int, to: str, why: str = "", reason: str | None = None) -> str:
+        """Make an alert acknowledged, resolved, dismissed (with one of `REASONS`), or open."""
+        return self._call("move_alert", alert_id, why, to_state=to, reason=reason)
+
+    def snooze(self, alert_id: int, until: datetime, why: str = "") -> str:
+        """Send no message of a live alert before a time (with its zone)."""
+        return self._call("snooze_alert", alert_id, why, until=until)
+
+    def assign(self, alert_id: int, owner: str, why: str = "") -> str:
+        """Say whose a live alert is; an empty name: nobody's."""
+        return self._call("assign_alert", alert_id, why, owner=owner)
+
+    def _call(self, name: str, alert_id: int, why: str, **given: Any) -> str:
+        row = {"alert_id": alert_id, "by_whom": self._by, "why": why} | given
+        try:
+            with (
+                reported(f"change alert {alert_id}"),
+                self._connection,
+                self._connection.cursor() as cursor,
+            ):
+                cursor.execute(statement(name), row)
+                found = cursor.fetchone()
+        except psycopg2.errors.RaiseException as error:
+            said = error.diag.message_primary
+            raise WarehouseRefused(
+                f"Cannot change alert {alert_id}: {said}. "
+                "`nightbench alert list --all` shows what there is."
+            ) from error
+        assert found is not None
+        return str(found[0])

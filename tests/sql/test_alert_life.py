@@ -1,0 +1,236 @@
+"""The life of an alert on a real PostgreSQL: moves, rights, history, two judges at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from threading import Barrier
+from typing import Any
+
+import psycopg2
+import pytest
+from tests.sql.conftest import Database, Given, Rows
+from tests.sql.spooled import spooled
+from tests.sql.test_pipeline import FALLS, NIGHTS, Inbox, history, inbox, spool  # noqa: F401
+
+from nightbench.model import Verdict, VerdictKind
+from nightbench.pipeline import ingest_run, judge_run
+from nightbench.spool import Spool
+from nightbench.warehouse import Loader, Reader, Triage, WarehouseRefused, connect
+from nightbench.warehouse.connection import Connection
+
+SOON = datetime.now(UTC) + timedelta(days=3)
+
+
+@pytest.fixture
+def triage(warehouse: Database) -> Iterator[Triage]:
+    """Moves alerts with the rights of nightbench_triage and no others."""
+    with closing(connect(warehouse.triage)) as made:
+        yield Triage(made, "ada")
+
+
+@pytest.fixture
+def alert_id(loader: Loader, reader: Reader, given: Given) -> int:
+    run, case = given.run(), given.case()
+    loader.load_run(given.bundle(run, given.came_back(run, case)))
+    kind = VerdictKind.REGRESSED
+    loader.open_alert(Verdict(case.case_id, "local", run.run_id, kind, "slower", 9.0, 10.0, -0.1))
+    return int(reader.alerts()[0]["alert_id"])
+
+
+def test_who_did_what_and_why_is_kept(triage: Triage, reader: Reader, alert_id: int) -> None:
+    triage.move(alert_id, "acknowledged", "looking")
+    triage.assign(alert_id, "grace")
+    triage.snooze(alert_id, SOON, "after the release")
+    triage.move(alert_id, "dismissed", "wanted", "intended")
+    triage.move(alert_id, "open", "not so")
+    (alert,) = reader.alerts()
+    assert (alert["state"], alert["owner"], alert["dismissed_as"]) == ("open", "grace", None)
+    assert [
+        (e["what"], e["from_state"], e["to_state"], e["by_whom"], e["db_role"])
+        for e in reader.alert_events(alert_id)
+    ] == [
+        ("opened", None, "open", "nightbench", "nightbench_loader"),
+        ("moved", "open", "acknowledged", "ada", "nightbench_triage"),
+        ("assigned", "acknowledged", "acknowledged", "ada", "nightbench_triage"),
+        ("snoozed", "acknowledged", "acknowledged", "ada", "nightbench_triage"),
+        ("moved", "acknowledged", "dismissed", "ada", "nightbench_triage"),
+        ("moved", "dismissed", "open", "ada", "nightbench_triage"),
+    ]
+    assert reader.alert_events(alert_id)[4]["why"] == "intended: wanted"
+
+
+@pytest.mark.parametrize(
+    ("moves", "said"),
+    [
+        ([("open", None)], "is open and cannot become open"),
+        ([("resolved", None), ("acknowledged", None)], "is resolved and cannot become"),
+        ([("dismissed", None)], "found nothing"),
+        ([("dismissed", "bored")], "found bored"),
+        ([("acknowledged", "intended")], "only a dismissed alert has a reason"),
+        ([("gone", None)], "cannot become gone"),
+    ],
+)
+def test_moves_that_are_not_allowed(
+    triage: Triage, reader: Reader, alert_id: int, moves: list[Any], said: str
+) -> None:
+    for to, reason in moves[:-1]:
+        triage.move(alert_id, to, "", reason)
+    before = reader.alert_events(alert_id)
+    with pytest.raises(WarehouseRefused, match=said):
+        triage.move(alert_id, moves[-1][0], "", moves[-1][1])
+    assert reader.alert_events(alert_id) == before
+
+
+def test_nobody_is_nightbench_and_no_snooze_is_in_the_past(
+    warehouse: Database, triage: Triage, alert_id: int
+) -> None:
+    with closing(connect(warehouse.triage)) as connection:
+        for name in ("nightbench", " ", ""):
+            with pytest.raises(WarehouseRefused, match="a name of their own"):
+                Triage(connection, name).move(alert_id, "resolved")
+    with pytest.raises(WarehouseRefused, match="a time to come"):
+        triage.snooze(alert_id, datetime(2020, 1, 1, tzinfo=UTC))
+    with pytest.raises(WarehouseRefused, match="there is no alert 999"):
+        triage.move(999, "resolved")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "select * from raw.alert",
+        "update raw.alert set state = 'resolved'",
+        "select triage.apply_move(1, 'open', 'nightbench', '', null, null)",
+        "select triage.resolve_by_run(1, 'x', '')",
+        "insert into raw.alert_event (alert_id, what, to_state, by_whom)"
+        " values (1, 'moved', 'open', 'ada')",
+        "create table triage.mine (id int)",
+    ],
+)
+def test_triage_calls_its_functions_and_reads_marts_only(
+    warehouse: Database, alert_id: int, statement: str
+) -> None:
+    with closing(psycopg2.connect(warehouse.triage)) as connection:
+        connection.autocommit = True
+        cursor = connection.cursor()
+        cursor.execute("select count(*) from marts.fct_alert_event")
+        assert cursor.fetchone() == (1,)
+        with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+            cursor.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "statement", ["update raw.alert_event set why = 'x'", "delete from raw.alert_event"]
+)
+def test_the_history_is_only_added_to(warehouse: Database, alert_id: int, statement: str) -> None:
+    with (
+        closing(psycopg2.connect(warehouse.owner)) as owner,
+        pytest.raises(psycopg2.errors.RaiseException, match="only ever added to"),
+    ):
+        owner.cursor().execute(statement)
+    with (
+        closing(psycopg2.connect(warehouse.loader)) as loader,
+        pytest.raises(psycopg2.errors.InsufficientPrivilege),
+    ):
+        loader.cursor().execute("update raw.alert set state = 'resolved'")
+
+
+def test_two_who_judge_at_once_make_one_alert_and_one_message(
+    spool: Spool,  # noqa: F811
+    warehouse: Database,
+    connection: Connection,
+    given: Given,
+    inbox: Inbox,  # noqa: F811
+    rows: Rows,
+) -> None:
+    history(Loader(connection), given, (FALLS,))
+    run = given.run(NIGHTS, suite="seeded")
+    spooled(spool, run, {FALLS: 90.0}, channels=[inbox.url])
+    ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    together = Barrier(2)
+
+    def judge(_: int) -> int:
+        together.wait()
+        return len(judge_run(spool, run.run_id, lambda: connect(warehouse.loader)).deliveries)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(judge, range(2))) == [0, 1]
+    assert len(inbox.messages) == 1
+    assert len(rows("select * from raw.alert")) == 1
+    assert [e["what"] for e in rows("select what from raw.alert_event")] == ["opened"]
+
+
+class Nights:
+    """Nights of one case, one after the other."""
+
+    def __init__(self, spool: Spool, warehouse: Database, given: Given, inbox: Inbox) -> None:  # noqa: F811
+        self._spool, self._warehouse, self._given, self._inbox = spool, warehouse, given, inbox
+        self._night = NIGHTS
+
+    def __call__(self, *throughputs: float) -> int:
+        """Measure and judge; how many messages came."""
+        before = len(self._inbox.messages)
+        for throughput in throughputs:
+            run = self._given.run(self._night, suite="seeded")
+            spooled(self._spool, run, {FALLS: throughput}, channels=[self._inbox.url])
+            ingest_run(self._spool, run.run_id, lambda: connect(self._warehouse.loader))
+            judge_run(self._spool, run.run_id, lambda: connect(self._warehouse.loader))
+            self._night += 1
+        return len(self._inbox.messages) - before
+
+
+@pytest.fixture
+def nights(
+    spool: Spool,  # noqa: F811
+    warehouse: Database,
+    connection: Connection,
+    given: Given,
+    inbox: Inbox,  # noqa: F811
+) -> Nights:
+    history(Loader(connection), given, (FALLS,))
+    return Nights(spool, warehouse, given, inbox)
+
+
+def test_what_was_dismissed_stays_so_until_it_falls_further(
+    nights: Nights, triage: Triage, reader: Reader
+) -> None:
+    assert nights(90.0) == 1
+    (alert,) = reader.alerts()
+    triage.move(alert["alert_id"], "dismissed", "the price of the fix", "intended")
+    assert nights(90.0, 90.1, 89.9) == 0
+    assert nights(80.0, 90.0) == 0  # One worse night is nobody's news.
+    assert reader.alerts() == []
+    assert nights(80.0, 80.1) == 1
+    (again,) = reader.alerts()
+    assert (again["alert_id"], again["state"]) == (alert["alert_id"], "open")
+    moved = [e["to_state"] for e in reader.alert_events(alert["alert_id"]) if e["what"] == "moved"]
+    assert moved == ["dismissed", "open"]
+
+
+def test_two_good_nights_resolve_and_one_does_not(nights: Nights, reader: Reader) -> None:
+    nights(90.0, 100.0)
+    assert [alert["state"] for alert in reader.alerts()] == ["open"]
+    nights(90.0, 100.0)
+    assert [alert["state"] for alert in reader.alerts()] == ["open"]
+    assert nights(100.1) == 1
+    (alert,) = reader.alerts(states=None)
+    assert alert["state"] == "resolved"
+    assert reader.alert_events(alert["alert_id"])[-1]["by_whom"] == "nightbench"
+
+
+def test_a_snoozed_alert_wakes_by_itself(
+    nights: Nights, triage: Triage, reader: Reader, connection: Connection, warehouse: Database
+) -> None:
+    assert nights(90.0) == 1
+    (alert,) = reader.alerts()
+    triage.snooze(alert["alert_id"], SOON)
+    assert nights(90.1) == 0
+    with closing(psycopg2.connect(warehouse.owner)) as owner:
+        owner.cursor().execute("update raw.alert set snoozed_until = now() - interval '1 s'")
+        owner.commit()
+    assert nights(90.0) == 1
+    assert nights(90.1) == 0
+    whats = [event["what"] for event in reader.alert_events(alert["alert_id"])]
+    assert whats.count("woke") == 1
