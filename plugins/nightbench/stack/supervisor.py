@@ -198,6 +198,8 @@ def migrate_warehouse(stack: Stack) -> Iterator[str]:
     # Lazy: `down` and `status` need neither the module nor its libraries.
     from nightbench.warehouse import migrate
 
+    # A migration may grant to a role that an earlier version did not make.
+    postgres.provide(stack.home, stack.ports, stack.secrets)
     applied = migrate.apply(stack.dsn("nightbench_owner"))
     if applied:
         yield "warehouse: applied " + ", ".join(applied)

@@ -71,6 +71,15 @@ def test_secrets_are_made_once_and_for_their_owner_only(home: Home) -> None:
     assert len({*vars(made).values()}) == len(vars(made))
 
 
+def test_a_secret_that_an_earlier_version_lacks_is_made_once(home: Home) -> None:
+    made = secrets.load_or_create(home)
+    older = {k: v for k, v in vars(made).items() if k != "nightbench_triage"}
+    home.secrets_file.write_text(json.dumps(older))
+    now = secrets.load_or_create(home)
+    assert secrets.load_or_create(home) == now
+    assert {k: v for k, v in vars(now).items() if k in older} == older
+
+
 def test_secrets_do_not_show_in_their_repr(home: Home) -> None:
     made = secrets.load_or_create(home)
     assert not any(value in repr(made) for value in vars(made).values())
