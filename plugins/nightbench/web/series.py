@@ -96,10 +96,11 @@ def point(row: Row) -> Point:
 
 def state(row: Row) -> str:
     """What is to be said of a result in one word."""
-    if row["quarantined"]:
-        return "quarantined"
+    # A failed case fails a check as well: failed says more, and the command says it too.
     if row["status"] != "ok":
         return str(row["status"])
+    if row["quarantined"]:
+        return "quarantined"
     return str(row["verdict"] or "measured")
 
 
