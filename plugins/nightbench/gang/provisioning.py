@@ -108,8 +108,7 @@ async def _house(transport: Transport, job: JobSpec, shipment: Shipment) -> list
         EnvironmentUnavailable: the wheelhouse lacks some, or holds other builds of them.
     """
     build = job.build
-    prepared = build.source == "path" or job.environments.paths.get(build.line)
-    if shipment.wheelhouse is None or prepared:
+    if shipment.wheelhouse is None or build.source == "path":
         return None
     series, package, lock = line_of(shipment.benchmarks, build.line, build.variant)
     if not series:
@@ -132,7 +131,9 @@ async def provision(
         EnvironmentUnavailable: it cannot be had there; the message says how to get it.
     """
     build, policy = job.build, job.environments
-    prefix = build.location if build.source == "path" else policy.paths.get(build.line)
+    # A prefix of the cluster's `paths` is a build of source "path": a version or a wheel that
+    # somebody asks for is never replaced by what the site prepared.
+    prefix = build.location if build.source == "path" else None
     if prefix is not None:
         python = posixpath.join(await expand(transport, prefix), "bin/python")
         if not await transport.exists(python):

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from nightbench.gang.agents import Agents, TooLate
-from nightbench.gang.errors import GangError, Superseded
+from nightbench.gang.errors import GangError, NodeError, Superseded
 from nightbench.gang.events import CaseOutcome, GangEvent, OnEvent, RepeatOutcome, ignore
 from nightbench.gang.link import NodeLink
 from nightbench.gang.login import SshTarget
@@ -144,6 +144,10 @@ class Gang:
         except Cancelled as cancelled:
             end = End(CaseStatus.CANCELLED, str(cancelled))
             self.outcomes = await self._recorded()  # the last one's record may just be written
+        except NodeError:
+            # Nothing can be launched: the nodes that did answer are free for the next case.
+            await self._stop_agents()
+            raise
         outcome = self._outcome(end)
         await self._stop_agents()
         await self.fence()

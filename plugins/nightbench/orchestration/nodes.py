@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from nightbench.spool import RunSpool
 
 SCHEMA = "nightbench.planned-cluster/1"
+LOOK_LIMIT_S = 900.0
+"""For looking at all nodes of a run; below the task's own limit."""
 log = logging.getLogger(__name__)
 
 
@@ -60,7 +62,11 @@ def examine_run(run_id: str) -> dict[str, Any]:
     run = places.spool().run(run_id)
     try:
         cluster = load_cluster(run)
-        health = asyncio.run(_look(run, cluster))
+        health = asyncio.run(asyncio.wait_for(_look(run, cluster), LOOK_LIMIT_S))
+    except TimeoutError:
+        # The task's own limit would fail it, and with it every case.
+        log.error("The nodes could not be looked at within %.0f s", LOOK_LIMIT_S)
+        return {"problem": f"the nodes could not be looked at within {LOOK_LIMIT_S:.0f} s"}
     except UserError as error:
         # The cases meet the same trouble, and say it each for itself.
         log.error("The nodes could not be looked at: %s", error)

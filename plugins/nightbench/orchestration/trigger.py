@@ -32,6 +32,10 @@ TELL_S = 20.0
 
 LOOK_S = 5.0
 
+SILENT_S = 600.0
+"""Another controller that writes no progress for so long has died; one that waits for nodes may
+be taken over by this, which costs it nothing."""
+
 REACH_S = 90.0
 """The worker has found job and Connections already: where they cannot be had now, Airflow's
 database or the spool's disk is away for a moment."""
@@ -134,13 +138,27 @@ class GangTrigger(BaseTrigger):
         except Superseded as error:
             # Another triggerer has taken over. Should this one still be asked, it answers alike.
             self.log.warning("%s", error)
-            while (known := await asyncio.to_thread(store.outcome)) is None:
-                await asyncio.sleep(LOOK_S)
-            return CaseOutcome.from_json(known)
+            known = await self._outcome_of_another(store)
+            if known is not None:
+                return CaseOutcome.from_json(known)
+            self.log.warning("Nothing has been heard of the other for long: steering again")
         finally:
             teller.cancel()
             with suppress(asyncio.CancelledError):
                 await teller
+        return await self._steer(store)
+
+    async def _outcome_of_another(self, store: CaseStore) -> dict[str, Any] | None:
+        """The outcome that another controller brings; None where it has fallen silent."""
+        told, told_s = await asyncio.to_thread(store.progress), time.monotonic()
+        while (known := await asyncio.to_thread(store.outcome)) is None:
+            await asyncio.sleep(LOOK_S)
+            found = await asyncio.to_thread(store.progress)
+            if found != told:
+                told, told_s = found, time.monotonic()
+            elif time.monotonic() - told_s > SILENT_S:
+                return None
+        return known
 
     async def _reach(self) -> tuple[PlannedJob, dict[str, SshTarget]]:
         until_s = time.monotonic() + REACH_S

@@ -151,6 +151,20 @@ async def test_a_node_that_was_never_there_is_an_error_and_no_outcome(store):
     assert nodes["n1"].launches == []
 
 
+async def test_nodes_are_freed_when_nothing_can_be_launched(store):
+    """The first node's agent would hold its lock until the lease ends."""
+    nodes = gang()
+
+    def on_event(event):
+        if event.message == "agent started":
+            nodes["n2"].down = True
+
+    with pytest.raises(NodeUnreachable, match="n2"):
+        await steer(nodes, store, on_event=on_event)
+    assert nodes["n1"].commands == ["stop.json"]
+    assert nodes["n1"].launches == []
+
+
 async def test_a_new_controller_goes_on_with_the_running_repeat(store):
     nodes = gang(n1={"looks": 40}, n2={"looks": 40})
     first = asyncio.create_task(steer(nodes, store))
