@@ -7,7 +7,17 @@ import sys
 import typer
 from rich.console import Console
 
-from nightbench.commands import ab, cluster, detect, looking, nodes, planning, running, services
+from nightbench.commands import (
+    ab,
+    alert,
+    cluster,
+    detect,
+    looking,
+    nodes,
+    planning,
+    running,
+    services,
+)
 from nightbench.commands.common import quiet
 from nightbench.errors import UserError
 
@@ -36,6 +46,7 @@ for _panel, _part in _PANELS.items():
         _command.rich_help_panel = _panel
         app.registered_commands.append(_command)
 app.add_typer(cluster.app, name="cluster", rich_help_panel="Look before")
+app.add_typer(alert.app, name="alert", rich_help_panel="Judge")
 
 
 def main() -> None:

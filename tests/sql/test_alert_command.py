@@ -1,0 +1,73 @@
+"""`nightbench alert` against a real PostgreSQL, role by role."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.sql.conftest import Database
+from tests.sql.test_alert_life import alert_id  # noqa: F401
+from typer.testing import CliRunner
+
+from nightbench.cli import app
+from nightbench.commands import common
+from nightbench.commands.alert import moment
+from nightbench.errors import UserError
+from nightbench.warehouse import WarehouseRefused
+
+
+@pytest.fixture
+def roles(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command asks for the role that it needs, and gets no other."""
+    by_role = {"nightbench_reader": warehouse.reader, "nightbench_triage": warehouse.triage}
+    monkeypatch.setattr(common, "warehouse_dsn", by_role.__getitem__)
+
+
+def said(*words: object) -> str:
+    result = CliRunner().invoke(app, ["alert", *map(str, words)])
+    if result.exception:
+        raise result.exception
+    return result.stdout
+
+
+def test_an_alert_from_the_list_to_its_end(roles: None, alert_id: int) -> None:  # noqa: F811
+    assert [row["state"] for row in json.loads(said("list", "--json"))] == ["open"]
+    said("ack", alert_id, "--why", "looking [at] it")
+    said("assign", alert_id, "--owner", "grace")
+    assert "snoozed until" in said("snooze", alert_id, "--until", "3d")
+    said("dismiss", alert_id, "--reason", "wont-fix")
+    assert said("list").startswith("No open alerts")
+    assert "dismissed" in said("list", "--all")
+    shown = said("show", alert_id)
+    assert f"{getpass.getuser()} open -> acknowledged: looking [at] it" in shown
+    again = json.loads(said("reopen", alert_id, "--json"))
+    assert again["state"] == "open"
+    assert len(again["events"]) == 6
+    said("resolve", alert_id)
+    with pytest.raises(WarehouseRefused, match="is resolved and cannot become acknowledged"):
+        said("ack", alert_id)
+    with pytest.raises(UserError, match="There is no alert 999"):
+        said("show", 999)
+
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("12h", NOW + timedelta(hours=12)),
+        ("2w", NOW + timedelta(days=14)),
+        ("2026-12-01", datetime(2026, 12, 1, tzinfo=UTC)),
+        ("2026-12-01T06:00+02:00", datetime(2026, 12, 1, 4, tzinfo=UTC)),
+    ],
+)
+def test_times_to_come(text: str, at: datetime) -> None:
+    assert moment(text, NOW) == at
+
+
+def test_what_is_no_time() -> None:
+    with pytest.raises(UserError, match="12h, 3d, 2w"):
+        moment("soon", NOW)
