@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import re
 import uuid
@@ -32,13 +33,20 @@ from nightbench.model import SLUG
 
 Document = dict[str, Any]
 
+log = logging.getLogger(__name__)
+
 
 class SpoolError(UserError):
     """A document that cannot be read or written, or a name that is no path component."""
 
 
-def write_json(path: UPath, document: object) -> None:
+def write_json(path: UPath, document: object, lasting: bool = True) -> None:
     """Write a document so that readers see all of it or the one before.
+
+    Args:
+        path: where.
+        document: what JSON can say.
+        lasting: on the disk before this returns, so that a power cut leaves no empty file.
 
     Raises:
         SpoolError: the disk is full, or it may not be written.
@@ -47,7 +55,7 @@ def write_json(path: UPath, document: object) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if _is_local(path):
-            _write_beside(Path(path.path), text)
+            _write_beside(Path(path.path), text, lasting)
         else:
             path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -57,11 +65,15 @@ def write_json(path: UPath, document: object) -> None:
         ) from error
 
 
-def _write_beside(path: Path, text: str) -> None:
+def _write_beside(path: Path, text: str, lasting: bool) -> None:
     """Make a file appear by rename; what a full disk cut short is taken away again."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     try:
-        beside.write_text(text, encoding="utf-8")
+        with beside.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            if lasting:
+                stream.flush()
+                os.fsync(stream.fileno())
         beside.replace(path)
     except OSError:
         beside.unlink(missing_ok=True)
@@ -112,12 +124,13 @@ class CaseStore:
         write_json(self.folder / "job.json", document)
 
     def progress(self) -> Document | None:
-        """Where the gang stands, as its controller said last."""
-        return self._read("progress.json")
+        """Where the gang stands, as its controller said last; None where a power cut took it."""
+        return _unless_damaged(self.folder / "progress.json")
 
     def save_progress(self, document: Mapping[str, Any]) -> None:
         """Say where the gang stands; `at` is added."""
-        write_json(self.folder / "progress.json", {**document, "at": utc_now()})
+        # Rewritten every second: what a power cut takes of it is soon said again.
+        write_json(self.folder / "progress.json", {**document, "at": utc_now()}, lasting=False)
 
     def outcome(self) -> Document | None:
         """How the case ended; None while it has not."""
@@ -233,9 +246,11 @@ class RunSpool:
         write_json(self.folder / "planned.json", list(documents))
 
     def loaded(self) -> Document | None:
-        """loaded.json: what the ingest wrote after the warehouse had everything."""
-        found: Document | None = read_json(self.folder / "loaded.json")
-        return found
+        """loaded.json: what the ingest wrote after the warehouse had everything.
+
+        A damaged one counts as none: loading a run again changes nothing.
+        """
+        return _unless_damaged(self.folder / "loaded.json")
 
     def save_loaded(self, document: Mapping[str, Any]) -> None:
         """Say that the warehouse has everything of this run."""
@@ -301,7 +316,10 @@ class Spool:
         return _by_date(self.root / "comparisons")
 
     def runs(self) -> list[RunSpool]:
-        """All runs, oldest first by the date in run.json (by name where that is missing)."""
+        """All runs, oldest first by the date in run.json (by name where that is missing).
+
+        A run whose run.json is damaged is passed over, and named in the log.
+        """
         return _by_date(self.root / "runs")
 
     def expire(self, days: float, now: datetime | None = None) -> list[str]:
@@ -333,8 +351,23 @@ def _entries(folder: UPath) -> Iterator[UPath]:
 
 
 def _by_date(folder: UPath) -> list[RunSpool]:
-    found = [RunSpool(path) for path in _entries(folder)]
-    return sorted(found, key=lambda run: (_started(run) or datetime.max, run.run_id))
+    found = []
+    for run in map(RunSpool, _entries(folder)):
+        try:
+            found.append((_started(run) or datetime.max, run.run_id, run))
+        except SpoolError as error:
+            # One damaged run must not keep all the others from their ingest.
+            log.warning("run %s is passed over: %s", run.run_id, error)
+    return [run for *_, run in sorted(found, key=lambda each: each[:2])]
+
+
+def _unless_damaged(path: UPath) -> Document | None:
+    try:
+        found: Document | None = read_json(path)
+    except SpoolError as error:
+        log.warning("%s", error)
+        return None
+    return found
 
 
 def _started(run: RunSpool) -> datetime | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from nightbench.errors import UserError
 from nightbench.orchestration import places
 from nightbench.orchestration.connections import WAREHOUSE, channel_url, warehouse_dsn
+from nightbench.spool import SpoolError
 
 if TYPE_CHECKING:
     from nightbench.spool import RunSpool
@@ -87,7 +88,12 @@ def close_ended(state_of: Callable[[str, str], str | None]) -> list[str]:
         if document.get("ended_at") or run.loaded() is not None or not (dag_id and dag_run_id):
             continue
         begun = [store for case_id in run.case_ids() if (store := run.latest(case_id))]
-        if any(store.outcome() is None for store in begun):
+        try:
+            if any(store.outcome() is None for store in begun):
+                continue
+        except SpoolError as error:
+            # Another run's damaged file must not keep this night's from its ingest.
+            log.error("run %s still waits: %s", run.run_id, error)
             continue
         if state_of(dag_id, dag_run_id) in ("success", "failed"):
             mark_ended(run)

@@ -10,7 +10,7 @@ from datetime import datetime
 from nightbench.model import CaseStatus, RunKind
 from nightbench.night import Past
 from nightbench.pipeline.ingest import Connect
-from nightbench.spool import CaseStore, RunSpool, Spool
+from nightbench.spool import CaseStore, RunSpool, Spool, SpoolError
 from nightbench.warehouse import Reader, WarehouseUnavailable
 
 _RUNS_LOOKED_AT = 20
@@ -52,7 +52,11 @@ class _Trial:
 def _of_files(cluster: str, spool: Spool) -> dict[str, Past]:
     found: dict[str, list[_Trial]] = {}
     for run in spool.runs()[-_RUNS_LOOKED_AT:]:
-        for trial in _trials(run, cluster):
+        try:
+            trials = list(_trials(run, cluster))
+        except SpoolError:
+            continue  # its own ingest says what is damaged; an estimate does without
+        for trial in trials:
             found.setdefault(trial.case_id, []).append(trial)
     return {case_id: _past(trials) for case_id, trials in found.items()}
 

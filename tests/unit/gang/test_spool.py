@@ -72,3 +72,23 @@ def test_nothing_half_written_is_left_on_a_local_disk(tmp_path):
         store.save_job({"x": float("nan")})
     store.save_job({"x": 1})
     assert [p.name for p in (tmp_path / "runs/run/cases/case/g0").iterdir()] == ["job.json"]
+
+
+def test_a_damaged_run_keeps_no_other_from_being_found(spool):
+    for run_id in ("damaged", "good"):
+        spool.run(run_id).save_run({"started_at": "2026-11-01T01:00:00+00:00"})
+    # What a power cut leaves of a file that was never brought to the disk.
+    (spool.run("damaged").folder / "run.json").write_text("")
+    assert [run.run_id for run in spool.runs()] == ["good"]
+    with pytest.raises(SpoolError, match=r"damaged/run\.json"):
+        spool.run("damaged").run()
+
+
+def test_damaged_notes_that_are_soon_written_again_count_as_none(spool):
+    run, store = spool.run("run"), spool.case("run", "case")
+    run.save_loaded({"at": "now"})
+    store.save_progress({"state": "running"})
+    (run.folder / "loaded.json").write_text("")
+    (store.folder / "progress.json").write_text("{")
+    assert run.loaded() is None
+    assert store.progress() is None
