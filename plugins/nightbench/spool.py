@@ -35,6 +35,9 @@ Document = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
+_SAID: set[str] = set()
+"""Warnings that this process has given."""
+
 
 class SpoolError(UserError):
     """A document that cannot be read or written, or a name that is no path component."""
@@ -357,7 +360,10 @@ def _by_date(folder: UPath) -> list[RunSpool]:
             found.append((_started(run) or datetime.max, run.run_id, run))
         except SpoolError as error:
             # One damaged run must not keep all the others from their ingest.
-            log.warning("run %s is passed over: %s", run.run_id, error)
+            said = f"run {run.run_id} is passed over: {error}"
+            if said not in _SAID:  # a live view looks every second
+                _SAID.add(said)
+                log.warning("%s", said)
     return [run for *_, run in sorted(found, key=lambda each: each[:2])]
 
 

@@ -18,7 +18,7 @@ from nightbench.report import (
     verdict_lines,
     write_digest,
 )
-from nightbench.spool import RunSpool, Spool
+from nightbench.spool import RunSpool, Spool, SpoolError
 from nightbench.warehouse.connection import WarehouseUnavailable
 
 Row = dict[str, Any]
@@ -75,7 +75,12 @@ def load_waiting(spool: Spool) -> None:
     from nightbench import pipeline
 
     for run in waiting:
-        said = pipeline.ingest_run(spool, run.run_id, common.open_warehouse).sentence()
+        try:
+            said = pipeline.ingest_run(spool, run.run_id, common.open_warehouse).sentence()
+        except SpoolError as error:
+            # It waits on, and keeps neither the others nor the answer to this command.
+            err.print(f"run {run.run_id} still waits: {error}", markup=False, soft_wrap=True)
+            continue
         pipeline.judge_run(spool, run.run_id, common.open_warehouse)
         err.print(said, markup=False, soft_wrap=True)
 
