@@ -245,7 +245,8 @@ def test_what_a_person_wrote_wrong_is_not_tried_again(spool: Spool, tmp_path: Pa
 
 def test_a_case_whose_turn_comes_too_late_is_left_out_at_once(spool: Spool, tmp_path: Path) -> None:
     files(tmp_path, night="budget: 3h")
-    _, run = plan(spool, at=NOW - timedelta(hours=2, minutes=55), night=True)
+    # By the clock that the operator looks at: this module was imported some time ago.
+    _, run = plan(spool, at=datetime.now(UTC) - timedelta(hours=2, minutes=55), night=True)
     case = GangOperator(task_id="measure", nightbench_run=RUN, case_id=SINGLE)
     late = context()
     with pytest.raises(AirflowSkipException, match="and a repeat may take 10 min"):
@@ -260,7 +261,8 @@ def test_a_case_whose_turn_comes_too_late_is_left_out_at_once(spool: Spool, tmp_
 
 def test_a_repeat_that_is_known_to_be_short_still_fits(spool: Spool, tmp_path: Path) -> None:
     files(tmp_path, night="budget: 3h")
-    _, run = plan(spool, at=NOW - timedelta(hours=2, minutes=55), night=True)
+    # By the clock that the operator looks at: this module was imported some time ago.
+    _, run = plan(spool, at=datetime.now(UTC) - timedelta(hours=2, minutes=55), night=True)
     planned = load_job(run, SINGLE, 0)
     job = dataclasses.replace(planned.job, expected_repeat_s=30.0)
     save_job(run, dataclasses.replace(planned, job=job))
