@@ -6,7 +6,8 @@ with counted as (
         count(m.run_id) filter (where m.status = 'ok' and not m.is_quarantined) as measured,
         count(m.run_id) filter (where m.status not in ('ok', 'left_out')) as failed,
         count(*) filter (where p.left_out is not null or m.status = 'left_out') as left_out,
-        count(m.run_id) filter (where m.is_quarantined) as quarantined
+        -- A failed case is refused as well, and counted once.
+        count(m.run_id) filter (where m.is_quarantined and m.status = 'ok') as quarantined
     from staging.planned_case as p
     left join staging.measurement as m
         on p.run_id = m.run_id and p.case_id = m.case_id
