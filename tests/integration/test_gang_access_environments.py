@@ -211,6 +211,11 @@ async def test_an_upload_that_broke_off_goes_on(ground, caplog):
 
 async def test_a_shared_home_gets_one_build(ground):
     """Both nodes see one root; each has its own lock, as its sshd has its own address."""
+    # An environment that is there in no time leaves the other node nothing to wait for.
+    slow, real = ground.root.parent / "slow-uv", str(ground.shipment.uv)
+    slow.write_text(f'#!/bin/sh\ncase "$*" in *install*) sleep 5;; esac\nexec {real} "$@"\n')
+    slow.chmod(0o755)
+    ground.shipment = dataclasses.replace(ground.shipment, uv=slow, uv_version="slow")
     jobs = [ground.job((node,)) for node in ground.nodes.nodes]
     await asyncio.gather(*(ground.prepare(job) for job in jobs))
     built = [said for said in ground.said("provision") if "built in" in said]

@@ -79,7 +79,8 @@ async def test_a_conversation_begins_after_the_noise(transport, tmp_path):
     agent.write_text(
         "import json, sys, time\n"
         "for line in sys.stdin:\n"
-        "    print(json.dumps({'monotonic_s': time.monotonic()}), flush=True)\n"
+        "    clocks = {'monotonic_s': time.monotonic(), 'wall_s': time.time()}\n"
+        "    print(json.dumps(clocks), flush=True)\n"
     )
     offset = await measure_offset(transport, sys.executable, str(agent), exchanges=3)
     assert abs(offset.offset_s) <= offset.error_s
