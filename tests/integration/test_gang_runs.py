@@ -128,7 +128,7 @@ def job(nodes: SshNodes, shipment: Shipment) -> Callable[..., JobSpec]:
 def job_dir(nodes: SshNodes, job: JobSpec, node: str) -> Path:
     home = nodes.folder / "cluster" / node
     root = nodes.environments.root.replace("~", str(home), 1)
-    return Path(Layout(root).job(job, node))
+    return Path(Layout(root, root).job(job, node))
 
 
 def agent_log(nodes: SshNodes, job: JobSpec, node: str) -> list[dict[str, Any]]:
