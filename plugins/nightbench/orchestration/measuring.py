@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, Param, XComArg, task
+from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from nightbench.errors import UserError
@@ -69,7 +69,7 @@ def build_suite_dag(
             suite=suite,
             doc_md="Checks what is asked for, fits it into the night, stores the plan of the run.",
         )
-        planned, run_id = plan.output, XComArg(plan, key=RUN)
+        planned = plan.output
         measured = GangOperator.partial(
             task_id="measure",
             max_active_tis_per_dagrun=at_once,
@@ -78,7 +78,7 @@ def build_suite_dag(
             doc_md="One task for each case; its log shows the gang's progress.",
         ).expand_kwargs(planned)
         preflight(planned) >> measured  # type: ignore[arg-type]
-        loaded = ingest(run_id)  # type: ignore[arg-type]
+        loaded = ingest()
         # The run fails where a case failed, although the ingest loaded all that came back. What
         # the night had no room for is skipped, and no failure.
         all_measured = EmptyOperator(task_id="all_measured", trigger_rule="none_failed")
@@ -107,10 +107,13 @@ def preflight(planned: list[dict[str, str]] | None) -> dict[str, Any]:
     retry_exponential_backoff=2.0,
     doc_md="Summarises, checks and loads what came back, whatever the cases' end.",
 )
-def ingest(nightbench_run: str | None, **context: Any) -> dict[str, Any]:
+def ingest(**context: Any) -> dict[str, Any]:
     """Load the run, and others that wait; publishes the asset."""
     from nightbench.orchestration import runs
 
+    # Asked for here, not as an argument: one that a refused plan never gave is an error there,
+    # which would be tried again for half an hour.
+    nightbench_run = context["ti"].xcom_pull(task_ids="plan", key=RUN)
     if not nightbench_run:
         raise AirflowSkipException("nothing was planned, so there is nothing to load")
     runs.close_ended(state_of_runs(context))
