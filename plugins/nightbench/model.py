@@ -338,6 +338,12 @@ class RegressionPolicy:
     """Relative change below which nothing is reported."""
     min_history: int = 10
     """Nights needed before a verdict other than insufficient_data."""
+    max_spread: float = 0.10
+    """A series whose nights or repeats vary by more is noisy: it runs on and alerts no more."""
+    urgent: float = 0.20
+    """A fall of this size is told at once, apart from the night's message."""
+    confirm_s: float = 3600.0
+    """How long a night may take to measure its suspects again before it tells; 0: not at all."""
 
 
 @dataclass(frozen=True)

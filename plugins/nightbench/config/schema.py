@@ -204,6 +204,15 @@ class PolicyFile(Strict):
     min_history: Annotated[int, Field(ge=2), v.Words("whole number, at least 2")] = Field(
         10, description="Nights before a verdict other than insufficient_data."
     )
+    max_spread: v.Percentage = Field(
+        0.10, description="A series that varies by more runs on, but alerts no more."
+    )
+    urgent: v.Percentage = Field(
+        0.20, description="A fall of this size is told at once, apart from the night's message."
+    )
+    confirm: v.Duration = Field(
+        3600.0, description="What a night may take to measure suspects again; `0s`: nothing."
+    )
 
 
 class TimeoutsFile(Strict):

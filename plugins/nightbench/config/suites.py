@@ -9,7 +9,7 @@ from typing import Any
 from nightbench.config.builds import read_builds
 from nightbench.config.clusters import find_clusters, lines_of, load_cluster, named_as_file
 from nightbench.config.matrix import WrittenCase, read_cases
-from nightbench.config.schema import ProtocolFile, SuiteFile
+from nightbench.config.schema import PolicyFile, ProtocolFile, SuiteFile
 from nightbench.config.source import (
     ConfigError,
     Document,
@@ -76,7 +76,7 @@ def load_suite(path: Path, catalog: Catalog, *, cluster: Cluster | None = None) 
         builds=builds,
         env=dict(file.env),
         role_env={role: dict(env) for role, env in file.role_env.items()},
-        policy=RegressionPolicy(**file.policy.model_dump()),
+        policy=_policy(file.policy),
         alerts=tuple(file.alerts),
         repeat_timeout_s=file.timeouts.repeat,
         progress_timeout_s=file.timeouts.progress,
@@ -86,6 +86,10 @@ def load_suite(path: Path, catalog: Catalog, *, cluster: Cluster | None = None) 
             placed.case.case_id: placed.priority for placed in cases if placed.priority != PRIORITY
         },
     )
+
+
+def _policy(file: PolicyFile) -> RegressionPolicy:
+    return RegressionPolicy(**file.model_dump(exclude={"confirm"}), confirm_s=file.confirm)
 
 
 def _protocol(file: ProtocolFile) -> Protocol:
