@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.sql.conftest import Database
-from tests.sql.test_alert_life import alert_id  # noqa: F401
 from typer.testing import CliRunner
 
 from nightbench.cli import app
@@ -32,7 +31,7 @@ def said(*words: object) -> str:
     return result.stdout
 
 
-def test_an_alert_from_the_list_to_its_end(roles: None, alert_id: int) -> None:  # noqa: F811
+def test_an_alert_from_the_list_to_its_end(roles: None, alert_id: int) -> None:
     assert [row["state"] for row in json.loads(said("list", "--json"))] == ["open"]
     said("ack", alert_id, "--why", "looking [at] it")
     said("assign", alert_id, "--owner", "grace")

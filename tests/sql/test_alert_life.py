@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -11,33 +10,17 @@ from typing import Any
 
 import psycopg2
 import pytest
-from tests.sql.conftest import Database, Given, Rows
+from tests.sql.conftest import Database, Rows
+from tests.sql.given import Given
+from tests.sql.nights import FALLS, NIGHTS, Inbox, history
 from tests.sql.spooled import spooled
-from tests.sql.test_pipeline import FALLS, NIGHTS, Inbox, history, inbox, spool  # noqa: F401
 
-from nightbench.model import Verdict, VerdictKind
 from nightbench.pipeline import ingest_run, judge_run
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, Reader, Triage, WarehouseRefused, connect
 from nightbench.warehouse.connection import Connection
 
 SOON = datetime.now(UTC) + timedelta(days=3)
-
-
-@pytest.fixture
-def triage(warehouse: Database) -> Iterator[Triage]:
-    """Moves alerts with the rights of nightbench_triage and no others."""
-    with closing(connect(warehouse.triage)) as made:
-        yield Triage(made, "ada")
-
-
-@pytest.fixture
-def alert_id(loader: Loader, reader: Reader, given: Given) -> int:
-    run, case = given.run(), given.case()
-    loader.load_run(given.bundle(run, given.came_back(run, case)))
-    kind = VerdictKind.REGRESSED
-    loader.open_alert(Verdict(case.case_id, "local", run.run_id, kind, "slower", 9.0, 10.0, -0.1))
-    return int(reader.alerts()[0]["alert_id"])
 
 
 def test_who_did_what_and_why_is_kept(triage: Triage, reader: Reader, alert_id: int) -> None:
@@ -138,11 +121,11 @@ def test_the_history_is_only_added_to(warehouse: Database, alert_id: int, statem
 
 
 def test_two_who_judge_at_once_make_one_alert_and_one_message(
-    spool: Spool,  # noqa: F811
+    spool: Spool,
     warehouse: Database,
     connection: Connection,
     given: Given,
-    inbox: Inbox,  # noqa: F811
+    inbox: Inbox,
     rows: Rows,
 ) -> None:
     history(Loader(connection), given, (FALLS,))
@@ -165,7 +148,7 @@ def test_two_who_judge_at_once_make_one_alert_and_one_message(
 class Nights:
     """Nights of one case, one after the other."""
 
-    def __init__(self, spool: Spool, warehouse: Database, given: Given, inbox: Inbox) -> None:  # noqa: F811
+    def __init__(self, spool: Spool, warehouse: Database, given: Given, inbox: Inbox) -> None:
         self._spool, self._warehouse, self._given, self._inbox = spool, warehouse, given, inbox
         self._night = NIGHTS
 
@@ -183,11 +166,11 @@ class Nights:
 
 @pytest.fixture
 def nights(
-    spool: Spool,  # noqa: F811
+    spool: Spool,
     warehouse: Database,
     connection: Connection,
     given: Given,
-    inbox: Inbox,  # noqa: F811
+    inbox: Inbox,
 ) -> Nights:
     history(Loader(connection), given, (FALLS,))
     return Nights(spool, warehouse, given, inbox)

@@ -7,7 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.sql.conftest import Database, Given, Rows
+from tests.sql.conftest import Database, Rows
+from tests.sql.given import Given
 from tests.sql.spooled import DIGEST, case, plan, spooled
 
 from nightbench.model import Case, CaseStatus, Run, RunKind, VerdictKind
