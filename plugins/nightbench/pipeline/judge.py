@@ -1,21 +1,20 @@
-"""From loaded medians to verdicts, alerts and their messages. Everything may be done again.
+"""From loaded medians to verdicts and alerts. Everything may be done again.
 
-Verdicts are for every run; only nightly runs open and close alerts. An alert is stored before its
-message is sent and remembers that it was: a message that no channel took is sent by the next try,
-one that was taken is never sent twice.
+Verdicts are for every run; only nightly runs open and close alerts, and tell of them (`telling`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from nightbench.alerts import AlertChanges, Delivery, LiveAlert, News, alerts_for, message, send
+from nightbench.alerts import AlertChanges, Delivery, LiveAlert, alerts_for
 from nightbench.detection import Judgement, judge_cases
 from nightbench.errors import UserError
 from nightbench.model import (
     CaseStatus,
     CheckResult,
+    HistoryPoint,
     Measurement,
     Run,
     RunKind,
@@ -24,6 +23,7 @@ from nightbench.model import (
 )
 from nightbench.pipeline.ingest import Connect
 from nightbench.pipeline.plans import RunPlan, read_plan
+from nightbench.pipeline.telling import tell
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, MeasuredCase, PlannedCase, Reader
 
@@ -37,6 +37,20 @@ class JudgeResult:
     resolved: tuple[str, ...] = ()
     """case_ids whose alerts ended."""
     deliveries: tuple[Delivery, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A run's verdicts, and what they rest on."""
+
+    cases: Sequence[tuple[Verdict, Judgement | None]]
+    """In the order of the plan."""
+    histories: Mapping[str, Sequence[HistoryPoint]]
+    """Good nights before this run by case_id, oldest first."""
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        return tuple(verdict for verdict, _ in self.cases)
 
 
 def judge_run(
@@ -64,8 +78,8 @@ def judge_run(
     connection = connect()
     try:
         reader, loader = Reader(connection), Loader(connection)
-        judged = _verdicts(reader, plan)
-        verdicts = tuple(verdict for verdict, _ in judged)
+        judged = _judge(reader, plan)
+        verdicts = judged.verdicts
         loader.store_verdicts(verdicts)
         if plan.run.run_kind is not RunKind.NIGHTLY:
             return JudgeResult(verdicts)
@@ -78,10 +92,7 @@ def judge_run(
             plan.policy.min_change,
         )
         opened, resolved = _store(loader, changes, run_id)
-        untold = set(reader.untold_alerts(run_id))
-        news = _news(plan, judged, untold)
-        deliveries = _tell(plan, news, resolved, resolve, link)
-        loader.mark_told(run_id)
+        deliveries = tell(reader, loader, plan, judged.cases, resolved, resolve, link)
     finally:
         connection.close()
     return JudgeResult(verdicts, opened, tuple(resolved), deliveries)
@@ -106,7 +117,7 @@ def _store(
     return (*reopened, *opened), resolved
 
 
-def _verdicts(reader: Reader, plan: RunPlan) -> list[tuple[Verdict, Judgement | None]]:
+def _judge(reader: Reader, plan: RunPlan) -> _Judged:
     run = plan.run
     planned = reader.planned_cases(run.run_id)
     if not planned:
@@ -128,7 +139,7 @@ def _verdicts(reader: Reader, plan: RunPlan) -> list[tuple[Verdict, Judgement | 
         case_id: reader.series_history(case_id, run.cluster, before=run.started_at)
         for case_id in by_id
     }
-    return judge_cases(run, list(by_id), measured, histories, plan.policy)
+    return _Judged(judge_cases(run, list(by_id), measured, histories, plan.policy), histories)
 
 
 def _measurement(run: Run, planned: PlannedCase, measured: MeasuredCase) -> Measurement:
@@ -159,44 +170,3 @@ def _refusals(reasons: Iterable[str]) -> Iterable[CheckResult]:
         check, _, rest = reason.partition(": ")
         observed, _, expected = rest.rpartition(", expected ")
         yield CheckResult("measurement", None, check, Severity.FAIL, False, observed, expected)
-
-
-def _news(
-    plan: RunPlan, judged: Sequence[tuple[Verdict, Judgement | None]], untold: set[str]
-) -> list[News]:
-    units = {case.planned.case_id: case.planned.unit or "" for case in plan.cases}
-    return [
-        News(
-            verdict=verdict,
-            unit=units.get(verdict.case_id, ""),
-            since=judgement.since if judgement else None,
-            last_good=judgement.last_good if judgement else None,
-        )
-        for verdict, judgement in judged
-        if verdict.case_id in untold
-    ]
-
-
-def _tell(
-    plan: RunPlan,
-    news: Sequence[News],
-    resolved: Sequence[str],
-    resolve: Callable[[str], str] | None,
-    link: str | None,
-) -> tuple[Delivery, ...]:
-    """Send one message for all that is new.
-
-    Raises:
-        UserError: there are channels, and none of them took the message.
-    """
-    if not plan.channels or not (news or resolved):
-        return ()
-    said = message(plan.run, plan.owner, news, resolved, link)
-    deliveries = tuple(send(plan.channels, said.title, said.body, resolve))
-    if not any(delivery.sent for delivery in deliveries):
-        reasons = "; ".join(f"{d.channel}: {d.error}" for d in deliveries)
-        raise UserError(
-            f'no channel of suite {plan.run.suite} took the message "{said.title}": {reasons}. '
-            "The alerts are stored; the message is sent when the run is judged again."
-        )
-    return deliveries
