@@ -1,0 +1,115 @@
+"""A person's terminal: the command, a home and a dags/ folder, and local nodes that answer SSH."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.integration.openssh import local_nodes
+
+from nightbench.spool import Spool
+
+REPO = Path(__file__).resolve().parents[2]
+COMMAND = [sys.executable, "-c", "from nightbench.cli import main; main()"]
+LIMIT_S = 400
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """Runs `nightbench ...`; neither a scheduler nor a warehouse is there."""
+
+    place: Path
+
+    @property
+    def home(self) -> Path:
+        return self.place / "home"
+
+    @property
+    def spool(self) -> Spool:
+        return Spool(self.home / "spool")
+
+    def environment(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "NIGHTBENCH"))}
+        mine = {"NIGHTBENCH_HOME": str(self.home), "NIGHTBENCH_DAGS": str(self.place / "dags")}
+        return {**kept, **mine}
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end; whatever that is."""
+        return subprocess.run(
+            [*COMMAND, *words],
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+
+    def begin(self, *words: str, until: str) -> subprocess.Popen[str]:
+        """Start a command and read what it says up to a line that holds some words."""
+        running = subprocess.Popen(
+            [*COMMAND, *words],
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert running.stdout is not None
+        said = []
+        for line in running.stdout:
+            said.append(line)
+            if until in line:
+                return running
+        pytest.fail("".join(said))
+
+
+@contextmanager
+def terminal(place: Path, suite: str) -> Iterator[Terminal]:
+    """A terminal with the suite `trial` on the two nodes of cluster `local`."""
+    for name, text in (
+        ("suites/trial.yaml", suite),
+        ("clusters/local.yaml", (REPO / "dags/clusters/local.yaml").read_text()),
+    ):
+        path = place / "dags" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    made = Terminal(place)
+    with local_nodes(made.home) as nodes:
+        target = nodes.targets["n1"]
+        connection = {
+            "conn_type": "ssh",
+            "host": target.host,
+            "port": target.port,
+            "login": target.user,
+            "extra": {"key_file": target.client_keys[0], "known_hosts": target.known_hosts},
+        }
+        (made.home / "connections.json").write_text(json.dumps({"nightbench_local": connection}))
+        yield made
+
+
+def marked(run_id: str) -> list[int]:
+    """Processes on this machine that carry the mark of a run or a comparison."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            text = entry.read_bytes()
+        except OSError:
+            continue
+        if f"={run_id}/".encode() in text:
+            found.append(int(entry.parent.name))
+    return found
+
+
+def wait_for_a_launch(run_id: str) -> None:
+    """Until a process of it runs."""
+    limit = time.monotonic() + 60
+    while not marked(run_id) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert marked(run_id)
