@@ -108,7 +108,7 @@ class SimNode:
         self.lock: object = None
         self._pids = 100
         world.nodes[node] = self
-        self.job_dir = f"/root/jobs/{world.job.job_id}/{node}"
+        self.job_dir = f"/node/jobs/{world.job.job_id}/{node}"
         self.files[f"{self.job_dir}/job.json"] = json.dumps(
             {"code_digest": world.job.code_digest}
         ).encode()

@@ -46,7 +46,7 @@ JOB = JobSpec(
     limits=Limits(ready_s=5, repeat_s=20, progress_s=10, lease_s=2, term_s=0.1),
     code_digest="c0de",
     definition_digest="d",
-    environments=EnvironmentPolicy(root="/root"),
+    environments=EnvironmentPolicy(root="/node"),
 )
 
 
@@ -67,7 +67,7 @@ def gang(**changes):
     """Two nodes that are prepared."""
     nodes = {n: MemoryNode(n, **changes.get(n, {})) for n in ("n1", "n2")}
     for name, node in nodes.items():
-        node.files[Layout("/root", "/root").job(JOB, name) + "/job.json"] = b"{}"
+        node.files[Layout("/node", "/node").job(JOB, name) + "/job.json"] = b"{}"
     return nodes
 
 

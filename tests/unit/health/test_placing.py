@@ -4,24 +4,19 @@ import dataclasses
 from datetime import UTC, datetime
 
 import pytest
+from tests.unit.sleeping import sleeping_job
 
 from nightbench.health import Control, Finding, JudgedNode, Level, NodePreflight, NodeState
 from nightbench.health.quarantine import QUARANTINED
 from nightbench.model import (
-    Build,
-    Case,
     Cluster,
     HealthPolicy,
     JobSpec,
-    Limits,
     Node,
-    Protocol,
-    Strategy,
 )
 from nightbench.pipeline.health import ClusterHealth, notes, read, save
 from nightbench.pipeline.nodebook import out_by_now
 from nightbench.pipeline.placing import keep_placement, out_tonight, place_around
-from nightbench.placement import place
 from nightbench.spool import Spool
 
 LAB = Cluster("lab", tuple(Node(f"n{i}", f"10.0.0.{i}", "c") for i in (1, 2, 3)))
@@ -31,27 +26,7 @@ ODD = Finding(Level.WARN, "clock", "3 min ahead", "1 min", "NTP")
 
 
 def job(nodes: int) -> JobSpec:
-    case = Case("sleep", "fake", Strategy.COLLECTIVE, nodes=nodes, trainers=nodes)
-    placed, processes = place(case, LAB)
-    return JobSpec(
-        run_id="r1",
-        case=case,
-        generation=0,
-        cluster="lab",
-        build=Build("fake"),
-        protocol=Protocol(),
-        nodes=placed,
-        processes=processes,
-        unit="samples",
-        workload_params={},
-        seed=1,
-        env={},
-        role_env={},
-        limits=Limits(),
-        code_digest="c",
-        definition_digest="d",
-        environments=LAB.environments,
-    )
+    return sleeping_job(LAB, nodes)
 
 
 def looked(*findings_of_each: tuple[Finding, ...]) -> ClusterHealth:

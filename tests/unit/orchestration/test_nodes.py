@@ -3,22 +3,17 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from tests.unit.sleeping import sleeping_job
 
 from nightbench.errors import UserError
 from nightbench.health import JudgedNode, NodePreflight
 from nightbench.model import (
-    Build,
-    Case,
     Cluster,
     EnvironmentPolicy,
     HealthPolicy,
-    JobSpec,
     JumpHost,
-    Limits,
     NeighbourPolicy,
     Node,
-    Protocol,
-    Strategy,
 )
 from nightbench.orchestration import places
 from nightbench.orchestration.jobs import PlannedJob, load_job, save_job
@@ -30,7 +25,6 @@ from nightbench.orchestration.nodes import (
     save_cluster,
 )
 from nightbench.pipeline.health import ClusterHealth, save
-from nightbench.placement import place
 from nightbench.spool import Spool
 from nightbench.warehouse import WarehouseRefused
 
@@ -83,27 +77,7 @@ def test_a_warehouse_that_refuses_the_preflight_fails_no_run(monkeypatch):
 def planned(tmp_path):
     """A run on two nodes with a case on one of them."""
     cluster = Cluster("lab", (Node("n1", "10.0.0.1", "c"), Node("n2", "10.0.0.2", "c")))
-    case = Case("sleep", "fake", Strategy.COLLECTIVE)
-    nodes, processes = place(case, cluster)
-    job = JobSpec(
-        run_id="r1",
-        case=case,
-        generation=0,
-        cluster="lab",
-        build=Build("fake"),
-        protocol=Protocol(),
-        nodes=nodes,
-        processes=processes,
-        unit="samples",
-        workload_params={},
-        seed=1,
-        env={},
-        role_env={},
-        limits=Limits(),
-        code_digest="c",
-        definition_digest="d",
-        environments=cluster.environments,
-    )
+    job = sleeping_job(cluster)
     run = Spool(tmp_path).run("r1")
     save_cluster(run, cluster)
     found = PlannedJob(job, known_hosts=None)
