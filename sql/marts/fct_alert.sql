@@ -1,28 +1,43 @@
 -- Grain: one row per alert, live or closed.
 create or replace view marts.fct_alert as
 select
-    alert_id,
-    case_id,
-    cluster,
-    kind as verdict,
-    state,
-    sentence,
-    value,
-    baseline,
-    change,
-    opened_run_id,
-    opened_at,
-    last_run_id,
-    resolved_run_id,
-    closed_at,
-    told_at,
-    dismissed_as,
-    snoozed_until,
-    owner,
-    news_run_id,
-    suspect,
-    suspect_run_id,
-    suspect_at
-from raw.alert;
+    a.alert_id,
+    a.case_id,
+    a.cluster,
+    a.kind as verdict,
+    a.state,
+    a.sentence,
+    a.value,
+    a.baseline,
+    a.change,
+    a.opened_run_id,
+    a.opened_at,
+    a.last_run_id,
+    a.resolved_run_id,
+    a.closed_at,
+    a.told_at,
+    a.dismissed_as,
+    a.snoozed_until,
+    a.owner,
+    a.news_run_id,
+    a.suspect,
+    a.suspect_run_id,
+    a.suspect_at,
+    c.state as confirmation_state,
+    c.outcome as confirmation,
+    c.sentence as confirmation_sentence,
+    c.ratio as confirmation_ratio,
+    c.low as confirmation_low,
+    c.high as confirmation_high,
+    c.rounds as confirmation_rounds,
+    c.run_id as confirmation_run_id
+from raw.alert as a
+left join lateral (
+    select r.*
+    from raw.confirmation as r
+    where r.alert_id = a.alert_id
+    order by r.confirmation_id desc
+    limit 1
+) as c on true;
 
 comment on view marts.fct_alert is 'One row per alert; at most one live alert for each series';
