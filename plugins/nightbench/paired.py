@@ -224,7 +224,7 @@ def combine(estimates: Sequence[Estimate], min_effect: float) -> Combined:
 
 
 def _unlike(centres: Sequence[float], errors: Sequence[float]) -> bool:
-    from scipy.special import chdtrc  # type: ignore[import-untyped]
+    from scipy.special import chdtrc
 
     weights = [1 / (error * error) for error in errors]
     middle = math.fsum(w * c for w, c in zip(weights, centres, strict=True)) / math.fsum(weights)

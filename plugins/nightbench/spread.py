@@ -91,6 +91,6 @@ def close_enough(values: Sequence[float], protocol: Protocol) -> bool:
 
 def _t_quantile(freedom: int) -> float:
     # scipy takes half a second to import; most who import this module only read results.
-    from scipy.special import stdtrit  # type: ignore[import-untyped]
+    from scipy.special import stdtrit
 
     return float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))

@@ -68,7 +68,7 @@ class Server:
             "known_hosts": self.known.encode(),
             "client_keys": (str(self.folder / "client"),),
         }
-        return SshTarget(**{**words, **changes})  # type: ignore[arg-type]
+        return SshTarget(**{**words, **changes})
 
     def log(self) -> str:
         """What sshd has said."""

@@ -114,7 +114,7 @@ class Ground:
             definition_digest="0" * 64,
             environments=policy,
         )
-        return dataclasses.replace(job, **changes)  # type: ignore[arg-type]
+        return dataclasses.replace(job, **changes)
 
     async def prepare(self, job: JobSpec, connect: Connect = SshTransport) -> None:
         await prepare(job, self.nodes.targets, self.shipment, self.events.append, connect)

@@ -186,7 +186,7 @@ def test_the_past_from_files_where_the_warehouse_is_away(spool: Spool, given: Gi
     def away() -> None:
         raise WarehouseUnavailable("away")
 
-    found = past_of("local", away, spool)  # type: ignore[arg-type]
+    found = past_of("local", away, spool)
     assert found[MEASURED.case_id].seconds == timedelta(seconds=60).total_seconds()
     assert found[MEASURED.case_id].last == given.run(3).started_at
     assert found[MEASURED.case_id].definition == DIGEST

@@ -80,7 +80,7 @@ def read_head(path: Path) -> SuiteHead:
 def _schedule_problem(schedule: object) -> str | None:
     if schedule is None or schedule in PRESETS:
         return None
-    from croniter import croniter  # type: ignore[import-untyped]
+    from croniter import croniter
 
     if isinstance(schedule, str) and len(schedule.split()) == 5 and croniter.is_valid(schedule):
         return None

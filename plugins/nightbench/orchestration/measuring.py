@@ -77,6 +77,7 @@ def build_suite_dag(
             execution_timeout=PREPARE_TIMEOUT,
             doc_md="One task for each case; its log shows the gang's progress.",
         ).expand_kwargs(planned)
+        # A task that takes another's output is typed by the value, not by the reference to it.
         preflight(planned) >> measured  # type: ignore[arg-type]
         loaded = ingest()
         # The run fails where a case failed, although the ingest loaded all that came back. What

@@ -57,7 +57,7 @@ class GangTrigger(BaseTrigger):
     def __init__(
         self, nightbench_run: str, case_id: str, generation: int, last_try: bool = True
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call] # Airflow's has no types
         self.nightbench_run = nightbench_run
         self.case_id = case_id
         self.generation = generation

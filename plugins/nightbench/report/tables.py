@@ -104,8 +104,7 @@ class ResultsTable:
             show_edge=False,
         )
         for name in ("case", *_FIGURES, "verdict"):
-            justify = "right" if name in _FIGURES else "left"
-            table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+            table.add_column(name, justify="right" if name in _FIGURES else "left", no_wrap=True)
         for row in self._rows:
             *words, verdict = (escape(cell) for cell in _short(row))
             colour = _COLOURS.get(verdict)

@@ -38,6 +38,9 @@ VIEWS = (
     "marts/fct_left_out",
     "marts/fct_alert",
     "marts/fct_alert_event",
+    "marts/detector_grade",
+    "marts/fct_bisect",
+    "marts/fct_bisect_step",
     "marts/dim_case",
     "marts/dim_cluster",
     "marts/fct_reference",
@@ -87,7 +90,7 @@ def _apply_locked(connection: Connection, folder: Path) -> list[str]:
     from yoyo.backends.core.postgresql import PostgresqlBackend
     from yoyo.connections import DatabaseURI
 
-    class OneTransaction(PostgresqlBackend):  # type: ignore[misc]
+    class OneTransaction(PostgresqlBackend):  # type: ignore[misc] # yoyo has no types
         """yoyo's backend on the connection that holds the lock."""
 
         def connect(self, dburi: DatabaseURI) -> Connection:

@@ -65,7 +65,7 @@ def nightbench(place: Path, *argv: str) -> subprocess.CompletedProcess[str]:
 
 def test_every_command_of_the_manual_is_there() -> None:
     names = {
-        command.name or command.callback.__name__  # type: ignore[union-attr]
+        command.name or command.callback.__name__
         for command in app.registered_commands
     }
     assert names == {

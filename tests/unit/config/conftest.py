@@ -25,7 +25,7 @@ def framework(line: str, **changes: object) -> FrameworkInfo:
         "compilers": ("none",),
         "remarks": {"parameter_server": "the wheel is built without it"},
     }
-    return FrameworkInfo(**{**fields, **changes})  # type: ignore[arg-type]
+    return FrameworkInfo(**{**fields, **changes})
 
 
 @pytest.fixture

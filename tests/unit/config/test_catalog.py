@@ -51,7 +51,7 @@ def test_what_is_in_the_folders_is_in_the_catalog(tmp_path: Path) -> None:
 
 def test_a_mended_title_or_a_new_scale_starts_no_new_history(tmp_path: Path) -> None:
     first = load_catalog(tree(tmp_path, LINE, SPEC)).workloads["net"].digest
-    scales = {**SPEC["scales"], "smoke": {"size": 32}}  # type: ignore[dict-item]
+    scales = {**SPEC["scales"], "smoke": {"size": 32}}
     other = load_catalog(tree(tmp_path, LINE, {**SPEC, "title": "The net", "scales": scales}))
     assert other.workloads["net"].digest == first
     changed = load_catalog(tree(tmp_path, LINE, {**SPEC, "definition": {"optimiser": "sgd"}}))

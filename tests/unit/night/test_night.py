@@ -33,7 +33,7 @@ def night_of(minutes: float | None) -> Room:
 
 
 def case(name: str, minutes: float, **more: object) -> Candidate:
-    return dataclasses.replace(Candidate(name, minutes * MINUTE), **more)  # type: ignore[arg-type]
+    return dataclasses.replace(Candidate(name, minutes * MINUTE), **more)
 
 
 def days_ago(number: int) -> datetime:
@@ -41,7 +41,7 @@ def days_ago(number: int) -> datetime:
 
 
 def suite(**more: object) -> Suite:
-    return dataclasses.replace(Suite("s", "o", "c", ()), **more)  # type: ignore[arg-type]
+    return dataclasses.replace(Suite("s", "o", "c", ()), **more)
 
 
 # --- the room -----------------------------------------------------------------------------

@@ -60,6 +60,6 @@ def test_a_dag_runs_state_is_read_as_airflow_answers_it() -> None:
 
     class Ti:
         def get_dagrun_state(self, dag_id: str, run_id: str) -> object:
-            return DagRunStateResult(state="failed").state  # type: ignore[arg-type]
+            return DagRunStateResult(state="failed").state
 
     assert _state_of({"ti": Ti()})("on_demand", "one") == "failed"

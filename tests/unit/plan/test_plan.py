@@ -30,7 +30,7 @@ PAIR = Case("net", "fake", Strategy.COLLECTIVE, nodes=2, devices_per_node=2, tra
 
 
 def node(name: str, **changes: object) -> Node:
-    return dataclasses.replace(Node(name, f"{name}.example.org", "ssh"), **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(Node(name, f"{name}.example.org", "ssh"), **changes)
 
 
 CLUSTER = Cluster("three", (node("z"), node("a"), node("m")), devices_per_node=2)

@@ -53,7 +53,7 @@ def measured(case: Case, throughput: float | None, **changes: object) -> Measure
         "throughput": throughput,
         "status": CaseStatus.OK if throughput else CaseStatus.FAILED,
     }
-    return Measurement(**{**fields, **changes})  # type: ignore[arg-type]
+    return Measurement(**{**fields, **changes})
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_the_markdown_table(rows: list[dict[str, object]]) -> None:
 def test_the_terminals_table_has_the_same_cells(rows: list[dict[str, object]]) -> None:
     console = Console(file=io.StringIO(), width=140)
     console.print(ResultsTable(rows, "demo-1"))
-    text = console.file.getvalue()  # type: ignore[attr-defined]
+    text = console.file.getvalue()
     assert "net-fake-collective-2x1-bs2" in text
     assert "quarantined" in text
     assert "19.00" in text
@@ -164,7 +164,7 @@ def test_a_case_is_never_folded_where_a_line_can_hold_it(
     console = Console(file=io.StringIO(), width=width)
     long = "resnet50_v1.5-pytorch-collective-16x8-bs128-bf16"
     console.print(ResultsTable([*rows, {**rows[0], "case_id": long}], "demo-1"))
-    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    lines = console.file.getvalue().splitlines()
     assert sum(long in line for line in lines) == 1
     assert all(len(line) <= width for line in lines) or width < 80
 

@@ -65,7 +65,7 @@ def summarise(*repeats: RepeatSummary, **changes: object) -> Measurement:
         "unit": "images",
         "repeats": repeats,
     }
-    return summarize_case(**{**fields, **changes})  # type: ignore[arg-type]
+    return summarize_case(**{**fields, **changes})
 
 
 def test_the_median_and_what_stands_beside_it() -> None:
