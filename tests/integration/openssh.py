@@ -142,13 +142,13 @@ def openssh_nodes(folder: Path, count: int = 2) -> Iterator[SshNodes]:
 
 
 @contextlib.contextmanager
-def local_nodes(folder: Path, count: int = 2) -> Iterator[SshNodes]:
-    """The product's local cluster."""
+def local_nodes(folder: Path, count: int = 2, *options: str) -> Iterator[SshNodes]:
+    """The product's local cluster, with further options of its command."""
     folder.mkdir(parents=True, exist_ok=True)
     hosts = [f"127.0.0.{i + 2}" for i in range(count)]
     port = free_port(hosts)
     log = folder / "cluster.log"
-    words = ["--home", str(folder), "--nodes", str(count), "--port", str(port)]
+    words = ["--home", str(folder), "--nodes", str(count), "--port", str(port), *options]
     with log.open("wb") as out:
         server = subprocess.Popen(
             [sys.executable, "-m", "nightbench.stack.local_cluster", *words],

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import getpass
 import json
 import os
 import resource
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.integration.openssh import local_nodes
 
 from nightbench.gang import Shipment, SshTarget
 from nightbench.model import (
@@ -134,67 +133,23 @@ class Ground:
 def ground(count: int, pin: bool = False) -> Iterator[Ground]:
     """Start so many local nodes; nothing of them is left at the end."""
     folder = Path(tempfile.mkdtemp(prefix="nbfig-", dir="/tmp"))
-    hosts = [f"127.0.0.{i + 2}" for i in range(count)]
-    port = _free_port(hosts)
-    words = ["--home", str(folder), "--nodes", str(count), "--port", str(port)]
-    path = os.pathsep.join(filter(None, [str(REPO / "plugins"), os.environ.get("PYTHONPATH")]))
-    server = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "nightbench.stack.local_cluster", *words),
-            "--cores" if pin else "--no-cores",
-        ],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": path},
-    )
     try:
-        assert server.stdout is not None
-        if server.stdout.readline().strip() != b"ready":
-            raise SystemExit("the local nodes did not start")
-        code = folder / "benchmarks"
-        shutil.copytree(
-            REPO / "benchmarks", code, ignore=shutil.ignore_patterns("__pycache__", ".*")
-        )
-        names = [f"n{i + 1}" for i in range(count)]
-        keys = folder / "cluster"
-        yield Ground(
-            folder=folder,
-            nodes=tuple(
-                Node(name=name, host=host, ssh_conn_id="figures", port=port)
-                for name, host in zip(names, hosts, strict=True)
-            ),
-            targets={
-                name: SshTarget(
-                    node=name,
-                    host=host,
-                    port=port,
-                    user=getpass.getuser(),
-                    known_hosts=str(keys / "known_hosts"),
-                    client_keys=(str(keys / "id_ed25519"),),
-                )
-                for name, host in zip(names, hosts, strict=True)
-            },
-            shipment=Shipment(code),
-            spool=Spool(folder / "spool"),
-            server=server,
-        )
+        with local_nodes(folder, count, "--cores" if pin else "--no-cores") as local:
+            code = folder / "benchmarks"
+            shutil.copytree(
+                REPO / "benchmarks", code, ignore=shutil.ignore_patterns("__pycache__", ".*")
+            )
+            (server,) = local.servers
+            yield Ground(
+                folder=folder,
+                nodes=local.nodes,
+                targets=local.targets,
+                shipment=Shipment(code),
+                spool=Spool(folder / "spool"),
+                server=server,
+            )
     finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait(30)
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _free_port(hosts: Sequence[str]) -> int:
-    while True:
-        with contextlib.ExitStack() as stack:
-            first = stack.enter_context(socket.socket())
-            first.bind((hosts[0], 0))
-            port: int = first.getsockname()[1]
-            try:
-                for host in hosts[1:]:
-                    stack.enter_context(socket.socket()).bind((host, port))
-            except OSError:
-                continue
-            return port
 
 
 def marked(run_prefix: str) -> list[int]:
