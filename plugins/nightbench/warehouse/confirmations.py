@@ -106,7 +106,7 @@ class ConfirmationBook:
     # --- reading ----------------------------------------------------------------------------
 
     def suspects(self, run_id: str) -> list[Row]:
-        """Regressions that a run has to tell of, the largest first: alert_id, case_id, value, …"""
+        """Regressions that a run has to tell of, largest first: alert_id, case_id, figures."""
         return self._read("suspects", run_id=run_id)
 
     def found(

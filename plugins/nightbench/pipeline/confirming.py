@@ -1,0 +1,271 @@
+"""Measuring a suspect again: the last good build and the night's in turn, on the same nodes.
+
+Once more on other nodes, where the cluster has them. The launches are those of a comparison
+(`comparing`), so another process goes on after the last that has ended, and takes up one that
+runs. Where both builds are one, the same rounds hold it twice, and its launches are held against
+the level of the nights before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from nightbench.errors import UserError
+from nightbench.evidence import Confirmation
+from nightbench.gang import EnvironmentUnavailable, Shipment, SshTarget
+from nightbench.health import NodeState
+from nightbench.model import Build, Catalog, Cluster, Suite
+from nightbench.night import Past
+from nightbench.pipeline import answers, health, placing
+from nightbench.pipeline.comparing import Listener, Stopped, measure_comparison
+from nightbench.pipeline.comparisons import ComparisonPlan, plan_comparison, store_comparison
+from nightbench.pipeline.confirmed import confirmation, inconclusive, smallest_effect
+from nightbench.pipeline.ingest import Connect
+from nightbench.pipeline.plans import RunPlan
+from nightbench.pipeline.suspects import Gone, Suspect, ask, builds_of, rounds_of
+from nightbench.rounds import Side
+from nightbench.spool import RunSpool, Spool
+from nightbench.warehouse import NodeBook, Reader
+from nightbench.warehouse.confirmations import NIGHTBENCH, ConfirmationBook
+
+__all__ = ["Asked", "Ground", "ask", "begin", "end", "measure_again", "overdue"]
+
+ELSEWHERE = "-other"
+"""Ends the id of the launches on other nodes."""
+
+_SEED = 1
+_NOT_TONIGHT = "the night measured on others"
+_THE_NIGHT = "the night measured on it"
+
+Watch = Callable[[ComparisonPlan, RunSpool], Listener]
+"""Makes what hears a comparison."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Where a suspect is measured again, and by what."""
+
+    suite: Suite
+    cluster: Cluster
+    catalog: Catalog
+    targets: Mapping[str, SshTarget]
+    shipment: Shipment
+    deadline: datetime | None = None
+    """No launch that cannot end by then."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for, and what the warehouse says of its cluster."""
+
+    confirmation_id: int
+    comparison_id: str
+    suspect: Suspect
+    until: datetime | None
+    by: str
+    past: Mapping[str, Past] = field(default_factory=dict)
+    states: Mapping[str, NodeState] = field(default_factory=dict)
+
+
+def begin(connect: Connect, confirmation_id: int) -> Asked | None:
+    """Say that a suspect is being measured; None where that is over, or was never asked for.
+
+    Raises:
+        WarehouseUnavailable: the warehouse is away.
+    """
+    connection = connect()
+    try:
+        book = ConfirmationBook(connection)
+        if not book.begin(confirmation_id):
+            return None
+        (row,) = book.found(confirmation_id=confirmation_id)
+        return Asked(
+            confirmation_id,
+            row["comparison_id"],
+            Suspect.from_json(row["detail"]),
+            row["until"],
+            row["asked_by"],
+            Reader(connection).case_past(row["cluster"]),
+            NodeBook(connection).states(row["cluster"]),
+        )
+    finally:
+        connection.close()
+
+
+def end(
+    connect: Connect, asked: Asked, found: Confirmation, detail: Mapping[str, Any] | None = None
+) -> None:
+    """Store what came out.
+
+    Raises:
+        WarehouseUnavailable: the warehouse is away; what was measured stays in the spool.
+    """
+    connection = connect()
+    try:
+        ConfirmationBook(connection).end(asked.confirmation_id, found, detail)
+    finally:
+        connection.close()
+
+
+def overdue(connect: Connect) -> list[str]:
+    """Give up what did not end in time; the runs whose message waits no longer and was not sent.
+
+    Raises:
+        WarehouseUnavailable: the warehouse is away.
+    """
+    connection = connect()
+    try:
+        book = ConfirmationBook(connection)
+        late = {
+            row["run_id"]
+            for row in book.found(states=("wanted", "running"))
+            if row["is_overdue"] and row["asked_by"] == NIGHTBENCH
+        }
+        for run_id in sorted(late):
+            book.give_up(run_id, "Not measured again: it did not end in the night's time for it")
+        return book.runs_to_tell()
+    finally:
+        connection.close()
+
+
+async def measure_again(
+    asked: Asked, plan: RunPlan, spool: Spool, ground: Ground, watch: Watch
+) -> tuple[Confirmation, dict[str, Any]]:
+    """Measure what is missing of a suspect's launches, and say what they mean.
+
+    Args:
+        asked: what was asked for.
+        plan: of the night, as it was stored.
+        spool: where the launches go.
+        ground: where and by what.
+        watch: makes what hears each comparison.
+
+    Returns:
+        The outcome, and the answers of both places for the book.
+
+    Raises:
+        NodeError: a node does not answer before its first launch; another try may find it.
+        UserError: it is measured by another process right now, or has changed since it was begun.
+        asyncio.CancelledError: after the gang has been ended on the nodes.
+    """
+    suspect, cluster = asked.suspect, ground.cluster
+    folder = spool.comparison(asked.comparison_id)
+    if folder.is_steered() or spool.comparison(asked.comparison_id + ELSEWHERE).is_steered():
+        raise UserError(f"{asked.comparison_id} is measured right now by another process")
+    try:
+        builds = builds_of(suspect)
+    except Gone as error:
+        return inconclusive(str(error)), {}
+    lost = set(suspect.nodes) - {node.name for node in cluster.nodes}
+    if lost:
+        return inconclusive(f"{cluster.name} has no {', '.join(sorted(lost))} any more"), {}
+    known = (folder.run() or {}).get("asked")
+    ill: dict[str, str] = known["ill"] if known else await _ill(asked, ground)
+    out = [f"{node}: {ill[node]}" for node in suspect.nodes if node in ill]
+    if out:
+        return inconclusive(f"its nodes take no part: {'; '.join(out)}"), {}
+    job = _Job(asked, plan, spool, ground, watch, builds, ill)
+    try:
+        here = await job.measure("", {n: _NOT_TONIGHT for n in job.others})
+    except EnvironmentUnavailable as error:
+        return inconclusive(f"one of the builds cannot be had any more: {error}"), {}
+    there: dict[str, Any] | str | None = None
+    if len(set(job.others) - ill.keys()) >= len(suspect.nodes):
+        try:
+            there = await job.measure(ELSEWHERE, ill | {n: _THE_NIGHT for n in suspect.nodes})
+        except UserError as error:
+            # What the night's own nodes say stands without it.
+            there = str(error)
+    said = confirmation(suspect, builds, here, there)
+    return said, {"here": here, "there": there, "pairs": builds is not None}
+
+
+async def _ill(asked: Asked, ground: Ground) -> dict[str, str]:
+    """Which nodes are ill or in quarantine, and why."""
+    line = ground.catalog.frameworks[asked.suspect.bad.line]
+    found = await health.examine(
+        ground.cluster, ground.targets, ground.shipment, [line], sweep=True
+    )
+    return placing.out_tonight(found, asked.states)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What both places have in common."""
+
+    asked: Asked
+    plan: RunPlan
+    spool: Spool
+    ground: Ground
+    watch: Watch
+    builds: tuple[Build, Build] | None
+    ill: Mapping[str, str]
+
+    @property
+    def others(self) -> list[str]:
+        """Nodes that the night did not measure on."""
+        nodes = [node.name for node in self.ground.cluster.nodes]
+        return [name for name in nodes if name not in self.asked.suspect.nodes]
+
+    async def measure(self, tail: str, left_out: Mapping[str, str]) -> dict[str, Any]:
+        """Measure on what is left; the answer, which may hold fewer rounds where time ran out."""
+        folder = self.spool.comparison(self.asked.comparison_id + tail)
+        known = answers.saved_answer(folder)
+        if known is not None and known["complete"]:
+            return known
+        compared = self._plan(tail, left_out)
+        kept = {"alert_id": self.asked.suspect.alert_id, "ill": dict(self.ill)}
+        store_comparison(compared, self.spool, kept, self.asked.by)
+        stopped = None
+        listener = self.watch(compared, folder)
+        with folder.steered():
+            try:
+                await measure_comparison(
+                    compared, folder, self.ground.targets, self.ground.shipment, listener
+                )
+            except Stopped as error:
+                stopped = str(error)
+            document = answers.answer(compared, folder, stopped)
+            answers.save_answer(folder, document)
+        return document
+
+    def _plan(self, tail: str, left_out: Mapping[str, str]) -> ComparisonPlan:
+        suspect, ground, night = self.asked.suspect, self.ground, self.plan
+        case = next(
+            each.planned.case for each in night.cases if each.planned.case_id == suspect.case_id
+        )
+        # The builds say which environment: a prefix that the site has added since does not.
+        paths = {k: v for k, v in ground.cluster.environments.paths.items() if k != case.framework}
+        environments = dataclasses.replace(ground.cluster.environments, paths=paths)
+        here, there = rounds_of(self.builds is not None)
+        compared = plan_comparison(
+            dataclasses.replace(ground.suite, cases=(case,), protocol=night.protocol),
+            dataclasses.replace(ground.cluster, environments=environments),
+            ground.catalog,
+            self.builds or (suspect.bad, suspect.bad),
+            comparison_id=self.asked.comparison_id + tail,
+            rounds=there if tail else here,
+            min_effect=smallest_effect(
+                suspect, night.policy.min_change, has_two=self.builds is not None
+            ),
+            seed=_SEED,
+            deadline=ground.deadline,
+            left_out=left_out,
+            past=self.asked.past,
+        )
+        job = compared.cases[0].jobs[Side.B]
+        if job.definition_digest != suspect.definition_digest:
+            raise UserError(
+                f"{suspect.case_id} is defined otherwise now than it was in {suspect.run_id}"
+            )
+        if not tail and {node.name for node in job.nodes} != set(suspect.nodes):
+            where = ", ".join(node.name for node in job.nodes)
+            raise UserError(
+                f"{suspect.case_id} would be placed on {where}, and the night measured on "
+                f"{', '.join(suspect.nodes)}"
+            )
+        return compared

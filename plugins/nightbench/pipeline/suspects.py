@@ -1,0 +1,264 @@
+"""Regressions that are doubted: what is known of each, and which of them a night has time for.
+
+A suspect is measured again before its night is told of. What that needs is written down when it
+is asked for (`ask`), so that whoever measures it, hours later or by hand, means the same builds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from nightbench.detection import ChangeDetector
+from nightbench.errors import UserError
+from nightbench.model import Build, VerdictKind
+from nightbench.night import PREPARE_S, duration, guess_repeat_s
+from nightbench.pipeline.plans import CasePlan, RunPlan
+from nightbench.plan import wheel_digest
+from nightbench.warehouse import Reader
+from nightbench.warehouse.confirmations import NIGHTBENCH, ConfirmationBook
+from nightbench.warehouse.connection import Connection
+
+PAIRS, PAIRS_ELSEWHERE = 5, 3
+"""Rounds of two builds, on the night's nodes and once on others."""
+
+AGAIN, AGAIN_ELSEWHERE = 3, 2
+"""Rounds where there is one build only: each is two launches of it."""
+
+
+class Gone(UserError):
+    """The last good build cannot be had any more."""
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A regression with what it is measured again by."""
+
+    alert_id: int
+    run_id: str
+    """The night that is doubted."""
+    case_id: str
+    value: float
+    """What it brought, units of work per second."""
+    baseline: float
+    """The level before."""
+    bad: Build
+    """As that night planned it."""
+    bad_version: str | None
+    """What its framework said of itself."""
+    good: Build | None
+    """As the last good night planned it; None where nobody knows."""
+    good_version: str | None
+    good_run_id: str | None
+    nodes: tuple[str, ...]
+    """On which it was measured."""
+    definition_digest: str
+
+    @property
+    def change(self) -> float:
+        """As a verdict has it: value / baseline - 1."""
+        return self.value / self.baseline - 1
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is kept beside what was asked for."""
+        return {**dataclasses.asdict(self), "change": self.change}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Suspect:
+        """The inverse of `to_json`; what else stands there is passed over."""
+        known = {field.name: document[field.name] for field in dataclasses.fields(cls)}
+        good = known["good"]
+        known |= {
+            "bad": Build(**known["bad"]),
+            "good": Build(**good) if good else None,
+            "nodes": tuple(known["nodes"]),
+        }
+        return cls(**known)
+
+
+def builds_of(suspect: Suspect) -> tuple[Build, Build] | None:
+    """The last good build and the night's; None where they are one, as far as anybody knows.
+
+    Raises:
+        Gone: a wheel or a prefix does not hold any more what it held.
+    """
+    good, bad = suspect.good, suspect.bad
+    if good is None:
+        return None
+    then, now = plain(suspect.good_version), plain(suspect.bad_version)
+    moved = then is not None and now is not None and then != now
+    if _is_one(good, bad):
+        if not moved:
+            return None
+        if good.source == "path":
+            raise Gone(f"{good.location} held {good.line} {then} then, and holds {now} now")
+    elif _says_version(good) and _says_version(bad) and then is not None and then == now:
+        # A lock that was named by its version, say: another word for the same.
+        return None
+    if good.source == "index":
+        good = dataclasses.replace(good, version=plain(good.version) or then)
+    for build in (good, bad):
+        _still_there(build)
+    return good, bad
+
+
+def plain(version: str | None) -> str | None:
+    """A version without its local part: `2.13.0` for `2.13.0+cpu`."""
+    return version.partition("+")[0] if version else None
+
+
+def _is_one(one: Build, other: Build) -> bool:
+    names = ["line", "variant", "source", "digest"]
+    if one.source != "wheel" or not one.digest:
+        names += ["location", "version"]
+    return all(getattr(one, name) == getattr(other, name) for name in names)
+
+
+def _says_version(build: Build) -> bool:
+    return build.source == "index"
+
+
+def _still_there(build: Build) -> None:
+    if build.source != "wheel" or not build.location:
+        return
+    path = Path(build.location)
+    if not path.is_file():
+        raise Gone(f"the wheel {path} is not there any more")
+    if build.digest and wheel_digest(path) != build.digest:
+        raise Gone(f"the wheel {path} is another file now than it was then")
+
+
+# --- asking -------------------------------------------------------------------------------
+
+
+def suspect_of(reader: Reader, plan: RunPlan, alert: Mapping[str, Any]) -> Suspect | None:
+    """What is known of the regression that an alert tells of; None where it has no level.
+
+    Args:
+        reader: the warehouse.
+        plan: of the night that is doubted.
+        alert: alert_id, case_id, value, baseline.
+    """
+    case_id = alert["case_id"]
+    case = next((each for each in plan.cases if each.planned.case_id == case_id), None)
+    if case is None or not alert["value"] or not alert["baseline"]:
+        return None
+    run = plan.run
+    points = [m.point for m in reader.measured(run.run_id) if m.case_id == case_id and m.point]
+    good = good_version = good_run_id = None
+    if points:
+        history = reader.series_history(case_id, run.cluster, before=run.started_at)
+        judgement = ChangeDetector().judge(history, points[0], plan.policy)
+        last = judgement.last_good if judgement.kind is VerdictKind.REGRESSED else None
+        if last is not None and last.run_id is not None:
+            planned = {each.case_id: each for each in reader.planned_cases(last.run_id)}
+            good = planned[case_id].build if case_id in planned else None
+            good_version, good_run_id = last.framework_version, last.run_id
+    return Suspect(
+        alert_id=alert["alert_id"],
+        run_id=run.run_id,
+        case_id=case_id,
+        value=alert["value"],
+        baseline=alert["baseline"],
+        bad=case.planned.build,
+        bad_version=points[0].framework_version if points else None,
+        good=good,
+        good_version=good_version,
+        good_run_id=good_run_id,
+        nodes=tuple(dict.fromkeys(process.node for process in case.processes)),
+        definition_digest=case.planned.definition_digest,
+    )
+
+
+def rounds_of(has_two: bool) -> tuple[int, int]:
+    """Rounds on the night's nodes and on others, for two builds or for one alone."""
+    return (PAIRS, PAIRS_ELSEWHERE) if has_two else (AGAIN, AGAIN_ELSEWHERE)
+
+
+def new_confirmation_id(now: datetime) -> str:
+    """Of the launches: readable, sortable and unique: `confirm-20261121T010203-9f3a`."""
+    return f"confirm-{now.astimezone(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+
+def ask(connection: Connection, plan: RunPlan) -> set[int]:
+    """Ask for a night's suspects to be measured again, as far as its budget goes.
+
+    The largest fall comes first. What does not fit is put down as skipped, with its reason. Asked
+    again for the same night nothing is added.
+
+    Args:
+        connection: the loader's, to the warehouse.
+        plan: of the night, whose alerts have been stored.
+
+    Returns:
+        Alerts whose suspects are being measured, or are about to be: the night's message waits
+        for them.
+    """
+    reader, book = Reader(connection), ConfirmationBook(connection)
+    run_id, budget_s = plan.run.run_id, plan.policy.confirm_s
+    if budget_s > 0:
+        asked = [row for row in book.found(run_id=run_id) if row["asked_by"] == NIGHTBENCH]
+        known = {row["alert_id"] for row in asked}
+        left_s = budget_s - math.fsum(
+            row["detail"].get("expected_s", 0.0) for row in asked if row["state"] != "skipped"
+        )
+        past = reader.case_past(plan.run.cluster)
+        for alert in book.suspects(run_id):
+            suspect = None if alert["alert_id"] in known else suspect_of(reader, plan, alert)
+            if suspect is None:
+                continue
+            known_past = past.get(suspect.case_id)
+            digest = suspect.definition_digest
+            repeat_s = known_past.of(digest).repeat_s if known_past else None
+            expected_s = expected(suspect, plan, repeat_s)
+            skipped = _refusal(expected_s, left_s, budget_s)
+            book.ask(
+                suspect.alert_id,
+                run_id,
+                new_confirmation_id(datetime.now(UTC)),
+                {**suspect.to_json(), "expected_s": expected_s},
+                within_s=budget_s,
+                skipped=skipped,
+            )
+            left_s -= 0.0 if skipped else expected_s
+    return {row["alert_id"] for row in book.waiting(run_id)}
+
+
+def expected(suspect: Suspect, plan: RunPlan, repeat_s: float | None) -> float:
+    """Seconds that a suspect is expected to take, with preparing.
+
+    Args:
+        suspect: the suspect.
+        plan: of its night.
+        repeat_s: what a repeat usually takes; a guess from the protocol where None.
+    """
+    try:
+        has_two = builds_of(suspect) is not None
+    except Gone:
+        return 0.0  # Nothing is launched: it ends with that reason.
+    here, there = rounds_of(has_two)
+    case = _case(plan, suspect.case_id).planned.case
+    elsewhere = 2 * case.nodes <= len(plan.cluster.nodes)
+    once = repeat_s or guess_repeat_s(plan.protocol, math.inf)
+    rounds, times = (here + there, 2) if elsewhere else (here, 1)
+    return times * PREPARE_S + 2 * rounds * once
+
+
+def _case(plan: RunPlan, case_id: str) -> CasePlan:
+    return next(each for each in plan.cases if each.planned.case_id == case_id)
+
+
+def _refusal(expected_s: float, left_s: float, budget_s: float) -> str | None:
+    if expected_s <= left_s:
+        return None
+    takes, whole = duration(expected_s), duration(budget_s)
+    left = f"{duration(left_s)} of the night's {whole} were left"
+    if expected_s > budget_s:
+        left = f"a night has {whole} for it"
+    return f"Not measured again: that takes about {takes}, and {left} (policy.confirm)"
