@@ -9,10 +9,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo, available_timezones
 
+from nightbench.errors import UserError
+
 _HOURS = re.compile(r"(\d{1,2}):(\d{2}) ?- ?(\d{1,2}):(\d{2}) (\S+)\Z")
 _EXPECTED = 'expected hours with their time zone, such as "22:00-06:00 Europe/Berlin"'
 _DAYS_AHEAD = 9
 """Hours that are empty on the day of a clock change are looked for on the days after it."""
+
+_AHEAD = re.compile(r"(?P<number>[0-9]{1,4})(?P<unit>[hdw])\Z")
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
 
 @dataclass(frozen=True)
@@ -116,3 +121,22 @@ def opening(hours: Sequence[Hours], at: datetime) -> Span | None:
 def meet(hours: Sequence[Hours]) -> bool:
     """Say whether some hours ever hold together: in a winter or in a summer."""
     return any(opening(hours, datetime(2026, month, 15, tzinfo=UTC)) for month in (1, 7))
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """Read a time to come: a span from `now` (12h, 3d, 2w) or an ISO 8601 date (UTC by default).
+
+    Raises:
+        UserError: it is neither.
+    """
+    ahead = _AHEAD.match(text)
+    if ahead:
+        return now + int(ahead["number"]) * _UNITS[ahead["unit"]]
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise UserError(
+            f'until: found "{text[:80]}", expected 12h, 3d, 2w, or a date as 2026-12-01 or '
+            "2026-12-01T06:00"
+        ) from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

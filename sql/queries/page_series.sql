@@ -51,6 +51,7 @@ with numbered as (
         and (%(workload)s::text is null or p.workload = %(workload)s)
         and (%(framework)s::text is null or p.framework = %(framework)s)
         and (%(cluster)s::text is null or r.cluster = %(cluster)s)
+        and (%(case_id)s::text is null or p.case_id = %(case_id)s)
 )
 
 select *

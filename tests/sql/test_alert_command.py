@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from nightbench.cli import app
 from nightbench.commands import common
-from nightbench.commands.alert import moment
 from nightbench.errors import UserError
+from nightbench.hours import moment
 from nightbench.warehouse import WarehouseRefused
 
 

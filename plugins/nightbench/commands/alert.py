@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import getpass
-import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +15,7 @@ from rich.text import Text
 from nightbench.commands import common
 from nightbench.commands.common import out
 from nightbench.errors import UserError
+from nightbench.hours import moment
 
 if TYPE_CHECKING:
     from nightbench.warehouse import Reader, Triage
@@ -24,8 +24,6 @@ app = typer.Typer(help="The alerts and their life: who looked, what came of it."
 
 AlertArgument = Annotated[int, typer.Argument(metavar="ID", help="Number of the alert.")]
 WhyOption = Annotated[str, typer.Option("--why", help="Kept in the alert's history.")]
-_AHEAD = re.compile(r"(?P<number>\d{1,4})(?P<unit>[hdw])\Z")
-_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
 
 @app.command("list")
@@ -114,25 +112,6 @@ def assign(
 ) -> None:
     """Say whose it is."""
     _change(alert, json, lambda triage: triage.assign(alert, owner, why))
-
-
-def moment(text: str, now: datetime) -> datetime:
-    """Read a time to come: a span from `now` (12h, 3d, 2w) or an ISO 8601 date (UTC by default).
-
-    Raises:
-        UserError: it is neither.
-    """
-    ahead = _AHEAD.match(text)
-    if ahead:
-        return now + int(ahead["number"]) * _UNITS[ahead["unit"]]
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise UserError(
-            f'--until: found "{text}", expected 12h, 3d, 2w, or a date as 2026-12-01 or '
-            "2026-12-01T06:00"
-        ) from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 @contextmanager

@@ -27,6 +27,8 @@ WAREHOUSE = "nightbench_warehouse"
 """Connection that loads; its role is a member of nightbench_loader."""
 WAREHOUSE_READER = "nightbench_warehouse_reader"
 """Connection that the results page reads through."""
+WAREHOUSE_TRIAGE = "nightbench_warehouse_triage"
+"""Connection through which people change alerts on the page; a member of nightbench_triage."""
 
 SSH_PORT = 22
 CERTIFICATES = ("certificate_file", "certificate")

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MADE_BY_UP = ("nightbench_warehouse", "nightbench_warehouse_reader", "nightbench_local")
+MADE_BY_UP = (
+    "nightbench_warehouse",
+    "nightbench_warehouse_reader",
+    "nightbench_warehouse_triage",
+    "nightbench_local",
+)
 """Connections of the control plane that runs on one machine."""
 
 

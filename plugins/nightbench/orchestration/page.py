@@ -1,14 +1,17 @@
-"""The results page inside Airflow's API server: our app behind Airflow's login."""
+"""The pages inside Airflow's API server: our app behind Airflow's login."""
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from nightbench.orchestration.connections import WAREHOUSE_READER
+from fastapi import Depends, HTTPException, Request
+
+from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE
 from nightbench.orchestration.runs import connect
-from nightbench.web import create_app
+from nightbench.web import Access, Desk, NotAllowed, Visitor, create_app
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -20,6 +23,11 @@ POINTS = 180
 """Results of a series that are drawn."""
 
 RUNS = 25
+
+LIVE = ("open", "acknowledged")
+
+GUARD = "on_demand"
+"""Whoever may trigger this DAG may change alerts."""
 
 Row = dict[str, Any]
 
@@ -42,6 +50,18 @@ class WarehouseRepository:
             workload=workload,
             framework=framework,
             cluster=cluster,
+            case_id=None,
+            max_points=POINTS,
+        )
+
+    def series_of(self, case_id: str, cluster: str) -> Sequence[Row]:
+        """The results of one series."""
+        return self._rows(
+            "page_series",
+            workload=None,
+            framework=None,
+            cluster=cluster,
+            case_id=case_id,
             max_points=POINTS,
         )
 
@@ -66,12 +86,40 @@ class WarehouseRepository:
 
     def alerts(self) -> Sequence[Row]:
         """Live alerts."""
-        return self._reader.alerts(limit=50)
+        return self.find_alerts(LIVE, None, None, 50)
+
+    def find_alerts(
+        self,
+        states: Sequence[str] | None,
+        cluster: str | None,
+        framework: str | None,
+        limit: int,
+    ) -> Sequence[Row]:
+        """Alerts with what their case is."""
+        return self._alerts(
+            states=None if states is None else list(states),
+            cluster=cluster,
+            framework=framework,
+            max_rows=limit,
+        )
+
+    def alert(self, alert_id: int) -> Row | None:
+        """One alert."""
+        found = self._alerts(alert_id=alert_id)
+        return found[0] if found else None
+
+    def alert_events(self, alert_id: int) -> Sequence[Row]:
+        """The history of an alert."""
+        return self._reader.alert_events(alert_id)
 
     def run_of(self, dag_id: str, dag_run_id: str) -> str | None:
         """The run that a DAG run made."""
         found = self._rows("page_run_of_dag_run", dag_id=dag_id, dag_run_id=dag_run_id)
         return str(found[0]["run_id"]) if found else None
+
+    def _alerts(self, **given: Any) -> list[Row]:
+        nothing = {"states": None, "cluster": None, "framework": None, "alert_id": None}
+        return self._rows("page_alerts", **{**nothing, "max_rows": 1, **given})
 
     def _rows(self, name: str, **parameters: Any) -> list[Row]:
         from psycopg2.extras import RealDictCursor
@@ -97,14 +145,53 @@ def open_repository() -> Iterator[WarehouseRepository]:
         connection.close()
 
 
+@contextmanager
+def open_desk(by: str) -> Iterator[Desk]:
+    """A desk for one request of a person, through the Connection that may move alerts only."""
+    from nightbench.warehouse import MoveRefused, Triage
+
+    connection = connect(WAREHOUSE_TRIAGE)
+    try:
+        yield Triage(connection, by)
+    except MoveRefused as error:
+        raise NotAllowed(str(error)) from error
+    finally:
+        connection.close()
+
+
 def build_page(airflow_url: str) -> FastAPI:
     """The app, guarded by Airflow's own access rules."""
-    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
-    from airflow.api_fastapi.core_api.security import requires_access_dag
+    from airflow.sdk.configuration import conf
 
     return create_app(
         open_repository,
-        require_reader=requires_access_dag("GET", DagAccessEntity.RUN),
-        require_trigger=requires_access_dag("POST", DagAccessEntity.RUN),
+        open_desk,
+        _access(),
+        form_secret=_form_secret(conf.get("api", "secret_key")),
         airflow_url=airflow_url,
+        base_url=conf.get("api", "base_url", fallback=""),
     )
+
+
+def _access() -> Access:
+    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+    from airflow.api_fastapi.core_api.security import get_user, requires_access_dag
+
+    # By name: else the DAG would be the one that the address names, which whoever asks writes.
+    trigger = requires_access_dag("POST", DagAccessEntity.RUN, param_dag_id=GUARD)
+
+    def visitor(request: Request, user: Any = Depends(get_user)) -> Visitor:  # noqa: B008
+        try:
+            trigger(request, user)
+        except HTTPException:
+            return Visitor(user.get_name(), may_change=False)
+        return Visitor(user.get_name(), may_change=True)
+
+    return Access(
+        reader=requires_access_dag("GET", DagAccessEntity.RUN), trigger=trigger, visitor=visitor
+    )
+
+
+def _form_secret(airflow_secret: str) -> bytes:
+    """A key of our own from the one that all of a site's API servers share."""
+    return hmac.new(airflow_secret.encode(), b"nightbench: forms of alerts", "sha256").digest()

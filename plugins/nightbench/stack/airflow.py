@@ -145,6 +145,7 @@ def connections(home: Home, ports: Ports, secrets: Secrets) -> dict[str, dict[st
     for conn_id, role in (
         ("nightbench_warehouse", "nightbench_loader"),
         ("nightbench_warehouse_reader", "nightbench_reader"),
+        ("nightbench_warehouse_triage", "nightbench_triage"),
     ):
         found[conn_id] = {
             "conn_type": "postgres",

@@ -18,13 +18,14 @@ from nightbench.warehouse.history_csv import ImportReport
 from nightbench.warehouse.loader import Loader
 from nightbench.warehouse.nodes import NodeBook
 from nightbench.warehouse.reader import Reader
-from nightbench.warehouse.triage import Triage
+from nightbench.warehouse.triage import MoveRefused, Triage
 
 __all__ = [
     "CaseBundle",
     "ImportReport",
     "Loader",
     "MeasuredCase",
+    "MoveRefused",
     "NodeBook",
     "PlannedCase",
     "Reader",

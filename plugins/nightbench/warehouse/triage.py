@@ -10,6 +10,11 @@ import psycopg2.errors
 from nightbench.warehouse.connection import Connection, WarehouseRefused, reported
 from nightbench.warehouse.statements import statement
 
+
+class MoveRefused(WarehouseRefused):
+    """There is no such alert, or a function of schema triage says that the move is not allowed."""
+
+
 REASONS = ("false_alarm", "intended", "wont_fix")
 """Why an alert is dismissed."""
 
@@ -17,8 +22,8 @@ REASONS = ("false_alarm", "intended", "wont_fix")
 class Triage:
     """Moves alerts in the name of a person; each call is one transaction.
 
-    Every method returns the state before, and raises `WarehouseRefused` where there is no such
-    alert or the move is not allowed, `WarehouseUnavailable` where the warehouse is away.
+    Every method returns the state before, and raises `MoveRefused` where there is no such alert or
+    the move is not allowed, `WarehouseUnavailable` where the warehouse is away.
     """
 
     def __init__(self, connection: Connection, by: str) -> None:
@@ -49,7 +54,7 @@ class Triage:
                 found = cursor.fetchone()
         except psycopg2.errors.RaiseException as error:
             said = error.diag.message_primary
-            raise WarehouseRefused(
+            raise MoveRefused(
                 f"Cannot change alert {alert_id}: {said}. "
                 "`nightbench alert list --all` shows what there is."
             ) from error

@@ -1,71 +1,154 @@
-"""The FastAPI app of the results page: server-rendered, without a build step."""
+"""The FastAPI app of the pages: server-rendered, without a build step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
 
 from fastapi import Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.exceptions import HTTPException
 
 from nightbench.errors import UserError
+from nightbench.web.alerts import AlertPages, OpenDesk, OpenRepository, dag_run_url
+from nightbench.web.api import AlertApi, answer
+from nightbench.web.errors import BadInput, WebError
+from nightbench.web.guard import Access, FormKey, Visitor, hosts_of
 from nightbench.web.plot import draw
+from nightbench.web.rendering import HEADERS, HERE, page
 from nightbench.web.repository import Repository
-from nightbench.web.series import ago, day, figure, gather, percent, state
+from nightbench.web.series import ago, gather, state
 
-HERE = Path(__file__).resolve().parent
 PLOTS = 60
 """Series that are drawn on one page; the table always holds all."""
 
-HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
-
-Dependency = Callable[..., Any]
-OpenRepository = Callable[[], AbstractContextManager[Repository]]
+BODY_BYTES = 64 * 1024
+API = "/api"
 
 
 def create_app(
     repository: OpenRepository,
-    require_reader: Dependency,
-    require_trigger: Dependency,
+    desk: OpenDesk,
+    access: Access,
+    form_secret: bytes,
     airflow_url: str = "",
+    base_url: str = "",
 ) -> FastAPI:
     """Make the app.
 
     Args:
         repository: opens what a request reads from.
-        require_reader: refuses whoever may not read DAG runs; guards every route.
-        require_trigger: refuses whoever may not trigger DAG runs; for routes that change
-            something, of which there are none yet.
+        desk: opens, by a person's name, what a request changes alerts through.
+        access: who may do what.
+        form_secret: signs the tokens of forms; the same in all processes that serve the app.
         airflow_url: path below which Airflow's own UI lies, without a slash at its end.
+        base_url: the address by which browsers see the site, where it is known.
     """
-    del require_trigger
+
+    def remember(request: Request, visitor: Visitor = Depends(access.visitor)) -> None:  # noqa: B008
+        request.state.nightbench_visitor = visitor
+
     # The descriptions that FastAPI makes by itself would be public.
     app = FastAPI(
         title="Nightbench",
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        dependencies=[Depends(require_reader)],
+        dependencies=[Depends(access.reader), Depends(remember), Depends(_readable)],
     )
+    hosts = hosts_of(base_url)
     pages = _Pages(repository, airflow_url)
+    alerts = AlertPages(repository, desk, FormKey(form_secret), hosts, airflow_url)
+    api = AlertApi(repository, desk, hosts)
+    changing = [Depends(access.trigger), Depends(_body)]
+
     app.add_api_route("/", pages.index, methods=["GET"], response_class=HTMLResponse)
+    app.add_api_route("/alerts", alerts.index, methods=["GET"], response_class=HTMLResponse)
+    app.add_api_route("/alerts/{alert_id:int}", alerts.show, methods=["GET"], response_model=None)
+    app.add_api_route(
+        "/alerts/{alert_id:int}/{action}",
+        alerts.change,
+        methods=["POST"],
+        dependencies=changing,
+        response_model=None,
+    )
+    app.add_api_route(f"{API}/alerts", api.index, methods=["GET"])
+    app.add_api_route(f"{API}/alerts/{{alert_id:int}}", api.show, methods=["GET"])
+    app.add_api_route(
+        f"{API}/alerts/{{alert_id:int}}/{{action}}",
+        api.change,
+        methods=["POST"],
+        dependencies=changing,
+    )
     for name, kind in (("style.css", "text/css"), ("links.js", "text/javascript")):
         app.add_api_route(f"/{name}", _file(name, kind), methods=["GET"])
+    app.add_exception_handler(UserError, _said)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _unreadable)
     return app
+
+
+# --- requests -----------------------------------------------------------------------------
+
+
+def _readable(request: Request) -> None:
+    """PostgreSQL takes no NUL: what holds one names nothing that is there."""
+    if any("\0" in value for value in request.query_params.values()):
+        raise BadInput("The address holds a character that no name has.")
+
+
+async def _body(request: Request) -> None:
+    """Read what was sent, before a thread works on it; no more than a form ever holds."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_BYTES:
+            raise HTTPException(413, f"More than {BODY_BYTES} bytes were sent.")
+    request.state.nightbench_body = body
+
+
+def _is_api(request: Request) -> bool:
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    return bool(path.startswith(f"{API}/"))
+
+
+# --- errors -------------------------------------------------------------------------------
+
+
+def _said(request: Request, error: Exception) -> Response:
+    """A user error; what is no `WebError` is a warehouse that is away."""
+    status = error.status if isinstance(error, WebError) else 503
+    if _is_api(request):
+        return answer({"detail": str(error)}, status)
+    return _error_page(request, status, str(error))
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    """What FastAPI and Airflow refuse by themselves."""
+    assert isinstance(error, HTTPException)
+    if _is_api(request):
+        return answer({"detail": error.detail}, error.status_code, error.headers)
+    found = _error_page(request, error.status_code, str(error.detail))
+    found.headers.update(error.headers or {})
+    return found
+
+
+def _unreadable(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    return _said(request, BadInput(f"{first['loc'][-1]}: {first['msg']}"))
+
+
+def _error_page(request: Request, status: int, message: str) -> HTMLResponse:
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    root = "../" * max(0, path.count("/") - 1) or "./"
+    template = "away.html" if status == 503 else "error.html"
+    return page(template, status=status, root=root, code=status, message=message)
+
+
+# --- pages --------------------------------------------------------------------------------
 
 
 def _file(name: str, media_type: str) -> Callable[[], Response]:
@@ -77,21 +160,8 @@ def _file(name: str, media_type: str) -> Callable[[], Response]:
     return serve
 
 
-@cache
-def _templates() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(HERE / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"figure": figure, "percent": percent, "day": day}
-    return environment
-
-
 class _Pages:
-    """The pages, each from one template."""
+    """The pages of results, each from one template."""
 
     def __init__(self, repository: OpenRepository, airflow_url: str) -> None:
         self._repository = repository
@@ -99,7 +169,6 @@ class _Pages:
 
     def index(
         self,
-        request: Request,
         run: str = "",
         dag_id: str = "",
         dag_run: str = "",
@@ -109,18 +178,15 @@ class _Pages:
     ) -> HTMLResponse:
         """The latest medians; with `run`, or a DAG run, what one run brought."""
         chosen = {"workload": workload, "framework": framework, "cluster": cluster}
-        try:
-            with self._repository() as repository:
-                if dag_run and not run:
-                    found = repository.run_of(dag_id, dag_run)
-                    if found is None:
-                        return self._page("waiting.html", dag_run=dag_run)
-                    run = found
-                if run:
-                    return self._run(repository, run)
-                return self._latest(repository, chosen)
-        except UserError as error:
-            return self._page("away.html", status=503, message=str(error))
+        with self._repository() as repository:
+            if dag_run and not run:
+                found = repository.run_of(dag_id, dag_run)
+                if found is None:
+                    return page("waiting.html", dag_run=dag_run)
+                run = found
+            if run:
+                return self._run(repository, run)
+            return self._latest(repository, chosen)
 
     def _latest(self, repository: Repository, chosen: dict[str, str]) -> HTMLResponse:
         now = datetime.now(UTC)
@@ -128,7 +194,7 @@ class _Pages:
             repository.series(*(chosen[k] or None for k in ("workload", "framework", "cluster")))
         )
         choices = repository.choices()
-        lines = [
+        lines: list[dict[str, Any]] = [
             {
                 "series": each,
                 "anchor": f"s{number}",
@@ -138,7 +204,7 @@ class _Pages:
             }
             for number, each in enumerate(series)
         ]
-        return self._page(
+        return page(
             "index.html",
             lines=lines,
             chosen=chosen,
@@ -153,20 +219,8 @@ class _Pages:
     def _run(self, repository: Repository, run_id: str) -> HTMLResponse:
         found = repository.run(run_id)
         if found is None:
-            return self._page("unknown.html", status=404, run_id=run_id)
+            return page("unknown.html", status=404, run_id=run_id)
         rows = [{**row, "state": state(row)} for row in repository.results(run_id)]
-        return self._page("run.html", run=found, rows=rows, dag_run_url=self._dag_run(found))
-
-    def _dag_run(self, run: Any) -> str | None:
-        if not run["dag_id"] or not run["dag_run_id"]:
-            return None
-        dag, dag_run = quote(run["dag_id"], safe=""), quote(run["dag_run_id"], safe="")
-        return f"{self._airflow_url}/dags/{dag}/runs/{dag_run}"
-
-    def _page(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-        def link(**query: str) -> str:
-            given = {key: value for key, value in query.items() if value}
-            return f"./?{urlencode(given)}" if given else "./"
-
-        text = _templates().get_template(template).render(link=link, **values)
-        return HTMLResponse(text, status_code=status, headers=HEADERS)
+        return page(
+            "run.html", run=found, rows=rows, dag_run_url=dag_run_url(self._airflow_url, found)
+        )

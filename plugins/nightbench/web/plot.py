@@ -40,17 +40,22 @@ class Plot:
     height: int
     left: int
     right: int
+    top: int
     bottom: int
     marks: tuple[Mark, ...]
     line: str
     """Points of the polyline through the medians that count."""
     median_y: float | None
+    since_x: float | None
+    """Where the event began that the page is about."""
     y_ticks: tuple[Tick, ...]
     x_ticks: tuple[Tick, ...]
 
 
-def draw(series: Series, unit: str) -> Plot | None:
+def draw(series: Series, unit: str, since_run: str | None = None) -> Plot | None:
     """The plot of a series; None where it has no figure at all.
+
+    A line stands at the run `since_run`, where the series has a result of it.
 
     The y axis does not begin at zero: a change of some percent is what one looks for.
     """
@@ -60,6 +65,7 @@ def draw(series: Series, unit: str) -> Plot | None:
     values = [point.throughput for point in shown if point.throughput is not None]
     low, high, steps = _scale(min(values), max(values))
     first, last = shown[0].at, shown[-1].at
+    since = next((point.at for point in shown if point.run_id == since_run), None)
 
     def y(value: float) -> float:
         return round(TOP + (HEIGHT - TOP - BOTTOM) * (high - value) / (high - low), 1)
@@ -74,10 +80,12 @@ def draw(series: Series, unit: str) -> Plot | None:
         height=HEIGHT,
         left=LEFT,
         right=WIDTH - RIGHT,
+        top=TOP,
         bottom=HEIGHT - BOTTOM,
         marks=marks,
         line=" ".join(f"{m.x},{m.y}" for m, p in zip(marks, shown, strict=True) if p.counts),
         median_y=y(middle) if middle is not None else None,
+        since_x=None if since is None else _x(since, first, last),
         y_ticks=tuple(Tick(y(step), figure(step)) for step in steps),
         x_ticks=_dates(first, last),
     )

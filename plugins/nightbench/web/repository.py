@@ -31,5 +31,23 @@ class Repository(Protocol):
     def alerts(self) -> Sequence[Row]:
         """Alerts that somebody still has to look at, newest first."""
 
+    def find_alerts(
+        self,
+        states: Sequence[str] | None,
+        cluster: str | None,
+        framework: str | None,
+        limit: int,
+    ) -> Sequence[Row]:
+        """Alerts with workload, framework and unit, newest first; None does not constrain."""
+
+    def alert(self, alert_id: int) -> Row | None:
+        """One alert as `find_alerts` gives it; None where there is none of that number."""
+
+    def alert_events(self, alert_id: int) -> Sequence[Row]:
+        """The history of an alert, oldest first."""
+
+    def series_of(self, case_id: str, cluster: str) -> Sequence[Row]:
+        """The results of one series, as `series` gives them."""
+
     def run_of(self, dag_id: str, dag_run_id: str) -> str | None:
         """The run that a DAG run made."""

@@ -67,6 +67,8 @@ def test_connections_carry_the_clusters_keys_and_stay_private(home: Home) -> Non
     assert local["extra"]["no_host_key_check"] == "false"
     assert found["nightbench_warehouse"]["login"] == "nightbench_loader"
     assert found["nightbench_warehouse_reader"]["password"] == secrets.nightbench_reader
+    triage = found["nightbench_warehouse_triage"]
+    assert (triage["login"], triage["password"]) == ("nightbench_triage", secrets.nightbench_triage)
 
 
 def test_the_psql_line_holds_no_password(home: Home) -> None:

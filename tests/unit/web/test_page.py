@@ -2,104 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from typing import Any
-
 import pytest
-from fastapi import HTTPException
-from fastapi.testclient import TestClient
+from tests.unit.web.rows import Rows, alert, alert_event, client, row
 
 from nightbench.errors import UserError
-from nightbench.web import create_app
-
-START = datetime(2026, 11, 1, 1, tzinfo=UTC)
-Row = dict[str, Any]
-
-
-def row(night: int, throughput: float | None = 100.0, **changes: Any) -> Row:
-    return {
-        "case_id": "resnet50_v1.5-pytorch-collective-1x1-bs2-smoke",
-        "cluster": "local",
-        "run_id": f"demo-night-{night}",
-        "run_kind": "nightly",
-        "started_at": START + timedelta(days=night),
-        "workload": "resnet50_v1.5",
-        "framework": "pytorch",
-        "framework_version": "2.13.0",
-        "status": "ok",
-        "reason": None,
-        "throughput": throughput,
-        "unit": "images",
-        "n": 3,
-        "spread": 0.021,
-        "speedup": 1.0,
-        "efficiency": 1.0,
-        "quarantined": False,
-        "quarantine_reasons": [],
-        "verdict": "ok",
-        "verdict_sentence": "as ever",
-    } | changes
-
-
-class Rows:
-    """A repository that holds what a test gives it."""
-
-    def __init__(self, rows: Sequence[Row], alerts: Sequence[Row] = ()) -> None:
-        self.rows = rows
-        self._alerts = alerts
-        self.asked: list[tuple[str | None, ...]] = []
-
-    def series(
-        self, workload: str | None, framework: str | None, cluster: str | None
-    ) -> Sequence[Row]:
-        self.asked.append((workload, framework, cluster))
-        return self.rows
-
-    def choices(self) -> Sequence[Row]:
-        return [{k: r[k] for k in ("workload", "framework", "cluster")} for r in self.rows]
-
-    def runs(self) -> Sequence[Row]:
-        return [run for r in self.rows if (run := self.run(r["run_id"]))]
-
-    def run(self, run_id: str) -> Row | None:
-        found = [r for r in self.rows if r["run_id"] == run_id]
-        if not found:
-            return None
-        counts = {
-            "planned": len(found),
-            "measured": 1,
-            "failed": 0,
-            "quarantined": 0,
-            "left_out": 0,
-        }
-        names = {"suite": "demo", "requested_by": "ada", "code_digest": "c0de" * 16}
-        dag = {"dag_id": "on_demand", "dag_run_id": "manual__2026-11-01T00:00:00+00:00"}
-        return {**found[0], **counts, **names, **dag, "loaded_at": START}
-
-    def results(self, run_id: str) -> Sequence[Row]:
-        return [r for r in self.rows if r["run_id"] == run_id]
-
-    def alerts(self) -> Sequence[Row]:
-        return self._alerts
-
-    def run_of(self, dag_id: str, dag_run_id: str) -> str | None:
-        return "demo-night-0" if dag_run_id == "known" else None
-
-
-def client(repository: Rows | UserError, allowed: bool = True) -> TestClient:
-    @contextmanager
-    def open_repository() -> Iterator[Rows]:
-        if isinstance(repository, UserError):
-            raise repository
-        yield repository
-
-    def reader() -> None:
-        if not allowed:
-            raise HTTPException(401)
-
-    return TestClient(create_app(open_repository, reader, reader, "/airflow"))
 
 
 def test_the_latest_median_stands_in_the_table() -> None:
@@ -167,10 +73,15 @@ def test_an_unknown_run_is_not_found() -> None:
 def test_everything_is_escaped() -> None:
     evil = '"><script>alert(1)</script>'
     rows = [row(0, case_id=evil, verdict_sentence=evil, unit=evil, framework=evil)]
-    alert = {"verdict": "regressed", "case_id": evil, "cluster": evil, "sentence": evil}
-    app = client(Rows(rows, [{**alert, "last_run_id": evil, "opened_run_id": "x"}]))
-    for address in ("/", f"/?framework={evil}", f"/?run={evil}", f"/?dag_run={evil}"):
-        assert "<script>alert" not in app.get(address).text, address
+    texts = ("case_id", "cluster", "sentence", "owner", "opened_run_id", "last_run_id")
+    event = {"by_whom": evil, "why": evil, "run_id": evil}
+    given = Rows(rows, [alert(**dict.fromkeys(texts, evil))], [alert_event(**event)])
+    app = client(given)
+    addresses = ("/", f"/?framework={evil}", f"/?run={evil}", f"/?dag_run={evil}")
+    for address in (*addresses, f"/alerts?cluster={evil}", f"/alerts?state={evil}", "/alerts/7"):
+        page = app.get(address)
+        assert "<script>alert" not in page.text, address
+        assert page.status_code < 500
     assert "<script>alert" not in app.get("/?run=demo-night-0").text
 
 
@@ -180,9 +91,12 @@ def test_without_the_warehouse_the_page_says_so() -> None:
     assert "PostgreSQL at &lt;host&gt;: no answer" in answer.text
 
 
-@pytest.mark.parametrize("address", ["/", "/?run=x", "/style.css", "/links.js"])
+READ = ["/", "/?run=x", "/style.css", "/links.js", "/alerts", "/alerts/7", "/api/alerts"]
+
+
+@pytest.mark.parametrize("address", [*READ, "/api/alerts/7"])
 def test_every_route_asks_for_a_reader(address: str) -> None:
-    assert client(Rows([row(0)]), allowed=False).get(address).status_code == 401
+    assert client(Rows([row(0)], [alert()]), who=None).get(address).status_code == 401
 
 
 @pytest.mark.parametrize("address", ["/docs", "/redoc", "/openapi.json"])
@@ -190,9 +104,11 @@ def test_nothing_describes_itself(address: str) -> None:
     assert client(Rows([])).get(address).status_code == 404
 
 
-def test_nothing_can_be_written() -> None:
+@pytest.mark.parametrize("address", READ)
+def test_no_page_can_be_written(address: str) -> None:
     app = client(Rows([]))
-    assert {app.request(m, "/").status_code for m in ("POST", "PUT", "PATCH", "DELETE")} == {405}
+    methods = ("POST", "PUT", "PATCH", "DELETE")
+    assert {app.request(m, address).status_code for m in methods} == {405}
 
 
 def test_nothing_comes_from_elsewhere() -> None:

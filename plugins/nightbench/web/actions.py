@@ -1,0 +1,155 @@
+"""What people do with an alert: the words of the form and of the API, read and checked. Pure.
+
+Which moves are allowed is decided by the functions of schema triage. `possible` only says which of
+them are worth offering, and a test holds it against those functions.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from nightbench.errors import UserError
+from nightbench.hours import moment
+from nightbench.web.errors import BadInput
+
+REASONS = {"false_alarm": "false alarm", "intended": "intended", "wont_fix": "won't fix"}
+"""Why an alert is dismissed, and how that is said."""
+
+LIVE = ("open", "acknowledged")
+STATES = (*LIVE, "resolved", "dismissed")
+
+WHY_CHARACTERS = 2000
+OWNER_CHARACTERS = 200
+LONGEST_SNOOZE = timedelta(days=366)
+
+
+class Desk(Protocol):
+    """Moves alerts in the name of one person.
+
+    Every method returns the state before, and raises `NotAllowed` where the alert's state does not
+    allow it, another `UserError` where the warehouse is away.
+    """
+
+    def move(self, alert_id: int, to: str, why: str = "", reason: str | None = None) -> str:
+        """Make it acknowledged, resolved, dismissed (with one of `REASONS`), or open."""
+
+    def snooze(self, alert_id: int, until: datetime, why: str = "") -> str:
+        """Send no message of it before a time."""
+
+    def assign(self, alert_id: int, owner: str, why: str = "") -> str:
+        """Say whose it is; an empty name: nobody's."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """One thing that people do."""
+
+    name: str
+    label: str
+    hint: str
+    states: tuple[str, ...]
+    """States in which it is worth offering."""
+    to: str = ""
+    """The state that it leads to; empty where it leaves the state as it is."""
+    field: str = ""
+    """What it needs beside the reason why: reason, until or owner."""
+
+
+ACTIONS = {
+    action.name: action
+    for action in (
+        Action("acknowledge", "Acknowledge", "You look at it.", ("open",), "acknowledged"),
+        Action(
+            "resolve",
+            "Resolve",
+            "It is mended; a fall that goes on is told again.",
+            LIVE,
+            "resolved",
+        ),
+        Action(
+            "dismiss",
+            "Dismiss",
+            "Closes it for good: it says no more until the series falls further.",
+            LIVE,
+            "dismissed",
+            "reason",
+        ),
+        Action(
+            "reopen",
+            "Reopen",
+            "Open again, with its history.",
+            ("acknowledged", "resolved", "dismissed"),
+            "open",
+        ),
+        Action("snooze", "Snooze", "No message before; then it is told again.", LIVE, "", "until"),
+        Action("assign", "Assign", "Say whose it is; empty: nobody's.", LIVE, "", "owner"),
+    )
+}
+
+
+def possible(state: str) -> tuple[Action, ...]:
+    """What may be done with an alert in a state."""
+    return tuple(action for action in ACTIONS.values() if state in action.states)
+
+
+def read(action: Action, given: Mapping[str, object], now: datetime) -> Callable[[Desk, int], str]:
+    """What was sent, as a change that a desk makes; values are texts, absent ones are empty.
+
+    Raises:
+        BadInput: a field that the action does not know, or a value that it cannot take.
+    """
+    known = {"why", action.field} - {""}
+    if unknown := sorted(set(given) - known):
+        raise BadInput(
+            f"{unknown[0][:80]}: {action.name} takes {', '.join(sorted(known))} and nothing else"
+        )
+    why = _text(given, "why", WHY_CHARACTERS)
+    if action.name == "snooze":
+        until = _until(_text(given, "until", 80), now)
+        return lambda desk, alert_id: desk.snooze(alert_id, until, why)
+    if action.name == "assign":
+        if "owner" not in given:
+            raise BadInput('owner: expected a name, or "" for nobody')
+        owner = _text(given, "owner", OWNER_CHARACTERS)
+        return lambda desk, alert_id: desk.assign(alert_id, owner, why)
+    reason = _reason(_text(given, "reason", 80)) if action.field == "reason" else None
+    return lambda desk, alert_id: desk.move(alert_id, action.to, why, reason)
+
+
+def _text(given: Mapping[str, object], name: str, longest: int) -> str:
+    value = given.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise BadInput(f"{name}: found {type(value).__name__}, expected a text")
+    text = value.replace("\r\n", "\n").strip()
+    if len(text) > longest:
+        raise BadInput(f"{name}: found {len(text)} characters, expected {longest} at most")
+    # PostgreSQL takes no NUL and no half of a surrogate pair, terminals obey the others.
+    if any(unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t" for c in text):
+        raise BadInput(f"{name}: found a control character, expected a text")
+    return text
+
+
+def _until(text: str, now: datetime) -> datetime:
+    try:
+        found = moment(text, now)
+    except UserError as error:
+        raise BadInput(str(error)) from None
+    if not now < found <= now + LONGEST_SNOOZE:
+        raise BadInput(
+            f'until: found "{text}", expected a time to come, {LONGEST_SNOOZE.days} days ahead at '
+            "most"
+        )
+    return found
+
+
+def _reason(text: str) -> str:
+    found = text.replace("-", "_")
+    if found not in REASONS:
+        raise BadInput(f'reason: found "{found}", expected {", ".join(REASONS)}')
+    return found

@@ -1,0 +1,49 @@
+"""Templates, and the headers that every answer carries."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from nightbench.web.series import day, figure, percent
+
+HERE = Path(__file__).resolve().parent
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def page(template: str, status: int = 200, root: str = "./", **values: Any) -> HTMLResponse:
+    """A page from its template; `root` is the relative way to the start page."""
+
+    def link(**query: str) -> str:
+        given = {key: value for key, value in query.items() if value}
+        return f"{root}?{urlencode(given)}" if given else root
+
+    text = _templates().get_template(template).render(link=link, root=root, **values)
+    return HTMLResponse(text, status_code=status, headers=HEADERS)
+
+
+@cache
+def _templates() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"figure": figure, "percent": percent, "day": day}
+    return environment

@@ -1,0 +1,107 @@
+"""The pages of alerts on a real PostgreSQL, with the roles that they have in Airflow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import psycopg2
+import pytest
+from fastapi.testclient import TestClient
+from tests.sql.conftest import Database
+
+from nightbench.orchestration import page
+from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE
+from nightbench.warehouse import Reader, Triage, connect
+from nightbench.warehouse.connection import Connection
+from nightbench.warehouse.triage import REASONS
+from nightbench.web import Access, Visitor, actions, create_app
+
+BEARER = {"authorization": "Bearer abc.def"}
+
+
+@pytest.fixture
+def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> TestClient:
+    """The app as the API server has it, but for Airflow's login."""
+    roles = {WAREHOUSE_READER: warehouse.reader, WAREHOUSE_TRIAGE: warehouse.triage}
+    monkeypatch.setattr(page, "connect", lambda conn_id: connect(roles[conn_id]))
+
+    def anyone() -> None:
+        pass
+
+    access = Access(anyone, anyone, lambda: Visitor("ada", may_change=True))
+    return TestClient(create_app(page.open_repository, page.open_desk, access, b"secret"))
+
+
+def test_an_alert_is_found_read_and_moved(app: TestClient, alert_id: int) -> None:
+    (listed,) = app.get("/api/alerts?framework=pytorch").json()["alerts"]
+    assert (listed["alert_id"], listed["framework"]) == (alert_id, "pytorch")
+    assert app.get("/api/alerts?framework=other").json() == {"alerts": []}
+    assert "slower" in app.get(f"/alerts/{alert_id}").text
+    at = f"/api/alerts/{alert_id}"
+    app.post(f"{at}/acknowledge", json={"why": "looking"}, headers=BEARER)
+    app.post(f"{at}/assign", json={"owner": "grace"}, headers=BEARER)
+    app.post(f"{at}/snooze", json={"until": "2w"}, headers=BEARER)
+    done = app.post(f"{at}/dismiss", json={"reason": "intended"}, headers=BEARER)
+    assert (done.status_code, done.json()["state"]) == (200, "dismissed")
+    told = [(e["what"], e["by_whom"], e["db_role"]) for e in done.json()["events"][1:]]
+    ours = ("ada", "nightbench_triage")
+    assert told == [(what, *ours) for what in ("moved", "assigned", "snoozed", "moved")]
+    refused = app.post(f"{at}/resolve", json={}, headers=BEARER)
+    assert refused.status_code == 409
+    assert "is dismissed and cannot become resolved" in refused.json()["detail"]
+    assert app.get("/api/alerts").json() == {"alerts": []}
+    assert len(app.get("/api/alerts?state=all").json()["alerts"]) == 1
+
+
+@contextmanager
+def undone(connection: Connection) -> Iterator[None]:
+    """What is done inside is rolled back."""
+    connection.autocommit = False
+    try:
+        yield
+    finally:
+        connection.rollback()
+        connection.autocommit = True
+
+
+def test_what_is_offered_is_what_the_functions_allow(warehouse: Database, alert_id: int) -> None:
+    ways = {
+        "open": (),
+        "acknowledged": (("acknowledged", None),),
+        "resolved": (("resolved", None),),
+        "dismissed": (("dismissed", "intended"),),
+    }
+    calls = {
+        "reason": "select triage.move_alert(%(id)s, %(to)s, 'ada', '', 'intended')",
+        "until": "select triage.snooze_alert(%(id)s, now() + interval '1 day', 'ada')",
+        "owner": "select triage.assign_alert(%(id)s, 'grace', 'ada')",
+        "": "select triage.move_alert(%(id)s, %(to)s, 'ada')",
+    }
+    allowed = {}
+    for state, moves in ways.items():
+        allowed[state] = set()
+        for action in actions.ACTIONS.values():
+            with closing(connect(warehouse.triage)) as connection, undone(connection):
+                cursor = connection.cursor()
+                for to, reason in moves:
+                    cursor.execute(
+                        "select triage.move_alert(%s, %s, 'ada', '', %s)", (alert_id, to, reason)
+                    )
+                try:
+                    cursor.execute(calls[action.field], {"id": alert_id, "to": action.to})
+                except psycopg2.errors.RaiseException:
+                    continue
+                allowed[state].add(action.name)
+    assert allowed == {
+        state: {action.name for action in actions.possible(state)} for state in actions.STATES
+    }
+    assert tuple(actions.REASONS) == REASONS
+
+
+def test_the_page_s_roles_can_do_no_more(
+    warehouse: Database, reader: Reader, triage: Triage, alert_id: int
+) -> None:
+    for dsn in (warehouse.reader, warehouse.triage):
+        with closing(connect(dsn)) as connection, pytest.raises(psycopg2.Error, match="permission"):
+            connection.cursor().execute("update raw.alert set state = 'resolved'")

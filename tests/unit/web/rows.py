@@ -1,0 +1,219 @@
+"""Rows and stand-ins for whoever reads and changes the warehouse behind the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from fastapi import HTTPException, Request
+from fastapi.testclient import TestClient
+
+from nightbench.errors import UserError
+from nightbench.web import Access, NotAllowed, Visitor, create_app
+from nightbench.web.guard import FormKey
+
+START = datetime(2026, 11, 1, 1, tzinfo=UTC)
+SECRET = b"a secret of the tests"
+Row = dict[str, Any]
+
+
+def row(night: int, throughput: float | None = 100.0, **changes: Any) -> Row:
+    return {
+        "case_id": "resnet50_v1.5-pytorch-collective-1x1-bs2-smoke",
+        "cluster": "local",
+        "run_id": f"demo-night-{night}",
+        "run_kind": "nightly",
+        "started_at": START + timedelta(days=night),
+        "workload": "resnet50_v1.5",
+        "framework": "pytorch",
+        "framework_version": "2.13.0",
+        "status": "ok",
+        "reason": None,
+        "throughput": throughput,
+        "unit": "images",
+        "n": 3,
+        "spread": 0.021,
+        "speedup": 1.0,
+        "efficiency": 1.0,
+        "quarantined": False,
+        "quarantine_reasons": [],
+        "verdict": "ok",
+        "verdict_sentence": "as ever",
+    } | changes
+
+
+def alert(**changes: Any) -> Row:
+    return {
+        "alert_id": 7,
+        "case_id": row(0)["case_id"],
+        "cluster": "local",
+        "framework": "pytorch",
+        "workload": "resnet50_v1.5",
+        "unit": "images",
+        "verdict": "regressed",
+        "state": "open",
+        "sentence": "20 % below 100 images/s",
+        "value": 80.0,
+        "baseline": 100.0,
+        "change": -0.2,
+        "opened_run_id": "demo-night-1",
+        "opened_at": START + timedelta(days=1),
+        "last_run_id": "demo-night-2",
+        "resolved_run_id": None,
+        "closed_at": None,
+        "told_at": None,
+        "dismissed_as": None,
+        "snoozed_until": None,
+        "owner": None,
+    } | changes
+
+
+def alert_event(**changes: Any) -> Row:
+    return {
+        "event_id": 1,
+        "alert_id": 7,
+        "at": START + timedelta(days=1),
+        "what": "opened",
+        "from_state": None,
+        "to_state": "open",
+        "by_whom": "nightbench",
+        "why": "20 % below",
+        "run_id": "demo-night-1",
+        "db_role": "nightbench_loader",
+    } | changes
+
+
+class Rows:
+    """A repository, and a desk, that hold what a test gives them."""
+
+    def __init__(
+        self, rows: Sequence[Row], alerts: Sequence[Row] = (), events: Sequence[Row] = ()
+    ) -> None:
+        self.rows = rows
+        self._alerts = alerts
+        self._events = events
+        self.asked: list[tuple[object, ...]] = []
+        self.done: list[tuple[object, ...]] = []
+        self.refuses = ""
+
+    def series(
+        self, workload: str | None, framework: str | None, cluster: str | None
+    ) -> Sequence[Row]:
+        self.asked.append((workload, framework, cluster))
+        return self.rows
+
+    def series_of(self, case_id: str, cluster: str) -> Sequence[Row]:
+        return [r for r in self.rows if (r["case_id"], r["cluster"]) == (case_id, cluster)]
+
+    def choices(self) -> Sequence[Row]:
+        return [{k: r[k] for k in ("workload", "framework", "cluster")} for r in self.rows]
+
+    def runs(self) -> Sequence[Row]:
+        return [run for r in self.rows if (run := self.run(r["run_id"]))]
+
+    def run(self, run_id: str) -> Row | None:
+        found = [r for r in self.rows if r["run_id"] == run_id]
+        if not found:
+            return None
+        counts = {
+            "planned": len(found),
+            "measured": 1,
+            "failed": 0,
+            "quarantined": 0,
+            "left_out": 0,
+        }
+        names = {"suite": "demo", "requested_by": "ada", "code_digest": "c0de" * 16}
+        dag = {"dag_id": "on_demand", "dag_run_id": "manual__2026-11-01T00:00:00+00:00"}
+        return {**found[0], **counts, **names, **dag, "loaded_at": START}
+
+    def results(self, run_id: str) -> Sequence[Row]:
+        return [r for r in self.rows if r["run_id"] == run_id]
+
+    def alerts(self) -> Sequence[Row]:
+        return self._alerts
+
+    def find_alerts(
+        self,
+        states: Sequence[str] | None,
+        cluster: str | None,
+        framework: str | None,
+        limit: int,
+    ) -> Sequence[Row]:
+        self.asked.append((states, cluster, framework, limit))
+        return [a for a in self._alerts if states is None or a["state"] in states][:limit]
+
+    def alert(self, alert_id: int) -> Row | None:
+        return next((a for a in self._alerts if a["alert_id"] == alert_id), None)
+
+    def alert_events(self, alert_id: int) -> Sequence[Row]:
+        return [e for e in self._events if e["alert_id"] == alert_id]
+
+    def run_of(self, dag_id: str, dag_run_id: str) -> str | None:
+        return "demo-night-0" if dag_run_id == "known" else None
+
+
+class Desk:
+    """Writes down what it is asked to do, and by whom."""
+
+    def __init__(self, rows: Rows, by: str) -> None:
+        self._rows = rows
+        self._by = by
+
+    def move(self, alert_id: int, to: str, why: str = "", reason: str | None = None) -> str:
+        return self._do("move", alert_id, to, why, reason)
+
+    def snooze(self, alert_id: int, until: datetime, why: str = "") -> str:
+        return self._do("snooze", alert_id, until, why)
+
+    def assign(self, alert_id: int, owner: str, why: str = "") -> str:
+        return self._do("assign", alert_id, owner, why)
+
+    def _do(self, *what: object) -> str:
+        if self._rows.refuses:
+            raise NotAllowed(self._rows.refuses)
+        self._rows.done.append((self._by, *what))
+        return "open"
+
+
+ADA = Visitor("ada", may_change=True)
+VIEWER = Visitor("vera", may_change=False)
+
+
+def client(
+    repository: Rows | UserError, who: Visitor | None = ADA, base_url: str = ""
+) -> TestClient:
+    """The app as `who` sees it; None is nobody who is logged in."""
+
+    @contextmanager
+    def open_repository() -> Iterator[Rows]:
+        if isinstance(repository, UserError):
+            raise repository
+        yield repository
+
+    @contextmanager
+    def open_desk(by: str) -> Iterator[Desk]:
+        if isinstance(repository, UserError):
+            raise repository
+        yield Desk(repository, by)
+
+    def reader(request: Request) -> None:
+        if who is None:
+            raise HTTPException(401, "Not authenticated")
+
+    def trigger() -> None:
+        if who is None or not who.may_change:
+            raise HTTPException(403, "Forbidden")
+
+    def visitor() -> Visitor:
+        assert who is not None
+        return who
+
+    access = Access(reader, trigger, visitor)
+    app = create_app(open_repository, open_desk, access, SECRET, "/airflow", base_url)
+    return TestClient(app, follow_redirects=False)
+
+
+def token(name: str = "ada", now: float | None = None) -> str:
+    return FormKey(SECRET).token(name, now)
