@@ -9,6 +9,7 @@ import pytest
 from nightbench.errors import UserError
 from nightbench.stack.ports import is_free
 from nightbench.warehouse import Loader, Reader, WarehouseRefused, WarehouseUnavailable, connect
+from nightbench.warehouse.connection import reported
 
 
 def test_nobody_answers():
@@ -73,9 +74,20 @@ def test_a_connection_that_is_lost(warehouse, given):
 def test_a_database_without_the_tables(empty):
     with (
         closing(connect(empty.reader)) as connection,
-        pytest.raises(WarehouseRefused, match="migrations have not been applied"),
+        pytest.raises(WarehouseRefused, match="migrations of this code have not been applied"),
     ):
         Reader(connection).runs()
+
+
+@pytest.mark.parametrize("asked", ["select no_such_column from raw.run", "select triage.gone(1)"])
+def test_a_database_that_is_older_than_the_code(warehouse, asked):
+    with (
+        closing(connect(warehouse.owner)) as connection,
+        pytest.raises(WarehouseRefused, match="`nightbench migrate` applies them"),
+        reported("look"),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(asked)
 
 
 def test_the_reader_may_not_load(warehouse, given):

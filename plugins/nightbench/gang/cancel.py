@@ -52,7 +52,8 @@ async def cancel(
         job: the job; nothing happens where it was never prepared.
         targets: how each node is reached.
         reason: goes into the outcome.
-        store: where the outcome goes, when no controller is there to write it.
+        store: where the outcome goes, when no controller is there to write it; also where this
+            raises.
         on_event: hears what was ended.
         connect: makes a transport to a target.
 
@@ -67,12 +68,14 @@ async def cancel(
             transport, [folder], job.environments, job.job_id, job.limits.term_s, reason
         )
 
-    async with connections(job.nodes, targets, connect) as transports:
-        report = await _on_nodes(transports, on_node, on_event)
-    if store is not None and await asyncio.to_thread(store.outcome) is None:
-        outcome = CaseOutcome(CaseStatus.CANCELLED, reason, (), utc_now())
-        await asyncio.to_thread(store.save_outcome, outcome.to_json())
-    return report
+    try:
+        async with connections(job.nodes, targets, connect) as transports:
+            return await _on_nodes(transports, on_node, on_event)
+    finally:
+        # Also where a node is away: its gang ends with its lease.
+        if store is not None and await asyncio.to_thread(store.outcome) is None:
+            outcome = CaseOutcome(CaseStatus.CANCELLED, reason, (), utc_now())
+            await asyncio.to_thread(store.save_outcome, outcome.to_json())
 
 
 async def cancel_run(

@@ -132,8 +132,11 @@ class GangTrigger(BaseTrigger):
         except TimeoutError:
             limit = time_limit_s(planned.job) / 3600
             reason = f"not measured within {limit:.1f} h, waiting for nodes included"
-            await cancel(planned.job, targets, reason)
-            await asyncio.to_thread(record_failure, store, reason)
+            try:
+                await cancel(planned.job, targets, reason)
+            finally:
+                # Also where a node is away: its gang ends with its lease.
+                await asyncio.to_thread(record_failure, store, reason)
             return CaseOutcome(CaseStatus.FAILED, reason, (), "")
         except Superseded as error:
             # Another triggerer has taken over. Should this one still be asked, it answers alike.

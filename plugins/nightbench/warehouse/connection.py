@@ -18,6 +18,14 @@ CONNECT_TIMEOUT_S = 10
 STATEMENT_TIMEOUT_S = 120.0
 LOCK_TIMEOUT_S = 30.0
 
+_OTHER_SCHEMA = (
+    psycopg2.errors.UndefinedTable,
+    psycopg2.errors.UndefinedColumn,
+    psycopg2.errors.UndefinedFunction,
+    psycopg2.errors.InvalidSchemaName,
+)
+"""What a database says that is older than the code."""
+
 
 class WarehouseUnavailable(UserError):
     """PostgreSQL is away or does not let us in; what waits in the spool can be loaded later."""
@@ -98,10 +106,11 @@ def reported(doing: str) -> Iterator[None]:
             f"Cannot {doing}: {_first_line(error)}. Expected a role with the rights of "
             "nightbench_loader (writing) or nightbench_reader (reading)."
         ) from error
-    except (psycopg2.errors.UndefinedTable, psycopg2.errors.InvalidSchemaName) as error:
+    except _OTHER_SCHEMA as error:
         raise WarehouseRefused(
-            f"Cannot {doing}: {_first_line(error)}. The migrations have not been applied to this "
-            "database; `nightbench up` applies them."
+            f"Cannot {doing}: {_first_line(error)}. The migrations of this code have not been "
+            "applied to this database; `nightbench migrate` applies them, and so does `nightbench "
+            "up`."
         ) from error
     except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
         raise WarehouseUnavailable(

@@ -9,7 +9,7 @@ import time
 import pytest
 from tests.unit.gang.simulation import MemoryNode
 
-from nightbench.gang import SshTarget, Superseded, run_gang
+from nightbench.gang import SshTarget, Superseded, cancel, run_gang
 from nightbench.gang.errors import NodeUnreachable
 from nightbench.gang.layout import Layout
 from nightbench.model import (
@@ -242,3 +242,13 @@ async def test_a_controller_that_was_stopped_blames_no_node(store):
     outcome = await steer(nodes, store, on_event=on_event)
     assert [(r.status, r.reason) for r in outcome.repeats] == [("ok", None)] * 3
     assert [event.kind for event in heard].count("away") == 1
+
+
+async def test_a_job_that_is_cancelled_has_an_end_also_where_a_node_is_away(store):
+    nodes = gang()
+    nodes["n1"].down = True
+    targets = {name: SshTarget(name, name, b"") for name in nodes}
+    with pytest.raises(NodeUnreachable):
+        await cancel(JOB, targets, "enough", store, connect=lambda t: nodes[t.node])
+    outcome = store.outcome()
+    assert (outcome["status"], outcome["reason"]) == ("cancelled", "enough")
