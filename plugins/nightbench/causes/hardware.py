@@ -1,0 +1,102 @@
+"""What changed of a node: two states of it, flat, held against each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_NOT_THE_NODE = frozenset(
+    {"schema", "id", "host", "taken_at", "build", "python", "packages", "code_digest"}
+)
+"""Of a fingerprint: names, and the software of a framework's environment."""
+_NAMED_BY = ("index", "name", "device", "node")
+"""What tells apart the entries of a list."""
+_CLOCK = re.compile(r"governor$|clock|power_limit")
+_LESS_IS_WORSE = re.compile(r"clock|power_limit")
+_WEAK = re.compile(r"boot$|^os$|memory_bytes$|topology|persistence|network\..*\.state$|uuid$")
+"""Changes by themselves, or says little of speed."""
+
+
+@dataclass(frozen=True)
+class FieldChange:
+    """A field of a node's state that changed with a series."""
+
+    node: str
+    field: str
+    before: str
+    since: str
+
+    @property
+    def is_clock(self) -> bool:
+        """Whether it says how fast the clocks may go."""
+        return bool(_CLOCK.search(self.field))
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether it hardly explains a fall."""
+        if _LESS_IS_WORSE.search(self.field):
+            return not _lower(self.since, self.before)
+        return bool(_WEAK.search(self.field))
+
+    @property
+    def says(self) -> str:
+        """`gpus.0.driver 550.1 -> 560.2`: without its node, which may be one of many."""
+        return f"{self.field} {self.before} -> {self.since}"
+
+
+def flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """A fingerprint as fields and values; what is not known is left out."""
+    return {
+        name: value
+        for name, value in _fields(document, prefix)
+        if name.split(".")[0] not in _NOT_THE_NODE
+    }
+
+
+def changes(
+    before: Mapping[str, Mapping[str, str]], since: Mapping[str, Mapping[str, str]]
+) -> tuple[FieldChange, ...]:
+    """Fields that both states of a node have and that differ, and what came or went in a list.
+
+    A list (GPUs, network cards) is told apart by its entries' names; one of which only one state
+    knows anything is not compared.
+    """
+    found = []
+    for node in sorted(before.keys() & since.keys()):
+        old, new = before[node], since[node]
+        for name in sorted(old.keys() | new.keys()):
+            if name in old and name in new:
+                if old[name] != new[name]:
+                    found.append(FieldChange(node, name, old[name], new[name]))
+            elif name.endswith(".model") and _knows_list(name, old) and _knows_list(name, new):
+                found.append(FieldChange(node, name, old.get(name, "none"), new.get(name, "none")))
+    return tuple(found)
+
+
+def _knows_list(name: str, state: Mapping[str, str]) -> bool:
+    first = name.split(".")[0] + "."
+    return any(other.startswith(first) for other in state)
+
+
+def _fields(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _fields(inner, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list):
+        if all(isinstance(each, Mapping) for each in value):
+            for place, each in enumerate(value):
+                key = next((str(each[k]) for k in _NAMED_BY if k in each), str(place))
+                yield from _fields(each, f"{name}.{key}")
+        else:
+            yield name, ", ".join(map(str, value))
+    elif value is not None:
+        yield name, f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _lower(one: str, other: str) -> bool:
+    try:
+        return float(one) < float(other)
+    except ValueError:
+        return True

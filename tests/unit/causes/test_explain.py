@@ -1,0 +1,278 @@
+"""One cause for each kind of evidence, also where evidence contradicts itself."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from nightbench.causes import ControlSeries, Facts, Look, Night, Peer, explain
+from nightbench.evidence import CauseKind
+
+GOOD_AT = datetime(2026, 3, 20, 1, tzinfo=UTC)
+CARD = {"gpus.0.driver": "550.1", "kernel": "6.1", "governor": "performance"}
+GOOD = Night(
+    "r1",
+    GOOD_AT,
+    framework_version="2.13.0",
+    build="b1",
+    libraries={"pytorch": "2.13.0", "cudnn": "9.1"},
+    definition_digest="d1",
+    code_digest="c1",
+    nodes=("n1",),
+    hardware={"n1": CARD},
+    repeats=3,
+)
+BAD = replace(GOOD, run_id="r2", at=GOOD_AT + timedelta(days=1))
+NEW_VERSION = {"framework_version": "2.14.0", "libraries": {"pytorch": "2.14.0", "cudnn": "9.1"}}
+STEADY = ControlSeries("n1", "memory_copy", "cpu", (2.0, 2.01, 1.99), (2.0,))
+SLOW = replace(STEADY, since=(1.5,))
+FOREIGN = "foreign work took 48% of the cores in the window: make -j64 (pid 4711, user anna)"
+THROTTLED = "GPU GPU-1 was slowed down (hw_thermal_slowdown) in 12 samples"
+
+
+def facts(bad: Night = BAD, **more: Any) -> Facts:
+    return Facts(
+        "a",
+        "lab",
+        "pytorch",
+        first_bad=bad,
+        last_good=GOOD,
+        **{"bad": (bad,), "good": (GOOD,)} | more,
+    )
+
+
+def peers(framework: str, fell: bool | None, count: int = 3, *nodes: str) -> tuple[Peer, ...]:
+    on = nodes or ("n1",)
+    return tuple(Peer(f"{framework}-{k}-{on}", framework, on, fell) for k in range(count))
+
+
+def disturbed(reason: str, night: Night = BAD) -> Night:
+    return replace(night, disturbed={"n1": reason}, disturbed_repeats=1)
+
+
+CASES = {
+    "version": (
+        facts(replace(BAD, **NEW_VERSION), peers=peers("paddle3", False), controls=(STEADY,)),
+        CauseKind.FRAMEWORK_VERSION,
+        "pytorch 2.13.0 -> 2.14.0",
+    ),
+    "version, nothing else known": (
+        facts(replace(BAD, **NEW_VERSION)),
+        CauseKind.FRAMEWORK_VERSION,
+        "pytorch 2.13.0 -> 2.14.0",
+    ),
+    "another wheel of one version": (
+        facts(replace(BAD, build="b2")),
+        CauseKind.FRAMEWORK_VERSION,
+        "pytorch build b1 -> b2",
+    ),
+    "a library": (
+        facts(replace(BAD, libraries={"pytorch": "2.13.0", "cudnn": "9.2"})),
+        CauseKind.FRAMEWORK_VERSION,
+        "pytorch: cudnn 9.1 -> 9.2",
+    ),
+    "version and code, others steady": (
+        facts(replace(BAD, code_digest="c2", **NEW_VERSION), peers=peers("paddle3", False)),
+        CauseKind.FRAMEWORK_VERSION,
+        "pytorch 2.13.0 -> 2.14.0",
+    ),
+    "version and code, all frameworks fell": (
+        facts(
+            replace(BAD, code_digest="c2", **NEW_VERSION),
+            peers=peers("paddle3", True),
+            controls=(STEADY,),
+        ),
+        CauseKind.BENCHMARK_CODE,
+        "code c1 -> c2",
+    ),
+    "version, but the node is slow and all on it fell": (
+        facts(replace(BAD, **NEW_VERSION), peers=peers("paddle3", True), controls=(SLOW,)),
+        CauseKind.NODE,
+        "n1",
+    ),
+    "code, own series fell": (
+        facts(replace(BAD, code_digest="c2"), peers=peers("pytorch", True)),
+        CauseKind.BENCHMARK_CODE,
+        "code c1 -> c2",
+    ),
+    "code, but others that ran it were steady": (
+        facts(replace(BAD, code_digest="c2"), peers=peers("paddle3", False)),
+        CauseKind.UNEXPLAINED,
+        "",
+    ),
+    "code, but the node is slow": (
+        facts(replace(BAD, code_digest="c2"), controls=(SLOW,)),
+        CauseKind.NODE,
+        "n1",
+    ),
+    "other work": (
+        facts(replace(BAD, definition_digest="d2"), peers=peers("paddle3", False)),
+        CauseKind.BENCHMARK_CODE,
+        "definition d1 -> d2",
+    ),
+    "a slow node": (facts(controls=(SLOW,)), CauseKind.NODE, "n1"),
+    "a slow control of a node that the case does not use": (
+        facts(controls=(replace(SLOW, node="n2"),)),
+        CauseKind.UNEXPLAINED,
+        "",
+    ),
+    "two slow nodes, of which the case uses one": (
+        facts(controls=(SLOW, replace(SLOW, node="n2"))),
+        CauseKind.NODE,
+        "n1, n2",
+    ),
+    "a slow link between the case's nodes": (
+        facts(replace(BAD, nodes=("n1", "n2")), controls=(replace(SLOW, node="n1+n2"),)),
+        CauseKind.NODE,
+        "n1+n2",
+    ),
+    "a slow link that the case does not use": (
+        facts(controls=(replace(SLOW, node="n1+n2"),)),
+        CauseKind.UNEXPLAINED,
+        "",
+    ),
+    "a control fell, but the others on the node were steady": (
+        facts(
+            replace(BAD, **NEW_VERSION),
+            controls=(SLOW,),
+            peers=(*peers("paddle3", False), *peers("pytorch", True)),
+        ),
+        CauseKind.FRAMEWORK_VERSION,
+        "pytorch 2.13.0 -> 2.14.0",
+    ),
+    "only what ran on one node fell": (
+        facts(peers=(*peers("paddle3", True), *peers("paddle3", False, 3, "n2"))),
+        CauseKind.NODE,
+        "n1",
+    ),
+    "on other nodes than before": (facts(replace(BAD, nodes=("n2",))), CauseKind.NODE, "n2"),
+    "neighbours": (facts(disturbed(FOREIGN)), CauseKind.NEIGHBOUR, "n1"),
+    "neighbours as always": (
+        facts(disturbed(FOREIGN), good=(disturbed(FOREIGN, GOOD),)),
+        CauseKind.UNEXPLAINED,
+        "",
+    ),
+    "neighbours seen by the preflight": (
+        facts(looks_since=(Look("n1", BAD.at, foreign_share=0.4, foreign=("make of anna",)),)),
+        CauseKind.NEIGHBOUR,
+        "n1",
+    ),
+    "neighbours, but the version changed and others were steady": (
+        facts(disturbed(FOREIGN, replace(BAD, **NEW_VERSION)), peers=peers("paddle3", False)),
+        CauseKind.FRAMEWORK_VERSION,
+        "pytorch 2.13.0 -> 2.14.0",
+    ),
+    "throttled while measured": (
+        facts(disturbed(THROTTLED), controls=(SLOW,)),
+        CauseKind.THERMAL,
+        "n1",
+    ),
+    "throttled in the preflight": (
+        facts(looks_since=(Look("n1", BAD.at, throttled=("GPU 0: hw_slowdown",)),)),
+        CauseKind.THERMAL,
+        "n1",
+    ),
+    "hot as always": (
+        facts(
+            looks_before=(Look("n1", GOOD_AT, hot=("GPU 0: 84",)),),
+            looks_since=(Look("n1", BAD.at, hot=("GPU 0: 85",)),),
+        ),
+        CauseKind.UNEXPLAINED,
+        "",
+    ),
+    "governor": (
+        facts(replace(BAD, hardware={"n1": CARD | {"governor": "powersave"}})),
+        CauseKind.THERMAL,
+        "governor performance -> powersave",
+    ),
+    "driver": (
+        facts(
+            replace(BAD, hardware={"n1": CARD | {"gpus.0.driver": "560.2"}}),
+            peers=peers("paddle3", True),
+            controls=(SLOW,),
+        ),
+        CauseKind.DRIVER,
+        "gpus.0.driver 550.1 -> 560.2",
+    ),
+    "driver, but others on the node were steady": (
+        facts(
+            replace(BAD, hardware={"n1": CARD | {"kernel": "6.2"}}),
+            peers=peers("paddle3", False),
+        ),
+        CauseKind.UNEXPLAINED,
+        "",
+    ),
+    "link speed seen by preflights": (
+        facts(
+            looks_before=(Look("n1", GOOD_AT, {"links.eth0.mbps": "10000"}),),
+            looks_since=(Look("n1", BAD.at, {"links.eth0.mbps": "1000"}),),
+        ),
+        CauseKind.DRIVER,
+        "links.eth0.mbps 10000 -> 1000",
+    ),
+    "only a reboot": (
+        facts(
+            looks_before=(Look("n1", GOOD_AT, {"boot": "x"}),),
+            looks_since=(Look("n1", BAD.at, {"boot": "y"}),),
+            peers=peers("paddle3", True),
+        ),
+        CauseKind.UNEXPLAINED,
+        "",
+    ),
+    "nothing": (facts(), CauseKind.UNEXPLAINED, ""),
+    "no good night is known": (
+        replace(facts(controls=(STEADY,)), last_good=None, good=()),
+        CauseKind.UNEXPLAINED,
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "kind", "suspect"), CASES.values(), ids=CASES.keys())
+def test_the_cause(given: Facts, kind: CauseKind, suspect: str) -> None:
+    found = explain(given)
+    assert (found.kind, found.suspect) == (kind, suspect), found.evidence
+    assert found.sentence.endswith(".")
+    assert found.evidence
+
+
+def test_what_speaks_against_it_is_listed() -> None:
+    changed = replace(BAD, code_digest="c2", **NEW_VERSION)
+    found = explain(facts(changed, peers=peers("pytorch", False), controls=(STEADY,)))
+    assert found.kind is CauseKind.FRAMEWORK_VERSION
+    told = "\n".join(found.evidence)
+    assert "Against it: 3 other series of pytorch were steady." in told
+    assert "The benchmarks' code: the benchmarks' code changed (c1 -> c2) with r2." in told
+    assert "As before: the definition of the work" in told
+
+
+def test_a_rival_that_is_nearly_as_likely_is_named() -> None:
+    found = explain(facts(replace(BAD, code_digest="c2", **NEW_VERSION)))
+    assert found.sentence == (
+        "Pytorch went from 2.13.0 to 2.14.0; the benchmarks' code (code c1 -> c2) is nearly as "
+        "likely."
+    )
+
+
+def test_what_is_not_known_is_said() -> None:
+    blind = replace(BAD, hardware={}, code_digest="")
+    told = explain(facts(replace(blind, **NEW_VERSION))).evidence[-1]
+    assert told == (
+        "Not known: the benchmarks' code, hardware and drivers of the nodes, "
+        "control measurements of the nodes."
+    )
+
+
+@pytest.mark.parametrize(
+    ("since", "fell"), [((1.99,), False), ((1.9,), True), ((1.0, 2.0, 2.0), False)]
+)
+def test_a_control_falls_by_more_than_its_noise(since: tuple[float, ...], fell: bool) -> None:
+    assert replace(STEADY, since=since).fell is fell
+
+
+def test_a_noisy_control_or_one_of_few_figures_says_nothing() -> None:
+    noisy = ControlSeries("n1", "memory_copy", "cpu", (1.0, 2.0, 3.0), (1.5,))
+    assert noisy.fell is False
+    assert replace(STEADY, before=(2.0, 2.0), since=(1.0,)).fell is None
+    assert replace(STEADY, since=()).fell is None
