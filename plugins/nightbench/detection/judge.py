@@ -31,6 +31,9 @@ class ChangeDetector:
     again gives the same judgement. See `docs/verdicts.md`.
     """
 
+    with_smallest: bool = True
+    """Work out the smallest slowdown too: most of the time, and nothing else rests on it."""
+
     def judge(
         self, history: Sequence[HistoryPoint], tonight: HistoryPoint, policy: RegressionPolicy
     ) -> Judgement:
@@ -45,7 +48,7 @@ class ChangeDetector:
                 history=len(nights),
             )
         series = series_of(points)
-        least = smallest_slowdown(series.part(0, len(series) - 1))
+        least = smallest_slowdown(series.part(0, len(series) - 1)) if self.with_smallest else None
         change = _of_tonight(changes_of_last_night(series), series, policy)
         if change is None:
             return _usual(series, tonight, len(nights), least)

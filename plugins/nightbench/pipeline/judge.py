@@ -23,6 +23,7 @@ from nightbench.model import (
 )
 from nightbench.pipeline.ingest import Connect
 from nightbench.pipeline.plans import RunPlan, read_plan
+from nightbench.pipeline.shadow import Graded, grade_or_say
 from nightbench.pipeline.telling import tell
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, MeasuredCase, PlannedCase, Reader
@@ -37,6 +38,8 @@ class JudgeResult:
     resolved: tuple[str, ...] = ()
     """case_ids whose alerts ended."""
     deliveries: tuple[Delivery, ...] = ()
+    graded: Graded | None = None
+    """How the detector does on shadow series; None where the run is no night."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,9 @@ def judge_run(
         deliveries = tell(reader, loader, plan, judged.cases, resolved, resolve, link)
     finally:
         connection.close()
-    return JudgeResult(verdicts, opened, tuple(resolved), deliveries)
+    # On a connection of its own: nobody waits for the alerts while the shadows are judged.
+    graded = grade_or_say(connect, plan)
+    return JudgeResult(verdicts, opened, tuple(resolved), deliveries, graded)
 
 
 def _store(

@@ -1,0 +1,241 @@
+"""The detector grades itself: what it says of shadow series, counted.
+
+Power is the share of planted falls that are told within `WATCHED` nights. A false alarm is an
+alert that a quiet copy would have opened. Delay counts from the first slow night: a fall that is
+told on that very night has a delay of 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from nightbench.detection.detector import Detector, Judgement
+from nightbench.detection.shadows import Fall, QuietCopy
+from nightbench.model import HistoryPoint, RegressionPolicy, VerdictKind
+
+WATCHED = 14
+"""Nights that a planted fall is given to be told."""
+
+EARLY = 5
+"""Nights by which a fall may be dated too early and still count as told."""
+
+APART = 14
+"""Nights around a planted fall in which the real series must not have changed; days after which a
+quiet copy may alarm anew."""
+
+WINDOW = timedelta(days=90)
+"""What is counted into a grade: shadows decided within so long before the night."""
+
+FALSE_ALARMS = "false alarms"
+"""Name of the grade that quiet copies give."""
+
+FEWEST = 20
+"""Planted falls that must have been decided before a power is held against a limit."""
+
+POWER_LIMITS = {"2-4 noise": 0.60, "over 4 noise": 0.90}
+"""Smallest power by size class. Shares of the level have none: what can be told of 3 % depends on
+the series' noise. They are held against what they were before."""
+
+FALSE_ALARM_LIMIT = 2.0
+"""Most false alarms in 1,000 nights."""
+
+DELAY_LIMIT = 5.0
+"""Largest median delay, in nights."""
+
+
+class Outcome(StrEnum):
+    """What became of a shadow on the night that decided it."""
+
+    CAUGHT = "caught"
+    MISSED = "missed"
+    SPOILED = "spoiled"
+    """The real series changed around the planted fall, or began anew: it says nothing."""
+    ALARM = "alarm"
+    """A quiet copy would have opened an alert."""
+
+
+@dataclass(frozen=True)
+class ShadowVerdict:
+    """One night of one shadow."""
+
+    night: int
+    """From 0: since the first slow night, or since the first judged night of a quiet copy."""
+    at: datetime
+    run_id: str
+    """Of the real night."""
+    kind: VerdictKind
+    change: float | None
+    since: datetime | None
+    outcome: Outcome | None = None
+
+
+def judge_fall(
+    fall: Fall,
+    real: Sequence[HistoryPoint],
+    night: int,
+    policy: RegressionPolicy,
+    detector: Detector,
+) -> ShadowVerdict:
+    """Judge one night of a planted fall, knowing nothing of later ones.
+
+    Args:
+        fall: the planted fall.
+        real: the same series as it was measured.
+        night: nights since the first slow one; earlier ones have not been told.
+        policy: the suite's.
+        detector: judges.
+    """
+    index = fall.first + night
+    said = detector.judge(fall.points[:index], fall.points[index], policy)
+    told = (
+        said.kind is VerdictKind.REGRESSED
+        and said.since is not None
+        and said.since >= real[max(0, fall.first - EARLY)].at
+    )
+    outcome = None
+    if said.kind is VerdictKind.INSUFFICIENT_DATA:
+        outcome = Outcome.SPOILED
+    elif told or night == WATCHED - 1:
+        plain = detector.judge(real[:index], real[index], policy)
+        outcome = Outcome.CAUGHT if told else Outcome.MISSED
+        moved = plain.kind in (VerdictKind.REGRESSED, VerdictKind.IMPROVED)
+        if moved and plain.since and plain.since >= real[max(0, fall.first - APART)].at:
+            outcome = Outcome.SPOILED
+    return _verdict(night, real[index], said, outcome)
+
+
+def judge_quiet(
+    copy: QuietCopy,
+    night: int,
+    policy: RegressionPolicy,
+    detector: Detector,
+    regressed_at: datetime | None,
+) -> ShadowVerdict:
+    """Judge one night of a quiet copy.
+
+    Args:
+        copy: the copy.
+        night: nights since the first judged one.
+        policy: the suite's.
+        detector: judges.
+        regressed_at: the latest earlier night of the copy that was `regressed`.
+    """
+    index = copy.lead + night
+    said = detector.judge(copy.points[:index], copy.points[index], policy)
+    outcome = None
+    if said.kind is VerdictKind.REGRESSED:
+        if night == 0 and _was_regressed(copy, policy, detector):
+            regressed_at = copy.points[index - 1].at
+        at = copy.points[index].at
+        if regressed_at is None or at - regressed_at > timedelta(days=APART):
+            outcome = Outcome.ALARM
+    return _verdict(night, copy.nights[night], said, outcome)
+
+
+def _was_regressed(copy: QuietCopy, policy: RegressionPolicy, detector: Detector) -> bool:
+    """What was told before anybody counted is no alarm of the first night that is counted."""
+    before = copy.lead - 1
+    said = detector.judge(copy.points[:before], copy.points[before], policy)
+    return said.kind is VerdictKind.REGRESSED
+
+
+def _verdict(
+    night: int, real: HistoryPoint, said: Judgement, outcome: Outcome | None
+) -> ShadowVerdict:
+    return ShadowVerdict(night, real.at, real.run_id, said.kind, said.change, said.since, outcome)
+
+
+@dataclass(frozen=True)
+class Grade:
+    """One figure of a detector's grade."""
+
+    measure: str
+    """A size class, or `FALSE_ALARMS`."""
+    trials: int
+    """Planted falls that were decided, spoiled ones apart; or nights of quiet copies."""
+    hits: int
+    """Falls that were told; or false alarms."""
+    rate: float | None
+    """hits / trials; false alarms in 1,000 nights. None without trials."""
+    low: float | None = None
+    high: float | None = None
+    """95 % interval of `rate` (Wilson; false alarms: Garwood's of a Poisson count)."""
+    median_delay: float | None = None
+    """Of the falls that were told, nights."""
+    spoiled: int = 0
+    limit_value: float | None = None
+    """Smallest power, largest rate of false alarms; None where there is no limit."""
+    below: str = ""
+    """Why it is not good enough, in a sentence; empty where it is."""
+
+
+def power_grade(
+    measure: str,
+    caught: int,
+    missed: int,
+    spoiled: int,
+    median_delay: float | None,
+    earlier: Grade | None = None,
+) -> Grade:
+    """Power of one size class; `earlier` is the grade that it must not have fallen from."""
+    trials, limit = caught + missed, POWER_LIMITS.get(measure)
+    if not trials:
+        return Grade(measure, 0, 0, None, spoiled=spoiled, limit_value=limit)
+    low, high = wilson(caught, trials)
+    below = ""
+    if trials >= FEWEST:
+        told = f"{caught} of {trials} planted slowdowns ({measure}) were told within two weeks"
+        if limit is not None and high < limit:
+            below = (
+                f"{told}, at most {high:.0%} by their number; at least {limit:.0%} are expected."
+            )
+        elif earlier and earlier.low is not None and high < earlier.low:
+            below = f"{told}; before it were {earlier.hits} of {earlier.trials}."
+        elif limit is not None and median_delay is not None and median_delay > DELAY_LIMIT:
+            below = (
+                f"Planted slowdowns ({measure}) are told after {median_delay:g} nights in the "
+                f"median; at most {DELAY_LIMIT:g} are expected."
+            )
+    return Grade(
+        measure, trials, caught, caught / trials, low, high, median_delay, spoiled, limit, below
+    )
+
+
+def false_alarm_grade(nights: int, alarms: int) -> Grade:
+    """False alarms in 1,000 nights of copies without a change."""
+    limit = FALSE_ALARM_LIMIT
+    if not nights:
+        return Grade(FALSE_ALARMS, 0, 0, None, limit_value=limit)
+    low, high = (1000 * bound / nights for bound in poisson(alarms))
+    rate = 1000 * alarms / nights
+    below = ""
+    if low > limit:
+        below = (
+            f"{alarms} false alarms in {nights:,} nights of copies without a change: {rate:.1f} in "
+            f"1,000, at least {low:.1f} by their number; at most {limit:g} are expected."
+        )
+    return Grade(FALSE_ALARMS, nights, alarms, rate, low, high, limit_value=limit, below=below)
+
+
+def wilson(hits: int, trials: int) -> tuple[float, float]:
+    """95 % interval of a share (Wilson, 1927); (0, 1) without trials."""
+    if not trials:
+        return 0.0, 1.0
+    z = 1.959964
+    share, square = hits / trials, z * z / trials
+    middle = (share + square / 2) / (1 + square)
+    half = z / (1 + square) * math.sqrt(share * (1 - share) / trials + square / trials / 4)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def poisson(events: int) -> tuple[float, float]:
+    """Exact 95 % interval of the expectation of a count (Garwood, 1936)."""
+    # scipy takes half a second to import; most who import this module only read results.
+    from scipy.special import gammaincinv
+
+    low = float(gammaincinv(events, 0.025)) if events else 0.0
+    return low, float(gammaincinv(events + 1, 0.975))

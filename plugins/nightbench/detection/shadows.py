@@ -1,0 +1,286 @@
+"""Shadow series: copies of real series of which it is known what the detector ought to say.
+
+A *fall* is a real series from a seeded night on made slower by a known share. A *quiet* copy has no
+change in it for certain: the nights of the real series, their levels, drift and weekly pattern
+taken out, are drawn anew in blocks (the stationary bootstrap of Politis and Romano, 1994), so that
+neighbouring nights stay neighbours and slow stretches stay stretches. Everything follows from the
+name of a shadow: whoever makes it again gets the same one.
+"""
+
+from __future__ import annotations
+
+import calendar
+import hashlib
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nightbench.detection.changes import LOOK_BACK, changes_of_last_night
+from nightbench.detection.detector import segment
+from nightbench.detection.drift import drift_of
+from nightbench.detection.levels import NOISE_FLOOR, SETTLED, Past, look_back, weekday_effects
+from nightbench.detection.robust import Floats, median, scale
+from nightbench.detection.series import Series, series_of
+from nightbench.model import HistoryPoint
+
+ENOUGH = 20
+"""Comparable nights that a series needs before it is copied."""
+
+LEAD = 90
+"""Nights of a quiet copy before the first one that is judged."""
+
+BLOCK = 7.0
+"""Mean length of the blocks that a quiet copy is drawn in, in nights."""
+
+CLEAR = 3.0
+"""Noise scales that two levels of a real series lie apart to count as such in its quiet copies."""
+
+LARGEST = 0.5
+"""Share by which a series is made slower, at most."""
+
+
+@dataclass(frozen=True)
+class SizeClass:
+    """Falls of one size, or of sizes drawn evenly from a range."""
+
+    name: str
+    low: float
+    high: float
+    in_noise: bool
+    """True: in units of the series' own night-to-night noise; else shares of its level."""
+
+
+FALLS = (
+    SizeClass("3%", 0.03, 0.03, False),
+    SizeClass("5%", 0.05, 0.05, False),
+    SizeClass("10%", 0.10, 0.10, False),
+    SizeClass("2-4 noise", 2.0, 4.0, True),
+    SizeClass("over 4 noise", 4.0, 8.0, True),
+)
+"""What is planted in every series, once a month each."""
+
+QUIET = tuple(f"quiet-{number}" for number in range(1, 6))
+"""Names of the quiet copies of every series."""
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """The name of one shadow; its random numbers follow from it."""
+
+    suite: str
+    cluster: str
+    case_id: str
+    month: date
+    """First day of the month that it belongs to, UTC."""
+    name: str
+    """Of its size class, or `quiet-1`, `quiet-2`, ..."""
+
+    @property
+    def begins(self) -> datetime:
+        """Midnight of the month's first day, UTC."""
+        return datetime(self.month.year, self.month.month, 1, tzinfo=UTC)
+
+    @property
+    def ends(self) -> datetime:
+        """Midnight after the month's last day."""
+        return self.begins + timedelta(
+            days=calendar.monthrange(self.month.year, self.month.month)[1]
+        )
+
+    def random(self) -> np.random.Generator:
+        """Random numbers that every call begins anew."""
+        words = (self.suite, self.cluster, self.case_id, f"{self.month:%Y-%m}", self.name)
+        digest = hashlib.sha256("\0".join(words).encode()).digest()
+        return np.random.default_rng(int.from_bytes(digest[:16], "big"))
+
+
+@dataclass(frozen=True)
+class Fall:
+    """A series with a planted fall."""
+
+    size: float
+    """Every value from `first` on is the real one * (1 - size)."""
+    first: int
+    """Index of the first slow night."""
+    points: Sequence[HistoryPoint]
+
+
+@dataclass(frozen=True)
+class QuietCopy:
+    """A series without a change."""
+
+    points: Sequence[HistoryPoint]
+    lead: int
+    """Index of the first night that is judged; one for each real night from then on."""
+    nights: Sequence[HistoryPoint]
+    """Those real nights."""
+
+
+def plant(shadow: Shadow, sizes: SizeClass, points: Sequence[HistoryPoint]) -> Fall | None:
+    """Plant a fall into a real series.
+
+    Args:
+        shadow: which.
+        sizes: of which size.
+        points: the real series, oldest first.
+
+    Returns:
+        None where its night has not come yet, or has too few comparable ones before it.
+    """
+    random = shadow.random()
+    when = shadow.begins + (shadow.ends - shadow.begins) * random.random()
+    share = random.uniform(sizes.low, sizes.high)
+    first = next((i for i, point in enumerate(points) if point.at >= when), None)
+    if first is None or points[first].at >= shadow.ends + timedelta(days=28):
+        return None
+    before = segment(points[:first], points[first])
+    if len(before) < ENOUGH:
+        return None
+    size = min(LARGEST, share * noise_of(before) if sizes.in_noise else share)
+    slower = [replace(point, value=point.value * (1 - size)) for point in points[first:]]
+    return Fall(size, first, [*points[:first], *slower])
+
+
+def noise_of(points: Sequence[HistoryPoint]) -> float:
+    """Relative standard deviation from night to night, levels and slow single nights apart."""
+    past = look_back(series_of(points[-LOOK_BACK:]))
+    return max(past.step_noise, past.level_noise)
+
+
+def quiet_copy(shadow: Shadow, points: Sequence[HistoryPoint]) -> QuietCopy | None:
+    """Draw a copy without a change for each night of the shadow's month.
+
+    Args:
+        shadow: which.
+        points: the real series, oldest first, up to any night of the month or later.
+
+    Returns:
+        None where the month has no night yet with enough comparable ones before it.
+    """
+    month = [i for i, p in enumerate(points) if shadow.begins <= p.at < shadow.ends]
+    for start in month:
+        before = segment(points[:start], points[start])
+        if len(before) >= ENOUGH:
+            break
+    else:
+        return None
+    pool = _pool(before)
+    if pool is None:
+        return None
+    real = [points[i] for i in month if i >= start]
+    drawn = [*_blocks(shadow.random(), len(pool.nights), LEAD + len(real))]
+    dates = [real[0].at - timedelta(days=days) for days in range(LEAD, 0, -1)]
+    dates += [night.at for night in real]
+    copy = [
+        HistoryPoint(
+            at=at,
+            value=math.exp(pool.level + pool.residual[index] + pool.weekday[_weekday(at)]),
+            n=pool.nights[index].n,
+            spread=pool.nights[index].spread,
+        )
+        for index, at in zip(drawn, dates, strict=True)
+    ]
+    return QuietCopy(copy, LEAD, real)
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """Nights to draw from; logarithms."""
+
+    nights: Sequence[HistoryPoint]
+    level: float
+    residual: Floats
+    """Of each night from its level, without drift and weekly pattern."""
+    weekday: Floats
+    """Effect of each of the seven weekdays."""
+
+
+def _pool(before: Sequence[HistoryPoint]) -> _Pool | None:
+    """What a real series would vary by if nothing ever changed; None where little is left of it."""
+    nights = list(before[-LOOK_BACK:])
+    series = series_of(nights)
+    past = look_back(series)
+    # What is believed to be a change, but too young for a level of its own, is no noise.
+    young = [c.first for c in changes_of_last_night(series) if c.first > past.base]
+    if young:
+        nights = nights[: min(young)]
+        if len(nights) < ENOUGH:
+            return None
+        series = series_of(nights)
+        past = look_back(series)
+    starts = _levels(series.level, past)
+    residual = _residual(series, starts)
+    effects = _weekly(residual, series)
+    residual = residual - effects[_weekdays(series)]
+    return _Pool(nights, median(series.level[starts[-1] :]), residual - median(residual), effects)
+
+
+def _levels(values: Floats, past: Past) -> list[int]:
+    """First nights of the levels of a series that clearly are some: long, and far apart.
+
+    All else that a series does (stays of days, wandering) remains in its copies as noise.
+    """
+    clear = CLEAR * max(past.step_noise, past.level_noise)
+    level = past.values - past.aligned
+    level[past.base :] = median(past.values[past.base :])
+    starts = [0, *(int(i) + 1 for i in np.flatnonzero(np.abs(np.diff(level)) > 1e-9))]
+    while len(starts) > 1:
+        ends = [*starts[1:], len(values)]
+        middles = [median(values[a:b]) for a, b in zip(starts, ends, strict=True)]
+        joins = []
+        for k in range(1, len(starts)):
+            apart = abs(middles[k] - middles[k - 1])
+            shorter = min(ends[k] - starts[k], ends[k - 1] - starts[k - 1])
+            if apart < clear or shorter < SETTLED:
+                joins.append((apart, k))
+        if not joins:
+            break
+        del starts[min(joins)[1]]
+    return starts
+
+
+def _residual(series: Series, starts: Sequence[int]) -> Floats:
+    """Distance of each night from its level, and of the last level from its drift."""
+    residual = series.level.copy()
+    for start, stop in itertools.pairwise([*starts, len(series)]):
+        residual[start:stop] -= median(residual[start:stop])
+    drift = drift_of(series, starts[-1])
+    if drift is not None:
+        day = series.day[starts[-1] :]
+        slope = math.log1p(drift.change) / (day[-1] - day[0])
+        residual[starts[-1] :] -= slope * (day - day.mean())
+    return residual
+
+
+def _weekly(residual: Floats, series: Series) -> Floats:
+    """Effect of each weekday, where the detector sees a weekly pattern at all."""
+    if not weekday_effects(residual, series.day, max(scale(residual), NOISE_FLOOR)).any():
+        return np.zeros(7)
+    weekday = _weekdays(series)
+    return np.array(
+        [median(residual[weekday == day]) if (weekday == day).any() else 0.0 for day in range(7)]
+    )
+
+
+def _weekdays(series: Series) -> NDArray[np.int64]:
+    return np.floor(series.day).astype(np.int64) % 7
+
+
+def _blocks(random: np.random.Generator, among: int, count: int) -> Iterator[int]:
+    """So many indices in blocks of geometric length, around the end to the start again."""
+
+    def endless() -> Iterator[int]:
+        while True:
+            start, length = int(random.integers(among)), int(random.geometric(1 / BLOCK))
+            yield from ((start + step) % among for step in range(length))
+
+    return itertools.islice(endless(), count)
+
+
+def _weekday(at: datetime) -> int:
+    return math.floor(at.timestamp() / 86400) % 7

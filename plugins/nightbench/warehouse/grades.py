@@ -1,0 +1,128 @@
+"""What the detector says of shadow series, and its grades: stored and read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+from psycopg2.extras import RealDictCursor, execute_batch
+
+from nightbench.detection.grading import Grade, ShadowVerdict
+from nightbench.detection.shadows import Shadow
+from nightbench.warehouse.connection import Connection, reported
+from nightbench.warehouse.statements import statement
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a shadow has been judged."""
+
+    night: int
+    judged_at: datetime
+    """When the last real night began that it was judged for."""
+    regressed_at: datetime | None
+    is_decided: bool
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What became of some shadows."""
+
+    nights: int = 0
+    caught: int = 0
+    missed: int = 0
+    spoiled: int = 0
+    alarms: int = 0
+    median_delay: float | None = None
+
+
+class GradeBook:
+    """Stores and tells how the detector does. Storing the same thing again changes nothing.
+
+    Every method raises `WarehouseUnavailable` where PostgreSQL is away and `WarehouseRefused`
+    where it refuses the data; in both cases nothing of the call was stored.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def progress(
+        self, suite: str, cluster: str, since: date
+    ) -> dict[tuple[str, date, str], Progress]:
+        """How far the shadows of months from `since` on are judged, by case, month and name."""
+        return {
+            (row["case_id"], row["month"], row["shadow"]): Progress(
+                row["night"], row["judged_at"], row["regressed_at"], row["is_decided"]
+            )
+            for row in self._rows("shadow_progress", suite=suite, cluster=cluster, since=since)
+        }
+
+    def store_verdicts(
+        self, shadow: Shadow, size: float | None, verdicts: Sequence[ShadowVerdict]
+    ) -> None:
+        """Store nights of one shadow; `size` is None for a quiet copy."""
+        key = {
+            "suite": shadow.suite,
+            "case_id": shadow.case_id,
+            "cluster": shadow.cluster,
+            "month": shadow.month,
+            "shadow": shadow.name,
+            "size": size,
+        }
+        self._execute("store_shadow_verdict", [key | vars(verdict) for verdict in verdicts])
+
+    def counts(
+        self, suite: str, cluster: str, since: datetime, until: datetime
+    ) -> dict[str, Counts]:
+        """What became of shadows after `since` up to `until`: by size class, and `quiet`."""
+        return {
+            row.pop("shadow"): Counts(**row)
+            for row in self._rows(
+                "shadow_counts", suite=suite, cluster=cluster, since=since, until=until
+            )
+        }
+
+    def store_grades(self, run_id: str, grades: Iterable[tuple[Grade, bool]]) -> None:
+        """Store the grades of a night, each with whether it is news that it is not good enough."""
+        rows = [vars(grade) | {"run_id": run_id, "is_news": is_news} for grade, is_news in grades]
+        self._execute("store_detector_grade", rows)
+
+    def latest(
+        self,
+        suite: str | None = None,
+        cluster: str | None = None,
+        before: datetime | None = None,
+    ) -> list[Row]:
+        """The newest grade of each suite and cluster: rows of `marts.detector_grade`."""
+        return self._rows("detector_grades", suite=suite, cluster=cluster, before=before)
+
+    def untold(self, suite: str, cluster: str, until: datetime) -> list[Row]:
+        """Falls of a grade that nobody was told of: rows of `marts.detector_grade`."""
+        return self._rows("untold_grades", suite=suite, cluster=cluster, until=until)
+
+    def mark_told(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Say that a message told of these rows of `untold`."""
+        self._execute(
+            "mark_grade_told",
+            [{"run_id": row["run_id"], "measure": row["measure"]} for row in rows],
+        )
+
+    def _execute(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        with (
+            reported(f"store the grade of the detector ({name})"),
+            self._connection,
+            self._connection.cursor() as cursor,
+        ):
+            execute_batch(cursor, statement(name), rows, page_size=500)
+
+    def _rows(self, name: str, **parameters: Any) -> list[Row]:
+        with (
+            reported(f"read the grade of the detector ({name})"),
+            self._connection.cursor(cursor_factory=RealDictCursor) as cursor,
+        ):
+            cursor.execute(statement(name), parameters)
+            return [dict(row) for row in cursor.fetchall()]

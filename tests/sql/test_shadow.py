@@ -1,0 +1,221 @@
+"""The detector's grade on a real PostgreSQL: from a history, bounded, told once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from datetime import timedelta
+
+import pytest
+from tests.sql.conftest import Database, Rows
+from tests.sql.given import Given
+from tests.sql.spooled import DIGEST, FAKE, case, plan, spooled
+
+from nightbench.detection import Judgement
+from nightbench.detection.grading import FALSE_ALARMS
+from nightbench.model import HistoryPoint, RegressionPolicy, Run, RunKind, VerdictKind
+from nightbench.pipeline import ingest_run, judge_run
+from nightbench.pipeline.shadow import Graded, grade
+from nightbench.spool import Spool
+from nightbench.warehouse import Loader, connect
+from nightbench.warehouse.connection import Connection
+from nightbench.warehouse.grades import GradeBook
+
+CASES = tuple(case(batch) for batch in (1, 2, 4))
+NIGHTS = 80
+Connect = Callable[[], Connection]
+
+
+class Says:
+    """A detector that says the same of every night."""
+
+    def __init__(self, kind: VerdictKind) -> None:
+        self.kind = kind
+
+    def judge(
+        self, history: Sequence[HistoryPoint], tonight: HistoryPoint, policy: RegressionPolicy
+    ) -> Judgement:
+        return Judgement(self.kind, "", since=tonight.at)
+
+
+def store_nights(loader: Loader, given: Given, nights: range) -> Run:
+    """Nights of three steady series from the first of March on; the last one's run."""
+    for night in nights:
+        run = given.run(night, suite="seeded")
+        rng = random.Random(night)
+        came = []
+        for each in CASES:
+            level = 100 * (1 + rng.gauss(0, 0.01))
+            figures = tuple(level * x for x in (0.995, 1.0, 1.005))
+            came.append(
+                given.came_back(
+                    run,
+                    each,
+                    figures,
+                    build=FAKE,
+                    definition_digest=DIGEST,
+                    fingerprint_id="",
+                    unit="samples",
+                )
+            )
+        loader.load_run(given.bundle(run, *came))
+    return run
+
+
+@pytest.fixture
+def as_loader(warehouse: Database) -> Connect:
+    return lambda: connect(warehouse.loader)
+
+
+@pytest.fixture
+def tonight(loader: Loader, given: Given) -> Run:
+    return store_nights(loader, given, range(NIGHTS))
+
+
+def graded(connect_as: Connect, run: Run, **more: object) -> Graded:
+    return grade(connect_as, plan(run, CASES), **more)  # type: ignore[arg-type]
+
+
+def test_a_suite_with_a_history_has_a_grade_after_its_first_night(
+    as_loader: Connect, warehouse: Database, tonight: Run, rows: Rows
+) -> None:
+    found = graded(as_loader, tonight)
+    assert found.waiting == 0
+    by_name = {each.measure: each for each in found.grades}
+    assert set(by_name) == {"3%", "5%", "10%", "2-4 noise", "over 4 noise", FALSE_ALARMS}
+    large, quiet = by_name["10%"], by_name[FALSE_ALARMS]
+    assert large.hits == large.trials > 0
+    assert large.median_delay is not None
+    assert 1 <= large.median_delay <= 4
+    # Five copies of three series; the first twenty nights are too few to copy.
+    assert quiet.trials == 5 * 3 * (NIGHTS - 20)
+    with closing(connect(warehouse.reader)) as connection:
+        stored = {row["measure"]: row for row in GradeBook(connection).latest("seeded", "local")}
+    assert {row["run_id"] for row in stored.values()} == {tonight.run_id}
+    assert stored["10%"]["rate"] == large.rate
+    assert stored[FALSE_ALARMS]["high"] == pytest.approx(quiet.high)
+    # Nothing of it is a measurement, a verdict or an alert.
+    for table in ("raw.verdict", "raw.alert", "marts.fct_verdict", "marts.fct_alert"):
+        assert rows(f"select count(*) as n from {table}") == [{"n": 0}]
+    assert rows("select count(*) as n from raw.measurement") == [{"n": NIGHTS * len(CASES)}]
+
+
+def test_grading_again_changes_nothing_and_the_next_night_continues(
+    as_loader: Connect, loader: Loader, given: Given, tonight: Run, rows: Rows
+) -> None:
+    every = "select * from raw.shadow_verdict order by case_id, month, shadow, night"
+    first = graded(as_loader, tonight)
+    before, grades = rows(every), rows("select * from raw.detector_grade order by measure")
+    again = graded(as_loader, tonight)
+    assert (again.judged, again.grades) == (0, first.grades)
+    assert rows(every) == before
+    assert rows("select * from raw.detector_grade order by measure") == grades
+    assert len(before) == first.judged
+    next_run = store_nights(loader, given, range(NIGHTS, NIGHTS + 1))
+    assert 0 < graded(as_loader, next_run).judged <= len(CASES) * (5 + 5)
+
+
+def test_judged_night_by_night_or_all_at_once_the_shadows_say_the_same(
+    as_loader: Connect, warehouse: Database, loader: Loader, given: Given, rows: Rows
+) -> None:
+    every = "select * from raw.shadow_verdict order by case_id, month, shadow, night"
+    store_nights(loader, given, range(55))
+    for night in range(55, 64):  # The first of May is night 61.
+        last = store_nights(loader, given, range(night, night + 1))
+        graded(as_loader, last)
+    by_night = rows(every)
+    assert len({row["month"] for row in by_night}) >= 2
+    warehouse.server.execute("truncate raw.shadow_verdict", warehouse.name)
+    graded(as_loader, last)
+    assert rows(every) == by_night
+
+
+def test_the_budget_bounds_a_night_and_the_next_one_goes_on(
+    as_loader: Connect, tonight: Run
+) -> None:
+    none = graded(as_loader, tonight, budget_s=-1.0)
+    assert none.judged == 0
+    assert none.waiting > 0
+    assert {each.trials for each in none.grades} == {0}
+    later = graded(as_loader, tonight)
+    assert later.waiting == 0
+    assert later.judged > 0
+
+
+def test_a_detector_that_never_alarms_has_no_power(as_loader: Connect, tonight: Run) -> None:
+    found = graded(as_loader, tonight, detector=Says(VerdictKind.OK))
+    falls = [each for each in found.grades if each.measure != FALSE_ALARMS]
+    assert [each.hits for each in falls] == [0] * 5
+    assert min(each.trials for each in falls) >= 3
+
+
+def test_a_detector_that_always_alarms_catches_nothing_that_counts(
+    as_loader: Connect, tonight: Run
+) -> None:
+    """It says so of the real series too: every planted slowdown is spoiled."""
+    found = graded(as_loader, tonight, detector=Says(VerdictKind.REGRESSED))
+    falls = [each for each in found.grades if each.measure != FALSE_ALARMS]
+    assert {(each.trials, each.hits) for each in falls} == {(0, 0)}
+    assert min(each.spoiled for each in falls) >= 3
+
+
+def test_a_fall_of_the_grade_is_news_once_and_told_once(
+    as_loader: Connect, tonight: Run, connection: Connection
+) -> None:
+    graded(as_loader, tonight)
+    # Forty planted slowdowns of the night that nobody told of.
+    with connection, connection.cursor() as cursor:
+        cursor.executemany(
+            "insert into raw.shadow_verdict (suite, case_id, cluster, month, shadow, night,"
+            " run_id, at, size, kind, outcome) values ('seeded', %s, 'local', '2026-05-01',"
+            " 'over 4 noise', 13, %s, %s, 0.1, 'ok', 'missed')",
+            [(f"case-{k}", tonight.run_id, tonight.started_at) for k in range(40)],
+        )
+    again = graded(as_loader, tonight)
+    assert len(again.news) == 1
+    assert "(over 4 noise) were told within two weeks" in again.news[0]
+    book = GradeBook(connection)
+    untold = book.untold("seeded", "local", tonight.started_at)
+    assert [row["measure"] for row in untold] == ["over 4 noise"]
+    assert book.untold("seeded", "local", tonight.started_at - timedelta(days=1)) == []
+    assert book.untold("other", "local", tonight.started_at) == []
+    book.mark_told(untold)
+    graded(as_loader, tonight)
+    assert book.untold("seeded", "local", tonight.started_at) == []
+
+
+def test_a_night_that_was_judged_is_graded(
+    spool: Spool, as_loader: Connect, loader: Loader, given: Given
+) -> None:
+    store_nights(loader, given, range(NIGHTS))
+    run = given.run(NIGHTS, suite="seeded")
+    spooled(spool, run, dict.fromkeys(CASES, 100.0))
+    ingest_run(spool, run.run_id, as_loader)
+    result = judge_run(spool, run.run_id, as_loader)
+    assert result.graded is not None
+    assert result.graded.problem is None
+    assert result.graded.judged > 0
+
+
+def test_what_goes_wrong_in_grading_keeps_no_alert_back(
+    spool: Spool, as_loader: Connect, loader: Loader, given: Given, warehouse: Database
+) -> None:
+    store_nights(loader, given, range(NIGHTS))
+    run = given.run(NIGHTS, suite="seeded")
+    spooled(spool, run, {CASES[0]: 100.0, CASES[1]: "it broke", CASES[2]: 100.0})
+    ingest_run(spool, run.run_id, as_loader)
+    warehouse.server.execute("drop view marts.detector_grade", warehouse.name)
+    result = judge_run(spool, run.run_id, as_loader)
+    assert [verdict.case_id for verdict in result.opened] == [CASES[1].case_id]
+    assert result.graded is not None
+    assert "was not graded: Cannot read the grade" in (result.graded.problem or "")
+
+
+def test_only_nights_are_graded(
+    spool: Spool, as_loader: Connect, loader: Loader, given: Given
+) -> None:
+    run = given.run(0, suite="seeded", run_kind=RunKind.ON_DEMAND)
+    spooled(spool, run, dict.fromkeys(CASES, 100.0))
+    ingest_run(spool, run.run_id, as_loader)
+    assert judge_run(spool, run.run_id, as_loader).graded is None
