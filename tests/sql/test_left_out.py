@@ -24,6 +24,7 @@ from nightbench.pipeline import (
 )
 from nightbench.spool import Spool
 from nightbench.warehouse import CaseBundle, Loader, Reader, WarehouseUnavailable, connect
+from nightbench.warehouse.connection import Connection
 
 BEFORE, WITHIN, NEVER, MEASURED = (case(batch) for batch in (1, 2, 4, 8))
 REASON = "takes about 2 h; 20 min would be left before the night ends"
@@ -177,16 +178,24 @@ def test_the_past_of_cases(
     assert past_of("local", lambda: connect(warehouse.loader), spool) == expected
 
 
-def test_the_past_from_files_where_the_warehouse_is_away(spool: Spool, given: Given) -> None:
+@pytest.mark.parametrize("state", ["away", "lost", "empty"])
+def test_the_past_from_files_where_the_warehouse_does_not_tell(
+    spool: Spool, given: Given, empty: Database, state: str
+) -> None:
     for night in range(3):
         run = given.run(night, suite="seeded")
         spooled(spool, run, {MEASURED: 50.0 + night, NEVER: "trainer-0 exited with code 1"})
     a_short_night(spool, given.run(3, suite="seeded"))
 
-    def away() -> None:
-        raise WarehouseUnavailable("away")
+    def opened() -> Connection:
+        if state == "away":
+            raise WarehouseUnavailable("away")
+        connection = connect(empty.reader)
+        if state == "lost":
+            connection.close()
+        return connection
 
-    found = past_of("local", away, spool)
+    found = past_of("local", opened, spool)
     assert found[MEASURED.case_id].seconds == timedelta(seconds=60).total_seconds()
     assert found[MEASURED.case_id].last == given.run(3).started_at
     assert found[MEASURED.case_id].definition == DIGEST

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -73,7 +74,7 @@ def plan_run(
     from nightbench.orchestration.nodes import save_cluster
     from nightbench.orchestration.wishes import choose
     from nightbench.pipeline import make_plan, open_now, past_of, plan_night, store_plan
-    from nightbench.warehouse import Loader, WarehouseUnavailable
+    from nightbench.warehouse import Loader, WarehouseRefused, WarehouseUnavailable
 
     suite, cluster, catalog = choose(wish)
     past = past_of(cluster.name, connect, places.spool())
@@ -102,14 +103,11 @@ def plan_run(
     for job in plan.jobs:
         save_job(folder, PlannedJob.of(job, cluster, outside_hours=wish.outside_hours))
     try:
-        connection = connect()
-    except WarehouseUnavailable as error:
-        log.warning("The plan waits in the spool: %s", error)
-    else:
-        try:
+        with closing(connect()) as connection:
             Loader(connection).plan_run(plan.run, [case.planned for case in plan.cases], cluster)
-        finally:
-            connection.close()
+    except (WarehouseUnavailable, WarehouseRefused) as error:
+        # The night is measured all the same: the ingest stores the plan with its results.
+        log.warning("The plan waits in the spool: %s", error)
     return [job.case.case_id for job in plan.jobs]
 
 

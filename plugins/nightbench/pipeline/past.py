@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import statistics
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,7 +13,9 @@ from nightbench.model import CaseStatus, RunKind
 from nightbench.night import Past
 from nightbench.pipeline.ingest import Connect
 from nightbench.spool import CaseStore, RunSpool, Spool, SpoolError
-from nightbench.warehouse import Reader, WarehouseUnavailable
+from nightbench.warehouse import Reader, WarehouseRefused, WarehouseUnavailable
+
+log = logging.getLogger(__name__)
 
 _RUNS_LOOKED_AT = 20
 _TRIED = (CaseStatus.OK, CaseStatus.FAILED, CaseStatus.UNAVAILABLE)
@@ -22,18 +26,16 @@ def past_of(cluster: str, connect: Connect, spool: Spool) -> dict[str, Past]:
 
     Args:
         cluster: where.
-        connect: opens a connection to the warehouse; where that is away, the newest runs that
-            still lie in the spool are asked.
+        connect: opens a connection to the warehouse; where that is away or does not answer, the
+            newest runs that still lie in the spool are asked.
         spool: of the runs.
     """
     try:
-        connection = connect()
-    except WarehouseUnavailable:
+        with closing(connect()) as connection:
+            return Reader(connection).case_past(cluster)
+    except (WarehouseUnavailable, WarehouseRefused) as error:
+        log.warning("Estimates come from the spool: %s", error)
         return _of_files(cluster, spool)
-    try:
-        return Reader(connection).case_past(cluster)
-    finally:
-        connection.close()
 
 
 @dataclass(frozen=True)

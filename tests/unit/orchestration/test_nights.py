@@ -6,7 +6,7 @@ import dataclasses
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
@@ -20,6 +20,7 @@ from nightbench.orchestration.planning import NotTonight, opens_at, plan_run
 from nightbench.orchestration.wishes import Wish
 from nightbench.pipeline import read_plan
 from nightbench.spool import RunSpool, Spool
+from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable
 
 NOW = datetime.now(UTC)
 RUN = "short-20261121T010203-9f3a"
@@ -96,6 +97,22 @@ def test_without_hours_all_cases_run_in_the_order_of_the_file(spool: Spool) -> N
     cases, run = plan(spool, night=True)
     assert cases == [SINGLE, PAIR]
     assert load_job(run, SINGLE, 0).job.deadline is None
+
+
+@pytest.mark.parametrize("error", [WarehouseUnavailable("lost"), WarehouseRefused("too old")])
+def test_a_warehouse_that_fails_within_the_planning_does_not_cost_the_night(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch, error: UserError
+) -> None:
+    def fails(*_: object) -> NoReturn:
+        raise error
+
+    opened = SimpleNamespace(close=lambda: None)
+    monkeypatch.setattr("nightbench.orchestration.planning.connect", lambda: opened)
+    monkeypatch.setattr("nightbench.warehouse.Reader.case_past", fails)
+    monkeypatch.setattr("nightbench.warehouse.Loader.plan_run", fails)
+    cases, run = plan(spool, night=True)
+    assert cases == [SINGLE, PAIR]
+    assert run.planned()
 
 
 def test_a_night_has_its_end_and_what_it_has_no_room_for(spool: Spool, tmp_path: Path) -> None:
