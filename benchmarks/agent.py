@@ -31,6 +31,12 @@ def _provision(options: argparse.Namespace) -> object:
     return provision.provision(options, HERE)
 
 
+def _versions(options: argparse.Namespace) -> object:
+    from nodeside import versions
+
+    return versions.versions(options, HERE)
+
+
 def _fingerprint(options: argparse.Namespace) -> object:
     from nodeside import fingerprint
 
@@ -124,6 +130,13 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--wheelhouse", help="install from this folder alone, without an index")
     verb.add_argument("--lock-dir")
     verb.set_defaults(run=_provision)
+
+    verb = verbs.add_parser("versions", help="wheels of a line that this node could install")
+    verb.add_argument("--line", required=True)
+    verb.add_argument("--variant", default="cpu")
+    verb.add_argument("--index-url")
+    verb.add_argument("--find-links", action="append", default=[])
+    verb.set_defaults(run=_versions)
 
     verb = verbs.add_parser("fingerprint", help="print fingerprint/1")
     verb.add_argument("--root")

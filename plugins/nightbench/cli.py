@@ -10,6 +10,7 @@ from rich.console import Console
 from nightbench.commands import (
     ab,
     alert,
+    bisect,
     cluster,
     detect,
     looking,
@@ -36,6 +37,7 @@ _PANELS = {
     "This machine": services.app,
     "Measure": running.app,
     "Compare": ab.app,
+    "Find the version": bisect.app,
     "Look before": planning.app,
     "Look after": looking.app,
     "Judge": detect.app,

@@ -6,6 +6,7 @@
         fingerprint-<node>.json
         repeat-001/<node>.json, repeat-001/controller.json
     <spool>/comparisons/<id>/    two builds beside each other: run.json, cases/, result.json
+    <spool>/bisects/<id>/        a search for the first bad version: run.json, steps/
 
 Whatever steers a gang writes here, and the ingest reads here; neither needs the other's disk. On
 local disks a document appears by rename, so that a reader sees all of it or nothing; object
@@ -318,6 +319,14 @@ class Spool:
         """All comparisons, oldest first as `runs`."""
         return _by_date(self.root / "comparisons")
 
+    def bisect(self, bisect_id: str) -> RunSpool:
+        """The files of a bisect, whose tests are comparisons; nothing is created."""
+        return RunSpool(self.root / "bisects" / _component(bisect_id, "bisect"))
+
+    def bisects(self) -> list[RunSpool]:
+        """All bisects, oldest first as `runs`."""
+        return _by_date(self.root / "bisects")
+
     def runs(self) -> list[RunSpool]:
         """All runs, oldest first by the date in run.json (by name where that is missing).
 
@@ -326,13 +335,14 @@ class Spool:
         return _by_date(self.root / "runs")
 
     def expire(self, days: float, now: datetime | None = None) -> list[str]:
-        """Remove runs that are loaded, and comparisons, older than `days`; returns their ids.
+        """Remove loaded runs, comparisons and bisects that are older; returns their ids.
 
         A run that the warehouse does not have yet stays, however old it is.
         """
         limit = (now or datetime.now(UTC)).replace(tzinfo=None) - timedelta(days=days)
         removed = []
-        unneeded = [*(run for run in self.runs() if run.loaded() is not None), *self.comparisons()]
+        unneeded = [run for run in self.runs() if run.loaded() is not None]
+        unneeded += [*self.comparisons(), *self.bisects()]
         for run in unneeded:
             started = _started(run)
             if started is not None and started < limit and not run.is_steered():

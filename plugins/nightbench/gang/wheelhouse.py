@@ -127,12 +127,12 @@ def _by_name(folder: Path, series: str, machine: str) -> Mapping[str, list[tuple
             name, version, _, tags = parse_wheel_filename(path.name)
         except InvalidWheelFilename:
             continue
-        if any(_runs(tag, series, machine) for tag in tags):
+        if any(runs_there(tag, series, machine) for tag in tags):
             found.setdefault(name, []).append((canonicalize_version(str(version)), path))
     return found
 
 
-def _runs(tag: Tag, series: str, machine: str) -> bool:
+def runs_there(tag: Tag, series: str, machine: str) -> bool:
     """Whether CPython of a series on a Linux machine takes a tag; the libc is left to uv."""
     major, minor = series.split(".")
     if tag.platform != "any" and not (

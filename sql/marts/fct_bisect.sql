@@ -1,0 +1,32 @@
+-- Grain: one row per bisect.
+create or replace view marts.fct_bisect as
+select
+    b.bisect_id,
+    b.alert_id,
+    b.case_id,
+    b.cluster,
+    b.suite,
+    b.line,
+    b.good,
+    b.bad,
+    b.versions,
+    b.state,
+    b.outcome,
+    b.last_good,
+    b.first_bad,
+    b.suspects,
+    b.sentence,
+    b.notes,
+    b.ratio,
+    b.budget_s,
+    b.spent_s,
+    b.requested_by,
+    b.started_at,
+    b.ended_at,
+    count(s.number) filter (where s.status = 'ended') as steps
+from raw.bisect as b
+left join raw.bisect_step as s on b.bisect_id = s.bisect_id
+group by b.bisect_id;
+
+comment on view marts.fct_bisect is
+'One row per search for the first bad version; first_bad is the answer where outcome is found';
