@@ -45,6 +45,7 @@ select
     v.baseline,
     v.change,
     v.smallest_slowdown,
+    noise.sentence as noisy,
     coalesce(m.is_quarantined, false) as quarantined,
     coalesce(m.quarantine_reasons, array[]::text[]) as quarantine_reasons
 from staging.planned_case as p
@@ -53,5 +54,14 @@ left join staging.measurement as m
     on p.run_id = m.run_id and p.case_id = m.case_id
 left join raw.verdict as v
     on p.run_id = v.run_id and p.case_id = v.case_id
+left join lateral (
+    select
+        e.what,
+        e.sentence
+    from marts.fct_noise_event as e
+    where e.case_id = p.case_id and e.cluster = r.cluster and e.at <= r.started_at
+    order by e.at desc
+    limit 1
+) as noise on noise.what = 'noisy'
 where p.run_id = %(run_id)s
 order by p.workload, p.framework, p.strategy, p.sync, p.nodes, p.trainers, p.case_id;

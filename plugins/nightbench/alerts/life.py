@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -86,6 +86,7 @@ def alerts_for(
     standing: Iterable[LiveAlert],
     at: datetime,
     min_change: float = 0.03,
+    noisy: Collection[str] = (),
 ) -> AlertChanges:
     """Decide which alerts a run opens, continues, resolves and reopens.
 
@@ -100,6 +101,8 @@ def alerts_for(
         standing: live alerts, and dismissed ones whose event goes on, oldest first.
         at: when the run began.
         min_change: the suite's smallest relative change that is told.
+        noisy: case_ids whose level means nothing now: it opens, continues, resolves and reopens
+            nothing. That they have a value or none counts as ever.
     """
     live: dict[tuple[str, str], LiveAlert] = {}
     dismissed: dict[tuple[str, str, bool], LiveAlert] = {}
@@ -109,7 +112,7 @@ def alerts_for(
             dismissed[*key, alert.kind in _WITHOUT_RESULT] = alert
         else:
             live[key] = alert
-    decided = _Decided(at, min_change)
+    decided = _Decided(at, min_change, frozenset(noisy))
     for verdict in verdicts:
         key = (verdict.case_id, verdict.cluster)
         old = [dismissed.get((*key, without)) for without in (False, True)]
@@ -120,9 +123,10 @@ def alerts_for(
 class _Decided:
     """Collects what becomes of each verdict."""
 
-    def __init__(self, at: datetime, min_change: float) -> None:
+    def __init__(self, at: datetime, min_change: float, noisy: frozenset[str]) -> None:
         self._at = at
         self._min_change = min_change
+        self._noisy = noisy
         self._open: list[Verdict] = []
         self._continue: list[Verdict] = []
         self._resolve: list[LiveAlert] = []
@@ -141,6 +145,13 @@ class _Decided:
     def decide(
         self, verdict: Verdict, alert: LiveAlert | None, dismissed: Iterable[LiveAlert]
     ) -> None:
+        if verdict.case_id in self._noisy and verdict.kind not in _WITHOUT_RESULT:
+            # Neither a fall nor a recovery by noise is one. A value ends a failure all the same.
+            verdict = replace(verdict, kind=VerdictKind.OK)
+            dismissed = [old for old in dismissed if old.kind in _WITHOUT_RESULT]
+            if alert is not None and alert.kind not in _WITHOUT_RESULT:
+                self._nothing(alert)
+                alert = None
         quiet = any([self._is_still(old, verdict, alert is None) for old in dismissed])
         seen = verdict.kind in _WITHOUT_RESULT or verdict.kind is VerdictKind.REGRESSED
         if alert is None:

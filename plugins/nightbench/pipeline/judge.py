@@ -22,6 +22,7 @@ from nightbench.model import (
     Verdict,
 )
 from nightbench.pipeline.ingest import Connect
+from nightbench.pipeline.noise import quarantine
 from nightbench.pipeline.plans import RunPlan, read_plan
 from nightbench.pipeline.shadow import Graded, grade_or_say
 from nightbench.pipeline.telling import tell
@@ -88,11 +89,13 @@ def judge_run(
             return JudgeResult(verdicts)
         # Two who judge at once would both find an alert untold and both tell of it.
         loader.lock_alerts(plan.run.cluster)
+        noisy = quarantine(reader, loader, plan, judged.histories)
         changes = alerts_for(
             verdicts,
             [LiveAlert.from_row(row) for row in reader.standing_alerts(plan.run.cluster)],
             plan.run.started_at,
             plan.policy.min_change,
+            noisy,
         )
         opened, resolved = _store(loader, changes, run_id)
         deliveries = tell(reader, loader, plan, judged.cases, resolved, resolve, link)

@@ -51,6 +51,7 @@ FIELDS: dict[str, str] = {
     "verdict_sentence": "the verdict's evidence",
     "smallest_slowdown": "relative fall that the series would tell within a week in nine of ten "
     "cases; null before judging and for short histories",
+    "noisy": "why the series alerts no more, since it varies too much; null for all others",
     "quarantined": "true where a check refused the figure",
     "reasons": "why it failed, was quarantined or left out: a list of sentences",
 }

@@ -149,4 +149,5 @@ def _said_of(row: Row) -> list[str]:
     if row["quarantined"]:
         # The verdict on it only says the same again.
         said = []
-    return said + [f"{verdict(row)}: {first}" for first in firsts]
+    said += [f"{verdict(row)}: {first}" for first in firsts]
+    return said + ([f"noisy, so it alerts no more: {row['noisy']}"] if row["noisy"] else [])

@@ -136,6 +136,16 @@ class Loader:
         with reported(f"watch alert {alert_id}"), self._connection:
             self._execute("watch_alert", [row])
 
+    def store_noise_event(self, event: Mapping[str, Any]) -> bool:
+        """Store that a night made a series noisy or steady; return whether that is new."""
+        with reported(f"store the noise of {event['case_id']}"), self._connection:
+            return self._execute("store_noise_event", [event]) > 0
+
+    def mark_noise_told(self, run_id: str) -> int:
+        """Say that the message about a run's noisy and steady series was sent; return how many."""
+        with reported(f"mark the noise of run {run_id} as told"), self._connection:
+            return self._execute("mark_noise_told", [{"run_id": run_id}])
+
     def lock_alerts(self, cluster: str) -> None:
         """Be the only one who decides on a cluster's alerts, until the connection is closed.
 

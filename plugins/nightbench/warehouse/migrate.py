@@ -38,6 +38,8 @@ VIEWS = (
     "marts/fct_left_out",
     "marts/fct_alert",
     "marts/fct_alert_event",
+    "marts/fct_noise_event",
+    "marts/noisy_series",
     "marts/detector_grade",
     "marts/fct_bisect",
     "marts/fct_bisect_step",

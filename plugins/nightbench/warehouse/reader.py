@@ -186,6 +186,44 @@ class Reader:
             for row in self._rows("case_past", cluster=cluster)
         }
 
+    def noisy_before(self, cluster: str, run_id: str, at: datetime) -> list[str]:
+        """Case ids that were noisy when a night began, whatever the night itself says."""
+        rows = self._rows("noisy_before", cluster=cluster, run_id=run_id, at=at)
+        return [row["case_id"] for row in rows]
+
+    def noise_events(
+        self, run_id: str | None = None, *, untold: bool = False, limit: int = 1000
+    ) -> list[Row]:
+        """When series became noisy or steady, newest first: rows of `marts.fct_noise_event`."""
+        return self._rows(
+            "noise_events", run_id=run_id, case_id=None, cluster=None, untold=untold, max_rows=limit
+        )
+
+    def noisy_series(self, cluster: str | None = None) -> list[Row]:
+        """The series that are noisy now: rows of `marts.noisy_series`."""
+        return self._rows("noisy_series", cluster=cluster)
+
+    def case_states(self, case_id: str, run_ids: Sequence[str]) -> dict[str, Row]:
+        """What a case was measured with in some runs, by run: build, code, nodes' fingerprints."""
+        rows = self._rows("case_states", case_id=case_id, run_ids=list(run_ids))
+        return {row["run_id"]: row for row in rows}
+
+    def alert_causes(self, alert_ids: Sequence[int]) -> dict[int, Cause]:
+        """What alerts were put down to last, by alert."""
+        return {
+            row["alert_id"]: Cause(
+                CauseKind(row["kind"]), row["sentence"], tuple(row["evidence"]), row["group_key"]
+            )
+            for row in self._rows("alert_causes", alert_ids=list(alert_ids))
+        }
+
+    def alert_confirmations(self, alert_ids: Sequence[int]) -> dict[int, Confirmation]:
+        """What measuring the suspects of alerts again said last, by alert."""
+        return {
+            row.pop("alert_id"): Confirmation(**row | {"outcome": Outcome(row["outcome"])})
+            for row in self._rows("alert_confirmations", alert_ids=list(alert_ids))
+        }
+
     def _runs(self, **given: Any) -> list[Row]:
         return self._rows("runs", **{"run_id": None, "suite": None, "cluster": None, **given})
 

@@ -122,6 +122,29 @@ def test_what_a_verdict_does(live, verdict, changes):
     assert alerts_for([verdict], live, AT) == changes
 
 
+@pytest.mark.parametrize(
+    ("live", "verdict", "changes"),
+    [
+        pytest.param([], FALL, NOTHING, id="a fall opens nothing"),
+        pytest.param([ALERT], FALL, NOTHING, id="an alert is not continued"),
+        pytest.param([BACK], OK, watches(BACK, None), id="nor resolved"),
+        pytest.param([SUNK], DEEPER, NOTHING, id="nor reopened"),
+        pytest.param([], FAILURE, opens(FAILURE), id="a failure opens"),
+        pytest.param([ALERT], FAILURE, resolves(ALERT, FAILURE), id="a failure takes over"),
+        pytest.param([FAILED], FALL, watches(FAILED, "recovered"), id="a value ends a failure"),
+        pytest.param(
+            [seen_before(FAILED, "recovered")],
+            FALL,
+            resolves(seen_before(FAILED, "recovered")),
+            id="two values end a failure, and no fall follows",
+        ),
+    ],
+)
+def test_what_a_verdict_on_a_noisy_series_does(live, verdict, changes):
+    assert alerts_for([verdict], live, AT, noisy={"a"}) == changes
+    assert alerts_for([verdict], live, AT, noisy={"b"}) == alerts_for([verdict], live, AT)
+
+
 def test_live_alert_is_read_from_its_row():
     row = {"case_id": "a", "cluster": "local", "verdict": "regressed", "value": 90.0,
            "baseline": 100.0, "state": "open", "alert_id": 0, "suspect": None,

@@ -1,0 +1,11 @@
+-- The turns of series to noisy or back to steady, newest first. A null parameter does not
+-- constrain.
+select *
+from marts.fct_noise_event
+where
+    (%(run_id)s::text is null or run_id = %(run_id)s)
+    and (%(case_id)s::text is null or case_id = %(case_id)s)
+    and (%(cluster)s::text is null or cluster = %(cluster)s)
+    and (not %(untold)s or told_at is null)
+order by at desc, case_id asc
+limit %(max_rows)s;

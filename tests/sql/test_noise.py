@@ -1,0 +1,197 @@
+"""A noisy series runs on and alerts no more, until it is steady again."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+import psycopg2
+import pytest
+from tests.sql.conftest import Database, Rows
+from tests.sql.given import Given
+from tests.sql.nights import NIGHTS, STEADY, Inbox
+from tests.sql.spooled import DIGEST, FAKE, plan
+
+from nightbench.model import CaseStatus, Run, VerdictKind
+from nightbench.pipeline import judge_run, store_plan
+from nightbench.pipeline.judge import JudgeResult
+from nightbench.pipeline.noise import notes
+from nightbench.spool import Spool
+from nightbench.warehouse import CaseBundle, Loader, Reader, connect
+from nightbench.warehouse.connection import Connection
+
+WILD = 0.25
+"""Relative standard deviation from night to night, well above the limit of 10 %."""
+
+
+def came(given: Given, run: Run, level: float) -> CaseBundle:
+    """Three repeats that agree."""
+    return given.came_back(
+        run,
+        STEADY,
+        tuple(level * x for x in (0.998, 1.0, 1.002)),
+        build=FAKE,
+        definition_digest=DIGEST,
+        fingerprint_id="",
+        unit="samples",
+    )
+
+
+def before(loader: Loader, given: Given, sigma: float) -> None:
+    """Nights around 100 samples/s that vary so much, loaded and not judged."""
+    rng = np.random.default_rng(7)
+    for night in range(NIGHTS):
+        run = given.run(night, suite="seeded")
+        level = 100.0 * float(np.exp(rng.normal(0, sigma)))
+        loader.load_run(given.bundle(run, came(given, run, level)))
+
+
+class Nights:
+    """Nights of one case, one after the other."""
+
+    def __init__(
+        self, spool: Spool, warehouse: Database, loader: Loader, given: Given, inbox: Inbox
+    ) -> None:
+        self._spool, self._warehouse, self._loader = spool, warehouse, loader
+        self._given, self._inbox = given, inbox
+        self._night = NIGHTS
+        self.last = ""
+
+    def __call__(self, level: float | None) -> JudgeResult:
+        """Load a night, a failed one where there is no level, and judge it."""
+        run = self._given.run(self._night, suite="seeded")
+        self._night += 1
+        self.last = run.run_id
+        store_plan(plan(run, [STEADY], [self._inbox.url]), self._spool)
+        case = came(self._given, run, level or 1.0)
+        if level is None:
+            case = replace(
+                case, status=CaseStatus.FAILED, reason="it broke", repeats=(), measurement=None
+            )
+        self._loader.load_run(self._given.bundle(run, case))
+        return self.again()
+
+    def again(self) -> JudgeResult:
+        """Judge the last night again."""
+        return judge_run(self._spool, self.last, lambda: connect(self._warehouse.loader))
+
+
+@pytest.fixture
+def nights(spool: Spool, warehouse: Database, loader: Loader, given: Given, inbox: Inbox) -> Nights:
+    return Nights(spool, warehouse, loader, given, inbox)
+
+
+def test_it_is_quiet_while_it_is_noisy_and_speaks_when_it_is_steady_again(
+    nights: Nights, connection: Connection, given: Given, reader: Reader, rows: Rows
+) -> None:
+    before(Loader(connection), given, WILD)
+    nights(100.0)
+    (listed,) = reader.noisy_series("local")
+    assert (listed["case_id"], listed["since_run_id"]) == (STEADY.case_id, nights.last)
+    assert listed["spread"] > listed["max_spread"] == 0.1
+    (line,) = notes(reader.noise_events(run_id=nights.last))
+    assert line.startswith(f"{STEADY.case_id} on local: noisy: its nights vary by ")
+
+    # It falls for good: judged and stored, and no alert.
+    kinds = [nights(30.0).verdicts[0].kind for _ in range(8)]
+    assert VerdictKind.REGRESSED in kinds
+    assert [r["kind"] for r in rows("select kind from raw.verdict order by run_id")][1:] == kinds
+    assert reader.alerts(states=None) == []
+    (shown,) = reader.results_rows(nights.last)
+    assert shown["noisy"].startswith("its nights vary by")
+
+    # Without a result it alerts as any other.
+    nights(None)
+    assert [alert["verdict"] for alert in reader.alerts()] == ["failed"]
+    nights(30.0)
+    nights(30.1)
+    assert reader.alerts() == []
+
+    while reader.noisy_series():
+        assert reader.alerts() == []
+        nights(30.0)
+    assert [e["what"] for e in reader.noise_events()] == ["steady", "noisy"]
+    (shown,) = reader.results_rows(nights.last)
+    assert shown["noisy"] is None
+    # It speaks again.
+    while nights(20.0).verdicts[0].kind is not VerdictKind.REGRESSED:
+        pass
+    assert [alert["verdict"] for alert in reader.alerts()] == ["regressed"]
+
+
+def test_judged_again_it_says_the_same(
+    nights: Nights, connection: Connection, given: Given, reader: Reader
+) -> None:
+    before(Loader(connection), given, WILD)
+    nights(100.0)
+    first = nights.last
+    events = reader.noise_events()
+    assert len(events) == 1
+    for _ in range(2):
+        nights.again()
+        assert reader.noise_events() == events
+    nights(30.0)
+    nights.last = first
+    nights.again()
+    assert reader.noise_events() == events
+
+
+def test_an_alert_of_a_series_that_became_noisy_stays_as_it_is(
+    nights: Nights, connection: Connection, given: Given, reader: Reader, rows: Rows
+) -> None:
+    before(Loader(connection), given, 0.002)
+    while not nights(90.0).opened:
+        pass
+    rng = np.random.default_rng(3)
+    while not reader.noisy_series():
+        nights(90.0 * float(np.exp(rng.normal(0, 0.4))))
+    since = len(rows("select * from raw.alert_event"))
+    (then,) = reader.alerts()
+    for level in (20.0, 500.0, 500.0, 20.0):
+        assert nights(level).deliveries == ()
+    assert [alert | {"suspect": None} for alert in reader.alerts()] == [then | {"suspect": None}]
+    assert len(rows("select * from raw.alert_event")) == since
+
+
+def test_a_steady_series_is_not_listed(
+    nights: Nights, connection: Connection, given: Given, reader: Reader
+) -> None:
+    before(Loader(connection), given, 0.01)
+    nights(100.0)
+    assert reader.noise_events() == []
+    (shown,) = reader.results_rows(nights.last)
+    assert shown["noisy"] is None
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update raw.noise_event set what = 'steady'",
+        "delete from raw.noise_event",
+        "truncate raw.noise_event",
+    ],
+)
+def test_its_history_is_only_added_to(
+    warehouse: Database,
+    nights: Nights,
+    connection: Connection,
+    given: Given,
+    reader: Reader,
+    statement: str,
+) -> None:
+    before(Loader(connection), given, WILD)
+    nights(100.0)
+    with (
+        closing(psycopg2.connect(warehouse.owner)) as owner,
+        pytest.raises(psycopg2.errors.RaiseException, match="only ever added to"),
+    ):
+        owner.cursor().execute(statement)
+    with (
+        closing(psycopg2.connect(warehouse.loader)) as loader,
+        pytest.raises(psycopg2.errors.InsufficientPrivilege),
+    ):
+        loader.cursor().execute(statement)
+    assert len(reader.noise_events(untold=True)) == 1
+    assert Loader(connection).mark_noise_told(nights.last) == 1
+    assert reader.noise_events(untold=True) == []
