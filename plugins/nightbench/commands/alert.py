@@ -114,6 +114,22 @@ def assign(
     _change(alert, json, lambda triage: triage.assign(alert, owner, why))
 
 
+@app.command()
+def confirm(
+    alert: AlertArgument,
+    outside_hours: common.OutsideHoursOption = False,
+    json: common.JsonOption = False,
+) -> None:
+    """Measure its regression again now, as a night does before it is told of.
+
+    The last good build and the night's take turns on the same nodes, and once on others. Exit
+    codes: 0 confirmed or not confirmed; 3 inconclusive; 1 nothing could be measured.
+    """
+    from nightbench.commands.alert_confirm import confirm_alert
+
+    raise typer.Exit(confirm_alert(alert, outside_hours=outside_hours, json=json))
+
+
 @contextmanager
 def _reader() -> Iterator[Reader]:
     from nightbench.warehouse import Reader
@@ -145,6 +161,7 @@ def _show(reader: Reader, alert: int, json: bool) -> None:
         f"{_state(row)}{owner}, opened {row['opened_at']:%Y-%m-%d %H:%M} UTC",
         row["sentence"],
         f"first run {row['opened_run_id']}, latest {row['last_run_id']}",
+        *_confirmation(row),
         "",
     ]
     for event in events:
@@ -154,6 +171,17 @@ def _show(reader: Reader, alert: int, json: bool) -> None:
         why = f": {event['why']}" if event["why"] else ""
         lines.append(f"{event['at']:%Y-%m-%d %H:%M} {event['by_whom']} {step}{why}")
     out.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+def _confirmation(row: dict[str, Any]) -> list[str]:
+    """What measuring it again said, or that it goes on."""
+    state = row["confirmation_state"]
+    if state is None:
+        return []
+    if state in ("wanted", "running"):
+        return ["measured again: not ended yet"]
+    outcome = (row["confirmation"] or "unconfirmed").replace("_", " ")
+    return [f"{outcome}: {row['confirmation_sentence']}"]
 
 
 def _what(row: dict[str, Any]) -> str:
