@@ -54,6 +54,13 @@ def test_an_alert_is_found_read_and_moved(app: TestClient, alert_id: int) -> Non
     assert len(app.get("/api/alerts?state=all").json()["alerts"]) == 1
 
 
+def test_each_page_finds_its_rows_with_the_reader_s_rights(app: TestClient, alert_id: int) -> None:
+    for address in ("/", "/trust", "/alerts?state=all&cluster=local", f"/alerts/{alert_id}"):
+        answer = app.get(address)
+        assert answer.status_code == 200, answer.text
+    assert '<td data-label="Cluster">local</td>' in app.get("/trust").text
+
+
 @contextmanager
 def undone(connection: Connection) -> Iterator[None]:
     """What is done inside is rolled back."""

@@ -23,6 +23,7 @@ POINTS = 180
 """Results of a series that are drawn."""
 
 RUNS = 25
+BISECTS = 5
 
 LIVE = ("open", "acknowledged")
 
@@ -111,6 +112,25 @@ class WarehouseRepository:
     def alert_events(self, alert_id: int) -> Sequence[Row]:
         """The history of an alert."""
         return self._reader.alert_events(alert_id)
+
+    def bisects(self, alert_id: int) -> Sequence[Row]:
+        """Searches for the version behind an alert, with their tests."""
+        found = self._rows("bisects", alert_id=alert_id, bisect_id=None, max_rows=BISECTS)
+        for row in found:
+            row["tests"] = self._rows("bisect_steps", bisect_id=row["bisect_id"])
+        return found
+
+    def noisy(self) -> Sequence[Row]:
+        """Series that are noisy now."""
+        return self._rows("noisy_series", cluster=None)
+
+    def grades(self) -> Sequence[Row]:
+        """The newest grades of the detector."""
+        return self._rows("detector_grades", suite=None, cluster=None, before=None)
+
+    def labels(self) -> Sequence[Row]:
+        """What people made of the alerts of the last year."""
+        return self._rows("page_labels")
 
     def run_of(self, dag_id: str, dag_run_id: str) -> str | None:
         """The run that a DAG run made."""

@@ -134,6 +134,9 @@ class AlertPages:
         with known_alert(self._repository, alert_id) as (repository, row):
             events = repository.alert_events(alert_id)
             series = gather(repository.series_of(row["case_id"], row["cluster"]))
+            bisects = repository.bisects(alert_id)
+            here = (row["case_id"], row["cluster"])
+            noisy = [s for s in repository.noisy() if (s["case_id"], s["cluster"]) == here]
             runs = {
                 name: repository.run(row[name]) if row[name] else None
                 for name in ("opened_run_id", "last_run_id")
@@ -146,6 +149,8 @@ class AlertPages:
             root=root,
             alert=row,
             events=events,
+            bisects=bisects,
+            noisy=noisy[0] if noisy else None,
             unit=unit,
             plot=draw(drawn, unit, row["opened_run_id"]) if drawn else None,
             dag_runs={name: dag_run_url(self._airflow_url, run) for name, run in runs.items()},

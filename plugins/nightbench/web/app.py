@@ -65,6 +65,7 @@ def create_app(
     changing = [Depends(access.trigger), Depends(_body)]
 
     app.add_api_route("/", pages.index, methods=["GET"], response_class=HTMLResponse)
+    app.add_api_route("/trust", pages.trust, methods=["GET"], response_class=HTMLResponse)
     app.add_api_route("/alerts", alerts.index, methods=["GET"], response_class=HTMLResponse)
     app.add_api_route("/alerts/{alert_id:int}", alerts.show, methods=["GET"], response_model=None)
     app.add_api_route(
@@ -213,8 +214,20 @@ class _Pages:
             undrawn=max(0, len(lines) - PLOTS),
             runs=repository.runs(),
             alerts=repository.alerts(),
+            noisy=len(repository.noisy()),
+            low_grades=sum(bool(row["below"]) for row in repository.grades()),
             now=now,
         )
+
+    def trust(self) -> HTMLResponse:
+        """How far the verdicts can be trusted: the detector's grades, noisy series, labels."""
+        with self._repository() as repository:
+            return page(
+                "trust.html",
+                grades=repository.grades(),
+                noisy=repository.noisy(),
+                labels=repository.labels(),
+            )
 
     def _run(self, repository: Repository, run_id: str) -> HTMLResponse:
         found = repository.run(run_id)

@@ -46,6 +46,18 @@ class Repository(Protocol):
     def alert_events(self, alert_id: int) -> Sequence[Row]:
         """The history of an alert, oldest first."""
 
+    def bisects(self, alert_id: int) -> Sequence[Row]:
+        """Searches for the version behind an alert, newest first, each with its `tests`."""
+
+    def noisy(self) -> Sequence[Row]:
+        """Series that are noisy now (`marts.noisy_series`)."""
+
+    def grades(self) -> Sequence[Row]:
+        """The newest grades of the detector (`marts.detector_grade`)."""
+
+    def labels(self) -> Sequence[Row]:
+        """By cluster: how many alerts of the last year ended in which way."""
+
     def series_of(self, case_id: str, cluster: str) -> Sequence[Row]:
         """The results of one series, as `series` gives them."""
 

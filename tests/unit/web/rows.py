@@ -97,6 +97,8 @@ class Rows:
         self.asked: list[tuple[object, ...]] = []
         self.done: list[tuple[object, ...]] = []
         self.refuses = ""
+        self.known: dict[str, Sequence[Row]] = {}
+        """What it answers to the questions named so."""
 
     def series(
         self, workload: str | None, framework: str | None, cluster: str | None
@@ -149,6 +151,18 @@ class Rows:
 
     def alert_events(self, alert_id: int) -> Sequence[Row]:
         return [e for e in self._events if e["alert_id"] == alert_id]
+
+    def bisects(self, alert_id: int) -> Sequence[Row]:
+        return self.known.get("bisects", [])
+
+    def noisy(self) -> Sequence[Row]:
+        return self.known.get("noisy", [])
+
+    def grades(self) -> Sequence[Row]:
+        return self.known.get("grades", [])
+
+    def labels(self) -> Sequence[Row]:
+        return self.known.get("labels", [])
 
     def run_of(self, dag_id: str, dag_run_id: str) -> str | None:
         return "demo-night-0" if dag_run_id == "known" else None

@@ -91,7 +91,7 @@ def test_without_the_warehouse_the_page_says_so() -> None:
     assert "PostgreSQL at &lt;host&gt;: no answer" in answer.text
 
 
-READ = ["/", "/?run=x", "/style.css", "/links.js", "/alerts", "/alerts/7", "/api/alerts"]
+READ = ["/", "/?run=x", "/style.css", "/links.js", "/alerts", "/alerts/7", "/api/alerts", "/trust"]
 
 
 @pytest.mark.parametrize("address", [*READ, "/api/alerts/7"])
