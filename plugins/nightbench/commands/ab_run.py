@@ -204,7 +204,7 @@ def _plan(asked: Asked, name: str, left_out: Mapping[str, str]) -> ComparisonPla
     if not asked.outside_hours and (span := pipeline.open_now(chosen.cluster, now)):
         deadline = span.end
     return comparisons.plan_comparison(
-        _only(chosen.suite, asked.cases),
+        only(chosen.suite, asked.cases),
         chosen.cluster,
         chosen.catalog,
         (a, b),
@@ -218,7 +218,7 @@ def _plan(asked: Asked, name: str, left_out: Mapping[str, str]) -> ComparisonPla
     )
 
 
-def _only(suite: Suite, names: Sequence[str]) -> Suite:
+def only(suite: Suite, names: Sequence[str]) -> Suite:
     """The suite with the cases that were named, in its order; all where none was."""
     from nightbench.config.source import one_of
 

@@ -164,6 +164,7 @@ def _show(reader: Reader, alert: int, json: bool) -> None:
         *_confirmation(row),
         "",
     ]
+    lines += _bisects(alert)
     for event in events:
         step = event["what"]
         if step == "moved":
@@ -182,6 +183,16 @@ def _confirmation(row: dict[str, Any]) -> list[str]:
         return ["measured again: not ended yet"]
     outcome = (row["confirmation"] or "unconfirmed").replace("_", " ")
     return [f"{outcome}: {row['confirmation_sentence']}"]
+
+
+def _bisects(alert: int) -> list[str]:
+    """What the searches for the version that is to blame have found, newest first."""
+    from nightbench.commands.bisect import lines_of
+    from nightbench.warehouse.bisects import Bisects
+
+    with closing(common.open_warehouse("nightbench_reader")) as connection:
+        found = Bisects(connection).find(alert_id=alert)
+    return [line for row in found for line in (*lines_of(row), "")]
 
 
 def _what(row: dict[str, Any]) -> str:

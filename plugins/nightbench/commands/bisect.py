@@ -155,39 +155,24 @@ def _asked(wanted: _Wanted, **rest: Any) -> tuple[str, Asked]:
     name = ab_run.suite_of([wanted.case]) if wanted.suite is None else wanted.suite
     suite = ab_run.absolute(name)
     cluster = ab_run.absolute(wanted.cluster) if wanted.cluster else None
-    chosen, line = _chosen(suite, cluster, wanted.case)
-    targets, shipment = common.reach(chosen.cluster), common.shipment(chosen.cluster)
-    info = chosen.catalog.frameworks[line]
-    left_out = asyncio.run(
-        bisecting.out_tonight(chosen.cluster, targets, shipment, info, _states(chosen.cluster.name))
-    )
-    for node, reason in left_out.items():
-        err.print(f"{node} takes no part: {reason}", markup=False, soft_wrap=True)
-    if wanted.versions:
-        versions = bisects.between(wanted.versions, wanted.good, wanted.bad)
-    else:
-        variant = _variant(chosen, line)
-        versions, offered = asyncio.run(
-            bisecting.versions_between(
-                chosen.cluster,
-                left_out,
-                targets,
-                shipment,
-                (line, variant),
-                wanted.good,
-                wanted.bad,
-            )
+    chosen = _chosen(suite, cluster, wanted.case)
+    found = asyncio.run(
+        bisecting.candidates(
+            _ground(chosen), wanted.good, wanted.bad, wanted.versions, _states(chosen.cluster.name)
         )
-        for problem in offered.problems:
-            err.print(f"no answer from {problem}", markup=False, soft_wrap=True)
+    )
+    for node, reason in found.left_out.items():
+        err.print(f"{node} takes no part: {reason}", markup=False, soft_wrap=True)
+    for problem in found.problems:
+        err.print(f"no answer from {problem}", markup=False, soft_wrap=True)
     asked = bisects.Asked(
         case_id=wanted.case,
         suite=suite,
         cluster=cluster,
-        line=line,
-        versions=versions,
+        line=chosen.suite.cases[0].framework,
+        versions=found.versions,
         alert_id=wanted.alert,
-        left_out=left_out,
+        left_out=dict(found.left_out),
         **rest,
     )
     return bisects.new_bisect_id(datetime.now(UTC)), asked
@@ -212,22 +197,27 @@ def _of_alert(wanted: _Wanted) -> _Wanted:
     )
 
 
-def _chosen(suite: str, cluster: str | None, case: str) -> tuple[common.Chosen, str]:
-    """The suite with the one case, its cluster and catalog, and the case's framework line."""
-    from nightbench.config.source import one_of
-
+def _chosen(suite: str, cluster: str | None, case: str) -> common.Chosen:
+    """The suite with the one case, its cluster and catalog."""
     chosen = common.choose(suite, cluster)
-    known = {each.case_id: each for each in chosen.suite.cases}
-    if case not in known:
-        raise UserError(f"case: {one_of(case, known)}; of the suite {chosen.suite.name}")
-    only = dataclasses.replace(chosen.suite, cases=(known[case],))
-    return dataclasses.replace(chosen, suite=only), known[case].framework
+    return dataclasses.replace(chosen, suite=ab_run.only(chosen.suite, [case]))
 
 
-def _variant(chosen: common.Chosen, line: str) -> str:
-    from nightbench.plan import build_of
+def _ground(chosen: common.Chosen, outside_hours: bool = True) -> Ground:
+    from nightbench import pipeline
+    from nightbench.pipeline import bisecting
 
-    return build_of(line, chosen.suite, chosen.cluster, chosen.catalog).variant
+    cluster = chosen.cluster
+    span = None if outside_hours else pipeline.open_now(cluster, datetime.now(UTC))
+    return bisecting.Ground(
+        suite=chosen.suite,
+        cluster=cluster,
+        catalog=chosen.catalog,
+        targets=common.reach(cluster),
+        shipment=common.shipment(cluster),
+        past=common.past(cluster.name) if span else {},
+        end=span.end if span else None,
+    )
 
 
 def _states(cluster: str) -> Mapping[str, Any]:
@@ -243,24 +233,14 @@ def _states(cluster: str) -> Mapping[str, Any]:
 
 def _measure(name: str, asked: Asked, *, json: bool) -> int:
     """Measure what is missing, show the answer; the exit code."""
-    from nightbench import direct, pipeline
+    from nightbench import direct
     from nightbench.pipeline import bisecting, bisects
 
-    chosen, _ = _chosen(asked.suite, asked.cluster, asked.case_id)
+    chosen = _chosen(asked.suite, asked.cluster, asked.case_id)
     common.home().make()
     spool = common.spool()
     folder = bisects.begin(spool, name, asked, getpass.getuser())
-    now, cluster = datetime.now(UTC), chosen.cluster
-    span = None if asked.outside_hours else pipeline.open_now(cluster, now)
-    ground: Ground = bisecting.Ground(
-        suite=chosen.suite,
-        cluster=cluster,
-        catalog=chosen.catalog,
-        targets=common.reach(cluster),
-        shipment=common.shipment(cluster),
-        past=common.past(cluster.name),
-        end=span.end if span else None,
-    )
+    ground, cluster = _ground(chosen, asked.outside_hours), chosen.cluster
     shown = _Shown(err if json else out)
     shown.say(
         f"{name}: {asked.line} {asked.versions[0]} (good) to {asked.versions[-1]} (bad), "

@@ -11,6 +11,7 @@ import dataclasses
 from airflow.sdk import DAG
 
 from nightbench.orchestration import places
+from nightbench.orchestration.bisecting import bisect_dag
 from nightbench.orchestration.form import form
 from nightbench.orchestration.heads import SuiteHead, parallel_cases, suite_heads
 from nightbench.orchestration.judging import regressions_dag
@@ -19,6 +20,7 @@ from nightbench.orchestration.measuring import build_suite_dag
 from nightbench.orchestration.texts import NIGHTLY_DOC, ON_DEMAND_DOC
 
 __all__ = [
+    "bisect_dag",
     "maintenance_dag",
     "nightly_dag",
     "nightly_dags",

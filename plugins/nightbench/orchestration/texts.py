@@ -39,6 +39,15 @@ improved, insufficient_data, failed or missing. What is news goes to the channel
 names, once; the digest of each run lies in the state folder below `reports/`.
 """
 
+BISECT_DOC = """\
+### Which version made it slower
+
+**Trigger** asks for an alert, or for two versions and a case. Versions between are installed and
+held against the good one by the paired method, half of them left out by each test, until the first
+bad one is found or the budget is used up. A task that was ended goes on where it was when it is
+cleared. The answer stands on the alert: `nightbench alert show ID`.
+"""
+
 MAINTENANCE_DOC = """\
 ### Keeping house
 

@@ -18,9 +18,9 @@ from typing import Any, Protocol
 from nightbench.bisection import Kind, Result, State, Trial
 from nightbench.errors import UserError
 from nightbench.gang import EnvironmentUnavailable, Shipment, SshTarget
-from nightbench.gang.installable import Offered, installable
+from nightbench.gang.installable import installable
 from nightbench.health import NodeState
-from nightbench.model import Build, Catalog, Cluster, FrameworkInfo, Suite
+from nightbench.model import Build, Catalog, Cluster, Suite
 from nightbench.night import Past
 from nightbench.pipeline import answers, comparing, comparisons, health, placing
 from nightbench.pipeline.bisects import (
@@ -35,6 +35,7 @@ from nightbench.pipeline.bisects import (
 )
 from nightbench.pipeline.comparing import Listener
 from nightbench.pipeline.comparisons import ComparisonPlan
+from nightbench.plan import build_of
 from nightbench.spool import RunSpool, Spool, utc_now
 
 
@@ -70,57 +71,52 @@ class Hears(Protocol):
 # --- measuring ----------------------------------------------------------------------------
 
 
-async def out_tonight(
-    cluster: Cluster,
-    targets: Mapping[str, SshTarget],
-    shipment: Shipment,
-    framework: FrameworkInfo,
-    states: Mapping[str, NodeState],
-) -> dict[str, str]:
-    """Look at the nodes: which take no part, and why.
+@dataclass(frozen=True)
+class Candidates:
+    """What can be tested, and where."""
 
-    Args:
-        cluster: whose nodes.
-        targets: how they are reached.
-        shipment: the agent's code.
-        framework: the line that is to run.
-        states: which are in quarantine, where somebody knows.
-    """
-    found = await health.examine(cluster, targets, shipment, [framework], sweep=True)
-    return placing.out_tonight(found, states)
+    versions: tuple[str, ...]
+    """Ascending: the good one first, the bad one last."""
+    left_out: Mapping[str, str]
+    """Node -> why it takes no part."""
+    problems: tuple[str, ...] = ()
+    """Sources of versions that did not answer."""
 
 
-async def versions_between(
-    cluster: Cluster,
-    left_out: Mapping[str, str],
-    targets: Mapping[str, SshTarget],
-    shipment: Shipment,
-    line: tuple[str, str],
+async def candidates(
+    ground: Ground,
     good: str,
     bad: str,
-) -> tuple[tuple[str, ...], Offered]:
-    """Ask a node which versions between good and bad it could install.
+    named: Sequence[str] = (),
+    states: Mapping[str, NodeState] | None = None,
+) -> Candidates:
+    """Look at the nodes, and find the versions between good and bad that they could install.
 
     Args:
-        cluster: whose nodes.
-        left_out: nodes that take no part.
-        targets: how they are reached.
-        shipment: the agent's code.
-        line: framework line and variant.
+        ground: with the one case whose framework line it is.
         good: the good version.
         bad: the bad one.
-
-    Returns:
-        The versions, good and bad among them, and what the node said.
+        named: only these between; all that a node's sources hold when empty.
+        states: nodes in quarantine, where somebody knows.
 
     Raises:
-        UserError: no node is left, or it cannot be asked.
+        UserError: bad is not newer than good, no node is left, or it cannot be asked.
     """
+    cluster, (case,) = ground.cluster, ground.suite.cases
+    between(named, good, bad)  # What makes no sense is said before a node is looked at.
+    line = ground.catalog.frameworks[case.framework]
+    found = await health.examine(cluster, ground.targets, ground.shipment, [line], sweep=True)
+    left_out = placing.out_tonight(found, states or {})
+    if named:
+        return Candidates(between(named, good, bad), left_out)
     nodes = [node for node in cluster.nodes if node.name not in left_out]
     if not nodes:
         raise UserError(f"cluster {cluster.name}: no node is left to ask for versions")
-    offered = await installable(cluster, nodes[0], targets, shipment, *line)
-    return between(offered.versions, good, bad), offered
+    variant = build_of(case.framework, ground.suite, cluster, ground.catalog).variant
+    offered = await installable(
+        cluster, nodes[0], ground.targets, ground.shipment, case.framework, variant
+    )
+    return Candidates(between(offered.versions, good, bad), left_out, offered.problems)
 
 
 async def measure_bisect(
