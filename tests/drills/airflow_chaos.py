@@ -16,9 +16,9 @@ from tests.integration.live_airflow import Live
 
 from nightbench.errors import UserError
 from nightbench.spool import RunSpool
-from nightbench.stack import processes, supervisor
+from nightbench.stack import deployment, processes, supervisor
 
-CONTROL = supervisor.SERVICES
+CONTROL = deployment.SERVICES
 """PostgreSQL, the nodes' SSH server, Airflow's four, and what starts them again."""
 MARKS = (b"NIGHTBENCH_JOB", b"NIGHTBENCH_AGENT")
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from nightbench.spool import RunSpool, Spool
-from nightbench.stack import supervisor
+from nightbench.stack import deployment, supervisor
 from nightbench.stack.airflow_api import AirflowApi
 from nightbench.stack.paths import Home, find_home
 from nightbench.warehouse import Reader, connect
@@ -46,7 +46,7 @@ timeouts: {{repeat: 200s, progress: 100s}}
 class Live:
     """The running stack."""
 
-    stack: supervisor.Stack
+    stack: deployment.Stack
     api: AirflowApi
 
     @property
@@ -137,7 +137,7 @@ def live_airflow(suites: Mapping[str, Mapping[str, Any]]) -> Iterator[Live]:
         try:
             for _ in supervisor.up(home):
                 pass
-            stack = supervisor.load(home)
+            stack = deployment.load(home)
             with stack.api() as api:
                 for dag_id in ("on_demand", "nightbench_regressions"):
                     wait_for_dag(api, dag_id)

@@ -177,12 +177,12 @@ def reach(cluster: Cluster) -> dict[str, SshTarget]:
     Raises:
         UserError: a Connection is missing or says too little.
     """
-    from nightbench.stack import supervisor
+    from nightbench.stack import deployment
 
     place = home()
     if place.connections_file.is_file() and place.secrets_file.is_file():
         # Airflow reads its settings when it is imported; without these it makes ~/airflow.
-        os.environ.update(supervisor.airflow_env(place))
+        os.environ.update(deployment.airflow_env(place))
     os.environ.setdefault("AIRFLOW_HOME", str(place.airflow))
     from nightbench.orchestration.connections import ssh_targets
 
@@ -214,7 +214,7 @@ def warehouse_dsn(role: str = "nightbench_loader") -> str | None:
 
     `NIGHTBENCH_WAREHOUSE` names one by hand; else the one that `nightbench up` made.
     """
-    from nightbench.stack import supervisor
+    from nightbench.stack import deployment
 
     named = os.environ.get(WAREHOUSE_VARIABLE)
     if named:
@@ -222,7 +222,7 @@ def warehouse_dsn(role: str = "nightbench_loader") -> str | None:
     place = home()
     if not place.secrets_file.is_file() or not place.ports_file.is_file():
         return None
-    return supervisor.load(place).dsn(role)
+    return deployment.load(place).dsn(role)
 
 
 def open_warehouse(role: str = "nightbench_loader") -> Connection:

@@ -40,12 +40,12 @@ class DagOutcome:
 
 def airflow_runs() -> AirflowApi | None:
     """Return the API of this machine's Airflow, or None where it does not answer."""
-    from nightbench.stack import supervisor
+    from nightbench.stack import deployment
 
     place = common.home()
     if not place.secrets_file.is_file() or not place.ports_file.is_file():
         return None
-    api = supervisor.load(place).api()
+    api = deployment.load(place).api()
     try:
         healthy = api.health()
     except UserError:

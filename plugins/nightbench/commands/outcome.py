@@ -167,12 +167,12 @@ def special_builds(rows: list[Row]) -> list[tuple[str, str]]:
 
 def places_to_look(run_id: str) -> list[tuple[str, str]]:
     """Return where more about a run is, on this machine's control plane; empty without one."""
-    from nightbench.stack import supervisor
+    from nightbench.stack import deployment
 
     place = common.home()
     if not place.secrets_file.is_file() or not place.ports_file.is_file():
         return []
-    access = supervisor.access(place)
+    access = deployment.access(place)
     return [
         ("results page", f"{access.ui}/nightbench/?run={run_id}"),
         ("Airflow UI", f"{access.ui}   (user {access.user}, password {access.password})"),

@@ -26,9 +26,9 @@ def up() -> None:
 
 def show_access() -> None:
     """Print where a person goes, and with what login."""
-    from nightbench.stack import supervisor
+    from nightbench.stack import deployment
 
-    access = supervisor.access(common.home())
+    access = deployment.access(common.home())
     say(f"Airflow UI:  {access.ui}   (user {access.user}, password {access.password})")
     say(f"warehouse:   {access.psql}")
 
@@ -45,9 +45,9 @@ def down() -> None:
 @app.command()
 def status(json: JsonOption = False) -> None:
     """Show what runs; exit code 1 where something does not."""
-    from nightbench.stack import supervisor
+    from nightbench.stack import health
 
-    services = supervisor.status(common.home())
+    services = health.status(common.home())
     if json:
         common.print_json([{**vars(service), "log": str(service.log)} for service in services])
     else:

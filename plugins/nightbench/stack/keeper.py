@@ -85,9 +85,9 @@ def _argv(home: Home) -> list[str]:
 
 
 def _unhealthy(home: Home) -> list[str]:
-    from nightbench.stack import supervisor
+    from nightbench.stack import health
 
-    return [each.name for each in supervisor.status(home) if each.state != "running"]
+    return [each.name for each in health.status(home) if each.state != "running"]
 
 
 def _once(home: Home) -> int:
@@ -111,7 +111,7 @@ def _say(line: str) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns its exit status."""
-    from nightbench.stack import supervisor
+    from nightbench.stack import deployment
 
     parser = argparse.ArgumentParser(prog="nightbench.stack.keeper", description=__doc__)
     parser.add_argument("--home", type=Path, required=True, help="state folder")
@@ -120,7 +120,7 @@ def main(argv: list[str] | None = None) -> int:
     home = Home(options.home)
     if options.once:
         return _once(home)
-    keep(home, supervisor.SERVICES)
+    keep(home, deployment.SERVICES)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Bring the control plane of one machine up and down, and say how it is.
+"""Bring the control plane of one machine up and down.
 
 `up` completes what is missing: what runs is left alone. Work that takes seconds goes side by side
 (PostgreSQL, the local nodes; then Airflow's four processes). Keepers call it where something dies.
@@ -11,105 +11,28 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-
-import httpx
 
 from nightbench.errors import UserError
 from nightbench.stack import airflow, keeper, logfiles, postgres, processes
 from nightbench.stack import ports as port_book
-from nightbench.stack.airflow_api import AirflowApi
+from nightbench.stack.deployment import CLUSTER, NODES, SERVICES, Stack, load
+from nightbench.stack.health import unhealthy
 from nightbench.stack.paths import Home, uv_env, venv_bin
-from nightbench.stack.ports import Ports
-from nightbench.stack.secrets import Secrets, load_or_create
+from nightbench.stack.secrets import load_or_create
 
-CLUSTER = "local-cluster"
-SERVICES = ("postgres", CLUSTER, *airflow.SERVICES, *keeper.NAMES)
 READY_TIMEOUT_S = 240.0
 STUCK_S = 45.0
 """A service that ran before and gave no sign of life for so long hangs, and is started again."""
 
 LOCK_WAIT_S = 120.0
-NODES = 2
 
 
 class AnotherWorks(UserError):
     """Another `up` or `down` is at work in this home."""
-
-
-@dataclass(frozen=True)
-class ServiceStatus:
-    """One service as it is now; `state` is running, starting, unhealthy or stopped."""
-
-    name: str
-    state: str
-    pid: int | None
-    address: str
-    started_at: str | None
-    log: Path
-
-
-@dataclass(frozen=True)
-class Access:
-    """Where a person goes, and with what login. The password is shown to its owner only."""
-
-    ui: str
-    user: str
-    password: str
-    viewer: str
-    viewer_password: str
-    psql: str
-
-
-@dataclass(frozen=True)
-class Stack:
-    """A home with its ports and secrets: what every function here works on."""
-
-    home: Home
-    ports: Ports
-    secrets: Secrets
-
-    def pid_file(self, service: str) -> Path:
-        """Return where a service's pid is kept."""
-        return self.home.run / f"{service}.pid"
-
-    def running(self, service: str) -> processes.Service | None:
-        """Return a service while it lives."""
-        return processes.read(self.pid_file(service))
-
-    def dsn(self, role: str = "nightbench_loader") -> str:
-        """Return the connection string of a warehouse role (it holds the password)."""
-        return postgres.dsn(self.ports, self.secrets, role)
-
-    def api(self) -> AirflowApi:
-        """Return a client that is logged in as admin."""
-        return AirflowApi(airflow.base_url(self.ports), airflow.ADMIN, self.secrets.ui_admin)
-
-    def airflow_env(self) -> dict[str, str]:
-        """Return the whole environment for a process of this Airflow."""
-        return airflow.environment(self.home, self.ports, self.secrets)
-
-
-def load(home: Home) -> Stack:
-    """Return the stack of a home as `up` left it.
-
-    Raises:
-        UserError: `up` has never run here.
-    """
-    ports = port_book.load(home)
-    if ports is None or not home.secrets_file.exists():
-        raise UserError(f"Nothing was ever started in {home.root}. Start it: nightbench up")
-    return Stack(home, ports, load_or_create(home))
-
-
-def airflow_env(home: Home) -> dict[str, str]:
-    """Return the environment in which `airflow …` works on this home's Airflow."""
-    return load(home).airflow_env()
 
 
 def up(home: Home, wait_s: float = LOCK_WAIT_S) -> Iterator[str]:
@@ -126,7 +49,7 @@ def up(home: Home, wait_s: float = LOCK_WAIT_S) -> Iterator[str]:
     home.make()
     with _only_one(home, wait_s):
         stack = _prepare(home)
-        if all(stack.running(name) for name in SERVICES) and not _unhealthy(stack):
+        if all(stack.running(name) for name in SERVICES) and not unhealthy(stack):
             yield from migrate_warehouse(stack)  # the code may be newer than what runs
             yield f"everything runs: {airflow.base_url(stack.ports)}"
             return
@@ -238,7 +161,7 @@ def _await_airflow(stack: Stack, started: set[str]) -> Iterator[str]:
     """Wait until all of Airflow is healthy; `started` is what this `up` has started."""
     began = shown = time.monotonic()
     env = stack.airflow_env()
-    while waiting := _unhealthy(stack):
+    while waiting := unhealthy(stack):
         for name in airflow.SERVICES:
             if stack.running(name):
                 continue
@@ -267,46 +190,6 @@ def _await_airflow(stack: Stack, started: set[str]) -> Iterator[str]:
             yield f"Airflow: waiting for {', '.join(waiting)} ({now - began:.0f} s)"
         time.sleep(0.5)
     yield f"Airflow is ready at {airflow.base_url(stack.ports)} ({time.monotonic() - began:.0f} s)"
-
-
-def _unhealthy(stack: Stack) -> list[str]:
-    """Return which of Airflow's services do not report a fresh heartbeat."""
-    health = _health(stack)
-    return [name for name in airflow.SERVICES if _state(stack, name, health) != "running"]
-
-
-def _health(stack: Stack) -> dict[str, Mapping[str, str | None]]:
-    """Return what the API server says of the components; nothing while it does not answer."""
-    service = stack.running("api-server")
-    if service is None:
-        return {}
-    # Another home's server may have taken the port first; its answers, and its login, are not ours.
-    if not port_book.listening(stack.ports.api, [service.pid, *processes.descendants(service.pid)]):
-        return {}
-    # Asked without AirflowApi: while it boots, "no answer" is the expected answer.
-    url = f"{airflow.base_url(stack.ports)}/api/v2/monitor/health"
-    try:
-        body = httpx.get(url, timeout=5, trust_env=False).raise_for_status().json()
-    except (httpx.HTTPError, ValueError):
-        return {}
-    return {name: entry or {} for name, entry in body.items()}
-
-
-def _state(stack: Stack, name: str, health: Mapping[str, Mapping[str, str | None]]) -> str:
-    service = stack.running(name)
-    if service is None:
-        return "stopped"
-    if name not in airflow.SERVICES:
-        return "running"
-    if name == "api-server":
-        return "running" if health else "starting"
-    key = name.replace("-", "_")
-    entry = health.get(key, {})
-    # The database still holds the heartbeat of the process that ran here before.
-    beat = entry.get(f"latest_{key}_heartbeat")
-    if beat is None or datetime.fromisoformat(beat) < datetime.fromisoformat(service.started_at):
-        return "starting"
-    return "running" if entry.get("status") == "healthy" else "unhealthy"
 
 
 def down(home: Home) -> Iterator[str]:
@@ -340,49 +223,6 @@ def down(home: Home) -> Iterator[str]:
             yield f"ended {ended} processes that were left"
         if left := processes.leftovers(home.root, home.postgres):
             raise UserError(f"These processes could not be ended: {sorted(left)}")
-
-
-def status(home: Home) -> list[ServiceStatus]:
-    """Return the state of every service, in the order in which they start.
-
-    Raises:
-        UserError: `up` has never run here.
-    """
-    stack = load(home)
-    health = _health(stack)
-    ports = stack.ports
-    addresses: Mapping[str, str] = {
-        "postgres": f"127.0.0.1:{ports.postgres}",
-        CLUSTER: f"127.0.0.2-{NODES + 1}:{ports.cluster}",
-        "api-server": airflow.base_url(ports),
-    }
-    found = []
-    for name in SERVICES:
-        service = stack.running(name)
-        found.append(
-            ServiceStatus(
-                name=name,
-                state=_state(stack, name, health),
-                pid=service.pid if service else None,
-                address=addresses.get(name, ""),
-                started_at=service.started_at if service else None,
-                log=home.logs / f"{name}.log",
-            )
-        )
-    return found
-
-
-def access(home: Home) -> Access:
-    """Return addresses and logins for the person who owns this home."""
-    stack = load(home)
-    return Access(
-        ui=airflow.base_url(stack.ports),
-        user=airflow.ADMIN,
-        password=stack.secrets.ui_admin,
-        viewer=airflow.VIEWER,
-        viewer_password=stack.secrets.ui_viewer,
-        psql=postgres.psql_line(home, stack.ports),
-    )
 
 
 def run_airflow(home: Home, words: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nightbench.stack import keeper, processes, supervisor
+from nightbench.stack import deployment, keeper, processes
 from nightbench.stack.paths import Home
 
 # Stands for `up`: says that it was called, and fails as long as it is told to.
@@ -29,7 +29,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
     home.make()
     yield home
     keeper.stop_all(home)
-    for service in supervisor.SERVICES:
+    for service in deployment.SERVICES:
         processes.stop(home.run / f"{service}.pid")
 
 

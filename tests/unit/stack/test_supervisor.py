@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from nightbench.errors import UserError
-from nightbench.stack import processes, secrets, supervisor
+from nightbench.stack import deployment, health, processes, secrets, supervisor
+from nightbench.stack.deployment import Stack
 from nightbench.stack.paths import Home
 from nightbench.stack.ports import Ports
-from nightbench.stack.supervisor import Stack
 
 HEALTHY = """\
 import http.server, json, sys
@@ -37,7 +37,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     yield Stack(home, Ports(api=port), secrets.load_or_create(home))
-    for service in supervisor.SERVICES:
+    for service in deployment.SERVICES:
         processes.stop(home.run / f"{service}.pid")
 
 
@@ -67,13 +67,13 @@ def test_a_stranger_that_took_our_port_first_is_not_taken_for_our_api_server(sta
     with subprocess.Popen([sys.executable, "-c", HEALTHY, str(stack.ports.api)]) as stranger:
         try:
             wait_for_answer(stack.ports.api)
-            assert supervisor._health(stack) == {}
+            assert health.health_of(stack) == {}
         finally:
             stranger.kill()
     processes.stop(stack.pid_file("api-server"))
     start(stack, "api-server", HEALTHY, str(stack.ports.api))
     wait_for_answer(stack.ports.api)
-    assert supervisor._health(stack) == {"scheduler": {"status": "healthy"}}
+    assert health.health_of(stack) == {"scheduler": {"status": "healthy"}}
 
 
 def test_processes_that_know_another_port_of_the_api_server_are_ended(stack: Stack) -> None:
