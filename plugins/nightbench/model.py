@@ -347,6 +347,20 @@ class RegressionPolicy:
 
 
 @dataclass(frozen=True)
+class Route:
+    """Whose the alerts of some cases are, and where they are told. An empty selection means all."""
+
+    frameworks: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    verdicts: tuple[VerdictKind, ...] = ()
+    owner: str | None = None
+    """The suite's where None."""
+    alerts: tuple[str, ...] | None = None
+    """Channels; the suite's where None."""
+
+
+@dataclass(frozen=True)
 class Suite:
     """A matrix of cases with its protocol, schedule, cluster, policy and channels."""
 
@@ -370,6 +384,8 @@ class Suite:
     night: NightPolicy = field(default_factory=NightPolicy)
     priorities: Mapping[str, int] = field(default_factory=dict)
     """case_id -> 0 to 9, the higher first; 5 where absent."""
+    routes: tuple[Route, ...] = ()
+    """Whose alerts are whose: the first that matches counts, else the suite's owner and alerts."""
 
 
 @dataclass(frozen=True)
@@ -769,6 +785,15 @@ class Verdict:
     """Nights that the verdict rests on."""
     smallest_slowdown: float | None = None
     """Relative fall that the series would tell within a week in nine of ten cases."""
+    low: float | None = None
+    high: float | None = None
+    """95 % interval of the level's relative change, for regressed and improved."""
+    since: datetime | None = None
+    """First night at the new level, for regressed and improved."""
+    first_bad_run_id: str | None = None
+    """The run of that night."""
+    last_good_run_id: str | None = None
+    """The last run before it; of a failed or missing case the last one with a value."""
 
 
 def digest_of(document: Any) -> str:

@@ -1,6 +1,7 @@
--- The message about the alerts that a run opened, reopened or woke has been sent.
+-- What was news of an alert has been told, or has no channel. News that came since stays untold.
 update raw.alert
-set told_at = now()
+set told_at = clock_timestamp()
 where
-    news_run_id = %(run_id)s
+    alert_id = %(alert_id)s
+    and news_run_id = %(of_run_id)s
     and told_at is null;

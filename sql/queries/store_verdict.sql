@@ -10,7 +10,12 @@ insert into raw.verdict as t (
     baseline,
     change,
     history,
-    smallest_slowdown
+    smallest_slowdown,
+    low,
+    high,
+    since,
+    first_bad_run_id,
+    last_good_run_id
 )
 values (
     %(run_id)s,
@@ -22,7 +27,12 @@ values (
     %(baseline)s,
     %(change)s,
     %(history)s,
-    %(smallest_slowdown)s
+    %(smallest_slowdown)s,
+    %(low)s,
+    %(high)s,
+    %(since)s,
+    %(first_bad_run_id)s,
+    %(last_good_run_id)s
 )
 on conflict (run_id, case_id) do update set
     cluster = excluded.cluster,
@@ -32,5 +42,10 @@ on conflict (run_id, case_id) do update set
     baseline = excluded.baseline,
     change = excluded.change,
     history = excluded.history,
-    smallest_slowdown = excluded.smallest_slowdown
+    smallest_slowdown = excluded.smallest_slowdown,
+    low = excluded.low,
+    high = excluded.high,
+    since = excluded.since,
+    first_bad_run_id = excluded.first_bad_run_id,
+    last_good_run_id = excluded.last_good_run_id
 where t.* is distinct from excluded.*;

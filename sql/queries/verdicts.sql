@@ -9,7 +9,12 @@ select
     baseline,
     change,
     history_nights,
-    smallest_slowdown
+    smallest_slowdown,
+    low,
+    high,
+    since,
+    first_bad_run_id,
+    last_good_run_id
 from marts.fct_verdict
 where run_id = %(run_id)s
 order by case_id;

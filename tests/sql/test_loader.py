@@ -26,6 +26,7 @@ TABLES = [
     *("alert", "alert_event", "build", "check_result", "cluster", "fingerprint", "measurement"),
     *("planned_case", "quarantine", "reference_result", "repeat", "repeat_node"),
     *("repeat_rank", "run", "verdict"),
+    *("message", "message_item"),
 ]
 
 
@@ -257,10 +258,12 @@ def test_an_alert_is_told_once(loader, reader, given):
     run, case = given.run(), given.case()
     loader.load_run(given.bundle(run, given.came_back(run, case)))
     loader.open_alert(_verdict(run, case))
-    assert reader.untold_alerts(run.run_id) == [case.case_id]
-    assert loader.mark_told(run.run_id) == 1
-    assert loader.mark_told(run.run_id) == 0
-    assert reader.untold_alerts(run.run_id) == []
+    (untold,) = reader.untold(run.suite, run.cluster)
+    assert (untold["case_id"], untold["what"]) == (case.case_id, "news")
+    item = {name: untold[name] for name in ("alert_id", "what", "of_run_id")}
+    assert loader.mark_told([item]) == 1
+    assert loader.mark_told([item]) == 0
+    assert reader.untold(run.suite, run.cluster) == []
     (alert,) = reader.alerts()
     assert alert["told_at"] is not None
 

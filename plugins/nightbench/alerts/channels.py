@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from nightbench.alerts.plot import Picture
 from nightbench.errors import UserError
 
 CONNECTION = re.compile(r"apprise://conn/(?P<conn_id>[A-Za-z0-9_.-]+)/?\Z")
@@ -31,6 +32,24 @@ ResolveConnection = Callable[[str], str]
 
 
 @dataclass(frozen=True)
+class Channel:
+    """A place that messages go to."""
+
+    place: str
+    """Where the suite names it: `alerts[0]`, `routes[1].alerts[0]`."""
+    url: str
+
+    @property
+    def name(self) -> str:
+        """What it is called: holds no secret."""
+        connection = CONNECTION.match(self.url)
+        if connection is not None:
+            return f"{self.place} connection {connection['conn_id']}"
+        scheme = _SCHEME.match(self.url)
+        return f"{self.place} {scheme.group() if scheme else 'without a scheme'}"
+
+
+@dataclass(frozen=True)
 class Delivery:
     """What became of a message on one channel."""
 
@@ -40,50 +59,91 @@ class Delivery:
     error: str | None = None
 
 
+def named(urls: Sequence[str], place: str = "alerts") -> list[Channel]:
+    """The channels of a list in a suite's file."""
+    return [Channel(f"{place}[{k}]", url) for k, url in enumerate(urls)]
+
+
 def send(
-    urls: Sequence[str], title: str, body: str, resolve: ResolveConnection | None = None
+    channels: Sequence[str | Channel],
+    title: str,
+    body: str,
+    resolve: ResolveConnection | None = None,
+    pictures: Sequence[Picture] = (),
 ) -> list[Delivery]:
-    """Send to each URL and return one delivery for each, in their order.
+    """Send to each channel, or URL, and return one delivery for each, in their order.
+
+    Pictures go along where the channel takes attachments. Where it refuses the message with them,
+    it gets the message alone.
 
     A channel that cannot be reached is reported in its delivery and never keeps the message from
     the others; nothing is raised for it. Blocks for as long as the channels take to answer
     (Apprise gives up after some seconds each).
     """
-    return [_send_to(k, url, title, body, resolve) for k, url in enumerate(urls)]
+    given = [
+        each if isinstance(each, Channel) else Channel(f"alerts[{k}]", each)
+        for k, each in enumerate(channels)
+    ]
+    return [_send_to(channel, title, body, resolve, pictures) for channel in given]
 
 
 def _send_to(
-    place: int, url: str, title: str, body: str, resolve: ResolveConnection | None
+    channel: Channel,
+    title: str,
+    body: str,
+    resolve: ResolveConnection | None,
+    pictures: Sequence[Picture],
 ) -> Delivery:
-    connection = CONNECTION.match(url)
+    connection = CONNECTION.match(channel.url)
     if connection is None:
-        scheme = _SCHEME.match(url)
-        channel = f"alerts[{place}] {scheme.group() if scheme else 'without a scheme'}"
-        return _notify(channel, url, title, body)
-    conn_id = connection["conn_id"]
-    channel = f"alerts[{place}] connection {conn_id}"
+        return _notify(channel.name, channel.url, title, body, pictures)
     if resolve is None:
-        return Delivery(channel, False, "connections can be read inside Airflow only")
+        return Delivery(channel.name, False, "connections can be read inside Airflow only")
     try:
-        resolved = resolve(conn_id)
+        resolved = resolve(connection["conn_id"])
     except UserError as error:
-        return Delivery(channel, False, str(error))
+        return Delivery(channel.name, False, str(error))
     except Exception as error:  # Any secrets backend may stand behind a Connection, with any error.
         # Its text may quote the Connection's URL.
-        return Delivery(channel, False, f"the connection cannot be read: {type(error).__name__}")
-    return _notify(channel, resolved, title, body)
+        return Delivery(
+            channel.name, False, f"the connection cannot be read: {type(error).__name__}"
+        )
+    return _notify(channel.name, resolved, title, body, pictures)
 
 
-def _notify(channel: str, url: str, title: str, body: str) -> Delivery:
+def _notify(channel: str, url: str, title: str, body: str, pictures: Sequence[Picture]) -> Delivery:
     apprise = _apprise()
     with _captured() as said:
         notifier = apprise.Apprise()
         if not notifier.add(url):
             # What Apprise says of a URL that it cannot read quotes it.
             return Delivery(channel, False, "Apprise cannot read this URL: see its list of schemes")
-        if notifier.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT):
-            return Delivery(channel, True)
+        for service in notifier:
+            # A long digest is refused whole by services with a limit; the URL may say otherwise.
+            if "overflow=" not in url:
+                service.overflow_mode = apprise.OverflowMode.SPLIT
+        takes_pictures = any(service.attachment_support for service in notifier)
+        for attached in [pictures, ()] if pictures and takes_pictures else [()]:
+            if notifier.notify(
+                title=title,
+                body=body,
+                body_format=apprise.NotifyFormat.TEXT,
+                attach=_attachments(attached),
+            ):
+                return Delivery(channel, True)
         return Delivery(channel, False, _reason(said, url))
+
+
+def _attachments(pictures: Sequence[Picture]) -> Any:
+    if not pictures:
+        return None
+    from apprise.attachment import memory
+
+    found = _apprise().AppriseAttachment()
+    in_memory: Any = memory.AttachMemory
+    for picture in pictures:
+        found.add(in_memory(content=picture.data, name=picture.name, mimetype="image/png"))
+    return found
 
 
 @functools.cache

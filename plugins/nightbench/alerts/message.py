@@ -1,13 +1,17 @@
-"""What an alert says: what, how much, since when, from which baseline, and where to look. Pure."""
+"""What an alert says: what, how much, since when, what changed, why, and where to look. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from urllib.parse import quote
 
+from nightbench.evidence import Cause, Confirmation, Outcome
 from nightbench.model import HistoryPoint, Run, Verdict, VerdictKind
+
+MOST_CHANGES = 12
+"""Differences between two runs that are listed; more are counted."""
 
 
 @dataclass(frozen=True)
@@ -19,14 +23,54 @@ class Message:
 
 
 @dataclass(frozen=True)
+class Links:
+    """Where things are looked at."""
+
+    base_url: str
+    """Of Airflow's API server."""
+
+    def results(self, run: Run) -> str:
+        """The results of a run."""
+        return f"{self._base}/nightbench/?run={quote(run.run_id)}"
+
+    def alert(self, alert_id: int) -> str:
+        """An alert with its history."""
+        return f"{self._base}/nightbench/alerts/{alert_id}"
+
+    def dag_run(self, run: Run) -> str | None:
+        """The DAG run that measured; None for a run that no DAG made."""
+        if not (run.dag_id and run.dag_run_id):
+            return None
+        dag_id, dag_run_id = (quote(name, safe="") for name in (run.dag_id, run.dag_run_id))
+        return f"{self._base}/dags/{dag_id}/runs/{dag_run_id}"
+
+    @property
+    def _base(self) -> str:
+        return self.base_url.rstrip("/")
+
+
+@dataclass(frozen=True)
 class News:
     """A verdict that somebody must see, with what its sentence does not hold."""
 
     verdict: Verdict
     unit: str = ""
-    since: datetime | None = None
-    """First night of it; the run's own where None."""
+    alert_id: int | None = None
+    first_bad: HistoryPoint | None = None
     last_good: HistoryPoint | None = None
+    changes: tuple[str, ...] | None = None
+    """What differs between these two, a line each; None where one of them is not known."""
+    cause: Cause | None = None
+    confirmation: Confirmation | None = None
+    is_awaited: bool = False
+    """It is being measured again while this is said."""
+    reproduce: str | None = None
+    """The command that measures it again."""
+
+    @property
+    def group(self) -> str:
+        """What it has in common with others; empty: nothing."""
+        return self.cause.group if self.cause else ""
 
 
 def message(
@@ -34,58 +78,175 @@ def message(
     owner: str,
     news: Sequence[News],
     resolved: Sequence[str] = (),
-    link: str | None = None,
+    links: Links | None = None,
+    *,
+    is_urgent: bool = False,
 ) -> Message:
-    """One message for all news of a run.
+    """One message for all that is new.
 
     Args:
-        run: the run that brought the news.
-        owner: who the suite belongs to.
-        news: new alerts, in the order of the plan; never empty unless `resolved` is not.
-        resolved: case_ids whose alerts ended with this run.
-        link: where the run's results are.
+        run: the latest run that brought news.
+        owner: whose it is.
+        news: new alerts; never empty unless `resolved` is not. Those of one cause become one item.
+        resolved: case_ids whose alerts ended.
+        links: where things are looked at.
+        is_urgent: it is told apart from the night's message.
 
     Raises:
         ValueError: there is nothing to say.
     """
     if not news and not resolved:
         raise ValueError("there is neither news nor a resolved alert")
-    parts = [_item(run, item) for item in news]
+    parts = [_item(run, items, links) for items in grouped(news)]
     if resolved:
         parts.append("\n".join(["Resolved:", *(f"- {case_id}" for case_id in resolved)]))
     where = [f"Run: {run.run_id} ({run.run_kind}), suite {run.suite}, owner {owner}"]
-    if link:
-        where.append(f"Results: {link}")
-    return Message(_title(run, news, resolved), "\n\n".join([*parts, "\n".join(where)]))
+    if links:
+        where.append(f"Results: {links.results(run)}")
+        dag_run = links.dag_run(run)
+        where += [f"Airflow: {dag_run}"] if dag_run else []
+    title = _title(run, news, resolved, is_urgent)
+    return Message(title, "\n\n".join([*parts, "\n".join(where)]))
 
 
-def _title(run: Run, news: Sequence[News], resolved: Sequence[str]) -> str:
+def grouped(news: Sequence[News]) -> list[list[News]]:
+    """Those of one cause together, the largest fall of each first; the worst group comes first."""
+    groups: dict[str, list[News]] = {}
+    for number, item in enumerate(news):
+        groups.setdefault(item.group or f"\0{number}", []).append(item)
+    for items in groups.values():
+        items.sort(key=_rank)
+    return sorted(groups.values(), key=lambda items: _rank(items[0]))
+
+
+def _rank(item: News) -> tuple[bool, float]:
+    """Falls first, by size; those that nobody saw again last among them."""
+    refuted = item.confirmation is not None and item.confirmation.outcome is Outcome.NOT_CONFIRMED
+    return refuted, item.verdict.change if item.verdict.change is not None else 0.0
+
+
+def _title(run: Run, news: Sequence[News], resolved: Sequence[str], is_urgent: bool) -> str:
     if len(news) == 1:
-        verdict = news[0].verdict
-        words = f"{verdict.case_id} {_headline(verdict)}"
+        words = f"{news[0].verdict.case_id} {_headline(news[0])}"
     elif news:
         counts = Counter(item.verdict.kind for item in news)
         words = ", ".join(f"{counts[kind]} {kind}" for kind in VerdictKind if counts[kind])
+        cause = news[0].cause
+        if cause and cause.group and all(item.group == cause.group for item in news):
+            words += f", one cause: {_words(cause.kind)}"
     else:
         words = f"{len(resolved)} resolved"
-    return f"Nightbench {run.suite} on {run.cluster}: {words}"
+    urgent = ", urgent" if is_urgent else ""
+    return f"Nightbench {run.suite} on {run.cluster}{urgent}: {words}"
 
 
-def _headline(verdict: Verdict) -> str:
-    if verdict.change is None:
-        return str(verdict.kind)
-    return f"{verdict.kind} by {abs(verdict.change):.1%}"
+def _headline(item: News) -> str:
+    verdict = item.verdict
+    words = str(verdict.kind)
+    if verdict.change is not None:
+        words += f" by {abs(verdict.change):.1%}"
+    if item.confirmation is not None:
+        words += f", {_words(item.confirmation.outcome)}"
+    return words
 
 
-def _item(run: Run, news: News) -> str:
-    verdict, unit = news.verdict, f" {news.unit}/s" if news.unit else ""
-    lines = [f"{verdict.case_id} on {verdict.cluster}: {_headline(verdict)}", verdict.sentence]
+def _item(run: Run, items: Sequence[News], links: Links | None) -> str:
+    worst = items[0]
+    verdict = worst.verdict
+    if len(items) == 1:
+        lines = [f"{verdict.case_id} on {verdict.cluster}: {_headline(worst)}", verdict.sentence]
+        lines += _figures(worst)
+    else:
+        counts = Counter(item.verdict.kind for item in items)
+        kinds = ", ".join(f"{counts[kind]} {kind}" for kind in VerdictKind if counts[kind])
+        lines = [f"{kinds} on {verdict.cluster}, one cause"]
+    lines += _cause(worst.cause)
+    if len(items) > 1:
+        lines.append(f"- the worst: {verdict.case_id}")
+    lines += _when(run, worst)
+    lines += _changes(worst)
+    if len(items) == 1:
+        lines += _confirmation(worst)
+    if worst.reproduce:
+        lines.append(f"- reproduce: {worst.reproduce}")
+    if links and worst.alert_id is not None:
+        lines.append(f"- alert: {links.alert(worst.alert_id)}")
+    if len(items) > 1:
+        lines += ["- all of them:", *(f"  - {_row(item)}" for item in items)]
+    return "\n".join(lines)
+
+
+def _figures(item: News) -> list[str]:
+    verdict, unit = item.verdict, _unit(item)
+    lines = []
     if verdict.value is not None and verdict.baseline is not None:
         lines.append(f"- tonight: {verdict.value:.5g}{unit}")
         lines.append(f"- baseline: {verdict.baseline:.5g}{unit}")
-    lines.append(f"- since: {(news.since or run.started_at):%Y-%m-%d %H:%M} UTC")
-    if news.last_good is not None:
-        good = news.last_good
-        name = f", run {good.run_id}" if good.run_id else ""
-        lines.append(f"- last good: {good.value:.5g}{unit} on {good.at:%Y-%m-%d}{name}")
-    return "\n".join(lines)
+    if verdict.low is not None and verdict.high is not None:
+        lines.append(f"- change of level: {_interval(verdict.low, verdict.high)}")
+    return lines
+
+
+def _when(run: Run, item: News) -> list[str]:
+    since = item.verdict.since or (item.first_bad.at if item.first_bad else run.started_at)
+    lines = [f"- since: {since:%Y-%m-%d %H:%M} UTC"]
+    for name, point in (("last good", item.last_good), ("first bad", item.first_bad)):
+        if point is not None:
+            of_run = f", run {point.run_id}" if point.run_id else ""
+            lines.append(f"- {name}: {point.value:.5g}{_unit(item)} on {point.at:%Y-%m-%d}{of_run}")
+    return lines
+
+
+def _changes(item: News) -> list[str]:
+    if item.changes is None:
+        return []
+    if not item.changes:
+        return ["- changed between them: nothing that was recorded"]
+    shown = item.changes[:MOST_CHANGES]
+    more = len(item.changes) - len(shown)
+    lines = ["- changed between them:", *(f"  - {change}" for change in shown)]
+    return [*lines, f"  - and {more} more"] if more else lines
+
+
+def _cause(cause: Cause | None) -> list[str]:
+    if cause is None:
+        return []
+    lines = [f"- cause: {_words(cause.kind)}: {cause.sentence}"]
+    return lines + [f"  - {line}" for line in cause.evidence if line != cause.sentence]
+
+
+def _confirmation(item: News) -> list[str]:
+    found = item.confirmation
+    if found is None:
+        return ["- it is being measured again"] if item.is_awaited else []
+    words = f"- {_words(found.outcome)}: {found.sentence}"
+    return [words + (f" ({_ratio(found)})" if found.ratio is not None else "")]
+
+
+def _ratio(found: Confirmation) -> str:
+    interval = ""
+    if found.low is not None and found.high is not None:
+        interval = f", {found.low:.4f} to {found.high:.4f}"
+    return f"ratio {found.ratio:.4f}{interval}, n = {found.rounds}"
+
+
+def _row(item: News) -> str:
+    verdict = item.verdict
+    words = f"{verdict.case_id}: {_headline(item)}"
+    if verdict.low is not None and verdict.high is not None:
+        words += f" ({_interval(verdict.low, verdict.high)})"
+    if verdict.value is not None and verdict.baseline is not None:
+        words += f", {verdict.value:.5g} of {verdict.baseline:.5g}{_unit(item)}"
+    return words
+
+
+def _interval(low: float, high: float) -> str:
+    return f"{low:+.1%} to {high:+.1%} (95 %)"
+
+
+def _unit(item: News) -> str:
+    return f" {item.unit}/s" if item.unit else ""
+
+
+def _words(name: str) -> str:
+    return str(name).replace("_", " ")

@@ -34,7 +34,7 @@ def _schedule(value: str) -> str:
     if value in presets:
         return value
     # croniter takes a fifth of a second to import, and most files have no schedule.
-    from croniter import croniter  # type: ignore[import-untyped]
+    from croniter import croniter
 
     if len(value.split()) != 5 or not croniter.is_valid(value):
         raise ValueError(
@@ -215,6 +215,27 @@ class PolicyFile(Strict):
     )
 
 
+class RouteFile(Strict):
+    """Whose the alerts of some cases are, and where they are told."""
+
+    frameworks: list[FrameworkName] = Field(
+        default_factory=list, description="Only cases of these framework lines."
+    )
+    workloads: list[WorkloadName] = Field(
+        default_factory=list, description="Only cases of these workloads."
+    )
+    clusters: list[v.Name] = Field(default_factory=list, description="Only on these clusters.")
+    verdicts: list[Literal["regressed", "failed", "missing"]] = Field(
+        default_factory=list, description="Only alerts of these kinds."
+    )
+    owner: v.Text | None = Field(
+        None, description="Whose they are; the suite's owner unless given."
+    )
+    alerts: list[Url] | None = Field(
+        None, description="Channels for them; the suite's `alerts` unless given. `[]`: none."
+    )
+
+
 class TimeoutsFile(Strict):
     """When a repeat is given up."""
 
@@ -262,6 +283,11 @@ class SuiteFile(Strict):
     policy: PolicyFile = Field(default_factory=PolicyFile, description="What is a regression.")
     alerts: list[Url] = Field(
         default_factory=list, description="Channels for alerts, as Apprise URLs."
+    )
+    routes: list[RouteFile] = Field(
+        default_factory=list,
+        description="Whose alerts are whose: the first route that matches counts, else the suite's "
+        "`owner` and `alerts`.",
     )
     timeouts: TimeoutsFile = Field(
         default_factory=TimeoutsFile, description="When a repeat is given up."

@@ -9,7 +9,7 @@ from typing import Any
 from nightbench.config.builds import read_builds
 from nightbench.config.clusters import find_clusters, lines_of, load_cluster, named_as_file
 from nightbench.config.matrix import WrittenCase, read_cases
-from nightbench.config.schema import PolicyFile, ProtocolFile, SuiteFile
+from nightbench.config.schema import PolicyFile, ProtocolFile, RouteFile, SuiteFile
 from nightbench.config.source import (
     ConfigError,
     Document,
@@ -29,7 +29,9 @@ from nightbench.model import (
     NightPolicy,
     Protocol,
     RegressionPolicy,
+    Route,
     Suite,
+    VerdictKind,
 )
 from nightbench.night import PRIORITY
 from nightbench.support import Refusal, unfit, unsupported, variant_of
@@ -85,6 +87,18 @@ def load_suite(path: Path, catalog: Catalog, *, cluster: Cluster | None = None) 
         priorities={
             placed.case.case_id: placed.priority for placed in cases if placed.priority != PRIORITY
         },
+        routes=tuple(_route(route) for route in file.routes),
+    )
+
+
+def _route(file: RouteFile) -> Route:
+    return Route(
+        frameworks=tuple(file.frameworks),
+        workloads=tuple(file.workloads),
+        clusters=tuple(file.clusters),
+        verdicts=tuple(VerdictKind(kind) for kind in file.verdicts),
+        owner=file.owner,
+        alerts=None if file.alerts is None else tuple(file.alerts),
     )
 
 

@@ -27,6 +27,11 @@ class Judgement:
     """First night at the new level, for regressed and improved."""
     last_good: HistoryPoint | None = None
     """Last night before `since`."""
+    first_bad: HistoryPoint | None = None
+    """The night of `since`."""
+    low: float | None = None
+    high: float | None = None
+    """95 % interval of the level's relative change."""
     smallest_slowdown: float | None = None
     """Relative fall that the series would tell within a week in nine of ten cases."""
 

@@ -63,6 +63,9 @@ class ChangeDetector:
             history=len(nights),
             since=first.at,
             last_good=last_good,
+            first_bad=first,
+            low=change.low,
+            high=change.high,
             smallest_slowdown=least,
         )
 

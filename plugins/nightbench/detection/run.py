@@ -87,7 +87,15 @@ def _judge(
     before = [p for p in history if p.run_id != run.run_id and p.at < run.started_at]
 
     def without_value(kind: VerdictKind, sentence: str) -> tuple[Verdict, None]:
-        verdict = Verdict(case_id, run.cluster, run.run_id, kind, sentence, history=len(before))
+        verdict = Verdict(
+            case_id,
+            run.cluster,
+            run.run_id,
+            kind,
+            sentence,
+            history=len(before),
+            last_good_run_id=_run_id(before[-1] if before else None),
+        )
         return verdict, None
 
     if measurement is None:
@@ -112,8 +120,17 @@ def _judge(
         change=judgement.change,
         history=judgement.history,
         smallest_slowdown=judgement.smallest_slowdown,
+        low=judgement.low,
+        high=judgement.high,
+        since=judgement.since,
+        first_bad_run_id=_run_id(judgement.first_bad),
+        last_good_run_id=_run_id(judgement.last_good),
     )
     return verdict, judgement
+
+
+def _run_id(point: HistoryPoint | None) -> str | None:
+    return (point.run_id or None) if point else None
 
 
 def _quarantine_reasons(measurement: Measurement) -> str:

@@ -153,8 +153,11 @@ def judge(run_id: str) -> str:
     from nightbench.warehouse import Reader
 
     spool = places.spool()
-    link = f"{conf.get('api', 'base_url').rstrip('/')}/nightbench/?run={run_id}"
-    result = judge_run(spool, run_id, connect, resolve=channel_url, link=link)
+    base_url = conf.get("api", "base_url").rstrip("/")
+    link = f"{base_url}/nightbench/?run={run_id}"
+    result = judge_run(
+        spool, run_id, connect, resolve=channel_url, base_url=base_url, confirms=True
+    )
     for delivery in result.deliveries:
         if not delivery.sent:
             log.warning("%s took no message: %s", delivery.channel, delivery.error)
@@ -170,3 +173,21 @@ def judge(run_id: str) -> str:
     said = f"{headline(rows)}; {len(result.opened)} alerts opened, {len(result.resolved)} resolved"
     log.info("run %s: %s; digest %s", run_id, said, path)
     return said
+
+
+def tell(run_id: str) -> None:
+    """Tell what a run has left untold and what waits for nothing any more.
+
+    Raises:
+        UserError: the warehouse is away, or no channel took the message.
+    """
+    from airflow.sdk.configuration import conf
+
+    from nightbench.pipeline import tell_run
+
+    base_url = conf.get("api", "base_url").rstrip("/")
+    for delivery in tell_run(
+        places.spool(), run_id, connect, resolve=channel_url, base_url=base_url
+    ):
+        if not delivery.sent:
+            log.warning("%s took no message: %s", delivery.channel, delivery.error)

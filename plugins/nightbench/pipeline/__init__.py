@@ -18,6 +18,7 @@ from nightbench.pipeline.plans import (
     read_plan,
     store_plan,
 )
+from nightbench.pipeline.telling import tell_leftovers, tell_run
 
 __all__ = [
     "IngestResult",
@@ -36,5 +37,7 @@ __all__ = [
     "plan_night",
     "read_plan",
     "store_plan",
+    "tell_leftovers",
+    "tell_run",
     "waiting_runs",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from nightbench.alerts import AlertChanges, Delivery, LiveAlert, alerts_for
+from nightbench.alerts import AlertChanges, Delivery, Links, LiveAlert, alerts_for
 from nightbench.detection import Judgement, judge_cases
 from nightbench.errors import UserError
 from nightbench.model import (
@@ -21,11 +21,13 @@ from nightbench.model import (
     Severity,
     Verdict,
 )
+from nightbench.pipeline.causes import explain
 from nightbench.pipeline.ingest import Connect
 from nightbench.pipeline.noise import quarantine
 from nightbench.pipeline.plans import RunPlan, read_plan
 from nightbench.pipeline.shadow import Graded, grade_or_say
-from nightbench.pipeline.telling import tell
+from nightbench.pipeline.suspects import ask
+from nightbench.pipeline.telling import Voice, tell
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, MeasuredCase, PlannedCase, Reader
 
@@ -63,7 +65,8 @@ def judge_run(
     connect: Connect,
     *,
     resolve: Callable[[str], str] | None = None,
-    link: str | None = None,
+    base_url: str | None = None,
+    confirms: bool = False,
 ) -> JudgeResult:
     """Judge a loaded run, store its verdicts, and tell who must know.
 
@@ -72,7 +75,8 @@ def judge_run(
         run_id: the run.
         connect: opens a connection to the warehouse.
         resolve: Airflow Connection id -> Apprise URL, for channels that are named so.
-        link: where the run's results are, for the message.
+        base_url: of Airflow's API server, for the links in a message.
+        confirms: somebody measures suspects again: a night's message waits for them.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
@@ -98,7 +102,11 @@ def judge_run(
             noisy,
         )
         opened, resolved = _store(loader, changes, run_id)
-        deliveries = tell(reader, loader, plan, judged.cases, resolved, resolve, link)
+        explain(connection, plan)
+        if confirms:
+            ask(connection, plan)
+        voice = Voice(resolve, Links(base_url) if base_url else None)
+        deliveries = tell(reader, loader, plan, voice)
     finally:
         connection.close()
     # On a connection of its own: nobody waits for the alerts while the shadows are judged.

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nightbench.errors import UserError
+from nightbench.hours import Hours
 from nightbench.model import (
     Build,
     Case,
@@ -25,9 +26,11 @@ from nightbench.model import (
     Process,
     Protocol,
     RegressionPolicy,
+    Route,
     Run,
     RunKind,
     Suite,
+    VerdictKind,
 )
 from nightbench.night import Night, Past
 from nightbench.plan import resolve
@@ -67,6 +70,10 @@ class RunPlan:
     """In the order in which they are measured; those that are left out come last."""
     jobs: tuple[JobSpec, ...] = ()
     """Of the cases that are not left out."""
+    routes: tuple[Route, ...] = ()
+    """Whose alerts are whose; the first that matches counts."""
+    zone: str = "UTC"
+    """By whose clock nights begin and end: of the suite's window, or of the cluster's."""
 
 
 def new_run_id(suite: str, now: datetime) -> str:
@@ -137,7 +144,14 @@ def make_plan(
         cluster=cluster,
         cases=tuple(_case_plan(job, catalog, left_out.get(job.case.case_id)) for job in jobs),
         jobs=tuple(job for job in jobs if job.case.case_id not in left_out),
+        routes=suite.routes,
+        zone=_zone(suite, cluster),
     )
+
+
+def _zone(suite: Suite, cluster: Cluster) -> str:
+    hours = suite.night.window or cluster.window
+    return Hours.parse(hours).zone.key if hours else "UTC"
 
 
 def _expecting(job: JobSpec, past: Mapping[str, Past] | None) -> JobSpec:
@@ -191,6 +205,8 @@ def store_plan(plan: RunPlan, spool: Spool) -> RunSpool:
             "protocol": dataclasses.asdict(plan.protocol),
             "policy": dataclasses.asdict(plan.policy),
             "channels": list(plan.channels),
+            "routes": [dataclasses.asdict(route) for route in plan.routes],
+            "zone": plan.zone,
             "nodes": [node.name for node in plan.cluster.nodes],
             "cluster_info": {
                 name: getattr(plan.cluster, name)
@@ -251,6 +267,19 @@ def read_plan(folder: RunSpool) -> RunPlan:
             **document["cluster_info"],
         ),
         cases=tuple(_case(entry) for entry in folder.planned()),
+        # Plans of older versions have neither.
+        routes=tuple(_route(entry) for entry in document.get("routes", ())),
+        zone=document.get("zone", "UTC"),
+    )
+
+
+def _route(entry: Mapping[str, Any]) -> Route:
+    given = {name: tuple(entry[name]) for name in ("frameworks", "workloads", "clusters")}
+    return Route(
+        **given,
+        verdicts=tuple(VerdictKind(kind) for kind in entry["verdicts"]),
+        owner=entry["owner"],
+        alerts=None if entry["alerts"] is None else tuple(entry["alerts"]),
     )
 
 

@@ -1,61 +1,260 @@
-"""Tells of alerts. An alert is stored before its message is sent and remembers that it was.
+"""Tells of alerts: urgent falls at once, all else in one message of a night on each channel.
 
-A message that no channel took is sent by the next try; one that was taken is never sent twice.
+What is untold lies in the warehouse, not in the process that found it: whoever comes next tells
+it. An alert is stored before its message is sent, and each channel that took it is kept, so a
+message that no channel took is sent by the next try and one that was taken is never sent twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
-from nightbench.alerts import Delivery, News, message, send
-from nightbench.detection import Judgement
+from nightbench.alerts import Channel, Delivery, Links, Message, News, message, send
 from nightbench.errors import UserError
-from nightbench.model import Verdict
-from nightbench.pipeline.plans import RunPlan
+from nightbench.hours import zone
+from nightbench.model import Run, VerdictKind
+from nightbench.pipeline.ingest import Connect
+from nightbench.pipeline.news import Composer
+from nightbench.pipeline.plans import RunPlan, read_plan
+from nightbench.pipeline.routing import Routed, Router
+from nightbench.spool import Spool
 from nightbench.warehouse import Loader, Reader
+
+NIGHT, URGENT = "night", "urgent"
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Voice:
+    """How what is told gets out."""
+
+    resolve: Callable[[str], str] | None = None
+    """Airflow Connection id -> Apprise URL, for channels that are named so."""
+    links: Links | None = None
 
 
 def tell(
-    reader: Reader,
-    loader: Loader,
-    plan: RunPlan,
-    judged: Sequence[tuple[Verdict, Judgement | None]],
-    resolved: Sequence[str],
-    resolve: Callable[[str], str] | None,
-    link: str | None,
+    reader: Reader, loader: Loader, plan: RunPlan, voice: Voice, night: date | None = None
 ) -> tuple[Delivery, ...]:
-    """Send one message for all that is new.
+    """Tell all that is untold of a suite's alerts, unless it waits.
+
+    The night's message waits while a suspect of it is being measured again, and what comes after
+    that message waits for the next night's.
+
+    Args:
+        reader: of the warehouse.
+        loader: to the same connection, which holds the lock of the cluster's alerts.
+        plan: of the run that brought the news: its channels, routes and policy.
+        voice: how it gets out.
+        night: whose message it is; the latest of all that is untold where None.
 
     Raises:
-        UserError: there are channels, and none of them took the message.
+        UserError: a message was refused by every channel that it goes to.
     """
-    run = plan.run
-    news = _news(plan, judged, set(reader.untold_alerts(run.run_id)))
-    deliveries: tuple[Delivery, ...] = ()
-    if plan.channels and (news or resolved):
-        said = message(run, plan.owner, news, resolved, link)
-        deliveries = tuple(send(plan.channels, said.title, said.body, resolve))
-        if not any(delivery.sent for delivery in deliveries):
-            reasons = "; ".join(f"{d.channel}: {d.error}" for d in deliveries)
+    return _Telling(reader, loader, plan, voice).tell(night)
+
+
+def tell_run(
+    spool: Spool,
+    run_id: str,
+    connect: Connect,
+    *,
+    resolve: Callable[[str], str] | None = None,
+    base_url: str | None = None,
+    night: date | None = None,
+) -> tuple[Delivery, ...]:
+    """Tell what a run, or its suite, has left untold and what waits for nothing any more.
+
+    May be called at any time and again: nothing is told twice.
+
+    Args:
+        spool: holds the run's plan.
+        run_id: the run.
+        connect: opens a connection to the warehouse.
+        resolve: see `Voice`.
+        base_url: of Airflow's API server, for links.
+        night: see `tell`.
+
+    Raises:
+        WarehouseUnavailable: the warehouse is away.
+        UserError: no channel took a message, or the run's plan is gone.
+    """
+    plan = read_plan(spool.run(run_id))
+    with closing(connect()) as connection:
+        reader, loader = Reader(connection), Loader(connection)
+        loader.lock_alerts(plan.run.cluster)
+        voice = Voice(resolve, Links(base_url) if base_url else None)
+        return tell(reader, loader, plan, voice, night)
+
+
+def tell_leftovers(
+    spool: Spool,
+    connect: Connect,
+    *,
+    resolve: Callable[[str], str] | None = None,
+    base_url: str | None = None,
+    now: datetime | None = None,
+) -> tuple[list[Delivery], list[str]]:
+    """Tell what no night has told: its process died, or its suite did not run again.
+
+    A message of the last night that has ended goes out late, but it goes out.
+
+    Returns:
+        The deliveries, and what kept a suite from being told of, in a sentence each.
+
+    Raises:
+        WarehouseUnavailable: the warehouse is away.
+    """
+    with closing(connect()) as connection:
+        left = Reader(connection).untold_suites()
+    deliveries: list[Delivery] = []
+    problems = []
+    for row in left:
+        try:
+            plan = read_plan(spool.run(row["run_id"]))
+            ended = night_of(now or datetime.now(UTC), plan.zone) - timedelta(days=1)
+            own = night_of(row["started_at"], plan.zone)
+            deliveries += tell_run(
+                spool,
+                row["run_id"],
+                connect,
+                resolve=resolve,
+                base_url=base_url,
+                night=max(own, ended),
+            )
+        except UserError as error:
+            problems.append(f"{row['suite']} on {row['cluster']}: {error}")
+    return deliveries, problems
+
+
+def night_of(at: datetime, zone_name: str) -> date:
+    """The night that a moment belongs to: it lasts from noon to noon by its suite's clock."""
+    return (at.astimezone(zone(zone_name)) - timedelta(hours=12)).date()
+
+
+@dataclass
+class _Telling:
+    """One try to tell all that is untold."""
+
+    reader: Reader
+    loader: Loader
+    plan: RunPlan
+    voice: Voice
+    deliveries: list[Delivery] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+
+    def tell(self, night: date | None) -> tuple[Delivery, ...]:
+        run = self.plan.run
+        rows = self.reader.untold(run.suite, run.cluster)
+        router = Router(self.plan)
+        untold = [router.of(row) for row in rows]
+        for each in untold:
+            if each.is_news and each.row["owner"] is None:
+                self.loader.route_alert(each.alert_id, each.owner, each.row["of_run_id"])
+        if untold:
+            latest = max(row["of_run_at"] for row in rows)
+            self._tell(untold, night or night_of(max(latest, run.started_at), self.plan.zone))
+        if self.refusals:
             raise UserError(
-                f'no channel of suite {run.suite} took the message "{said.title}": {reasons}. '
+                f"no channel of suite {run.suite} took {'. Nor '.join(self.refusals)}. "
                 "The alerts are stored; the message is sent when the run is judged again."
             )
-    loader.mark_told(run.run_id)
-    return deliveries
+        return tuple(self.deliveries)
 
+    def _tell(self, untold: Sequence[Routed], night: date) -> None:
+        composer = Composer(self.reader, self.plan, untold)
+        urgent = [each for each in untold if each.is_news and self._is_urgent(composer, each)]
+        self._send(URGENT, urgent, composer, night, had=set())
+        rest = [each for each in untold if each not in urgent]
+        if any(each.row["is_awaited"] for each in rest):
+            return
+        had = self.reader.night_messages(self.plan.run.suite, night)
+        self._send(NIGHT, rest, composer, night, had)
 
-def _news(
-    plan: RunPlan, judged: Sequence[tuple[Verdict, Judgement | None]], untold: set[str]
-) -> list[News]:
-    units = {case.planned.case_id: case.planned.unit or "" for case in plan.cases}
-    return [
-        News(
-            verdict=verdict,
-            unit=units.get(verdict.case_id, ""),
-            since=judgement.since if judgement else None,
-            last_good=judgement.last_good if judgement else None,
+    def _is_urgent(self, composer: Composer, each: Routed) -> bool:
+        verdict = composer.verdict(each.row)
+        return (
+            verdict.kind is VerdictKind.REGRESSED
+            and verdict.change is not None
+            and verdict.change <= -self.plan.policy.urgent
         )
-        for verdict, judgement in judged
-        if verdict.case_id in untold
-    ]
+
+    def _send(
+        self, kind: str, items: Sequence[Routed], composer: Composer, night: date, had: set[str]
+    ) -> None:
+        """Send to each channel what it has not had; what is then told everywhere is marked."""
+        told = self.reader.told_items([each.alert_id for each in items])
+        took = {each: [c for c in each.channels if (*each.key, c.name) in told] for each in items}
+        waits: set[Routed] = set()
+        for channels, batch in _batches(items, took):
+            late = [channel for channel in channels if channel.name in had]
+            if late:
+                waits.update(batch)
+            on_time = [channel for channel in channels if channel.name not in had]
+            if not on_time:
+                continue
+            said = self._compose(kind, batch, composer)
+            pictures = composer.pictures([each for each in batch if each.is_news])
+            sent = send(on_time, said.title, said.body, self.voice.resolve, pictures)
+            self.deliveries += sent
+            for channel, delivery in zip(on_time, sent, strict=True):
+                if delivery.sent:
+                    self._keep(kind, channel, batch, night, said)
+                    for each in batch:
+                        took[each].append(channel)
+            if not any(delivery.sent for delivery in sent):
+                reasons = "; ".join(f"{d.channel}: {d.error}" for d in sent)
+                self.refusals.append(f'the message "{said.title}": {reasons}')
+        self.loader.mark_told(
+            [
+                each.document
+                for each in items
+                if each not in waits and (took[each] or not each.channels)
+            ]
+        )
+
+    def _compose(self, kind: str, batch: Sequence[Routed], composer: Composer) -> Message:
+        news: list[News] = [composer.news(each) for each in batch if each.is_news]
+        again = {item.verdict.case_id for item in news}
+        ended = [each.row["case_id"] for each in batch if not each.is_news]
+        # An alert that gave way to another one of its series is no recovery.
+        ended = [case_id for case_id in ended if case_id not in again]
+        owner = ", ".join(dict.fromkeys(each.owner for each in batch))
+        run: Run = self.plan.run
+        return message(run, owner, news, ended, self.voice.links, is_urgent=kind == URGENT)
+
+    def _keep(
+        self, kind: str, channel: Channel, batch: Iterable[Routed], night: date, said: Message
+    ) -> None:
+        run = self.plan.run
+        self.loader.store_message(
+            {
+                "suite": run.suite,
+                "night": night,
+                "kind": kind,
+                "channel": channel.name,
+                "run_id": run.run_id,
+                "title": said.title,
+            },
+            [each.document for each in batch],
+        )
+
+
+def _batches(
+    items: Sequence[Routed], took: dict[Routed, list[Channel]]
+) -> list[tuple[list[Channel], list[Routed]]]:
+    """What each channel is still to be told, channels that are told the same together."""
+    by_channel: dict[Channel, list[Routed]] = {}
+    for each in items:
+        for channel in each.channels:
+            if channel not in took[each]:
+                by_channel.setdefault(channel, []).append(each)
+    batches: dict[tuple[Routed, ...], list[Channel]] = {}
+    for channel, several in by_channel.items():
+        batches.setdefault(tuple(several), []).append(channel)
+    return [(channels, list(several)) for several, channels in batches.items()]

@@ -94,7 +94,8 @@ class Loader:
             vars(v) | {"kind": v.kind.value, "sentence": to_row.text(v.sentence)} for v in verdicts
         ]
         for row in rows:
-            row |= {key: to_row.number(row[key]) for key in ("value", "baseline", "change")}
+            figures = ("value", "baseline", "change", "low", "high")
+            row |= {key: to_row.number(row[key]) for key in figures}
         with reported("store the verdicts"), self._connection:
             return self._execute("store_verdict", rows)
 
@@ -155,10 +156,33 @@ class Loader:
         with reported(f"lock the alerts of cluster {cluster}"):
             self._execute("lock_alerts", [{"cluster": cluster}])
 
-    def mark_told(self, run_id: str) -> int:
-        """Say that the message about the alerts that a run opened was sent; return how many."""
-        with reported(f"mark the alerts of run {run_id} as told"), self._connection:
-            return self._execute("mark_told", [{"run_id": run_id}])
+    def route_alert(self, alert_id: int, owner: str, run_id: str) -> bool:
+        """Give a new alert its owner; return whether it had none, and nobody was ever assigned."""
+        row = {"alert_id": alert_id, "owner": owner, "run_id": run_id}
+        with reported(f"give alert {alert_id} its owner"), self._connection:
+            return self._execute("route_alert", [row]) > 0
+
+    def store_message(self, message: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> None:
+        """Keep that a channel took a message, and the alerts that it told of.
+
+        Args:
+            message: suite, night (a date), kind (`night`, `urgent`), channel, run_id, title.
+            items: alert_id, what (`news`, `ended`), of_run_id.
+        """
+        with (
+            reported(f"store a message of {message['suite']}"),
+            self._connection,
+            self._connection.cursor() as cursor,
+        ):
+            cursor.execute(statement("store_message"), message)
+            (message_id,) = cursor.fetchone() or (None,)
+            self._execute("store_message_item", [{**i, "message_id": message_id} for i in items])
+
+    def mark_told(self, items: Sequence[Mapping[str, Any]]) -> int:
+        """Say that nothing is left to tell of some items (as of `store_message`); how many."""
+        names = {"news": "mark_told", "ended": "mark_end_told"}
+        with reported("mark alerts as told"), self._connection:
+            return sum(self._execute(names[item["what"]], [item]) for item in items)
 
     def _plan(self, run: Run, planned: Sequence[PlannedCase], cluster: Cluster | None) -> int:
         changed = 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from psycopg2.extras import RealDictCursor
 
+from nightbench.evidence import Cause, CauseKind, Confirmation, Outcome
 from nightbench.model import (
     Build,
     Case,
@@ -138,6 +139,11 @@ class Reader:
                 change=row["change"],
                 history=row["history_nights"],
                 smallest_slowdown=row["smallest_slowdown"],
+                low=row["low"],
+                high=row["high"],
+                since=row["since"],
+                first_bad_run_id=row["first_bad_run_id"],
+                last_good_run_id=row["last_good_run_id"],
             )
             for row in self._rows("verdicts", run_id=run_id)
         ]
@@ -168,9 +174,25 @@ class Reader:
         """The history of an alert, oldest first: rows of `marts.fct_alert_event`."""
         return self._rows("alert_events", alert_id=alert_id)
 
-    def untold_alerts(self, run_id: str) -> list[str]:
-        """Case ids whose alert a run has to tell of: no channel was told, and none is snoozed."""
-        return [row["case_id"] for row in self._rows("untold_alerts", run_id=run_id)]
+    def untold(self, suite: str, cluster: str) -> list[Row]:
+        """What nobody has been told of a suite's alerts: `what` is `news` or `ended`."""
+        return self._rows("untold", suite=suite, cluster=cluster)
+
+    def untold_suites(self) -> list[Row]:
+        """Suites of which something is untold: suite, cluster, and the last run of that news."""
+        return self._rows("untold_suites")
+
+    def told_items(self, alert_ids: Sequence[int]) -> set[tuple[int, str, str, str]]:
+        """What channels took of some alerts: alert_id, what, run whose news it was, channel."""
+        return {
+            (row["alert_id"], row["what"], row["of_run_id"], row["channel"])
+            for row in self._rows("told_items", alert_ids=list(alert_ids))
+        }
+
+    def night_messages(self, suite: str, night: date) -> set[str]:
+        """Channels that had a suite's message of a night."""
+        rows = self._rows("night_messages", suite=suite, night=night)
+        return {row["channel"] for row in rows}
 
     def results_rows(self, run_id: str | None = None) -> list[Row]:
         """Every planned case of a run (the newest by default) with figures and verdict."""

@@ -5,34 +5,54 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nightbench.alerts import News, message
+from nightbench.alerts import Links, News, message
+from nightbench.evidence import Cause, CauseKind, Confirmation, Outcome
 from nightbench.model import HistoryPoint, Run, RunKind, Verdict, VerdictKind
 
 RUN = Run("demo-20260301T010000-0000", "demo", "local", RunKind.NIGHTLY,
-          datetime(2026, 3, 1, 1, tzinfo=UTC))  # fmt: skip
+          datetime(2026, 3, 1, 1, tzinfo=UTC), dag_id="nightbench__demo",
+          dag_run_id="scheduled__2026-03-01T01:00:00+00:00")  # fmt: skip
 FALL = News(
     Verdict("resnet50", "local", RUN.run_id, VerdictKind.REGRESSED, "90 is 10.0% below.", 90.0,
-            100.0, -0.1, 20),
+            100.0, -0.1, 20, low=-0.104, high=-0.091, since=datetime(2026, 2, 27, 1, tzinfo=UTC)),
     unit="images",
-    since=datetime(2026, 2, 27, 1, tzinfo=UTC),
+    alert_id=7,
+    first_bad=HistoryPoint(datetime(2026, 2, 27, 1, tzinfo=UTC), 90.5, "demo-20260227"),
     last_good=HistoryPoint(datetime(2026, 2, 26, 1, tzinfo=UTC), 100.25, "demo-20260226"),
+    changes=("pytorch: 2.12.0 -> 2.13.0", "kernel: 6.17 -> 6.18 (on n1, n2)"),
+    cause=Cause(CauseKind.FRAMEWORK_VERSION, "pytorch changed, and nothing else.",
+                ("tensorflow2 on the same nodes is steady.",)),
+    confirmation=Confirmation(Outcome.CONFIRMED, "2.13.0 against 2.12.0 on n1.", .903, .9, .907, 7),
+    reproduce="nightbench ab pytorch=2.12.0 pytorch=2.13.0 --suite demo --case resnet50",
 )  # fmt: skip
 FAILURE = News(Verdict("ctr", "local", RUN.run_id, VerdictKind.FAILED, "n2 does not answer"))
 
 
-def test_fall_says_what_how_much_since_when_and_where():
-    said = message(RUN, "benchmarks", [FALL], link="http://localhost:8080/run")
-    assert said.title == "Nightbench demo on local: resnet50 regressed by 10.0%"
+def test_fall_says_what_how_much_since_when_why_and_where():
+    said = message(RUN, "benchmarks", [FALL], links=Links("http://localhost:8080/"))
+    assert said.title == "Nightbench demo on local: resnet50 regressed by 10.0%, confirmed"
     assert said.body == (
-        "resnet50 on local: regressed by 10.0%\n"
+        "resnet50 on local: regressed by 10.0%, confirmed\n"
         "90 is 10.0% below.\n"
         "- tonight: 90 images/s\n"
         "- baseline: 100 images/s\n"
+        "- change of level: -10.4% to -9.1% (95 %)\n"
+        "- cause: framework version: pytorch changed, and nothing else.\n"
+        "  - tensorflow2 on the same nodes is steady.\n"
         "- since: 2026-02-27 01:00 UTC\n"
         "- last good: 100.25 images/s on 2026-02-26, run demo-20260226\n"
+        "- first bad: 90.5 images/s on 2026-02-27, run demo-20260227\n"
+        "- changed between them:\n"
+        "  - pytorch: 2.12.0 -> 2.13.0\n"
+        "  - kernel: 6.17 -> 6.18 (on n1, n2)\n"
+        "- confirmed: 2.13.0 against 2.12.0 on n1. (ratio 0.9030, 0.9000 to 0.9070, n = 7)\n"
+        "- reproduce: nightbench ab pytorch=2.12.0 pytorch=2.13.0 --suite demo --case resnet50\n"
+        "- alert: http://localhost:8080/nightbench/alerts/7\n"
         "\n"
         "Run: demo-20260301T010000-0000 (nightly), suite demo, owner benchmarks\n"
-        "Results: http://localhost:8080/run"
+        "Results: http://localhost:8080/nightbench/?run=demo-20260301T010000-0000\n"
+        "Airflow: http://localhost:8080/dags/nightbench__demo/runs/"
+        "scheduled__2026-03-01T01%3A00%3A00%2B00%3A00"
     )
 
 
@@ -46,13 +66,59 @@ def test_failure_has_its_reason_and_no_figures():
     assert "Results" not in said.body
 
 
-def test_all_news_of_a_run_is_one_message():
-    other = replace(FALL, verdict=replace(FALL.verdict, case_id="resnet101"))
+def test_nothing_recorded_differs_is_said_and_not_known_is_not():
+    assert "nothing that was recorded" in message(RUN, "b", [replace(FALL, changes=())]).body
+    assert "changed between" not in message(RUN, "b", [replace(FALL, changes=None)]).body
+    many = replace(FALL, changes=tuple(f"package {k}: 1 -> 2" for k in range(30)))
+    assert "package 11: 1 -> 2\n  - and 18 more\n" in message(RUN, "b", [many]).body
+
+
+def test_all_news_of_a_run_is_one_message_and_the_largest_fall_comes_first():
+    other = replace(FALL, verdict=replace(FALL.verdict, case_id="resnet101", change=-0.2))
     said = message(RUN, "benchmarks", [FALL, FAILURE, other], resolved=["bert"])
     assert said.title == "Nightbench demo on local: 2 regressed, 1 failed"
-    assert [said.body.index(name) for name in ("resnet50", "ctr", "resnet101", "bert")] == sorted(
-        said.body.index(name) for name in ("resnet50", "ctr", "resnet101", "bert")
+    places = [said.body.index(f"{name} on") for name in ("resnet101", "resnet50", "ctr")]
+    assert [*places, said.body.index("- bert")] == sorted([*places, said.body.index("- bert")])
+
+
+def test_what_nobody_saw_again_comes_last():
+    refuted = Confirmation(Outcome.NOT_CONFIRMED, "As fast as before.", 1.001, 0.99, 1.01, 7)
+    other = replace(FALL, verdict=replace(FALL.verdict, case_id="resnet101", change=-0.2))
+    said = message(RUN, "benchmarks", [replace(other, confirmation=refuted), FALL])
+    assert said.body.index("resnet50 on") < said.body.index("resnet101 on")
+    assert "resnet101 on local: regressed by 20.0%, not confirmed" in said.body
+
+
+def test_one_cause_that_hits_forty_series_is_one_item_with_forty_rows():
+    cause = Cause(CauseKind.DRIVER, "The driver went from 550 to 560.", (), "driver 560")
+    forty = [
+        replace(
+            FALL,
+            verdict=replace(FALL.verdict, case_id=f"case-{k:02}", change=-0.10 - k / 1000),
+            cause=cause,
+        )
+        for k in range(40)
+    ]
+    said = message(RUN, "benchmarks", [*forty, FAILURE])
+    assert said.title == "Nightbench demo on local: 40 regressed, 1 failed"
+    assert said.body.startswith("40 regressed on local, one cause\n- cause: driver: The driver")
+    assert said.body.count("The driver went") == 1
+    assert said.body.count("changed between them") == 1
+    assert "- the worst: case-39" in said.body
+    rows = [line for line in said.body.splitlines() if line.startswith("  - case-")]
+    assert len(rows) == 40
+    assert rows[-1] == (
+        "  - case-00: regressed by 10.0%, confirmed (-10.4% to -9.1% (95 %)), 90 of 100 images/s"
     )
+    alone = message(RUN, "benchmarks", forty)
+    assert alone.title == "Nightbench demo on local: 40 regressed, one cause: driver"
+
+
+def test_urgent_is_said_with_what_is_still_to_come():
+    waiting = replace(FALL, confirmation=None, is_awaited=True)
+    said = message(RUN, "benchmarks", [waiting], is_urgent=True)
+    assert said.title == "Nightbench demo on local, urgent: resnet50 regressed by 10.0%"
+    assert "- it is being measured again\n" in said.body
 
 
 def test_recovery_alone_is_told():

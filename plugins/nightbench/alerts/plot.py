@@ -1,0 +1,153 @@
+"""The plot of a series as a PNG, for messages. Drawn at twice its size and then made smaller."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from nightbench.model import HistoryPoint
+
+if TYPE_CHECKING:
+    from PIL.ImageDraw import ImageDraw
+
+WIDTH, HEIGHT = 880, 340
+"""Of the picture, in pixels."""
+
+MOST_POINTS = 120
+"""Nights that are drawn, the latest ones."""
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 78, 18, 48, 34
+_FINER = 2
+_GROUND, _TEXT, _SOFT, _LINE = "#ffffff", "#1b2430", "#5c6b7a", "#d9e0e7"
+_GOOD, _BAD = "#0b6bcb", "#c62828"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture that goes with a message."""
+
+    name: str
+    """File name, `.png`."""
+    data: bytes
+
+
+def picture(
+    title: str,
+    points: Sequence[HistoryPoint],
+    unit: str = "",
+    since: datetime | None = None,
+    baseline: float | None = None,
+) -> Picture | None:
+    """Draw a series.
+
+    Args:
+        title: stands above it, and makes the file's name.
+        points: oldest first; the last one is tonight's.
+        unit: of work; the axis is in units per second.
+        since: nights from here on are drawn as bad.
+        baseline: what they are held against.
+
+    Returns:
+        None where there are not two nights to draw.
+    """
+    shown = points[-MOST_POINTS:]
+    if len(shown) < 2:
+        return None
+    from PIL import Image, ImageDraw
+
+    image = Image.new("RGB", (WIDTH * _FINER, HEIGHT * _FINER), _GROUND)
+    _Canvas(ImageDraw.Draw(image)).series(title, shown, unit, since, baseline)
+    small = image.resize((WIDTH, HEIGHT), Image.Resampling.LANCZOS)
+    data = io.BytesIO()
+    # Few colours: a plot of 120 nights takes some 20 kB.
+    small.quantize(64).save(data, "PNG", optimize=True)
+    name = "".join(c if c.isalnum() or c in "._-" else "-" for c in title)
+    return Picture(f"{name[:120]}.png", data.getvalue())
+
+
+class _Canvas:
+    """Draws in the units of the small picture."""
+
+    def __init__(self, draw: ImageDraw) -> None:
+        self._draw = draw
+
+    def series(
+        self,
+        title: str,
+        points: Sequence[HistoryPoint],
+        unit: str,
+        since: datetime | None,
+        baseline: float | None,
+    ) -> None:
+        values = [point.value for point in points]
+        levels = values if baseline is None else [*values, baseline]
+        low, high, steps = _scale(min(levels), max(levels))
+        first, last = points[0].at, points[-1].at
+
+        def x(at: datetime) -> float:
+            span = (last - first).total_seconds()
+            share = (at - first).total_seconds() / span if span else 0.5
+            return _LEFT + (WIDTH - _LEFT - _RIGHT) * min(max(share, 0.0), 1.0)
+
+        def y(value: float) -> float:
+            return _TOP + (HEIGHT - _TOP - _BOTTOM) * (high - value) / (high - low)
+
+        self._text((_LEFT, 8), title, 15, _TEXT)
+        self._text((_LEFT, 28), f"{unit}/s" if unit else "units/s", 12, _SOFT)
+        bottom = HEIGHT - _BOTTOM
+        for step in steps:
+            self._line([(_LEFT, y(step)), (WIDTH - _RIGHT, y(step))], _LINE)
+            self._text((_LEFT - 8, y(step)), f"{step:.6g}", 12, _SOFT, "rm")
+        self._text((_LEFT, bottom + 10), f"{first:%Y-%m-%d}", 12, _SOFT)
+        self._text((WIDTH - _RIGHT, bottom + 10), f"{last:%Y-%m-%d}", 12, _SOFT, "ra")
+        if baseline is not None:
+            self._dashes(_LEFT, WIDTH - _RIGHT, y(baseline))
+        if since is not None:
+            self._line([(x(since), _TOP - 4), (x(since), bottom)], _BAD, 1.5)
+            # Beside the line where there is room: it must not leave the picture.
+            side = "la" if x(since) < WIDTH - 180 else "ra"
+            beside = x(since) + (6 if side == "la" else -6)
+            self._text((beside, _TOP - 18), f"since {since:%Y-%m-%d}", 12, _BAD, side)
+        marks = [(x(point.at), y(point.value)) for point in points]
+        self._line(marks, _SOFT, 1)
+        for point, (at, level) in zip(points, marks, strict=True):
+            is_bad = since is not None and point.at >= since
+            self._dot(at, level, _BAD if is_bad else _GOOD, 4 if point is points[-1] else 2.5)
+
+    def _line(self, ends: Sequence[tuple[float, float]], colour: str, width: float = 1) -> None:
+        self._draw.line(
+            [(a * _FINER, b * _FINER) for a, b in ends], colour, round(width * _FINER), "curve"
+        )
+
+    def _dashes(self, left: float, right: float, level: float) -> None:
+        at = left
+        while at < right:
+            self._line([(at, level), (min(at + 6, right), level)], _GOOD)
+            at += 12
+
+    def _dot(self, x: float, y: float, colour: str, radius: float) -> None:
+        box = [(x - radius) * _FINER, (y - radius) * _FINER]
+        self._draw.ellipse([*box, *((v + radius) * _FINER for v in (x, y))], colour)
+
+    def _text(
+        self, at: tuple[float, float], text: str, size: int, colour: str, anchor: str = "la"
+    ) -> None:
+        from PIL import ImageFont
+
+        font = ImageFont.load_default(size * _FINER)
+        self._draw.text((at[0] * _FINER, at[1] * _FINER), text, colour, font, anchor)
+
+
+def _scale(low: float, high: float) -> tuple[float, float, list[float]]:
+    """Limits of the y axis with some air, not from zero, and round figures between them."""
+    air = max((high - low) * 0.15, abs(high) * 0.02, 1e-9)
+    low, high = low - air, high + air
+    rough = (high - low) / 4
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * k for k in (1, 2, 5, 10) if power * k >= rough * 0.75)
+    begin = math.ceil(low / step)
+    return low, high, [(begin + k) * step for k in range(math.floor(high / step) - begin + 1)]

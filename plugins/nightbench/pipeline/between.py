@@ -1,0 +1,71 @@
+"""What changed between two runs of a case, as far as the warehouse knows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+State = Mapping[str, Any]
+"""A row of `case_states`: build, code, definition, and the nodes' fingerprints."""
+
+_OF_A_MOMENT = frozenset({"schema", "id", "taken_at", "build", "code_digest"})
+"""Parts of a fingerprint that differ without meaning, or that are said by the run itself."""
+
+_SHOWN = 60
+"""Characters of a value that are shown."""
+
+
+def differences(good: State, bad: State) -> tuple[str, ...]:
+    """What differs between two runs of a case, a line each: software first, then the nodes."""
+    return tuple([*_of_runs(good, bad), *_of_nodes(good.get("nodes"), bad.get("nodes"))])
+
+
+def _of_runs(good: State, bad: State) -> Iterator[str]:
+    line = bad.get("line") or "framework"
+    for key, name in (("framework_version", line), ("build_id", "build")):
+        if good.get(key) and bad.get(key) and good[key] != bad[key]:
+            yield f"{name}: {good[key]} -> {bad[key]}"
+    for key, name in (
+        ("definition_digest", "definition of the case (workload or protocol)"),
+        ("code_digest", "benchmark code"),
+    ):
+        if good.get(key) and bad.get(key) and good[key] != bad[key]:
+            yield f"{name}: {good[key][:12]} -> {bad[key][:12]}"
+
+
+def _of_nodes(good: Any, bad: Any) -> Iterator[str]:
+    if not isinstance(good, dict) or not isinstance(bad, dict):
+        return
+    if set(good) != set(bad):
+        yield f"nodes: {', '.join(sorted(good))} -> {', '.join(sorted(bad))}"
+    found: dict[str, list[str]] = {}
+    for node in sorted(set(good) & set(bad)):
+        old, new = (dict(_leaves(document)) for document in (good[node], bad[node]))
+        for key in dict.fromkeys([*old, *new]):
+            if old.get(key) != new.get(key):
+                words = f"{key}: {_value(old, key)} -> {_value(new, key)}"
+                found.setdefault(words, []).append(node)
+    for words, nodes in found.items():
+        yield f"{words} (on {', '.join(nodes)})"
+
+
+def _leaves(document: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Paths of single values with what stands there; a list of plain values is one value."""
+    if isinstance(document, dict):
+        for key, value in document.items():
+            if path or key not in _OF_A_MOMENT:
+                yield from _leaves(value, (*path, str(key)))
+    elif isinstance(document, list) and any(isinstance(entry, dict) for entry in document):
+        for place, entry in enumerate(document):
+            own = entry.get("name") or entry.get("uuid") if isinstance(entry, dict) else None
+            yield from _leaves(entry, (*path, str(own or place)))
+    else:
+        yield " ".join(path), document
+
+
+def _value(leaves: Mapping[str, Any], key: str) -> str:
+    if key not in leaves or leaves[key] is None:
+        return "nothing"
+    value = leaves[key]
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

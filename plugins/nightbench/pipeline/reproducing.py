@@ -1,0 +1,37 @@
+"""The command that measures an alert's case again. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+
+def command_of(
+    suite: str, case_id: str, good: Mapping[str, Any] | None, bad: Mapping[str, Any] | None
+) -> str:
+    """One line for a shell: the two builds side by side where they differ, else the case again.
+
+    Args:
+        suite: the suite.
+        case_id: the case.
+        good: the last good run's row of `case_states`, where known.
+        bad: the first bad run's, or that of a run without a result.
+    """
+    old, new = (_build(state) if state else None for state in (good, bad))
+    if old and new and old != new and good and bad and good["line"] == bad["line"]:
+        words = ["ab", old, new, "--suite", suite, "--case", case_id]
+    else:
+        words = ["run", suite, "--case", case_id, *(["--build", new] if new else [])]
+    return shlex.join(["nightbench", *words])
+
+
+def _build(state: Mapping[str, Any]) -> str | None:
+    """`LINE=BUILD` as the command line takes it; None where nothing says which build it was."""
+    if not state.get("line"):
+        return None
+    if state.get("source") != "index":
+        return f"{state['line']}={state['location']}" if state.get("location") else None
+    # A wheel says more than its index does: 2.13.0+cpu is 2.13.0 there.
+    version = (state.get("build_version") or state.get("framework_version") or "").split("+")[0]
+    return f"{state['line']}={version}" if version else None
