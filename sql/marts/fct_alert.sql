@@ -30,8 +30,20 @@ select
     c.low as confirmation_low,
     c.high as confirmation_high,
     c.rounds as confirmation_rounds,
-    c.run_id as confirmation_run_id
+    c.run_id as confirmation_run_id,
+    e.kind as cause,
+    e.suspect as cause_suspect,
+    e.sentence as cause_sentence,
+    e.evidence,
+    e.group_key
 from raw.alert as a
+left join lateral (
+    select k.*
+    from raw.alert_cause as k
+    where k.alert_id = a.alert_id
+    order by k.at desc
+    limit 1
+) as e on true
 left join lateral (
     select r.*
     from raw.confirmation as r
@@ -41,3 +53,7 @@ left join lateral (
 ) as c on true;
 
 comment on view marts.fct_alert is 'One row per alert; at most one live alert for each series';
+comment on column marts.fct_alert.evidence is
+'Sentences: what speaks for the cause, against it, and what else was looked at';
+comment on column marts.fct_alert.group_key is
+'The same for alerts of one cause; empty or null: it stands on its own';

@@ -140,3 +140,20 @@ class Facts:
     def nodes(self) -> frozenset[str]:
         """Nodes that the case ran on since."""
         return frozenset(node for night in (self.first_bad, *self.bad) for node in night.nodes)
+
+    @property
+    def turns(self) -> list[tuple[Night, Night, str]]:
+        """Pairs of nights between which the cause may lie, with what speaks against a pair.
+
+        The last good night and the first bad one; and a night to either side: one lucky or unlucky
+        night hides on which of them a series fell.
+        """
+        if self.last_good is None:
+            return []
+        found = [(self.last_good, self.first_bad, "")]
+        if len(self.good) > 1:
+            early = "the last good night had it already"
+            found.append((self.good[-2], self.last_good, early))
+        if len(self.bad) > 1:
+            found.append((self.first_bad, self.bad[1], "the first bad night did not have it yet"))
+        return found

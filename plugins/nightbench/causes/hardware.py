@@ -15,7 +15,10 @@ _NAMED_BY = ("index", "name", "device", "node")
 """What tells apart the entries of a list."""
 _CLOCK = re.compile(r"governor$|clock|power_limit")
 _LESS_IS_WORSE = re.compile(r"clock|power_limit")
-_WEAK = re.compile(r"boot$|^os$|memory_bytes$|topology|persistence|network\..*\.state$|uuid$")
+_WEAK = re.compile(
+    r"boot$|^os$|memory_bytes$|topology|persistence|network\..*\.state$|uuid$"
+    r"|network\.(veth|docker|br|virbr|tun|tap|wg|cni|cali|flannel)"
+)
 """Changes by themselves, or says little of speed."""
 
 

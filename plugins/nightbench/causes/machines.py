@@ -202,8 +202,8 @@ def drivers(facts: Facts) -> Iterator[Suspect]:
 
 def changed(facts: Facts) -> list[FieldChange]:
     """Fields of the case's nodes that changed, by fingerprints and by preflights."""
-    good, bad = facts.last_good, facts.first_bad
-    found = list(changes(good.hardware, bad.hardware)) if good is not None else []
+    steps = [changes(good.hardware, bad.hardware) for good, bad, _ in facts.turns]
+    found = list(next((step for step in steps if step), ()))
     first: dict[str, Look] = {}
     for look in sorted(facts.looks_since, key=lambda each: each.at):
         first.setdefault(look.node, look)

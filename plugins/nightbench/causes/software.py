@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nightbench.causes.facts import Facts
+from nightbench.causes.facts import Facts, Night
 from nightbench.causes.weighing import (
     Suspect,
     count,
@@ -20,9 +20,16 @@ from nightbench.evidence import CauseKind
 
 def framework_versions(facts: Facts) -> Iterator[Suspect]:
     """Another version, build or environment of the framework since the change."""
-    good, bad = facts.last_good, facts.first_bad
-    if good is None:
-        return
+    for good, bad, but in facts.turns:
+        suspect = _another_framework(facts, good, bad)
+        if suspect is not None:
+            if but:
+                suspect.speaks_against(1, but)
+            yield suspect
+            return
+
+
+def _another_framework(facts: Facts, good: Night, bad: Night) -> Suspect | None:
     line = facts.framework
     old, new = good.framework_version, bad.framework_version
     libraries = [
@@ -40,7 +47,7 @@ def framework_versions(facts: Facts) -> Iterator[Suspect]:
         name, weight = f"{line}: {', '.join(libraries)}", 2
         said = f"{line} stayed, but its environment changed: {some(libraries)}"
     else:
-        return
+        return None
     suspect = Suspect(
         CauseKind.FRAMEWORK_VERSION, name, said, weight, [f"{said} with {bad.run_id}"], []
     )
@@ -68,14 +75,21 @@ def framework_versions(facts: Facts) -> Iterator[Suspect]:
     held_against_controls(facts, suspect, 2)
     if good.code_digest and bad.code_digest and good.code_digest != bad.code_digest:
         suspect.speaks_against(0, "the benchmarks' code changed with the same night")
-    yield suspect
+    return suspect
 
 
 def benchmark_code(facts: Facts) -> Iterator[Suspect]:
     """Other code of ours, or another definition of the work, since the change."""
-    good, bad = facts.last_good, facts.first_bad
-    if good is None:
-        return
+    for good, bad, but in facts.turns:
+        suspect = _other_code(facts, good, bad)
+        if suspect is not None:
+            if but:
+                suspect.speaks_against(1, but)
+            yield suspect
+            return
+
+
+def _other_code(facts: Facts, good: Night, bad: Night) -> Suspect | None:
     if differ(good.definition_digest, bad.definition_digest):
         pair = pair_of(good.definition_digest, bad.definition_digest)
         said = "the definition of the work changed"
@@ -98,6 +112,6 @@ def benchmark_code(facts: Facts) -> Iterator[Suspect]:
                 1, f"other frameworks were steady with the same code ({others.steady} series)"
             )
     else:
-        return
+        return None
     held_against_controls(facts, suspect, 3)
-    yield suspect
+    return suspect

@@ -31,15 +31,9 @@ FOREIGN = "foreign work took 48% of the cores in the window: make -j64 (pid 4711
 THROTTLED = "GPU GPU-1 was slowed down (hw_thermal_slowdown) in 12 samples"
 
 
-def facts(bad: Night = BAD, **more: Any) -> Facts:
-    return Facts(
-        "a",
-        "lab",
-        "pytorch",
-        first_bad=bad,
-        last_good=GOOD,
-        **{"bad": (bad,), "good": (GOOD,)} | more,
-    )
+def facts(first: Night = BAD, **more: Any) -> Facts:
+    given = {"last_good": GOOD, "bad": (first,), "good": (GOOD,)} | more
+    return Facts("a", "lab", "pytorch", first_bad=first, **given)
 
 
 def peers(framework: str, fell: bool | None, count: int = 3, *nodes: str) -> tuple[Peer, ...]:
@@ -66,6 +60,29 @@ CASES = {
         facts(replace(BAD, build="b2")),
         CauseKind.FRAMEWORK_VERSION,
         "pytorch build b1 -> b2",
+    ),
+    "version, a night before the series fell": (
+        facts(
+            replace(BAD, **NEW_VERSION),
+            last_good=replace(GOOD, **NEW_VERSION),
+            good=(GOOD, replace(GOOD, **NEW_VERSION)),
+        ),
+        CauseKind.FRAMEWORK_VERSION,
+        "pytorch 2.13.0 -> 2.14.0",
+    ),
+    "version, a night after the series fell": (
+        facts(bad=(BAD, replace(BAD, **NEW_VERSION))),
+        CauseKind.FRAMEWORK_VERSION,
+        "pytorch 2.13.0 -> 2.14.0",
+    ),
+    "version, long before": (
+        facts(
+            replace(BAD, **NEW_VERSION),
+            last_good=replace(GOOD, **NEW_VERSION),
+            good=(GOOD, replace(GOOD, **NEW_VERSION), replace(GOOD, **NEW_VERSION)),
+        ),
+        CauseKind.UNEXPLAINED,
+        "",
     ),
     "a library": (
         facts(replace(BAD, libraries={"pytorch": "2.13.0", "cudnn": "9.2"})),

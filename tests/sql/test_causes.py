@@ -1,0 +1,312 @@
+"""Regressions explained and grouped on a real PostgreSQL, by what the warehouse knows."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.sql.conftest import Database, Rows
+from tests.sql.given import NIGHT, Given
+from tests.sql.spooled import PROTOCOL
+
+from nightbench.evidence import CauseKind
+from nightbench.health import Control, Finding, JudgedNode, Level, NodePreflight
+from nightbench.model import Case, RegressionPolicy, Run, Verdict, VerdictKind
+from nightbench.pipeline import RunPlan
+from nightbench.pipeline.causes import explain
+from nightbench.warehouse import Loader, NodeBook, Reader
+from nightbench.warehouse.connection import Connection
+
+NIGHTS = 8
+FELL = 6
+"""The first bad night."""
+
+
+@dataclasses.dataclass
+class Lab:
+    """A cluster with nights behind it, of which the last two are slow for some cases."""
+
+    connection: Connection
+    loader: Loader
+    reader: Reader
+    given: Given
+
+    def nights(
+        self,
+        cases: dict[Case, bool],
+        *,
+        versions: dict[str, tuple[str, str]] | None = None,
+        codes: tuple[str, str] = ("c1", "c1"),
+        on: dict[Case, tuple[str, ...]] | None = None,
+        fell_at: dict[Case, int] | None = None,
+    ) -> Run:
+        """Load nights and open what they say; the last run.
+
+        Args:
+            cases: case -> whether it fell.
+            versions: framework -> its version before and since.
+            codes: digest of the benchmarks before and since.
+            on: case -> its nodes.
+            fell_at: case -> first bad night.
+        """
+        for night in range(NIGHTS):
+            run = self.given.run(night, code_digest=codes[night >= FELL])
+            came = []
+            for case, fell in cases.items():
+                since = (fell_at or {}).get(case, FELL)
+                level = 80.0 if fell and night >= since else 100.0
+                version = (versions or {}).get(case.framework, ("1.0", "1.0"))[night >= FELL]
+                bundle = self.given.came_back(
+                    run,
+                    case,
+                    (level * 0.99, level, level * 1.01),
+                    nodes=(on or {}).get(case, ("n1",)),
+                    framework_version=version,
+                )
+                came.append(bundle)
+            self.loader.load_run(self.given.bundle(run, *came))
+        self.say(run, cases, fell_at or {})
+        return run
+
+    def say(self, run: Run, cases: dict[Case, bool], fell_at: dict[Case, int]) -> None:
+        """Store the last night's verdicts and open its alerts."""
+        verdicts = []
+        for case, fell in cases.items():
+            first = fell_at.get(case, FELL)
+            verdict = Verdict(case.case_id, "local", run.run_id, VerdictKind.OK, "as ever", 100.0)
+            if fell:
+                verdict = dataclasses.replace(
+                    verdict,
+                    kind=VerdictKind.REGRESSED,
+                    value=80.0,
+                    baseline=100.0,
+                    change=-0.2,
+                    since=NIGHT + timedelta(days=first),
+                    first_bad_run_id=self.given.run(first).run_id,
+                    last_good_run_id=self.given.run(first - 1).run_id,
+                )
+            verdicts.append(verdict)
+        self.loader.store_verdicts(verdicts)
+        for verdict in verdicts:
+            if verdict.kind is VerdictKind.REGRESSED:
+                self.loader.open_alert(verdict)
+
+    def explained(self, run: Run) -> dict[str, dict[str, Any]]:
+        """Rows of marts.fct_alert by case."""
+        plan = RunPlan(
+            run=run,
+            owner="benchmarks",
+            protocol=PROTOCOL,
+            policy=RegressionPolicy(),
+            channels=(),
+            cluster=self.given.cluster,
+            cases=(),
+        )
+        explain(self.connection, plan)
+        return {row["case_id"]: row for row in self.reader.alerts()}
+
+    def preflight(self, night: int, control: dict[str, float], **more: Any) -> None:
+        """A look at both nodes before a night."""
+        at = NIGHT + timedelta(days=night, minutes=5)
+        findings: dict[str, Finding] = more.pop("findings", {})
+        nodes = [
+            JudgedNode(
+                NodePreflight(
+                    name,
+                    "127.0.0.2:22",
+                    at.isoformat(),
+                    True,
+                    document={
+                        "boot_id": "b",
+                        "gpus": [],
+                        "cpu": {"governors": more.get("governors", ["performance"])},
+                        "links": [],
+                        "foreign": more.get("foreign", {"cpu_share": 0.0, "processes": []}),
+                    },
+                ),
+                (findings[name],) if name in findings else (),
+            )
+            for name in ("n1", "n2")
+        ]
+        controls = [
+            Control(name, "memory_copy", "cpu", "python-3.11", "GB/s", (value * 0.99, value))
+            for name, value in control.items()
+        ]
+        run_id = self.given.run(night).run_id
+        NodeBook(self.connection).store_looks("local", run_id, nodes, controls, at)
+
+
+@pytest.fixture
+def lab(connection: Connection, loader: Loader, reader: Reader, given: Given) -> Lab:
+    return Lab(connection, loader, reader, given)
+
+
+def series(given: Given, framework: str, count: int) -> list[Case]:
+    return [given.case(framework=framework, batch_size_per_device=2 + k) for k in range(count)]
+
+
+def test_forty_series_of_one_release_are_one_group(lab: Lab, given: Given, rows: Rows) -> None:
+    slow, steady = series(given, "pytorch", 40), series(given, "paddle3", 10)
+    late = slow[7]
+    run = lab.nights(
+        dict.fromkeys(slow, True) | dict.fromkeys(steady, False),
+        versions={"pytorch": ("2.13.0", "2.14.0")},
+    )
+    found = lab.explained(run)
+
+    assert len(found) == 40
+    assert {row["cause"] for row in found.values()} == {CauseKind.FRAMEWORK_VERSION}
+    assert {row["cause_suspect"] for row in found.values()} == {"pytorch 2.13.0 -> 2.14.0"}
+    assert len({row["group_key"] for row in found.values()}) == 1
+    told = found[late.case_id]
+    assert told["group_key"] == "local/framework_version/pytorch 2.13.0 -> 2.14.0/2026-03-07"
+    assert "other frameworks on the same nodes were steady" in told["cause_sentence"]
+    assert "39 other series of pytorch fell too." in told["evidence"]
+
+    before = rows("select * from raw.alert_cause order by alert_id")
+    lab.explained(run)
+    assert rows("select * from raw.alert_cause order by alert_id") == before
+
+
+def test_a_node_whose_controls_fell(lab: Lab, given: Given) -> None:
+    one, two = series(given, "pytorch", 1)[0], series(given, "paddle3", 1)[0]
+    both = given.case(nodes=2)
+    other = series(given, "pytorch", 2)[1]
+    run = lab.nights(
+        {one: True, two: True, both: True, other: False},
+        on={one: ("n1",), two: ("n1",), both: ("n1", "n2"), other: ("n2",)},
+        # Slow only on the new version, were it not for the node.
+        versions={"pytorch": ("2.13.0", "2.14.0")},
+    )
+    for night in range(NIGHTS):
+        lab.preflight(night, {"n1": 2.0 if night < FELL else 1.4, "n2": 2.0})
+    found = lab.explained(run)
+
+    assert {row["cause"] for row in found.values()} == {CauseKind.NODE}
+    assert {row["cause_suspect"] for row in found.values()} == {"n1"}
+    assert len({row["group_key"] for row in found.values()}) == 1
+    assert found[two.case_id]["cause_sentence"] == (
+        "N1 is slow by itself: control measurements fell too."
+    )
+    told = " ".join(found[one.case_id]["evidence"])
+    assert "memory_copy (cpu) of n1 to 70% of before" in told
+    assert "The framework's version: pytorch went from 2.13.0 to 2.14.0" in told
+
+
+def test_neighbours_that_disturbed_repeats(lab: Lab, given: Given, connection: Connection) -> None:
+    case = series(given, "pytorch", 1)[0]
+    run = lab.nights({case: True})
+    why = "n1: foreign work took 48% of the cores in the window: make -j64 (pid 4711, user anna)"
+    with connection, connection.cursor() as cursor:
+        cursor.execute(
+            "update raw.repeat set status = 'disturbed', reason = %s"
+            " where repeat = 1 and run_id >= %s",
+            (why, given.run(FELL).run_id),
+        )
+    (told,) = lab.explained(run).values()
+    assert (told["cause"], told["cause_suspect"]) == (CauseKind.NEIGHBOUR, "n1")
+    assert "make -j64 (pid 4711, user anna)" in " ".join(told["evidence"])
+
+
+def test_our_own_code(lab: Lab, given: Given) -> None:
+    one, two = series(given, "pytorch", 1)[0], series(given, "paddle3", 1)[0]
+    found = lab.explained(lab.nights({one: True, two: True}, codes=("c1", "c2")))
+    assert {row["cause"] for row in found.values()} == {CauseKind.BENCHMARK_CODE}
+    assert {row["cause_suspect"] for row in found.values()} == {"code c1 -> c2"}
+    assert len({row["group_key"] for row in found.values()}) == 1
+
+
+def test_heat_and_clocks_that_preflights_saw(lab: Lab, given: Given) -> None:
+    case = series(given, "pytorch", 1)[0]
+    run = lab.nights({case: True})
+    hot = Finding(Level.FAIL, "GPU 0 throttle", "hw_thermal_slowdown", "none", "look at fans")
+    for night in range(NIGHTS):
+        lab.preflight(night, {"n1": 2.0}, findings={"n1": hot} if night >= FELL else {})
+    (told,) = lab.explained(run).values()
+    assert (told["cause"], told["cause_suspect"]) == (CauseKind.THERMAL, "n1")
+    assert "Throttled before the night: n1: GPU 0: hw_thermal_slowdown." in told["evidence"]
+
+
+def test_a_governor_that_changed(lab: Lab, given: Given) -> None:
+    case = series(given, "pytorch", 1)[0]
+    run = lab.nights({case: True})
+    for night in range(NIGHTS):
+        lab.preflight(night, {}, governors=["performance" if night < FELL else "powersave"])
+    (told,) = lab.explained(run).values()
+    assert (told["cause"], told["cause_suspect"]) == (
+        CauseKind.THERMAL,
+        "governor performance -> powersave",
+    )
+
+
+def test_a_driver_that_changed(
+    lab: Lab, given: Given, warehouse: Database, connection: Connection
+) -> None:
+    case = series(given, "pytorch", 1)[0]
+    run = lab.nights({case: True})
+    documents = {
+        "old": {"kernel": "6.1", "gpus": [{"index": 0, "model": "H200", "driver": "550.1"}]},
+        "new": {"kernel": "6.1", "gpus": [{"index": 0, "model": "H200", "driver": "560.2"}]},
+    }
+    with connection, connection.cursor() as cursor:
+        for name, document in documents.items():
+            cursor.execute(
+                "insert into raw.fingerprint values (%s, %s)", (name, json.dumps(document))
+            )
+        cursor.execute(
+            "update raw.repeat_node set fingerprint_id = case when run_id < %s then 'old'"
+            " else 'new' end",
+            (given.run(FELL).run_id,),
+        )
+    (told,) = lab.explained(run).values()
+    assert (told["cause"], told["cause_suspect"]) == (
+        CauseKind.DRIVER,
+        "gpus.0.driver 550.1 -> 560.2",
+    )
+
+
+def test_what_nothing_explains_is_asked_again_and_stands_alone(lab: Lab, given: Given) -> None:
+    one, two = series(given, "pytorch", 2)
+    run = lab.nights({one: True, two: True})
+    found = lab.explained(run)
+    assert {row["cause"] for row in found.values()} == {CauseKind.UNEXPLAINED}
+    assert {row["group_key"] for row in found.values()} == {""}
+    assert found[one.case_id]["cause_sentence"] == "Nothing that was looked at changed with it."
+
+    for night in range(NIGHTS):
+        lab.preflight(night, {"n1": 2.0 if night < FELL else 1.4})
+    assert {row["cause"] for row in lab.explained(run).values()} == {CauseKind.NODE}
+
+
+def test_what_fell_a_night_later_joins_and_what_fell_long_ago_does_not(
+    lab: Lab, given: Given
+) -> None:
+    first, late, old = series(given, "pytorch", 3)
+    run = lab.nights(
+        {first: True, late: True, old: True},
+        versions={"pytorch": ("2.13.0", "2.14.0")},
+        fell_at={late: FELL + 1, old: FELL - 4},
+    )
+    found = lab.explained(run)
+    assert found[old.case_id]["cause"] == CauseKind.UNEXPLAINED
+    key = found[first.case_id]["group_key"]
+    assert found[late.case_id]["group_key"] == key != ""
+    told = found[late.case_id]["evidence"]
+    assert "Against it: the last good night had it already." in told
+
+
+def test_an_alert_that_is_explained_keeps_its_cause(lab: Lab, given: Given) -> None:
+    case = series(given, "pytorch", 1)[0]
+    run = lab.nights({case: True}, codes=("c1", "c2"))
+    lab.explained(run)
+    later = given.run(NIGHTS, code_digest="c2")
+    lab.loader.load_run(given.bundle(later, given.came_back(later, case, (79.0, 80.0, 81.0))))
+    lab.say(later, {case: True}, {})
+    for night in range(NIGHTS):
+        lab.preflight(night, {"n1": 2.0 if night < FELL else 1.4})
+    (told,) = lab.explained(later).values()
+    assert told["last_run_id"] == later.run_id
+    assert told["cause"] == CauseKind.BENCHMARK_CODE
