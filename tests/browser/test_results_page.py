@@ -1,4 +1,4 @@
-"""The results page in Chromium, inside Airflow's UI and on a narrow screen.
+"""The pages in Chromium, inside Airflow's UI and on a narrow screen.
 
 Needs Debian's `chromium` (or `NIGHTBENCH_CHROMIUM=/path/to/chromium`). Screenshots go to the
 folder that `NIGHTBENCH_SCREENSHOTS` names.
@@ -6,18 +6,24 @@ folder that `NIGHTBENCH_SCREENSHOTS` names.
 
 from __future__ import annotations
 
+import http.server
 import os
 import re
 import shutil
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from html import escape
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from tests.integration.live_airflow import Live, live_airflow
 
-from nightbench.stack import supervisor
+from nightbench.stack import deployment
+from nightbench.warehouse import Reader, connect
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
@@ -26,7 +32,8 @@ CASE = "sleep-fake-collective-1x1-bs2-smoke"
 
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
-    with live_airflow({"good": {"repeats": 2}}) as running:
+    dies = {"devices": "[1x1]", "repeats": 1, "env": '{FAKE_DIE_AT_STEP: "3"}'}
+    with live_airflow({"good": {"repeats": 2}, "dies": dies}) as running:
         yield running
 
 
@@ -37,6 +44,21 @@ def dag_run(live: Live) -> str:
     assert live.ended(dag_run) == "success"
     live.judged(live.run_of(dag_run).run_id)
     return dag_run
+
+
+@pytest.fixture(scope="module")
+def alert_id(live: Live, dag_run: str) -> int:
+    """An alert of a case that failed in a nightly run."""
+    run = live.trigger("dies", run_kind="nightly")
+    assert live.ended(run) == "failed"
+    live.judged(live.run_of(run).run_id)
+    (alert,) = live.until(lambda: alerts(live), "the alert")
+    return int(alert["alert_id"])
+
+
+def alerts(live: Live) -> list[dict[str, Any]]:
+    with closing(connect(live.stack.dsn("nightbench_reader"))) as connection:
+        return Reader(connection).alerts()
 
 
 @pytest.fixture(scope="module")
@@ -62,18 +84,29 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 @pytest.fixture
 def page(context: BrowserContext, live: Live) -> Page:
     """A page after the viewer has logged in."""
-    access = supervisor.access(live.stack.home)
+    access = deployment.access(live.stack.home)
+    return logged_in(context, access.ui, access.viewer, access.viewer_password)
+
+
+@pytest.fixture
+def admin(context: BrowserContext, live: Live) -> Page:
+    """A page after the administrator has logged in."""
+    access = deployment.access(live.stack.home)
+    return logged_in(context, access.ui, access.user, access.password)
+
+
+def logged_in(context: BrowserContext, ui: str, user: str, password: str) -> Page:
     page = context.new_page()
-    page.goto(access.ui)
-    page.locator("input[name=username]").fill(access.viewer)
-    page.locator("input[type=password]").fill(access.viewer_password)
+    page.goto(ui)
+    page.locator("input[name=username]").fill(user)
+    page.locator("input[type=password]").fill(password)
     page.locator("button[type=submit]").click()
     page.wait_for_url(re.compile(r"^(?!.*login)"), timeout=60_000)
     return page
 
 
 def address(live: Live, path: str) -> str:
-    return supervisor.access(live.stack.home).ui + path
+    return deployment.access(live.stack.home).ui + path
 
 
 def shoot(page: Page, name: str) -> None:
@@ -146,16 +179,8 @@ def test_the_page_loads_without_an_error_in_the_console(
     assert said == []
 
 
-def test_the_trigger_form_offers_suites_and_clusters(
-    context: BrowserContext, live: Live, dag_run: str
-) -> None:
-    access = supervisor.access(live.stack.home)
-    page = context.new_page()
-    page.goto(access.ui)
-    page.locator("input[name=username]").fill(access.user)
-    page.locator("input[type=password]").fill(access.password)
-    page.locator("button[type=submit]").click()
-    page.wait_for_url(re.compile(r"^(?!.*login)"), timeout=60_000)
+def test_the_trigger_form_offers_suites_and_clusters(admin: Page, live: Live, dag_run: str) -> None:
+    page = admin
     page.goto(address(live, "/dags/on_demand"))
     page.get_by_role("button", name="Trigger").first.click()
     for label in ("Suite", "Cluster"):
@@ -169,3 +194,132 @@ def test_the_trigger_form_offers_suites_and_clusters(
     for label in ("Frameworks", "Workloads", "Strategies"):
         expect(page.get_by_text(label, exact=True).first).to_be_visible()
     shoot(page, "form-subsets")
+
+
+# --- alerts -------------------------------------------------------------------------------
+
+
+def test_an_alert_is_acknowledged_where_it_is_seen(admin: Page, live: Live, alert_id: int) -> None:
+    said: list[str] = []
+    admin.on("console", lambda message: said.append(message.text) if message.type == "error" else 0)
+    admin.get_by_role("link", name="Benchmarks").first.click()
+    frame = admin.frame_locator("iframe")
+    frame.get_by_role("link", name=f"Alert {alert_id}").click(timeout=60_000)
+    expect(frame.get_by_role("heading", name=f"Alert {alert_id}")).to_be_visible()
+    shoot(admin, "alert")
+    said.clear()
+    frame.get_by_text("Acknowledge", exact=True).first.click()
+    frame.locator("details[open] textarea").fill("<i>looking</i> at it")
+    frame.get_by_role("button", name="Acknowledge").click()
+    history = frame.locator("table").last
+    expect(history).to_contain_text("open → acknowledged")
+    expect(history).to_contain_text(deployment.access(live.stack.home).user)
+    expect(history).to_contain_text("<i>looking</i> at it")
+    # What is not offered any more cannot be pressed by loading the page again.
+    expect(frame.get_by_role("button", name="Acknowledge")).to_have_count(0)
+    expect(frame.get_by_text("Snooze", exact=True).first).to_be_visible()
+    assert said == []
+    assert [row["state"] for row in alerts(live)] == ["acknowledged"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_alerts_fit_a_narrow_screen(admin: Page, live: Live, alert_id: int, scheme: str) -> None:
+    admin.set_viewport_size({"width": 360, "height": 800})
+    admin.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    for path in ("alerts", f"alerts/{alert_id}"):
+        admin.goto(address(live, f"/nightbench/{path}"))
+        for summary in admin.locator("summary").all():
+            summary.click()
+        assert admin.evaluate("document.documentElement.scrollWidth") <= 360, path
+        shoot(admin, f"narrow-{path.replace('/', '-')}-{scheme}")
+
+
+def test_a_viewer_sees_an_alert_and_moves_none(page: Page, live: Live, alert_id: int) -> None:
+    page.goto(address(live, f"/nightbench/alerts/{alert_id}"))
+    expect(page.get_by_role("heading", name=f"Alert {alert_id}")).to_be_visible()
+    expect(page.locator("form")).to_have_count(0)
+    before = alerts(live)
+    answer = page.evaluate(
+        """async (address) => {
+          const answer = await fetch(address, {
+            method: "POST", headers: {"X-Nightbench-Request": "1"}
+          });
+          return [answer.status, (await answer.json()).detail];
+        }""",
+        f"/nightbench/api/alerts/{alert_id}/resolve",
+    )
+    assert answer == [403, "Forbidden"]
+    assert alerts(live) == before
+
+
+def test_a_page_of_another_origin_moves_no_alert(admin: Page, live: Live, alert_id: int) -> None:
+    admin.goto(address(live, f"/nightbench/alerts/{alert_id}"))
+    # Even one that got hold of a token.
+    token = admin.locator("input[name=token]").first.input_value()
+    target = address(live, f"/nightbench/alerts/{alert_id}/resolve")
+    before = alerts(live)
+    with elsewhere(
+        f'<form method="post" action="{escape(target)}">'
+        f'<input name="token" value="{escape(token)}"><button>Win</button></form>'
+    ) as there:
+        admin.goto(there)
+        with admin.expect_response(target) as sent:
+            admin.get_by_role("button", name="Win").click()
+    # Another port is the same site: the browser has sent Airflow's cookie along.
+    assert "_token=" in sent.value.request.all_headers().get("cookie", "")
+    assert sent.value.status == 403
+    expect(admin.get_by_text("from another site")).to_be_visible()
+    assert alerts(live) == before
+
+
+@contextmanager
+def elsewhere(html: str) -> Iterator[str]:
+    """The address of a page on another port of the same host."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(html.encode())
+
+        def log_message(self, *_: Any) -> None:
+            """Quiet."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_program_moves_an_alert_with_airflow_s_token(live: Live, alert_id: int) -> None:
+    access = deployment.access(live.stack.home)
+    at = f"/nightbench/api/alerts/{alert_id}"
+    with httpx.Client(base_url=access.ui, trust_env=False) as http_client:
+
+        def bearer(user: str, password: str) -> dict[str, str]:
+            login = {"username": user, "password": password}
+            token = http_client.post("/auth/token", json=login).json()["access_token"]
+            return {"Authorization": f"Bearer {token}"}
+
+        admin = bearer(access.user, access.password)
+        viewer = bearer(access.viewer, access.viewer_password)
+        assert http_client.get(at).status_code == 401
+        assert http_client.get(at, headers=viewer).json()["alert_id"] == alert_id
+        dismiss = {"reason": "intended", "why": "it is a test"}
+        answer = http_client.post(f"{at}/dismiss", json=dismiss, headers=viewer)
+        assert (answer.status_code, answer.json()) == (403, {"detail": "Forbidden"})
+        answer = http_client.post(f"{at}/dismiss", json=dismiss, headers=admin)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["state"] == "dismissed"
+        last = answer.json()["events"][-1]
+        assert (last["by_whom"], last["why"]) == (access.user, "intended: it is a test")
+        answer = http_client.post(f"{at}/dismiss", json=dismiss, headers=admin)
+        assert answer.status_code == 409
+        assert "cannot become dismissed" in answer.json()["detail"]
+        assert http_client.get("/nightbench/api/alerts", headers=viewer).json() == {"alerts": []}
