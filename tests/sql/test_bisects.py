@@ -1,0 +1,133 @@
+"""Bisects in a real PostgreSQL: stored as they go, found by their alert, shown on it."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from tests.sql.conftest import Database, Rows
+from tests.sql.given import Given
+from typer.testing import CliRunner
+
+from nightbench.cli import app
+from nightbench.commands import common
+from nightbench.errors import UserError
+from nightbench.model import Verdict, VerdictKind
+from nightbench.pipeline import bisects
+from nightbench.pipeline.bisects import Asked
+from nightbench.spool import Spool
+from nightbench.warehouse import Loader, Reader, WarehouseRefused
+from nightbench.warehouse.bisects import Bisects
+from nightbench.warehouse.connection import Connection
+
+VERSIONS = ("1.0", "1.1", "1.2", "1.3")
+
+
+def asked(case_id: str, alert_id: int | None = None) -> Asked:
+    return Asked(case_id, "demo", "local", "fake", VERSIONS, 3600.0, 20, alert_id=alert_id)
+
+
+def step(number: int, kind: str, version: str, result: str | None, **more: Any) -> dict[str, Any]:
+    now = datetime.now(UTC).isoformat()
+    return {
+        "number": number,
+        "kind": kind,
+        "version": version,
+        "against": "1.0",
+        "comparison_id": f"ab-{number}",
+        "status": "ended" if result else "running",
+        "result": result,
+        "why": "",
+        "ratio": None,
+        "low": None,
+        "high": None,
+        "rounds": 0,
+        "wanted_rounds": 5,
+        "min_effect": 0.01,
+        "started_at": now,
+        "ended_at": now if result else None,
+        "spent_s": 30.0,
+        **more,
+    }
+
+
+def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
+    connection: Connection,
+    warehouse: Database,
+    spool: Spool,
+    alert_id: int,
+    rows: Rows,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    book = Bisects(connection)
+    case_id = rows("select case_id from raw.alert")[0]["case_id"]
+    folder = bisects.begin(spool, "bisect-1", asked(case_id, alert_id), "ada")
+    bisects.store(book, bisects.document_of(folder))
+    (found,) = book.find(alert_id=alert_id)
+    assert (found["state"], found["outcome"], found["steps"]) == ("running", None, 0)
+    assert found["versions"] == list(VERSIONS)
+
+    figures = {"ratio": 0.9, "low": 0.89, "high": 0.91, "rounds": 5}
+    bisects.save_step(folder, step(1, "check", "1.3", "bad", **figures))
+    bisects.save_step(folder, step(2, "search", "1.1", "good", why="a \x00 in it"))
+    bisects.save_step(folder, step(3, "search", "1.2", None))
+    for _ in range(2):  # stored twice, it is there once
+        bisects.store(book, bisects.document_of(folder))
+    told = book.steps("bisect-1")
+    assert [each["status"] for each in told] == ["ended", "ended", "running"]
+    assert told[1]["why"] == "a \\x00 in it"
+    assert book.find("bisect-1")[0]["spent_s"] == 90.0
+
+    bisects.save_step(folder, step(3, "search", "1.2", "bad"))
+    bisects.save_step(folder, step(4, "verify", "1.2", "bad", against="1.1"))
+    known = folder.run() or {}
+    folder.save_run({**known, "state": "ended", "ended_at": datetime.now(UTC).isoformat()})
+    bisects.store(book, bisects.document_of(folder))
+    (found,) = book.find(alert_id=alert_id)
+    assert (found["outcome"], found["last_good"], found["first_bad"]) == ("found", "1.1", "1.2")
+    assert found["ratio"] == 0.9
+
+    monkeypatch.setattr(common, "warehouse_dsn", lambda role: warehouse.reader)
+    shown = CliRunner().invoke(app, ["alert", "show", str(alert_id)])
+    assert "bisect-1: 1.2 is the first bad version; 1.1 before it is good" in shown.stdout
+
+
+def test_a_step_that_ended_has_a_result(connection: Connection, spool: Spool) -> None:
+    book = Bisects(connection)
+    folder = bisects.begin(spool, "bisect-1", asked("some-case"), "ada")
+    bisects.save_step(folder, step(1, "check", "1.3", "bad"))
+    document = bisects.document_of(folder)
+    document["steps"][0]["result"] = None
+    with pytest.raises(WarehouseRefused):
+        book.store(document, document["steps"])
+    assert book.find() == []
+
+
+def test_the_versions_of_an_alert_are_those_on_both_sides_of_the_last_change(
+    loader: Loader, reader: Reader, connection: Connection, given: Given
+) -> None:
+    case = given.case()
+    nights = ["1.0", "1.1", "1.1", "1.2+cpu", "1.2+cpu"]
+    for number, version in enumerate(nights):
+        run = given.run(number)
+        came = given.came_back(run, case)
+        measured = dataclasses.replace(came.measurement, framework_version=version)
+        came = dataclasses.replace(came, measurement=measured)
+        loader.load_run(given.bundle(run, came))
+    kind = VerdictKind.REGRESSED
+    loader.open_alert(Verdict(case.case_id, "local", run.run_id, kind, "slower", 9.0, 10.0, -0.1))
+    alert_id = int(reader.alerts()[0]["alert_id"])
+    found = bisects.of_alert(reader, Bisects(connection), alert_id)
+    assert (found.good, found.bad) == ("1.1", "1.2")
+    assert (found.case_id, found.cluster) == (case.case_id, "local")
+
+
+def test_an_alert_without_a_change_of_version_is_refused(
+    reader: Reader, connection: Connection, alert_id: int
+) -> None:
+    with pytest.raises(UserError, match="so no version can be to blame"):
+        bisects.of_alert(reader, Bisects(connection), alert_id)
+    with pytest.raises(UserError, match="There is no alert 999"):
+        bisects.of_alert(reader, Bisects(connection), 999)
