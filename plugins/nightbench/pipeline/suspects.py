@@ -94,7 +94,7 @@ def builds_of(suspect: Suspect) -> tuple[Build, Build] | None:
     then, now = plain(suspect.good_version), plain(suspect.bad_version)
     moved = then is not None and now is not None and then != now
     if _is_one(good, bad):
-        if not moved:
+        if not moved or (good.source == "wheel" and good.digest):
             return None
         if good.source == "path":
             raise Gone(f"{good.location} held {good.line} {then} then, and holds {now} now")
