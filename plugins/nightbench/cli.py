@@ -10,9 +10,11 @@ from rich.console import Console
 from nightbench.commands import (
     ab,
     alert,
+    backtest,
     bisect,
     cluster,
     detect,
+    grade,
     looking,
     nodes,
     planning,
@@ -43,6 +45,10 @@ _PANELS = {
     "Judge": detect.app,
     "Nodes": nodes.app,
 }
+detect.app.registered_commands += [
+    *grade.app.registered_commands,
+    *backtest.app.registered_commands,
+]
 for _panel, _part in _PANELS.items():
     for _command in _part.registered_commands:
         _command.rich_help_panel = _panel
