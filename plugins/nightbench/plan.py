@@ -44,6 +44,7 @@ def select(
     frameworks: Sequence[str] = (),
     workloads: Sequence[str] = (),
     strategies: Sequence[str] = (),
+    case_ids: Sequence[str] = (),
 ) -> tuple[Case, ...]:
     """Return the cases that match every selection; an empty selection matches all.
 
@@ -55,6 +56,7 @@ def select(
         ("framework", frameworks),
         ("workload", workloads),
         ("strategy", strategies),
+        ("case_id", case_ids),
     ):
         have = sorted({str(getattr(case, axis)) for case in chosen})
         unknown = sorted(set(names) - set(have))

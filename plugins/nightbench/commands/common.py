@@ -47,6 +47,10 @@ WorkloadsOption = Annotated[
 StrategiesOption = Annotated[
     str, typer.Option("--strategies", help="Only these strategies, with commas between.")
 ]
+CasesOption = Annotated[
+    list[str] | None,
+    typer.Option("--case", metavar="SLUG", help="Only this case. May be given several times."),
+]
 RepeatsOption = Annotated[
     int | None,
     typer.Option("--repeats", min=1, help="Repeats of each case; the suite's unless given."),
@@ -135,6 +139,7 @@ def choose(
     builds: list[str] | None = None,
     night: bool = False,
     outside_hours: bool = False,
+    cases: list[str] | None = None,
 ) -> Chosen:
     """Read a suite, its cluster and the catalog, and apply the command line to them.
 
@@ -154,6 +159,7 @@ def choose(
         scale,
         night=night,
         outside_hours=outside_hours,
+        cases=tuple(cases or ()),
     )
     chosen, where, known = wishes.choose(wish, files=True)
     asked = dataclasses.replace(wish, suite=chosen.name, cluster=where.name)

@@ -32,6 +32,7 @@ def run(
     frameworks: common.FrameworksOption = "",
     workloads: common.WorkloadsOption = "",
     strategies: common.StrategiesOption = "",
+    case: common.CasesOption = None,
     repeats: common.RepeatsOption = None,
     scale: common.ScaleOption = None,
     build: common.BuildOption = None,
@@ -50,6 +51,7 @@ def run(
         builds=build,
         night=night,
         outside_hours=outside_hours,
+        cases=case,
     )
     if direct:
         from nightbench.commands.directly import measure_directly

@@ -52,6 +52,9 @@ def form(suites: Sequence[str]) -> dict[str, Param]:
         "strategies": subset(
             "Strategies", [s.value for s in Strategy], "Only these strategies. Empty: all."
         ),
+        "cases": subset(
+            "Cases", [], "Only these cases of the suite, by their case_id. Empty: all."
+        ),
         "builds": Param(
             None,
             type=["null", "array"],

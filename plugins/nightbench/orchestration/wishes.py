@@ -35,6 +35,8 @@ class Wish:
     """Keep to the hours and the budget of the suite's nights, as scheduled runs do."""
     outside_hours: bool = False
     """Measure also when the cluster's hours do not hold."""
+    cases: tuple[str, ...] = ()
+    """Only these case_ids of the suite."""
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""
@@ -96,6 +98,7 @@ class Wish:
             run_kind=RunKind(kind),
             night=switch("night"),
             outside_hours=switch("outside_hours"),
+            cases=several("cases"),
         )
 
     def to_params(self) -> dict[str, Any]:
@@ -112,6 +115,7 @@ class Wish:
             "run_kind": self.run_kind.value,
             "night": self.night,
             "outside_hours": self.outside_hours,
+            "cases": list(self.cases),
         }
 
 
@@ -139,6 +143,7 @@ def choose(wish: Wish, *, files: bool = False) -> tuple[Suite, Cluster, Catalog]
         frameworks=wish.frameworks,
         workloads=wish.workloads,
         strategies=wish.strategies,
+        case_ids=wish.cases,
     )
     chosen = customise(
         dataclasses.replace(suite, cases=cases),

@@ -50,6 +50,13 @@ def test_every_field_counts() -> None:
     assert (suite.protocol.repeats, suite.builds["fake"].version) == (3, "2.0")
 
 
+def test_a_case_is_asked_for_by_its_name() -> None:
+    every = choose(Wish("nightly_cpu"))[0].cases
+    wish = Wish.from_params({"suite": "nightly_cpu", "cases": [every[1].case_id]})
+    assert Wish.from_params(wish.to_params()) == wish
+    assert choose(wish)[0].cases == (every[1],)
+
+
 @pytest.mark.parametrize(
     ("params", "words"),
     [
@@ -62,6 +69,7 @@ def test_every_field_counts() -> None:
         ({"suite": "by_hand", "repeats": True}, "repeats: found True"),
         ({"suite": "by_hand", "frameworks": {"a": 1}}, "frameworks: found"),
         ({"suite": "by_hand", "frameworks": ["pytorch"]}, 'framework: found "pytorch"'),
+        ({"suite": "by_hand", "cases": ["nope"]}, 'case_id: found "nope"'),
         ({"suite": "by_hand", "run_kind": "yearly"}, 'run_kind: found "yearly"'),
         ({"suite": "by_hand", "scale": "huge"}, "sleep has no scale huge"),
         ({"suite": "by_hand", "builds": ["fake"]}, 'build: found "fake"'),
