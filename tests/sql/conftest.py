@@ -18,6 +18,7 @@ from psycopg2.extras import RealDictCursor
 from tests.sql.given import Given
 from tests.sql.nights import Inbox, receiving
 
+from nightbench.commands import common
 from nightbench.model import Verdict, VerdictKind
 from nightbench.spool import Spool
 from nightbench.stack import postgres, processes
@@ -194,3 +195,10 @@ def alert_id(loader: Loader, reader: Reader, given: Given) -> int:
     kind = VerdictKind.REGRESSED
     loader.open_alert(Verdict(case.case_id, "local", run.run_id, kind, "slower", 9.0, 10.0, -0.1))
     return int(reader.alerts()[0]["alert_id"])
+
+
+@pytest.fixture
+def roles(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command asks for the role that it needs, and gets no other."""
+    by_role = {"nightbench_reader": warehouse.reader, "nightbench_triage": warehouse.triage}
+    monkeypatch.setattr(common, "warehouse_dsn", by_role.__getitem__)

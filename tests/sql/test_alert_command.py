@@ -7,21 +7,12 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.sql.conftest import Database
 from typer.testing import CliRunner
 
 from nightbench.cli import app
-from nightbench.commands import common
 from nightbench.errors import UserError
 from nightbench.hours import moment
 from nightbench.warehouse import WarehouseRefused
-
-
-@pytest.fixture
-def roles(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command asks for the role that it needs, and gets no other."""
-    by_role = {"nightbench_reader": warehouse.reader, "nightbench_triage": warehouse.triage}
-    monkeypatch.setattr(common, "warehouse_dsn", by_role.__getitem__)
 
 
 def said(*words: object) -> str:

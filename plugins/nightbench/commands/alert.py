@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,18 @@ from rich.table import Table
 from rich.text import Text
 
 from nightbench.commands import common
+from nightbench.commands.alert_groups import (
+    COLUMNS,
+    LIVE,
+    acted_on,
+    beside,
+    cause_of,
+    cells_of,
+    grouped,
+    others_of,
+    state,
+    what,
+)
 from nightbench.commands.common import out
 from nightbench.errors import UserError
 from nightbench.hours import moment
@@ -24,6 +36,11 @@ app = typer.Typer(help="The alerts and their life: who looked, what came of it."
 
 AlertArgument = Annotated[int, typer.Argument(metavar="ID", help="Number of the alert.")]
 WhyOption = Annotated[str, typer.Option("--why", help="Kept in the alert's history.")]
+GroupOption = Annotated[
+    bool, typer.Option("--group", help="All alerts of the same cause, each with its own event.")
+]
+MOST = 10_000
+"""Alerts that a list is made of."""
 
 
 @app.command("list")
@@ -31,9 +48,9 @@ def list_alerts(
     every: Annotated[bool, typer.Option("--all", help="Closed ones too.")] = False,
     json: common.JsonOption = False,
 ) -> None:
-    """List the alerts that somebody still has to look at, newest first."""
+    """List the alerts that somebody still has to look at, newest first; one line for each cause."""
     with _reader() as reader:
-        rows = reader.alerts(states=None) if every else reader.alerts()
+        rows = reader.alerts(None, limit=MOST) if every else reader.alerts(limit=MOST)
     if json:
         common.print_json([_document(row) for row in rows])
         return
@@ -41,32 +58,42 @@ def list_alerts(
         out.print("No alerts." if every else "No open alerts. Closed ones: --all")
         return
     table = Table(box=None, pad_edge=False)
-    for name in ("id", "state", "owner", "what", "case", "cluster", "since (UTC)"):
+    for name in COLUMNS:
         table.add_column(name, overflow="fold")
-    for row in rows:
-        since = f"{row['opened_at']:%Y-%m-%d}"
-        cells = (row["alert_id"], _state(row), row["owner"] or "", _what(row))
-        table.add_row(*(Text(str(c)) for c in (*cells, row["case_id"], row["cluster"], since)))
+    for group in grouped(rows):
+        table.add_row(*(Text(cell) for cell in cells_of(group)))
     out.print(table)
 
 
 @app.command()
 def show(alert: AlertArgument, json: common.JsonOption = False) -> None:
-    """Show an alert with its history."""
+    """Show an alert with its cause, the others of the same cause, and its history."""
     with _reader() as reader:
         _show(reader, alert, json)
 
 
 @app.command()
-def ack(alert: AlertArgument, why: WhyOption = "", json: common.JsonOption = False) -> None:
+def ack(
+    alert: AlertArgument,
+    why: WhyOption = "",
+    group: GroupOption = False,
+    json: common.JsonOption = False,
+) -> None:
     """Say that somebody looks at it."""
-    _change(alert, json, lambda triage: triage.move(alert, "acknowledged", why))
+    _change(
+        alert, json, lambda triage, one: triage.move(one, "acknowledged", why), group, ("open",)
+    )
 
 
 @app.command()
-def resolve(alert: AlertArgument, why: WhyOption = "", json: common.JsonOption = False) -> None:
+def resolve(
+    alert: AlertArgument,
+    why: WhyOption = "",
+    group: GroupOption = False,
+    json: common.JsonOption = False,
+) -> None:
     """Say that it is mended; a fall that goes on is told again."""
-    _change(alert, json, lambda triage: triage.move(alert, "resolved", why))
+    _change(alert, json, lambda triage, one: triage.move(one, "resolved", why), group)
 
 
 @app.command()
@@ -76,17 +103,18 @@ def dismiss(
         str, typer.Option("--reason", help="false_alarm, intended or wont_fix.", show_default=False)
     ],
     why: WhyOption = "",
+    group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
     """Close it for good: it says no more until the series falls further."""
     given = reason.replace("-", "_")
-    _change(alert, json, lambda triage: triage.move(alert, "dismissed", why, given))
+    _change(alert, json, lambda triage, one: triage.move(one, "dismissed", why, given), group)
 
 
 @app.command()
 def reopen(alert: AlertArgument, why: WhyOption = "", json: common.JsonOption = False) -> None:
     """Open it again, with its history."""
-    _change(alert, json, lambda triage: triage.move(alert, "open", why))
+    _change(alert, json, lambda triage, one: triage.move(one, "open", why))
 
 
 @app.command()
@@ -96,11 +124,12 @@ def snooze(
         str, typer.Option("--until", help="12h, 3d, 2w, or a date as 2026-12-01 or with its time.")
     ],
     why: WhyOption = "",
+    group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
     """Send no message before a time; then it is told again if it still lives."""
     wakes = moment(until, datetime.now(UTC))
-    _change(alert, json, lambda triage: triage.snooze(alert, wakes, why))
+    _change(alert, json, lambda triage, one: triage.snooze(one, wakes, why), group)
 
 
 @app.command()
@@ -108,10 +137,11 @@ def assign(
     alert: AlertArgument,
     owner: Annotated[str, typer.Option("--owner", help='Whose it is; "": nobody\'s.')],
     why: WhyOption = "",
+    group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
     """Say whose it is."""
-    _change(alert, json, lambda triage: triage.assign(alert, owner, why))
+    _change(alert, json, lambda triage, one: triage.assign(one, owner, why), group)
 
 
 @app.command()
@@ -138,13 +168,30 @@ def _reader() -> Iterator[Reader]:
         yield Reader(connection)
 
 
-def _change(alert: int, json: bool, act: Callable[[Triage], str]) -> None:
+def _change(
+    alert: int,
+    json: bool,
+    act: Callable[[Triage, int], str],
+    group: bool = False,
+    states: Sequence[str] = LIVE,
+) -> None:
+    """Do something with an alert; with all of its group that are in one of `states` too."""
     from nightbench.warehouse import Triage
 
+    others: list[int] = []
+    if group:
+        with _reader() as reader:
+            others = [row["alert_id"] for row in beside(reader, alert) if row["state"] in states]
     with closing(common.open_warehouse("nightbench_triage")) as connection:
-        act(Triage(connection, getpass.getuser()))
+        triage = Triage(connection, getpass.getuser())
+        act(triage, alert)
+        refused = acted_on(others, lambda one: act(triage, one))
     with _reader() as reader:
         _show(reader, alert, json)
+    if group and not json:
+        out.print(f"and {len(others) - len(refused)} more of its group")
+    if refused:
+        raise UserError("\n".join(refused))
 
 
 def _show(reader: Reader, alert: int, json: bool) -> None:
@@ -153,16 +200,20 @@ def _show(reader: Reader, alert: int, json: bool) -> None:
         raise UserError(f"There is no alert {alert}. `nightbench alert list --all` lists them.")
     row, events = rows[0], reader.alert_events(alert)
     if json:
-        common.print_json(_document(row) | {"events": [_document(event) for event in events]})
+        same = [_document(other) for other in beside(reader, alert)]
+        told = {"events": [_document(event) for event in events], "same_cause": same}
+        common.print_json(_document(row) | told)
         return
     owner = f", owner {row['owner']}" if row["owner"] else ""
     lines = [
-        f"Alert {alert}: {row['case_id']} on {row['cluster']}: {_what(row)}",
-        f"{_state(row)}{owner}, opened {row['opened_at']:%Y-%m-%d %H:%M} UTC",
+        f"Alert {alert}: {row['case_id']} on {row['cluster']}: {what(row)}",
+        f"{state(row)}{owner}, opened {row['opened_at']:%Y-%m-%d %H:%M} UTC",
         row["sentence"],
         f"first run {row['opened_run_id']}, latest {row['last_run_id']}",
         *_confirmation(row),
+        *cause_of(row),
         "",
+        *others_of(beside(reader, alert)),
     ]
     lines += _bisects(alert)
     for event in events:
@@ -193,20 +244,6 @@ def _bisects(alert: int) -> list[str]:
     with closing(common.open_warehouse("nightbench_reader")) as connection:
         found = Bisects(connection).find(alert_id=alert)
     return [line for row in found for line in (*lines_of(row), "")]
-
-
-def _what(row: dict[str, Any]) -> str:
-    change = row["change"]
-    return str(row["verdict"]) + (f" by {abs(change):.1%}" if change is not None else "")
-
-
-def _state(row: dict[str, Any]) -> str:
-    state = str(row["state"])
-    if row["dismissed_as"]:
-        return f"{state} ({row['dismissed_as'].replace('_', ' ')})"
-    if row["snoozed_until"] and row["snoozed_until"] > datetime.now(UTC):
-        return f"{state}, snoozed until {row['snoozed_until']:%Y-%m-%d %H:%M}"
-    return state
 
 
 def _document(row: dict[str, Any]) -> dict[str, Any]:

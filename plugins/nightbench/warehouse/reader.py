@@ -155,6 +155,7 @@ class Reader:
         cluster: str | None = None,
         limit: int = 200,
         alert_id: int | None = None,
+        group: str | None = None,
     ) -> list[Row]:
         """Alerts, newest first: rows of `marts.fct_alert`; `states` None means all."""
         return self._rows(
@@ -163,6 +164,7 @@ class Reader:
             case_id=case_id,
             cluster=cluster,
             alert_id=alert_id,
+            group_key=group,
             max_rows=limit,
         )
 
@@ -193,6 +195,10 @@ class Reader:
         """Channels that had a suite's message of a night."""
         rows = self._rows("night_messages", suite=suite, night=night)
         return {row["channel"] for row in rows}
+
+    def untold_grades(self, suite: str, cluster: str, until: datetime) -> list[Row]:
+        """Falls of the detector's grade that nobody was told of: rows of `marts.detector_grade`."""
+        return self._rows("untold_grades", suite=suite, cluster=cluster, until=until)
 
     def results_rows(self, run_id: str | None = None) -> list[Row]:
         """Every planned case of a run (the newest by default) with figures and verdict."""

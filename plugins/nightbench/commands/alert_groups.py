@@ -1,0 +1,134 @@
+"""Alerts of one cause, in words: a line of the list, and what is shown of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nightbench.warehouse import Reader
+
+Row = dict[str, Any]
+
+LIVE = ("open", "acknowledged")
+COLUMNS = ("id", "series", "state", "owner", "what", "case", "cause", "cluster", "since (UTC)")
+SHOWN = 50
+"""Others of the same cause that are listed."""
+_MOST = 100_000
+
+
+def grouped(rows: Iterable[Row]) -> list[list[Row]]:
+    """Alerts of one cause together, the largest fall of each first; groups in the order of `rows`.
+
+    An alert without a group is one of its own.
+    """
+    groups: dict[object, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["group_key"] or row["alert_id"], []).append(row)
+    return [sorted(group, key=_worst_first) for group in groups.values()]
+
+
+def cells_of(group: Sequence[Row]) -> tuple[str, ...]:
+    """A group as a line of the list, by its worst series."""
+    first = group[0]
+    more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+    since = min(row["opened_at"] for row in group)
+    return (
+        str(first["alert_id"]),
+        str(len(group)),
+        _counted(state(row) for row in group),
+        _counted(row["owner"] or "" for row in group),
+        what(first) + (" at worst" if more and first["change"] is not None else ""),
+        first["case_id"] + more,
+        _cause_word(first),
+        first["cluster"],
+        f"{since:%Y-%m-%d}",
+    )
+
+
+def cause_of(row: Row) -> list[str]:
+    """What an alert is put down to, with all evidence."""
+    if row["cause"] is None:
+        return []
+    lines = [f"cause: {_words(row['cause'])}: {row['cause_sentence']}"]
+    return lines + [f"  - {said}" for said in row["evidence"]]
+
+
+def beside(reader: Reader, alert_id: int) -> list[Row]:
+    """The other alerts of an alert's group, live ones first, then the largest falls."""
+    rows = reader.alerts(states=None, alert_id=alert_id)
+    key = rows[0]["group_key"] if rows else None
+    if not key:
+        return []
+    found = reader.alerts(states=None, group=key, limit=_MOST)
+    others = [row for row in found if row["alert_id"] != alert_id]
+    return sorted(others, key=lambda row: (row["state"] not in LIVE, _worst_first(row)))
+
+
+def others_of(others: Sequence[Row]) -> list[str]:
+    """The other alerts of one cause, a line each; all of them only where they are not many."""
+    if not others:
+        return []
+    lines = [f"the same cause, {len(others)} other series (--group acts on all of them):"]
+    width = max(len(str(row["alert_id"])) for row in others)
+    lines += [
+        f"  {row['alert_id']:>{width}}  {row['case_id']}: {what(row)}, {state(row)}"
+        for row in others[:SHOWN]
+    ]
+    if len(others) > SHOWN:
+        lines.append(f"  and {len(others) - SHOWN} more: --json lists all")
+    return [*lines, ""]
+
+
+def acted_on(alert_ids: Iterable[int], act: Callable[[int], object]) -> list[str]:
+    """Do something with each alert; what was refused meanwhile, in words."""
+    from nightbench.warehouse.triage import MoveRefused
+
+    refused = []
+    for alert_id in alert_ids:
+        try:
+            act(alert_id)
+        except MoveRefused as error:
+            refused.append(str(error))
+    return refused
+
+
+def what(row: Row) -> str:
+    """`regressed by 5.1%`."""
+    change = row["change"]
+    return str(row["verdict"]) + (f" by {abs(change):.1%}" if change is not None else "")
+
+
+def state(row: Row) -> str:
+    """Its state, with why it was dismissed or until when it sleeps."""
+    found = str(row["state"])
+    if row["dismissed_as"]:
+        return f"{found} ({row['dismissed_as'].replace('_', ' ')})"
+    if row["snoozed_until"] and row["snoozed_until"] > datetime.now(UTC):
+        return f"{found}, snoozed until {row['snoozed_until']:%Y-%m-%d %H:%M}"
+    return found
+
+
+def _worst_first(row: Row) -> tuple[float, int]:
+    return (row["change"] if row["change"] is not None else 0.0, row["alert_id"])
+
+
+def _counted(words: Iterable[str]) -> str:
+    """`open`; `38 open, 2 acknowledged` where they differ."""
+    counts = Counter(words)
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{count} {word or 'nobody'}" for word, count in counts.most_common())
+
+
+def _cause_word(row: Row) -> str:
+    if row["cause"] is None:
+        return ""
+    suspect = f": {row['cause_suspect']}" if row["cause_suspect"] else ""
+    return f"{_words(row['cause'])}{suspect}"
+
+
+def _words(kind: str) -> str:
+    return kind.replace("_", " ")
