@@ -12,5 +12,6 @@ where
     and (%(cluster)s::text is null or a.cluster = %(cluster)s)
     and (%(framework)s::text is null or c.framework = %(framework)s)
     and (%(alert_id)s::bigint is null or a.alert_id = %(alert_id)s)
+    and (%(group_key)s::text is null or a.group_key = %(group_key)s)
 order by a.opened_at desc, a.alert_id desc
 limit %(max_rows)s;

@@ -9,10 +9,12 @@ import psycopg2
 import pytest
 from fastapi.testclient import TestClient
 from tests.sql.conftest import Database
+from tests.sql.given import Given
 
+from nightbench.model import Verdict, VerdictKind
 from nightbench.orchestration import page
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE
-from nightbench.warehouse import Reader, Triage, connect
+from nightbench.warehouse import Loader, Reader, Triage, connect
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.triage import REASONS
 from nightbench.web import Access, Visitor, actions, create_app
@@ -52,6 +54,36 @@ def test_an_alert_is_found_read_and_moved(app: TestClient, alert_id: int) -> Non
     assert "is dismissed and cannot become resolved" in refused.json()["detail"]
     assert app.get("/api/alerts").json() == {"alerts": []}
     assert len(app.get("/api/alerts?state=all").json()["alerts"]) == 1
+
+
+def test_a_group_is_found_shown_and_moved_as_one(
+    app: TestClient, connection: Connection, loader: Loader, reader: Reader, given: Given
+) -> None:
+    run, cases = given.run(), [given.case(batch_size_per_device=batch) for batch in (1, 2, 4)]
+    loader.load_run(given.bundle(run, *(given.came_back(run, case) for case in cases)))
+    for case in cases:
+        kind = VerdictKind.REGRESSED
+        loader.open_alert(
+            Verdict(case.case_id, "local", run.run_id, kind, "slower", 9.0, 10.0, -0.1)
+        )
+    ids = sorted(row["alert_id"] for row in reader.alerts())
+    for alert_id in ids[:2]:
+        connection.cursor().execute(
+            "insert into raw.alert_cause (alert_id, run_id, kind, suspect, sentence, evidence, "
+            "group_key, night) values (%s, %s, 'node', 'n1', 'all on n1', %s, 'local/node/n1', %s)",
+            (alert_id, run.run_id, '["the controls of n1 moved"]', run.started_at),
+        )
+    assert "2 series" in app.get("/alerts").text
+    page = app.get(f"/alerts/{ids[0]}").text
+    assert "node: n1" in page
+    assert "<li>the controls of n1 moved</li>" in page
+    assert "All of this cause: 2 series" in page
+    triage = {"why": "n1 is being mended", "group": True}
+    app.post(f"/api/alerts/{ids[0]}/acknowledge", json=triage, headers=BEARER)
+    states = {row["alert_id"]: row["state"] for row in reader.alerts()}
+    assert [states[alert_id] for alert_id in ids] == ["acknowledged", "acknowledged", "open"]
+    again = app.post(f"/api/alerts/{ids[0]}/acknowledge", json=triage, headers=BEARER)
+    assert again.status_code == 409
 
 
 def test_each_page_finds_its_rows_with_the_reader_s_rights(app: TestClient, alert_id: int) -> None:

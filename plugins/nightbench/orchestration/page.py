@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Depends, HTTPException, Request
@@ -24,6 +25,7 @@ POINTS = 180
 
 RUNS = 25
 BISECTS = 5
+GROUP = 1000
 
 LIVE = ("open", "acknowledged")
 
@@ -109,6 +111,10 @@ class WarehouseRepository:
         found = self._alerts(alert_id=alert_id)
         return found[0] if found else None
 
+    def group(self, group_key: str) -> Sequence[Row]:
+        """The alerts of one cause."""
+        return self._alerts(group_key=group_key, max_rows=GROUP)
+
     def alert_events(self, alert_id: int) -> Sequence[Row]:
         """The history of an alert."""
         return self._reader.alert_events(alert_id)
@@ -138,7 +144,7 @@ class WarehouseRepository:
         return str(found[0]["run_id"]) if found else None
 
     def _alerts(self, **given: Any) -> list[Row]:
-        nothing = {"states": None, "cluster": None, "framework": None, "alert_id": None}
+        nothing = dict.fromkeys(("states", "cluster", "framework", "alert_id", "group_key"))
         return self._rows("page_alerts", **{**nothing, "max_rows": 1, **given})
 
     def _rows(self, name: str, **parameters: Any) -> list[Row]:
@@ -165,16 +171,46 @@ def open_repository() -> Iterator[WarehouseRepository]:
         connection.close()
 
 
+class TriageDesk:
+    """Moves alerts in the name of a person; what is not allowed is said in the pages' own words."""
+
+    def __init__(self, connection: Connection, by: str) -> None:
+        from nightbench.warehouse import Triage
+
+        self._triage = Triage(connection, by)
+
+    def move(self, alert_id: int, to: str, why: str = "", reason: str | None = None) -> str:
+        """Make it acknowledged, resolved, dismissed, or open."""
+        with _allowed():
+            return self._triage.move(alert_id, to, why, reason)
+
+    def snooze(self, alert_id: int, until: datetime, why: str = "") -> str:
+        """Send no message of it before a time."""
+        with _allowed():
+            return self._triage.snooze(alert_id, until, why)
+
+    def assign(self, alert_id: int, owner: str, why: str = "") -> str:
+        """Say whose it is."""
+        with _allowed():
+            return self._triage.assign(alert_id, owner, why)
+
+
+@contextmanager
+def _allowed() -> Iterator[None]:
+    from nightbench.warehouse import MoveRefused
+
+    try:
+        yield
+    except MoveRefused as error:
+        raise NotAllowed(str(error)) from error
+
+
 @contextmanager
 def open_desk(by: str) -> Iterator[Desk]:
     """A desk for one request of a person, through the Connection that may move alerts only."""
-    from nightbench.warehouse import MoveRefused, Triage
-
     connection = connect(WAREHOUSE_TRIAGE)
     try:
-        yield Triage(connection, by)
-    except MoveRefused as error:
-        raise NotAllowed(str(error)) from error
+        yield TriageDesk(connection, by)
     finally:
         connection.close()
 

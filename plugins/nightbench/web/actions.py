@@ -7,14 +7,14 @@ them are worth offering, and a test holds it against those functions.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from nightbench.errors import UserError
 from nightbench.hours import moment
-from nightbench.web.errors import BadInput
+from nightbench.web.errors import BadInput, NotAllowed
 
 REASONS = {"false_alarm": "false alarm", "intended": "intended", "wont_fix": "won't fix"}
 """Why an alert is dismissed, and how that is said."""
@@ -96,7 +96,11 @@ def possible(state: str) -> tuple[Action, ...]:
     return tuple(action for action in ACTIONS.values() if state in action.states)
 
 
-def read(action: Action, given: Mapping[str, object], now: datetime) -> Callable[[Desk, int], str]:
+Change = Callable[[Desk, int], str]
+"""What is done with one alert; gives its state before."""
+
+
+def read(action: Action, given: Mapping[str, object], now: datetime) -> Change:
     """What was sent, as a change that a desk makes; values are texts, absent ones are empty.
 
     Raises:
@@ -118,6 +122,31 @@ def read(action: Action, given: Mapping[str, object], now: datetime) -> Callable
         return lambda desk, alert_id: desk.assign(alert_id, owner, why)
     reason = _reason(_text(given, "reason", 80)) if action.field == "reason" else None
     return lambda desk, alert_id: desk.move(alert_id, action.to, why, reason)
+
+
+def apply(
+    change: Change, action: Action, desk: Desk, alert: Mapping[str, Any], group: Sequence[Any]
+) -> None:
+    """Do it with an alert, and with those of its group where it fits their state.
+
+    Each is a change of its own. Who of the group was moved by somebody else meanwhile is left as
+    it is; sending the same again does the rest of a group that was interrupted.
+
+    Raises:
+        NotAllowed: nothing was changed.
+    """
+    refused, changed = None, 0
+    for row in group or [alert]:
+        # One on its own is left to the warehouse to refuse, which says why.
+        if group and row["state"] not in action.states:
+            continue
+        try:
+            change(desk, row["alert_id"])
+            changed += 1
+        except NotAllowed as error:
+            refused = error
+    if not changed:
+        raise refused or NotAllowed(f"No alert of the group can be changed so ({action.name}).")
 
 
 def _text(given: Mapping[str, object], name: str, longest: int) -> str:

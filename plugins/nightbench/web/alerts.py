@@ -10,8 +10,19 @@ from urllib.parse import parse_qsl, quote
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from nightbench.web.actions import ACTIONS, LIVE, REASONS, STATES, Action, Desk, possible, read
+from nightbench.web.actions import (
+    ACTIONS,
+    LIVE,
+    REASONS,
+    STATES,
+    Action,
+    Desk,
+    apply,
+    possible,
+    read,
+)
 from nightbench.web.errors import BadInput, NotAllowed, NotFound, WebError
+from nightbench.web.groups import together
 from nightbench.web.guard import FormKey, Visitor, refuse_foreign
 from nightbench.web.plot import draw
 from nightbench.web.rendering import page
@@ -56,6 +67,13 @@ def known_alert(open_repository: OpenRepository, alert_id: int) -> Iterator[tupl
         yield repository, row
 
 
+def group_of(repository: Repository, row: Row) -> Sequence[Row]:
+    """All alerts of an alert's cause, itself among them; empty where it stands on its own."""
+    key = row.get("group_key")
+    found = repository.group(key) if key else ()
+    return found if len(found) > 1 else ()
+
+
 def known_action(name: str) -> Action:
     """An action by its name.
 
@@ -94,7 +112,8 @@ class AlertPages:
             choices = repository.choices()
         return page(
             "alerts.html",
-            alerts=rows,
+            groups=together(rows),
+            found=len(rows),
             chosen={"state": state or "live", "cluster": cluster, "framework": framework},
             states=("live", *STATES, "all"),
             options={k: sorted({row[k] for row in choices}) for k in ("cluster", "framework")},
@@ -113,14 +132,16 @@ class AlertPages:
         refuse_foreign(request.headers, self._hosts)
         self._forms.check(given.pop("token", ""), visitor.name)
         chosen = known_action(action)
+        typed = {**given, "of": action}
+        whole = bool(given.pop("group", ""))
         try:
             change = read(chosen, given, datetime.now(UTC))
-            with known_alert(self._repository, alert_id):
-                pass
+            with known_alert(self._repository, alert_id) as (repository, row):
+                group = group_of(repository, row) if whole else ()
             with self._desk(visitor.name) as desk:
-                change(desk, alert_id)
+                apply(change, chosen, desk, row, group)
         except (NotAllowed, BadInput) as error:
-            return self._show(visitor, alert_id, "../../", error, {**given, "of": action})
+            return self._show(visitor, alert_id, "../../", error, typed)
         return RedirectResponse(f"../{alert_id}", status_code=303)
 
     def _show(
@@ -134,6 +155,7 @@ class AlertPages:
         with known_alert(self._repository, alert_id) as (repository, row):
             events = repository.alert_events(alert_id)
             series = gather(repository.series_of(row["case_id"], row["cluster"]))
+            group = group_of(repository, row)
             bisects = repository.bisects(alert_id)
             here = (row["case_id"], row["cluster"])
             noisy = [s for s in repository.noisy() if (s["case_id"], s["cluster"]) == here]
@@ -149,6 +171,7 @@ class AlertPages:
             root=root,
             alert=row,
             events=events,
+            group=group,
             bisects=bisects,
             noisy=noisy[0] if noisy else None,
             unit=unit,

@@ -11,8 +11,15 @@ from typing import Annotated, Any
 from fastapi import Query, Request
 from fastapi.responses import JSONResponse
 
-from nightbench.web.actions import read
-from nightbench.web.alerts import OpenDesk, OpenRepository, known_action, known_alert, states_of
+from nightbench.web.actions import apply, read
+from nightbench.web.alerts import (
+    OpenDesk,
+    OpenRepository,
+    group_of,
+    known_action,
+    known_alert,
+    states_of,
+)
 from nightbench.web.errors import BadInput, Refused
 from nightbench.web.guard import HEADER, Visitor, has_bearer, refuse_foreign
 from nightbench.web.rendering import HEADERS
@@ -54,12 +61,16 @@ class AlertApi:
             if HEADER not in request.headers:
                 raise Refused(f"A request that is logged in by a cookie sends the header {HEADER}.")
         chosen = known_action(action)
-        change = read(chosen, _document(request), datetime.now(UTC))
+        given = _document(request)
+        whole = given.pop("group", False)
+        if not isinstance(whole, bool):
+            raise BadInput("group: expected true or false")
+        change = read(chosen, given, datetime.now(UTC))
         visitor: Visitor = request.state.nightbench_visitor
-        with known_alert(self._repository, alert_id):
-            pass
+        with known_alert(self._repository, alert_id) as (repository, row):
+            group = group_of(repository, row) if whole else ()
         with self._desk(visitor.name) as desk:
-            change(desk, alert_id)
+            apply(change, chosen, desk, row, group)
         return self.show(alert_id)
 
 

@@ -15,6 +15,7 @@ from nightbench.errors import UserError
 from nightbench.web.alerts import AlertPages, OpenDesk, OpenRepository, dag_run_url
 from nightbench.web.api import AlertApi, answer
 from nightbench.web.errors import BadInput, WebError
+from nightbench.web.groups import together
 from nightbench.web.guard import Access, FormKey, Visitor, hosts_of
 from nightbench.web.plot import draw
 from nightbench.web.rendering import HEADERS, HERE, page
@@ -213,7 +214,7 @@ class _Pages:
             empty=not choices,
             undrawn=max(0, len(lines) - PLOTS),
             runs=repository.runs(),
-            alerts=repository.alerts(),
+            groups=together(repository.alerts()),
             noisy=len(repository.noisy()),
             low_grades=sum(bool(row["below"]) for row in repository.grades()),
             now=now,

@@ -43,6 +43,9 @@ class Repository(Protocol):
     def alert(self, alert_id: int) -> Row | None:
         """One alert as `find_alerts` gives it; None where there is none of that number."""
 
+    def group(self, group_key: str) -> Sequence[Row]:
+        """The alerts of one cause, newest first."""
+
     def alert_events(self, alert_id: int) -> Sequence[Row]:
         """The history of an alert, oldest first."""
 

@@ -97,6 +97,8 @@ class Rows:
         self.asked: list[tuple[object, ...]] = []
         self.done: list[tuple[object, ...]] = []
         self.refuses = ""
+        self.faster: set[object] = set()
+        """Alerts that somebody else has moved."""
         self.known: dict[str, Sequence[Row]] = {}
         """What it answers to the questions named so."""
 
@@ -149,6 +151,9 @@ class Rows:
     def alert(self, alert_id: int) -> Row | None:
         return next((a for a in self._alerts if a["alert_id"] == alert_id), None)
 
+    def group(self, group_key: str) -> Sequence[Row]:
+        return [a for a in self._alerts if a.get("group_key") == group_key]
+
     def alert_events(self, alert_id: int) -> Sequence[Row]:
         return [e for e in self._events if e["alert_id"] == alert_id]
 
@@ -185,8 +190,8 @@ class Desk:
         return self._do("assign", alert_id, owner, why)
 
     def _do(self, *what: object) -> str:
-        if self._rows.refuses:
-            raise NotAllowed(self._rows.refuses)
+        if self._rows.refuses or what[1] in self._rows.faster:
+            raise NotAllowed(self._rows.refuses or f"alert {what[1]} was moved by somebody")
         self._rows.done.append((self._by, *what))
         return "open"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.web.rows import START, Rows, alert, alert_event, client, row
+from tests.unit.web.rows import START, Rows, alert, alert_event, client, row, token
 
 CASE = row(0)["case_id"]
 NOISY = {
@@ -150,3 +150,79 @@ def test_without_any_of_it_the_page_says_so() -> None:
     assert page.status_code == 200
     assert "No grade yet" in page.text
     assert "No alert in the last 365 days" in page.text
+
+
+# --- causes -------------------------------------------------------------------------------
+
+CAUSE = {
+    "cause": "framework_version",
+    "cause_suspect": "pytorch 2.13.0 -> 2.14.0",
+    "cause_sentence": "The version changed on the first bad night.",
+    "evidence": ["Paddle is steady.", "Against it: <one> other series did not move."],
+    "group_key": "local/framework_version/pytorch",
+}
+SEND = {"sec-fetch-site": "same-origin"}
+
+
+def of_one_cause(number: int = 3) -> Rows:
+    alerts = [
+        alert(alert_id=7 + n, case_id=f"case-{n}", change=-0.1 - n / 100, **CAUSE)
+        for n in range(number)
+    ]
+    return Rows([row(0)], [*alerts, alert(alert_id=50, case_id="alone")])
+
+
+def test_a_cause_is_shown_with_what_speaks_for_and_against_it() -> None:
+    page = client(of_one_cause()).get("/alerts/7").text
+    assert "framework version: pytorch 2.13.0 -&gt; 2.14.0" in page
+    assert "The version changed on the first bad night." in page
+    assert "<li>Paddle is steady.</li>" in page
+    assert '<li class="against">Against it: &lt;one&gt; other' in page
+
+
+def test_alerts_of_one_cause_are_one_row_and_all_stand_on_the_page_of_each() -> None:
+    app = client(of_one_cause(40))
+    page = app.get("/alerts").text
+    assert page.count("<tr>") == 1 + 2
+    assert "40 series" in page
+    # The one that fell the furthest stands for all.
+    assert 'href="./alerts/46"' in page
+    assert page.count(">case-") == 1
+    assert app.get("/").text.count(">Alert ") == 2
+    shown = app.get("/alerts/7").text
+    assert "All of this cause: 40 series" in shown
+    assert shown.count('data-label="State"') == 40
+    assert "All of this cause" not in app.get("/alerts/50").text
+    assert 'name="group"' not in app.get("/alerts/50").text
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_whole_group_is_moved_when_asked_for(whole: bool) -> None:
+    rows = of_one_cause()
+    rows._alerts[1]["state"] = "resolved"
+    form = {"token": token(), "why": "known", **({"group": "1"} if whole else {})}
+    assert client(rows).post("/alerts/7/acknowledge", data=form, headers=SEND).status_code == 303
+    assert [done[2] for done in rows.done] == ([7, 9] if whole else [7])
+    rows.done = []
+    sent = {"why": "known", "group": whole}
+    bearer = {"authorization": "Bearer abc"}
+    answer = client(rows).post("/api/alerts/7/acknowledge", json=sent, headers=bearer)
+    assert answer.status_code == 200
+    assert [done[2] for done in rows.done] == ([7, 9] if whole else [7])
+
+
+def test_a_group_goes_on_where_somebody_was_faster_and_tells_when_nothing_is_left() -> None:
+    rows = of_one_cause()
+    rows.faster = {7}
+    form = {"token": token(), "group": "1"}
+    app = client(rows)
+    assert app.post("/alerts/7/acknowledge", data=form, headers=SEND).status_code == 303
+    assert [done[2] for done in rows.done] == [8, 9]
+    rows.faster = {7, 8, 9}
+    answer = app.post("/alerts/7/acknowledge", data=form, headers=SEND)
+    assert answer.status_code == 409
+    assert "was moved by somebody" in answer.text
+    for each in rows._alerts:
+        each["state"] = "resolved"
+    answer = app.post("/alerts/7/acknowledge", data=form, headers=SEND)
+    assert (answer.status_code, "No alert of the group" in answer.text) == (409, True)
