@@ -170,6 +170,7 @@ class AlertPages:
             status=error.status if error else 200,
             root=root,
             alert=row,
+            airflow_url=self._airflow_url,
             events=events,
             group=group,
             bisects=bisects,

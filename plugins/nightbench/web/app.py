@@ -15,6 +15,7 @@ from nightbench.errors import UserError
 from nightbench.web.alerts import AlertPages, OpenDesk, OpenRepository, dag_run_url
 from nightbench.web.api import AlertApi, answer
 from nightbench.web.errors import BadInput, WebError
+from nightbench.web.grades import sentences
 from nightbench.web.groups import together
 from nightbench.web.guard import Access, FormKey, Visitor, hosts_of
 from nightbench.web.plot import draw
@@ -195,7 +196,7 @@ class _Pages:
         series = gather(
             repository.series(*(chosen[k] or None for k in ("workload", "framework", "cluster")))
         )
-        choices = repository.choices()
+        choices, grades = repository.choices(), repository.grades()
         lines: list[dict[str, Any]] = [
             {
                 "series": each,
@@ -215,8 +216,9 @@ class _Pages:
             undrawn=max(0, len(lines) - PLOTS),
             runs=repository.runs(),
             groups=together(repository.alerts()),
-            noisy=len(repository.noisy()),
-            low_grades=sum(bool(row["below"]) for row in repository.grades()),
+            noisy={(row["case_id"], row["cluster"]): row["sentence"] for row in repository.noisy()},
+            graded=sentences(grades),
+            too_low=[row["below"] for row in grades if row["below"]],
             now=now,
         )
 

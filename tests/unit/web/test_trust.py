@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.web.rows import START, Rows, alert, alert_event, client, row, token
+from tests.unit.web.rows import START, VIEWER, Rows, alert, alert_event, client, row, token
 
 CASE = row(0)["case_id"]
 NOISY = {
@@ -140,9 +140,30 @@ def test_grades_noisy_series_and_labels_have_a_page() -> None:
         "1 (10 % of those closed)",
     ):
         assert text in page, text
+    five = GRADE | {"measure": "5%", "rate": 0.91, "low": 0.86, "high": 0.95, "trials": 1163}
+    rows.known["grades"] = [five, low, ALARMS]
     start = client(rows).get("/").text
-    assert "1 noisy series" in start
-    assert "1 of the detector&#39;s grades too low" in start or "1 of the detector's" in start
+    assert "1 noisy series, 1 of the detector's grades too low" in start
+    assert 'title="from night to night by 21.0 %">noisy</span>' in start
+    assert (
+        "demo on local: the detector told 91 % (86 % to 95 %) of 1,163 planted slowdowns of "
+        "5 % within two weeks, after 2.5 nights in the median; 0.4 false alarms in 1,000 nights "
+        "(0.1 to 1.2)." in start
+    )
+    assert '<p class="note wrong">power 55 % is below 60 %</p>' in start
+
+
+def test_a_grade_that_is_not_known_yet_says_nothing() -> None:
+    rows = about()
+    unknown = GRADE | {"measure": "5%", "rate": None, "low": None, "high": None}
+    rows.known = {"grades": [unknown, ALARMS | {"rate": None}]}
+    assert "<h2>Trust</h2>" not in client(rows).get("/").text
+    assert client(rows).get("/trust").status_code == 200
+
+
+def test_a_run_marks_its_noisy_series() -> None:
+    page = client(Rows([row(0, noisy="varies by 21 %"), row(1)])).get("/?run=demo-night-0").text
+    assert 'title="varies by 21 %">noisy</span>' in page
 
 
 def test_without_any_of_it_the_page_says_so() -> None:
@@ -176,6 +197,8 @@ def test_a_cause_is_shown_with_what_speaks_for_and_against_it() -> None:
     page = client(of_one_cause()).get("/alerts/7").text
     assert "framework version: pytorch 2.13.0 -&gt; 2.14.0" in page
     assert "The version changed on the first bad night." in page
+    assert 'href="/airflow/dags/nightbench_bisect/trigger"' in page
+    assert "nightbench_bisect" not in client(of_one_cause(), VIEWER).get("/alerts/7").text
     assert "<li>Paddle is steady.</li>" in page
     assert '<li class="against">Against it: &lt;one&gt; other' in page
 
