@@ -69,6 +69,8 @@ def test_a_suite_has_a_dag_when_it_has_a_schedule(parsed: Parsed) -> None:
     assert set(parsed["dags"]) == {
         "on_demand",
         "nightbench_regressions",
+        "nightbench_bisect",
+        "nightbench_confirm",
         "nightbench_maintenance",
         "nightly_nightly_cpu",
         "nightly_nightly_wide",
@@ -101,19 +103,33 @@ def test_every_dag_is_described_bounded_and_never_overtakes_itself(parsed: Parse
         assert dag["doc"], dag_id
         assert dag["description"], dag_id
         assert dag["catchup"] is False, dag_id
-        assert dag["max_active_runs"] == 1, dag_id
+        # Nights of several clusters confirm at once: the locks of nodes keep those apart.
+        at_once = 4 if dag_id == "nightbench_confirm" else 1
+        assert dag["max_active_runs"] == at_once, dag_id
         assert dag["timeout_s"], dag_id
 
 
 def test_only_what_starts_nothing_by_itself_starts_unpaused(parsed: Parsed) -> None:
     unpaused = {dag_id for dag_id, dag in parsed["dags"].items() if dag["paused"] is False}
-    assert unpaused == {"on_demand", "nightbench_regressions"}
+    # What a night has asked for is confirmed: paused, its message would wait.
+    assert unpaused == {
+        "on_demand",
+        "nightbench_bisect",
+        "nightbench_regressions",
+        "nightbench_confirm",
+    }
 
 
 def test_a_deployment_of_our_own_keeps_house_from_the_start(tmp_path: Path) -> None:
     dags = parse(tmp_path, "1", NIGHTBENCH_STACK="/somewhere")["dags"]
     unpaused = {dag_id for dag_id, dag in dags.items() if dag["paused"] is False}
-    assert unpaused == {"on_demand", "nightbench_regressions", "nightbench_maintenance"}
+    assert unpaused == {
+        "on_demand",
+        "nightbench_bisect",
+        "nightbench_regressions",
+        "nightbench_confirm",
+        "nightbench_maintenance",
+    }
 
 
 def test_nodes_are_looked_at_before_anything_is_measured(tasks: dict[str, dict[str, Any]]) -> None:
@@ -190,3 +206,13 @@ def test_parsed_twice_gives_the_same_dags(
 ) -> None:
     again = parse(tmp_path_factory.mktemp("again"), "4242")
     assert again["serialized"] == parsed["serialized"]
+
+
+def test_suspects_are_confirmed_one_by_one_and_told_of_whatever_came_out(
+    tasks: dict[str, dict[str, Any]], parsed: Parsed
+) -> None:
+    assert parsed["dags"]["nightbench_confirm"]["schedule"] == "AssetTriggeredTimetable"
+    assert tasks["nightbench_confirm.confirm"]["upstream"] == ["suspects"]
+    assert tasks["nightbench_confirm.confirm"]["max_active_tis_per_dagrun"] == 1
+    assert tasks["nightbench_confirm.tell"]["upstream"] == ["confirm"]
+    assert tasks["nightbench_confirm.tell"]["trigger_rule"] == "all_done"

@@ -12,6 +12,7 @@ from airflow.sdk import DAG
 
 from nightbench.orchestration import places
 from nightbench.orchestration.bisecting import bisect_dag
+from nightbench.orchestration.confirming import confirm_dag
 from nightbench.orchestration.form import form
 from nightbench.orchestration.heads import SuiteHead, parallel_cases, suite_heads
 from nightbench.orchestration.judging import regressions_dag
@@ -21,6 +22,7 @@ from nightbench.orchestration.texts import NIGHTLY_DOC, ON_DEMAND_DOC
 
 __all__ = [
     "bisect_dag",
+    "confirm_dag",
     "maintenance_dag",
     "nightly_dag",
     "nightly_dags",

@@ -10,7 +10,7 @@ from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowException
 
 from nightbench.errors import UserError
-from nightbench.orchestration.shared import DEFAULTS, MEDIANS, OWNER, START
+from nightbench.orchestration.shared import DEFAULTS, MAY_SUSPECT, MEDIANS, OWNER, START, SUSPECTS
 from nightbench.orchestration.texts import REGRESSIONS_DOC
 
 log = logging.getLogger(__name__)
@@ -45,10 +45,13 @@ def regressions_dag() -> DAG:
     return dag
 
 
-@task(doc_md="Judges each run that was loaded; what is news is sent once.")
+@task(
+    outlets=[MAY_SUSPECT],
+    doc_md="Judges each run that was loaded; what is news is sent once, suspects wait.",
+)
 def judge(**context: Any) -> dict[str, Any]:
     """Judge the runs that the asset's events name, or the form."""
-    from nightbench.orchestration import runs
+    from nightbench.orchestration import confirming, runs
 
     wanted = list(context["params"].get("run_ids") or [])
     for events in (context.get("triggering_asset_events") or {}).values():
@@ -58,7 +61,10 @@ def judge(**context: Any) -> dict[str, Any]:
     try:
         for run_id in dict.fromkeys(wanted):
             sentences[run_id] = runs.judge(run_id)
+        doubted = confirming.waiting_runs(wanted)
     except UserError as error:
         log.error("%s", error)
         raise AirflowException(str(error)) from None
+    if doubted:
+        context["outlet_events"][MAY_SUSPECT].add(SUSPECTS, extra={"run_ids": doubted})
     return sentences

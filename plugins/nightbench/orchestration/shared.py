@@ -7,10 +7,16 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.sdk import Asset
+from airflow.sdk import Asset, AssetAlias
 
 MEDIANS = Asset("nightbench_medians", uri="x-nightbench://warehouse/marts/fct_measurement")
 """Updated when a run has been loaded; its event's extra holds `run_ids`."""
+
+SUSPECTS = Asset("nightbench_suspects", uri="x-nightbench://suspects")
+"""Updated when a night's regressions are to be measured again; its event's extra holds `run_ids`.
+"""
+MAY_SUSPECT = AssetAlias("nightbench_suspects")
+"""What a task names that updates `SUSPECTS` only where there are any."""
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 OWNER = "nightbench"

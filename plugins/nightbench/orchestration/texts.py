@@ -39,6 +39,14 @@ improved, insufficient_data, failed or missing. What is news goes to the channel
 names, once; the digest of each run lies in the state folder below `reports/`.
 """
 
+CONFIRM_DOC = """\
+### Before a night is told of
+
+Runs when a night has suspected regressions. Each is measured again: the last good build and the
+night's in turn on the same nodes, and once on others. The night's message waits for it, no longer
+than the suite's `policy.confirm`, and says what came out.
+"""
+
 BISECT_DOC = """\
 ### Which version made it slower
 

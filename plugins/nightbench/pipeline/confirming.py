@@ -32,7 +32,7 @@ from nightbench.spool import RunSpool, Spool
 from nightbench.warehouse import NodeBook, Reader
 from nightbench.warehouse.confirmations import NIGHTBENCH, ConfirmationBook
 
-__all__ = ["Asked", "Ground", "ask", "begin", "end", "measure_again", "overdue"]
+__all__ = ["Asked", "Busy", "Ground", "ask", "begin", "end", "measure_again", "overdue"]
 
 ELSEWHERE = "-other"
 """Ends the id of the launches on other nodes."""
@@ -40,6 +40,11 @@ ELSEWHERE = "-other"
 _SEED = 1
 _NOT_TONIGHT = "the night measured on others"
 _THE_NIGHT = "the night measured on it"
+
+
+class Busy(UserError):
+    """Another process measures it right now."""
+
 
 Watch = Callable[[ComparisonPlan, RunSpool], Listener]
 """Makes what hears a comparison."""
@@ -149,13 +154,14 @@ async def measure_again(
 
     Raises:
         NodeError: a node does not answer before its first launch; another try may find it.
-        UserError: it is measured by another process right now, or has changed since it was begun.
+        Busy: another process measures it right now.
+        UserError: the case, its nodes or the code have changed since it was begun.
         asyncio.CancelledError: after the gang has been ended on the nodes.
     """
     suspect, cluster = asked.suspect, ground.cluster
     folder = spool.comparison(asked.comparison_id)
     if folder.is_steered() or spool.comparison(asked.comparison_id + ELSEWHERE).is_steered():
-        raise UserError(f"{asked.comparison_id} is measured right now by another process")
+        raise Busy(f"{asked.comparison_id} is measured right now by another process")
     try:
         builds = builds_of(suspect)
     except Gone as error:

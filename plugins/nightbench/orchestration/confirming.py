@@ -1,0 +1,209 @@
+"""The DAG that measures suspects again before their night is told of."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException
+
+from nightbench.errors import UserError
+from nightbench.orchestration.shared import DEFAULTS, OWNER, START, SUSPECTS
+from nightbench.orchestration.texts import CONFIRM_DOC
+
+if TYPE_CHECKING:
+    from nightbench.gang import GangEvent
+    from nightbench.pipeline.comparing import Ended, Listener
+    from nightbench.pipeline.comparisons import ComparisonPlan
+    from nightbench.pipeline.confirming import Asked, Ground
+    from nightbench.pipeline.plans import RunPlan
+    from nightbench.spool import RunSpool
+
+AT_ONCE = 4
+"""Nights, mostly of other clusters; locks of the nodes keep those apart that share any."""
+
+RETRIES = 2
+
+log = logging.getLogger(__name__)
+
+
+def confirm_dag() -> DAG:
+    """The DAG of confirmations."""
+    with DAG(
+        "nightbench_confirm",
+        schedule=[SUSPECTS],
+        start_date=START,
+        catchup=False,
+        max_active_runs=AT_ONCE,
+        dagrun_timeout=timedelta(hours=23),
+        default_args={**DEFAULTS, "owner": OWNER},
+        # It measures only what a night has asked for; paused it would keep messages waiting.
+        is_paused_upon_creation=False,
+        description="Measures suspected regressions again before a night is told of",
+        doc_md=CONFIRM_DOC,
+        tags=["nightbench", "verdicts"],
+    ) as dag:
+        confirm.expand(confirmation=suspects()) >> tell()
+    return dag
+
+
+@task(doc_md="What the night wants measured again, the largest fall first.")
+def suspects(**context: Any) -> list[int]:
+    """Ids of the confirmations that a message waits for."""
+    from nightbench.orchestration.runs import connect
+    from nightbench.warehouse.confirmations import ConfirmationBook
+
+    connection = connect()
+    try:
+        book = ConfirmationBook(connection)
+        rows = [row for run_id in _run_ids(context) for row in book.waiting(run_id)]
+    finally:
+        connection.close()
+    for row in rows:
+        log.info(
+            "%s on %s: %+.1f %%", row["case_id"], row["cluster"], 100 * row["detail"]["change"]
+        )
+    return [row["confirmation_id"] for row in rows]
+
+
+@task(
+    retries=RETRIES,
+    max_active_tis_per_dagrun=1,
+    # What it may take is said by the night's budget: no launch begins that cannot end by then.
+    execution_timeout=timedelta(hours=12),
+    map_index_template="{{ case_id }}",
+    doc_md="One task for each suspect; a retry goes on after the last launch that has ended.",
+)
+def confirm(confirmation: int, **context: Any) -> dict[str, Any]:
+    """Measure one suspect again and store what came out."""
+    context["case_id"] = str(confirmation)
+    try:
+        asked, plan = _begin(confirmation)
+        context["case_id"] = asked.suspect.case_id
+        instance = context["ti"]
+        return _confirm(asked, plan, instance.try_number > instance.max_tries)
+    except UserError as error:
+        log.error("%s", error)
+        raise AirflowException(str(error)) from None
+
+
+@task(trigger_rule="all_done", doc_md="Sends the night's message, which has waited for this.")
+def tell(**context: Any) -> list[str]:
+    """Tell of the runs whose suspects were measured."""
+    from nightbench.orchestration import runs
+
+    told = list(_run_ids(context))
+    try:
+        for run_id in told:
+            runs.tell(run_id)
+    except UserError as error:
+        log.error("%s", error)
+        raise AirflowException(str(error)) from None
+    return told
+
+
+def _run_ids(context: Any) -> Iterable[str]:
+    events = (context.get("triggering_asset_events") or {}).values()
+    named = [run_id for each in events for e in each for run_id in (e.extra or {})["run_ids"]]
+    return dict.fromkeys(named)
+
+
+# --- on a worker --------------------------------------------------------------------------
+
+
+def waiting_runs(run_ids: Iterable[str]) -> list[str]:
+    """Which of the runs have suspects that their message waits for."""
+    from nightbench.orchestration.runs import connect
+    from nightbench.warehouse.confirmations import ConfirmationBook
+
+    connection = connect()
+    try:
+        book = ConfirmationBook(connection)
+        return [run_id for run_id in dict.fromkeys(run_ids) if book.waiting(run_id)]
+    finally:
+        connection.close()
+
+
+def _begin(confirmation: int) -> tuple[Asked, RunPlan]:
+    from nightbench.orchestration import places
+    from nightbench.orchestration.runs import connect
+    from nightbench.pipeline import read_plan
+    from nightbench.pipeline.confirming import begin
+
+    asked = begin(connect, confirmation)
+    if asked is None:
+        raise AirflowSkipException(f"confirmation {confirmation} has ended or was given up")
+    return asked, read_plan(places.spool().run(asked.suspect.run_id))
+
+
+def _confirm(asked: Asked, plan: RunPlan, last_try: bool) -> dict[str, Any]:
+    import asyncio
+
+    from nightbench import direct
+    from nightbench.gang import NodeError
+    from nightbench.orchestration import places
+    from nightbench.orchestration.runs import connect
+    from nightbench.pipeline.confirmed import inconclusive
+    from nightbench.pipeline.confirming import Busy, end, measure_again
+
+    detail: dict[str, Any] = {}
+    try:
+        work = measure_again(asked, plan, places.spool(), _ground(asked, plan), _watch)
+        found, detail = asyncio.run(direct.until_done(work, lambda: None))
+    except KeyboardInterrupt:
+        raise AirflowException("ended from outside; a retry goes on") from None
+    except Busy as error:
+        raise AirflowSkipException(str(error)) from None
+    except UserError as error:
+        if isinstance(error, NodeError) and not last_try:
+            raise
+        # Nothing that a retry would mend: the night is told of without it.
+        log.error("%s", error)
+        found = inconclusive(str(error))
+    end(connect, asked, found, detail)
+    log.info("%s", found.sentence)
+    return {"case_id": asked.suspect.case_id, "outcome": str(found.outcome)}
+
+
+def _ground(asked: Asked, plan: RunPlan) -> Ground:
+    from datetime import UTC, datetime
+
+    from nightbench.orchestration import places
+    from nightbench.orchestration.connections import ssh_targets
+    from nightbench.orchestration.wishes import Wish, choose
+    from nightbench.pipeline import open_now
+    from nightbench.pipeline.confirming import Ground
+
+    suite, cluster, catalog = choose(Wish(plan.run.suite, cluster=plan.run.cluster))
+    span = open_now(cluster, datetime.now(UTC))
+    ends = [end for end in (asked.until, span.end if span else None) if end is not None]
+    return Ground(
+        suite,
+        cluster,
+        catalog,
+        ssh_targets(cluster),
+        places.shipment(cluster.environments.wheelhouse),
+        min(ends, default=None),
+    )
+
+
+def _watch(plan: ComparisonPlan, folder: RunSpool) -> Listener:
+    from nightbench.pipeline.comparing import Listener
+    from nightbench.rounds import Side
+
+    a, b = (plan.builds[side].build_id for side in Side)
+    nodes = ", ".join(node.name for node in plan.cases[0].jobs[Side.A].nodes)
+    log.info("%s: A %s, B %s, %d rounds on %s", folder.run_id, a, b, plan.rounds, nodes)
+
+    def hear(event: GangEvent) -> None:
+        log.info("%s", f"{event.node}: {event.message}" if event.node else event.message)
+
+    def ended(launch: Ended) -> None:
+        half = launch.half
+        said = half.reason if half.throughput is None else f"{half.throughput:.5g}/s"
+        log.info("round %d of %d, %s: %s", half.round, plan.rounds, half.side.upper(), said)
+
+    return Listener(on_event=hear, on_end=ended)

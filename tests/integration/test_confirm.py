@@ -1,0 +1,222 @@
+"""Suspects measured again over real SSH: the last good build and the night's in turn."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.integration.openssh import REPO, SshNodes, local_nodes
+
+from nightbench.config import load_catalog
+from nightbench.evidence import Confirmation, Outcome
+from nightbench.gang import Shipment
+from nightbench.model import (
+    Build,
+    Case,
+    Cluster,
+    Process,
+    Protocol,
+    RegressionPolicy,
+    Run,
+    RunKind,
+    Strategy,
+    Suite,
+)
+from nightbench.pipeline import store_plan
+from nightbench.pipeline.comparing import Ended, Listener
+from nightbench.pipeline.comparisons import ComparisonPlan, halves
+from nightbench.pipeline.confirming import ELSEWHERE, Asked, Ground, measure_again
+from nightbench.pipeline.plans import CasePlan, RunPlan
+from nightbench.pipeline.suspects import PAIRS, PAIRS_ELSEWHERE, Suspect, new_confirmation_id
+from nightbench.plan import definition_digest
+from nightbench.spool import RunSpool, Spool
+from nightbench.warehouse import PlannedCase
+
+CASE = Case("sleep", "fake", Strategy.SINGLE, batch_size_per_device=2, scale="smoke")
+PROTOCOL = Protocol(warmup_steps=1, measured_steps=12, repeats=3)
+NIGHT = "trial-20261101T010000-0a1b"
+STEP_S = 0.1
+"""Long, so that what a busy machine adds to a sleep is small beside it."""
+LEVEL = CASE.batch_size_per_device / STEP_S
+"""Samples a second, less what a step costs."""
+
+
+def prefix(folder: Path, step_s: float) -> Build:
+    """A build of the line fake: a prefix whose python sets the length of a step."""
+    python = folder / "bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nFAKE_STEP_S={step_s} exec python3 "$@"\n')
+    python.chmod(0o755)
+    return Build("fake", "cpu", "path", None, str(folder))
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshNodes]:
+    with local_nodes(tmp_path_factory.mktemp("confirm")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def ground(nodes: SshNodes, tmp_path_factory: pytest.TempPathFactory) -> Ground:
+    copy = tmp_path_factory.mktemp("shipped") / "benchmarks"
+    ignored = shutil.ignore_patterns("__pycache__", ".*")
+    shutil.copytree(REPO / "benchmarks", copy, ignore=ignored)
+    cluster = Cluster("local", nodes.nodes, shared=True, environments=nodes.environments)
+    return Ground(
+        Suite("trial", "tests", "local", (CASE,)),
+        cluster,
+        load_catalog(copy),
+        nodes.targets,
+        Shipment(copy),
+    )
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    return Spool(tmp_path / "spool")
+
+
+Doubt = Callable[..., tuple[Asked, RunPlan]]
+
+
+@pytest.fixture
+def doubt(ground: Ground, spool: Spool) -> Doubt:
+    """A night that lost so much on n1, and what is asked for because of it."""
+
+    def make(good: Build, bad: Build, lost: float = 0.1) -> tuple[Asked, RunPlan]:
+        digest = definition_digest(CASE, ground.catalog.workloads["sleep"], PROTOCOL)
+        at = datetime(2026, 11, 1, 1, tzinfo=UTC)
+        run = Run(NIGHT, "trial", "local", RunKind.NIGHTLY, at)
+        planned = PlannedCase(CASE, bad, digest, "samples")
+        plan = RunPlan(
+            run=run,
+            owner="tests",
+            protocol=PROTOCOL,
+            policy=RegressionPolicy(min_change=lost / 3),
+            channels=(),
+            cluster=ground.cluster,
+            cases=(CasePlan(planned, (Process("trainer-0", "trainer", 0, "n1", 0),), None, False),),
+        )
+        store_plan(plan, spool)
+        suspect = Suspect(
+            1, NIGHT, CASE.case_id, (1 - lost) * LEVEL, LEVEL, bad, "1.0", good, "1.0", None,
+            ("n1",), digest,
+        )  # fmt: skip
+        return Asked(1, new_confirmation_id(datetime.now(UTC)), suspect, None, "nightbench"), plan
+
+    return make
+
+
+def on_one_node(ground: Ground) -> Ground:
+    """Where the cluster has no other nodes."""
+    return replace(ground, cluster=replace(ground.cluster, nodes=ground.cluster.nodes[:1]))
+
+
+def watch(heard: list[Ended]) -> Callable[[ComparisonPlan, RunSpool], Listener]:
+    return lambda plan, folder: Listener(on_end=heard.append)
+
+
+def measure(asked: Asked, plan: RunPlan, spool: Spool, ground: Ground) -> Confirmation:
+    return asyncio.run(measure_again(asked, plan, spool, ground, watch([])))[0]
+
+
+def test_a_build_that_is_slower_is_confirmed_on_both_nodes(
+    doubt: Doubt, spool: Spool, ground: Ground, tmp_path: Path
+) -> None:
+    good, bad = prefix(tmp_path / "good", STEP_S), prefix(tmp_path / "bad", 1.1 * STEP_S)
+    asked, plan = doubt(good, bad)
+
+    found, detail = asyncio.run(measure_again(asked, plan, spool, ground, watch([])))
+
+    assert found.outcome is Outcome.CONFIRMED, found.sentence
+    assert found.ratio == pytest.approx(1 / 1.1, abs=0.03)
+    assert found.rounds == PAIRS
+    here, there = detail["here"]["cases"][0], detail["there"]["cases"][0]
+    assert (here["nodes"], there["nodes"]) == (["n1"], ["n2"])
+    assert (here["n"], there["n"]) == (PAIRS, PAIRS_ELSEWHERE)
+    assert {*here["order"]} == {"AB", "BA"}
+    assert "interleaved: on n1 -" in found.sentence
+    assert "on n2 -" in found.sentence
+    # No night, no history: the launches are a comparison's.
+    assert [run.run_id for run in spool.runs()] == [NIGHT]
+
+
+def test_builds_that_are_alike_do_not_confirm_and_a_killed_measurement_goes_on(
+    doubt: Doubt, spool: Spool, ground: Ground, tmp_path: Path
+) -> None:
+    good, bad = prefix(tmp_path / "good", STEP_S), prefix(tmp_path / "bad", STEP_S)
+    # Much, so that what other work adds on a busy machine does not matter.
+    asked, plan = doubt(good, bad, 0.3)
+    alone = on_one_node(ground)
+    before: list[Ended] = []
+
+    async def interrupted() -> None:
+        task = asyncio.create_task(measure_again(asked, plan, spool, alone, watch(before)))
+        while len(before) < 3:
+            await asyncio.sleep(0.05)
+            assert not task.done()
+        task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(interrupted())
+    after: list[Ended] = []
+    found, _ = asyncio.run(measure_again(asked, plan, spool, alone, watch(after)))
+
+    assert found.outcome is Outcome.NOT_CONFIRMED, found.sentence
+    assert "the fall is not there" in found.sentence
+    launches = halves(spool.comparison(asked.comparison_id), CASE.case_id)
+    assert [half.status for half in launches].count("ok") >= 2 * PAIRS
+    numbers = [(each.case.jobs[each.half.side].run_id, each.number) for each in (*before, *after)]
+    assert len(numbers) == len({*numbers})  # nothing was launched twice
+    # What is complete is only read again.
+    again: list[Ended] = []
+    same, _ = asyncio.run(measure_again(asked, plan, spool, alone, watch(again)))
+    assert (same, again) == (found, [])
+
+
+@pytest.mark.parametrize(
+    ("step_s", "outcome", "words"),
+    [
+        (STEP_S / 0.7, Outcome.CONFIRMED, "it is still down"),
+        (STEP_S, Outcome.NOT_CONFIRMED, "the level is back"),
+    ],
+)
+def test_one_build_is_held_against_the_level_before(
+    doubt: Doubt,
+    spool: Spool,
+    ground: Ground,
+    tmp_path: Path,
+    step_s: float,
+    outcome: Outcome,
+    words: str,
+) -> None:
+    build = prefix(tmp_path / "build", step_s)
+    asked, plan = doubt(build, build, 0.3)
+
+    found = measure(asked, plan, spool, on_one_node(ground))
+
+    assert not spool.comparison(asked.comparison_id + ELSEWHERE).case_ids()
+    assert found.outcome is outcome, found.sentence
+    assert "Nothing of the framework changed" in found.sentence
+    assert words in found.sentence
+
+
+def test_a_prefix_that_is_gone_is_inconclusive_and_nothing_is_launched(
+    doubt: Doubt, spool: Spool, ground: Ground, tmp_path: Path
+) -> None:
+    good, bad = prefix(tmp_path / "good", STEP_S), prefix(tmp_path / "bad", STEP_S)
+    asked, plan = doubt(good, bad)
+    shutil.rmtree(tmp_path / "good")
+
+    found = measure(asked, plan, spool, ground)
+
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert "cannot be had any more" in found.sentence
+    assert "bin/python is not there" in found.sentence
+    assert spool.comparison(asked.comparison_id).case_ids() == []

@@ -1,0 +1,231 @@
+"""What a night asks for, what waits for it, and what is told: on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import psycopg2
+import pytest
+from tests.sql import nights
+from tests.sql.conftest import Database, Rows
+from tests.sql.given import Given
+from tests.sql.nights import FALLS, NIGHTS, STEADY, Inbox, history
+from tests.sql.spooled import case, spooled
+
+from nightbench.evidence import Confirmation, Outcome
+from nightbench.model import Run, RunKind
+from nightbench.pipeline import confirming, ingest_run, judge_run, read_plan, tell_run
+from nightbench.pipeline.suspects import Suspect, ask
+from nightbench.spool import RunSpool, Spool
+from nightbench.warehouse import Loader, Reader, WarehouseRefused, connect
+from nightbench.warehouse.confirmations import ConfirmationBook
+from nightbench.warehouse.connection import Connection
+
+LESS = case(64)
+"""Falls less than `FALLS`."""
+
+
+@pytest.fixture
+def book(connection: Connection) -> ConfirmationBook:
+    return ConfirmationBook(connection)
+
+
+def confirm_s(folder: RunSpool, seconds: float) -> None:
+    """Give the night so much time for its suspects."""
+    document = folder.run() or {}
+    folder.save_run({**document, "policy": {**document["policy"], "confirm_s": seconds}})
+
+
+Night = Callable[..., Run]
+
+
+@pytest.fixture
+def night(
+    spool: Spool, warehouse: Database, connection: Connection, given: Given, inbox: Inbox
+) -> Night:
+    """A night on which `FALLS` lost ten per cent and `LESS` six, judged."""
+
+    def make(seconds: float = 3600.0, *, confirms: bool = True) -> Run:
+        history(Loader(connection), given, (STEADY, FALLS, LESS), nights=NIGHTS)
+        run = given.run(NIGHTS, suite="seeded")
+        came = {STEADY: 100.0, FALLS: 90.0, LESS: 94.0}
+        confirm_s(spooled(spool, run, came, channels=[inbox.url]), seconds)
+        ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+        judge(spool, warehouse, run, confirms=confirms)
+        return run
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def less(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(nights.MOVED, LESS.case_id, 94.0)
+
+
+def judge(spool: Spool, warehouse: Database, run: Run, *, confirms: bool = True) -> None:
+    judge_run(spool, run.run_id, lambda: connect(warehouse.loader), confirms=confirms)
+
+
+def test_the_largest_fall_is_asked_for_first_and_what_does_not_fit_says_why(
+    night: Night, book: ConfirmationBook, spool: Spool, warehouse: Database
+) -> None:
+    # A repeat takes 20 s by the past nights: two times five of them and preparing take 230 s.
+    run = night(seconds=300.0)
+    first, second = book.found(run_id=run.run_id)
+    assert (first["case_id"], first["state"]) == (FALLS.case_id, "wanted")
+    assert (second["case_id"], second["state"]) == (LESS.case_id, "skipped")
+    assert "takes about" in second["sentence"]
+    assert "were left" in second["sentence"]
+    judge(spool, warehouse, run)
+    assert book.found(run_id=run.run_id) == [first, second]  # asked once, however often judged
+    suspect = Suspect.from_json(first["detail"])
+    assert (suspect.value, suspect.nodes) == (pytest.approx(90.0, rel=0.01), ("n1",))
+    assert suspect.baseline == pytest.approx(100.0, rel=0.01)
+    assert suspect.good is not None
+    assert (suspect.good.version, suspect.good_version) == ("2.13.0", "2.13.0+cpu")
+    assert suspect.good_run_id == f"seeded-{run.started_at.replace(day=17):%Y%m%dT%H%M%S}-0a1b"
+
+
+def test_off_means_that_nothing_is_asked_and_all_is_told_at_once(
+    night: Night, book: ConfirmationBook, inbox: Inbox
+) -> None:
+    run = night(seconds=0.0)
+    assert book.found(run_id=run.run_id) == []
+    assert len(inbox.messages) == 1
+
+
+def test_who_cannot_confirm_does_not_wait(
+    night: Night, book: ConfirmationBook, inbox: Inbox
+) -> None:
+    run = night(confirms=False)
+    assert book.found(run_id=run.run_id) == []
+    assert len(inbox.messages) == 1
+
+
+def test_a_message_waits_and_says_what_came_out_once(
+    night: Night,
+    book: ConfirmationBook,
+    spool: Spool,
+    warehouse: Database,
+    inbox: Inbox,
+    reader: Reader,
+) -> None:
+    run = night()
+    assert inbox.messages == []
+    rows = book.waiting(run.run_id)
+    assert [row["case_id"] for row in rows] == [FALLS.case_id, LESS.case_id]
+
+    def open_loader() -> Connection:
+        return connect(warehouse.loader)
+
+    outcomes = (Outcome.CONFIRMED, Outcome.NOT_CONFIRMED)
+    for row, outcome in zip(rows, outcomes, strict=True):
+        asked = confirming.begin(open_loader, row["confirmation_id"])
+        assert asked is not None
+        assert asked.suspect.case_id == row["case_id"]
+        said = Confirmation(outcome, f"{outcome} on n1.", 0.9, 0.89, 0.91, 5)
+        confirming.end(open_loader, asked, said, {"here": {"cases": []}})
+        assert confirming.begin(open_loader, row["confirmation_id"]) is None
+    for _ in range(2):
+        tell_run(spool, run.run_id, open_loader)
+        judge(spool, warehouse, run)
+
+    assert len(inbox.messages) == 1
+    text = json.dumps(inbox.messages[0])
+    assert "confirmed on n1." in text
+    below = text.lower().index("not confirmed")
+    assert text.index(FALLS.case_id) < below < text.rindex(LESS.case_id)
+    alerts = {row["case_id"]: row for row in reader.alerts()}
+    assert alerts[FALLS.case_id]["confirmation"] == "confirmed"
+    assert alerts[FALLS.case_id]["confirmation_ratio"] == pytest.approx(0.9)
+    assert alerts[LESS.case_id]["confirmation"] == "not_confirmed"
+    assert alerts[LESS.case_id]["state"] == "open"  # the alert stays; only nobody is paged
+
+
+def test_what_does_not_end_in_time_is_given_up_and_told(
+    night: Night,
+    book: ConfirmationBook,
+    spool: Spool,
+    warehouse: Database,
+    inbox: Inbox,
+    server: Any,
+) -> None:
+    run = night()
+
+    def open_loader() -> Connection:
+        return connect(warehouse.loader)
+
+    assert confirming.overdue(open_loader) == []
+    server.execute(
+        "update raw.confirmation set until = now() - interval '1 second'", warehouse.name
+    )
+    assert confirming.overdue(open_loader) == [run.run_id]
+    assert {row["state"] for row in book.found(run_id=run.run_id)} == {"skipped"}
+    tell_run(spool, run.run_id, open_loader)
+    assert len(inbox.messages) == 1
+    assert confirming.overdue(open_loader) == []
+    # Who measured on all the same is heard: late, and without a second message.
+    late = book.found(run_id=run.run_id)[0]["confirmation_id"]
+    assert book.end(late, Confirmation(Outcome.CONFIRMED, "It is there."))
+    assert not book.end(late, Confirmation(Outcome.NOT_CONFIRMED, "It is not."))
+    tell_run(spool, run.run_id, open_loader)
+    assert len(inbox.messages) == 1
+
+
+def test_a_person_may_ask_again_and_nobody_waits_for_that(
+    night: Night, book: ConfirmationBook, inbox: Inbox, reader: Reader
+) -> None:
+    run = night(seconds=0.0)
+    alert = next(row for row in reader.alerts() if row["case_id"] == FALLS.case_id)
+    detail = {"change": -0.1}
+    ids = [
+        book.ask(alert["alert_id"], run.run_id, f"confirm-{k}", detail, within_s=None, by="ada")
+        for k in range(2)
+    ]
+    assert None not in ids
+    assert book.waiting(run.run_id) == []
+    nobody = [
+        book.ask(alert["alert_id"], run.run_id, f"confirm-n{k}", detail, within_s=60.0)
+        for k in range(2)
+    ]
+    assert nobody[0] is not None
+    assert nobody[1] is None
+    assert len(inbox.messages) == 1
+
+
+def test_a_run_on_demand_doubts_nothing(
+    spool: Spool, warehouse: Database, connection: Connection, given: Given, book: ConfirmationBook
+) -> None:
+    history(Loader(connection), given, (FALLS,))
+    run = given.run(NIGHTS, suite="seeded", run_kind=RunKind.ON_DEMAND)
+    spooled(spool, run, {FALLS: 90.0})
+    ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    judge(spool, warehouse, run)
+    assert book.found() == []
+
+
+def test_readers_see_outcomes_and_change_none(
+    night: Night, warehouse: Database, rows: Rows
+) -> None:
+    night()
+    assert {r["confirmation_state"] for r in rows("select * from marts.fct_alert")} == {"wanted"}
+    with closing(connect(warehouse.reader)) as connection:
+        with pytest.raises(WarehouseRefused):
+            ConfirmationBook(connection).give_up("demo-1", "no")
+        with connection.cursor() as cursor, pytest.raises(psycopg2.errors.InsufficientPrivilege):
+            cursor.execute("update raw.confirmation set state = 'running'")
+
+
+def test_ask_alone_is_idempotent_for_two_judges(
+    night: Night, spool: Spool, warehouse: Database, book: ConfirmationBook
+) -> None:
+    run = night()
+    plan = read_plan(spool.run(run.run_id))
+    with closing(connect(warehouse.loader)) as other:
+        waiting = ask(other, replace(plan))
+    assert waiting == {row["alert_id"] for row in book.waiting(run.run_id)}
+    assert len(book.found(run_id=run.run_id)) == 2
