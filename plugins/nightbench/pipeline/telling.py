@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from nightbench.alerts import Channel, Delivery, Links, Message, News, message, send
+from nightbench.alerts import Channel, Delivery, Links, Message, News, message, named, send
 from nightbench.errors import UserError
 from nightbench.hours import zone
 from nightbench.model import Run, VerdictKind
@@ -147,6 +147,8 @@ class _Telling:
     voice: Voice
     deliveries: list[Delivery] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
+    fallen: list[Row] = field(default_factory=list)
+    """Grades of the detector that are not good enough any more and that nobody was told of."""
 
     def tell(self, night: date | None) -> tuple[Delivery, ...]:
         run = self.plan.run
@@ -156,9 +158,10 @@ class _Telling:
         for each in untold:
             if each.is_news and each.row["owner"] is None:
                 self.loader.route_alert(each.alert_id, each.owner, each.row["of_run_id"])
-        if untold:
-            latest = max(row["of_run_at"] for row in rows)
-            self._tell(untold, night or night_of(max(latest, run.started_at), self.plan.zone))
+        self.fallen = self.reader.untold_grades(run.suite, run.cluster, run.started_at)
+        if untold or self.fallen:
+            latest = max([run.started_at, *(row["of_run_at"] for row in rows)])
+            self._tell(untold, night or night_of(latest, self.plan.zone))
         if self.refusals:
             raise UserError(
                 f"no channel of suite {run.suite} took {'. Nor '.join(self.refusals)}. "
@@ -174,7 +177,29 @@ class _Telling:
         if any(each.row["is_awaited"] for each in rest):
             return
         had = self.reader.night_messages(self.plan.run.suite, night)
+        sent_before = len(self.deliveries)
         self._send(NIGHT, rest, composer, night, had)
+        if self.fallen:
+            self._tell_grades(self.deliveries[sent_before:], composer, night, had)
+
+    def _tell_grades(
+        self, sent: Sequence[Delivery], composer: Composer, night: date, had: set[str]
+    ) -> None:
+        """Mark what the night's messages said of the detector; else say it in one of its own."""
+        own = named(self.plan.channels)
+        if own and not sent:
+            on_time = [channel for channel in own if channel.name not in had]
+            said = self._compose(NIGHT, [], composer)
+            sent = send(on_time, said.title, said.body, self.voice.resolve)
+            self.deliveries += sent
+            for channel, delivery in zip(on_time, sent, strict=True):
+                if delivery.sent:
+                    self._keep(NIGHT, channel, [], night, said)
+            if on_time and not any(delivery.sent for delivery in sent):
+                reasons = "; ".join(f"{d.channel}: {d.error}" for d in sent)
+                self.refusals.append(f'the message "{said.title}": {reasons}')
+        if not own or any(delivery.sent for delivery in sent):
+            self.loader.mark_grades_told(self.fallen)
 
     def _is_urgent(self, composer: Composer, each: Routed) -> bool:
         verdict = composer.verdict(each.row)
@@ -224,9 +249,12 @@ class _Telling:
         ended = [each.row["case_id"] for each in batch if not each.is_news]
         # An alert that gave way to another one of its series is no recovery.
         ended = [case_id for case_id in ended if case_id not in again]
-        owner = ", ".join(dict.fromkeys(each.owner for each in batch))
+        owner = ", ".join(sorted({each.owner for each in batch})) or self.plan.owner
+        notes = [row["below"] for row in self.fallen] if kind == NIGHT else []
         run: Run = self.plan.run
-        return message(run, owner, news, ended, self.voice.links, is_urgent=kind == URGENT)
+        return message(
+            run, owner, news, ended, self.voice.links, is_urgent=kind == URGENT, notes=notes
+        )
 
     def _keep(
         self, kind: str, channel: Channel, batch: Iterable[Routed], night: date, said: Message

@@ -1,0 +1,386 @@
+"""What is told of a night, to whom, when, and never twice: on a real PostgreSQL and a webhook."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from threading import Barrier
+from typing import Any
+
+import psycopg2
+import pytest
+from PIL import Image
+from psycopg2.extras import Json
+from tests.sql.conftest import Database, Rows
+from tests.sql.given import Given
+from tests.sql.nights import BREAKS, FALLS, NIGHTS, STEADY, Inbox, history, receiving
+from tests.sql.spooled import plan, spooled
+
+from nightbench.alerts import Delivery
+from nightbench.errors import UserError
+from nightbench.model import Case, RegressionPolicy, Route, Run, VerdictKind
+from nightbench.pipeline import (
+    RunPlan,
+    ingest_run,
+    judge_run,
+    read_plan,
+    store_plan,
+    tell_leftovers,
+    tell_run,
+)
+from nightbench.spool import Spool
+from nightbench.warehouse import Loader, Reader, Triage, connect
+from nightbench.warehouse.connection import Connection
+
+Came = Mapping[Case, float | str | None]
+
+
+class Place:
+    """A suite that is measured, loaded and judged."""
+
+    def __init__(self, spool: Spool, warehouse: Database, given: Given) -> None:
+        self.spool, self._warehouse, self.given = spool, warehouse, given
+
+    def connect(self) -> Connection:
+        return connect(self._warehouse.loader)
+
+    def measure(self, run: Run, came: Came, channels: Sequence[str] = (), **changed: Any) -> None:
+        """Measure and load; `changed` says what is different in the plan."""
+        spooled(self.spool, run, came, channels)
+        if changed:
+            store_plan(replace(plan(run, list(came), channels), **changed), self.spool)
+        ingest_run(self.spool, run.run_id, self.connect)
+
+    def judge(self, run: Run, base_url: str | None = None) -> int:
+        """How many deliveries came of it."""
+        return len(judge_run(self.spool, run.run_id, self.connect, base_url=base_url).deliveries)
+
+    def tell(self, run: Run) -> int:
+        return len(tell_run(self.spool, run.run_id, self.connect))
+
+    def tell_leftovers(self, now: datetime) -> tuple[list[Delivery], list[str]]:
+        return tell_leftovers(self.spool, self.connect, now=now)
+
+    def sql(self, statement: str, *values: Any) -> None:
+        """As the owner of everything: what another part of Nightbench would have stored."""
+        with closing(psycopg2.connect(self._warehouse.owner)) as owner:
+            owner.cursor().execute(statement, values)
+            owner.commit()
+
+
+@pytest.fixture
+def place(spool: Spool, warehouse: Database, given: Given, connection: Connection) -> Place:
+    history(Loader(connection), given, (FALLS, STEADY, BREAKS))
+    return Place(spool, warehouse, given)
+
+
+CALM = {FALLS: 100.0, STEADY: 100.0, BREAKS: 100.0}
+FELL = CALM | {FALLS: 90.0}
+BROKE = CALM | {BREAKS: "trainer-0 exited with code 1"}
+
+
+def test_a_message_holds_what_how_much_since_when_why_and_the_plot(
+    place: Place, given: Given, inbox: Inbox, reader: Reader
+) -> None:
+    run = given.run(NIGHTS, suite="seeded", dag_id="nightbench__seeded", dag_run_id="scheduled__1")
+    place.measure(run, FELL, [inbox.url])
+    good, bad = given.run(16, suite="seeded"), given.run(17, suite="seeded")
+    place.sql(
+        "update raw.run set code_digest = case when started_at < %s then 'aaaa1' else 'bbbb2' end",
+        bad.started_at,
+    )
+    fingerprints = (("f-old", "550.1", good), ("f-new", "560.2", bad))
+    for fingerprint_id, driver, of in fingerprints:
+        gpu = {"uuid": "GPU-1", "driver": driver}
+        place.sql(
+            "insert into raw.fingerprint values (%s, %s)",
+            fingerprint_id,
+            Json({"schema": "x", "taken_at": fingerprint_id, "kernel": "6.1", "gpus": [gpu]}),
+        )
+        place.sql(
+            "update raw.repeat_node set fingerprint_id = %s where run_id = %s",
+            fingerprint_id,
+            of.run_id,
+        )
+    assert place.judge(run, "http://airflow.example") == 1
+
+    ((alert,), (said,)) = reader.alerts(), inbox.messages
+    assert said["title"] == f"Nightbench seeded on local: {FALLS.case_id} regressed by 10.0%"
+    lines = said["message"].splitlines()
+    assert "- tonight: 90 samples/s" in lines
+    assert any(line.startswith("- change of level: -1") and "95 %" in line for line in lines)
+    assert f"- since: {bad.started_at:%Y-%m-%d %H:%M} UTC" in lines
+    assert f"- last good: 100 samples/s on 2026-03-17, run {good.run_id}" in lines
+    assert f"- first bad: 90.18 samples/s on 2026-03-18, run {bad.run_id}" in lines
+    changed = lines[lines.index("- changed between them:") + 1 :][:2]
+    assert changed == [
+        "  - benchmark code: aaaa1 -> bbbb2",
+        "  - gpus GPU-1 driver: 550.1 -> 560.2 (on n1)",
+    ]
+    assert f"- reproduce: nightbench run seeded --case {FALLS.case_id} --build fake=2.13.0" in lines
+    assert f"- alert: http://airflow.example/nightbench/alerts/{alert['alert_id']}" in lines
+    assert "Airflow: http://airflow.example/dags/nightbench__seeded/runs/scheduled__1" in lines
+    ((picture,)) = said["attachments"]
+    assert picture["filename"] == f"{FALLS.case_id}-on-local.png"
+    image = Image.open(io.BytesIO(base64.b64decode(picture["base64"])))
+    assert (image.format, image.size) == ("PNG", (880, 340))
+
+
+def test_one_message_a_night_and_the_second_run_s_news_go_with_the_next(
+    place: Place, given: Given, inbox: Inbox, rows: Rows
+) -> None:
+    evening = given.run(NIGHTS, suite="seeded")
+    later = replace(
+        evening, run_id="seeded-later", started_at=evening.started_at + timedelta(hours=2)
+    )
+    place.measure(evening, FELL, [inbox.url])
+    assert place.judge(evening) == 1
+    place.measure(later, BROKE | {FALLS: 90.0}, [inbox.url])
+    assert place.judge(later) == 0
+    assert place.judge(evening) == 0
+    assert place.tell(later) == 0
+    # It is still the same night, and then one that brings news of its own.
+    assert place.tell_leftovers(later.started_at + timedelta(hours=6)) == ([], [])
+    tomorrow = given.run(NIGHTS + 1, suite="seeded")
+    place.measure(tomorrow, BROKE | {FALLS: 90.0}, [inbox.url])
+    assert place.judge(tomorrow) == 1
+    assert len(inbox.messages) == 2
+    assert FALLS.case_id not in inbox.messages[1]["message"]
+    assert "trainer-0 exited with code 1" in inbox.messages[1]["message"]
+    assert [row["kind"] for row in rows("select kind from raw.message")] == ["night", "night"]
+
+
+def test_what_no_night_told_is_told_when_the_next_one_is_over(
+    place: Place, given: Given, inbox: Inbox
+) -> None:
+    evening = given.run(NIGHTS, suite="seeded")
+    later = replace(
+        evening, run_id="seeded-later", started_at=evening.started_at + timedelta(hours=2)
+    )
+    place.measure(evening, FELL, [inbox.url])
+    place.judge(evening)
+    place.measure(later, BROKE | {FALLS: 90.0}, [inbox.url])
+    place.judge(later)
+    noon = evening.started_at.replace(hour=12, minute=30)
+    assert place.tell_leftovers(noon) == ([], [])
+    deliveries, problems = place.tell_leftovers(noon + timedelta(days=1))
+    assert ([d.sent for d in deliveries], problems) == ([True], [])
+    assert place.tell_leftovers(noon + timedelta(days=2)) == ([], [])
+    assert len(inbox.messages) == 2
+
+
+def test_a_process_that_died_between_storing_and_sending_leaves_nothing_untold(
+    place: Place, given: Given, inbox: Inbox, reader: Reader
+) -> None:
+    run = given.run(NIGHTS, suite="seeded")
+    place.measure(run, FELL, ["json://127.0.0.1:1"])
+    with pytest.raises(UserError, match="no channel of suite seeded took the message"):
+        place.judge(run)
+    noon = run.started_at.replace(hour=12, minute=30)
+    assert "no channel of suite seeded" in place.tell_leftovers(noon)[1][0]
+    place.measure(run, FELL, [inbox.url])
+    deliveries, problems = place.tell_leftovers(noon)
+    assert ([d.sent for d in deliveries], problems) == ([True], [])
+    assert place.judge(run) == 0
+    assert len(inbox.messages) == 1
+    assert reader.alerts()[0]["told_at"] is not None
+
+
+def test_a_recovery_is_told_though_the_process_died(
+    place: Place, given: Given, inbox: Inbox
+) -> None:
+    for night, came in enumerate((FELL, CALM, CALM)):
+        run = given.run(NIGHTS + night, suite="seeded")
+        place.measure(run, came, [inbox.url] if night < 2 else ["json://127.0.0.1:1"])
+        if night < 2:
+            place.judge(run)
+    with pytest.raises(UserError, match="no channel of suite seeded"):
+        place.judge(run)
+    place.measure(run, CALM, [inbox.url])
+    assert place.judge(run) == 1
+    assert place.judge(run) == 0
+    assert [m["title"].rpartition(": ")[2] for m in inbox.messages][1:] == ["1 resolved"]
+
+
+def test_an_urgent_fall_is_told_at_once_and_the_rest_waits_for_what_is_measured_again(
+    place: Place, given: Given, inbox: Inbox, reader: Reader, rows: Rows
+) -> None:
+    run = given.run(NIGHTS, suite="seeded")
+    # Of two falls one is large enough to be urgent.
+    came = FELL | {BREAKS: "trainer-0 exited with code 1"}
+    place.measure(run, came, [inbox.url], policy=RegressionPolicy(urgent=0.08))
+    place.measure(run, came, ["json://127.0.0.1:1"], policy=RegressionPolicy(urgent=0.08))
+    with pytest.raises(UserError, match="urgent"):
+        place.judge(run)  # Stored, not told: there is an alert that can be asked for.
+    alerts = {alert["case_id"]: alert["alert_id"] for alert in reader.alerts()}
+    confirmation = (
+        "insert into raw.confirmation (alert_id, run_id, state, asked_by, comparison_id, until,"
+        " detail) values (%s, %s, 'wanted', 'nightbench', %s, now() + interval '1 h', '{}')"
+    )
+    for number, alert_id in enumerate(alerts.values()):
+        place.sql(confirmation, alert_id, run.run_id, f"c{number}")
+    place.measure(run, came, [inbox.url], policy=RegressionPolicy(urgent=0.08))
+    assert place.judge(run) == 1
+    (urgent,) = inbox.messages
+    assert f"on local, urgent: {FALLS.case_id} regressed" in urgent["title"]
+    assert "- it is being measured again" in urgent["message"]
+    assert place.judge(run) == 0
+    place.sql(
+        "update raw.confirmation set state = 'ended', outcome = 'confirmed', ended_at = now(),"
+        " sentence = 'Fails again.', ratio = 0.9, low = 0.89, high = 0.91, rounds = 7"
+    )
+    assert place.tell(run) == 1
+    assert place.tell(run) == 0
+    assert BREAKS.case_id in inbox.messages[1]["title"]
+    assert (
+        "- confirmed: Fails again. (ratio 0.9000, 0.8900 to 0.9100, n = 7)"
+        in (inbox.messages[1]["message"])
+    )
+    assert FALLS.case_id not in inbox.messages[1]["message"]
+    kinds = [row["kind"] for row in rows("select kind from raw.message order by message_id")]
+    assert kinds == ["urgent", "night"]
+
+
+def test_a_confirmation_that_never_ends_keeps_nobody_waiting_for_ever(
+    place: Place, given: Given, inbox: Inbox, reader: Reader
+) -> None:
+    run = given.run(NIGHTS, suite="seeded")
+    place.measure(run, FELL, ["json://127.0.0.1:1"])
+    with pytest.raises(UserError):
+        place.judge(run)
+    place.sql(
+        "insert into raw.confirmation (alert_id, run_id, state, asked_by, comparison_id, until,"
+        " detail) values (%s, %s, 'running', 'nightbench', 'c', now() + interval '1 h', '{}')",
+        reader.alerts()[0]["alert_id"],
+        run.run_id,
+    )
+    place.measure(run, FELL, [inbox.url])
+    noon = run.started_at.replace(hour=12, minute=30)
+    assert place.tell_leftovers(noon) == ([], [])
+    place.sql("update raw.confirmation set until = now() - interval '1 s'")
+    assert len(place.tell_leftovers(noon)[0]) == 1
+    assert len(inbox.messages) == 1
+
+
+def test_one_cause_is_one_item(place: Place, given: Given, inbox: Inbox, reader: Reader) -> None:
+    run = given.run(NIGHTS, suite="seeded")
+    came = {FALLS: 90.0, STEADY: "lost", BREAKS: "lost"}
+    place.measure(run, came, ["json://127.0.0.1:1"])
+    with pytest.raises(UserError):
+        place.judge(run)
+    for alert in reader.alerts():
+        place.sql(
+            "insert into raw.alert_cause (alert_id, run_id, kind, sentence, evidence, group_key,"
+            " night, at) values (%s, %s, 'node', 'n1 is slow.', %s, 'n1', '2026-03-17',"
+            " clock_timestamp() + interval '1 min')"
+            " on conflict (alert_id, run_id) do update set kind = excluded.kind, sentence ="
+            " excluded.sentence, evidence = excluded.evidence, group_key = excluded.group_key,"
+            " suspect = excluded.suspect",
+            alert["alert_id"],
+            run.run_id,
+            Json(["Its control fell too."]),
+        )
+    place.measure(run, came, [inbox.url])
+    assert place.tell(run) == 1
+    (said,) = inbox.messages
+    assert said["title"].endswith("1 regressed, 2 failed, one cause: node")
+    assert said["message"].count("n1 is slow.") == 1
+    assert said["message"].count("  - Its control fell too.") == 1
+    assert all(f"  - {case.case_id}: " in said["message"] for case in came)
+
+
+def test_routes_say_whose_an_alert_is_and_where_it_is_told(
+    place: Place, given: Given, inbox: Inbox, reader: Reader
+) -> None:
+    run = given.run(NIGHTS, suite="seeded")
+    came = FELL | {BREAKS: "lost"}
+    with receiving() as other:
+        routes = (
+            Route(frameworks=("pytorch",), owner="nobody", alerts=()),
+            Route(verdicts=(VerdictKind.FAILED,), owner="ops", alerts=(other.url, inbox.url)),
+        )
+        place.measure(run, came, [inbox.url], routes=routes)
+        assert place.judge(run) == 2
+        assert place.judge(run) == 0
+        # Whoever hears of both hears of them in one message.
+        (all_of_it,), (failures,) = inbox.messages, other.messages
+    assert (FALLS.case_id in all_of_it["message"], BREAKS.case_id in all_of_it["message"]) == (
+        True,
+        True,
+    )
+    assert FALLS.case_id not in failures["message"]
+    assert "owner benchmarks, ops" in all_of_it["message"]
+    assert "owner ops" in failures["message"]
+    owners = {alert["case_id"]: alert["owner"] for alert in reader.alerts()}
+    assert owners == {FALLS.case_id: "benchmarks", BREAKS.case_id: "ops"}
+
+
+def test_a_route_does_not_take_an_alert_from_whom_people_gave_it_to(
+    place: Place, given: Given, inbox: Inbox, reader: Reader, triage: Triage
+) -> None:
+    night = given.run(NIGHTS, suite="seeded")
+    place.measure(night, FELL, [inbox.url])
+    place.judge(night)
+    (alert,) = reader.alerts()
+    triage.assign(alert["alert_id"], "")
+    triage.move(alert["alert_id"], "dismissed", "no", "wont_fix")
+    triage.move(alert["alert_id"], "open")
+    place.sql("update raw.alert set told_at = null")
+    assert place.tell(night) == 0  # This night's message was sent.
+    assert reader.alerts()[0]["owner"] is None
+
+
+def test_a_channel_that_failed_alone_is_said_and_the_other_one_hears_it_once(
+    place: Place, given: Given, inbox: Inbox
+) -> None:
+    run = given.run(NIGHTS, suite="seeded")
+    place.measure(run, FELL, ["json://127.0.0.1:1", inbox.url])
+    result = judge_run(place.spool, run.run_id, place.connect)
+    assert [(d.channel, d.sent) for d in result.deliveries] == [
+        ("alerts[0] json", False),
+        ("alerts[1] json", True),
+    ]
+    assert place.judge(run) == 0
+    assert len(inbox.messages) == 1
+
+
+def test_two_who_tell_at_once_tell_once(place: Place, given: Given, inbox: Inbox) -> None:
+    run = given.run(NIGHTS, suite="seeded")
+    place.measure(run, FELL, ["json://127.0.0.1:1"])
+    with pytest.raises(UserError):
+        place.judge(run)
+    place.measure(run, FELL, [inbox.url])
+    together = Barrier(3)
+
+    def act(number: int) -> int:
+        together.wait()
+        return place.judge(run) if number == 0 else place.tell(run)
+
+    with ThreadPoolExecutor(3) as pool:
+        assert sorted(pool.map(act, range(3))) == [0, 0, 1]
+    assert len(inbox.messages) == 1
+
+
+def test_plans_of_older_versions_have_no_routes(place: Place, given: Given) -> None:
+    run = given.run(NIGHTS, suite="seeded")
+    place.measure(run, CALM, routes=(Route(workloads=("sleep",)),), zone="Europe/Berlin")
+    folder = place.spool.run(run.run_id)
+    kept: RunPlan = read_plan(folder)
+    assert (kept.routes, kept.zone) == ((Route(workloads=("sleep",)),), "Europe/Berlin")
+    document = folder.run() or {}
+    folder.save_run({k: v for k, v in document.items() if k not in ("routes", "zone")})
+    assert (read_plan(folder).routes, read_plan(folder).zone) == ((), "UTC")
+
+
+def test_a_night_begins_at_noon_by_the_suite_s_clock() -> None:
+    from nightbench.pipeline.telling import night_of
+
+    at = datetime(2026, 3, 2, 11, 30, tzinfo=UTC)
+    assert str(night_of(at, "UTC")) == "2026-03-01"
+    assert str(night_of(at, "Europe/Berlin")) == "2026-03-02"
+    assert str(night_of(at, "America/Los_Angeles")) == "2026-03-01"
