@@ -20,7 +20,7 @@ import signal
 import sys
 import time
 
-from measure import loss_summary, measure
+from measure import Drilled, drill_sleep_s, loss_summary, measure
 from recorder import Recorder
 
 EXIT_LOSS_NOT_FINITE = 3
@@ -131,7 +131,9 @@ def main():
     precision = runtime.precision_proof(task)
     asynchronous = context.case["strategy"] == "parameter_server" and context.case["sync"] != "sync"
     drain_file = os.path.join(repeat_dir, "drain") if asynchronous else None
-    measured = measure(task, runtime, job["protocol"], recorder, drain_file)
+    sleep_s = drill_sleep_s(job)
+    stepped = Drilled(task, runtime, sleep_s) if sleep_s else task
+    measured = measure(stepped, runtime, job["protocol"], recorder, drain_file)
 
     recorder.phase("finish")
     loss, finite = loss_summary(task.losses(), measured)
@@ -159,6 +161,8 @@ def main():
         "transport": runtime.transport(),
         "versions": runtime.versions(),
     }
+    if sleep_s:
+        rank["drill_sleep_s"] = sleep_s
     write_json(os.path.join(folder, "rank.json"), rank)
     runtime.shutdown()
     recorder.close()

@@ -14,6 +14,7 @@ from nightbench.commands import (
     bisect,
     cluster,
     detect,
+    drill,
     grade,
     looking,
     nodes,
@@ -39,7 +40,6 @@ _PANELS = {
     "This machine": services.app,
     "Measure": running.app,
     "Compare": ab.app,
-    "Find the version": bisect.app,
     "Look before": planning.app,
     "Look after": looking.app,
     "Judge": detect.app,
@@ -48,7 +48,9 @@ _PANELS = {
 detect.app.registered_commands += [
     *grade.app.registered_commands,
     *backtest.app.registered_commands,
+    *drill.app.registered_commands,
 ]
+ab.app.registered_commands += bisect.app.registered_commands
 for _panel, _part in _PANELS.items():
     for _command in _part.registered_commands:
         _command.rich_help_panel = _panel

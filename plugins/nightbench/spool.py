@@ -7,6 +7,7 @@
         repeat-001/<node>.json, repeat-001/controller.json
     <spool>/comparisons/<id>/    two builds beside each other: run.json, cases/, result.json
     <spool>/bisects/<id>/        a search for the first bad version: run.json, steps/
+    <spool>/drills/<id>/         a drill of the detector: run.json, runs/ of its own
 
 Whatever steers a gang writes here, and the ingest reads here; neither needs the other's disk. On
 local disks a document appears by rename, so that a reader sees all of it or nothing; object
@@ -327,6 +328,14 @@ class Spool:
         """All bisects, oldest first as `runs`."""
         return _by_date(self.root / "bisects")
 
+    def drill(self, drill_id: str) -> RunSpool:
+        """The files of a drill of the detector, with runs of its own; nothing is created."""
+        return RunSpool(self.root / "drills" / _component(drill_id, "drill"))
+
+    def drills(self) -> list[RunSpool]:
+        """All drills, oldest first as `runs`."""
+        return _by_date(self.root / "drills")
+
     def runs(self) -> list[RunSpool]:
         """All runs, oldest first by the date in run.json (by name where that is missing).
 
@@ -335,14 +344,14 @@ class Spool:
         return _by_date(self.root / "runs")
 
     def expire(self, days: float, now: datetime | None = None) -> list[str]:
-        """Remove loaded runs, comparisons and bisects that are older; returns their ids.
+        """Remove loaded runs, comparisons, bisects and drills that are older; returns their ids.
 
         A run that the warehouse does not have yet stays, however old it is.
         """
         limit = (now or datetime.now(UTC)).replace(tzinfo=None) - timedelta(days=days)
         removed = []
         unneeded = [run for run in self.runs() if run.loaded() is not None]
-        unneeded += [*self.comparisons(), *self.bisects()]
+        unneeded += [*self.comparisons(), *self.bisects(), *self.drills()]
         for run in unneeded:
             started = _started(run)
             if started is not None and started < limit and not run.is_steered():

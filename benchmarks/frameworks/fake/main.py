@@ -60,6 +60,14 @@ def _knob(name, default=None):  # type: ignore[no-untyped-def]
         return text
 
 
+def _drill_sleep_s() -> float:
+    """As `measure.drill_sleep_s`: a drill's sleep in each step; refused in every other job."""
+    sleep_s = float(JOB["env"].get("NIGHTBENCH_DRILL_SLEEP_S", 0))
+    if sleep_s and not JOB["run_id"].startswith("drill-"):
+        raise ValueError("NIGHTBENCH_DRILL_SLEEP_S is for drills alone: " + JOB["run_id"])
+    return sleep_s
+
+
 def _concerned() -> bool:
     repeat, rank = _knob("repeat"), _knob("rank")
     here = int(os.path.basename(REPEAT_DIR))
@@ -256,6 +264,7 @@ def _train(started_s: float) -> int:
         _leave_daemon()
     _start_busy_children()
     _barrier()
+    drill_s = _drill_sleep_s()
     ring = Ring() if _knob("collective") and len(TRAINERS) > 1 else None
     protocol = JOB["protocol"]
     ends, losses, laps = [], [], []
@@ -274,6 +283,8 @@ def _train(started_s: float) -> int:
                 _compute_for(step_s)
             if ring is not None:
                 ring.meet()
+            if drill_s:
+                time.sleep(drill_s)
             if name == "window":
                 if number == _fault("slow_step"):
                     time.sleep(_fault("slow_step_s", 1.0))
@@ -346,6 +357,7 @@ def _train(started_s: float) -> int:
                     "python": platform.python_version(),
                     "fake": str(_knob("version", "1.0")),
                 },
+                **({"drill_sleep_s": drill_s} if drill_s else {}),
             }
         )
     if _fault("die_at_finish"):
