@@ -175,6 +175,26 @@ def judge(run_id: str) -> str:
     return said
 
 
+def tell_leftovers() -> int:
+    """Tell what no night has told; returns how many channels took a message.
+
+    Raises:
+        UserError: the warehouse is away, or what of some suites could not be told, and why.
+    """
+    from airflow.sdk.configuration import conf
+
+    from nightbench.pipeline import tell_leftovers as tell_all
+
+    base_url = conf.get("api", "base_url").rstrip("/")
+    deliveries, problems = tell_all(places.spool(), connect, resolve=channel_url, base_url=base_url)
+    for delivery in deliveries:
+        if not delivery.sent:
+            log.warning("%s took no message: %s", delivery.channel, delivery.error)
+    if problems:
+        raise UserError("\n".join(problems))
+    return sum(delivery.sent for delivery in deliveries)
+
+
 def tell(run_id: str) -> None:
     """Tell what a run has left untold and what waits for nothing any more.
 

@@ -56,10 +56,21 @@ bad one is found or the budget is used up. A task that was ended goes on where i
 cleared. The answer stands on the alert: `nightbench alert show ID`.
 """
 
+DEADLINES_DOC = """\
+### What is missing
+
+Every quarter of an hour each suite with a schedule is held against what came of its nights. A
+night that has brought nothing by its deadline (`night.deadline` of the suite; an hour after the
+night's end unless given) is told once, to the suite's channels: no run, a run that is not
+finished, one that nobody judged, or a whole cluster that is silent. What comes late ends it. A
+suite whose DAG is paused promises nothing. `nightbench nights` lists them all.
+"""
+
 MAINTENANCE_DOC = """\
 ### Keeping house
 
 Loads runs that wait in the spool, removes loaded runs and task logs after their time, ends
 orphaned processes of ours on the nodes and removes environments that nothing has used for long.
-Only processes that carry our mark are ever ended.
+Only processes that carry our mark are ever ended. Sends the messages about alerts that no night
+has sent.
 """
