@@ -5,20 +5,21 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from datetime import timedelta
 
 import pytest
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
+from tests.sql.nights import Inbox
 from tests.sql.spooled import DIGEST, FAKE, case, plan, spooled
 
 from nightbench.detection import Judgement
 from nightbench.detection.grading import FALSE_ALARMS
-from nightbench.model import HistoryPoint, RegressionPolicy, Run, RunKind, VerdictKind
+from nightbench.model import Case, HistoryPoint, RegressionPolicy, Run, RunKind, VerdictKind
 from nightbench.pipeline import ingest_run, judge_run
+from nightbench.pipeline.judge import JudgeResult
 from nightbench.pipeline.shadow import Graded, grade
 from nightbench.spool import Spool
-from nightbench.warehouse import Loader, connect
+from nightbench.warehouse import Loader, Reader, connect
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.grades import GradeBook
 
@@ -160,29 +161,79 @@ def test_a_detector_that_always_alarms_catches_nothing_that_counts(
     assert min(each.spoiled for each in falls) >= 3
 
 
-def test_a_fall_of_the_grade_is_news_once_and_told_once(
-    as_loader: Connect, tonight: Run, connection: Connection
-) -> None:
-    graded(as_loader, tonight)
-    # Forty planted slowdowns of the night that nobody told of.
+def forty_missed(connection: Connection, night: Run) -> None:
+    """Planted slowdowns of a night that nobody told of."""
     with connection, connection.cursor() as cursor:
         cursor.executemany(
             "insert into raw.shadow_verdict (suite, case_id, cluster, month, shadow, night,"
             " run_id, at, size, kind, outcome) values ('seeded', %s, 'local', '2026-05-01',"
             " 'over 4 noise', 13, %s, %s, 0.1, 'ok', 'missed')",
-            [(f"case-{k}", tonight.run_id, tonight.started_at) for k in range(40)],
+            [(f"case-{k}", night.run_id, night.started_at) for k in range(40)],
         )
+
+
+def test_a_grade_that_falls_is_news_of_that_night_and_of_no_other(
+    as_loader: Connect, loader: Loader, given: Given, tonight: Run, connection: Connection
+) -> None:
+    graded(as_loader, tonight)
+    forty_missed(connection, tonight)
     again = graded(as_loader, tonight)
     assert len(again.news) == 1
     assert "(over 4 noise) were told within two weeks" in again.news[0]
-    book = GradeBook(connection)
-    untold = book.untold("seeded", "local", tonight.started_at)
-    assert [row["measure"] for row in untold] == ["over 4 noise"]
-    assert book.untold("seeded", "local", tonight.started_at - timedelta(days=1)) == []
-    assert book.untold("other", "local", tonight.started_at) == []
-    book.mark_told(untold)
-    graded(as_loader, tonight)
-    assert book.untold("seeded", "local", tonight.started_at) == []
+    next_run = store_nights(loader, given, range(NIGHTS, NIGHTS + 1))
+    later = graded(as_loader, next_run)
+    assert [each.measure for each in later.grades if each.below] == ["over 4 noise"]
+    assert later.news == ()
+    reader = Reader(connection)
+    untold = reader.untold_grades("seeded", "local", next_run.started_at)
+    assert [(row["run_id"], row["measure"]) for row in untold] == [(tonight.run_id, "over 4 noise")]
+    assert reader.untold_grades("other", "local", next_run.started_at) == []
+
+
+def judged(
+    spool: Spool, connect_as: Connect, run: Run, inbox: Inbox, **came: float | str
+) -> JudgeResult:
+    throughputs: dict[Case, float | str | None] = dict.fromkeys(CASES, 100.0)
+    throughputs.update({CASES[int(place[1:])]: value for place, value in came.items()})
+    spooled(spool, run, throughputs, [inbox.url])
+    ingest_run(spool, run.run_id, connect_as)
+    return judge_run(spool, run.run_id, connect_as)
+
+
+def test_a_grade_that_fell_is_told_once_even_where_nothing_else_is_news(
+    spool: Spool,
+    as_loader: Connect,
+    given: Given,
+    tonight: Run,
+    connection: Connection,
+    inbox: Inbox,
+) -> None:
+    forty_missed(connection, tonight)
+    assert graded(as_loader, tonight).news
+    judged(spool, as_loader, given.run(NIGHTS, suite="seeded"), inbox)
+    (alone,) = inbox.messages
+    assert alone["title"] == "Nightbench seeded on local: its detector does worse"
+    assert "planted slowdowns (over 4 noise) were told" in alone["message"]
+    judged(spool, as_loader, given.run(NIGHTS + 1, suite="seeded"), inbox, c1="it broke")
+    assert len(inbox.messages) == 2
+    assert "detector" not in inbox.messages[1]["message"]
+
+
+def test_a_grade_that_fell_comes_with_the_night_s_news(
+    spool: Spool,
+    as_loader: Connect,
+    given: Given,
+    tonight: Run,
+    connection: Connection,
+    inbox: Inbox,
+) -> None:
+    forty_missed(connection, tonight)
+    assert graded(as_loader, tonight).news
+    judged(spool, as_loader, given.run(NIGHTS, suite="seeded"), inbox, c1="it broke")
+    (said,) = inbox.messages
+    assert CASES[1].case_id in said["title"]
+    assert "The detector does worse:\n- " in said["message"]
+    assert Reader(connection).untold_grades("seeded", "local", tonight.started_at) == []
 
 
 def test_a_night_that_was_judged_is_graded(
@@ -205,7 +256,7 @@ def test_what_goes_wrong_in_grading_keeps_no_alert_back(
     run = given.run(NIGHTS, suite="seeded")
     spooled(spool, run, {CASES[0]: 100.0, CASES[1]: "it broke", CASES[2]: 100.0})
     ingest_run(spool, run.run_id, as_loader)
-    warehouse.server.execute("drop view marts.detector_grade", warehouse.name)
+    warehouse.server.execute("drop table raw.shadow_verdict", warehouse.name)
     result = judge_run(spool, run.run_id, as_loader)
     assert [verdict.case_id for verdict in result.opened] == [CASES[1].case_id]
     assert result.graded is not None

@@ -81,25 +81,30 @@ def message(
     links: Links | None = None,
     *,
     is_urgent: bool = False,
+    notes: Sequence[str] = (),
 ) -> Message:
     """One message for all that is new.
 
     Args:
         run: the latest run that brought news.
         owner: whose it is.
-        news: new alerts; never empty unless `resolved` is not. Those of one cause become one item.
+        news: new alerts, unless `resolved` or `notes` say something. Those of one cause become one
+            item.
         resolved: case_ids whose alerts ended.
         links: where things are looked at.
         is_urgent: it is told apart from the night's message.
+        notes: what else somebody must know, a sentence each: the detector's grade fell.
 
     Raises:
         ValueError: there is nothing to say.
     """
-    if not news and not resolved:
-        raise ValueError("there is neither news nor a resolved alert")
+    if not news and not resolved and not notes:
+        raise ValueError("there is neither news nor a resolved alert, and nothing to note")
     parts = [_item(run, items, links) for items in grouped(news)]
     if resolved:
         parts.append("\n".join(["Resolved:", *(f"- {case_id}" for case_id in resolved)]))
+    if notes:
+        parts.append("\n".join(["The detector does worse:", *(f"- {note}" for note in notes)]))
     where = [f"Run: {run.run_id} ({run.run_kind}), suite {run.suite}, owner {owner}"]
     if links:
         where.append(f"Results: {links.results(run)}")
@@ -134,8 +139,10 @@ def _title(run: Run, news: Sequence[News], resolved: Sequence[str], is_urgent: b
         cause = news[0].cause
         if cause and cause.group and all(item.group == cause.group for item in news):
             words += f", one cause: {_words(cause.kind)}"
-    else:
+    elif resolved:
         words = f"{len(resolved)} resolved"
+    else:
+        words = "its detector does worse"
     urgent = ", urgent" if is_urgent else ""
     return f"Nightbench {run.suite} on {run.cluster}{urgent}: {words}"
 

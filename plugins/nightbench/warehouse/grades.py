@@ -100,17 +100,6 @@ class GradeBook:
         """The newest grade of each suite and cluster: rows of `marts.detector_grade`."""
         return self._rows("detector_grades", suite=suite, cluster=cluster, before=before)
 
-    def untold(self, suite: str, cluster: str, until: datetime) -> list[Row]:
-        """Falls of a grade that nobody was told of: rows of `marts.detector_grade`."""
-        return self._rows("untold_grades", suite=suite, cluster=cluster, until=until)
-
-    def mark_told(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Say that a message told of these rows of `untold`."""
-        self._execute(
-            "mark_grade_told",
-            [{"run_id": row["run_id"], "measure": row["measure"]} for row in rows],
-        )
-
     def _execute(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
         with (
             reported(f"store the grade of the detector ({name})"),

@@ -184,6 +184,12 @@ class Loader:
         with reported("mark alerts as told"), self._connection:
             return sum(self._execute(names[item["what"]], [item]) for item in items)
 
+    def mark_grades_told(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Say that a message told of these rows of `Reader.untold_grades`."""
+        keys = [{"run_id": row["run_id"], "measure": row["measure"]} for row in rows]
+        with reported("mark the detector's grade as told"), self._connection:
+            self._execute("mark_grade_told", keys)
+
     def _plan(self, run: Run, planned: Sequence[PlannedCase], cluster: Cluster | None) -> int:
         changed = 0
         if cluster is not None:
