@@ -83,6 +83,11 @@ def take_up(name: str, channels: list[str], *, verbose: bool, json: bool) -> int
 
     folder = common.spool().comparison(name)
     known = comparisons.known_of(folder)
+    if "alert_id" in known["asked"]:
+        alert_id = known["asked"]["alert_id"]
+        raise UserError(
+            f"{name} measures an alert's regression again: nightbench alert confirm {alert_id}"
+        )
     if folder.is_steered():
         raise UserError(f"{name} is measured right now by another process")
     answer = answers.saved_answer(folder)
@@ -166,14 +171,16 @@ def end_comparison(name: str) -> bool:
     folder = next((each for each in common.spool().comparisons() if each.run_id == name), None)
     if folder is None:
         return False
-    asked = Asked(**comparisons.known_of(folder)["asked"])
-    cluster = _chosen(asked)[0].cluster
+    known = comparisons.known_of(folder)
+    if "alert_id" in known["asked"]:
+        cluster = common.cluster_of(known["cluster"])
+        again = f"nightbench alert confirm {known['asked']['alert_id']}"
+    else:
+        cluster = _chosen(Asked(**known["asked"]))[0].cluster
+        again = f"nightbench ab --resume {name}"
     targets = common.reach(cluster)
     asyncio.run(gang.cancel_run(name, cluster, targets, "cancelled by the user"))
-    common.say(
-        f"{name} is cancelled: no process of it is left on {cluster.name}. Go on: "
-        f"nightbench ab --resume {name}"
-    )
+    common.say(f"{name} is cancelled: no process of it is left on {cluster.name}. Go on: {again}")
     return True
 
 

@@ -127,6 +127,15 @@ def waiting_runs(run_ids: Iterable[str]) -> list[str]:
         connection.close()
 
 
+def give_up_late() -> None:
+    """Give up what did not end in time, so that nobody takes it for something that goes on."""
+    from nightbench.orchestration.runs import connect
+    from nightbench.pipeline.confirming import overdue
+
+    for run_id in overdue(connect):
+        log.warning("run %s is told of without all of its suspects measured again", run_id)
+
+
 def _begin(confirmation: int) -> tuple[Asked, RunPlan]:
     from nightbench.orchestration import places
     from nightbench.orchestration.runs import connect
