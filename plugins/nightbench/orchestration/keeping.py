@@ -57,8 +57,6 @@ def maintenance_dag() -> DAG:
     ) as dag:
         waiting = load_waiting()
         waiting >> expire_files()
-        tell_late()
-        tell_leftovers()
         sweep.expand(cluster=clusters_to_sweep())
     return dag
 
@@ -81,32 +79,6 @@ def load_waiting(**context: Any) -> list[str]:
         raise AirflowSkipException("no run waits in the spool")
     context["outlet_events"][MEDIANS].extra = {"run_ids": loaded}
     return loaded
-
-
-@task(retries=2)
-def tell_leftovers() -> int:
-    """Send the messages that no night has sent: its process died, or its suite ran no more."""
-    from nightbench.orchestration import runs
-
-    try:
-        return runs.tell_leftovers()
-    except UserError as error:
-        log.error("%s", error)
-        raise AirflowException(str(error)) from None
-
-
-@task(retries=2)
-def tell_late() -> dict[str, int]:
-    """Give up confirmations that did not end in time, and tell what no night has told."""
-    from nightbench.orchestration import confirming, runs
-
-    try:
-        given_up = confirming.give_up_late()
-        told = runs.tell_leftovers()
-    except UserError as error:
-        log.error("%s", error)
-        raise AirflowException(str(error)) from None
-    return {"runs_that_waited": len(given_up), "messages": told}
 
 
 @task(trigger_rule="all_done")
