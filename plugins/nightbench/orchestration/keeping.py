@@ -57,6 +57,7 @@ def maintenance_dag() -> DAG:
     ) as dag:
         waiting = load_waiting()
         waiting >> expire_files()
+        tell_leftovers()
         sweep.expand(cluster=clusters_to_sweep())
     return dag
 
@@ -79,6 +80,19 @@ def load_waiting(**context: Any) -> list[str]:
         raise AirflowSkipException("no run waits in the spool")
     context["outlet_events"][MEDIANS].extra = {"run_ids": loaded}
     return loaded
+
+
+@task(retries=2)
+def tell_leftovers() -> int:
+    """Give up confirmations that did not end in time; send the messages that no night has sent."""
+    from nightbench.orchestration import confirming, runs
+
+    try:
+        confirming.give_up_late()
+        return runs.tell_leftovers()
+    except UserError as error:
+        log.error("%s", error)
+        raise AirflowException(str(error)) from None
 
 
 @task(trigger_rule="all_done")
