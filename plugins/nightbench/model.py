@@ -276,6 +276,8 @@ class NightPolicy:
     """`22:00-06:00 Europe/Berlin`; any time when None."""
     budget_s: float | None = None
     """Measuring time of one night; only the window limits it when None."""
+    deadline: str | None = None
+    """`07:00 Europe/Berlin`: results that are not there by then are missing; worked out if None."""
 
 
 @dataclass(frozen=True)

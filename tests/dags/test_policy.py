@@ -72,6 +72,7 @@ def test_a_suite_has_a_dag_when_it_has_a_schedule(parsed: Parsed) -> None:
         "nightbench_bisect",
         "nightbench_confirm",
         "nightbench_maintenance",
+        "nightbench_deadlines",
         "nightly_nightly_cpu",
         "nightly_nightly_wide",
         # Cannot be read: shown with the reason, and never scheduled.
@@ -117,6 +118,7 @@ def test_only_what_starts_nothing_by_itself_starts_unpaused(parsed: Parsed) -> N
         "nightbench_bisect",
         "nightbench_regressions",
         "nightbench_confirm",
+        "nightbench_deadlines",
     }
 
 
@@ -128,8 +130,16 @@ def test_a_deployment_of_our_own_keeps_house_from_the_start(tmp_path: Path) -> N
         "nightbench_bisect",
         "nightbench_regressions",
         "nightbench_confirm",
+        "nightbench_deadlines",
         "nightbench_maintenance",
     }
+
+
+def test_deadlines_are_checked_every_quarter_of_an_hour(parsed: Parsed) -> None:
+    dag = parsed["dags"]["nightbench_deadlines"]
+    assert dag["schedule"] == "CronTriggerTimetable"
+    assert "*/15 * * * *" in str(parsed["serialized"]["nightbench_deadlines"])
+    assert set(dag["tasks"]) == {"check_deadlines"}
 
 
 def test_nodes_are_looked_at_before_anything_is_measured(tasks: dict[str, dict[str, Any]]) -> None:

@@ -254,6 +254,11 @@ class NightFile(Strict):
     budget: v.PositiveDuration | None = Field(
         None, description="How long a night may take from its first case on."
     )
+    deadline: v.ClockText | None = Field(
+        None,
+        description="What has no result by then is missing, `07:00 Europe/Berlin`; an hour after "
+        "the night's end unless given.",
+    )
 
 
 class SuiteFile(Strict):

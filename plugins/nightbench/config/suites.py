@@ -83,7 +83,7 @@ def load_suite(path: Path, catalog: Catalog, *, cluster: Cluster | None = None) 
         repeat_timeout_s=file.timeouts.repeat,
         progress_timeout_s=file.timeouts.progress,
         source=str(path),
-        night=NightPolicy(window=file.night.window, budget_s=file.night.budget),
+        night=NightPolicy(file.night.window, file.night.budget, file.night.deadline),
         priorities={
             placed.case.case_id: placed.priority for placed in cases if placed.priority != PRIORITY
         },

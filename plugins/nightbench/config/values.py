@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from nightbench.config import env
 from nightbench.config.source import describe
+from nightbench.deadlines import Clock
 from nightbench.hours import Hours
 from nightbench.model import SLUG
 
@@ -92,6 +93,11 @@ def link_speed(value: Any) -> int:
 def hours(value: str) -> str:
     """Hours of the day with their time zone, as `nightbench.hours` writes them."""
     return str(Hours.parse(value))
+
+
+def clock(value: str) -> str:
+    """A time of day with its time zone, as `nightbench.deadlines` writes it."""
+    return str(Clock.parse(value))
 
 
 def shape(value: Any) -> tuple[int, int]:
@@ -254,6 +260,7 @@ PositiveDuration = Annotated[float, BeforeValidator(positive_duration), Words("d
 Percentage = Annotated[float, BeforeValidator(percentage), Words("percentage")]
 Size = Annotated[int, BeforeValidator(size), Words("size")]
 LinkSpeed = Annotated[int, BeforeValidator(link_speed), Words("speed of a link")]
+ClockText = Annotated[str, AfterValidator(clock), Words("time of day")]
 HoursText = Annotated[str, AfterValidator(hours), Words("hours")]
 Whole = Annotated[int, Field(ge=0), Words("whole number")]
 Count = Annotated[int, Field(ge=1), Words("whole number, at least 1")]

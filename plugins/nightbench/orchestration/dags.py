@@ -19,10 +19,12 @@ from nightbench.orchestration.judging import regressions_dag
 from nightbench.orchestration.keeping import maintenance_dag
 from nightbench.orchestration.measuring import build_suite_dag
 from nightbench.orchestration.texts import NIGHTLY_DOC, ON_DEMAND_DOC
+from nightbench.orchestration.watching import deadlines_dag
 
 __all__ = [
     "bisect_dag",
     "confirm_dag",
+    "deadlines_dag",
     "maintenance_dag",
     "nightly_dag",
     "nightly_dags",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
 
+from nightbench.deadlines import LONGEST_WAIT
 from nightbench.errors import UserError
 from nightbench.orchestration import places
 from nightbench.orchestration.runs import connect
@@ -14,9 +15,6 @@ from nightbench.orchestration.runs import connect
 if TYPE_CHECKING:
     from nightbench.night import Night
     from nightbench.orchestration.wishes import Wish
-
-LONGEST_WAIT = timedelta(hours=3)
-"""From a run's start to the beginning of its night; later it is another run's night."""
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,27 @@
+-- Grain: one row per suite, cluster and time of the schedule, from the start of the night on.
+create or replace view marts.fct_night as
+select
+    suite,
+    cluster,
+    scheduled_at,
+    due_at,
+    why,
+    state,
+    sentence,
+    run_id,
+    without,
+    cardinality(without) as cases_without,
+    is_empty,
+    is_silence,
+    missing_at,
+    told_at,
+    ended_at,
+    end_told_at,
+    checked_at
+from raw.night;
+
+comment on view marts.fct_night is
+'One row per suite and night that its schedule promised, and what came of it';
+comment on column marts.fct_night.state is
+'waiting, met, missing, late (missing first), paused or overtaken by the run before';
+comment on column marts.fct_night.without is 'Cases without a result when it was last looked at';

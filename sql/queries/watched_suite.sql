@@ -1,0 +1,6 @@
+-- A suite as the deadline check last saw it.
+select
+    cluster,
+    timetable
+from raw.suite_watch
+where suite = %(suite)s;

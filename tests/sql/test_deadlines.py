@@ -1,0 +1,310 @@
+"""What a schedule promised and did not come is told once, and ends by itself when it comes late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.sql.conftest import Database
+from tests.sql.given import Given
+from tests.sql.nights import Inbox
+from tests.sql.spooled import case, plan, spooled
+
+from nightbench.deadlines import Clock, State, Timetable
+from nightbench.errors import UserError
+from nightbench.hours import Hours
+from nightbench.model import Run, RunKind
+from nightbench.pipeline import ingest_run, judge_run, mark_ended, store_plan
+from nightbench.pipeline.deadlines import check_deadlines, refuse
+from nightbench.pipeline.overdue import Promise
+from nightbench.spool import Spool
+from nightbench.warehouse import connect
+from nightbench.warehouse.connection import Connection
+from nightbench.warehouse.deadlines import NightBook
+
+ONE, OTHER = case(1), case(2)
+DAY = timedelta(days=1)
+TIMES = Timetable("0 22 * * *", (Hours.parse("22:00-06:00 UTC"),), None, Clock.parse("07:00 UTC"))
+EVENING, DUE = datetime(2026, 3, 1, 22, tzinfo=UTC), datetime(2026, 3, 2, 7, tzinfo=UTC)
+NOON = EVENING - timedelta(hours=10)
+
+
+class Watch:
+    """Checks deadlines as the DAG does."""
+
+    def __init__(self, spool: Spool, warehouse: Database, inbox: Inbox) -> None:
+        self._spool, self._warehouse, self._inbox = spool, warehouse, inbox
+        self.promise = Promise(
+            "seeded", "local", "benchmarks", TIMES, (inbox.url,), dag_id="nightly_seeded"
+        )
+
+    def __call__(self, now: datetime, *promises: Promise, **changed: object) -> list[str]:
+        """Check; titles of the messages that came."""
+        before = len(self._inbox.messages)
+        wanted = promises or (replace(self.promise, **changed),)  # type: ignore[arg-type]
+        refuse(check_deadlines(wanted, self._spool, lambda: connect(self._warehouse.loader), now))
+        return [message["title"] for message in self._inbox.messages[before:]]
+
+
+@pytest.fixture
+def watch(spool: Spool, warehouse: Database, inbox: Inbox) -> Watch:
+    return Watch(spool, warehouse, inbox)
+
+
+@pytest.fixture
+def book(connection: Connection) -> NightBook:
+    return NightBook(connection)
+
+
+Loaded = Callable[[Run], None]
+
+
+@pytest.fixture
+def loaded(connection: Connection) -> Loaded:
+    """Says that a run was loaded an hour before its deadline, not now."""
+
+    def at_its_time(run: Run) -> None:
+        at = run.started_at + (DUE - EVENING) - timedelta(hours=1)
+        connection.cursor().execute(
+            "update raw.run set loaded_at = %s where run_id = %s", (at, run.run_id)
+        )
+
+    return at_its_time
+
+
+@pytest.fixture
+def night(spool: Spool, warehouse: Database, given: Given, loaded: Loaded) -> Callable[..., Run]:
+    """A night's run, measured; loaded and judged where wanted."""
+
+    def make(days: int = 0, *, load: bool = True, suite: str = "seeded", **more: object) -> Run:
+        run = replace(
+            given.run(days, suite=suite),
+            started_at=EVENING + days * DAY,
+            **more,  # type: ignore[arg-type]
+        )
+        spooled(spool, run, {ONE: 100.0, OTHER: 50.0})
+        if load:
+            ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+            judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+            loaded(run)
+        return run
+
+    return make
+
+
+def states(book: NightBook) -> list[str]:
+    return [row["state"] for row in reversed(book.nights())]
+
+
+def test_a_night_that_left_nothing_is_told_once(
+    watch: Watch, book: NightBook, inbox: Inbox
+) -> None:
+    assert watch(NOON) == []
+    # New, and its first night is still to come: nothing is expected.
+    assert states(book) == []
+    assert watch(EVENING) == watch(DUE - timedelta(minutes=1)) == []
+    assert states(book) == ["waiting"]
+    title = "Nightbench seeded on local: nothing came by 2026-03-02 07:00 UTC"
+    assert watch(DUE) == [title]
+    body = inbox.messages[-1]["message"]
+    assert body.startswith(
+        "seeded, run of 2026-03-01 22:00 UTC, due by 2026-03-02 07:00 UTC (07:00 UTC): no run was"
+    )
+    assert "the scheduler was down" in body
+    assert "owner benchmarks, DAG nightly_seeded" in body
+    for minutes in (15, 30, 600):
+        assert watch(DUE + timedelta(minutes=minutes)) == []
+    (row,) = book.nights(states=["missing"])
+    assert (row["missing_at"], row["told_at"]) == (DUE, DUE)
+    # The next night is another one.
+    assert watch(DUE + DAY) == [title.replace("03-02", "03-03")]
+    assert states(book) == ["missing", "missing"]
+
+
+def test_a_night_that_came_in_time_says_nothing(
+    watch: Watch, book: NightBook, night: Callable[..., Run]
+) -> None:
+    watch(NOON)
+    run = night()
+    assert watch(DUE) == []
+    (row,) = book.nights()
+    assert (row["state"], row["run_id"]) == ("met", run.run_id)
+
+
+def test_what_comes_late_ends_by_itself_and_that_is_told_once(
+    watch: Watch, book: NightBook, night: Callable[..., Run]
+) -> None:
+    watch(NOON)
+    assert len(watch(DUE)) == 1
+    night()
+    later = DUE + timedelta(hours=2)
+    assert watch(later) == ["Nightbench seeded on local: came after all"]
+    assert watch(later + timedelta(minutes=15)) == []
+    (row,) = book.nights()
+    assert (row["state"], row["ended_at"], row["end_told_at"]) == ("late", later, later)
+
+
+def test_cases_without_a_result_are_named(
+    watch: Watch, book: NightBook, spool: Spool, given: Given, inbox: Inbox
+) -> None:
+    """A run that goes on, as its files in the spool say: one case has ended, one has not."""
+    watch(NOON)
+    run = replace(given.run(suite="seeded"), started_at=EVENING)
+    folder = store_plan(plan(run, [ONE, OTHER]), spool)
+    folder.case(ONE.case_id).save_outcome(
+        {"status": "cancelled", "reason": "by ada", "repeats": [], "ended_at": "x"}
+    )
+    assert watch(DUE) == [
+        "Nightbench seeded on local: 1 cases without a result by 2026-03-02 07:00 UTC"
+    ]
+    body = inbox.messages[-1]["message"]
+    assert f"1 of 2 cases of {run.run_id} have no result\n- {OTHER.case_id}\n" in body
+    assert ONE.case_id not in body
+    (row,) = book.nights()
+    assert (row["without"], row["is_empty"]) == ([OTHER.case_id], False)
+
+
+def test_a_run_that_waits_in_the_spool_is_missing_and_one_that_was_left_out_is_not(
+    watch: Watch, book: NightBook, spool: Spool, night: Callable[..., Run], inbox: Inbox
+) -> None:
+    watch(NOON)
+    night(load=False)
+    assert watch(DUE) == ["Nightbench seeded on local: not finished by 2026-03-02 07:00 UTC"]
+    assert "the run waits in the spool" in inbox.messages[-1]["message"]
+
+
+def test_a_night_that_had_no_room_for_any_case_is_met(
+    watch: Watch,
+    book: NightBook,
+    spool: Spool,
+    given: Given,
+    warehouse: Database,
+    loaded: Loaded,
+) -> None:
+    watch(NOON)
+    run = replace(given.run(suite="seeded"), started_at=EVENING)
+    whole = plan(run, [ONE])
+    none = tuple(
+        replace(each, planned=replace(each.planned, left_out="no room")) for each in whole.cases
+    )
+    mark_ended(store_plan(replace(whole, cases=none), spool))
+    ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    loaded(run)
+    assert watch(DUE) == []
+    assert states(book) == ["met"]
+
+
+def test_a_paused_suite_is_not_expected_and_that_is_said(watch: Watch, book: NightBook) -> None:
+    watch(NOON)
+    # Seen paused at some time of the night: switched on again in the morning it did not miss it.
+    watch(EVENING + timedelta(hours=1), is_paused=True)
+    assert watch(DUE) == []
+    (row,) = book.nights()
+    assert (row["state"], row["sentence"]) == (
+        "paused",
+        "its DAG was paused, so nothing was expected",
+    )
+    assert len(watch(DUE + DAY)) == 1
+
+
+def test_runs_by_hand_are_no_nights(watch: Watch, night: Callable[..., Run]) -> None:
+    watch(NOON)
+    night(run_kind=RunKind.ON_DEMAND)
+    assert len(watch(DUE)) == 1
+
+
+def test_after_an_outage_all_that_was_missed_is_one_message(
+    watch: Watch, book: NightBook, inbox: Inbox
+) -> None:
+    """The scheduler was down, and with it the check."""
+    watch(NOON)
+    assert watch(DUE + 2 * DAY) == ["Nightbench seeded on local: 3 nights are missing"]
+    assert inbox.messages[-1]["message"].count("due by") == 3
+    assert states(book) == ["missing"] * 3
+
+
+def test_another_schedule_begins_anew(watch: Watch, book: NightBook) -> None:
+    watch(NOON)
+    changed = replace(TIMES, schedule="0 1 * * *", hours=())
+    # At noon it is written that the run comes at 01:00: last night's was not promised.
+    assert watch(NOON + timedelta(minutes=15), timetable=changed) == []
+    assert watch(DUE, timetable=changed) == [
+        "Nightbench seeded on local: nothing came by 2026-03-02 07:00 UTC"
+    ]
+    # Gone for a while, and back: what would have been meanwhile was not promised.
+    watch(DUE + DAY / 2, replace(watch.promise, suite="another"))
+    assert watch(DUE + 3 * DAY, timetable=changed) == []
+
+
+def test_a_broken_file_keeps_its_promises(
+    watch: Watch, spool: Spool, given: Given, inbox: Inbox
+) -> None:
+    """Schedule and channels are known from before: from the last check, and from the last run."""
+    watch(NOON)
+    run = given.run(-3, suite="seeded")
+    store_plan(plan(run, [ONE], [inbox.url]), spool)
+    said = watch(DUE, timetable=None, channels=None, problem="suites/seeded.yaml cannot be read")
+    assert said == ["Nightbench seeded on local: nothing came by 2026-03-02 07:00 UTC"]
+    assert "suites/seeded.yaml cannot be read" in inbox.messages[-1]["message"]
+    # Never seen whole: nobody knows what it promises.
+    assert watch(DUE, Promise("unknown", "local", "ada", None)) == []
+
+
+def test_a_silent_cluster_is_told_as_one(
+    watch: Watch, book: NightBook, night: Callable[..., Run], inbox: Inbox
+) -> None:
+    both = (watch.promise, replace(watch.promise, suite="other", dag_id="nightly_other"))
+    watch(NOON, *both)
+    assert watch(DUE, *both) == ["Nightbench: cluster local is silent: no result of other, seeded"]
+    assert [row["is_silence"] for row in book.nights()] == [True, True]
+    assert watch(DUE + timedelta(minutes=15), *both) == []
+    # The next night one of them comes: the cluster is not silent.
+    night(1, suite="other")
+    assert watch(DUE + DAY, *both) == [
+        "Nightbench seeded on local: nothing came by 2026-03-03 07:00 UTC"
+    ]
+
+
+def test_a_cluster_is_not_silent_while_others_measure_on_it(
+    watch: Watch, night: Callable[..., Run]
+) -> None:
+    both = (watch.promise, replace(watch.promise, suite="other", dag_id="nightly_other"))
+    watch(NOON, *both)
+    night(0, suite="by_hand", run_kind=RunKind.ON_DEMAND)
+    assert len(watch(DUE, *both)) == 2
+
+
+def test_a_message_that_no_channel_took_is_sent_again(
+    watch: Watch, book: NightBook, inbox: Inbox
+) -> None:
+    watch(NOON)
+    with pytest.raises(UserError, match="nothing came by"):
+        watch(DUE, channels=("json://127.0.0.1:1",))
+    assert states(book) == ["missing"]
+    assert len(watch(DUE + timedelta(minutes=15))) == 1
+    assert watch(DUE + timedelta(minutes=30), channels=()) == []
+
+
+def test_one_check_at_a_time_and_when_it_was_is_kept(
+    watch: Watch, book: NightBook, spool: Spool, warehouse: Database
+) -> None:
+    assert book.last_check() is None
+    watch(NOON)
+    assert book.last_check() == {"checked_at": NOON, "suites": 1, "missing": 0}
+    assert book.lock()
+    other = check_deadlines([watch.promise], spool, lambda: connect(warehouse.loader), DUE)
+    assert other.other_at_work
+    assert states(book) == []
+
+
+def test_states_of_the_table_are_those_of_the_code(connection: Connection) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "select pg_get_constraintdef(oid) from pg_constraint"
+            " where conrelid = 'raw.night'::regclass and contype = 'c'"
+        )
+        checks = " ".join(row[0] for row in cursor.fetchall())
+    assert all(f"'{state}'" in checks for state in State)
