@@ -56,6 +56,7 @@ def spooled(
     throughputs: Mapping[Case, float | str | None],
     channels: Sequence[str] = (),
     wall_factor: float = 1.0,
+    version: str = "1.0",
 ) -> RunSpool:
     """A run that has ended.
 
@@ -66,6 +67,7 @@ def spooled(
             None where nothing came back.
         channels: where its alerts go.
         wall_factor: how much longer the windows were than their steps add up to.
+        version: of the framework.
     """
     folder = store_plan(plan(run, list(throughputs), channels), spool)
     for each, came in throughputs.items():
@@ -77,7 +79,7 @@ def spooled(
             store.save_outcome({**outcome, "status": "failed", "reason": came})
             continue
         for number in range(1, PROTOCOL.repeats + 1):
-            store.save_result(number, "n1", _result(run, each, number, came, wall_factor))
+            store.save_result(number, "n1", _result(run, each, number, came, wall_factor, version))
             store.save_repeat(
                 number,
                 {
@@ -93,7 +95,7 @@ def spooled(
 
 
 def _result(
-    run: Run, case: Case, repeat: int, throughput: float, wall_factor: float
+    run: Run, case: Case, repeat: int, throughput: float, wall_factor: float, version: str
 ) -> dict[str, Any]:
     # A little apart, as repeats are: the median is the figure asked for.
     lap = case.batch_size_per_device / (throughput * (1 + 0.002 * (repeat - 2)))
@@ -140,7 +142,7 @@ def _result(
                     "peak_memory": {"resident_bytes": 1_000_000, "allocator_bytes": None},
                     "precision": "fp32",
                     "transport": None,
-                    "versions": {"python": "3.11.7", "fake": "1.0"},
+                    "versions": {"python": "3.11.7", "fake": version},
                 },
             }
         ],

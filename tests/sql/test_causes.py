@@ -10,17 +10,21 @@ from typing import Any
 import pytest
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import NIGHT, Given
-from tests.sql.spooled import PROTOCOL
+from tests.sql.nights import Inbox
+from tests.sql.spooled import DIGEST, FAKE, PROTOCOL, spooled
+from tests.sql.spooled import case as sleeping
 
 from nightbench.evidence import CauseKind
 from nightbench.health import Control, Finding, JudgedNode, Level, NodePreflight
 from nightbench.model import Case, RegressionPolicy, Run, Verdict, VerdictKind
-from nightbench.pipeline import RunPlan
+from nightbench.pipeline import RunPlan, ingest_run, judge_run
 from nightbench.pipeline.causes import explain
-from nightbench.warehouse import Loader, NodeBook, Reader
+from nightbench.spool import Spool
+from nightbench.warehouse import Loader, NodeBook, Reader, connect
 from nightbench.warehouse.connection import Connection
 
 NIGHTS = 8
+NIGHTS_BEFORE = 20
 FELL = 6
 """The first bad night."""
 
@@ -189,11 +193,11 @@ def test_a_node_whose_controls_fell(lab: Lab, given: Given) -> None:
     assert {row["cause_suspect"] for row in found.values()} == {"n1"}
     assert len({row["group_key"] for row in found.values()}) == 1
     assert found[two.case_id]["cause_sentence"] == (
-        "N1 is slow by itself: control measurements fell too."
+        "Node n1 is slow by itself: control measurements fell too."
     )
     told = " ".join(found[one.case_id]["evidence"])
     assert "memory_copy (cpu) of n1 to 70% of before" in told
-    assert "The framework's version: pytorch went from 2.13.0 to 2.14.0" in told
+    assert "The framework's version: the framework pytorch went from 2.13.0 to 2.14.0" in told
 
 
 def test_neighbours_that_disturbed_repeats(lab: Lab, given: Given, connection: Connection) -> None:
@@ -310,3 +314,38 @@ def test_an_alert_that_is_explained_keeps_its_cause(lab: Lab, given: Given) -> N
     (told,) = lab.explained(later).values()
     assert told["last_run_id"] == later.run_id
     assert told["cause"] == CauseKind.BENCHMARK_CODE
+
+
+def test_a_release_from_its_nights_to_one_item_of_one_message(
+    spool: Spool, warehouse: Database, lab: Lab, given: Given, inbox: Inbox
+) -> None:
+    cases = [sleeping(2**k) for k in range(6)]
+    for night in range(NIGHTS_BEFORE):
+        run = given.run(night, suite="seeded")
+        level, version = (80.0, "2.0") if night >= NIGHTS_BEFORE - 2 else (100.0, "1.0")
+        wobble = 1 + 0.002 * (night % 3 - 1)
+        came = [
+            given.came_back(
+                run,
+                each,
+                tuple(wobble * level * x for x in (0.998, 1.0, 1.002)),
+                build=FAKE,
+                definition_digest=DIGEST,
+                framework_version=version,
+                fingerprint_id="",
+                unit="samples",
+            )
+            for each in cases
+        ]
+        lab.loader.load_run(given.bundle(run, *came))
+    tonight = given.run(NIGHTS_BEFORE, suite="seeded")
+    spooled(spool, tonight, dict.fromkeys(cases, 80.0), channels=[inbox.url], version="2.0")
+    ingest_run(spool, tonight.run_id, lambda: connect(warehouse.loader))
+    judge_run(spool, tonight.run_id, lambda: connect(warehouse.loader))
+
+    alerts = lab.reader.alerts()
+    assert len(alerts) == 6
+    assert {row["cause_suspect"] for row in alerts} == {"fake 1.0 -> 2.0"}
+    assert len({row["group_key"] for row in alerts}) == 1
+    said = "\n".join(message["message"] for message in inbox.messages)
+    assert said.count("cause: framework version: The framework fake went from 1.0 to 2.0.") == 1

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-FELL = 0.03
+FELL = 0.05
 """A control that lost less than this is steady."""
-NOISES = 4.0
-"""So many times its own noise a control must lose."""
-FEW = 3
-"""Figures that a control needs before the change."""
+NOISES = ((8, 4.0), (5, 6.0), (3, 10.0))
+"""Figures before the change, and how many times its own noise a control must lose: few figures
+know little of their noise. With fewer than the last it says nothing."""
 BUSY = 0.10
 """Foreign share of the cores from which a node is not alone."""
 
@@ -74,7 +73,7 @@ class ControlSeries:
     @property
     def ratio(self) -> float | None:
         """Median since / median before; None where one of them is not known well enough."""
-        if len(self.before) < FEW or not self.since:
+        if len(self.before) < NOISES[-1][0] or not self.since:
             return None
         return statistics.median(self.since) / statistics.median(self.before)
 
@@ -86,7 +85,8 @@ class ControlSeries:
             return None
         middle = statistics.median(self.before)
         noise = 1.4826 * statistics.median(abs(x - middle) for x in self.before) / middle
-        return 1 - ratio > max(FELL, NOISES * noise)
+        times = next(times for few, times in NOISES if len(self.before) >= few)
+        return 1 - ratio > max(FELL, times * noise)
 
     @property
     def says(self) -> str:
@@ -125,6 +125,8 @@ class Facts:
     framework: str
     first_bad: Night
     last_good: Night | None = None
+    change: float | None = None
+    """Of the series: value / baseline - 1."""
     bad: tuple[Night, ...] = ()
     """All nights since, `first_bad` too, oldest first."""
     good: tuple[Night, ...] = ()

@@ -12,6 +12,8 @@ from nightbench.causes.weighing import (
     controls_fell,
     count,
     fallen_controls,
+    lost_by,
+    may_explain,
     other_series,
     some,
     steady_controls,
@@ -40,9 +42,13 @@ def _slow_node(facts: Facts) -> Suspect | None:
         slow = facts.controls if by_itself else fallen
         names = sorted({c.node for c in slow if c.fell and (len(c.nodes) == 1) == by_itself})
         verb = "is slow by itself" if len(names) == 1 else "are slow by themselves"
-        said = f"{' and '.join(names)} {verb}: control measurements fell too"
+        said = f"{_nodes(names)} {verb}: control measurements fell too"
         suspect = Suspect(CauseKind.NODE, ", ".join(names), said, 0, [], [])
         suspect.speaks_for(4, controls_fell(fallen))
+        if facts.change is not None and not may_explain(facts, fallen):
+            suspect.speaks_against(
+                2, f"they lost {lost_by(fallen):.0%} at most, the series {-facts.change:.0%}"
+            )
     elif alone:
         names = alone
         said = f"only series that ran on {' and '.join(names)} fell"
@@ -224,7 +230,7 @@ def _changed_fields(
     is_strong = any(not c.is_weak for c in fields)
     weight = strong if is_strong else 1
     where = " and ".join(sorted(nodes))
-    suspect = Suspect(kind, "; ".join(says), f"{some(says)} on {where}", weight, [], [])
+    suspect = Suspect(kind, "; ".join(says), f"on {where} changed: {some(says)}", weight, [], [])
     suspect.pro.append(f"changed between the last good night and the first bad: {some(says)}")
     fallen = [c for c in fallen_controls(facts) if c.nodes & nodes]
     if fallen:
@@ -239,7 +245,11 @@ def _changed_fields(
     return suspect
 
 
-# --- reasons of repeats ---
+# --- words and reasons ---------------------------------------------------------------------
+
+
+def _nodes(names: Sequence[str]) -> str:
+    return f"{'node' if len(names) == 1 else 'nodes'} {' and '.join(names)}"
 
 
 def is_throttle(reason: str) -> bool:

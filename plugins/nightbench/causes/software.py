@@ -39,13 +39,14 @@ def _another_framework(facts: Facts, good: Night, bad: Night) -> Suspect | None:
     ]
     if old and new and old != new:
         name, weight = f"{line} {old} -> {new}", 3
-        said = f"{line} went from {old} to {new}"
+        said = f"the framework {line} went from {old} to {new}"
     elif good.build and bad.build and good.build != bad.build:
-        name, weight = f"{line} build {good.build[:12]} -> {bad.build[:12]}", 3
-        said = f"{line} came from another build ({good.build[:12]}, then {bad.build[:12]})"
+        pair = pair_of(good.build, bad.build)
+        name, weight = f"{line} build {pair}", 3
+        said = f"the framework {line} came from another build ({pair})"
     elif libraries:
         name, weight = f"{line}: {', '.join(libraries)}", 2
-        said = f"{line} stayed, but its environment changed: {some(libraries)}"
+        said = f"the framework {line} stayed, but its environment changed: {some(libraries)}"
     else:
         return None
     suspect = Suspect(

@@ -16,6 +16,8 @@ ENOUGH = 2
 """Weight from which a suspect is the cause."""
 MOST = 2 / 3
 """Share of series that have to say the same."""
+EXPLAINS = 1 / 3
+"""Of a series' fall that a control of its node must have lost to explain it."""
 SHOWN = 4
 """Of several things of one kind that a sentence names."""
 
@@ -102,11 +104,21 @@ def steady_controls(facts: Facts) -> list[ControlSeries]:
     return [c for c in facts.controls if c.fell is False and c.nodes <= facts.nodes]
 
 
+def lost_by(fallen: Sequence[ControlSeries]) -> float:
+    """The largest relative loss of some controls."""
+    return max((1 - (control.ratio or 1.0) for control in fallen), default=0.0)
+
+
+def may_explain(facts: Facts, fallen: Sequence[ControlSeries]) -> bool:
+    """Whether controls lost enough for the series to have lost what it did."""
+    return facts.change is None or lost_by(fallen) >= -facts.change * EXPLAINS
+
+
 def held_against_controls(facts: Facts, suspect: Suspect, slow: int) -> None:
-    """A slow node speaks against software."""
+    """A slow node speaks against software, where it is slow enough."""
     fallen = fallen_controls(facts)
     if fallen:
-        suspect.speaks_against(slow, controls_fell(fallen))
+        suspect.speaks_against(slow if may_explain(facts, fallen) else 0, controls_fell(fallen))
 
 
 def controls_fell(fallen: Sequence[ControlSeries]) -> str:

@@ -50,6 +50,7 @@ class Gathered:
             framework=alert["framework"],
             first_bad=first,
             last_good=good[-1] if good else None,
+            change=_change(alert),
             bad=tuple(bad),
             good=tuple(good),
             peers=tuple(
@@ -154,6 +155,11 @@ class _Changes:
             disturbed_repeats=repeats["disturbed"],
             drift=repeats["drift"],
         )
+
+
+def _change(alert: Row) -> float | None:
+    value, baseline = alert["value"], alert["baseline"]
+    return value / baseline - 1 if value is not None and baseline else None
 
 
 def _sides(alert: Row, points: Sequence[Row]) -> tuple[list[Row], list[Row]]:

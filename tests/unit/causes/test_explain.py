@@ -267,8 +267,8 @@ def test_what_speaks_against_it_is_listed() -> None:
 def test_a_rival_that_is_nearly_as_likely_is_named() -> None:
     found = explain(facts(replace(BAD, code_digest="c2", **NEW_VERSION)))
     assert found.sentence == (
-        "Pytorch went from 2.13.0 to 2.14.0; the benchmarks' code (code c1 -> c2) is nearly as "
-        "likely."
+        "The framework pytorch went from 2.13.0 to 2.14.0; the benchmarks' code (code c1 -> c2) is "
+        "nearly as likely."
     )
 
 
@@ -282,10 +282,25 @@ def test_what_is_not_known_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("since", "fell"), [((1.99,), False), ((1.9,), True), ((1.0, 2.0, 2.0), False)]
+    ("since", "fell"), [((1.95,), False), ((1.8,), True), ((1.0, 2.0, 2.0), False)]
 )
 def test_a_control_falls_by_more_than_its_noise(since: tuple[float, ...], fell: bool) -> None:
     assert replace(STEADY, since=since).fell is fell
+
+
+def test_few_figures_know_little_of_their_noise() -> None:
+    before = (2.0, 2.02, 1.98)
+    lost = replace(STEADY, before=before, since=(1.8,))
+    assert lost.fell is False
+    assert replace(lost, before=before * 3).fell is True
+
+
+def test_a_control_that_lost_little_explains_no_large_fall() -> None:
+    lost = replace(STEADY, since=(1.85,))
+    version = replace(BAD, **NEW_VERSION)
+    assert explain(facts(version, controls=(lost,), change=-0.1)).kind is CauseKind.NODE
+    found = explain(facts(version, controls=(lost,), change=-0.4))
+    assert "A slow node: against it: they lost 7% at most, the series 40%." in found.evidence
 
 
 def test_a_noisy_control_or_one_of_few_figures_says_nothing() -> None:
