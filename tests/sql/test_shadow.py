@@ -270,3 +270,14 @@ def test_only_nights_are_graded(
     spooled(spool, run, dict.fromkeys(CASES, 100.0))
     ingest_run(spool, run.run_id, as_loader)
     assert judge_run(spool, run.run_id, as_loader).graded is None
+
+
+def test_a_grade_in_a_line(as_loader: Connect, tonight: Run) -> None:
+    said = graded(as_loader, tonight).sentence()
+    assert said.startswith("The detector: told of planted slowdowns: 3% ")
+    assert "10% 100% of" in said
+    assert f"in 1,000 of {5 * 3 * (NIGHTS - 20)} nights" in said
+    assert "wait" not in said
+    assert "; 7 shadows wait" in Graded(waiting=7).sentence()
+    assert "none was planted yet" in Graded().sentence()
+    assert Graded(problem="It was away.").sentence() == "It was away."

@@ -168,7 +168,10 @@ def judge(run_id: str) -> str:
         connection.close()
     run = read_plan(spool.run(run_id)).run
     nodes = node_notes(spool.run(run_id))
-    text = digest_text(run, rows, [f"Results page: {link}"], nodes)
+    notes = [f"Results page: {link}"]
+    if result.graded is not None:
+        notes.append(result.graded.sentence())
+    text = digest_text(run, rows, notes, nodes)
     path = write_digest(places.home_folder() / "reports", run, text)
     said = f"{headline(rows)}; {len(result.opened)} alerts opened, {len(result.resolved)} resolved"
     log.info("run %s: %s; digest %s", run_id, said, path)

@@ -51,6 +51,23 @@ class Graded:
     problem: str | None = None
     """Why there is no grade."""
 
+    def sentence(self) -> str:
+        """The grade in a line, for a run's digest."""
+        if self.problem:
+            return self.problem
+        told = [
+            f"{each.measure} {each.rate:.0%} of {each.trials}"
+            for each in self.grades
+            if each.rate is not None and each.measure != FALSE_ALARMS
+        ]
+        said = f"told of planted slowdowns: {', '.join(told) or 'none was planted yet'}"
+        for each in self.grades:
+            if each.measure == FALSE_ALARMS and each.rate is not None:
+                said += f"; false alarms {each.rate:.1f} in 1,000 of {each.trials:,} nights"
+        if self.waiting:
+            said += f"; {self.waiting} shadows wait for the next night"
+        return f"The detector: {said} (nightbench grade)"
+
 
 def grade_or_say(connect: Connect, plan: RunPlan) -> Graded:
     """Grade as `grade` does; a failure is logged and returned, never raised."""
