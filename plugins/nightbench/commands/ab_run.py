@@ -315,13 +315,6 @@ def _post(document: dict[str, Any], channels: list[str]) -> None:
     from nightbench.alerts import send
 
     title, body = summary(document)
-
-    def resolve(conn_id: str) -> str:
-        # Importing Airflow costs seconds: only where a Connection is named.
-        from nightbench.orchestration.connections import channel_url
-
-        return channel_url(conn_id)
-
-    for delivery in send(channels, title, body, resolve):
+    for delivery in send(channels, title, body, common.channel_url):
         said = "was told" if delivery.sent else f"took no message: {delivery.error}"
         err.print(f"{delivery.channel} {said}", markup=False, soft_wrap=True)

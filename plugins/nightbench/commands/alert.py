@@ -26,6 +26,7 @@ from nightbench.commands.alert_groups import (
     what,
 )
 from nightbench.commands.common import out
+from nightbench.commands.promises import say_overdue
 from nightbench.errors import UserError
 from nightbench.hours import moment
 
@@ -54,6 +55,7 @@ def list_alerts(
     if json:
         common.print_json([_document(row) for row in rows])
         return
+    say_overdue()
     if not rows:
         out.print("No alerts." if every else "No open alerts. Closed ones: --all")
         return
@@ -142,6 +144,14 @@ def assign(
 ) -> None:
     """Say whose it is."""
     _change(alert, json, lambda triage, one: triage.assign(one, owner, why), group)
+
+
+@app.command("test")
+def try_channels(suite: common.SuiteArgument, json: common.JsonOption = False) -> None:
+    """Send a test message to each channel of a suite."""
+    from nightbench.commands.alert_test import test_channels
+
+    raise typer.Exit(test_channels(suite, json=json))
 
 
 @app.command()

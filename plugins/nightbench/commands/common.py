@@ -183,18 +183,36 @@ def reach(cluster: Cluster) -> dict[str, SshTarget]:
     Raises:
         UserError: a Connection is missing or says too little.
     """
-    from nightbench.stack import deployment
-
-    place = home()
-    if place.connections_file.is_file() and place.secrets_file.is_file():
-        # Airflow reads its settings when it is imported; without these it makes ~/airflow.
-        os.environ.update(deployment.airflow_env(place))
-    os.environ.setdefault("AIRFLOW_HOME", str(place.airflow))
+    _settle_airflow()
     from nightbench.orchestration.connections import ssh_targets
 
     targets = dict(ssh_targets(cluster))
     quiet()
     return targets
+
+
+def channel_url(conn_id: str) -> str:
+    """Return the Apprise URL in an Airflow Connection.
+
+    Raises:
+        UserError: the Connection is missing or holds no URL.
+    """
+    _settle_airflow()
+    from nightbench.orchestration import connections
+
+    url = connections.channel_url(conn_id)
+    quiet()
+    return url
+
+
+def _settle_airflow() -> None:
+    """Airflow reads its settings when it is imported; without these it makes ~/airflow."""
+    from nightbench.stack import deployment
+
+    place = home()
+    if place.connections_file.is_file() and place.secrets_file.is_file():
+        os.environ.update(deployment.airflow_env(place))
+    os.environ.setdefault("AIRFLOW_HOME", str(place.airflow))
 
 
 def quiet() -> None:

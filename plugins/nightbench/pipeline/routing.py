@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,12 +65,15 @@ class Router:
         return tuple(dict.fromkeys(found))
 
 
-def channels_of(plan: RunPlan) -> list[Channel]:
-    """Every channel of a suite, each once."""
-    every = [*named(plan.channels)]
-    for place, route in enumerate(plan.routes):
+def channels_of(urls: Sequence[str], routes: Sequence[Route]) -> list[Channel]:
+    """Every channel of a suite, each once, by the first place where it stands."""
+    every = named(urls)
+    for place, route in enumerate(routes):
         every += named(route.alerts or (), f"routes[{place}].alerts")
-    return list({channel.url: channel for channel in reversed(every)}.values())[::-1]
+    found: dict[str, Channel] = {}
+    for channel in every:
+        found.setdefault(channel.url, channel)
+    return list(found.values())
 
 
 def _matches(route: Route, row: Mapping[str, Any]) -> bool:

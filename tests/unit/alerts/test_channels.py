@@ -1,5 +1,6 @@
 """Messages go through Apprise to a real HTTP server on loopback."""
 
+import base64
 import contextlib
 import json
 import logging
@@ -9,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from nightbench.alerts import send
+from nightbench.alerts import Picture, named, send
 from nightbench.errors import UserError
 
 
@@ -20,8 +21,10 @@ def server():
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             length = int(self.headers["Content-Length"])
-            self.server.received.append((self.path, json.loads(self.rfile.read(length))))
-            self.send_response(self.server.status)
+            document = json.loads(self.rfile.read(length))
+            self.server.received.append((self.path, document))
+            refused = document.get(self.server.refuses)
+            self.send_response(413 if refused else self.server.status)
             self.send_header("Content-Length", "0")
             self.end_headers()
 
@@ -29,7 +32,7 @@ def server():
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        http.received, http.status = [], 200
+        http.received, http.status, http.refuses = [], 200, ""
         thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield http
@@ -143,3 +146,37 @@ def test_connection_that_cannot_be_read_is_reported(server):
 
 def test_no_channel_sends_nothing():
     assert send([], "title", "body") == []
+
+
+PLOT = Picture("plot.png", b"\x89PNG and so on")
+
+
+def test_pictures_go_along(server):
+    (delivery,) = send([url_of(server)], "title", "body", pictures=[PLOT])
+    assert delivery.sent
+    ((_, document),) = server.received
+    (attached,) = document["attachments"]
+    assert (attached["filename"], attached["mimetype"]) == ("plot.png", "image/png")
+    assert base64.b64decode(attached["base64"]) == PLOT.data
+
+
+def test_who_refuses_the_picture_gets_the_message_alone(server):
+    server.refuses = "attachments"
+    (delivery,) = send([url_of(server)], "title", "body", pictures=[PLOT])
+    assert delivery.sent
+    assert [bool(document["attachments"]) for _, document in server.received] == [True, False]
+
+
+def test_a_digest_longer_than_a_service_takes_comes_in_parts(server):
+    body = "\n".join(f"- case-{number:04}: regressed by 10.0%" for number in range(2000))
+    (delivery,) = send([url_of(server)], "title", body)
+    assert delivery.sent
+    assert len(server.received) > 1
+    arrived = "".join(document["message"] for _, document in server.received)
+    assert arrived.count("regressed by") == 2000
+
+
+def test_channels_are_called_by_their_place(server):
+    channels = [*named(["slack://a/b/c"]), *named([url_of(server)], "routes[1].alerts")]
+    assert [channel.name for channel in channels] == ["alerts[0] slack", "routes[1].alerts[0] json"]
+    assert send(channels[1:], "title", "body")[0].channel == "routes[1].alerts[0] json"
