@@ -19,6 +19,7 @@ from nightbench.commands import (
     looking,
     nodes,
     planning,
+    promises,
     running,
     services,
 )
@@ -50,6 +51,7 @@ detect.app.registered_commands += [
     *backtest.app.registered_commands,
     *drill.app.registered_commands,
 ]
+looking.app.registered_commands += promises.app.registered_commands
 ab.app.registered_commands += bisect.app.registered_commands
 for _panel, _part in _PANELS.items():
     for _command in _part.registered_commands:

@@ -16,7 +16,7 @@ from enum import StrEnum
 from zoneinfo import ZoneInfo
 
 from nightbench.hours import Hours, zone
-from nightbench.night import clock, room
+from nightbench.night import clock, duration, room
 
 LONGEST_WAIT = timedelta(hours=3)
 """From a run's start to the beginning of its night; later it is another run's night."""
@@ -32,6 +32,9 @@ LONGEST_RUN = timedelta(hours=23)
 
 EARLY = timedelta(minutes=5)
 """So much before its time a run may have begun: clocks differ a little."""
+
+UNCHECKED = timedelta(hours=1)
+"""Deadlines are checked every quarter of an hour: after so long without, something is wrong."""
 
 JUDGING = timedelta(minutes=30)
 """From the loading of a run to its verdicts, at most."""
@@ -275,3 +278,19 @@ def _unfinished(run: NightRun, now: datetime) -> Standing:
         "warehouse: the run waits in the spool",
         run.run_id,
     )
+
+
+def unchecked(checked_at: datetime | None, now: datetime) -> str | None:
+    """Why nobody would hear of a missing night; None where deadlines are checked.
+
+    Args:
+        checked_at: when they were last checked; None: never.
+        now: with a time zone.
+    """
+    advice = "look at the DAG nightbench_deadlines: is it paused, does it fail, is Airflow up?"
+    if checked_at is None:
+        return f"Deadlines were never checked; {advice}"
+    ago = now - checked_at
+    if ago <= UNCHECKED:
+        return None
+    return f"Deadlines were last checked {duration(ago.total_seconds())} ago; {advice}"

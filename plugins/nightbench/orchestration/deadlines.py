@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from nightbench.deadlines import Clock, Timetable
+from nightbench.deadlines import Clock, Timetable, unchecked
 from nightbench.errors import UserError
 from nightbench.hours import Hours
 from nightbench.orchestration import places
@@ -93,3 +94,18 @@ def check(is_paused: Callable[[str], bool | None]) -> str:
             log.warning("%s took no message: %s", delivery.channel, delivery.error)
     refuse(checked)
     return checked.sentence()
+
+
+def complain_if_unchecked() -> None:
+    """Say so where nobody would hear of a missing night.
+
+    Raises:
+        UserError: nobody has checked deadlines for an hour, or the warehouse is away.
+    """
+    from nightbench.warehouse.deadlines import NightBook
+
+    with closing(connect()) as connection:
+        last = NightBook(connection).last_check()
+    problem = unchecked(last["checked_at"] if last else None, datetime.now(UTC))
+    if problem is not None:
+        raise UserError(problem)

@@ -58,6 +58,7 @@ def maintenance_dag() -> DAG:
         waiting = load_waiting()
         waiting >> expire_files()
         tell_leftovers()
+        deadlines_are_checked()
         sweep.expand(cluster=clusters_to_sweep())
     return dag
 
@@ -90,6 +91,18 @@ def tell_leftovers() -> int:
     try:
         confirming.give_up_late()
         return runs.tell_leftovers()
+    except UserError as error:
+        log.error("%s", error)
+        raise AirflowException(str(error)) from None
+
+
+@task
+def deadlines_are_checked() -> None:
+    """Fail where nobody has checked deadlines for an hour: who watches the watchdog."""
+    from nightbench.orchestration import deadlines
+
+    try:
+        deadlines.complain_if_unchecked()
     except UserError as error:
         log.error("%s", error)
         raise AirflowException(str(error)) from None

@@ -1,0 +1,93 @@
+"""`nightbench nights` and `nightbench noisy` against a real PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.sql.given import Given
+from typer.testing import CliRunner, Result
+
+from nightbench.cli import app
+from nightbench.deadlines import Night, Standing, State
+from nightbench.warehouse import Loader
+from nightbench.warehouse.connection import Connection
+from nightbench.warehouse.deadlines import NightBook
+
+
+def run(*words: str) -> Result:
+    result = CliRunner().invoke(app, list(words))
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+@pytest.fixture
+def book(connection: Connection) -> NightBook:
+    return NightBook(connection)
+
+
+def store(book: NightBook, state: State, hours: float) -> None:
+    """A night that was due so many hours ago."""
+    now = datetime.now(UTC)
+    due = now - timedelta(hours=hours)
+    night = Night(due - timedelta(hours=8), due + timedelta(hours=16), due, "07:00 UTC")
+    book.store("seeded", "local", night, Standing(state, "no run was planned"), now)
+
+
+def test_nights_are_listed_and_a_monitor_is_told(roles: None, book: NightBook) -> None:
+    assert run("nights").stdout.startswith("No night was promised")
+    assert run("nights", "--check").exit_code == 1  # Nobody has ever checked.
+    book.checked(1, 0, datetime.now(UTC))
+    store(book, State.MET, 2)
+    assert run("nights", "--check").exit_code == 0
+    assert "checked 0 s ago" in run("nights").stdout
+    assert run("alert", "list").stdout.startswith("No open alerts")
+    store(book, State.MISSING, 1)
+    shown = run("nights", "--check")
+    assert shown.exit_code == 1
+    assert "missing" in shown.stdout
+    assert run("nights").exit_code == 0
+    assert run("alert", "list").stdout.startswith("missing: seeded on local, run of ")
+    assert {row["state"] for row in json.loads(run("nights", "--json").stdout)} == {
+        "met",
+        "missing",
+    }
+
+
+def test_a_check_that_is_long_ago_is_said(roles: None, book: NightBook) -> None:
+    book.checked(1, 0, datetime.now(UTC) - timedelta(hours=3))
+    shown = run("nights", "--check")
+    assert shown.exit_code == 1
+    assert "Deadlines were last checked 3 h ago" in shown.stderr
+
+
+def test_what_was_missing_long_ago_alarms_nobody(roles: None, book: NightBook) -> None:
+    book.checked(1, 0, datetime.now(UTC))
+    store(book, State.MISSING, 40)
+    assert run("nights", "--check").exit_code == 0
+    assert "missing" in run("nights").stdout
+
+
+def test_noisy_series_are_listed(roles: None, loader: Loader, given: Given) -> None:
+    assert run("noisy").stdout == "No series is noisy.\n"
+    night, case = given.run(), given.case()
+    loader.load_run(given.bundle(night, given.came_back(night, case)))
+    loader.store_noise_event(
+        {
+            "case_id": case.case_id,
+            "cluster": "local",
+            "run_id": night.run_id,
+            "at": night.started_at,
+            "what": "noisy",
+            "spread": 0.2,
+            "max_spread": 0.1,
+            "sentence": "its nights vary by 20.0%; the limit is 10.0%",
+        }
+    )
+    assert run("noisy").stdout == (
+        f"{case.case_id} on local, since 2026-03-01: its nights vary by 20.0%; the limit is 10.0%\n"
+    )
+    (row,) = json.loads(run("noisy", "--json").stdout)
+    assert row["since_run_id"] == night.run_id
