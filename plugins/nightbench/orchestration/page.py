@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Depends, HTTPException, Request
@@ -26,6 +26,8 @@ POINTS = 180
 RUNS = 25
 BISECTS = 5
 GROUP = 1000
+NIGHTS = timedelta(days=14)
+"""How long a night that brought nothing is shown."""
 
 LIVE = ("open", "acknowledged")
 
@@ -133,6 +135,13 @@ class WarehouseRepository:
     def grades(self) -> Sequence[Row]:
         """The newest grades of the detector."""
         return self._rows("detector_grades", suite=None, cluster=None, before=None)
+
+    def missing_nights(self) -> Sequence[Row]:
+        """Nights of late that brought nothing."""
+        since = datetime.now(UTC) - NIGHTS
+        return self._rows(
+            "nights", suite=None, cluster=None, states=["missing"], since=since, max_rows=RUNS
+        )
 
     def labels(self) -> Sequence[Row]:
         """What people made of the alerts of the last year."""

@@ -110,10 +110,12 @@ class AlertPages:
                 states_of([state]), cluster or None, framework or None, SHOWN
             )
             choices = repository.choices()
+            nights = repository.missing_nights()
         return page(
             "alerts.html",
             groups=together(rows),
             found=len(rows),
+            nights=nights,
             chosen={"state": state or "live", "cluster": cluster, "framework": framework},
             states=("live", *STATES, "all"),
             options={k: sorted({row[k] for row in choices}) for k in ("cluster", "framework")},

@@ -217,6 +217,7 @@ class _Pages:
             runs=repository.runs(),
             groups=together(repository.alerts()),
             noisy={(row["case_id"], row["cluster"]): row["sentence"] for row in repository.noisy()},
+            nights=repository.missing_nights(),
             graded=sentences(grades),
             too_low=[row["below"] for row in grades if row["below"]],
             now=now,

@@ -58,6 +58,9 @@ class Repository(Protocol):
     def grades(self) -> Sequence[Row]:
         """The newest grades of the detector (`marts.detector_grade`)."""
 
+    def missing_nights(self) -> Sequence[Row]:
+        """Nights of late that a schedule promised and that brought nothing, newest first."""
+
     def labels(self) -> Sequence[Row]:
         """By cluster: how many alerts of the last year ended in which way."""
 

@@ -166,6 +166,9 @@ class Rows:
     def grades(self) -> Sequence[Row]:
         return self.known.get("grades", [])
 
+    def missing_nights(self) -> Sequence[Row]:
+        return self.known.get("nights", [])
+
     def labels(self) -> Sequence[Row]:
         return self.known.get("labels", [])
 

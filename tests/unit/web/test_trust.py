@@ -161,6 +161,15 @@ def test_a_grade_that_is_not_known_yet_says_nothing() -> None:
     assert client(rows).get("/trust").status_code == 200
 
 
+@pytest.mark.parametrize("address", ["/", "/alerts"])
+def test_nights_that_brought_nothing_are_told(address: str) -> None:
+    rows = about()
+    assert "Nights without results" not in client(rows).get(address).text
+    night = {"suite": "demo", "cluster": "local", "scheduled_at": START, "sentence": "no <run>"}
+    rows.known = {"nights": [night]}
+    assert "demo on local, 2026-11-01 01:00 UTC: no &lt;run&gt;" in client(rows).get(address).text
+
+
 def test_a_run_marks_its_noisy_series() -> None:
     page = client(Rows([row(0, noisy="varies by 21 %"), row(1)])).get("/?run=demo-night-0").text
     assert 'title="varies by 21 %">noisy</span>' in page
