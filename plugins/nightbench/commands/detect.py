@@ -29,8 +29,8 @@ def detect(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="CSV or JSON lines with the columns series, t, value, and where known n, spread "
-            "and fingerprint."
+            help="CSV or JSON lines with the columns series, t, value, and where known n, spread, "
+            "fingerprint and control."
         ),
     ] = None,
     json: common.JsonOption = False,
@@ -114,11 +114,16 @@ def document(report: HistoryReport) -> dict[str, Any]:
 
 def _change_document(found: Found) -> dict[str, Any]:
     nights = {"first_bad", "last_good", "told"}
-    plain = {k: v for k, v in vars(found).items() if k not in nights}
-    return plain | {
-        name: {"t": _iso(night), "value": night.value, "fingerprint": night.fingerprint}
-        for name, night in ((name, getattr(found, name)) for name in sorted(nights))
-    }
+    plain = {k: v for k, v in vars(found).items() if k not in nights | {"control"}}
+    control = {"control": dataclasses.asdict(found.control) if found.control else None}
+    return (
+        plain
+        | control
+        | {
+            name: {"t": _iso(night), "value": night.value, "fingerprint": night.fingerprint}
+            for name, night in ((name, getattr(found, name)) for name in sorted(nights))
+        }
+    )
 
 
 def _iso(night: Night) -> str:
@@ -195,4 +200,7 @@ def _numbers(place: str, key: str, found: object, *, missing: bool) -> list[Any]
             continue
         if isinstance(number, bool) or not isinstance(number, (int, float)):
             raise UserError(f"{place}: key {key}[{i}]: found {number!r:.60}, expected a number")
+        if abs(number) > sys.float_info.max or (number != number and not missing):
+            expected = "a number" if missing else "a finite number"
+            raise UserError(f"{place}: key {key}[{i}]: found {number!r:.60}, expected {expected}")
     return found

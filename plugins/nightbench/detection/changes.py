@@ -41,7 +41,9 @@ LOOKS = 3
 """Nights that are looked at closely, at most, with their neighbours, for falls and for rises."""
 
 SAME = 7
-"""Changes no further apart are one change, dated differently as more nights came."""
+"""Changes of one direction no further apart are one, dated differently as more nights came."""
+
+_MILLIONFOLD = math.log(1e6)
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ class Follower:
             self.changes = []
         for night in range(seen, len(series)):
             for change in changes_of_last_night(series.part(0, night + 1), self._weights):
-                if all(abs(change.first - known.first) > SAME for known in self.changes):
+                if not any(_same(change, known) for known in self.changes):
                     self.changes.append(change)
         self._seen = series
         return self.changes
@@ -183,14 +185,19 @@ def _worth_a_look(scores: Floats, past: Past, sign: int) -> list[int]:
     return sorted(first for first in around if first < len(scores) and scores[first] != 0)
 
 
+def _relative(step: float) -> float:
+    """A step of the logarithm as a fraction, above -1 and finite: a millionfold at most."""
+    return math.expm1(max(-_MILLIONFOLD, min(step, _MILLIONFOLD)))
+
+
 def _change(evidence: Evidence, score: float, offset: int, night: int) -> Change:
     return Change(
         first=offset + evidence.first,
         told=night,
-        change=math.expm1(evidence.step),
-        low=math.expm1(evidence.low),
-        high=math.expm1(evidence.high),
-        baseline=math.exp(evidence.baseline),
+        change=_relative(evidence.step),
+        low=_relative(evidence.low),
+        high=_relative(evidence.high),
+        baseline=math.exp(min(evidence.baseline, 709.0)),
         noise=evidence.noise,
         slope=evidence.slope,
         score=score,
@@ -198,6 +205,11 @@ def _change(evidence: Evidence, score: float, offset: int, night: int) -> Change
         after=evidence.after,
         reference=evidence.reference,
     )
+
+
+def _same(change: Change, known: Change) -> bool:
+    """A fall soon after a rise is news, and a recovery within a week is one."""
+    return change.falls == known.falls and abs(change.first - known.first) <= SAME
 
 
 def _continues(seen: Series, series: Series) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nightbench.detection.changes import FEWEST, Change, find_changes, shifted
+from nightbench.detection.control import ControlShift, control_shift
 from nightbench.detection.drift import Drift, drift_of
 from nightbench.detection.judge import why
 from nightbench.detection.power import smallest_slowdown
@@ -39,6 +40,8 @@ class Found:
     baseline: float
     score: float
     sentence: str
+    control: ControlShift | None = None
+    """What the control measurements of the same nights did; None where they are not known."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,9 @@ def judge_history(
         since = max([0, *(change.first for change in changes)])
         for change in changes:
             if abs(change.change) >= min_change:
-                found.append(_found(shifted(change, start), nights, usable, lower_is_better))
+                control = _control(nights, usable[start : start + change.told + 1], change)
+                placed = shifted(change, start)
+                found.append(_found(placed, nights, usable, lower_is_better, control))
     last = series.part(starts[-1], len(series))
     drift = drift_of(last, since)
     if drift and lower_is_better:
@@ -118,14 +123,29 @@ def _segments(nights: Sequence[Night]) -> list[int]:
     return starts
 
 
+def _control(
+    nights: Sequence[Night], until_told: Sequence[int], change: Change
+) -> ControlShift | None:
+    figures = [nights[i].control for i in until_told]
+    known = np.array([math.nan if f is None else math.log(f) for f in figures], dtype=float)
+    return control_shift(known, change.first, math.log1p(change.change))
+
+
 def _found(
-    change: Change, nights: Sequence[Night], usable: Sequence[int], lower_is_better: bool
+    change: Change,
+    nights: Sequence[Night],
+    usable: Sequence[int],
+    lower_is_better: bool,
+    control: ControlShift | None,
 ) -> Found:
     first, last_good = nights[usable[change.first]], nights[usable[change.first - 1]]
     told = nights[usable[change.told]]
     kind = "regressed" if change.falls else "improved"
     if lower_is_better:
         change = _inverted(change)
+        if control:
+            control = replace(control, remains=1 / (1 + control.remains) - 1)
+    said = f"; {control.sentence}" if control else ""
     return Found(
         kind=kind,
         index=usable[change.first],
@@ -137,7 +157,8 @@ def _found(
         high=change.high,
         baseline=change.baseline,
         score=change.score,
-        sentence=f"{why(change)}; told on {told.day}.",
+        sentence=f"{why(change)}{said}; told on {told.day}.",
+        control=control,
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from nightbench.errors import UserError
 
 REQUIRED = ("series", "t", "value")
-OPTIONAL = ("n", "spread", "fingerprint")
+OPTIONAL = ("n", "spread", "fingerprint", "control")
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Night:
     spread: float | None = None
     """(maximum - minimum) / median of the night's repeats."""
     fingerprint: str | None = None
+    control: float | None = None
+    """The same night's control measurement of the same nodes; higher is better."""
     line: int = 0
 
     @property
@@ -56,7 +58,9 @@ def read_nights(path: Path) -> dict[str, list[Night]]:
             if not isinstance(name, str) or not name.strip():
                 raise _wrong(place, "series", name, "the name of a series")
             series.setdefault(name, []).append(_night(place, line, row))
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
         raise UserError(f"{path}: cannot be read as UTF-8 text: {error}") from error
     if not series:
         raise UserError(f"{path}: found no rows, expected at least one night")
@@ -82,12 +86,16 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
                 raise _wrong(
                     f"{path}:1", name, ", ".join(header) or "an empty line", f"the column {name}"
                 )
+        for name in (*REQUIRED, *OPTIONAL):
+            if header.count(name) > 1:
+                raise _wrong(f"{path}:1", name, f"it {header.count(name)} times", "it once")
         reader.fieldnames = header
         try:
             for row in reader:
-                if None in row:
+                cells = sum(row[name] is not None for name in set(header)) + len(row.get(None, ()))
+                if cells != len(set(header)):
                     raise UserError(
-                        f"{path}:{reader.line_num}: found {len(header) + len(row[None])} cells, "
+                        f"{path}:{reader.line_num}: found {cells} cells, "
                         f"expected {len(header)} as in the header"
                     )
                 yield reader.line_num, row
@@ -104,7 +112,7 @@ def _jsonl_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
                 continue
             try:
                 row = json.loads(text)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise UserError(
                     f"{path}:{number}: found what is no JSON ({error}), expected one JSON object"
                 ) from error
@@ -127,6 +135,9 @@ def _night(place: str, line: int, row: Mapping[str, Any]) -> Night:
     spread = _number(place, "spread", row.get("spread"), "a number from 0 on, or nothing")
     if spread is not None and spread < 0:
         raise _wrong(place, "spread", row["spread"], "a number from 0 on, or nothing")
+    control = _number(place, "control", row.get("control"), "a number above 0, or nothing")
+    if control is not None and control <= 0:
+        raise _wrong(place, "control", row["control"], "a number above 0, or nothing")
     fingerprint = row.get("fingerprint")
     return Night(
         seconds=_seconds(place, row.get("t")),
@@ -134,6 +145,7 @@ def _night(place: str, line: int, row: Mapping[str, Any]) -> Night:
         n=None if n is None else int(n),
         spread=spread,
         fingerprint=None if fingerprint in (None, "") else str(fingerprint),
+        control=control,
         line=line,
     )
 
@@ -146,7 +158,7 @@ def _number(place: str, column: str, cell: object, expected: str) -> float | Non
         raise _wrong(place, column, cell, expected)
     try:
         number = float(cell)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise _wrong(place, column, cell, expected) from error
     if math.isnan(number):
         return None
