@@ -70,6 +70,10 @@ def test_every_command_of_the_manual_is_there() -> None:
     }
     assert names == {
         "ab",
+        "backtest",
+        "bisect",
+        "drill",
+        "grade",
         "up",
         "down",
         "status",
