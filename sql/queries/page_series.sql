@@ -1,6 +1,6 @@
 -- The newest results of each series, oldest first, with what became of each: for the results
 -- page. Quarantined, failed and missing ones are among them. A null parameter does not constrain;
--- drills never show.
+-- drills and what was measured to confirm never show.
 with numbered as (
     select
         p.case_id,
@@ -44,7 +44,7 @@ with numbered as (
         on p.run_id = v.run_id and p.case_id = v.case_id
     where
         r.loaded_at is not null
-        and r.run_kind <> 'drill'
+        and r.run_kind not in ('drill', 'confirm')
         -- A night that had no room for a case says nothing of its series.
         and p.left_out is null
         and m.status is distinct from 'left_out'

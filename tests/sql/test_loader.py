@@ -377,9 +377,12 @@ def test_results_rows_show_every_planned_case_with_its_mark(loader, reader, give
     assert reader.results_rows("no-such-run") == []
 
 
-def test_latest_medians_take_the_newest_of_each_series_and_no_drill(loader, reader, given):
+def test_latest_medians_take_the_newest_of_each_series_that_is_measured_for_itself(
+    loader, reader, given
+):
     one, two = given.case(), given.case(nodes=2)
-    for night, kind in enumerate((RunKind.NIGHTLY, RunKind.ON_DEMAND, RunKind.DRILL)):
+    kinds = (RunKind.NIGHTLY, RunKind.ON_DEMAND, RunKind.DRILL, RunKind.CONFIRM)
+    for night, kind in enumerate(kinds):
         run = given.run(night, run_kind=kind)
         cases = (one, two) if night == 0 else (one,)
         loader.load_run(

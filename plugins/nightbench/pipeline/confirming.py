@@ -180,7 +180,8 @@ async def measure_again(
     except EnvironmentUnavailable as error:
         return inconclusive(f"one of the builds cannot be had any more: {error}"), {}
     there: dict[str, Any] | str | None = None
-    if len(set(job.others) - ill.keys()) >= len(suspect.nodes):
+    # Where time ran out on the night's own nodes, none is left for others.
+    if here["complete"] and len(set(job.others) - ill.keys()) >= len(suspect.nodes):
         try:
             there = await job.measure(ELSEWHERE, ill | {n: _THE_NIGHT for n in suspect.nodes})
         except UserError as error:
