@@ -152,6 +152,8 @@ def _asked(wanted: _Wanted, **rest: Any) -> tuple[str, Asked]:
         wanted = _of_alert(wanted)
     if not (wanted.case and wanted.good and wanted.bad):
         raise UserError("found too little; expected ALERT, or --good, --bad and --case")
+    # What makes no sense is said before anything is looked at.
+    bisects.between(wanted.versions, wanted.good, wanted.bad)
     name = ab_run.suite_of([wanted.case]) if wanted.suite is None else wanted.suite
     suite = ab_run.absolute(name)
     cluster = ab_run.absolute(wanted.cluster) if wanted.cluster else None

@@ -105,13 +105,15 @@ def _chosen(asked: Mapping[str, Any]) -> common.Chosen:
 
 def _sleeping(asked: Mapping[str, Any]) -> common.Chosen:
     """A suite of one case that sleeps: small, and steady where nothing else is."""
-    from nightbench.model import Case, Protocol, Strategy, Suite
+    from nightbench.model import Case, Protocol, RegressionPolicy, Strategy, Suite
 
     catalog = common.catalog()
     cluster = common.cluster_of(asked["cluster"] or "local", catalog)
-    case = Case("sleep", "fake", Strategy.SINGLE, batch_size_per_device=2, scale="smoke")
-    protocol = Protocol(warmup_steps=5, measured_steps=100, repeats=asked["repeats"] or 5)
-    suite = Suite("sleep", "nightbench", cluster.name, (case,), protocol)
+    case = Case("sleep", "fake", Strategy.SINGLE, batch_size_per_device=2)
+    protocol = Protocol(warmup_steps=3, measured_steps=30, repeats=asked["repeats"] or 5)
+    # Of its 14 nights 6 are slowed.
+    policy = RegressionPolicy(min_history=8)
+    suite = Suite("sleep", "nightbench", cluster.name, (case,), protocol, policy=policy)
     return common.Chosen(suite, cluster, catalog, {})
 
 

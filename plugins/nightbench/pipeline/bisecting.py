@@ -103,7 +103,7 @@ async def candidates(
         UserError: bad is not newer than good, no node is left, or it cannot be asked.
     """
     cluster, (case,) = ground.cluster, ground.suite.cases
-    between(named, good, bad)  # What makes no sense is said before a node is looked at.
+    between(named, good, bad)  # what makes no sense is said before a node is looked at
     line = ground.catalog.frameworks[case.framework]
     found = await health.examine(cluster, ground.targets, ground.shipment, [line], sweep=True)
     left_out = placing.out_tonight(found, states or {})

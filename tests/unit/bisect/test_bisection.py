@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightbench.bisection import End, Kind, Result, State, Step, Trial, state
@@ -27,6 +27,7 @@ def search(versions: list[str], answer: dict[str, Result]) -> tuple[State, list[
         steps.append(Step(test.kind, test.version, test.against, said))
 
 
+@settings(deadline=None)
 @given(data=st.data(), n=st.integers(2, 200))
 def test_any_fall_is_found_in_as_few_tests_as_halving_needs(data: st.DataObject, n: int) -> None:
     versions = [f"{number}.0" for number in range(n)]
@@ -53,6 +54,7 @@ def test_any_fall_is_found_in_as_few_tests_as_halving_needs(data: st.DataObject,
         assert len(rest) <= left + sum(step.result is SKIPPED for step in rest)
 
 
+@settings(deadline=None)
 @given(data=st.data(), n=st.integers(2, 40))
 def test_any_results_end_and_name_a_version_that_is_bad(data: st.DataObject, n: int) -> None:
     versions = [f"{number}.0" for number in range(n)]
