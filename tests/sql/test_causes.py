@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import NIGHT, Given
-from tests.sql.nights import Inbox
+from tests.sql.nights import FALLS, Inbox, history
 from tests.sql.spooled import DIGEST, FAKE, PROTOCOL, spooled
 from tests.sql.spooled import case as sleeping
 
@@ -316,6 +316,32 @@ def test_an_alert_that_is_explained_keeps_its_cause(lab: Lab, given: Given) -> N
     assert told["cause"] == CauseKind.BENCHMARK_CODE
 
 
+def test_what_fails_with_the_same_words_is_one_group(lab: Lab, given: Given) -> None:
+    cases = series(given, "pytorch", 5)
+    run = lab.nights(dict.fromkeys(cases, False))
+    reasons = [f"n1: trainer-{k} exited with code 1" for k in range(3)]
+    reasons += ["out of memory", "n1: rebooted"]
+    verdicts = [
+        Verdict(each.case_id, "local", run.run_id, VerdictKind.FAILED, reason)
+        for each, reason in zip(cases, reasons, strict=True)
+    ]
+    lab.loader.store_verdicts(verdicts)
+    for verdict in verdicts:
+        lab.loader.open_alert(verdict)
+    with lab.connection, lab.connection.cursor() as cursor:
+        cursor.execute(
+            "insert into raw.node_event"
+            " values ('local', 'n1', %s, %s, now(), 'fault', %s, 'nightbench')",
+            (run.run_id, f"{cases[4].case_id}/g0", f"{cases[4].case_id}: rebooted"),
+        )
+    found = lab.explained(run)
+    keys = [found[each.case_id]["group_key"] for each in cases]
+    assert len(set(keys[:3])) == 1
+    assert len(set(keys)) == 3
+    assert [found[each.case_id]["cause"] for each in cases] == ["unexplained"] * 4 + ["node"]
+    assert lab.explained(run) == found
+
+
 def test_a_release_from_its_nights_to_one_item_of_one_message(
     spool: Spool, warehouse: Database, lab: Lab, given: Given, inbox: Inbox
 ) -> None:
@@ -349,3 +375,27 @@ def test_a_release_from_its_nights_to_one_item_of_one_message(
     assert len({row["group_key"] for row in alerts}) == 1
     said = "\n".join(message["message"] for message in inbox.messages)
     assert said.count("cause: framework version: The framework fake went from 1.0 to 2.0.") == 1
+
+
+def test_a_preflight_that_cannot_be_read_silences_no_alert(
+    spool: Spool,
+    warehouse: Database,
+    lab: Lab,
+    given: Given,
+    inbox: Inbox,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    history(lab.loader, given, (FALLS,))
+    run = given.run(NIGHTS_BEFORE, suite="seeded")
+    with lab.connection, lab.connection.cursor() as cursor:
+        cursor.execute(
+            "insert into raw.node_preflight (cluster, node, at, address, is_reachable, level,"
+            " findings, document) values ('local', 'n1', %s, 'x', true, 'ok', '[]', %s)",
+            (run.started_at, '{"gpus": 5}'),
+        )
+    spooled(spool, run, {FALLS: 90.0}, channels=[inbox.url])
+    ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    assert len(inbox.messages) == 1
+    assert [row["cause"] for row in lab.reader.alerts()] == [None]
+    assert "were not explained" in caplog.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from nightbench.causes import machines, software
@@ -18,6 +19,9 @@ _ORDER = (
     CauseKind.BENCHMARK_CODE,
 )
 """Of two that weigh the same the one that says more comes first: heat explains a slow node."""
+
+WORDS = 120
+"""Characters of a failure's words that have to be the same."""
 
 _WORDS = {
     CauseKind.THERMAL: "heat or clocks",
@@ -37,7 +41,8 @@ class Explanation:
     sentence: str
     evidence: tuple[str, ...]
     suspect: str = ""
-    """Who or what it was: a node, a pair of versions, changed fields; empty: nobody."""
+    """Who or what it was: a node, a pair of versions, changed fields, of an unexplained failure
+    its words; empty: nobody."""
 
 
 def suspects(facts: Facts) -> list[Suspect]:
@@ -60,6 +65,10 @@ def suspects(facts: Facts) -> list[Suspect]:
 def explain(facts: Facts) -> Explanation:
     """Put a change down to the likeliest suspect; `unexplained` where nothing weighs enough."""
     found = suspects(facts)
+    if facts.failure and (not found or found[0].weight < ENOUGH):
+        words = _without_numbers(facts.failure)
+        said = f"Nothing that was looked at explains the failure: {facts.failure}"
+        return Explanation(CauseKind.UNEXPLAINED, said, _evidence(facts, found), words)
     if not found or found[0].weight < ENOUGH:
         return Explanation(CauseKind.UNEXPLAINED, _nothing(facts, found), _evidence(facts, found))
     first = found[0]
@@ -74,6 +83,11 @@ def explain(facts: Facts) -> Explanation:
         _evidence(facts, found),
         first.name,
     )
+
+
+def _without_numbers(reason: str) -> str:
+    """A failure's words that are the same for every case that failed of the same."""
+    return re.sub(r"[0-9a-f]*[0-9][0-9a-f]*", "#", reason)[:WORDS]
 
 
 def _evidence(facts: Facts, found: list[Suspect]) -> tuple[str, ...]:

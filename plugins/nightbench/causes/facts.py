@@ -49,7 +49,7 @@ class Peer:
     framework: str
     nodes: tuple[str, ...]
     fell: bool | None
-    """Since the same nights; None where its verdict does not say."""
+    """Since the same nights; None where its verdict does not say. Of a failure: failed too."""
     framework_version: str | None = None
 
 
@@ -127,6 +127,10 @@ class Facts:
     last_good: Night | None = None
     change: float | None = None
     """Of the series: value / baseline - 1."""
+    failure: str = ""
+    """Why it came back without a value; empty where it has one."""
+    faults: Mapping[str, str] = field(default_factory=dict)
+    """Node -> why the failure is put down to it."""
     bad: tuple[Night, ...] = ()
     """All nights since, `first_bad` too, oldest first."""
     good: tuple[Night, ...] = ()

@@ -39,7 +39,7 @@ def grouped(members: Iterable[Member], known: Iterable[Member] = ()) -> dict[int
             of_suspect.setdefault(one.night, one.group)
     found: dict[int, str] = {}
     for one in sorted(members, key=lambda m: (m.night, m.alert_id)):
-        if one.kind is CauseKind.UNEXPLAINED or not one.suspect:
+        if not one.suspect:
             found[one.alert_id] = ""
             continue
         nights = anchors.setdefault((one.cluster, one.kind, one.suspect), {})

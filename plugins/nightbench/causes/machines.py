@@ -26,10 +26,20 @@ DRIFTS = 0.05
 
 def nodes(facts: Facts) -> Iterator[Suspect]:
     """A node that is slow by itself, or that the case did not run on before."""
-    for make in (_slow_node, _moved_case):
+    for make in (_faulty_node, _slow_node, _moved_case):
         suspect = make(facts)
         if suspect is not None:
             yield suspect
+
+
+def _faulty_node(facts: Facts) -> Suspect | None:
+    """A node that made the case fail."""
+    if not facts.faults:
+        return None
+    names = sorted(facts.faults)
+    told = [f"{node}: {why}" for node, why in sorted(facts.faults.items())]
+    said = f"{_nodes(names)} made it fail"
+    return Suspect(CauseKind.NODE, ", ".join(names), said, 5, [f"{said}: {some(told)}"], [])
 
 
 def _slow_node(facts: Facts) -> Suspect | None:

@@ -21,6 +21,7 @@ CONTROLS = 10
 """So many control measurements before a change."""
 _BEFORE = timedelta(days=30)
 _NIGHT = timedelta(hours=20)
+_WITHOUT_VALUE = ("failed", "missing")
 _SAME_FALL = timedelta(hours=36)
 """Two series that fell no further apart fell together."""
 
@@ -35,6 +36,8 @@ class Gathered:
         run, cluster = plan.run, plan.run.cluster
         since = min(self._changes.earliest, run.started_at) - _BEFORE
         self._peers = book.peers(cluster, run.started_at)
+        failed = sorted({a["opened_run_id"] for a in alerts if _has_failed(a)})
+        self._faults = book.faults(cluster, failed) if failed else []
         self._controls = book.controls(cluster, since, run.started_at + _NIGHT)
         self._looks = [_look(row) for row in book.looks(cluster, since, run.started_at + _NIGHT)]
 
@@ -43,6 +46,7 @@ class Gathered:
         good, bad = self._changes.nights(alert)
         first = bad[0]
         # Controls of a night are measured when it begins: what is nearer to the bad one is its.
+        failed = _has_failed(alert)
         turn = good[-1].at + (first.at - good[-1].at) / 2 if good else first.at - _NIGHT / 2
         return Facts(
             case_id=alert["case_id"],
@@ -50,11 +54,13 @@ class Gathered:
             framework=alert["framework"],
             first_bad=first,
             last_good=good[-1] if good else None,
-            change=_change(alert),
+            change=None if failed else _change(alert),
+            failure=(alert["reason"] or "") if failed else "",
+            faults=self._faults_of(alert),
             bad=tuple(bad),
             good=tuple(good),
             peers=tuple(
-                self._peer(row, first.at)
+                self._peer(row, None if failed else first.at)
                 for row in self._peers
                 if row["case_id"] != alert["case_id"]
             ),
@@ -63,10 +69,23 @@ class Gathered:
             looks_since=tuple(look for look in self._looks if look.at >= turn),
         )
 
-    def _peer(self, row: Row, fell_at: datetime) -> Peer:
+    def _faults_of(self, alert: Row) -> dict[str, str]:
+        if not _has_failed(alert):
+            return {}
+        return {
+            row["node"]: row["reason"].removeprefix(f"{alert['case_id']}: ")
+            for row in self._faults
+            if row["run_id"] == alert["opened_run_id"]
+            and row["subject"].rpartition("/")[0] == alert["case_id"]
+        }
+
+    def _peer(self, row: Row, fell_at: datetime | None) -> Peer:
+        """Another series beside one that fell at a time; beside one that failed where None."""
         verdict, change = row["verdict"], row["change"]
         fell: bool | None = None
-        if verdict == "regressed":
+        if fell_at is None:
+            fell = verdict in _WITHOUT_VALUE
+        elif verdict == "regressed":
             # What fell long ago says nothing of this change.
             fell = True if abs(row["since"] - fell_at) <= _SAME_FALL else None
         elif verdict in ("ok", "improved") and (change is None or change > -self._min_change):
@@ -162,12 +181,32 @@ def _change(alert: Row) -> float | None:
     return value / baseline - 1 if value is not None and baseline else None
 
 
+def _has_failed(alert: Row) -> bool:
+    return alert["kind"] in _WITHOUT_VALUE
+
+
+def _opened(alert: Row) -> Row:
+    """The night on which a case came back without a value, as far as its plan tells."""
+    return {
+        "case_id": alert["case_id"],
+        "run_id": alert["opened_run_id"],
+        "started_at": alert["opened_at"],
+        "framework_version": None,
+        "build": alert["opened_build"],
+        "definition_digest": None,
+        "code_digest": alert["opened_code"],
+    }
+
+
 def _sides(alert: Row, points: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     """The last good nights and the first bad ones.
 
     The verdict says which night was the first bad one; where it does not, it is the first of those
     at the end that lie nearer to the bad level than to the good one.
     """
+    if _has_failed(alert):
+        before = [row for row in points if row["started_at"] < alert["opened_at"]]
+        return before[-NIGHTS:], [_opened(alert)]
     place = next(
         (i for i, row in enumerate(points) if row["run_id"] == alert["first_bad_run_id"]), None
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from typing import Any
 
@@ -10,11 +11,29 @@ from nightbench.causes import explain as explanation_of
 from nightbench.evidence import Cause
 from nightbench.pipeline.cause_facts import Gathered
 from nightbench.pipeline.plans import RunPlan
+from nightbench.warehouse import WarehouseUnavailable
 from nightbench.warehouse.causes import CauseBook
 from nightbench.warehouse.connection import Connection
 
+log = logging.getLogger(__name__)
+
 _GROUPS_OF = timedelta(days=14)
 """Groups that an alert may still join; a change is told days after it began."""
+
+
+def explain_or_say(connection: Connection, plan: RunPlan) -> dict[int, Cause]:
+    """Explain as `explain` does; what goes wrong is logged, and the alerts are told without causes.
+
+    Raises:
+        WarehouseUnavailable: the warehouse is away.
+    """
+    try:
+        return explain(connection, plan)
+    except WarehouseUnavailable:
+        raise
+    except Exception:  # Documents of nodes are read here: none of them may silence an alert.
+        log.exception("the alerts of run %s were not explained", plan.run.run_id)
+        return {}
 
 
 def explain(connection: Connection, plan: RunPlan) -> dict[int, Cause]:

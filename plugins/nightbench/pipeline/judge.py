@@ -21,7 +21,7 @@ from nightbench.model import (
     Severity,
     Verdict,
 )
-from nightbench.pipeline.causes import explain
+from nightbench.pipeline.causes import explain_or_say
 from nightbench.pipeline.ingest import Connect
 from nightbench.pipeline.noise import quarantine
 from nightbench.pipeline.plans import RunPlan, read_plan
@@ -102,7 +102,7 @@ def judge_run(
             noisy,
         )
         opened, resolved = _store(loader, changes, run_id)
-        explain(connection, plan)
+        explain_or_say(connection, plan)
         if confirms:
             ask(connection, plan)
         voice = Voice(resolve, Links(base_url) if base_url else None)

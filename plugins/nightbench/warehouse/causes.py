@@ -64,6 +64,10 @@ class CauseBook:
         rows = self._rows("fingerprints", fingerprint_ids=sorted(ids))
         return {row["fingerprint_id"]: row["document"] for row in rows}
 
+    def faults(self, cluster: str, run_ids: Sequence[str]) -> list[Row]:
+        """Nodes that made cases of runs fail."""
+        return self._rows("cause_faults", cluster=cluster, run_ids=list(run_ids))
+
     def peers(self, cluster: str, until: datetime) -> list[Row]:
         """What the night that began at `until` said of every series of a cluster."""
         return self._rows("cause_peers", cluster=cluster, until=until)

@@ -308,3 +308,35 @@ def test_a_noisy_control_or_one_of_few_figures_says_nothing() -> None:
     assert noisy.fell is False
     assert replace(STEADY, before=(2.0, 2.0), since=(1.0,)).fell is None
     assert replace(STEADY, since=()).fell is None
+
+
+FAILED = facts(failure="trainer-0 exited with code 1 after 12 s")
+
+
+def test_a_failure_that_nothing_explains_is_told_by_its_words() -> None:
+    found = explain(FAILED)
+    assert found.kind is CauseKind.UNEXPLAINED
+    assert found.suspect == "trainer-# exited with code # after # s"
+    assert "trainer-0 exited with code 1 after 12 s" in found.sentence
+
+
+def test_a_node_that_made_a_case_fail() -> None:
+    found = explain(replace(FAILED, faults={"n1": "rebooted while the job ran"}))
+    assert (found.kind, found.suspect) == (CauseKind.NODE, "n1")
+    assert "Node n1 made it fail: n1: rebooted while the job ran." in found.evidence
+
+
+def test_a_build_with_which_a_framework_fails() -> None:
+    failed = replace(BAD, build="b2", framework_version=None, libraries={})
+    found = explain(
+        replace(
+            FAILED,
+            first_bad=failed,
+            bad=(failed,),
+            peers=(*peers("pytorch", True), *peers("paddle3", False)),
+        )
+    )
+    assert (found.kind, found.suspect) == (
+        CauseKind.FRAMEWORK_VERSION,
+        "pytorch build b1 -> b2",
+    )

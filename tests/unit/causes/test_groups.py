@@ -31,7 +31,8 @@ def test_what_differs_is_another_group() -> None:
 
 
 def test_the_unexplained_stands_on_its_own() -> None:
-    assert grouped([replace(ONE, kind=CauseKind.UNEXPLAINED, suspect="")]) == {1: ""}
+    nothing = replace(ONE, kind=CauseKind.UNEXPLAINED, suspect="")
+    assert grouped([nothing, replace(nothing, alert_id=2)]) == {1: "", 2: ""}
 
 
 def test_what_comes_a_night_later_goes_to_the_group_that_is_there() -> None:
