@@ -67,10 +67,10 @@ def explain(facts: Facts) -> Explanation:
     found = suspects(facts)
     if facts.failure and (not found or found[0].weight < ENOUGH):
         words = _without_numbers(facts.failure)
-        said = f"Nothing that was looked at explains the failure: {facts.failure}"
-        return Explanation(CauseKind.UNEXPLAINED, said, _evidence(facts, found), words)
+        told = (f"It failed: {facts.failure.rstrip('.')}.", *_evidence(facts, found))
+        return Explanation(CauseKind.UNEXPLAINED, _nothing(found), told, words)
     if not found or found[0].weight < ENOUGH:
-        return Explanation(CauseKind.UNEXPLAINED, _nothing(facts, found), _evidence(facts, found))
+        return Explanation(CauseKind.UNEXPLAINED, _nothing(found), _evidence(facts, found))
     first = found[0]
     sentence = first.sentence
     rivals = [s for s in found[1:] if s.kind is not first.kind and s.weight >= first.weight - 1]
@@ -135,7 +135,7 @@ def _unchanged(facts: Facts) -> list[str]:
     return told
 
 
-def _nothing(facts: Facts, found: list[Suspect]) -> str:
+def _nothing(found: list[Suspect]) -> str:
     if not found:
         return "Nothing that was looked at changed with it."
     names = ", ".join(dict.fromkeys(f"{_WORDS[s.kind]} ({s.name})" for s in found[:3]))

@@ -317,7 +317,8 @@ def test_a_failure_that_nothing_explains_is_told_by_its_words() -> None:
     found = explain(FAILED)
     assert found.kind is CauseKind.UNEXPLAINED
     assert found.suspect == "trainer-# exited with code # after # s"
-    assert "trainer-0 exited with code 1 after 12 s" in found.sentence
+    assert found.sentence == "Nothing that was looked at changed with it."
+    assert found.evidence[0] == "It failed: trainer-0 exited with code 1 after 12 s."
 
 
 def test_a_node_that_made_a_case_fail() -> None:
