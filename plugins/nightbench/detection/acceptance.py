@@ -44,26 +44,29 @@ class Weights:
     chain_nights: float
     young: float
     """Doubt about a level that eight nights stand for."""
+    seen: float
+    """Logarithm of the visits to a depth after which it is half as rare as `depth` says."""
 
 
 WEIGHTS = Weights(
-    drifting=0.950,
-    drifting_threshold=3.330,
-    steady=0.228,
-    steady_threshold=0.318,
-    visit_first=0.413,
-    visit_nights=-5.234,
-    visit_stay=-2.083,
-    visit_leave=0.525,
-    depth=3.598,
-    visit=8.008,
-    chain=8.122,
-    indistinct=1.296,
-    chain_stay=-0.189,
-    chain_leave=-1.309,
-    chain_first=-1.962,
-    chain_nights=4.253,
-    young=9.950,
+    drifting=0.939,
+    drifting_threshold=3.250,
+    steady=0.229,
+    steady_threshold=0.362,
+    visit_first=0.725,
+    visit_nights=-5.718,
+    visit_stay=-2.357,
+    visit_leave=0.206,
+    depth=3.544,
+    visit=8.328,
+    chain=7.934,
+    indistinct=2.300,
+    chain_stay=-0.066,
+    chain_leave=-1.162,
+    chain_first=-1.674,
+    chain_nights=4.877,
+    young=10.187,
+    seen=1.005,
 )
 
 
@@ -76,7 +79,8 @@ def log_odds(evidence: Evidence, weights: Weights = WEIGHTS) -> float:
     )
     distinct = abs(evidence.step) / evidence.noise
     nothing += w.young * 8 / evidence.reference * min(1.0, CLEAR / distinct)
-    rarity = abs(evidence.step) * math.exp(w.depth)
+    unseen = math.exp(w.seen)
+    rarity = abs(evidence.step) * math.exp(w.depth) * unseen / (unseen + evidence.visits)
     return -_sum_of_odds(
         _sum_of_odds(nothing, _one_stay(evidence, w) + w.visit - rarity),
         _chain(evidence, w) + w.chain - rarity - w.indistinct * max(0.0, 3 - distinct),

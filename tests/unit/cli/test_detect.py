@@ -111,6 +111,15 @@ def test_a_stream_answers_every_night_as_the_file_does(tmp_path: Path) -> None:
         ("a.csv", "series,t,value\na,1,5\na,2,-1\n", "a.csv:3: column value: found -1, expected"),
         ("a.csv", "series,t,value\na,noon,5\n", "a.csv:2: column t: found noon, expected Unix sec"),
         ("a.csv", "series,t,value\n,1,5\n", "a.csv:2: column series: found nothing, expected the"),
+        ("a.csv", "series,t,value\na,1\n", "a.csv:2: found 2 cells, expected 3"),
+        ("a.csv", "series,t,value,t\na,1,5,2\n", "a.csv:1: column t: found it 2 times, expected"),
+        ("a.csv", "series,t,value,control\na,1,5,-2\n", "a.csv:2: column control: found -2, expe"),
+        ("a.jsonl", "[" * 100_000, "a.jsonl:1: found what is no JSON"),
+        (
+            "a.jsonl",
+            '{"series": "a", "t": 1, "value": 1' + "0" * 400 + "}",
+            "a.jsonl:1: column value: found 1000",
+        ),
         ("a.csv", "series,t,value\na,1,5,9\n", "a.csv:2: found 4 cells, expected 3"),
         ("a.csv", "series,t,value\na,1,5\na,1,6\n", "a.csv:3: column t: found 1970-01-01, expect"),
         (

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightbench.detection.changes import LOOK_BACK, Follower, Followers, find_changes
+from nightbench.detection.changes import (
+    LOOK_BACK,
+    Follower,
+    Followers,
+    changes_of_last_night,
+    find_changes,
+)
 from nightbench.detection.drift import drift_of
 from nightbench.detection.series import series_from
 
@@ -112,13 +118,38 @@ def test_missing_nights_and_what_is_no_number_are_left_out():
     assert usable[change.first] in (50, 51)
 
 
+def test_slow_nights_of_the_past_make_two_more_no_change():
+    """Two modes, one night in eight a fifth slower: two of them in a row have to come one day."""
+    levels = [80 if k in (6, 11, 19, 27, 35, 36) else 100 for k in range(37)]
+    assert found(noisy(levels)) == []
+    fallen = [80 if k in (6, 11, 19, 27) or k >= 35 else 100 for k in range(42)]
+    (change,) = found(noisy(fallen))
+    assert change.first == 35
+
+
+def test_a_fall_a_week_after_a_rise_is_told():
+    rise, fall = found(noisy([100] * 40 + [106] * 7 + [85] * 8))
+    assert (rise.first, rise.falls) == (40, False)
+    assert (fall.first, fall.falls) == (47, True)
+
+
+def test_a_step_beyond_all_measure_is_told_as_a_number():
+    fall, rise = found([1e200] * 30 + [1e-200] * 20 + [1e200] * 20)
+    assert (fall.first, rise.first) == (30, 50)
+    assert -1 < fall.change < -0.99
+    assert 1e5 < rise.change < 1e7
+
+
 def test_repeats_that_disagree_make_a_low_night_less_of_a_change():
     values = noisy([100] * 50 + [91] * 3, sigma=0.01, seed=9)
     steady = [0.01] * 53
     wild = [0.01] * 50 + [0.04, 0.05, 0.04]
-    (change,) = found(values, steady)
-    assert change.told <= 52
-    assert all(c.score < change.score and c.low < change.low for c in found(values, wild))
+    (told,) = found(values, steady)
+    assert told.told <= 52
+    (sure,) = changes_of_last_night(series_of(values, steady))
+    unsure = changes_of_last_night(series_of(values, wild))
+    assert all(c.score < sure.score and c.low < sure.low for c in unsure)
+    assert all(c.told >= told.told for c in found(values, wild))
     wilder = [0.01] * 50 + [0.2] * 3
     assert found(values, wilder) == []
 
