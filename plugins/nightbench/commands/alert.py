@@ -14,15 +14,13 @@ from rich.text import Text
 
 from nightbench.commands import common
 from nightbench.commands.alert_groups import (
-    COLUMNS,
     LIVE,
     acted_on,
     beside,
     cause_of,
-    cells_of,
-    grouped,
     others_of,
     state,
+    table_of,
     what,
 )
 from nightbench.commands.common import out
@@ -60,10 +58,11 @@ def list_alerts(
         out.print("No alerts." if every else "No open alerts. Closed ones: --all")
         return
     table = Table(box=None, pad_edge=False)
-    for name in COLUMNS:
+    names, lines = table_of(rows)
+    for name in names:
         table.add_column(name, overflow="fold")
-    for group in grouped(rows):
-        table.add_row(*(Text(cell) for cell in cells_of(group)))
+    for line in lines:
+        table.add_row(*(Text(cell) for cell in line))
     out.print(table)
 
 

@@ -30,7 +30,14 @@ def grouped(rows: Iterable[Row]) -> list[list[Row]]:
     return [sorted(group, key=_worst_first) for group in groups.values()]
 
 
-def cells_of(group: Sequence[Row]) -> tuple[str, ...]:
+def table_of(rows: Iterable[Row]) -> tuple[list[str], list[list[str]]]:
+    """The list: the columns that are not empty, and a line for each group."""
+    lines = [_cells(group) for group in grouped(rows)]
+    kept = [k for k in range(len(COLUMNS)) if any(line[k] for line in lines)]
+    return [COLUMNS[k] for k in kept], [[line[k] for k in kept] for line in lines]
+
+
+def _cells(group: Sequence[Row]) -> tuple[str, ...]:
     """A group as a line of the list, by its worst series."""
     first = group[0]
     more = f" and {len(group) - 1} more" if len(group) > 1 else ""
