@@ -63,6 +63,8 @@ class Drill:
     size: float
     """Fraction of the throughput that the slowdown takes."""
     began: datetime
+    before: int
+    """Nights that are not slowed: what the detector knows of the series then."""
 
     @property
     def case_id(self) -> str:
@@ -71,8 +73,8 @@ class Drill:
 
     @property
     def first_slow(self) -> int:
-        """Number of the first slowed night, from 1: the detector needs the nights before it."""
-        return needed(self.suite) + 1
+        """Number of the first slowed night, from 1."""
+        return self.before + 1
 
     def at(self, night: int) -> datetime:
         """When a night is said to be: the last one is today's."""
@@ -110,10 +112,15 @@ def begin(spool: Spool, drill: Drill, asked: Mapping[str, Any]) -> RunSpool:
         UserError: there are too few nights to find anything, or the case has changed since the
             drill was begun.
     """
+    if drill.before < needed(drill.suite):
+        raise UserError(
+            f"before: found {drill.before}; expected at least {needed(drill.suite)}, without which "
+            f"suite {drill.suite.name} has no verdicts"
+        )
     if drill.nights < drill.first_slow + 1:
         raise UserError(
-            f"nights: found {drill.nights}; expected at least {drill.first_slow + 1}: the detector "
-            f"needs {drill.first_slow - 1} nights before a verdict, and two to see a change"
+            f"nights: found {drill.nights}; expected at least {drill.first_slow + 1}: "
+            f"{drill.before} before the slowdown, and two to see a change"
         )
     folder = folder_of(spool, drill.drill_id)
     known = folder.run() or {}

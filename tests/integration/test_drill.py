@@ -1,0 +1,100 @@
+"""`nightbench drill` over real SSH: nights are measured, slowed, judged, and the alert arrives."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.local_place import REPO, Command, local_nodes
+
+from nightbench.config import load_catalog, load_suite
+from nightbench.plan import definition_digest
+from nightbench.spool import Spool
+
+CASE = "sleep-fake-single-1x1-bs2"
+SUITE = """\
+suite: trial
+owner: tests
+cluster: local
+scale: full # steps of 50 ms: steady on a busy machine
+protocol: {warmup_steps: 2, measured_steps: 15, repeats: 2}
+policy: {min_history: 7, min_change: 5%}
+matrix:
+  - workload: sleep
+    frameworks: fake
+    strategy: single
+    devices: 1x1
+    batch_size_per_device: 2
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    place = tmp_path_factory.mktemp("drill")
+    with local_nodes(place, SUITE):
+        yield place
+
+
+def plan_of(place: Path) -> str:
+    """The definition of the case as real nights measure it."""
+    catalog = load_catalog(REPO / "benchmarks")
+    suite = load_suite(place / "dags/suites/trial.yaml", catalog)
+    (case,) = suite.cases
+    return definition_digest(case, catalog.workloads[case.workload], suite.protocol)
+
+
+def test_interrupted_and_resumed_the_alert_of_a_real_slowdown_arrives(place: Path) -> None:
+    nightbench = Command(place)
+    words = ["drill", "trial", "--size", "50%", "--nights", "12"]
+    code = nightbench.until("night 3 of 12", *words, number=signal.SIGINT)
+    assert code == 130
+    spool = Spool(place / "home/spool")
+    (folder,) = spool.drills()
+
+    done = nightbench("drill", "--resume", folder.run_id, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads(done.stdout)
+    assert document["false_alarms"] == []
+    # Night 8 is the first slowed one; one night never alerts.
+    assert 9 <= document["found"] <= 12
+    assert document["found"] == 7 + document["delay"]
+    nights = document["nights"]
+    usual = [night["value"] for night in nights[:7]]
+    slowed = [night["value"] for night in nights[7:]]
+    assert max(slowed) / max(usual) == pytest.approx(0.5, abs=0.1)
+    assert [night["sleep_s"] > 0 for night in nights] == [False] * 7 + [True] * len(slowed)
+    assert "Drill: Nightbench drill-trial on local" in done.stderr
+    assert "Nothing is wrong" in done.stderr
+
+    # Each night is a real run of real launches, and its sleep stands in job and result.
+    last = Spool(folder.folder).run(f"{folder.run_id}-n{document['found']:02d}")
+    store = last.latest(CASE)
+    assert store is not None
+    job, result = store.job(), store.result(1, "n1")
+    assert job is not None
+    assert result is not None
+    said = float(job["env"]["NIGHTBENCH_DRILL_SLEEP_S"])
+    assert said == nights[-1]["sleep_s"]
+    assert result["processes"][0]["summary"]["drill_sleep_s"] == said
+    assert (last.run() or {})["run_kind"] == "drill"
+    # Nothing that loads runs finds them; and their definition is no other run's.
+    assert spool.runs() == []
+    plain = plan_of(place)
+    assert job["definition_digest"] != plain
+    first = Spool(folder.folder).run(f"{folder.run_id}-n01").latest(CASE)
+    assert first is not None
+    assert (first.job() or {})["definition_digest"] == job["definition_digest"]
+    assert "NIGHTBENCH_DRILL_SLEEP_S" not in (first.job() or {})["env"]
+
+
+def test_too_few_nights_are_refused_before_anything_is_measured(place: Path) -> None:
+    few = Command(place)("drill", "trial", "--nights", "8")
+    assert few.returncode == 1
+    assert "expected at least 9" in few.stderr
+    unjudged = Command(place)("drill", "trial", "--before", "3")
+    assert unjudged.returncode == 1
+    assert "before: found 3; expected at least 7" in unjudged.stderr
+    assert len(Spool(place / "home/spool").drills()) == 1

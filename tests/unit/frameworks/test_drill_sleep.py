@@ -1,0 +1,53 @@
+"""The sleep of a drill: in each step, seen by every device, and refused anywhere else."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from measure import Drilled, drill_sleep_s
+
+from nightbench.config import env
+from nightbench.pipeline.drilling import KNOB
+
+
+def job(run_id: str, **variables: str) -> dict[str, Any]:
+    return {"run_id": run_id, "env": variables}
+
+
+def test_a_drill_says_how_long_its_steps_sleep() -> None:
+    assert drill_sleep_s(job("drill-20261121T010203-9f3a-n11", **{KNOB: "0.0025"})) == 0.0025
+    assert drill_sleep_s(job("drill-20261121T010203-9f3a-n01")) == 0
+    assert drill_sleep_s(job("nightly-20261121T010203-9f3a")) == 0
+
+
+def test_it_is_refused_in_a_run_that_is_no_drill() -> None:
+    with pytest.raises(ValueError, match="for drills alone"):
+        drill_sleep_s(job("nightly-20261121T010203-9f3a", **{KNOB: "0.0025"}))
+
+
+def test_the_environment_of_a_node_slows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KNOB, "1")
+    assert drill_sleep_s(job("nightly-20261121T010203-9f3a")) == 0
+
+
+def test_no_file_may_set_it() -> None:
+    with pytest.raises(ValueError, match="belong to the launcher"):
+        env.name(KNOB)
+
+
+def test_a_step_ends_on_the_device_before_it_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+    monkeypatch.setattr(time, "sleep", seen.append)
+
+    class Both:
+        def step(self) -> None:
+            seen.append("step")
+
+        def device_sync(self) -> None:
+            seen.append("sync")
+
+    both = Both()
+    Drilled(both, both, 0.25).step()
+    assert seen == ["step", "sync", 0.25]
