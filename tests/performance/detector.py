@@ -1,6 +1,6 @@
 """How long a night's verdicts take: many long series, on as many processes as asked.
 
-    python tests/performance/detector_speed.py --series 5000 --nights 1825 --processes 2
+    python -m tests.performance detector [--series 5000] [--nights 1825] [--processes 2]
 
 Each verdict is `ChangeDetector.judge` on the whole history of the model, the smallest slowdown
 included. Histories are made in the processes, before the clock starts, in batches, so that what
@@ -11,15 +11,12 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import random
 import resource
-import sys
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "plugins"))
+import numpy as np
 
 from nightbench.detection import ChangeDetector
 from nightbench.model import HistoryPoint, RegressionPolicy
@@ -30,23 +27,25 @@ BATCH = 50
 
 def history(seed: int, nights: int) -> list[HistoryPoint]:
     """Noise, slow nights, and in every tenth series a fall of 5 % three nights ago."""
-    rng = random.Random(seed)
+    rng = np.random.default_rng(seed)
     sigma = rng.uniform(0.003, 0.03)
-    points = []
-    for night in range(nights):
-        level = 95.0 if seed % 10 == 0 and night >= nights - 3 else 100.0
-        slow = rng.expovariate(1 / 0.06) if rng.random() < 0.02 else 0.0
-        points.append(
-            HistoryPoint(
-                at=FIRST + timedelta(days=night),
-                value=level * (1 + rng.gauss(0, sigma)) * (1 - min(slow, 0.5)),
-                run_id=str(night),
-                n=7,
-                spread=abs(rng.gauss(2.7 * sigma, 0.3 * sigma)),
-                fingerprint_id="one",
-            )
+    level = np.full(nights, 100.0)
+    if seed % 10 == 0:
+        level[-3:] = 95.0
+    slow = np.where(rng.random(nights) < 0.02, rng.exponential(0.06, nights), 0.0)
+    values = level * np.exp(sigma * rng.standard_normal(nights) - slow)
+    spreads = np.abs(rng.normal(2.7 * sigma, 0.3 * sigma, nights))
+    return [
+        HistoryPoint(
+            at=FIRST + timedelta(days=night),
+            value=value,
+            run_id=str(night),
+            n=7,
+            spread=spread,
+            fingerprint_id="one",
         )
-    return points
+        for night, (value, spread) in enumerate(zip(values.tolist(), spreads.tolist(), strict=True))
+    ]
 
 
 def judge(job: tuple[list[int], int]) -> tuple[float, float, Counter[str], int]:
@@ -61,13 +60,13 @@ def judge(job: tuple[list[int], int]) -> tuple[float, float, Counter[str], int]:
     return spent, busy, kinds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def main() -> None:
-    """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(words: list[str]) -> int:
+    """The command line; prints the figures."""
+    parser = argparse.ArgumentParser(prog="tests.performance detector", description=__doc__)
     parser.add_argument("--series", type=int, default=5000)
     parser.add_argument("--nights", type=int, default=1825)
     parser.add_argument("--processes", type=int, default=2)
-    asked = parser.parse_args()
+    asked = parser.parse_args(words)
     seeds = list(range(asked.series))
     jobs = [(seeds[i : i + BATCH], asked.nights) for i in range(0, len(seeds), BATCH)]
     spent, busy, kinds, peak = 0.0, 0.0, Counter[str](), 0
@@ -81,7 +80,4 @@ def main() -> None:
         f"processor, {1000 * busy / asked.series:.2f} ms of processor a verdict; "
         f"{peak / 1024:.0f} MiB a process at most (with {BATCH} histories); {dict(kinds)}"
     )
-
-
-if __name__ == "__main__":
-    main()
+    return 0
