@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from nightbench.detection.control import ControlShift
 from nightbench.model import HistoryPoint, RegressionPolicy, VerdictKind
 
 
@@ -34,6 +35,8 @@ class Judgement:
     """95 % interval of the level's relative change."""
     smallest_slowdown: float | None = None
     """Relative fall that the series would tell within a week in nine of ten cases."""
+    control: ControlShift | None = None
+    """What the nodes' own control measurements did where it changed, as far as they are known."""
 
 
 class Detector(Protocol):

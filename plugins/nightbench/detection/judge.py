@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from nightbench.detection.changes import (
     Change,
     changes_of_last_night,
 )
+from nightbench.detection.control import ControlShift, control_shift
 from nightbench.detection.detector import Judgement, segment
 from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.levels import look_back
@@ -33,6 +34,10 @@ class ChangeDetector:
 
     with_smallest: bool = True
     """Work out the smallest slowdown too: most of the time, and nothing else rests on it."""
+
+    controls: Mapping[str, float] = field(default_factory=dict)
+    """Figure of the control measurements of the same nodes by run_id, above 0, higher is better.
+    What they did is said of a change and stands in `Judgement.control`; the verdict stays."""
 
     def judge(
         self, history: Sequence[HistoryPoint], tonight: HistoryPoint, policy: RegressionPolicy
@@ -54,10 +59,12 @@ class ChangeDetector:
             return _usual(series, tonight, len(nights), least)
         kind = VerdictKind.REGRESSED if change.falls else VerdictKind.IMPROVED
         first, last_good = points[change.first], points[change.first - 1]
+        control = self._control(points, change)
+        said = f"; {control.sentence}" if control else ""
         return Judgement(
             kind,
             f"{tonight.value:.4g} is {_apart(tonight.value, change.baseline)}; "
-            f"{why(change)}, since {first.at:%Y-%m-%d}{_suspect(last_good, first)}.",
+            f"{why(change)}, since {first.at:%Y-%m-%d}{_suspect(last_good, first)}{said}.",
             baseline=change.baseline,
             change=tonight.value / change.baseline - 1,
             history=len(nights),
@@ -67,6 +74,13 @@ class ChangeDetector:
             low=change.low,
             high=change.high,
             smallest_slowdown=least,
+            control=control,
+        )
+
+    def _control(self, points: Sequence[HistoryPoint], change: Change) -> ControlShift | None:
+        figures = [self.controls.get(point.run_id, math.nan) for point in points]
+        return control_shift(
+            np.log(np.array(figures, dtype=float)), change.first, math.log1p(change.change)
         )
 
 

@@ -86,3 +86,23 @@ def test_the_smallest_slowdown_is_caught_in_most_weeks_and_grows_with_the_noise(
             judge(fallen[:k], policy).kind is VerdictKind.REGRESSED for k in range(61, 67)
         )
     assert caught >= 15
+
+
+def test_controls_that_fell_too_are_said_and_the_verdict_stays():
+    points = nights(*[100] * 40, *[90] * 5)
+    alone = judge(points)
+    fallen = {p.run_id: 7.0 if k < 40 else 6.3 for k, p in enumerate(points)}
+    judgement = ChangeDetector(controls=fallen).judge(points[:-1], points[-1], POLICY)
+    assert (judgement.kind, judgement.baseline) == (alone.kind, alone.baseline)
+    assert judgement.control.explains
+    assert "the node is suspected before the work" in judgement.sentence
+    assert alone.control is None
+    steady = ChangeDetector(controls=dict.fromkeys(fallen, 7.0)).judge(
+        points[:-1], points[-1], POLICY
+    )
+    assert not steady.control.explains
+    assert "did not move with it" in steady.sentence
+    unknown = ChangeDetector(controls={points[0].run_id: 7.0}).judge(
+        points[:-1], points[-1], POLICY
+    )
+    assert (unknown.control, unknown.sentence) == (None, alone.sentence)
