@@ -146,6 +146,10 @@ class AlertPages:
             return self._show(visitor, alert_id, "../../", error, typed)
         return RedirectResponse(f"../{alert_id}", status_code=303)
 
+    def back(self, alert_id: int) -> Response:
+        """The address of a form leads to its alert, and does nothing."""
+        return RedirectResponse(f"../{alert_id}", status_code=303)
+
     def _show(
         self,
         visitor: Visitor,

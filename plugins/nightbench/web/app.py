@@ -77,6 +77,10 @@ def create_app(
         dependencies=changing,
         response_model=None,
     )
+    # Where a form was refused, its address stays in the browser: somebody may load or copy it.
+    app.add_api_route(
+        "/alerts/{alert_id:int}/{action}", alerts.back, methods=["GET"], response_model=None
+    )
     app.add_api_route(f"{API}/alerts", api.index, methods=["GET"])
     app.add_api_route(f"{API}/alerts/{{alert_id:int}}", api.show, methods=["GET"])
     app.add_api_route(

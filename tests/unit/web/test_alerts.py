@@ -186,6 +186,12 @@ def test_a_move_that_is_not_allowed_is_told_and_what_was_typed_stays() -> None:
     assert 'action="../../alerts/7/resolve"' in answer.text
 
 
+def test_the_address_of_a_form_leads_back_and_does_nothing() -> None:
+    rows = one()
+    answer = client(rows).get("/alerts/7/resolve")
+    assert (answer.status_code, answer.headers["location"], rows.done) == (303, "../7", [])
+
+
 # --- what is refused ----------------------------------------------------------------------
 
 
