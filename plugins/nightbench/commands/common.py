@@ -198,9 +198,9 @@ def channel_url(conn_id: str) -> str:
         UserError: the Connection is missing or holds no URL.
     """
     _settle_airflow()
-    from nightbench.orchestration import connections
+    from nightbench.orchestration import channels
 
-    url = connections.channel_url(conn_id)
+    url = channels.channel_url(conn_id)
     quiet()
     return url
 

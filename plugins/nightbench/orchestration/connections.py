@@ -256,31 +256,3 @@ def _dsn(conn_id: str, connection: Connection) -> dict[str, Any]:
     extra = connection.extra_dejson
     parts |= {name: extra.get(name) for name in passed}
     return {name: value for name, value in parts.items() if value not in (None, "")}
-
-
-# --- alert channels -----------------------------------------------------------------------
-
-
-def channel_url(conn_id: str) -> str:
-    """The Apprise URL in a Connection; several of them are joined as Apprise reads them.
-
-    The Connection is one of Airflow's type `apprise`: its extra holds `config`, an object (or a
-    list of them) with `path`; a host that is a URL does as well.
-
-    Raises:
-        UserError: the Connection is missing or holds no URL.
-    """
-    connection = get_connection(conn_id)
-    config = connection.extra_dejson.get("config")
-    if isinstance(config, str):
-        config = json.loads(config)
-    entries = config if isinstance(config, list) else [config]
-    paths = [str(entry["path"]) for entry in entries if entry and entry.get("path")]
-    if not paths and connection.host and "://" in connection.host:
-        paths = [connection.host]
-    if not paths:
-        raise UserError(
-            f"connection {conn_id}: no channel in it; expected type apprise with an extra such as "
-            '{"config": {"path": "slack://…"}}'
-        )
-    return ", ".join(paths)

@@ -13,7 +13,7 @@ from nightbench.deadlines import Clock, Timetable, unchecked
 from nightbench.errors import UserError
 from nightbench.hours import Hours
 from nightbench.orchestration import places
-from nightbench.orchestration.connections import channel_url
+from nightbench.orchestration.channels import channel_url
 from nightbench.orchestration.heads import SuiteHead, suite_heads
 from nightbench.orchestration.runs import connect
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from nightbench.errors import UserError
 from nightbench.orchestration import places
-from nightbench.orchestration.connections import WAREHOUSE, channel_url, warehouse_dsn
+from nightbench.orchestration.channels import channel_url
+from nightbench.orchestration.connections import WAREHOUSE, warehouse_dsn
 from nightbench.spool import SpoolError
 
 if TYPE_CHECKING:

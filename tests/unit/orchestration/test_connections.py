@@ -11,7 +11,6 @@ import pytest
 from nightbench.errors import UserError
 from nightbench.model import Cluster, Node
 from nightbench.orchestration.connections import (
-    channel_url,
     get_connection,
     ssh_targets,
     ssh_targets_async,
@@ -133,18 +132,3 @@ def test_the_warehouse_s_parts(monkeypatch: pytest.MonkeyPatch) -> None:
         "password": "p@ss",
         "sslmode": "verify-full",
     }
-
-
-@pytest.mark.parametrize(
-    "config", [{"path": "json://h/x"}, [{"path": "json://h/x"}], '{"path": "json://h/x"}']
-)
-def test_the_channel_of_a_connection(monkeypatch: pytest.MonkeyPatch, config: Any) -> None:
-    connection = {"conn_type": "apprise", "extra": {"config": config}}
-    monkeypatch.setenv("AIRFLOW_CONN_TEAM", json.dumps(connection))
-    assert channel_url("team") == "json://h/x"
-
-
-def test_a_connection_without_a_channel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_TEAM", json.dumps({"conn_type": "apprise"}))
-    with pytest.raises(UserError, match="no channel in it"):
-        channel_url("team")
