@@ -222,6 +222,22 @@ def test_an_alert_is_acknowledged_where_it_is_seen(admin: Page, live: Live, aler
     assert [row["state"] for row in alerts(live)] == ["acknowledged"]
 
 
+def test_an_alert_is_assigned_without_any_script(
+    admin: Page, browser: Browser, live: Live, alert_id: int
+) -> None:
+    plain = browser.new_context(
+        java_script_enabled=False, storage_state=admin.context.storage_state()
+    )
+    with closing(plain):
+        page = plain.new_page()
+        page.goto(address(live, f"/nightbench/alerts/{alert_id}"))
+        page.locator("summary", has_text="Assign").click()
+        page.locator("details[open] input[name=owner]").fill("grace")
+        page.get_by_role("button", name="Assign").click()
+        expect(page.locator("table").last).to_contain_text("to grace")
+    assert [row["owner"] for row in alerts(live)] == ["grace"]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_alerts_fit_a_narrow_screen(admin: Page, live: Live, alert_id: int, scheme: str) -> None:
     admin.set_viewport_size({"width": 360, "height": 800})
