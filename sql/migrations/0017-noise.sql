@@ -22,7 +22,7 @@ comment on column raw.noise_event.spread is
 'Relative standard deviation, from night to night or within a night, the larger one';
 comment on column raw.noise_event.max_spread is 'The suite''s limit then';
 comment on column raw.noise_event.told_at is
-'When a channel took the message that tells of it; null before, and where there is no channel';
+'When a channel took the message that tells of it, or there was no channel';
 
 create function triage.refuse_noise_rewriting() returns trigger
 language plpgsql as $$

@@ -43,7 +43,8 @@ comment on column raw.night.until is 'When the next run is due';
 comment on column raw.night.run_id is
 'The run of the night; no reference, as it may still lie in the spool';
 comment on column raw.night.without is 'Cases without a result when it was last looked at';
-comment on column raw.night.was_paused is 'Its DAG was seen switched off between start and deadline';
+comment on column raw.night.was_paused is
+'Its DAG was seen switched off between start and deadline';
 comment on column raw.night.is_silence is
 'Nothing came of any suite of the cluster: told as one';
 comment on column raw.night.missing_at is 'When it was found missing; null where it never was';

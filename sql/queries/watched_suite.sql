@@ -1,6 +1,8 @@
 -- A suite as the deadline check last saw it.
 select
     cluster,
-    timetable
+    timetable,
+    since,
+    seen_at
 from raw.suite_watch
 where suite = %(suite)s;

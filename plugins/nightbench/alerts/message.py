@@ -82,6 +82,7 @@ def message(
     *,
     is_urgent: bool = False,
     notes: Sequence[str] = (),
+    series: Sequence[str] = (),
 ) -> Message:
     """One message for all that is new.
 
@@ -94,23 +95,26 @@ def message(
         links: where things are looked at.
         is_urgent: it is told apart from the night's message.
         notes: what else somebody must know, a sentence each: the detector's grade fell.
+        series: which series alert no more, or again, a sentence each.
 
     Raises:
         ValueError: there is nothing to say.
     """
-    if not news and not resolved and not notes:
+    if not news and not resolved and not notes and not series:
         raise ValueError("there is neither news nor a resolved alert, and nothing to note")
     parts = [_item(run, items, links) for items in grouped(news)]
     if resolved:
         parts.append("\n".join(["Resolved:", *(f"- {case_id}" for case_id in resolved)]))
     if notes:
         parts.append("\n".join(["The detector does worse:", *(f"- {note}" for note in notes)]))
+    if series:
+        parts.append("\n".join(["Noise:", *(f"- {line}" for line in series)]))
     where = [f"Run: {run.run_id} ({run.run_kind}), suite {run.suite}, owner {owner}"]
     if links:
         where.append(f"Results: {links.results(run)}")
         dag_run = links.dag_run(run)
         where += [f"Airflow: {dag_run}"] if dag_run else []
-    title = _title(run, news, resolved, is_urgent)
+    title = _title(run, news, resolved, series, is_urgent)
     return Message(title, "\n\n".join([*parts, "\n".join(where)]))
 
 
@@ -130,7 +134,13 @@ def _rank(item: News) -> tuple[bool, float]:
     return refuted, item.verdict.change if item.verdict.change is not None else 0.0
 
 
-def _title(run: Run, news: Sequence[News], resolved: Sequence[str], is_urgent: bool) -> str:
+def _title(
+    run: Run,
+    news: Sequence[News],
+    resolved: Sequence[str],
+    series: Sequence[str],
+    is_urgent: bool,
+) -> str:
     if len(news) == 1:
         words = f"{news[0].verdict.case_id} {_headline(news[0])}"
     elif news:
@@ -141,6 +151,8 @@ def _title(run: Run, news: Sequence[News], resolved: Sequence[str], is_urgent: b
             words += f", one cause: {_words(cause.kind)}"
     elif resolved:
         words = f"{len(resolved)} resolved"
+    elif series:
+        words = f"{len(series)} series became noisy or steady"
     else:
         words = "its detector does worse"
     urgent = ", urgent" if is_urgent else ""

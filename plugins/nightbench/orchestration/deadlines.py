@@ -9,7 +9,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from nightbench.deadlines import Clock, Timetable, unchecked
+from nightbench.deadlines import UNCHECKED, Clock, Timetable, unchecked
 from nightbench.errors import UserError
 from nightbench.hours import Hours
 from nightbench.orchestration import places
@@ -105,7 +105,11 @@ def complain_if_unchecked() -> None:
     from nightbench.warehouse.deadlines import NightBook
 
     with closing(connect()) as connection:
-        last = NightBook(connection).last_check()
-    problem = unchecked(last["checked_at"] if last else None, datetime.now(UTC))
+        book = NightBook(connection)
+        last, first = book.last_check(), book.first_run()
+    now = datetime.now(UTC)
+    if last is None and (first is None or now - first <= UNCHECKED):
+        return  # A deployment that has just begun: the first check is on its way.
+    problem = unchecked(last["checked_at"] if last else None, now)
     if problem is not None:
         raise UserError(problem)

@@ -16,7 +16,8 @@ from typing import Any
 from nightbench.alerts import Channel, Delivery, Links, Message, News, message, named, send
 from nightbench.errors import UserError
 from nightbench.hours import zone
-from nightbench.model import Run, VerdictKind
+from nightbench.model import VerdictKind
+from nightbench.pipeline import noise
 from nightbench.pipeline.ingest import Connect
 from nightbench.pipeline.news import Composer
 from nightbench.pipeline.plans import RunPlan, read_plan
@@ -149,6 +150,8 @@ class _Telling:
     refusals: list[str] = field(default_factory=list)
     fallen: list[Row] = field(default_factory=list)
     """Grades of the detector that are not good enough any more and that nobody was told of."""
+    turned: list[Row] = field(default_factory=list)
+    """Series that became noisy or steady, of which nobody was told."""
 
     def tell(self, night: date | None) -> tuple[Delivery, ...]:
         run = self.plan.run
@@ -159,7 +162,10 @@ class _Telling:
             if each.is_news and each.row["owner"] is None:
                 self.loader.route_alert(each.alert_id, each.owner, each.row["of_run_id"])
         self.fallen = self.reader.untold_grades(run.suite, run.cluster, run.started_at)
-        if untold or self.fallen:
+        self.turned = self.reader.noise_events(
+            suite=run.suite, cluster=run.cluster, until=run.started_at, untold=True
+        )
+        if untold or self.fallen or self.turned:
             latest = max([run.started_at, *(row["of_run_at"] for row in rows)])
             self._tell(untold, night or night_of(latest, self.plan.zone))
         if self.refusals:
@@ -179,10 +185,10 @@ class _Telling:
         had = self.reader.night_messages(self.plan.run.suite, night)
         sent_before = len(self.deliveries)
         self._send(NIGHT, rest, composer, night, had)
-        if self.fallen:
-            self._tell_grades(self.deliveries[sent_before:], composer, night, had)
+        if self.fallen or self.turned:
+            self._tell_notes(self.deliveries[sent_before:], composer, night, had)
 
-    def _tell_grades(
+    def _tell_notes(
         self, sent: Sequence[Delivery], composer: Composer, night: date, had: set[str]
     ) -> None:
         """Mark what the night's messages said of the detector; else say it in one of its own."""
@@ -200,6 +206,8 @@ class _Telling:
                 self.refusals.append(f'the message "{said.title}": {reasons}')
         if not own or any(delivery.sent for delivery in sent):
             self.loader.mark_grades_told(self.fallen)
+            for run_id in {row["run_id"] for row in self.turned}:
+                self.loader.mark_noise_told(run_id)
 
     def _is_urgent(self, composer: Composer, each: Routed) -> bool:
         verdict = composer.verdict(each.row)
@@ -250,10 +258,16 @@ class _Telling:
         # An alert that gave way to another one of its series is no recovery.
         ended = [case_id for case_id in ended if case_id not in again]
         owner = ", ".join(sorted({each.owner for each in batch})) or self.plan.owner
-        notes = [row["below"] for row in self.fallen] if kind == NIGHT else []
-        run: Run = self.plan.run
+        is_urgent = kind == URGENT
         return message(
-            run, owner, news, ended, self.voice.links, is_urgent=kind == URGENT, notes=notes
+            self.plan.run,
+            owner,
+            news,
+            ended,
+            self.voice.links,
+            is_urgent=is_urgent,
+            notes=[] if is_urgent else [row["below"] for row in self.fallen],
+            series=[] if is_urgent else noise.notes(self.turned),
         )
 
     def _keep(

@@ -37,9 +37,29 @@ class NightBook:
         return bool(found and found[0])
 
     def watch(self, suite: str, cluster: str, timetable: str, now: datetime) -> datetime:
-        """Say that a suite has a schedule; since when its nights are expected."""
-        row = {"suite": suite, "cluster": cluster, "timetable": timetable, "now": now}
-        since: datetime = self._rows("watch_suite", **row)[0]["since"]
+        """Say that a suite has a schedule; since when its nights are expected.
+
+        Another cluster or timetable begins anew, and so does a suite that the last check did not
+        see: it was gone then.
+        """
+        rows, last = self._rows("watched_suite", suite=suite), self.last_check()
+        since = now
+        if (
+            rows
+            and (rows[0]["cluster"], rows[0]["timetable"]) == (cluster, timetable)
+            and (last is None or rows[0]["seen_at"] >= last["checked_at"])
+        ):
+            since = rows[0]["since"]
+        self._execute(
+            "watch_suite",
+            {
+                "suite": suite,
+                "cluster": cluster,
+                "timetable": timetable,
+                "since": since,
+                "now": now,
+            },
+        )
         return since
 
     def watched(self, suite: str) -> tuple[str, str] | None:
@@ -134,6 +154,11 @@ class NightBook:
             since=since,
             max_rows=limit,
         )
+
+    def first_run(self) -> datetime | None:
+        """When anything was measured first."""
+        found: datetime | None = self._rows("first_run")[0]["at"]
+        return found
 
     def last_check(self) -> Row | None:
         """When deadlines were last checked, of how many suites, how many nights were missing."""

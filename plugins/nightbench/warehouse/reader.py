@@ -220,11 +220,24 @@ class Reader:
         return [row["case_id"] for row in rows]
 
     def noise_events(
-        self, run_id: str | None = None, *, untold: bool = False, limit: int = 1000
+        self,
+        run_id: str | None = None,
+        *,
+        suite: str | None = None,
+        cluster: str | None = None,
+        until: datetime | None = None,
+        untold: bool = False,
+        limit: int = 1000,
     ) -> list[Row]:
         """When series became noisy or steady, newest first: rows of `marts.fct_noise_event`."""
         return self._rows(
-            "noise_events", run_id=run_id, case_id=None, cluster=None, untold=untold, max_rows=limit
+            "noise_events",
+            run_id=run_id,
+            suite=suite,
+            cluster=cluster,
+            until=until,
+            untold=untold,
+            max_rows=limit,
         )
 
     def noisy_series(self, cluster: str | None = None) -> list[Row]:
