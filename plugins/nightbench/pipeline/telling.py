@@ -191,7 +191,7 @@ class _Telling:
     def _tell_notes(
         self, sent: Sequence[Delivery], composer: Composer, night: date, had: set[str]
     ) -> None:
-        """Mark what the night's messages said of the detector; else say it in one of its own."""
+        """Mark what the night's messages said beside alerts; else say it in one of its own."""
         own = named(self.plan.channels)
         if own and not sent:
             on_time = [channel for channel in own if channel.name not in had]
