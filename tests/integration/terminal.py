@@ -7,9 +7,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,8 @@ class Terminal:
     """Runs `nightbench ...`; neither a scheduler nor a warehouse is there."""
 
     place: Path
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Variables beside those that say where home and dags/ are."""
 
     @property
     def home(self) -> Path:
@@ -38,8 +40,12 @@ class Terminal:
 
     def environment(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "NIGHTBENCH"))}
+        # The binary that `make setup` fetched, wherever the home of the test lies.
+        uv = os.environ.get("NIGHTBENCH_UV") or str(REPO / ".nightbench/tools/uv")
+        if Path(uv).is_file():
+            kept["NIGHTBENCH_UV"] = uv
         mine = {"NIGHTBENCH_HOME": str(self.home), "NIGHTBENCH_DAGS": str(self.place / "dags")}
-        return {**kept, **mine}
+        return {**kept, **mine, **self.more}
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; whatever that is."""
@@ -71,16 +77,27 @@ class Terminal:
 
 
 @contextmanager
-def terminal(place: Path, suite: str) -> Iterator[Terminal]:
-    """A terminal with the suite `trial` on the two nodes of cluster `local`."""
-    for name, text in (
-        ("suites/trial.yaml", suite),
-        ("clusters/local.yaml", (REPO / "dags/clusters/local.yaml").read_text()),
-    ):
+def terminal(
+    place: Path, suite: str, find_links: Path | None = None, **more: str
+) -> Iterator[Terminal]:
+    """A terminal with the suite `trial` on the two nodes of cluster `local`.
+
+    Args:
+        place: an empty folder.
+        suite: text of the suite.
+        find_links: folder of wheels that the nodes install from.
+        more: variables for every command.
+    """
+    cluster = (REPO / "dags/clusters/local.yaml").read_text()
+    if find_links is not None:
+        assert "environments:\n" in cluster
+        links = f"environments:\n  find_links: [{find_links}]\n"
+        cluster = cluster.replace("environments:\n", links)
+    for name, text in (("suites/trial.yaml", suite), ("clusters/local.yaml", cluster)):
         path = place / "dags" / name
         path.parent.mkdir(parents=True)
         path.write_text(text)
-    made = Terminal(place)
+    made = Terminal(place, more)
     with local_nodes(made.home) as nodes:
         target = nodes.targets["n1"]
         connection = {

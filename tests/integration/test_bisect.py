@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.local_place import Command, local_nodes
+from tests.integration.terminal import Terminal, terminal
 from tests.integration.toy_line import make_benchmarks, make_wheel
-
-from nightbench.spool import Spool
 
 CASE = "sleep-toy-single-1x1-bs2-smoke"
 SUITE = """\
@@ -32,32 +28,27 @@ STEPS_S = {"1.9.0": 0.02, "1.10.0": 0.02, "1.11.0rc1": 0.02, "1.11.0": 0.03, "1.
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     place = tmp_path_factory.mktemp("bisect")
     wheels = {version: make_wheel(place / "wheels", version, s) for version, s in STEPS_S.items()}
     make_wheel(place / "wheels", "2.0.0", 0.03)
-    make_benchmarks(place / "benchmarks", wheels["1.9.0"])
-    with local_nodes(place, SUITE, place / "wheels"):
-        yield place
+    shipped = place / "benchmarks"
+    make_benchmarks(shipped, wheels["1.9.0"])
+    more = {"NIGHTBENCH_BENCHMARKS": str(shipped)}
+    with terminal(place, SUITE, place / "wheels", **more) as made:
+        yield made
 
 
-@pytest.fixture
-def nightbench(place: Path) -> Command:
-    return Command(place, NIGHTBENCH_BENCHMARKS=str(place / "benchmarks"))
-
-
-def test_killed_in_a_test_it_goes_on_and_finds_the_version(
-    place: Path, nightbench: Command
-) -> None:
+def test_killed_in_a_test_it_goes_on_and_finds_the_version(here: Terminal) -> None:
     words = ["--good", "1.10.0", "--bad", "1.12.0", "--case", CASE, "--rounds", "3"]
-    killed = nightbench.until("round 2 of 3", "bisect", *words, number=signal.SIGKILL)
-    assert killed == -signal.SIGKILL
-    spool = Spool(place / "home/spool")
-    (folder,) = spool.bisects()
+    running = here.begin("bisect", *words, until="round 2 of 3")
+    running.kill()
+    running.communicate()
+    (folder,) = here.spool.bisects()
     begun = json.loads((folder.folder / "steps/001.json").read_text())
     assert begun["status"] == "running"
 
-    done = nightbench("bisect", "--resume", folder.run_id, "--json")
+    done = here.run("bisect", "--resume", folder.run_id, "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     assert (document["outcome"], document["first_bad"]) == ("found", "1.11.0")
@@ -73,21 +64,19 @@ def test_killed_in_a_test_it_goes_on_and_finds_the_version(
     # Steps of 20 ms and of 30 ms.
     assert 0.6 < first["ratio"] < 0.8
     # One comparison for each test: nothing was measured twice, and none is a run.
-    assert len(spool.comparisons()) == 2
-    assert spool.runs() == []
-    again = nightbench("bisect", "--resume", folder.run_id)
+    assert len(here.spool.comparisons()) == 2
+    assert here.spool.runs() == []
+    again = here.run("bisect", "--resume", folder.run_id)
     assert again.returncode == 0
     assert "1.11.0 is the first bad version; 1.10.0 before it is good" in again.stdout
 
 
-def test_what_cannot_be_tested_is_skipped_and_the_range_is_told(
-    place: Path, nightbench: Command
-) -> None:
-    make_wheel(place / "wheels", "1.11.1", 0.03, body="raise ImportError('broken')\n")
+def test_what_cannot_be_tested_is_skipped_and_the_range_is_told(here: Terminal) -> None:
+    make_wheel(here.place / "wheels", "1.11.1", 0.03, body="raise ImportError('broken')\n")
     # One that nobody ever published, and one that does not load.
     named = "1.10.5,1.11.1"
     words = ["--good", "1.10.0", "--bad", "1.12.0", "--case", CASE, "--rounds", "3"]
-    done = nightbench("bisect", *words, "--versions", named, "--json")
+    done = here.run("bisect", *words, "--versions", named, "--json")
     assert done.returncode == 3, done.stdout + done.stderr
     document = json.loads(done.stdout)
     assert document["outcome"] == "range"
@@ -97,7 +86,7 @@ def test_what_cannot_be_tested_is_skipped_and_the_range_is_told(
     assert "launches of B failed 2 times in a row" in reasons["1.11.1"]
 
 
-def test_a_bad_version_that_is_not_newer_is_refused(nightbench: Command) -> None:
-    done = nightbench("bisect", "--good", "1.12.0", "--bad", "1.9.0", "--case", CASE)
+def test_a_bad_version_that_is_not_newer_is_refused(here: Terminal) -> None:
+    done = here.run("bisect", "--good", "1.12.0", "--bad", "1.9.0", "--case", CASE)
     assert done.returncode == 2
     assert "expected the bad one to be newer" in done.stderr

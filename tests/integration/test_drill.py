@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.local_place import REPO, Command, local_nodes
+from tests.integration.terminal import REPO, Terminal, terminal
 
 from nightbench.config import load_catalog, load_suite
 from nightbench.plan import definition_digest
@@ -32,10 +32,9 @@ matrix:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    place = tmp_path_factory.mktemp("drill")
-    with local_nodes(place, SUITE):
-        yield place
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    with terminal(tmp_path_factory.mktemp("drill"), SUITE) as made:
+        yield made
 
 
 def plan_of(place: Path) -> str:
@@ -46,15 +45,15 @@ def plan_of(place: Path) -> str:
     return definition_digest(case, catalog.workloads[case.workload], suite.protocol)
 
 
-def test_interrupted_and_resumed_the_alert_of_a_real_slowdown_arrives(place: Path) -> None:
-    nightbench = Command(place)
+def test_interrupted_and_resumed_the_alert_of_a_real_slowdown_arrives(here: Terminal) -> None:
     words = ["drill", "trial", "--size", "50%", "--nights", "12"]
-    code = nightbench.until("night 3 of 12", *words, number=signal.SIGINT)
-    assert code == 130
-    spool = Spool(place / "home/spool")
-    (folder,) = spool.drills()
+    running = here.begin(*words, until="night 3 of 12")
+    running.send_signal(signal.SIGINT)
+    said, _ = running.communicate(timeout=120)
+    assert running.returncode == 130, said
+    (folder,) = here.spool.drills()
 
-    done = nightbench("drill", "--resume", folder.run_id, "--json")
+    done = here.run("drill", "--resume", folder.run_id, "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads(done.stdout)
     assert document["false_alarms"] == []
@@ -81,8 +80,8 @@ def test_interrupted_and_resumed_the_alert_of_a_real_slowdown_arrives(place: Pat
     assert result["processes"][0]["summary"]["drill_sleep_s"] == said
     assert (last.run() or {})["run_kind"] == "drill"
     # Nothing that loads runs finds them; and their definition is no other run's.
-    assert spool.runs() == []
-    plain = plan_of(place)
+    assert here.spool.runs() == []
+    plain = plan_of(here.place)
     assert job["definition_digest"] != plain
     first = Spool(folder.folder).run(f"{folder.run_id}-n01").latest(CASE)
     assert first is not None
@@ -90,11 +89,11 @@ def test_interrupted_and_resumed_the_alert_of_a_real_slowdown_arrives(place: Pat
     assert "NIGHTBENCH_DRILL_SLEEP_S" not in (first.job() or {})["env"]
 
 
-def test_too_few_nights_are_refused_before_anything_is_measured(place: Path) -> None:
-    few = Command(place)("drill", "trial", "--nights", "8")
+def test_too_few_nights_are_refused_before_anything_is_measured(here: Terminal) -> None:
+    few = here.run("drill", "trial", "--nights", "8")
     assert few.returncode == 1
     assert "expected at least 9" in few.stderr
-    unjudged = Command(place)("drill", "trial", "--before", "3")
+    unjudged = here.run("drill", "trial", "--before", "3")
     assert unjudged.returncode == 1
     assert "before: found 3; expected at least 7" in unjudged.stderr
-    assert len(Spool(place / "home/spool").drills()) == 1
+    assert len(here.spool.drills()) == 1
