@@ -1,0 +1,66 @@
+"""The words that everything is told in: strategies, kinds of runs and verdicts, states."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from enum import StrEnum
+from typing import Any
+
+SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\Z")
+"""What a name must look like to become a path component on a node."""
+
+
+class Strategy(StrEnum):
+    """How the work of a step is spread over processes."""
+
+    SINGLE = "single"
+    COLLECTIVE = "collective"
+    PARAMETER_SERVER = "parameter_server"
+
+
+class RunKind(StrEnum):
+    """Why a run was made; only `nightly` feeds baselines."""
+
+    NIGHTLY = "nightly"
+    ON_DEMAND = "on_demand"
+    CONFIRM = "confirm"
+    BACKFILL = "backfill"
+    DRILL = "drill"
+
+
+class VerdictKind(StrEnum):
+    """What a run says about a series."""
+
+    OK = "ok"
+    REGRESSED = "regressed"
+    IMPROVED = "improved"
+    INSUFFICIENT_DATA = "insufficient_data"
+    FAILED = "failed"
+    MISSING = "missing"
+
+
+class Severity(StrEnum):
+    """`fail` quarantines a result, `warn` is recorded beside it."""
+
+    FAIL = "fail"
+    WARN = "warn"
+
+
+class CaseStatus(StrEnum):
+    """How the measurement of a case ended."""
+
+    OK = "ok"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    UNAVAILABLE = "unavailable"
+    """A node can neither find nor build the framework's environment; the reason says what to do."""
+    LEFT_OUT = "left_out"
+    """The night had no room for it: neither failed nor missing; the reason says what ended it."""
+
+
+def digest_of(document: Any) -> str:
+    """The sha256 of a JSON document in canonical form: sorted keys, no blanks."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,31 @@
+"""The spool: runs as files, from their plan to their ingest, on any fsspec URL.
+
+    <spool>/runs/<run_id>/run.json, planned.json, loaded.json
+    <spool>/runs/<run_id>/cases/<case_id>/g<generation>/
+        job.json, progress.json, outcome.json, controller-<epoch>.json,
+        fingerprint-<node>.json
+        repeat-001/<node>.json, repeat-001/controller.json
+    <spool>/comparisons/<id>/    two builds beside each other: run.json, cases/, result.json
+    <spool>/bisects/<id>/        a search for the first bad version: run.json, steps/
+    <spool>/drills/<id>/         a drill of the detector: run.json, runs/ of its own
+
+Whatever steers a gang writes here, and the ingest reads here; neither needs the other's disk. On
+local disks a document appears by rename, so that a reader sees all of it or nothing; object
+stores give the same by themselves.
+"""
+
+from nightbench.spool.case import CaseStore
+from nightbench.spool.documents import Document, SpoolError, read_json, utc_now, write_json
+from nightbench.spool.root import Spool
+from nightbench.spool.run import RunSpool
+
+__all__ = [
+    "CaseStore",
+    "Document",
+    "RunSpool",
+    "Spool",
+    "SpoolError",
+    "read_json",
+    "utc_now",
+    "write_json",
+]

@@ -1,0 +1,113 @@
+"""What one case of a run brought, generation by generation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from upath import UPath
+
+from nightbench.spool.documents import (
+    Document,
+    component,
+    entries,
+    read_json,
+    unless_damaged,
+    utc_now,
+    write_json,
+)
+
+
+class CaseStore:
+    """One generation of one case of a run."""
+
+    def __init__(self, folder: UPath) -> None:
+        self.folder = folder
+
+    def job(self) -> Document | None:
+        """The job.json that was sent to the nodes."""
+        return self._read("job.json")
+
+    def save_job(self, document: Mapping[str, Any]) -> None:
+        """Keep the job.json that is sent to the nodes."""
+        write_json(self.folder / "job.json", document)
+
+    def progress(self) -> Document | None:
+        """Where the gang stands, as its controller said last; None where a power cut took it."""
+        return unless_damaged(self.folder / "progress.json")
+
+    def save_progress(self, document: Mapping[str, Any]) -> None:
+        """Say where the gang stands; `at` is added."""
+        # Rewritten every second: what a power cut takes of it is soon said again.
+        write_json(self.folder / "progress.json", {**document, "at": utc_now()}, lasting=False)
+
+    def outcome(self) -> Document | None:
+        """How the case ended; None while it has not."""
+        return self._read("outcome.json")
+
+    def save_outcome(self, document: Mapping[str, Any]) -> None:
+        """Say how the case ended. Written last: from then on nothing is launched."""
+        write_json(self.folder / "outcome.json", document)
+
+    def epoch(self) -> int:
+        """The highest epoch of a controller that has written here; 0 before the first."""
+        names = (path.name for path in entries(self.folder))
+        found = (re.fullmatch(r"controller-(\d+)\.json", name) for name in names)
+        return max((int(match[1]) for match in found if match), default=0)
+
+    def save_epoch(self, epoch: int) -> None:
+        """Say which controller writes here from now on; a later one is never unsaid."""
+        write_json(self.folder / f"controller-{epoch:04d}.json", {"epoch": epoch, "at": utc_now()})
+
+    def repeat(self, repeat: int) -> Document | None:
+        """The controller's record of a repeat: present once all its files have been fetched."""
+        return self._read(self._repeat(repeat), "controller.json")
+
+    def save_repeat(self, repeat: int, document: Mapping[str, Any]) -> None:
+        """Keep the controller's record of a repeat, after its results."""
+        write_json(self.folder / self._repeat(repeat) / "controller.json", document)
+
+    def result(self, repeat: int, node: str) -> Document | None:
+        """A node's result.json of a repeat."""
+        return self._read(self._repeat(repeat), f"{component(node, 'node')}.json")
+
+    def save_result(self, repeat: int, node: str, document: Mapping[str, Any]) -> None:
+        """Keep a node's result.json of a repeat."""
+        name = f"{component(node, 'node')}.json"
+        write_json(self.folder / self._repeat(repeat) / name, document)
+
+    def results(self, repeat: int) -> dict[str, Document]:
+        """All nodes' result.json of a repeat, by node."""
+        found = {}
+        folder = self.folder / self._repeat(repeat)
+        for path in entries(folder):
+            if path.suffix == ".json" and path.name not in ("controller.json",):
+                document = read_json(path)
+                if document is not None and not path.name.startswith("."):
+                    found[path.stem] = document
+        return found
+
+    def repeats(self) -> list[int]:
+        """Numbers of the repeats that have a record of the controller."""
+        numbers = []
+        for path in entries(self.folder):
+            if path.name.startswith("repeat-") and (path / "controller.json").exists():
+                numbers.append(int(path.name.removeprefix("repeat-")))
+        return sorted(numbers)
+
+    def fingerprint(self, node: str) -> Document | None:
+        """A node's fingerprint."""
+        return self._read(f"fingerprint-{component(node, 'node')}.json")
+
+    def save_fingerprint(self, node: str, document: Mapping[str, Any]) -> None:
+        """Keep a node's fingerprint."""
+        write_json(self.folder / f"fingerprint-{component(node, 'node')}.json", document)
+
+    @staticmethod
+    def _repeat(repeat: int) -> str:
+        return f"repeat-{repeat:03d}"
+
+    def _read(self, *parts: str) -> Document | None:
+        found: Document | None = read_json(self.folder.joinpath(*parts))
+        return found

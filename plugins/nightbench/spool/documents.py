@@ -1,0 +1,120 @@
+"""Documents as files: written whole, read whole, on a disk or in an object store."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from upath import UPath
+
+from nightbench.errors import UserError
+from nightbench.model import SLUG
+
+Document = dict[str, Any]
+
+
+log = logging.getLogger(__name__)
+
+
+class SpoolError(UserError):
+    """A document that cannot be read or written, or a name that is no path component."""
+
+
+def write_json(path: UPath, document: object, lasting: bool = True) -> None:
+    """Write a document so that readers see all of it or the one before.
+
+    Args:
+        path: where.
+        document: what JSON can say.
+        lasting: on the disk before this returns, so that a power cut leaves no empty file.
+
+    Raises:
+        SpoolError: the disk is full, or it may not be written.
+    """
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if is_local(path):
+            _write_beside(Path(path.path), text, lasting)
+        else:
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SpoolError(
+            f"{path}: cannot be written: {error.strerror or error}. Make room or give the right to "
+            "write, then go on: what has ended on the nodes is fetched again."
+        ) from error
+
+
+def _write_beside(path: Path, text: str, lasting: bool) -> None:
+    """Make a file appear by rename; what a full disk cut short is taken away again."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    try:
+        with beside.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            if lasting:
+                stream.flush()
+                os.fsync(stream.fileno())
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def read_json(path: UPath) -> Any | None:
+    """The document, or None where there is none.
+
+    Raises:
+        SpoolError: the file is not JSON.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise SpoolError(
+            f"{path}: not a JSON document ({error}). Remove the file: what it held is measured "
+            "or fetched again where that is possible."
+        ) from error
+
+
+def unless_damaged(path: UPath) -> Document | None:
+    """A document for a view; None, and a line in the log, where it is damaged."""
+    try:
+        found: Document | None = read_json(path)
+    except SpoolError as error:
+        log.warning("%s", error)
+        return None
+    return found
+
+
+def is_local(path: UPath) -> bool:
+    """Whether a path lies on a disk of this machine."""
+    return path.protocol in ("", "file", "local")
+
+
+def component(name: str, what: str) -> str:
+    """A name that may be a path component; raises SpoolError where it may not."""
+    if not SLUG.match(name):
+        raise SpoolError(f"{what} {name!r} cannot be a path component: expected {SLUG.pattern}")
+    return name
+
+
+def entries(folder: UPath) -> Iterator[UPath]:
+    """What a folder holds, by name; nothing where there is no such folder."""
+    try:
+        yield from sorted(folder.iterdir(), key=lambda path: path.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+
+
+def utc_now() -> str:
+    """Now, as a UTC ISO-8601 date with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

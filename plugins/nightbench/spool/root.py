@@ -1,0 +1,94 @@
+"""All that a spool holds."""
+
+from __future__ import annotations
+
+import logging
+import os
+from datetime import UTC, datetime, timedelta
+
+from upath import UPath
+
+from nightbench.spool.case import CaseStore
+from nightbench.spool.documents import SpoolError, component, entries
+from nightbench.spool.run import RunSpool, started_at
+
+log = logging.getLogger(__name__)
+
+_SAID: set[str] = set()
+"""Warnings that this process has given."""
+
+
+class Spool:
+    """All runs below one folder or URL."""
+
+    def __init__(self, root: UPath | str | os.PathLike[str]) -> None:
+        self.root = UPath(root)
+
+    def run(self, run_id: str) -> RunSpool:
+        """The spool of a run; nothing is created."""
+        return RunSpool(self.root / "runs" / component(run_id, "run"))
+
+    def case(self, run_id: str, case_id: str, generation: int = 0) -> CaseStore:
+        """The store of one generation of a case of a run."""
+        return self.run(run_id).case(case_id, generation)
+
+    def comparison(self, comparison_id: str) -> RunSpool:
+        """The files of a comparison of two builds, its launches as cases; nothing is created."""
+        return RunSpool(self.root / "comparisons" / component(comparison_id, "comparison"))
+
+    def comparisons(self) -> list[RunSpool]:
+        """All comparisons, oldest first as `runs`."""
+        return _by_date(self.root / "comparisons")
+
+    def bisect(self, bisect_id: str) -> RunSpool:
+        """The files of a bisect, whose tests are comparisons; nothing is created."""
+        return RunSpool(self.root / "bisects" / component(bisect_id, "bisect"))
+
+    def bisects(self) -> list[RunSpool]:
+        """All bisects, oldest first as `runs`."""
+        return _by_date(self.root / "bisects")
+
+    def drill(self, drill_id: str) -> RunSpool:
+        """The files of a drill of the detector, with runs of its own; nothing is created."""
+        return RunSpool(self.root / "drills" / component(drill_id, "drill"))
+
+    def drills(self) -> list[RunSpool]:
+        """All drills, oldest first as `runs`."""
+        return _by_date(self.root / "drills")
+
+    def runs(self) -> list[RunSpool]:
+        """All runs, oldest first by the date in run.json (by name where that is missing).
+
+        A run whose run.json is damaged is passed over, and named in the log.
+        """
+        return _by_date(self.root / "runs")
+
+    def expire(self, days: float, now: datetime | None = None) -> list[str]:
+        """Remove loaded runs, comparisons, bisects and drills that are older; returns their ids.
+
+        A run that the warehouse does not have yet stays, however old it is.
+        """
+        limit = (now or datetime.now(UTC)).replace(tzinfo=None) - timedelta(days=days)
+        removed = []
+        unneeded = [run for run in self.runs() if run.loaded() is not None]
+        unneeded += [*self.comparisons(), *self.bisects(), *self.drills()]
+        for run in unneeded:
+            started = started_at(run)
+            if started is not None and started < limit and not run.is_steered():
+                run.remove()
+                removed.append(run.run_id)
+        return removed
+
+
+def _by_date(folder: UPath) -> list[RunSpool]:
+    found = []
+    for run in map(RunSpool, entries(folder)):
+        try:
+            found.append((started_at(run) or datetime.max, run.run_id, run))
+        except SpoolError as error:
+            # One damaged run must not keep all the others from their ingest.
+            said = f"run {run.run_id} is passed over: {error}"
+            if said not in _SAID:  # a live view looks every second
+                _SAID.add(said)
+                log.warning("%s", said)
+    return [run for *_, run in sorted(found, key=lambda each: each[:2])]

@@ -1,0 +1,122 @@
+"""One run, comparison, bisect or drill."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from upath import UPath
+
+from nightbench.spool.case import CaseStore
+from nightbench.spool.documents import (
+    Document,
+    component,
+    entries,
+    is_local,
+    read_json,
+    unless_damaged,
+    write_json,
+)
+
+
+class RunSpool:
+    """One run."""
+
+    def __init__(self, folder: UPath) -> None:
+        self.folder = folder
+        self.run_id = folder.name
+
+    def case(self, case_id: str, generation: int = 0) -> CaseStore:
+        """The store of one generation of a case; nothing is created."""
+        return CaseStore(self.folder / "cases" / component(case_id, "case") / f"g{generation}")
+
+    def generations(self, case_id: str) -> list[int]:
+        """The generations of a case that have files, ascending."""
+        found = entries(self.folder / "cases" / component(case_id, "case"))
+        return sorted(int(p.name[1:]) for p in found if p.name[:1] == "g" and p.name[1:].isdigit())
+
+    def latest(self, case_id: str) -> CaseStore | None:
+        """The store of the highest generation; None where the case was never prepared."""
+        generations = self.generations(case_id)
+        return self.case(case_id, generations[-1]) if generations else None
+
+    def case_ids(self) -> list[str]:
+        """Cases that have files, sorted."""
+        return sorted(p.name for p in entries(self.folder / "cases"))
+
+    def run(self) -> Document | None:
+        """run.json: the run, its suite, protocol, builds, policy and channels."""
+        found: Document | None = read_json(self.folder / "run.json")
+        return found
+
+    def save_run(self, document: Mapping[str, Any]) -> None:
+        """Keep run.json."""
+        write_json(self.folder / "run.json", document)
+
+    def planned(self) -> list[Document]:
+        """planned.json: every case that the run was meant to measure."""
+        return read_json(self.folder / "planned.json") or []
+
+    def save_planned(self, documents: Sequence[Mapping[str, Any]]) -> None:
+        """Keep planned.json; written before anything is launched."""
+        write_json(self.folder / "planned.json", list(documents))
+
+    def loaded(self) -> Document | None:
+        """loaded.json: what the ingest wrote after the warehouse had everything.
+
+        A damaged one counts as none: loading a run again changes nothing.
+        """
+        return unless_damaged(self.folder / "loaded.json")
+
+    def save_loaded(self, document: Mapping[str, Any]) -> None:
+        """Say that the warehouse has everything of this run."""
+        write_json(self.folder / "loaded.json", document)
+
+    @contextmanager
+    def steered(self) -> Iterator[None]:
+        """Say for as long as this lasts that this very process steers the run.
+
+        The kernel lets go of it with the process, however that ends. Only on a local disk: a
+        spool elsewhere keeps no such note.
+        """
+        path = self._steering()
+        if path is None:
+            yield
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", encoding="ascii") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            yield
+
+    def is_steered(self) -> bool | None:
+        """Whether a process lives that steers the run; None where none ever said so."""
+        path = self._steering()
+        if path is None or not path.exists():
+            return None
+        with path.open("r", encoding="ascii") as stream:
+            try:
+                # Shared: somebody else who asks at the same time is not taken for one who steers.
+                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def _steering(self) -> Path | None:
+        return Path(self.folder.path) / "steering.lock" if is_local(self.folder) else None
+
+    def remove(self) -> None:
+        """Remove the run with all its files."""
+        self.folder.rmdir(recursive=True)
+
+
+def started_at(run: RunSpool) -> datetime | None:
+    """When a run began, in UTC without a zone; None where its run.json does not say."""
+    started = (run.run() or {}).get("started_at")
+    if not started:
+        return None
+    moment = datetime.fromisoformat(started)
+    return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
