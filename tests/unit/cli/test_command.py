@@ -64,16 +64,15 @@ def nightbench(place: Path, *argv: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_command_of_the_manual_is_there() -> None:
-    names = {
-        command.name or command.callback.__name__
-        for command in app.registered_commands
-    }
+    names = {command.name or command.callback.__name__ for command in app.registered_commands}
     assert names == {
         "ab",
         "backtest",
         "bisect",
         "drill",
         "grade",
+        "nights",
+        "noisy",
         "up",
         "down",
         "status",
