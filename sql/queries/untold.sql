@@ -38,7 +38,7 @@ select
     a.change,
     p.axes,
     p.unit,
-    exists (
+    exists(
         select 1
         from raw.confirmation as c
         where

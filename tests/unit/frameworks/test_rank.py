@@ -92,6 +92,7 @@ def run(
         "processes": [process, server],
         "protocol": {"warmup_steps": 2, "measured_steps": 3, "min_seconds": 0.0},
         "workload": {"params": params or {}, "seed": 1},
+        "env": {},
     }
     (tmp_path / "job.json").write_text(json.dumps(job))
     (repeat / "go.json").write_text(json.dumps({"epoch": 1, "ports": {}}))
