@@ -23,7 +23,7 @@ inner join staging.run as r on g.run_id = r.run_id;
 comment on view marts.detector_grade is
 'One row per run and measure: power on planted slowdowns by size class, and false alarms';
 comment on column marts.detector_grade.trials is
-'Planted slowdowns decided in the 90 days up to the night, or nights of copies without a change';
+'Slowdowns planted in the 90 days up to the night, or nights of copies without a change';
 comment on column marts.detector_grade.rate is
 'Share of slowdowns told within 14 nights; false alarms: in 1,000 nights';
 comment on column marts.detector_grade.low is 'Lower end of the 95 % interval of rate';

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from datetime import timedelta
 
 import pytest
 from tests.sql.conftest import Database, Rows
@@ -13,7 +14,7 @@ from tests.sql.nights import Inbox
 from tests.sql.spooled import DIGEST, FAKE, case, plan, spooled
 
 from nightbench.detection import Judgement
-from nightbench.detection.grading import FALSE_ALARMS
+from nightbench.detection.grading import FALSE_ALARMS, WATCHED
 from nightbench.model import Case, HistoryPoint, RegressionPolicy, Run, RunKind, VerdictKind
 from nightbench.pipeline import ingest_run, judge_run
 from nightbench.pipeline.judge import JudgeResult
@@ -102,6 +103,22 @@ def test_a_suite_with_a_history_has_a_grade_after_its_first_night(
     assert rows("select count(*) as n from raw.measurement") == [{"n": NIGHTS * len(CASES)}]
 
 
+def test_a_slowdown_counts_once_it_has_had_its_nights(
+    as_loader: Connect, tonight: Run, rows: Rows
+) -> None:
+    """Those that are caught are decided at once: counting them first would flatter the detector."""
+    by_name = {each.measure: each for each in graded(as_loader, tonight).grades}
+    planted = rows(
+        "select shadow, min(at) as at, max(outcome) as outcome from raw.shadow_verdict"
+        " where size is not null group by case_id, month, shadow"
+    )
+    had_all = tonight.started_at - timedelta(days=WATCHED - 1)
+    assert any(row["outcome"] == "caught" and row["at"] > had_all for row in planted)
+    for name in ("3%", "10%", "over 4 noise"):
+        counted = [row for row in planted if row["shadow"] == name and row["at"] <= had_all]
+        assert by_name[name].trials + by_name[name].spoiled == len(counted) > 0
+
+
 def test_grading_again_changes_nothing_and_the_next_night_continues(
     as_loader: Connect, loader: Loader, given: Given, tonight: Run, rows: Rows
 ) -> None:
@@ -168,7 +185,7 @@ def forty_missed(connection: Connection, night: Run) -> None:
             "insert into raw.shadow_verdict (suite, case_id, cluster, month, shadow, night,"
             " run_id, at, size, kind, outcome) values ('seeded', %s, 'local', '2026-05-01',"
             " 'over 4 noise', 13, %s, %s, 0.1, 'ok', 'missed')",
-            [(f"case-{k}", night.run_id, night.started_at) for k in range(40)],
+            [(f"case-{k}", night.run_id, night.started_at - timedelta(20)) for k in range(40)],
         )
 
 

@@ -31,7 +31,7 @@ def grade(
     """Show how well the detector does: its power, its false alarms, its delay.
 
     Every night judges copies of the suite's own series, with slowdowns of known size and with no
-    change at all. Counted is what was decided in the 90 days before the newest night.
+    change at all. Counted are the 90 days before the newest night.
     """
     from nightbench.warehouse.grades import GradeBook
 
@@ -77,7 +77,7 @@ def cells(row: Row) -> tuple[str, ...]:
         f"{row['trials']:,}" + ("" if falls else " nights"),
         unit.format(rate) if known else "-",
         f"{bound.format(row['low'])} to {bound.format(row['high'])}" if known else "-",
-        "-" if delay is None else f"{delay:g} nights",
+        "-" if delay is None else f"{delay:g} night{'' if delay == 1 else 's'}",
         "-" if limit is None else f"{'at least' if falls else 'at most'} {bound.format(limit)}",
     )
 

@@ -28,7 +28,7 @@ APART = 14
 quiet copy may alarm anew."""
 
 WINDOW = timedelta(days=90)
-"""What is counted into a grade: shadows decided within so long before the night."""
+"""What is counted into a grade: slowdowns planted, and nights of quiet copies, so long before."""
 
 FALSE_ALARMS = "false alarms"
 """Name of the grade that quiet copies give."""

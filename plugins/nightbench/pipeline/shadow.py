@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -167,11 +168,13 @@ def _is_open(
     """Whether there may be a night of the shadow that was not judged yet."""
     if known is not None and known.is_decided:
         return False
-    last = max(
-        (p.at for p in points if sizes is not None or shadow.begins <= p.at < shadow.ends),
-        default=None,
-    )
-    return last is not None and (known is None or known.judged_at < last)
+    # A suite may have thousands of series with years of nights each.
+    count = len(points)
+    if sizes is None:
+        count = bisect_left(points, shadow.ends, key=lambda point: point.at)
+    if count == 0 or (sizes is None and points[count - 1].at < shadow.begins):
+        return False
+    return known is None or known.judged_at < points[count - 1].at
 
 
 def _judge(

@@ -9,7 +9,7 @@ from typing import Any
 
 from psycopg2.extras import RealDictCursor, execute_batch
 
-from nightbench.detection.grading import Grade, ShadowVerdict
+from nightbench.detection.grading import WATCHED, Grade, ShadowVerdict
 from nightbench.detection.shadows import Shadow
 from nightbench.warehouse.connection import Connection, reported
 from nightbench.warehouse.statements import statement
@@ -78,11 +78,19 @@ class GradeBook:
     def counts(
         self, suite: str, cluster: str, since: datetime, until: datetime
     ) -> dict[str, Counts]:
-        """What became of shadows after `since` up to `until`: by size class, and `quiet`."""
+        """What became of shadows after `since` up to `until`: by size class, and `quiet`.
+
+        Slowdowns that were planted too late to have had all their nights are left out.
+        """
         return {
             row.pop("shadow"): Counts(**row)
             for row in self._rows(
-                "shadow_counts", suite=suite, cluster=cluster, since=since, until=until
+                "shadow_counts",
+                suite=suite,
+                cluster=cluster,
+                since=since,
+                until=until,
+                watched=WATCHED,
             )
         }
 
