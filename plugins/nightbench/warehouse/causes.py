@@ -56,7 +56,9 @@ class CauseBook:
         """
         given = {"case_ids": list(case_ids), "run_ids": list(run_ids)}
         return {
-            name: self._rows(f"cause_{name}", **given) for name in ("repeats", "nodes", "versions")
+            "repeats": self._rows("cause_repeats", **given),
+            "nodes": self._rows("cause_nodes", **given),
+            "versions": self._rows("cause_versions", **given),
         }
 
     def fingerprints(self, ids: Iterable[str]) -> dict[str, Mapping[str, Any]]:
