@@ -12,36 +12,35 @@ with newest as (
     limit %(watched)s
 ),
 
-planted as (
+-- A window instead of a join: right after a suite's first night there are no statistics yet.
+dated as (
     select
-        case_id,
-        month,
-        shadow
+        case when size is null then 'quiet' else shadow end as shadow,
+        night,
+        at,
+        outcome,
+        min(at) over (partition by case_id, month, shadow) as planted_at
     from raw.shadow_verdict
     where
         suite = %(suite)s
         and cluster = %(cluster)s
-        and size is not null
-    group by case_id, month, shadow
-    having min(at) > %(since)s and min(at) <= (select min(at) from newest)
+        and at <= %(until)s
 )
 
 select
-    case when v.size is null then 'quiet' else v.shadow end as shadow,
+    shadow,
     count(*) as nights,
-    count(*) filter (where v.outcome = 'caught') as caught,
-    count(*) filter (where v.outcome = 'missed') as missed,
-    count(*) filter (where v.outcome = 'spoiled') as spoiled,
-    count(*) filter (where v.outcome = 'alarm') as alarms,
-    percentile_cont(0.5) within group (order by v.night)
-    filter (where v.outcome = 'caught') as median_delay
-from raw.shadow_verdict as v
-left join planted as p
-    on v.case_id = p.case_id and v.month = p.month and v.shadow = p.shadow
+    count(*) filter (where outcome = 'caught') as caught,
+    count(*) filter (where outcome = 'missed') as missed,
+    count(*) filter (where outcome = 'spoiled') as spoiled,
+    count(*) filter (where outcome = 'alarm') as alarms,
+    percentile_cont(0.5) within group (order by night)
+    filter (where outcome = 'caught') as median_delay
+from dated
 where
-    v.suite = %(suite)s
-    and v.cluster = %(cluster)s
-    and v.at > %(since)s
-    and v.at <= %(until)s
-    and (v.size is null or p.case_id is not null)
-group by case when v.size is null then 'quiet' else v.shadow end;
+    at > %(since)s
+    and (
+        shadow = 'quiet'
+        or (planted_at > %(since)s and planted_at <= (select min(newest.at) from newest))
+    )
+group by shadow;

@@ -34,6 +34,9 @@ log = logging.getLogger(__name__)
 BUDGET_S = 60.0
 """A night grades no longer than this; what is left of earlier nights is done by the next ones."""
 
+STORED_AT_ONCE = 1000
+"""Nights of shadows that are stored in one transaction: each waits for the disk once."""
+
 EARLIER = timedelta(days=180)
 """Before the window of a grade: what shares of the level must not have fallen from."""
 
@@ -116,6 +119,7 @@ def grade(
             for case in plan.cases
         }
         months = _months(run.started_at)
+        unstored: list[tuple[Shadow, float | None, Sequence[ShadowVerdict]]] = []
         progress = book.progress(run.suite, run.cluster, months[-1])
         for shadow, sizes in _shadows(run.suite, run.cluster, list(histories), months):
             known = progress.get((shadow.case_id, shadow.month, shadow.name))
@@ -126,8 +130,12 @@ def grade(
                 waiting += 1
                 continue
             size, verdicts = _judge(shadow, sizes, known, points, plan.policy, chosen)
-            book.store_verdicts(shadow, size, verdicts)
+            unstored.append((shadow, size, verdicts))
             judged += len(verdicts)
+            if sum(len(each) for _, _, each in unstored) >= STORED_AT_ONCE:
+                book.store_verdicts(unstored)
+                unstored = []
+        book.store_verdicts(unstored)
         grades = _grades(book, run.suite, run.cluster, run.started_at)
         was = {
             row["measure"]: row["below"]

@@ -62,18 +62,24 @@ class GradeBook:
         }
 
     def store_verdicts(
-        self, shadow: Shadow, size: float | None, verdicts: Sequence[ShadowVerdict]
+        self, judged: Iterable[tuple[Shadow, float | None, Sequence[ShadowVerdict]]]
     ) -> None:
-        """Store nights of one shadow; `size` is None for a quiet copy."""
-        key = {
-            "suite": shadow.suite,
-            "case_id": shadow.case_id,
-            "cluster": shadow.cluster,
-            "month": shadow.month,
-            "shadow": shadow.name,
-            "size": size,
-        }
-        self._execute("store_shadow_verdict", [key | vars(verdict) for verdict in verdicts])
+        """Store nights of shadows, each with its size (None: a quiet copy), in one transaction."""
+        rows = [
+            {
+                "suite": shadow.suite,
+                "case_id": shadow.case_id,
+                "cluster": shadow.cluster,
+                "month": shadow.month,
+                "shadow": shadow.name,
+                "size": size,
+            }
+            | vars(verdict)
+            for shadow, size, verdicts in judged
+            for verdict in verdicts
+        ]
+        if rows:
+            self._execute("store_shadow_verdict", rows)
 
     def counts(
         self, suite: str, cluster: str, since: datetime, until: datetime
