@@ -15,11 +15,32 @@ from pathlib import Path
 import pytest
 from tests.integration.openssh import local_nodes
 
-from nightbench.spool import Spool
+from nightbench.spool import RunSpool, Spool
 
 REPO = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-c", "from nightbench.cli import main; main()"]
 LIMIT_S = 400
+
+TRIAL = """\
+suite: trial
+owner: tests
+cluster: local
+scale: smoke
+protocol: {warmup_steps: 2, measured_steps: 20, repeats: 2}
+matrix:
+  - workload: sleep
+    frameworks: fake
+    strategy: collective
+    devices: [1x1, 2x1]
+    batch_size_per_device: 2
+  - workload: sleep
+    frameworks: fake
+    strategy: parameter_server
+    trainers: 2
+    sync: async
+    batch_size_per_device: 2
+"""
+"""One of each kind: one process, two ranks, a server with its trainers."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +58,9 @@ class Terminal:
     @property
     def spool(self) -> Spool:
         return Spool(self.home / "spool")
+
+    def newest(self) -> RunSpool:
+        return max(self.spool.runs(), key=lambda run: str((run.run() or {})["started_at"]))
 
     def environment(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "NIGHTBENCH"))}

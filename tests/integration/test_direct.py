@@ -8,39 +8,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from tests.integration.terminal import Terminal, marked, terminal, wait_for_a_launch
-
-from nightbench.spool import RunSpool
-
-SUITE = """\
-suite: trial
-owner: tests
-cluster: local
-scale: smoke
-protocol: {warmup_steps: 2, measured_steps: 20, repeats: 2}
-matrix:
-  - workload: sleep
-    frameworks: fake
-    strategy: collective
-    devices: [1x1, 2x1]
-    batch_size_per_device: 2
-  - workload: sleep
-    frameworks: fake
-    strategy: parameter_server
-    trainers: 2
-    sync: async
-    batch_size_per_device: 2
-"""
+from tests.integration.terminal import TRIAL, Terminal, marked, terminal, wait_for_a_launch
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    with terminal(tmp_path_factory.mktemp("direct"), SUITE) as made:
+    with terminal(tmp_path_factory.mktemp("direct"), TRIAL) as made:
         yield made
-
-
-def newest(here: Terminal) -> RunSpool:
-    return max(here.spool.runs(), key=lambda run: str((run.run() or {})["started_at"]))
 
 
 def test_a_suite_is_measured_and_its_figures_come_from_the_steps(here: Terminal) -> None:
@@ -68,7 +42,7 @@ def test_a_suite_is_measured_and_its_figures_come_from_the_steps(here: Terminal)
 
 def test_ctrl_c_leaves_no_process_and_says_what_was_not_measured(here: Terminal) -> None:
     running = here.begin("run", "trial", "--direct", "--repeats", "50", until="repeat 1 of 50")
-    run = newest(here)
+    run = here.newest()
     wait_for_a_launch(run.run_id)
     running.send_signal(signal.SIGINT)
     said, _ = running.communicate(timeout=120)
@@ -83,7 +57,7 @@ def test_a_run_whose_process_was_killed_is_closed_once_its_leases_have_ended(
     here: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = here.begin("run", "trial", "--direct", "--repeats", "50", until="repeat 1 of 50")
-    run = newest(here)
+    run = here.newest()
     monkeypatch.setenv("NIGHTBENCH_HOME", str(here.home))
     from nightbench.orchestration.runs import ORPHANED, close_abandoned
 

@@ -15,14 +15,12 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 from tests.integration.openssh import REPO, SshNodes, local_nodes, openssh_nodes
-from tests.integration.test_direct import COMMAND, environment, newest, place
+from tests.integration.terminal import TRIAL, Terminal, terminal
 
 from nightbench.gang import Shipment, preflight, sweep
 from nightbench.health import Level, NodePreflight, findings
 from nightbench.model import Cluster
-from nightbench.spool import Spool
 
-__all__ = ["place"]
 SCHEMA = json.loads((REPO / "benchmarks/contract/preflight.schema.json").read_text())
 
 
@@ -154,30 +152,25 @@ async def test_orphans_are_found_and_only_they_are_ended(shipment, nodes, cluste
 # --- the command --------------------------------------------------------------------------
 
 
-def nightbench(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *words],
-        env=environment(place),
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    with terminal(tmp_path_factory.mktemp("looks"), TRIAL) as made:
+        yield made
 
 
 @pytest.fixture
-def one_away(place: Path) -> Iterator[str]:
+def one_away(here: Terminal) -> Iterator[str]:
     """A cluster like the local one, of which nobody answers at n2's port."""
-    text = (place / "dags/clusters/local.yaml").read_text()
+    text = (here.place / "dags/clusters/local.yaml").read_text()
     text = text.replace("cluster: local", "cluster: torn")
-    file = place / "dags/clusters/torn.yaml"
+    file = here.place / "dags/clusters/torn.yaml"
     file.write_text(text.replace("name: n2\n", "name: n2\n    port: 1\n"))
     yield "torn"
     file.unlink()
 
 
-def test_doctor_of_healthy_nodes(place: Path) -> None:
-    done = nightbench(place, "doctor", "local", "--json")
+def test_doctor_of_healthy_nodes(here: Terminal) -> None:
+    done = here.run("doctor", "local", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
     assert [node["node"] for node in found["nodes"]] == ["n1", "n2"]
@@ -185,26 +178,26 @@ def test_doctor_of_healthy_nodes(place: Path) -> None:
     assert [control["metric"] for control in found["controls"]] == ["all_reduce"]
 
 
-def test_doctor_says_what_to_do_about_a_node_that_is_away(place: Path, one_away: str) -> None:
-    done = nightbench(place, "doctor", one_away)
+def test_doctor_says_what_to_do_about_a_node_that_is_away(here: Terminal, one_away: str) -> None:
+    done = here.run("doctor", one_away)
     assert done.returncode == 1
     assert "unreachable" in done.stdout
     assert "does sshd run" in done.stdout
 
 
-def test_sweep_of_clean_nodes_and_of_one_that_is_away(place: Path, one_away: str) -> None:
-    done = nightbench(place, "sweep", one_away, "--json")
+def test_sweep_of_clean_nodes_and_of_one_that_is_away(here: Terminal, one_away: str) -> None:
+    done = here.run("sweep", one_away, "--json")
     assert done.returncode == 1
     found = json.loads(done.stdout)
     assert "problem" not in found["n1"]
     assert "connection refused" in found["n2"]["problem"]
 
 
-def test_cases_go_around_a_node_that_is_away(place: Path, one_away: str) -> None:
-    done = nightbench(place, "run", "trial", "--direct", "--cluster", one_away)
+def test_cases_go_around_a_node_that_is_away(here: Terminal, one_away: str) -> None:
+    done = here.run("run", "trial", "--direct", "--cluster", one_away)
     assert done.returncode == 1
     assert "n2 takes no part: reach: connection refused" in done.stderr
-    run = Spool(place / "home/spool").run(newest(place))
+    run = here.newest()
     ends = {case: run.latest(case).outcome() for case in run.case_ids()}
     alone = ends.pop("sleep-fake-collective-1x1-bs2-smoke")
     assert alone["status"] == "ok"
@@ -214,14 +207,14 @@ def test_cases_go_around_a_node_that_is_away(place: Path, one_away: str) -> None
         assert outcome["reason"].startswith("node unavailable: n2: reach: connection refused")
 
 
-def test_a_case_is_placed_on_another_node(place: Path, one_away: str) -> None:
-    file = place / f"dags/clusters/{one_away}.yaml"
+def test_a_case_is_placed_on_another_node(here: Terminal, one_away: str) -> None:
+    file = here.place / f"dags/clusters/{one_away}.yaml"
     text = file.read_text().replace("    port: 1\n", "")
     file.write_text(text.replace("name: n1\n", "name: n1\n    port: 1\n"))
     words = ("--cluster", one_away, "--strategies", "collective")
-    done = nightbench(place, "run", "trial", "--direct", *words)
+    done = here.run("run", "trial", "--direct", *words)
     assert done.returncode == 1
-    run = Spool(place / "home/spool").run(newest(place))
+    run = here.newest()
     alone = run.latest("sleep-fake-collective-1x1-bs2-smoke")
     assert alone.outcome()["status"] == "ok"
     assert [node["name"] for node in alone.job()["nodes"]] == ["n2"]
