@@ -81,10 +81,18 @@ class Change:
         return self.change < 0
 
 
-def changes_of_last_night(series: Series, weights: Weights = WEIGHTS) -> list[Change]:
+def changes_of_last_night(
+    series: Series, weights: Weights = WEIGHTS, known: Floats | None = None
+) -> list[Change]:
     """Changes within the last nights of a series that are believed now, the surest first.
 
     Looks at the last `LOOK_BACK` nights only. Falls and rises are each told once at most.
+
+    Args:
+        series: the nights.
+        weights: of the odds.
+        known: what is known of each night beside its value, as logarithm of the odds that a
+            change which begins there lasts; nothing where None.
     """
     offset = max(0, len(series) - LOOK_BACK)
     window = series.part(offset, len(series))
@@ -98,6 +106,8 @@ def changes_of_last_night(series: Series, weights: Weights = WEIGHTS) -> list[Ch
         for first in _worth_a_look(scores, past, sign):
             evidence = weigh(window, past, first, sign)
             odds = log_odds(evidence, weights)
+            if known is not None:
+                odds += float(known[offset + first])
             if odds > 0 and (best is None or odds > best[0]):
                 best = odds, evidence
         if best:

@@ -19,6 +19,7 @@ from nightbench.detection.detector import Judgement, segment
 from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.levels import look_back
 from nightbench.detection.power import smallest_slowdown
+from nightbench.detection.releases import release_odds
 from nightbench.detection.robust import median
 from nightbench.detection.series import Series, series_of
 from nightbench.model import HistoryPoint, RegressionPolicy, VerdictKind
@@ -54,7 +55,8 @@ class ChangeDetector:
             )
         series = series_of(points)
         least = smallest_slowdown(series.part(0, len(series) - 1)) if self.with_smallest else None
-        change = _of_tonight(changes_of_last_night(series), series, policy)
+        releases = release_odds(points)
+        change = _of_tonight(changes_of_last_night(series, known=releases), series, policy)
         if change is None:
             return _usual(series, tonight, len(nights), least)
         kind = VerdictKind.REGRESSED if change.falls else VerdictKind.IMPROVED
@@ -64,7 +66,8 @@ class ChangeDetector:
         return Judgement(
             kind,
             f"{tonight.value:.4g} is {_apart(tonight.value, change.baseline)}; "
-            f"{why(change)}, since {first.at:%Y-%m-%d}{_suspect(last_good, first)}{said}.",
+            f"{why(change, float(releases[change.first]))}, since {first.at:%Y-%m-%d}"
+            f"{_suspect(last_good, first)}{said}.",
             baseline=change.baseline,
             change=tonight.value / change.baseline - 1,
             history=len(nights),
@@ -84,15 +87,16 @@ class ChangeDetector:
         )
 
 
-def why(change: Change) -> str:
-    """What a change rests on, in half a sentence."""
+def why(change: Change, release: float = 0.0) -> str:
+    """What a change rests on, in half a sentence; `release` is the new version's part in it."""
     seen = {0: "a level not seen before", 1: "a level visited once before"}.get(
         change.visits, f"a level visited {change.visits} times before"
     )
     return (
         f"{change.after} nights at {seen}, {change.change:+.1%} "
         f"({change.low:+.1%} to {change.high:+.1%}) against {change.reference} nights that vary by "
-        f"{change.noise:.1%}; score {change.score:+.1f}, told above 0"
+        f"{change.noise:.1%}; score {change.score:+.1f}"
+        f"{f' ({release:+.1f} of it for the new version)' if release else ''}, told above 0"
     )
 
 
