@@ -12,7 +12,7 @@ from tests.sql.given import Given
 from typer.testing import CliRunner
 
 from nightbench.cli import app
-from nightbench.commands import common
+from nightbench.commands import bisect, common
 from nightbench.errors import UserError
 from nightbench.model import Verdict, VerdictKind
 from nightbench.pipeline import bisects
@@ -124,10 +124,27 @@ def test_the_versions_of_an_alert_are_those_on_both_sides_of_the_last_change(
     assert (found.case_id, found.cluster) == (case.case_id, "local")
 
 
-def test_an_alert_without_a_change_of_version_is_refused(
-    reader: Reader, connection: Connection, alert_id: int
+def test_an_alert_without_a_change_of_version_needs_two_that_are_named(
+    reader: Reader, connection: Connection, alert_id: int, given: Given
 ) -> None:
     with pytest.raises(UserError, match="so no version can be to blame"):
         bisects.of_alert(reader, Bisects(connection), alert_id)
     with pytest.raises(UserError, match="There is no alert 999"):
         bisects.of_alert(reader, Bisects(connection), 999)
+    # Two versions that are named need no change: the runtime below them may be to blame.
+    with pytest.raises(UserError, match="name both versions"):
+        bisects.of_alert(reader, Bisects(connection), alert_id, bad="1.2")
+    found = bisects.of_alert(reader, Bisects(connection), alert_id, "1.0", "1.2")
+    assert (found.good, found.bad, found.suite) == ("1.0", "1.2", given.run().suite)
+
+
+def test_a_warehouse_without_our_tables_ends_no_bisect(
+    empty: Database,
+    spool: Spool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(common, "warehouse_dsn", lambda role: empty.loader)
+    folder = bisects.begin(spool, "bisect-1", asked("some-case"), "ada")
+    bisect._store(bisects.document_of(folder))
+    assert "waits in the spool: Cannot store bisect bisect-1" in capsys.readouterr().err

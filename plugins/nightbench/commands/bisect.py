@@ -188,11 +188,12 @@ def _of_alert(wanted: _Wanted) -> _Wanted:
 
     assert wanted.alert is not None
     with closing(common.open_warehouse("nightbench_reader")) as connection:
-        found = bisects.of_alert(Reader(connection), Bisects(connection), wanted.alert)
+        reader, book = Reader(connection), Bisects(connection)
+        found = bisects.of_alert(reader, book, wanted.alert, wanted.good, wanted.bad)
     return dataclasses.replace(
         wanted,
-        good=wanted.good or found.good,
-        bad=wanted.bad or found.bad,
+        good=found.good,
+        bad=found.bad,
         case=wanted.case or found.case_id,
         suite=wanted.suite or found.suite,
         cluster=wanted.cluster or found.cluster,
@@ -268,16 +269,19 @@ def _measure(name: str, asked: Asked, *, json: bool) -> int:
 
 
 def _store(document: Document) -> None:
-    """Keep a copy in the warehouse; where that is away the spool has all of it."""
+    """Keep a copy in the warehouse; where that does not take it the spool has all of it."""
     from nightbench.pipeline import bisects
     from nightbench.warehouse.bisects import Bisects
-    from nightbench.warehouse.connection import WarehouseUnavailable
+    from nightbench.warehouse.connection import WarehouseRefused, WarehouseUnavailable
 
     try:
         with closing(common.open_warehouse()) as connection:
             bisects.store(Bisects(connection), document)
     except WarehouseUnavailable:
         pass  # Stored by whoever goes on with it, or shows it by --resume.
+    except WarehouseRefused as error:
+        # Nothing that was measured is lost by it, and a failed test says more than this does.
+        err.print(f"waits in the spool: {error}", markup=False, soft_wrap=True)
 
 
 class _Shown:

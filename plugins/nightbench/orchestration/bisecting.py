@@ -123,6 +123,11 @@ def _bisect(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
     spool = places.spool()
     folder = spool.bisect(name)
+    if folder.is_steered():
+        raise UserError(
+            f"{name} is measured right now by another process; once that has ended, clear this "
+            "task to go on"
+        )
     limits = {
         "budget_s": params["budget_h"] * 3600.0,
         "most_tests": params["most_tests"],
@@ -158,7 +163,9 @@ def _asked(params: Mapping[str, Any], limits: Mapping[str, Any]) -> tuple[Asked,
     alert = params.get("alert")
     with closing(connect()) as connection:
         if alert is not None:
-            found = bisects.of_alert(Reader(connection), Bisects(connection), alert)
+            found = bisects.of_alert(
+                Reader(connection), Bisects(connection), alert, given["good"], given["bad"]
+            )
             known = {"good": found.good, "bad": found.bad, "case": found.case_id}
             known |= {"suite": found.suite, "cluster": found.cluster}
             given = {name: given[name] or known[name] for name in given}
@@ -215,16 +222,16 @@ def _ground(suite: str, cluster: str | None, case: str, outside_hours: bool) -> 
 
 
 def _store(document: Document) -> None:
-    """Keep a copy in the warehouse; where that is away the spool has all of it."""
+    """Keep a copy in the warehouse; where that does not take it the spool has all of it."""
     from nightbench.orchestration.runs import connect
     from nightbench.pipeline import bisects
-    from nightbench.warehouse import WarehouseUnavailable
+    from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable
     from nightbench.warehouse.bisects import Bisects
 
     try:
         with closing(connect()) as connection:
             bisects.store(Bisects(connection), document)
-    except WarehouseUnavailable as error:
+    except (WarehouseUnavailable, WarehouseRefused) as error:
         log.warning("stored after the next test: %s", error)
 
 

@@ -230,24 +230,42 @@ class Suspect:
     bad: str
 
 
-def of_alert(reader: Reader, bisects: Bisects, alert_id: int) -> Suspect:
+def of_alert(
+    reader: Reader,
+    bisects: Bisects,
+    alert_id: int,
+    good: str | None = None,
+    bad: str | None = None,
+) -> Suspect:
     """The versions on both sides of the change before an alert was opened.
 
+    Args:
+        reader: reads the alert.
+        bisects: knows the change.
+        alert_id: the alert.
+        good: a version to take instead.
+        bad: another one; where both are given no version needs to have changed.
+
     Raises:
-        UserError: there is no such alert, or the version did not change before it.
+        UserError: there is no such alert, or a version is wanted and none changed before it.
     """
     rows = reader.alerts(states=None, alert_id=alert_id)
     if not rows:
         raise UserError(f"There is no alert {alert_id}. `nightbench alert list --all` lists them.")
-    change = bisects.version_change(alert_id)
     case_id, cluster = rows[0]["case_id"], rows[0]["cluster"]
+    if good and bad:
+        run = reader.run(rows[0]["opened_run_id"])
+        assert run is not None  # no alert without its run
+        return Suspect(case_id, cluster, run.suite, good, bad)
+    change = bisects.version_change(alert_id)
     if change is None:
         raise UserError(
             f"alert {alert_id}: the framework's version is the same on all nights of {case_id} on "
-            f"{cluster} before it, so no version can be to blame; name versions by --good and --bad"
+            f"{cluster} before it, so no version can be to blame; name both versions, good and bad "
+            "(--good and --bad)"
         )
-    good, bad = (change[side].partition("+")[0] for side in ("good", "bad"))
-    return Suspect(case_id, cluster, change["suite"], good, bad)
+    old, new = (change[side].partition("+")[0] for side in ("good", "bad"))
+    return Suspect(case_id, cluster, change["suite"], good or old, bad or new)
 
 
 def store(bisects: Bisects, document: Document) -> None:
