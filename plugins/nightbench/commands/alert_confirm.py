@@ -6,7 +6,7 @@ import asyncio
 import getpass
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nightbench.commands import common
 from nightbench.commands.ab_view import View
@@ -32,15 +32,17 @@ def confirm_alert(alert_id: int, *, outside_hours: bool, json: bool) -> int:
         UserError: it is no regression, its run is not in the spool, or nothing can be measured.
     """
     from nightbench import direct
+    from nightbench.pipeline.confirmed import inconclusive
     from nightbench.pipeline.confirming import Busy, begin, end, measure_again
+    from nightbench.warehouse.confirmations import NIGHTBENCH
 
     common.home().make()
-    confirmation_id, plan = _ask(alert_id)
+    confirmation_id, plan, ground = _ask(alert_id, outside_hours)
     asked = begin(common.open_warehouse, confirmation_id)
     if asked is None:
         raise UserError(f"alert {alert_id} was confirmed by another process just now")
     progress = _Progress(json)
-    ground = _ground(plan, outside_hours)
+    detail: dict[str, Any] = {}
     work = measure_again(asked, plan, common.spool(), ground, progress.watch)
     try:
         found, detail = asyncio.run(direct.until_done(work, progress.refresh))
@@ -53,6 +55,11 @@ def confirm_alert(alert_id: int, *, outside_hours: bool, json: bool) -> int:
         return INTERRUPTED
     except Busy as error:
         raise UserError(f"{error}; its outcome will stand at the alert") from None
+    except UserError as error:
+        if asked.by == NIGHTBENCH:
+            raise  # Its own try may fare better, and is given up when its time is over.
+        # Nobody else would ever end it, and until then it hides what Nightbench itself has found.
+        found = inconclusive(str(error))
     end(common.open_warehouse, asked, found, detail)
     if json:
         said = {"alert_id": alert_id, "run_id": asked.suspect.run_id, **vars(found), **detail}
@@ -64,8 +71,8 @@ def confirm_alert(alert_id: int, *, outside_hours: bool, json: bool) -> int:
     return INCONCLUSIVE if found.outcome == "inconclusive" else 0
 
 
-def _ask(alert_id: int) -> tuple[int, RunPlan]:
-    """The confirmation to measure: one that has not ended, else a new one; the night's plan."""
+def _ask(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, Ground]:
+    """The confirmation to measure: one that has not ended, else a new one; by what, and where."""
     from nightbench.pipeline import read_plan
     from nightbench.pipeline.suspects import new_confirmation_id, suspect_of
     from nightbench.warehouse import Reader
@@ -86,9 +93,11 @@ def _ask(alert_id: int) -> tuple[int, RunPlan]:
             )
         run_id = alert["last_run_id"]
         plan = read_plan(common.spool().run(run_id))
+        # Before anything is asked for: closed hours must not leave a question behind.
+        ground = _ground(plan, outside_hours)
         going = book.found(run_id=run_id, alert_id=alert_id, states=UNDECIDED)
         if going:
-            return int(going[-1]["confirmation_id"]), plan
+            return int(going[-1]["confirmation_id"]), plan, ground
         suspect = suspect_of(reader, plan, alert)
         if suspect is None:
             raise UserError(f"alert {alert_id}: run {run_id} has no level for its case")
@@ -102,7 +111,7 @@ def _ask(alert_id: int) -> tuple[int, RunPlan]:
         )
         if made is None:
             raise UserError(f"alert {alert_id}: somebody asked for the same just now; try again")
-        return made, plan
+        return made, plan, ground
 
 
 def _ground(plan: RunPlan, outside_hours: bool) -> Ground:
