@@ -1,18 +1,20 @@
 -- What became of the shadows of a suite on a cluster, after `since` and up to `until`.
 -- Of planted slowdowns only those count that have had all their nights: one that is caught is
 -- decided at once, one that is missed only after so many nights.
-with newest as (
+with last_planted as (
     select distinct at
     from raw.shadow_verdict
     where
         suite = %(suite)s
         and cluster = %(cluster)s
+        and at > %(since)s
         and at <= %(until)s
     order by at desc
-    limit %(watched)s
+    limit 1 offset %(watched)s - 1
 ),
 
 -- A window instead of a join: right after a suite's first night there are no statistics yet.
+-- Whole months, and one before: the first night of a shadow is among them or too early to count.
 dated as (
     select
         case when size is null then 'quiet' else shadow end as shadow,
@@ -24,6 +26,8 @@ dated as (
     where
         suite = %(suite)s
         and cluster = %(cluster)s
+        and month >= %(month)s
+        and at >= %(month_begins)s
         and at <= %(until)s
 )
 
@@ -41,6 +45,6 @@ where
     at > %(since)s
     and (
         shadow = 'quiet'
-        or (planted_at > %(since)s and planted_at <= (select min(newest.at) from newest))
+        or (planted_at > %(since)s and planted_at <= (select last_planted.at from last_planted))
     )
 group by shadow;

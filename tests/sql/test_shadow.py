@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from datetime import timedelta
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Any
 
 import pytest
+from psycopg2.extras import execute_values
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
 from tests.sql.nights import Inbox
@@ -22,7 +26,7 @@ from nightbench.pipeline.shadow import Graded, grade
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, Reader, connect
 from nightbench.warehouse.connection import Connection
-from nightbench.warehouse.grades import GradeBook
+from nightbench.warehouse.grades import Counts, GradeBook
 
 CASES = tuple(case(batch) for batch in (1, 2, 4))
 NIGHTS = 80
@@ -117,6 +121,88 @@ def test_a_slowdown_counts_once_it_has_had_its_nights(
     for name in ("3%", "10%", "over 4 noise"):
         counted = [row for row in planted if row["shadow"] == name and row["at"] <= had_all]
         assert by_name[name].trials + by_name[name].spoiled == len(counted) > 0
+
+
+def two_years(connection: Connection, run: Run) -> list[tuple[Any, ...]]:
+    """Rows of shadows of three series, whose suite was away for weeks, and once for months."""
+    rng = random.Random(7)
+    away = [(95, 120), (200, 245), (300, 301), (390, 520)]
+    nights = [
+        run.started_at + timedelta(days=day)
+        for day in range(730)
+        if not any(first <= day < last for first, last in away)
+    ]
+    rows: list[tuple[Any, ...]] = []
+    for month in sorted({at.date().replace(day=1) for at in nights}):
+        begins = run.started_at.replace(year=month.year, month=month.month, day=1, hour=0)
+        ends = (begins + timedelta(days=31)).replace(day=1)
+        quiet = [at for at in nights if begins <= at < ends]
+        for case_id in ("a", "b", "c"):
+            head = ("seeded", case_id, "local", month)
+            for night, at in enumerate(quiet):
+                outcome = rng.choice(["alarm", *[None] * 9])
+                rows.append((*head, "quiet-1", night, run.run_id, at, None, "ok", outcome))
+            for size in ("3%", "10%"):
+                when = begins + (ends - begins) * rng.random()
+                first = next((i for i, at in enumerate(nights) if at >= when), None)
+                if first is None or nights[first] >= ends + timedelta(days=28):
+                    continue
+                for night, at in enumerate(nights[first : first + WATCHED]):
+                    outcome = "caught" if rng.random() < 0.08 else None
+                    if night == WATCHED - 1:
+                        outcome = rng.choice(["missed", "spoiled"])
+                    rows.append((*head, size, night, run.run_id, at, 0.1, "ok", outcome))
+                    if outcome:
+                        break
+    with connection, connection.cursor() as cursor:
+        execute_values(
+            cursor,
+            "insert into raw.shadow_verdict (suite, case_id, cluster, month, shadow, night,"
+            " run_id, at, size, kind, outcome) values %s",
+            rows,
+        )
+    return rows
+
+
+def counted(rows: Sequence[tuple[Any, ...]], since: datetime, until: datetime) -> dict[str, Counts]:
+    """What `GradeBook.counts` says, from all rows that there are."""
+    known = [row for row in rows if row[7] <= until]
+    nights = sorted({row[7] for row in known}, reverse=True)
+    planted = defaultdict(list)
+    for row in known:
+        planted[row[1:5]].append(row[7])
+    found = defaultdict(list)
+    for row in known:
+        name, at, is_quiet = row[4], row[7], row[8] is None
+        first = min(planted[row[1:5]])
+        had_all = len(nights) >= WATCHED and first <= nights[WATCHED - 1]
+        if at > since and (is_quiet or (first > since and had_all)):
+            found["quiet" if is_quiet else name].append((row[5], row[10]))
+    told = {
+        name: [night for night, outcome in came if outcome == "caught"]
+        for name, came in found.items()
+    }
+    return {
+        name: Counts(
+            len(came),
+            *(sum(o == each for _, o in came) for each in ("caught", "missed", "spoiled", "alarm")),
+            median(told[name]) if told[name] else None,
+        )
+        for name, came in found.items()
+    }
+
+
+def test_what_is_counted_does_not_rest_on_older_months(
+    loader: Loader, given: Given, connection: Connection
+) -> None:
+    """Counting leaves months unread: to the figures that is nothing, also after long breaks."""
+    first = store_nights(loader, given, range(1))
+    rows, book = two_years(connection, first), GradeBook(connection)
+    for day in range(5, 760, 8):
+        until = first.started_at + timedelta(days=day)
+        for window in (20, 90, 180):
+            since = until - timedelta(days=window)
+            assert book.counts("seeded", "local", since, until) == counted(rows, since, until)
 
 
 def test_grading_again_changes_nothing_and_the_next_night_continues(

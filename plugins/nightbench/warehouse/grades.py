@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from psycopg2.extras import RealDictCursor, execute_batch
@@ -15,6 +15,9 @@ from nightbench.warehouse.connection import Connection, reported
 from nightbench.warehouse.statements import statement
 
 Row = dict[str, Any]
+
+PLANTED_BY = timedelta(days=31)
+"""So long after its month a slowdown is planted at the latest, or never."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,10 @@ class GradeBook:
     ) -> dict[str, Counts]:
         """What became of shadows after `since` up to `until`: by size class, and `quiet`.
 
-        Slowdowns that were planted too late to have had all their nights are left out.
+        Slowdowns that were planted too late to have had all their nights are left out. Months
+        of which nothing can count any more are not read.
         """
+        month = (since.astimezone(UTC) - PLANTED_BY).date().replace(day=1)
         return {
             row.pop("shadow"): Counts(**row)
             for row in self._rows(
@@ -96,6 +101,8 @@ class GradeBook:
                 cluster=cluster,
                 since=since,
                 until=until,
+                month=month,
+                month_begins=datetime(month.year, month.month, 1, tzinfo=UTC),
                 watched=WATCHED,
             )
         }
