@@ -170,11 +170,6 @@ class State(StrEnum):
     OVERTAKEN = "overtaken"
     """The run before went on, and took its place."""
 
-    @property
-    def is_final(self) -> bool:
-        """Nothing that comes later changes it."""
-        return self not in (State.WAITING, State.MISSING)
-
 
 @dataclass(frozen=True)
 class NightRun:
@@ -189,6 +184,8 @@ class NightRun:
     """Cases that were to be measured; those that are left out do not count."""
     without: tuple[str, ...] = field(default=())
     """Of these the ones without any result: neither measured, nor failed, nor cancelled."""
+    problem: str | None = None
+    """Why nobody can say what it lacks."""
 
 
 @dataclass(frozen=True)
@@ -267,6 +264,9 @@ def _unfinished(run: NightRun, now: datetime) -> Standing:
             f"{said}, and has no verdicts: look at the DAG nightbench_regressions",
             run.run_id,
         )
+    if run.problem:
+        said = f"{run.run_id} cannot be read: {run.problem}"
+        return Standing(State.MISSING, said, run.run_id)
     if run.without:
         said = f"{len(run.without)} of {run.planned} cases of {run.run_id} have no result"
         return Standing(

@@ -175,6 +175,23 @@ def test_a_run_that_waits_in_the_spool_is_missing_and_one_that_was_left_out_is_n
     assert "the run waits in the spool" in inbox.messages[-1]["message"]
 
 
+@pytest.mark.parametrize("damaged", ["planned.json", f"cases/{ONE.case_id}/g0/outcome.json"])
+def test_a_damaged_file_of_a_run_silences_nobody(
+    watch: Watch, night: Callable[..., Run], spool: Spool, inbox: Inbox, damaged: str
+) -> None:
+    both = (watch.promise, replace(watch.promise, suite="other", dag_id="nightly_other"))
+    watch(NOON, *both)
+    run = night(load=False)
+    (spool.run(run.run_id).folder / damaged).write_text("[{")
+    assert watch(DUE, *both) == [
+        "Nightbench seeded on local: not finished by 2026-03-02 07:00 UTC",
+        "Nightbench other on local: nothing came by 2026-03-02 07:00 UTC",
+    ]
+    body = inbox.messages[-2]["message"]
+    assert f"{run.run_id} cannot be read: " in body
+    assert f"{damaged}: not a JSON document" in body
+
+
 def test_a_night_that_had_no_room_for_any_case_is_met(
     watch: Watch,
     book: NightBook,
@@ -249,6 +266,10 @@ def test_a_broken_file_keeps_its_promises(
     said = watch(DUE, timetable=None, channels=None, problem="suites/seeded.yaml cannot be read")
     assert said == ["Nightbench seeded on local: nothing came by 2026-03-02 07:00 UTC"]
     assert "suites/seeded.yaml cannot be read" in inbox.messages[-1]["message"]
+    # Another suite whose name only begins so.
+    store_plan(plan(given.run(-2, suite="seeded-large"), [ONE], ["json://127.0.0.1:1"]), spool)
+    title = "Nightbench seeded on local: nothing came by 2026-03-03 07:00 UTC"
+    assert watch(DUE + DAY, timetable=None, channels=None) == [title]
     # Never seen whole: nobody knows what it promises.
     assert watch(DUE, Promise("unknown", "local", "ada", None)) == []
 
@@ -266,6 +287,19 @@ def test_a_silent_cluster_is_told_as_one(
     assert watch(DUE + DAY, *both) == [
         "Nightbench seeded on local: nothing came by 2026-03-03 07:00 UTC"
     ]
+
+
+def test_of_a_silent_cluster_each_suite_hears_by_its_own_channels(
+    watch: Watch, book: NightBook
+) -> None:
+    other = replace(watch.promise, suite="other", dag_id="nightly_other")
+    watch(NOON, watch.promise, other)
+    with pytest.raises(UserError, match=r"silent: no result of other, seeded\" for other: "):
+        watch(DUE, watch.promise, replace(other, channels=("json://127.0.0.1:1",)))
+    assert {row["suite"]: row["told_at"] for row in book.nights()} == {"seeded": DUE, "other": None}
+    said = ["Nightbench: cluster local is silent: no result of other"]
+    assert watch(DUE + timedelta(minutes=15), watch.promise, other) == said
+    assert watch(DUE + timedelta(minutes=30), watch.promise, other) == []
 
 
 def test_a_cluster_is_not_silent_while_others_measure_on_it(

@@ -7,6 +7,7 @@ ends by itself, and that is told once, too.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -29,8 +30,10 @@ from nightbench.model import RunKind
 from nightbench.night import clock
 from nightbench.pipeline.ingest import Connect
 from nightbench.pipeline.overdue import Kept, Promise, Telling
-from nightbench.spool import Spool
+from nightbench.spool import RunSpool, Spool, SpoolError
 from nightbench.warehouse.deadlines import NightBook
+
+log = logging.getLogger(__name__)
 
 LOOK_BACK = timedelta(days=7)
 """Older nights are left as they stand, also after the check itself was away for long."""
@@ -119,9 +122,10 @@ def _whole(promise: Promise, book: NightBook, spool: Spool) -> Promise | None:
     if promise.channels is None:
         document = next(
             (
-                run.run() or {}
+                found
                 for run in reversed(spool.runs())
                 if run.run_id.startswith(f"{promise.suite}-")
+                and (found := run.run() or {}).get("suite") == promise.suite
             ),
             {},
         )
@@ -196,14 +200,27 @@ def _runs(promise: Promise, book: NightBook, spool: Spool, since: datetime) -> l
         started_at = datetime.fromisoformat(document["started_at"])
         if started_at < since:
             continue
-        measured = [e["case_id"] for e in folder.planned() if e.get("left_out") is None]
-        stores = {case_id: folder.latest(case_id) for case_id in measured}
-        # Whatever came of a case is something: also that it failed, or was cancelled.
-        without = [c for c, store in stores.items() if store is None or store.outcome() is None]
-        runs[folder.run_id] = NightRun(
-            folder.run_id, started_at, None, False, len(measured), tuple(without)
-        )
+        try:
+            planned, without = _lacks(folder)
+        except SpoolError as error:
+            # One damaged file must not keep all suites' alerts back.
+            log.error("what run %s lacks cannot be told: %s", folder.run_id, error)
+            run = known or NightRun(folder.run_id, started_at)
+            runs[folder.run_id] = replace(run, problem=str(error))
+            continue
+        runs[folder.run_id] = NightRun(folder.run_id, started_at, None, False, planned, without)
     return sorted(runs.values(), key=lambda run: run.started_at)
+
+
+def _lacks(folder: RunSpool) -> tuple[int, tuple[str, ...]]:
+    """How many cases a run was to measure, and those of which nothing came.
+
+    Whatever came of a case is something: also that it failed, or was cancelled.
+    """
+    measured = [each["case_id"] for each in folder.planned() if each.get("left_out") is None]
+    stores = {case_id: folder.latest(case_id) for case_id in measured}
+    without = [c for c, store in stores.items() if store is None or store.outcome() is None]
+    return len(measured), tuple(without)
 
 
 def _is_silent(latest: Sequence[Kept], book: NightBook, cluster: str) -> bool:

@@ -82,15 +82,24 @@ class Telling:
         channels = list(dict.fromkeys(url for one in batch for url in one.promise.channels or ()))
         if not channels:
             return
-        sent = send(channels, title, self._body(batch), self.resolve)
-        self.deliveries += sent
-        if not any(delivery.sent for delivery in sent):
-            reasons = "; ".join(f"{d.channel}: {d.error}" for d in sent)
-            self.refusals.append(f'the message "{title}": {reasons}')
-            return
+        sent = dict(
+            zip(channels, send(channels, title, self._body(batch), self.resolve), strict=True)
+        )
+        self.deliveries += sent.values()
+        refused: dict[str, list[Delivery]] = {}
         for one in batch:
-            promise, at = one.promise, one.night.scheduled_at
-            self.book.mark_told(promise.suite, promise.cluster, at, self.now, end=end)
+            # What another suite's channel took, this one's readers have not seen.
+            promise, own = one.promise, [sent[url] for url in one.promise.channels or ()]
+            if any(delivery.sent for delivery in own):
+                at = one.night.scheduled_at
+                self.book.mark_told(promise.suite, promise.cluster, at, self.now, end=end)
+            elif own:
+                refused[promise.suite] = own
+        if refused:
+            each = dict.fromkeys(delivery for own in refused.values() for delivery in own)
+            reasons = "; ".join(f"{d.channel}: {d.error}" for d in each)
+            suites = ", ".join(sorted(refused))
+            self.refusals.append(f'the message "{title}" for {suites}: {reasons}')
 
     def _body(self, batch: Sequence[Kept]) -> str:
         parts = []

@@ -118,13 +118,6 @@ class NightBook:
         """Nights that something may still come of, or be told of, oldest first."""
         return self._rows("unfinished_nights", suite=suite, cluster=cluster, since=since)
 
-    def last(self, suite: str, cluster: str) -> datetime | None:
-        """The newest night that was looked at."""
-        found: datetime | None = self._rows("last_night", suite=suite, cluster=cluster)[0][
-            "scheduled_at"
-        ]
-        return found
-
     def runs(self, suite: str, cluster: str, since: datetime) -> list[NightRun]:
         """Scheduled runs of a suite that are planned in the warehouse, oldest first."""
         return [

@@ -148,6 +148,13 @@ OLD = NightRun("r0", at("2026-11-19T23:30"), None, False, 3, ("a",))
         pytest.param([RUN], AFTER, {"is_paused": True}, State.MISSING, id="paused in the night"),
         pytest.param([RUN], BEFORE, {}, State.WAITING, id="it goes on"),
         pytest.param([RUN], AFTER, {}, State.MISSING, id="it went on for too long"),
+        pytest.param(
+            [dataclasses.replace(RUN, problem="a file is damaged")],
+            AFTER,
+            {},
+            State.MISSING,
+            id="nobody can say what it lacks",
+        ),
         pytest.param([LOADED], BEFORE, {}, State.MET, id="met before its time"),
         pytest.param([LOADED], AFTER, {}, State.MET, id="met, and looked at later"),
         pytest.param([LOADED], AFTER, {"was_missing": True}, State.LATE, id="late"),
