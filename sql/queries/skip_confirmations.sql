@@ -8,4 +8,5 @@ where
     run_id = %(run_id)s
     and asked_by = 'nightbench'
     and state in ('wanted', 'running')
-    and (%(every)s or until <= now());
+    and (%(every)s or until <= now())
+    and confirmation_id <> all(%(apart_from)s::bigint[]);

@@ -57,6 +57,8 @@ def describe_task(task):
         "trigger_rule": str(getattr(task.trigger_rule, "value", task.trigger_rule)),
         "max_active_tis_per_dagrun": task.max_active_tis_per_dagrun,
         "upstream": sorted(task.upstream_task_ids),
+        "is_mapped": task.is_mapped,
+        "outlets": [outlet.name for outlet in task.outlets],
     }
 
 

@@ -21,7 +21,7 @@ from nightbench.model import Run, RunKind
 from nightbench.pipeline import confirming, ingest_run, judge_run, read_plan, tell_run
 from nightbench.pipeline.suspects import Suspect, ask
 from nightbench.spool import RunSpool, Spool
-from nightbench.warehouse import Loader, Reader, WarehouseRefused, connect
+from nightbench.warehouse import Loader, MeasuredCase, Reader, WarehouseRefused, connect
 from nightbench.warehouse.confirmations import ConfirmationBook
 from nightbench.warehouse.connection import Connection
 
@@ -226,6 +226,85 @@ def test_ask_alone_is_idempotent_for_two_judges(
     run = night()
     plan = read_plan(spool.run(run.run_id))
     with closing(connect(warehouse.loader)) as other:
-        waiting = ask(other, replace(plan))
-    assert waiting == {row["alert_id"] for row in book.waiting(run.run_id)}
+        ask(other, replace(plan))
     assert len(book.found(run_id=run.run_id)) == 2
+    assert len(book.waiting(run.run_id)) == 2
+
+
+def test_what_keeps_a_night_from_asking_keeps_no_message(
+    night: Night, book: ConfirmationBook, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def torn(*_: Any) -> float:
+        raise PermissionError(13, "Permission denied", "/wheels")
+
+    monkeypatch.setattr("nightbench.pipeline.suspects.expected", torn)
+    run = night()
+    assert book.found(run_id=run.run_id) == []
+    assert len(inbox.messages) == 1
+
+
+def test_a_night_is_read_once_however_many_suspects_it_has(
+    night: Night, spool: Spool, warehouse: Database, book: ConfirmationBook, server: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    run = night()
+    server.execute("delete from raw.confirmation", warehouse.name)
+    read: list[str] = []
+    measured = Reader.measured
+
+    def counted(self: Reader, run_id: str) -> list[MeasuredCase]:
+        read.append(run_id)
+        return measured(self, run_id)
+
+    monkeypatch.setattr(Reader, "measured", counted)
+    with closing(connect(warehouse.loader)) as other:
+        ask(other, read_plan(spool.run(run.run_id)))
+    found = book.found(run_id=run.run_id)
+    assert len(found) == 2
+    good = {row["detail"]["good_run_id"] for row in found}
+    assert sorted(read) == sorted({run.run_id, *good})
+
+
+def test_who_failed_to_measure_is_waited_for_no_longer_and_who_still_measures_is(
+    night: Night, book: ConfirmationBook, spool: Spool, warehouse: Database, inbox: Inbox
+) -> None:
+    run = night()
+    falls, less = book.waiting(run.run_id)
+    by_hand = book.ask(
+        falls["alert_id"], run.run_id, "confirm-ada", {"change": -0.1}, within_s=None, by="ada"
+    )
+
+    def open_loader() -> Connection:
+        return connect(warehouse.loader)
+
+    def give_up() -> int:
+        given_up = confirming.give_up_rest(open_loader, spool, run.run_id)
+        tell_run(spool, run.run_id, open_loader)
+        return given_up
+
+    assert confirming.begin(open_loader, falls["confirmation_id"]) is not None
+    with spool.comparison(less["comparison_id"]).steered():
+        assert give_up() == 1
+        assert inbox.messages == []
+    assert give_up() == 1
+    assert len(inbox.messages) == 1
+    states = {row["confirmation_id"]: row["state"] for row in book.found(run_id=run.run_id)}
+    assert states == {
+        falls["confirmation_id"]: "skipped",
+        less["confirmation_id"]: "skipped",
+        by_hand: "wanted",
+    }
+
+
+def test_only_what_was_given_up_is_said_to_have_been(
+    night: Night, warehouse: Database, server: Any
+) -> None:
+    night(seconds=1.0)  # for no suspect at all: each is skipped, and none waited for
+    # As where no channel took the message.
+    server.execute("update raw.alert set told_at = null", warehouse.name)
+    assert confirming.overdue(lambda: connect(warehouse.loader)) == []
+
+
+def test_an_alerts_confirmations_are_found_by_an_index(rows: Rows) -> None:
+    found = rows("select indexdef from pg_indexes where tablename = 'confirmation'")
+    assert any("(alert_id, confirmation_id)" in row["indexdef"] for row in found)

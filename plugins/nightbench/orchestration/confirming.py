@@ -92,22 +92,29 @@ def confirm(confirmation: int, **context: Any) -> dict[str, Any]:
 
 @task(trigger_rule="all_done", doc_md="Sends the night's message, which has waited for this.")
 def tell(**context: Any) -> list[str]:
-    """Tell of the runs whose suspects were measured."""
-    from nightbench.orchestration import runs
+    """Tell of the runs whose suspects were measured; one that fails keeps no other from it."""
+    from nightbench.orchestration import places, runs
+    from nightbench.pipeline.confirming import give_up_rest
 
     told = list(_run_ids(context))
-    try:
-        for run_id in told:
+    problems = []
+    for run_id in told:
+        try:
+            if given_up := give_up_rest(runs.connect, places.spool(), run_id):
+                log.warning("run %s: %d suspects were not measured again", run_id, given_up)
             runs.tell(run_id)
-    except UserError as error:
-        log.error("%s", error)
-        raise AirflowException(str(error)) from None
+        except UserError as error:
+            log.error("run %s: %s", run_id, error)
+            problems.append(f"run {run_id}: {error}")
+    if problems:
+        raise AirflowException("\n".join(problems))
     return told
 
 
 def _run_ids(context: Any) -> Iterable[str]:
-    events = (context.get("triggering_asset_events") or {}).values()
-    named = [run_id for each in events for e in each for run_id in (e.extra or {})["run_ids"]]
+    events = [e for each in (context.get("triggering_asset_events") or {}).values() for e in each]
+    # An event that a person made may name none.
+    named = [run_id for event in events for run_id in (event.extra or {}).get("run_ids", [])]
     return dict.fromkeys(named)
 
 
@@ -133,7 +140,7 @@ def give_up_late() -> None:
     from nightbench.pipeline.confirming import overdue
 
     for run_id in overdue(connect):
-        log.warning("run %s is told of without all of its suspects measured again", run_id)
+        log.warning("run %s: not all of its suspects were measured again in time", run_id)
 
 
 def _begin(confirmation: int) -> tuple[Asked, RunPlan]:

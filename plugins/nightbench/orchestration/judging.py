@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowException
 
@@ -24,7 +26,7 @@ def regressions_dag() -> DAG:
         start_date=START,
         catchup=False,
         max_active_runs=1,
-        dagrun_timeout=timedelta(hours=2),
+        dagrun_timeout=timedelta(hours=12),
         default_args={**DEFAULTS, "owner": OWNER, "retries": 2},
         params={
             "run_ids": Param(
@@ -41,30 +43,60 @@ def regressions_dag() -> DAG:
         doc_md=REGRESSIONS_DOC,
         tags=["nightbench", "verdicts"],
     ) as dag:
-        judge()
+        judged = judge.expand(loaded=loaded_runs())
+        judged >> doubt()
+        # The run's state says whether each was judged, and its message taken by a channel.
+        judged >> EmptyOperator(task_id="all_judged", trigger_rule="none_failed")
     return dag
+
+
+@task(doc_md="The runs that the asset's events name, or the form.")
+def loaded_runs(**context: Any) -> list[str]:
+    """Ids of the runs to judge, in the order in which they were loaded."""
+    return _run_ids(context)
+
+
+@task(
+    # One after the other: who judges holds the lock of its cluster's alerts.
+    max_active_tis_per_dagrun=1,
+    map_index_template="{{ task.op_kwargs['loaded'] }}",
+    doc_md="One task for each run that was loaded; what is news is sent once, suspects wait.",
+)
+def judge(loaded: str) -> str:
+    """Judge one run; a retry also sends the message that no channel took."""
+    from nightbench.orchestration import runs
+
+    try:
+        return runs.judge(loaded)
+    except UserError as error:
+        log.error("%s", error)
+        raise AirflowException(str(error)) from None
 
 
 @task(
     outlets=[MAY_SUSPECT],
-    doc_md="Judges each run that was loaded; what is news is sent once, suspects wait.",
+    # A failed task's events are lost: what a run that was judged doubts must not hang on whether
+    # another one could be judged, nor on whether a channel took its message.
+    trigger_rule="all_done",
+    doc_md="Asks for suspects to be measured again, whatever came of the messages.",
 )
-def judge(**context: Any) -> dict[str, Any]:
-    """Judge the runs that the asset's events name, or the form."""
-    from nightbench.orchestration import confirming, runs
+def doubt(**context: Any) -> list[str]:
+    """Say which of the runs have suspects that their message waits for."""
+    from nightbench.orchestration import confirming
 
-    wanted = list(context["params"].get("run_ids") or [])
-    for events in (context.get("triggering_asset_events") or {}).values():
-        for event in events:
-            wanted += (event.extra or {}).get("run_ids", [])
-    sentences = {}
     try:
-        for run_id in dict.fromkeys(wanted):
-            sentences[run_id] = runs.judge(run_id)
-        doubted = confirming.waiting_runs(wanted)
+        doubted = confirming.waiting_runs(_run_ids(context))
     except UserError as error:
         log.error("%s", error)
         raise AirflowException(str(error)) from None
     if doubted:
         context["outlet_events"][MAY_SUSPECT].add(SUSPECTS, extra={"run_ids": doubted})
-    return sentences
+    return doubted
+
+
+def _run_ids(context: Mapping[str, Any]) -> list[str]:
+    wanted = list(context["params"].get("run_ids") or [])
+    for events in (context.get("triggering_asset_events") or {}).values():
+        for event in events:
+            wanted += (event.extra or {}).get("run_ids", [])
+    return list(dict.fromkeys(wanted))

@@ -26,13 +26,13 @@ from nightbench.pipeline.comparisons import ComparisonPlan, plan_comparison, sto
 from nightbench.pipeline.confirmed import confirmation, inconclusive, smallest_effect
 from nightbench.pipeline.ingest import Connect
 from nightbench.pipeline.plans import RunPlan
-from nightbench.pipeline.suspects import Gone, Suspect, ask, builds_of, rounds_of
+from nightbench.pipeline.suspects import Gone, Suspect, builds_of, rounds_of
 from nightbench.rounds import Side
 from nightbench.spool import RunSpool, Spool
 from nightbench.warehouse import NodeBook, Reader
-from nightbench.warehouse.confirmations import NIGHTBENCH, ConfirmationBook
+from nightbench.warehouse.confirmations import NIGHTBENCH, UNDECIDED, ConfirmationBook
 
-__all__ = ["Asked", "Busy", "Ground", "ask", "begin", "end", "measure_again", "overdue"]
+__all__ = ["Asked", "Busy", "Ground", "begin", "end", "give_up_rest", "measure_again", "overdue"]
 
 ELSEWHERE = "-other"
 """Ends the id of the launches on other nodes."""
@@ -117,7 +117,7 @@ def end(
 
 
 def overdue(connect: Connect) -> list[str]:
-    """Give up what did not end in time; the runs whose message waits no longer and was not sent.
+    """Give up what did not end in time; the runs of which something was given up.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
@@ -130,11 +130,37 @@ def overdue(connect: Connect) -> list[str]:
             for row in book.found(states=("wanted", "running"))
             if row["is_overdue"] and row["asked_by"] == NIGHTBENCH
         }
-        for run_id in sorted(late):
-            book.give_up(run_id, "Not measured again: it did not end in the night's time for it")
-        return book.runs_to_tell()
+        why = "Not measured again: it did not end in the night's time for it"
+        return [run_id for run_id in sorted(late) if book.give_up(run_id, why)]
     finally:
         connection.close()
+
+
+def give_up_rest(connect: Connect, spool: Spool, run_id: str) -> int:
+    """Give up what of a run nobody measures any more, so that its message need not wait; how many.
+
+    What a living process measures (another DAG run, or a person) goes on, and is waited for.
+
+    Raises:
+        WarehouseUnavailable: the warehouse is away.
+    """
+    connection = connect()
+    try:
+        book = ConfirmationBook(connection)
+        going = [
+            row["confirmation_id"]
+            for row in book.found(run_id=run_id, states=UNDECIDED)
+            if _is_steered(spool, row["comparison_id"])
+        ]
+        why = "Not measured again: its task ended without an outcome; the task's log says why"
+        return book.give_up(run_id, why, every=True, apart_from=going)
+    finally:
+        connection.close()
+
+
+def _is_steered(spool: Spool, comparison_id: str) -> bool:
+    folders = (spool.comparison(comparison_id), spool.comparison(comparison_id + ELSEWHERE))
+    return any(folder.is_steered() for folder in folders)
 
 
 async def measure_again(
@@ -160,7 +186,7 @@ async def measure_again(
     """
     suspect, cluster = asked.suspect, ground.cluster
     folder = spool.comparison(asked.comparison_id)
-    if folder.is_steered() or spool.comparison(asked.comparison_id + ELSEWHERE).is_steered():
+    if _is_steered(spool, asked.comparison_id):
         raise Busy(f"{asked.comparison_id} is measured right now by another process")
     try:
         builds = builds_of(suspect)

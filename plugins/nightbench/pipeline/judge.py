@@ -26,7 +26,7 @@ from nightbench.pipeline.ingest import Connect
 from nightbench.pipeline.noise import quarantine
 from nightbench.pipeline.plans import RunPlan, read_plan
 from nightbench.pipeline.shadow import Graded, grade_or_say
-from nightbench.pipeline.suspects import ask
+from nightbench.pipeline.suspects import ask_or_say
 from nightbench.pipeline.telling import Voice, tell
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, MeasuredCase, PlannedCase, Reader
@@ -104,7 +104,7 @@ def judge_run(
         opened, resolved = _store(loader, changes, run_id)
         explain_or_say(connection, plan)
         if confirms:
-            ask(connection, plan)
+            ask_or_say(connection, plan)
         voice = Voice(resolve, Links(base_url) if base_url else None)
         deliveries = tell(reader, loader, plan, voice)
     finally:

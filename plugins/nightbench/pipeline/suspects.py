@@ -7,6 +7,7 @@ is asked for (`ask`), so that whoever measures it, hours later or by hand, means
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 import secrets
 from collections.abc import Mapping
@@ -15,15 +16,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nightbench.detection import ChangeDetector
 from nightbench.errors import UserError
-from nightbench.model import Build, VerdictKind
+from nightbench.model import Build, HistoryPoint, Verdict, VerdictKind
 from nightbench.night import PREPARE_S, duration, guess_repeat_s
 from nightbench.pipeline.plans import CasePlan, RunPlan
 from nightbench.plan import wheel_digest
-from nightbench.warehouse import Reader
+from nightbench.warehouse import PlannedCase, Reader, WarehouseUnavailable
 from nightbench.warehouse.confirmations import NIGHTBENCH, ConfirmationBook
 from nightbench.warehouse.connection import Connection
+
+log = logging.getLogger(__name__)
 
 PAIRS, PAIRS_ELSEWHERE = 5, 3
 """Rounds of two builds, on the night's nodes and once on others."""
@@ -86,8 +88,16 @@ def builds_of(suspect: Suspect) -> tuple[Build, Build] | None:
     """The last good build and the night's; None where they are one, as far as anybody knows.
 
     Raises:
-        Gone: a wheel or a prefix does not hold any more what it held.
+        Gone: a wheel or a prefix does not hold any more what it held, or cannot be read.
     """
+    pair = _pair(suspect)
+    for build in pair or ():
+        _still_there(build)
+    return pair
+
+
+def _pair(suspect: Suspect) -> tuple[Build, Build] | None:
+    """As `builds_of`, without a look at the wheels."""
     good, bad = suspect.good, suspect.bad
     if good is None:
         return None
@@ -103,8 +113,6 @@ def builds_of(suspect: Suspect) -> tuple[Build, Build] | None:
         return None
     if good.source == "index":
         good = dataclasses.replace(good, version=plain(good.version) or then)
-    for build in (good, bad):
-        _still_there(build)
     return good, bad
 
 
@@ -128,48 +136,82 @@ def _still_there(build: Build) -> None:
     if build.source != "wheel" or not build.location:
         return
     path = Path(build.location)
-    if not path.is_file():
-        raise Gone(f"the wheel {path} is not there any more")
-    if build.digest and wheel_digest(path) != build.digest:
-        raise Gone(f"the wheel {path} is another file now than it was then")
+    try:
+        if not path.is_file():
+            raise Gone(f"the wheel {path} is not there any more")
+        if build.digest and wheel_digest(path) != build.digest:
+            raise Gone(f"the wheel {path} is another file now than it was then")
+    except OSError as error:
+        raise Gone(f"the wheel {path} cannot be read: {error.strerror or error}") from None
 
 
 # --- asking -------------------------------------------------------------------------------
 
 
-def suspect_of(reader: Reader, plan: RunPlan, alert: Mapping[str, Any]) -> Suspect | None:
+class Nights:
+    """What the warehouse says of runs, each asked once however many suspects rest on it."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._points: dict[str, dict[str, HistoryPoint]] = {}
+        self._planned: dict[str, dict[str, PlannedCase]] = {}
+        self._verdicts: dict[str, dict[str, Verdict]] = {}
+
+    def point(self, run_id: str, case_id: str) -> HistoryPoint | None:
+        """What a case brought; None where it has no value that counts."""
+        if run_id not in self._points:
+            measured = self._reader.measured(run_id)
+            self._points[run_id] = {m.case_id: m.point for m in measured if m.point}
+        return self._points[run_id].get(case_id)
+
+    def planned(self, run_id: str, case_id: str) -> PlannedCase | None:
+        """What a run meant to measure."""
+        if run_id not in self._planned:
+            planned = self._reader.planned_cases(run_id)
+            self._planned[run_id] = {each.case_id: each for each in planned}
+        return self._planned[run_id].get(case_id)
+
+    def last_good(self, run_id: str, case_id: str) -> str | None:
+        """The last run before a case fell, by the verdict of a night that found it fallen."""
+        if run_id not in self._verdicts:
+            verdicts = self._reader.verdicts(run_id)
+            self._verdicts[run_id] = {each.case_id: each for each in verdicts}
+        verdict = self._verdicts[run_id].get(case_id)
+        if verdict is None or verdict.kind is not VerdictKind.REGRESSED:
+            return None
+        return verdict.last_good_run_id
+
+
+def suspect_of(
+    reader: Reader, plan: RunPlan, alert: Mapping[str, Any], nights: Nights | None = None
+) -> Suspect | None:
     """What is known of the regression that an alert tells of; None where it has no level.
 
     Args:
         reader: the warehouse.
-        plan: of the night that is doubted.
+        plan: of the night that is doubted; its verdicts are stored.
         alert: alert_id, case_id, value, baseline.
+        nights: what is known of runs already, where several suspects are asked for.
     """
     case_id = alert["case_id"]
     case = next((each for each in plan.cases if each.planned.case_id == case_id), None)
     if case is None or not alert["value"] or not alert["baseline"]:
         return None
-    run = plan.run
-    points = [m.point for m in reader.measured(run.run_id) if m.case_id == case_id and m.point]
-    good = good_version = good_run_id = None
-    if points:
-        history = reader.series_history(case_id, run.cluster, before=run.started_at)
-        judgement = ChangeDetector().judge(history, points[0], plan.policy)
-        last = judgement.last_good if judgement.kind is VerdictKind.REGRESSED else None
-        if last is not None and last.run_id is not None:
-            planned = {each.case_id: each for each in reader.planned_cases(last.run_id)}
-            good = planned[case_id].build if case_id in planned else None
-            good_version, good_run_id = last.framework_version, last.run_id
+    run_id, nights = plan.run.run_id, nights or Nights(reader)
+    tonight = nights.point(run_id, case_id)
+    good_run_id = nights.last_good(run_id, case_id) if tonight else None
+    planned = nights.planned(good_run_id, case_id) if good_run_id else None
+    before = nights.point(good_run_id, case_id) if good_run_id else None
     return Suspect(
         alert_id=alert["alert_id"],
-        run_id=run.run_id,
+        run_id=run_id,
         case_id=case_id,
         value=alert["value"],
         baseline=alert["baseline"],
         bad=case.planned.build,
-        bad_version=points[0].framework_version if points else None,
-        good=good,
-        good_version=good_version,
+        bad_version=tonight.framework_version if tonight else None,
+        good=planned.build if planned else None,
+        good_version=before.framework_version if before else None,
         good_run_id=good_run_id,
         nodes=tuple(dict.fromkeys(process.node for process in case.processes)),
         definition_digest=case.planned.definition_digest,
@@ -186,7 +228,21 @@ def new_confirmation_id(now: datetime) -> str:
     return f"confirm-{now.astimezone(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 
-def ask(connection: Connection, plan: RunPlan) -> set[int]:
+def ask_or_say(connection: Connection, plan: RunPlan) -> None:
+    """Ask as `ask` does; what goes wrong is logged, and the night is told of without waiting.
+
+    Raises:
+        WarehouseUnavailable: the warehouse is away.
+    """
+    try:
+        ask(connection, plan)
+    except WarehouseUnavailable:
+        raise
+    except Exception:  # Documents and files of other nights are read: none may silence an alert.
+        log.exception("the suspects of run %s are not all measured again", plan.run.run_id)
+
+
+def ask(connection: Connection, plan: RunPlan) -> None:
     """Ask for a night's suspects to be measured again, as far as its budget goes.
 
     The largest fall comes first. What does not fit is put down as skipped, with its reason. Asked
@@ -194,40 +250,36 @@ def ask(connection: Connection, plan: RunPlan) -> set[int]:
 
     Args:
         connection: the loader's, to the warehouse.
-        plan: of the night, whose alerts have been stored.
-
-    Returns:
-        Alerts whose suspects are being measured, or are about to be: the night's message waits
-        for them.
+        plan: of the night, whose verdicts and alerts have been stored.
     """
     reader, book = Reader(connection), ConfirmationBook(connection)
     run_id, budget_s = plan.run.run_id, plan.policy.confirm_s
-    if budget_s > 0:
-        asked = [row for row in book.found(run_id=run_id) if row["asked_by"] == NIGHTBENCH]
-        known = {row["alert_id"] for row in asked}
-        left_s = budget_s - math.fsum(
-            row["detail"].get("expected_s", 0.0) for row in asked if row["state"] != "skipped"
+    if budget_s <= 0:
+        return
+    asked = [row for row in book.found(run_id=run_id) if row["asked_by"] == NIGHTBENCH]
+    known = {row["alert_id"] for row in asked}
+    left_s = budget_s - math.fsum(
+        row["detail"].get("expected_s", 0.0) for row in asked if row["state"] != "skipped"
+    )
+    past, nights = reader.case_past(plan.run.cluster), Nights(reader)
+    for alert in book.suspects(run_id):
+        suspect = None if alert["alert_id"] in known else suspect_of(reader, plan, alert, nights)
+        if suspect is None:
+            continue
+        known_past = past.get(suspect.case_id)
+        digest = suspect.definition_digest
+        repeat_s = known_past.of(digest).repeat_s if known_past else None
+        expected_s = expected(suspect, plan, repeat_s)
+        skipped = _refusal(expected_s, left_s, budget_s)
+        book.ask(
+            suspect.alert_id,
+            run_id,
+            new_confirmation_id(datetime.now(UTC)),
+            {**suspect.to_json(), "expected_s": expected_s},
+            within_s=budget_s,
+            skipped=skipped,
         )
-        past = reader.case_past(plan.run.cluster)
-        for alert in book.suspects(run_id):
-            suspect = None if alert["alert_id"] in known else suspect_of(reader, plan, alert)
-            if suspect is None:
-                continue
-            known_past = past.get(suspect.case_id)
-            digest = suspect.definition_digest
-            repeat_s = known_past.of(digest).repeat_s if known_past else None
-            expected_s = expected(suspect, plan, repeat_s)
-            skipped = _refusal(expected_s, left_s, budget_s)
-            book.ask(
-                suspect.alert_id,
-                run_id,
-                new_confirmation_id(datetime.now(UTC)),
-                {**suspect.to_json(), "expected_s": expected_s},
-                within_s=budget_s,
-                skipped=skipped,
-            )
-            left_s -= 0.0 if skipped else expected_s
-    return {row["alert_id"] for row in book.waiting(run_id)}
+        left_s -= 0.0 if skipped else expected_s
 
 
 def expected(suspect: Suspect, plan: RunPlan, repeat_s: float | None) -> float:
@@ -239,8 +291,10 @@ def expected(suspect: Suspect, plan: RunPlan, repeat_s: float | None) -> float:
         repeat_s: what a repeat usually takes; a guess from the protocol where None.
     """
     try:
-        has_two = builds_of(suspect) is not None
-    except Gone:
+        # Whether the wheels are still those is seen when they are measured: reading them takes
+        # long, and whoever asks holds the lock of the cluster's alerts.
+        has_two = _pair(suspect) is not None
+    except (UserError, OSError):
         return 0.0  # Nothing is launched: it ends with that reason.
     here, there = rounds_of(has_two)
     case = _case(plan, suspect.case_id).planned.case

@@ -97,9 +97,23 @@ class ConfirmationBook:
         with reported(f"store the outcome of confirmation {confirmation_id}"), self._connection:
             return self._change("end_confirmation", row) > 0
 
-    def give_up(self, run_id: str, why: str, *, every: bool = False) -> int:
-        """Give up what of a run is overdue (or every one that has not ended); return how many."""
-        row = {"run_id": run_id, "why": to_row.text(why), "every": every}
+    def give_up(
+        self, run_id: str, why: str, *, every: bool = False, apart_from: Sequence[int] = ()
+    ) -> int:
+        """Give up what Nightbench has asked for of a run; return how many.
+
+        Args:
+            run_id: the night.
+            why: a sentence for those who are told of the night.
+            every: also what is not overdue.
+            apart_from: confirmations that go on.
+        """
+        row = {
+            "run_id": run_id,
+            "why": to_row.text(why),
+            "every": every,
+            "apart_from": list(apart_from),
+        }
         with reported(f"give up the confirmations of run {run_id}"), self._connection:
             return self._change("skip_confirmations", row)
 
@@ -132,10 +146,6 @@ class ConfirmationBook:
             for row in self.found(run_id=run_id, states=UNDECIDED)
             if row["asked_by"] == NIGHTBENCH and not row["is_overdue"]
         ]
-
-    def runs_to_tell(self) -> list[str]:
-        """Runs whose message waited and waits no longer, and was not sent yet."""
-        return [row["run_id"] for row in self._read("runs_to_tell")]
 
     # ------------------------------------------------------------------------------------------
 

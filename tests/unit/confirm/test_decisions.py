@@ -88,6 +88,13 @@ def test_a_wheel_is_the_file_that_it_was(tmp_path: Path) -> None:
         builds_of(suspect(wheel, NEW))
 
 
+def test_a_wheel_that_cannot_be_read_is_gone() -> None:
+    # Not by its rights: the tests may be run by a user whom none keep out.
+    wheel = Build("pytorch", source="wheel", location=f"/{'x' * 300}.whl", digest="d")
+    with pytest.raises(Gone, match="cannot be read"):
+        builds_of(suspect(wheel, NEW))
+
+
 # --- outcomes -----------------------------------------------------------------------------
 
 
