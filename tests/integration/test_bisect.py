@@ -71,6 +71,27 @@ def test_killed_in_a_test_it_goes_on_and_finds_the_version(here: Terminal) -> No
     assert "1.11.0 is the first bad version; 1.10.0 before it is good" in again.stdout
 
 
+def test_cancelled_from_elsewhere_it_stops_and_a_killed_one_says_so(here: Terminal) -> None:
+    words = ["--good", "1.9.0", "--bad", "1.12.0", "--case", CASE, "--rounds", "30"]
+    running = here.begin("bisect", *words, until="round 1 of 30")
+    folder = here.spool.bisects()[-1]
+    ended = here.run("cancel", folder.run_id)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert f"bisect --resume {folder.run_id}" in ended.stdout
+    running.communicate(timeout=60)
+    assert running.returncode == 3
+    document = folder.run() or {}
+    assert document["state"] == "stopped"
+    assert "cancelled by the user" in document["stopped"]
+    again = here.run("cancel", folder.run_id)
+    assert "found it stopped; expected one that is measured" in again.stdout + again.stderr
+
+    # As a killed process leaves it.
+    folder.save_run({**document, "state": "running", "stopped": None})
+    assert here.run("cancel", folder.run_id).returncode == 0
+    assert (folder.run() or {})["stopped"] == "cancelled by the user"
+
+
 def test_what_cannot_be_tested_is_skipped_and_the_range_is_told(here: Terminal) -> None:
     make_wheel(here.place / "wheels", "1.11.1", 0.03, body="raise ImportError('broken')\n")
     # One that nobody ever published, and one that does not load.

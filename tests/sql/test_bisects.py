@@ -146,5 +146,5 @@ def test_a_warehouse_without_our_tables_ends_no_bisect(
 ) -> None:
     monkeypatch.setattr(common, "warehouse_dsn", lambda role: empty.loader)
     folder = bisects.begin(spool, "bisect-1", asked("some-case"), "ada")
-    bisect._store(bisects.document_of(folder))
+    bisect.store(bisects.document_of(folder))
     assert "waits in the spool: Cannot store bisect bisect-1" in capsys.readouterr().err

@@ -249,7 +249,7 @@ def _measure(name: str, asked: Asked, *, json: bool) -> int:
         f"{name}: {asked.line} {asked.versions[0]} (good) to {asked.versions[-1]} (bad), "
         f"{len(asked.versions) - 2} versions between, by {asked.case_id} on {cluster.name}"
     )
-    work = bisecting.measure_bisect(folder, ground, spool, shown, _store)
+    work = bisecting.measure_bisect(folder, ground, spool, shown, store)
     try:
         with folder.steered():
             document = asyncio.run(direct.until_done(work, shown.refresh))
@@ -268,7 +268,7 @@ def _measure(name: str, asked: Asked, *, json: bool) -> int:
     return 0 if document["outcome"] == "found" else NOT_FOUND
 
 
-def _store(document: Document) -> None:
+def store(document: Document) -> None:
     """Keep a copy in the warehouse; where that does not take it the spool has all of it."""
     from nightbench.pipeline import bisects
     from nightbench.warehouse.bisects import Bisects

@@ -112,16 +112,22 @@ def through_airflow(
 def cancel(
     run: Annotated[
         str | None,
-        typer.Argument(help="Id of a run or a DAG run; the one that is running unless given."),
+        typer.Argument(
+            help="Id of a run, a DAG run, a comparison, a confirmation or a bisect; the run that "
+            "goes on unless given."
+        ),
     ] = None,
 ) -> None:
-    """End a run, or a comparison of builds, and every process of it on all nodes."""
+    """End a run, a comparison of builds or a bisect, and every process of it on all nodes."""
     from nightbench import gang, pipeline
     from nightbench.commands.ab_run import end_comparison
     from nightbench.commands.directly import load_and_judge
+    from nightbench.commands.ending import end_bisect, refuse_drill
 
-    if run is not None and end_comparison(run):
-        return
+    if run is not None:
+        if end_comparison(run) or end_bisect(run):
+            return
+        refuse_drill(run)
     spool = common.spool()
     found = _find(spool, run)
     document = found.run() or {}
