@@ -36,6 +36,7 @@ SUITES: dict[str, dict[str, Any]] = {
 
 STEP_S = 0.1
 """Long, so that what a busy machine adds to a sleep is small beside it."""
+THREADS = 7
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,8 @@ def inbox() -> Iterator[Inbox]:
 @pytest.fixture(scope="module")
 def live(inbox: Inbox) -> Iterator[Live]:
     falls = {
-        "devices": "1x1",
+        # A series of its own: other tests here have nights of the plain one.
+        "devices": f"1x1\n    threads: {THREADS}",
         "steps": 10,
         "env": f'{{FAKE_STEP_S: "{STEP_S}"}}\nalerts: ["{inbox.url}"]',
     }
@@ -109,7 +111,8 @@ def test_cases_that_share_no_node_are_measured_at_once(live: Live) -> None:
 def test_a_fall_is_measured_again_before_its_message_is_sent(
     live: Live, inbox: Inbox, tmp_path: Path
 ) -> None:
-    case = Case("sleep", "fake", Strategy.COLLECTIVE, batch_size_per_device=2, scale="smoke")
+    axes = {"batch_size_per_device": 2, "scale": "smoke", "threads": THREADS}
+    case = Case("sleep", "fake", Strategy.COLLECTIVE, **axes)
     level, lost = case.batch_size_per_device / STEP_S, 0.15
     remember(live, case, [level] * 14 + [(1 - lost) * level] * 3)
     python = tmp_path / "slower/bin/python"
