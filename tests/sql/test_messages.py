@@ -320,6 +320,74 @@ def test_routes_say_whose_an_alert_is_and_where_it_is_told(
     assert owners == {FALLS.case_id: "benchmarks", BREAKS.case_id: "ops"}
 
 
+def test_a_channel_of_two_routes_is_one_whatever_there_is_to_tell(
+    place: Place, given: Given, inbox: Inbox, rows: Rows
+) -> None:
+    evening = given.run(NIGHTS, suite="seeded")
+    later = replace(
+        evening, run_id="seeded-later", started_at=evening.started_at + timedelta(hours=2)
+    )
+    routes = (
+        Route(verdicts=(VerdictKind.FAILED,), alerts=(inbox.url,)),
+        Route(verdicts=(VerdictKind.REGRESSED,), alerts=(inbox.url,)),
+    )
+    # First by the second route alone; then there is something for the first one.
+    place.measure(evening, FELL, routes=routes)
+    assert place.judge(evening) == 1
+    place.measure(later, BROKE | {FALLS: 90.0}, routes=routes)
+    assert place.judge(later) == 0
+    assert len(inbox.messages) == 1
+    assert [m["channel"] for m in rows("select channel from raw.message")] == [
+        "routes[0].alerts[0] json"
+    ]
+
+
+def turned_noisy(place: Place, run: Run) -> None:
+    place.sql(
+        "insert into raw.noise_event (case_id, cluster, run_id, at, what, spread, max_spread,"
+        " sentence) values (%s, %s, %s, %s, 'noisy', 0.2, 0.05, 'It varies by 20 %%')",
+        STEADY.case_id,
+        run.cluster,
+        run.run_id,
+        run.started_at,
+    )
+
+
+def test_what_concerns_the_suite_is_told_on_its_own_channels(
+    place: Place, given: Given, inbox: Inbox, reader: Reader
+) -> None:
+    run = given.run(NIGHTS, suite="seeded")
+    with receiving() as other:
+        routes = (Route(frameworks=("fake",), alerts=(other.url,)),)
+        place.measure(run, FELL, ["json://127.0.0.1:1"], routes=routes)
+        turned_noisy(place, run)
+        # That a route's channel took the news of the night does not count.
+        with pytest.raises(UserError, match="no channel of suite seeded"):
+            place.judge(run)
+        assert len(reader.noise_events(untold=True)) == 1
+        place.measure(run, FELL, [inbox.url], routes=routes)
+        assert place.judge(run) == 1
+        assert place.judge(run) == 0
+        assert len(other.messages) == 1
+    assert "It varies by 20 %" in inbox.messages[0]["message"]
+    assert FALLS.case_id not in inbox.messages[0]["message"]
+    assert reader.noise_events(untold=True) == []
+
+
+def test_each_cluster_of_a_suite_has_its_message(
+    place: Place, given: Given, inbox: Inbox, rows: Rows
+) -> None:
+    run = given.run(NIGHTS, suite="seeded")
+    elsewhere = given.run(NIGHTS, suite="seeded", cluster="elsewhere", tail="0b2c")
+    for each in (run, elsewhere):
+        place.measure(each, BROKE, [inbox.url])
+        assert place.judge(each) == 1
+        assert place.judge(each) == 0
+    assert [" on local: " in m["title"] for m in inbox.messages] == [True, False]
+    kept = rows("select distinct cluster from raw.message order by cluster")
+    assert [row["cluster"] for row in kept] == ["elsewhere", "local"]
+
+
 def test_a_route_does_not_take_an_alert_from_whom_people_gave_it_to(
     place: Place, given: Given, inbox: Inbox, reader: Reader, triage: Triage
 ) -> None:

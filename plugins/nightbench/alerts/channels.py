@@ -74,7 +74,8 @@ def send(
     """Send to each channel, or URL, and return one delivery for each, in their order.
 
     Pictures go along where the channel takes attachments. Where it refuses the message with them,
-    it gets the message alone.
+    it gets the message alone. A Connection that holds several services is one channel: each of
+    them is tried by itself, and it took the message when all of them did.
 
     A channel that cannot be reached is reported in its delivery and never keeps the message from
     the others; nothing is raised for it. Blocks for as long as the channels take to answer
@@ -115,23 +116,33 @@ def _notify(channel: str, url: str, title: str, body: str, pictures: Sequence[Pi
     apprise = _apprise()
     with _captured() as said:
         notifier = apprise.Apprise()
-        if not notifier.add(url):
+        if not notifier.add(url) or not len(notifier):
             # What Apprise says of a URL that it cannot read quotes it.
             return Delivery(channel, False, "Apprise cannot read this URL: see its list of schemes")
+        reasons = []
         for service in notifier:
             # A long digest is refused whole by services with a limit; the URL may say otherwise.
             if "overflow=" not in url:
                 service.overflow_mode = apprise.OverflowMode.SPLIT
-        takes_pictures = any(service.attachment_support for service in notifier)
-        for attached in [pictures, ()] if pictures and takes_pictures else [()]:
-            if notifier.notify(
-                title=title,
-                body=body,
-                body_format=apprise.NotifyFormat.TEXT,
-                attach=_attachments(attached),
-            ):
-                return Delivery(channel, True)
-        return Delivery(channel, False, _reason(said, url))
+            said.clear()
+            # Each by itself: who took the message does not hear it again because another did not.
+            if not _took(service, title, body, pictures):
+                reasons.append(_reason(said, url))
+        return Delivery(channel, not reasons, "; ".join(dict.fromkeys(reasons)) or None)
+
+
+def _took(service: Any, title: str, body: str, pictures: Sequence[Picture]) -> bool:
+    apprise = _apprise()
+    alone = apprise.Apprise(service)
+    return any(
+        alone.notify(
+            title=title,
+            body=body,
+            body_format=apprise.NotifyFormat.TEXT,
+            attach=_attachments(attached),
+        )
+        for attached in ([pictures, ()] if pictures and service.attachment_support else [()])
+    )
 
 
 def _attachments(pictures: Sequence[Picture]) -> Any:

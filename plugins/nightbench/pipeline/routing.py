@@ -46,23 +46,22 @@ class Router:
 
     def __init__(self, plan: RunPlan) -> None:
         self._plan = plan
-        # One channel that is named in several places hears everything once.
-        self._by_url: dict[str, Channel] = {}
-        self._own = self._channels("alerts", plan.channels)
+        # One channel that is named in several places hears everything once. What it took is kept
+        # under its name, so that hangs on the file alone, not on what there is to tell.
+        self._by_url = {each.url: each for each in channels_of(plan.channels, plan.routes)}
+        self.own = self._channels(plan.channels)
+        """The suite's own channels."""
 
     def of(self, row: Mapping[str, Any]) -> Routed:
         """Who is to hear of an alert; people's own choice of an owner comes first."""
-        for place, route in enumerate(self._plan.routes):
+        for route in self._plan.routes:
             if _matches(route, row):
-                channels = self._own
-                if route.alerts is not None:
-                    channels = self._channels(f"routes[{place}].alerts", route.alerts)
+                channels = self.own if route.alerts is None else self._channels(route.alerts)
                 return Routed(row, row["owner"] or route.owner or self._plan.owner, channels)
-        return Routed(row, row["owner"] or self._plan.owner, self._own)
+        return Routed(row, row["owner"] or self._plan.owner, self.own)
 
-    def _channels(self, place: str, urls: tuple[str, ...]) -> tuple[Channel, ...]:
-        found = [self._by_url.setdefault(each.url, each) for each in named(urls, place)]
-        return tuple(dict.fromkeys(found))
+    def _channels(self, urls: Sequence[str]) -> tuple[Channel, ...]:
+        return tuple(dict.fromkeys(self._by_url[url] for url in urls))
 
 
 def channels_of(urls: Sequence[str], routes: Sequence[Route]) -> list[Channel]:

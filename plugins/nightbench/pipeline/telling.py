@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from nightbench.alerts import Channel, Delivery, Links, Message, News, message, named, send
+from nightbench.alerts import Channel, Delivery, Links, Message, News, message, send
 from nightbench.errors import UserError
 from nightbench.hours import zone
 from nightbench.model import VerdictKind
@@ -167,7 +167,7 @@ class _Telling:
         )
         if untold or self.fallen or self.turned:
             latest = max([run.started_at, *(row["of_run_at"] for row in rows)])
-            self._tell(untold, night or night_of(latest, self.plan.zone))
+            self._tell(untold, night or night_of(latest, self.plan.zone), router.own)
         if self.refusals:
             raise UserError(
                 f"no channel of suite {run.suite} took {'. Nor '.join(self.refusals)}. "
@@ -175,24 +175,35 @@ class _Telling:
             )
         return tuple(self.deliveries)
 
-    def _tell(self, untold: Sequence[Routed], night: date) -> None:
+    def _tell(self, untold: Sequence[Routed], night: date, own: Sequence[Channel]) -> None:
         composer = Composer(self.reader, self.plan, untold)
         urgent = [each for each in untold if each.is_news and self._is_urgent(composer, each)]
         self._send(URGENT, urgent, composer, night, had=set())
         rest = [each for each in untold if each not in urgent]
         if any(each.row["is_awaited"] for each in rest):
             return
-        had = self.reader.night_messages(self.plan.run.suite, night)
+        run = self.plan.run
+        had = self.reader.night_messages(run.suite, run.cluster, night)
         sent_before = len(self.deliveries)
         self._send(NIGHT, rest, composer, night, had)
         if self.fallen or self.turned:
-            self._tell_notes(self.deliveries[sent_before:], composer, night, had)
+            names = {channel.name for channel in own}
+            sent = [each for each in self.deliveries[sent_before:] if each.channel in names]
+            self._tell_notes(own, sent, composer, night, had)
 
     def _tell_notes(
-        self, sent: Sequence[Delivery], composer: Composer, night: date, had: set[str]
+        self,
+        own: Sequence[Channel],
+        sent: Sequence[Delivery],
+        composer: Composer,
+        night: date,
+        had: set[str],
     ) -> None:
-        """Mark what the night's messages said beside alerts; else say it in one of its own."""
-        own = named(self.plan.channels)
+        """Mark what the night's messages said beside alerts; else say it in one of its own.
+
+        It concerns the suite, so only its own channels count, and what was sent to these, not one
+        that a route alone names.
+        """
         if own and not sent:
             on_time = [channel for channel in own if channel.name not in had]
             said = self._compose(NIGHT, [], composer)
@@ -277,6 +288,7 @@ class _Telling:
         self.loader.store_message(
             {
                 "suite": run.suite,
+                "cluster": run.cluster,
                 "night": night,
                 "kind": kind,
                 "channel": channel.name,

@@ -166,7 +166,8 @@ class Loader:
         """Keep that a channel took a message, and the alerts that it told of.
 
         Args:
-            message: suite, night (a date), kind (`night`, `urgent`), channel, run_id, title.
+            message: suite, cluster, night (a date), kind (`night`, `urgent`), channel, run_id,
+                title.
             items: alert_id, what (`news`, `ended`), of_run_id.
         """
         with (

@@ -191,9 +191,9 @@ class Reader:
             for row in self._rows("told_items", alert_ids=list(alert_ids))
         }
 
-    def night_messages(self, suite: str, night: date) -> set[str]:
-        """Channels that had a suite's message of a night."""
-        rows = self._rows("night_messages", suite=suite, night=night)
+    def night_messages(self, suite: str, cluster: str, night: date) -> set[str]:
+        """Channels that had a suite's message of a night on a cluster."""
+        rows = self._rows("night_messages", suite=suite, cluster=cluster, night=night)
         return {row["channel"] for row in rows}
 
     def untold_grades(self, suite: str, cluster: str, until: datetime) -> list[Row]:

@@ -167,6 +167,13 @@ def test_who_refuses_the_picture_gets_the_message_alone(server):
     assert [bool(document["attachments"]) for _, document in server.received] == [True, False]
 
 
+def test_who_took_it_does_not_hear_it_again_because_another_service_did_not(server, closed_port):
+    both = f"{url_of(server)}, json://127.0.0.1:{closed_port}"
+    (delivery,) = send(["apprise://conn/both"], "title", "body", lambda _: both, [PLOT])
+    assert (delivery.sent, len(server.received)) == (False, 1)
+    assert "Connection error" in delivery.error
+
+
 def test_a_digest_longer_than_a_service_takes_comes_in_parts(server):
     body = "\n".join(f"- case-{number:04}: regressed by 10.0%" for number in range(2000))
     (delivery,) = send([url_of(server)], "title", body)
