@@ -47,10 +47,12 @@ def receiving() -> Iterator[Inbox]:
     received = Inbox(server.server_port)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield received
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield received
+    finally:  # Else the thread keeps the process of a test that failed alive for ever.
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def history(loader: Loader, given: Given, cases: tuple[Case, ...], nights: int = NIGHTS) -> None:
