@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import dataclasses
 import hashlib
 import json
@@ -12,12 +11,12 @@ import shutil
 import subprocess
 import sys
 import time
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.integration.openssh import SshNodes, openssh_nodes
+from tests.wheels import make_wheel
 
 from nightbench.gang import GangEvent, Shipment, SshTransport, prepare
 from nightbench.gang.errors import EnvironmentUnavailable, NodeUnreachable
@@ -27,28 +26,6 @@ from nightbench.model import Build, Case, JobSpec, Limits, Node, Process, Protoc
 pytestmark = pytest.mark.openssh
 REPO = Path(__file__).resolve().parents[2]
 SERIES = f"{sys.version_info[0]}.{sys.version_info[1]}"
-
-
-def make_wheel(folder: Path, name: str, version: str, size: int = 0) -> Path:
-    """A pure wheel with one module, and as many bytes of ballast as are asked for."""
-    folder.mkdir(parents=True, exist_ok=True)
-    info = f"{name}-{version}.dist-info"
-    files: dict[str, bytes] = {
-        f"{name}.py": f"VERSION = {version!r}\n".encode(),
-        f"{name}_ballast.bin": os.urandom(size),
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode(),
-        f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    record = ""
-    for path, content in files.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=")
-        record += f"{path},sha256={digest.decode()},{len(content)}\n"
-    files[f"{info}/RECORD"] = (record + f"{info}/RECORD,,\n").encode()
-    path = folder / f"{name}-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        for inner, content in files.items():
-            archive.writestr(inner, content)
-    return path
 
 
 class Ground:
@@ -68,7 +45,7 @@ class Ground:
         (line / "framework.json").write_text(json.dumps(about))
         lock = ""
         for name, size in (("tiny_dep", 0), ("tiny_main", 9_000_000)):
-            wheel = make_wheel(self.house, name, "1.0", size)
+            wheel = make_wheel(self.house, name, "1.0", ballast=size)
             digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
             lock += f"{name.replace('_', '-')}==1.0 \\\n    --hash=sha256:{digest}\n"
         (line / "requirements-cpu.lock").write_text(lock)
@@ -171,7 +148,7 @@ async def test_only_the_wheels_of_the_lock_are_shipped_and_once(ground):
 
 async def test_what_the_wheelhouse_lacks_is_said_before_anything_is_sent(ground):
     (ground.house / "tiny_dep-1.0-py3-none-any.whl").unlink()
-    make_wheel(ground.house, "tiny_main", "1.0", 10)
+    make_wheel(ground.house, "tiny_main", "1.0", ballast=10)
     with pytest.raises(EnvironmentUnavailable) as caught:
         await ground.prepare(ground.job(ground.nodes.nodes[:1]))
     message = str(caught.value)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import shutil
 import sys
-import zipfile
 from pathlib import Path
+
+from tests import wheels
 
 REPO = Path(__file__).resolve().parents[2]
 SERIES = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -25,23 +25,8 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 def make_wheel(folder: Path, version: str, step_s: float, body: str = "") -> Path:
     """A wheel of the toy framework whose steps take so long."""
-    folder.mkdir(parents=True, exist_ok=True)
-    info = f"{PACKAGE}-{version}.dist-info"
-    files = {
-        f"{PACKAGE}.py": body or f"VERSION = {version!r}\nSTEP_S = {step_s!r}\n",
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: {version}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    record = ""
-    for path, text in files.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=")
-        record += f"{path},sha256={digest.decode()},{len(text)}\n"
-    files[f"{info}/RECORD"] = record + f"{info}/RECORD,,\n"
-    path = folder / f"{PACKAGE}-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        for inner, text in files.items():
-            archive.writestr(inner, text)
-    return path
+    known = f"VERSION = {version!r}\nSTEP_S = {step_s!r}\n"
+    return wheels.make_wheel(folder, PACKAGE, version, body or known)
 
 
 def make_benchmarks(folder: Path, locked: Path) -> Path:

@@ -43,7 +43,7 @@ class Watch:
     def __call__(self, now: datetime, *promises: Promise, **changed: object) -> list[str]:
         """Check; titles of the messages that came."""
         before = len(self._inbox.messages)
-        wanted = promises or (replace(self.promise, **changed),)  # type: ignore[arg-type]
+        wanted = promises or (replace(self.promise, **changed),)
         refuse(check_deadlines(wanted, self._spool, lambda: connect(self._warehouse.loader), now))
         return [message["title"] for message in self._inbox.messages[before:]]
 
@@ -82,7 +82,7 @@ def night(spool: Spool, warehouse: Database, given: Given, loaded: Loaded) -> Ca
         run = replace(
             given.run(days, suite=suite),
             started_at=EVENING + days * DAY,
-            **more,  # type: ignore[arg-type]
+            **more,
         )
         spooled(spool, run, {ONE: 100.0, OTHER: 50.0})
         if load:

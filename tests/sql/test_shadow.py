@@ -80,7 +80,7 @@ def tonight(loader: Loader, given: Given) -> Run:
 
 
 def graded(connect_as: Connect, run: Run, **more: object) -> Graded:
-    return grade(connect_as, plan(run, CASES), **more)  # type: ignore[arg-type]
+    return grade(connect_as, plan(run, CASES), **more)
 
 
 def test_a_suite_with_a_history_has_a_grade_after_its_first_night(

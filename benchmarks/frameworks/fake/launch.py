@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 
-def processes(job, node, ports, python, code):  # type: ignore[no-untyped-def]
+def processes(job, node, ports, python, code):
     """One process for each of the job's processes on `node`; see benchmarks/README.md."""
     main = os.path.join(code, "frameworks", "fake", "main.py")
     return [

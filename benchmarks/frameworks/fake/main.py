@@ -49,7 +49,7 @@ ME = next(process for process in JOB["processes"] if process["name"] == NAME)
 TRAINERS = [process for process in JOB["processes"] if process["role"] == "trainer"]
 
 
-def _knob(name, default=None):  # type: ignore[no-untyped-def]
+def _knob(name, default=None):
     """A knob's value as JSON (or a plain word): environment first, then the parameters."""
     text = ENV.get("FAKE_" + name.upper())
     if text is None:
@@ -79,7 +79,7 @@ def _concerned() -> bool:
 CONCERNED = _concerned()
 
 
-def _fault(name, default=None):  # type: ignore[no-untyped-def]
+def _fault(name, default=None):
     """A knob that breaks something: absent on the ranks and repeats that are not concerned."""
     return _knob(name, default) if CONCERNED else default
 
@@ -105,14 +105,14 @@ class Steps:
         record.update({"t_s": end_s, "dt_s": lap_s})
         self._write(record, end_s - self._flushed_s > 0.2)
 
-    def _write(self, record, flush):  # type: ignore[no-untyped-def]
+    def _write(self, record, flush):
         self._file.write(json.dumps(record) + "\n")
         if flush:
             self._file.flush()
             self._flushed_s = time.monotonic()
 
 
-def _address_of(process):  # type: ignore[no-untyped-def]
+def _address_of(process):
     return next(n for n in JOB["nodes"] if n["name"] == process["node"])["data_address"]
 
 
@@ -238,11 +238,11 @@ class Ring:
                 link.sendall(b"g")
 
 
-def _finite(values):  # type: ignore[no-untyped-def]
+def _finite(values):
     return [value if math.isfinite(value) else None for value in values]
 
 
-def _write_result(document) -> None:  # type: ignore[no-untyped-def]
+def _write_result(document) -> None:
     path = os.path.join(FOLDER, "rank.json")
     with open(path + ".tmp", "w") as handle:
         json.dump(document, handle)
@@ -254,8 +254,8 @@ def _train(started_s: float) -> int:
     steps.phase("import")
     source = os.path.join(ENV["NIGHTBENCH_CODE"], "workloads", JOB["workload"]["name"], "fake.py")
     spec = importlib.util.spec_from_file_location("workload", source)
-    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
-    spec.loader.exec_module(module)  # type: ignore[union-attr]
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     steps.phase("build")
     step_s = _knob("step_s", 0.01)
     batch_size, seed = JOB["case"]["batch_size_per_device"], JOB["workload"]["seed"]
@@ -270,7 +270,7 @@ def _train(started_s: float) -> int:
     ends, losses, laps = [], [], []
     first_step_s = None
 
-    def run(name, count, least_s):  # type: ignore[no-untyped-def]
+    def run(name, count, least_s):
         # All ranks share the rule, so that they agree on the number without talking.
         nonlocal first_step_s
         count = max(count, math.ceil(least_s / max(step_s, 1e-6)))

@@ -210,7 +210,7 @@ def decided(detector: object, name: str, points: Sequence[HistoryPoint]) -> tupl
     fall = plant(shadow(name), BY_NAME[name], points)
     assert fall is not None
     for night in range(WATCHED):
-        verdict = judge_fall(fall, points, night, POLICY, detector)  # type: ignore[arg-type]
+        verdict = judge_fall(fall, points, night, POLICY, detector)
         if verdict.outcome:
             return verdict.outcome, night
     raise AssertionError("never decided")

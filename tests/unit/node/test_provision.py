@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 import pytest
 from node_driver import CODE, PYTHON
 from nodeside import interpreters, pipconfig, provision, uvtool
+from tests.wheels import make_wheel
 
 REPOSITORY = CODE.parent
 SERIES = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -32,27 +31,6 @@ def uv() -> str:
         if candidate and os.access(candidate, os.X_OK):
             return candidate
     pytest.skip("no uv: `make setup` fetches it")
-
-
-def make_wheel(folder: Path, name: str, version: str, body: str = "") -> Path:
-    """A pure wheel with one module."""
-    folder.mkdir(parents=True, exist_ok=True)
-    info = f"{name}-{version}.dist-info"
-    files = {
-        f"{name}.py": body or f"VERSION = {version!r}\n",
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    record = ""
-    for path, text in files.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=")
-        record += f"{path},sha256={digest.decode()},{len(text)}\n"
-    files[f"{info}/RECORD"] = record + f"{info}/RECORD,,\n"
-    path = folder / f"{name}-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        for inner, text in files.items():
-            archive.writestr(inner, text)
-    return path
 
 
 class Site:

@@ -47,7 +47,7 @@ class Mailbox(socketserver.StreamRequestHandler):
             if word == b"DATA":
                 self.wfile.write(b"354 go on\r\n")
                 lines = iter(self.rfile.readline, b".\r\n")
-                self.server.mails.append(email.message_from_bytes(b"".join(lines)))  # type: ignore[attr-defined]
+                self.server.mails.append(email.message_from_bytes(b"".join(lines)))
             if word == b"QUIT":
                 self.wfile.write(b"221 bye\r\n")
                 return
@@ -57,7 +57,7 @@ class Mailbox(socketserver.StreamRequestHandler):
 @pytest.fixture
 def mailbox() -> Iterator[Any]:
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Mailbox) as server:
-        server.mails = []  # type: ignore[attr-defined]
+        server.mails = []
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield server
