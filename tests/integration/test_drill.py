@@ -97,3 +97,31 @@ def test_too_few_nights_are_refused_before_anything_is_measured(here: Terminal) 
     assert unjudged.returncode == 1
     assert "before: found 3; expected at least 7" in unjudged.stderr
     assert len(here.spool.drills()) == 1
+
+
+def test_a_night_that_fails_is_named_and_measured_anew(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    place = tmp_path_factory.mktemp("failing")
+    broken = place / "broken"
+    broken.touch()
+    python = place / "prefix/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\n[ -e {broken} ] && exit 7\nexec python3 "$@"\n')
+    python.chmod(0o755)
+    suite = SUITE + f"builds: {{fake: {{path: {place / 'prefix'}}}}}\n"
+    with terminal(place, suite) as here:
+        failed = here.run("drill", "trial")
+        assert failed.returncode == 1
+        (folder,) = here.spool.drills()
+        assert "night 1: sleep-fake-single-1x1-bs2 failed" in failed.stderr
+        assert f"nightbench drill --resume {folder.run_id}" in failed.stderr
+
+        broken.unlink()
+        going = here.begin("drill", "--resume", folder.run_id, until="night 1 of 14")
+        going.send_signal(signal.SIGINT)
+        said, _ = going.communicate(timeout=120)
+        assert going.returncode == 130, said
+    night = Spool(folder.folder).run(f"{folder.run_id}-n01")
+    assert night.generations(CASE) == [0, 1]
+    assert (night.run() or {})["ended_at"]

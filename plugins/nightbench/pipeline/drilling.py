@@ -192,7 +192,7 @@ def measure_night(
 
     Raises:
         KeyboardInterrupt: after the gang has been ended on the nodes.
-        UserError: nothing could be measured.
+        UserError: it brought no result; it is measured anew when the drill goes on.
     """
     own = _own(spool, drill)
     folder = own.run(run_id_of(drill, number))
@@ -200,7 +200,13 @@ def measure_night(
         sleep_s = _sleep(drill, spool, number)
         plan = _planned(drill, number, sleep_s, _generation(folder, drill.case_id))
         store_plan(plan, own)
-        direct.measure(plan.jobs, folder, targets, shipment, on_event, refresh)
+        (came,) = direct.measure(plan.jobs, folder, targets, shipment, on_event, refresh)
+        if came.status is not CaseStatus.OK:
+            # The night is not over: whoever goes on measures it anew.
+            raise UserError(
+                f"night {number}: {came.case_id} {came.status}: {came.reason}. When that is mended "
+                f"go on: nightbench drill --resume {drill.drill_id}"
+            )
         mark_ended(folder)
 
 
