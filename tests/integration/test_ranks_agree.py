@@ -82,6 +82,7 @@ def two_ranks(folder: Path, line: str, strategy: str, python: str) -> list[dict[
         ],
         "protocol": {"warmup_steps": 1, "measured_steps": 3, "min_seconds": 0.5},
         "workload": {"params": spec["scales"]["smoke"]},
+        "env": {},
     }
     ports = dict(zip(["master", *names], free_ports(3), strict=True))
     (folder / "go.json").write_text(json.dumps({"epoch": 1, "ports": ports}))
