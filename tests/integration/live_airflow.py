@@ -53,15 +53,22 @@ class Live:
     def spool(self) -> Spool:
         return Spool(self.stack.home.spool)
 
+    @property
+    def place(self) -> Path:
+        """Holds home, dags/ and benchmarks/."""
+        return self.stack.home.root.parent
+
     def trigger(self, suite: str, **conf: Any) -> str:
         return self.api.trigger("on_demand", {"suite": suite, **conf})
 
     def state(self, dag_run: str, dag_id: str = "on_demand") -> str:
         return str(self.api.dag_run(dag_id, dag_run)["state"])
 
-    def ended(self, dag_run: str, dag_id: str = "on_demand") -> str:
+    def ended(self, dag_run: str, dag_id: str = "on_demand", wait_s: float = WAIT_S) -> str:
         self.until(
-            lambda: self.state(dag_run, dag_id) in ("success", "failed"), f"{dag_run} to end"
+            lambda: self.state(dag_run, dag_id) in ("success", "failed"),
+            f"{dag_run} to end",
+            wait_s,
         )
         return self.state(dag_run, dag_id)
 
@@ -114,17 +121,25 @@ class Live:
 
 
 @contextmanager
-def live_airflow(suites: Mapping[str, Mapping[str, Any]]) -> Iterator[Live]:
+def live_airflow(
+    suites: Mapping[str, Mapping[str, Any]],
+    cluster: str = CLUSTER,
+    benchmarks: Path = REPO / "benchmarks",
+) -> Iterator[Live]:
     """Start a stack, with suites made from `SUITE`; nothing of it is left at the end."""
     # Short: PostgreSQL refuses long data paths, and sockets have a limit too.
     root = Path(tempfile.mkdtemp(prefix="nbair-", dir="/tmp"))
     dags = root / "dags"
-    write_suites(dags, suites)
+    for folder in ("suites", "clusters"):
+        (dags / folder).mkdir(parents=True)
+    (dags / "clusters" / "local.yaml").write_text(cluster, encoding="utf-8")
+    for name, changes in suites.items():
+        write_suite(dags, name, changes)
     home = Home(root / "home")
     uv = find_home().uv
     # The tree as it is now: somebody may edit it while the tests run.
     ignored = shutil.ignore_patterns("__pycache__", ".*")
-    shutil.copytree(REPO / "benchmarks", root / "benchmarks", ignore=ignored)
+    shutil.copytree(benchmarks, root / "benchmarks", ignore=ignored)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NIGHTBENCH_HOME", str(home.root))
         patch.setenv("NIGHTBENCH_DAGS", str(dags))
@@ -148,15 +163,12 @@ def live_airflow(suites: Mapping[str, Mapping[str, Any]]) -> Iterator[Live]:
     shutil.rmtree(root)
 
 
-def write_suites(dags: Path, suites: Mapping[str, Mapping[str, Any]]) -> None:
-    for folder in ("suites", "clusters"):
-        (dags / folder).mkdir(parents=True)
-    (dags / "clusters" / "local.yaml").write_text(CLUSTER, encoding="utf-8")
-    for name, changes in suites.items():
-        values: dict[str, Any] = {"workload": "sleep", "framework": "fake", "devices": "[1x1, 2x1]"}
-        values |= {"steps": 20, "repeats": 2, "env": "{}", **changes}
-        text = SUITE.format(name=name, **values)
-        (dags / "suites" / f"{name}.yaml").write_text(text, encoding="utf-8")
+def write_suite(dags: Path, name: str, changes: Mapping[str, Any]) -> None:
+    """Write the file of a suite, or write it anew: its next run is planned from it."""
+    values: dict[str, Any] = {"workload": "sleep", "framework": "fake", "devices": "[1x1, 2x1]"}
+    values |= {"steps": 20, "repeats": 2, "env": "{}", **changes}
+    text = SUITE.format(name=name, **values)
+    (dags / "suites" / f"{name}.yaml").write_text(text, encoding="utf-8")
 
 
 def wait_for_dag(api: AirflowApi, dag_id: str) -> None:

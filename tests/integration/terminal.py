@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.openssh import local_nodes
+from tests.integration.toy_line import installing_from
 
 from nightbench.spool import RunSpool, Spool
 
@@ -114,9 +115,7 @@ def terminal(
     """
     cluster = (REPO / "dags/clusters/local.yaml").read_text()
     if find_links is not None:
-        assert "environments:\n" in cluster
-        links = f"environments:\n  find_links: [{find_links}]\n"
-        cluster = cluster.replace("environments:\n", links)
+        cluster = installing_from(cluster, find_links)
     for name, text in (("suites/trial.yaml", suite), ("clusters/local.yaml", cluster)):
         path = place / "dags" / name
         path.parent.mkdir(parents=True)

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration import live_airflow as live_stack
-from tests.integration.live_airflow import Live, live_airflow
+from tests.integration.live_airflow import CLUSTER, Live, live_airflow
 from tests.sql.nights import Inbox, receiving
 
 from nightbench.model import Build, Case, Measurement, Run, RunKind, Strategy
@@ -54,11 +53,9 @@ def live(inbox: Inbox) -> Iterator[Live]:
         "steps": 10,
         "env": f'{{FAKE_STEP_S: "{STEP_S}"}}\nalerts: ["{inbox.url}"]',
     }
-    with pytest.MonkeyPatch.context() as patch:
-        wide = live_stack.CLUSTER + "limits: {parallel_cases: 2}\n"
-        patch.setattr(live_stack, "CLUSTER", wide)
-        with live_airflow({**SUITES, "falls": falls}) as running:
-            yield running
+    wide = CLUSTER + "limits: {parallel_cases: 2}\n"
+    with live_airflow({**SUITES, "falls": falls}, wide) as running:
+        yield running
 
 
 def test_a_short_night_measures_what_it_has_room_for(live: Live) -> None:

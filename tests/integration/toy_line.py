@@ -18,7 +18,7 @@ import os, runpy, sys
 import toy_framework
 os.environ["FAKE_STEP_S"] = repr(toy_framework.STEP_S)
 os.environ["FAKE_VERSION"] = '"' + toy_framework.VERSION + '"'
-sys.argv[0] = os.path.join(os.environ["NIGHTBENCH_CODE"], "frameworks", "fake", "main.py")
+sys.argv[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rank.py")
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
@@ -27,6 +27,12 @@ def make_wheel(folder: Path, version: str, step_s: float, body: str = "") -> Pat
     """A wheel of the toy framework whose steps take so long."""
     known = f"VERSION = {version!r}\nSTEP_S = {step_s!r}\n"
     return wheels.make_wheel(folder, PACKAGE, version, body or known)
+
+
+def installing_from(cluster: str, folder: Path) -> str:
+    """The text of a cluster whose nodes also install what lies in a folder."""
+    assert "environments:\n" in cluster
+    return cluster.replace("environments:\n", f"environments:\n  find_links: [{folder}]\n")
 
 
 def make_benchmarks(folder: Path, locked: Path) -> Path:
@@ -51,5 +57,10 @@ def make_benchmarks(folder: Path, locked: Path) -> Path:
     launch = (folder / "frameworks/fake/launch.py").read_text()
     (line / "launch.py").write_text(launch.replace('"fake", "main.py"', '"toy", "main.py"'))
     (line / "main.py").write_text(MAIN)
+    rank = (folder / "frameworks/fake/main.py").read_text()
+    # Nights, alerts and causes know of a version what a rank says of its own line.
+    said = '"fake": str(_knob("version"'
+    assert said in rank
+    (line / "rank.py").write_text(rank.replace(said, said.replace("fake", LINE)))
     shutil.copy(folder / "workloads/sleep/fake.py", folder / "workloads/sleep/toy.py")
     return folder

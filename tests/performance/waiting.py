@@ -1,4 +1,4 @@
-"""How many slow nights pass until a fall is told, with and without a new version."""
+"""How many slow nights pass until a fall is told: alone, with a new version, with a new driver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ START = datetime(2026, 1, 1, 1, tzinfo=UTC)
 
 
 def nights_until_told(
-    before: int, fall: float, noise: float, with_release: bool, seed: int, most: int
+    before: int, fall: float, noise: float, beside: str, seed: int, most: int
 ) -> int | None:
     """Slow nights until the verdict says regressed; None where `most` did not do."""
     rng = random.Random(seed)
@@ -28,7 +28,8 @@ def nights_until_told(
             run_id=f"night-{night}",
             n=5,
             spread=0.004,
-            framework_version="2" if is_slow and with_release else "1",
+            framework_version="2" if is_slow and beside == "version" else "1",
+            fingerprint_id="new" if is_slow and beside == "driver" else "old",
         )
         if is_slow:
             judged = detector.judge(history, point, RegressionPolicy())
@@ -50,11 +51,11 @@ def main(words: list[str]) -> int:
         f"a fall of {given.fall:.0%}, nights that vary by {given.noise:.1%}, slow nights until told"
     )
     for before in (12, 17, 30, 60, 120):
-        for with_release in (False, True):
+        for beside in ("", "version", "driver"):
             told = [
-                nights_until_told(before, given.fall, given.noise, with_release, seed, given.most)
+                nights_until_told(before, given.fall, given.noise, beside, seed, given.most)
                 for seed in range(given.seeds)
             ]
             said = ", ".join("not" if each is None else str(each) for each in told)
-            print(f"{before:4d} nights before, {'a' if with_release else 'no'} new version: {said}")
+            print(f"{before:4d} nights before, {f'a new {beside}' if beside else 'alone'}: {said}")
     return 0

@@ -57,6 +57,7 @@ def spooled(
     channels: Sequence[str] = (),
     wall_factor: float = 1.0,
     version: str = "1.0",
+    fingerprint: Mapping[str, Any] | None = None,
 ) -> RunSpool:
     """A run that has ended.
 
@@ -68,12 +69,15 @@ def spooled(
         channels: where its alerts go.
         wall_factor: how much longer the windows were than their steps add up to.
         version: of the framework.
+        fingerprint: of its node, with its `id`; unknown where None.
     """
     folder = store_plan(plan(run, list(throughputs), channels), spool)
     for each, came in throughputs.items():
         if came is None:
             continue
         store = folder.case(each.case_id)
+        if fingerprint is not None:
+            store.save_fingerprint("n1", fingerprint)
         outcome: dict[str, Any] = {"repeats": [], "ended_at": run.started_at.isoformat()}
         if isinstance(came, str):
             store.save_outcome({**outcome, "status": "failed", "reason": came})

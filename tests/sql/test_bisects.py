@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -92,6 +93,12 @@ def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
     monkeypatch.setattr(common, "warehouse_dsn", lambda role: warehouse.reader)
     shown = CliRunner().invoke(app, ["alert", "show", str(alert_id)])
     assert "bisect-1: 1.2 is the first bad version; 1.1 before it is good" in shown.stdout
+    document = json.loads(
+        CliRunner().invoke(app, ["alert", "show", str(alert_id), "--json"]).stdout
+    )
+    (told,) = document["bisects"]
+    assert told["first_bad"] == "1.2"
+    assert [test["version"] for test in told["tests"]] == ["1.3", "1.1", "1.2", "1.2"]
 
 
 def test_a_step_that_ended_has_a_result(connection: Connection, spool: Spool) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import NIGHT, Given
 from tests.sql.nights import FALLS, Inbox, history
-from tests.sql.spooled import DIGEST, FAKE, PROTOCOL, spooled
+from tests.sql.spooled import PROTOCOL, spooled
 from tests.sql.spooled import case as sleeping
 
 from nightbench.evidence import CauseKind
@@ -342,39 +342,63 @@ def test_what_fails_with_the_same_words_is_one_group(lab: Lab, given: Given) -> 
     assert lab.explained(run) == found
 
 
-def test_a_release_from_its_nights_to_one_item_of_one_message(
-    spool: Spool, warehouse: Database, lab: Lab, given: Given, inbox: Inbox
+def node_with(driver: str) -> dict[str, Any]:
+    """A node's fingerprint."""
+    gpu = {"index": 0, "model": "H200", "driver": driver}
+    return {"schema": "nightbench.fingerprint/1", "id": f"fp-{driver}", "gpus": [gpu]}
+
+
+@pytest.mark.parametrize(
+    ("versions", "drivers", "suspect", "said"),
+    [
+        (
+            ("1.0", "2.0"),
+            ("550.1", "550.1"),
+            "fake 1.0 -> 2.0",
+            "framework version: The framework fake went from 1.0 to 2.0.",
+        ),
+        (
+            ("1.0", "1.0"),
+            ("550.1", "560.2"),
+            "gpus.0.driver 550.1 -> 560.2",
+            "driver: On n1 changed: gpus.0.driver 550.1 -> 560.2",
+        ),
+    ],
+    ids=["release", "driver"],
+)
+def test_one_cause_from_its_nights_to_one_item_of_one_message(
+    spool: Spool,
+    warehouse: Database,
+    lab: Lab,
+    given: Given,
+    inbox: Inbox,
+    versions: tuple[str, str],
+    drivers: tuple[str, str],
+    suspect: str,
+    said: str,
 ) -> None:
-    cases = [sleeping(2**k) for k in range(6)]
-    for night in range(NIGHTS_BEFORE):
+    cases = [sleeping(2**k) for k in range(3)]
+    for night in range(15):
+        since = night >= 12
         run = given.run(night, suite="seeded")
-        level, version = (80.0, "2.0") if night >= NIGHTS_BEFORE - 2 else (100.0, "1.0")
-        wobble = 1 + 0.002 * (night % 3 - 1)
-        came = [
-            given.came_back(
-                run,
-                each,
-                tuple(wobble * level * x for x in (0.998, 1.0, 1.002)),
-                build=FAKE,
-                definition_digest=DIGEST,
-                framework_version=version,
-                fingerprint_id="",
-                unit="samples",
-            )
-            for each in cases
-        ]
-        lab.loader.load_run(given.bundle(run, *came))
-    tonight = given.run(NIGHTS_BEFORE, suite="seeded")
-    spooled(spool, tonight, dict.fromkeys(cases, 80.0), channels=[inbox.url], version="2.0")
-    ingest_run(spool, tonight.run_id, lambda: connect(warehouse.loader))
-    judge_run(spool, tonight.run_id, lambda: connect(warehouse.loader))
+        level = (80.0 if since else 100.0) * (1 + 0.002 * (night % 3 - 1))
+        spooled(
+            spool,
+            run,
+            dict.fromkeys(cases, level),
+            channels=[inbox.url],
+            version=versions[since],
+            fingerprint=node_with(drivers[since]),
+        )
+        ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
+    judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
 
     alerts = lab.reader.alerts()
-    assert len(alerts) == 6
-    assert {row["cause_suspect"] for row in alerts} == {"fake 1.0 -> 2.0"}
+    assert len(alerts) == 3
+    assert {row["cause_suspect"] for row in alerts} == {suspect}
     assert len({row["group_key"] for row in alerts}) == 1
-    said = "\n".join(message["message"] for message in inbox.messages)
-    assert said.count("cause: framework version: The framework fake went from 1.0 to 2.0.") == 1
+    heard = "\n".join(message["message"] for message in inbox.messages)
+    assert heard.count(f"cause: {said}") == 1
 
 
 def test_a_preflight_that_cannot_be_read_silences_no_alert(

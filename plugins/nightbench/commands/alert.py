@@ -204,6 +204,8 @@ def _change(
 
 
 def _show(reader: Reader, alert: int, json: bool) -> None:
+    from nightbench.commands.bisect import lines_of
+
     rows = reader.alerts(states=None, alert_id=alert)
     if not rows:
         raise UserError(f"There is no alert {alert}. `nightbench alert list --all` lists them.")
@@ -211,6 +213,10 @@ def _show(reader: Reader, alert: int, json: bool) -> None:
     if json:
         same = [_document(other) for other in beside(reader, alert)]
         told = {"events": [_document(event) for event in events], "same_cause": same}
+        told["bisects"] = [
+            {**_document(found), "tests": [_document(test) for test in found["tests"]]}
+            for found in _bisects(alert)
+        ]
         common.print_json(_document(row) | told)
         return
     owner = f", owner {row['owner']}" if row["owner"] else ""
@@ -224,7 +230,7 @@ def _show(reader: Reader, alert: int, json: bool) -> None:
         "",
         *others_of(beside(reader, alert)),
     ]
-    lines += _bisects(alert)
+    lines += [line for found in _bisects(alert) for line in (*lines_of(found), "")]
     for event in events:
         step = event["what"]
         if step == "moved":
@@ -245,14 +251,14 @@ def _confirmation(row: dict[str, Any]) -> list[str]:
     return [f"{outcome}: {row['confirmation_sentence']}"]
 
 
-def _bisects(alert: int) -> list[str]:
-    """What the searches for the version that is to blame have found, newest first."""
-    from nightbench.commands.bisect import lines_of
+def _bisects(alert: int) -> list[dict[str, Any]]:
+    """The searches for the version that is to blame, newest first, with their tests."""
     from nightbench.warehouse.bisects import Bisects
 
     with closing(common.open_warehouse("nightbench_reader")) as connection:
-        found = Bisects(connection).find(alert_id=alert)
-    return [line for row in found for line in (*lines_of(row), "")]
+        book = Bisects(connection)
+        found = book.find(alert_id=alert)
+        return [{**row, "tests": book.steps(row["bisect_id"])} for row in found]
 
 
 def _document(row: dict[str, Any]) -> dict[str, Any]:

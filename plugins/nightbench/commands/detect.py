@@ -105,7 +105,12 @@ def document(report: HistoryReport) -> dict[str, Any]:
         "missing": report.missing,
         "changes": [_change_document(found) for found in report.changes],
         "segments": [
-            {"t": _iso(night), "fingerprint": night.fingerprint} for night in report.segments
+            {
+                "t": _iso(segment.first),
+                "fingerprint": segment.first.fingerprint,
+                "step": _change_document(segment.step) if segment.step else None,
+            }
+            for segment in report.segments
         ],
         "drift": dataclasses.asdict(report.drift) if report.drift else None,
         "smallest_slowdown": report.smallest_slowdown,
@@ -149,8 +154,13 @@ def _show(reports: list[HistoryReport]) -> None:
     for report in reports:
         for found in report.changes:
             say(f"{report.series}: {found.kind} on {found.first_bad.day}: {found.sentence}")
-        for night in report.segments:
-            say(f"{report.series}: judged anew from {night.day}: fingerprint {night.fingerprint}")
+        for segment in report.segments:
+            first, step = segment.first, segment.step
+            began = f"; it began with a step: {step.sentence}" if step else ""
+            say(
+                f"{report.series}: judged anew from {first.day}: "
+                f"fingerprint {first.fingerprint}{began}"
+            )
         if report.drift:
             say(
                 f"{report.series}: drifts by {report.drift.change:+.1%} "

@@ -64,7 +64,7 @@ def segment(history: Sequence[HistoryPoint], tonight: HistoryPoint) -> list[Hist
     """
     comparable: list[HistoryPoint] = []
     for point in reversed(history):
-        if _differ(point.definition_digest, tonight.definition_digest) or _differ(
+        if differ(point.definition_digest, tonight.definition_digest) or differ(
             point.fingerprint_id, tonight.fingerprint_id
         ):
             break
@@ -72,5 +72,25 @@ def segment(history: Sequence[HistoryPoint], tonight: HistoryPoint) -> list[Hist
     return comparable[::-1]
 
 
-def _differ(one: str | None, other: str | None) -> bool:
+def segment_before(
+    history: Sequence[HistoryPoint], nights: Sequence[HistoryPoint], tonight: HistoryPoint
+) -> list[HistoryPoint]:
+    """The segment that tonight's took over from, where only the hardware or software was another.
+
+    Args:
+        history: as in `segment`.
+        nights: what `segment` made of it.
+        tonight: the night to judge.
+
+    Returns:
+        Nights of the same work, oldest first; none where the work changed too, or nothing did.
+    """
+    older = history[: len(history) - len(nights)]
+    if not older or differ(older[-1].definition_digest, tonight.definition_digest):
+        return []
+    return [*segment(older[:-1], older[-1]), older[-1]]
+
+
+def differ(one: str | None, other: str | None) -> bool:
+    """Whether two names are two things; a name that is not known is none."""
     return bool(one) and bool(other) and one != other

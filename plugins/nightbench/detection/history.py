@@ -8,11 +8,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nightbench.detection.changes import FEWEST, Change, find_changes, shifted
+from nightbench.detection.changes import (
+    FEWEST,
+    LOOK_BACK,
+    TAIL,
+    Change,
+    changes_of_last_night,
+    find_changes,
+    shifted,
+)
 from nightbench.detection.control import ControlShift, control_shift
 from nightbench.detection.drift import Drift, drift_of
 from nightbench.detection.judge import why
 from nightbench.detection.power import smallest_slowdown
+from nightbench.detection.releases import odds_of_new
 from nightbench.detection.series import Series, repeat_sigma
 from nightbench.detection.tables import Night
 
@@ -45,6 +54,16 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Segment:
+    """Nights that are judged among themselves: the fingerprint changed before them."""
+
+    first: Night
+    step: Found | None
+    """The step of the level that it began with, where it is believed. Nobody can tell from the
+    series alone whether it was meant, so it is no change of the series."""
+
+
+@dataclass(frozen=True)
 class HistoryReport:
     """What a history says."""
 
@@ -54,8 +73,8 @@ class HistoryReport:
     status: str
     """insufficient_data, regressed or improved (the last change is news), drift, ok."""
     changes: tuple[Found, ...]
-    segments: tuple[Night, ...]
-    """First nights after a change of fingerprint: judged from there on anew."""
+    segments: tuple[Segment, ...]
+    """Those after the first."""
     drift: Drift | None
     smallest_slowdown: float | None
 
@@ -74,6 +93,7 @@ def judge_history(
     usable = [i for i, night in enumerate(nights) if night.value is not None]
     starts = _segments([nights[i] for i in usable])
     found: list[Found] = []
+    segments: list[Segment] = []
     series = _series([nights[i] for i in usable], lower_is_better)
     since = 0
     for start, stop in zip(starts, [*starts[1:], len(usable)], strict=True):
@@ -84,6 +104,14 @@ def judge_history(
                 control = _control(nights, usable[start : start + change.told + 1], change)
                 placed = shifted(change, start)
                 found.append(_found(placed, nights, usable, lower_is_better, control))
+    fingerprints = [nights[i].fingerprint for i in usable]
+    for before, start, stop in zip(starts, starts[1:], [*starts[2:], len(usable)], strict=False):
+        turn = _turn(series, fingerprints, before, start, stop)
+        step = None
+        if turn is not None and abs(turn.change) >= min_change:
+            control = _control(nights, usable[before : turn.told + 1], shifted(turn, -before))
+            step = _found(turn, nights, usable, lower_is_better, control)
+        segments.append(Segment(nights[usable[start]], step))
     last = series.part(starts[-1], len(series))
     drift = drift_of(last, since)
     if drift and lower_is_better:
@@ -94,7 +122,7 @@ def judge_history(
         missing=len(nights) - len(usable),
         status=_status(found, drift, len(last), nights, usable),
         changes=tuple(found),
-        segments=tuple(nights[usable[start]] for start in starts[1:]),
+        segments=tuple(segments),
         drift=drift,
         smallest_slowdown=smallest_slowdown(last),
     )
@@ -121,6 +149,26 @@ def _segments(nights: Sequence[Night]) -> list[int]:
             starts.append(i)
         present = night.fingerprint
     return starts
+
+
+def _turn(
+    series: Series, fingerprints: Sequence[str | None], before: int, start: int, stop: int
+) -> Change | None:
+    """The step from the segment at `before` to the one at `start`, when it is first believed."""
+    if start - before < ENOUGH:
+        return None
+    # Nights between that do not know their fingerprint may belong to either.
+    earliest = start
+    while fingerprints[earliest - 1] is None:
+        earliest -= 1
+    for night in range(start + 1, min(start + TAIL, stop)):
+        odds = np.zeros(night + 1 - before)
+        recent = fingerprints[max(0, night + 1 - LOOK_BACK) : night + 1]
+        odds[start - before] = odds_of_new(recent)[start - night - 1]
+        for change in changes_of_last_night(series.part(before, night + 1), known=odds):
+            if earliest <= before + change.first <= start:
+                return shifted(change, before)
+    return None
 
 
 def _control(

@@ -11,15 +11,16 @@ import numpy as np
 from nightbench.detection.changes import (
     FEWEST,
     LOOK_BACK,
+    TAIL,
     Change,
     changes_of_last_night,
 )
 from nightbench.detection.control import ControlShift, control_shift
-from nightbench.detection.detector import Judgement, segment
+from nightbench.detection.detector import Judgement, differ, segment, segment_before
 from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.levels import look_back
 from nightbench.detection.power import smallest_slowdown
-from nightbench.detection.releases import release_odds
+from nightbench.detection.releases import release_odds, turn_odds
 from nightbench.detection.robust import median
 from nightbench.detection.series import Series, series_of
 from nightbench.model import HistoryPoint, RegressionPolicy, VerdictKind
@@ -47,30 +48,74 @@ class ChangeDetector:
         nights = segment(history, tonight)
         needed = max(policy.min_history, FEWEST - 1)
         points = [*nights, tonight][-LOOK_BACK:]
+        series = series_of(points)
+        least = None
+        if len(nights) >= needed:
+            if self.with_smallest:
+                least = smallest_slowdown(series.part(0, len(series) - 1))
+            releases = release_odds(points)
+            change = _of_tonight(changes_of_last_night(series, known=releases), series, policy)
+            if change is not None:
+                known = "for the new version", float(releases[change.first])
+                return self._told(points, change, len(nights), least, known)
+        turned = self._turned(history, nights, tonight, policy, least)
+        if turned is not None:
+            return turned
         if len(nights) < needed:
             return Judgement(
                 VerdictKind.INSUFFICIENT_DATA,
                 f"{len(nights)} comparable nights before this one; {needed} are needed.",
                 history=len(nights),
             )
+        return _usual(series, tonight, len(nights), least)
+
+    def _turned(
+        self,
+        history: Sequence[HistoryPoint],
+        nights: Sequence[HistoryPoint],
+        tonight: HistoryPoint,
+        policy: RegressionPolicy,
+        least: float | None,
+    ) -> Judgement | None:
+        """The change that began with tonight's segment: other hardware, another driver or kernel.
+
+        Nothing else is read from the segment before: its level is no baseline of this one.
+        """
+        before = segment_before(history, nights, tonight)
+        if len(before) < max(policy.min_history, FEWEST - 1) or len(nights) >= TAIL:
+            return None
+        points = [*before, *nights, tonight][-LOOK_BACK:]
+        first = len(points) - len(nights) - 1
+        recent = [*history, tonight][-LOOK_BACK:]
+        odds = release_odds(points)
+        odds[first] = max(odds[first], turn_odds(recent)[-len(nights) - 1])
         series = series_of(points)
-        least = smallest_slowdown(series.part(0, len(series) - 1)) if self.with_smallest else None
-        releases = release_odds(points)
-        change = _of_tonight(changes_of_last_night(series, known=releases), series, policy)
+        changes = changes_of_last_night(series, known=odds)
+        began = [change for change in changes if change.first == first]
+        change = _of_tonight(began, series, policy)
         if change is None:
-            return _usual(series, tonight, len(nights), least)
-        kind = VerdictKind.REGRESSED if change.falls else VerdictKind.IMPROVED
-        first, last_good = points[change.first], points[change.first - 1]
+            return None
+        known = "for the new hardware or driver", float(odds[first])
+        return self._told(points, change, len(points) - 1, least, known)
+
+    def _told(
+        self,
+        points: Sequence[HistoryPoint],
+        change: Change,
+        history: int,
+        least: float | None,
+        known: tuple[str, float],
+    ) -> Judgement:
+        tonight, first, last_good = points[-1], points[change.first], points[change.first - 1]
         control = self._control(points, change)
         said = f"; {control.sentence}" if control else ""
         return Judgement(
-            kind,
+            VerdictKind.REGRESSED if change.falls else VerdictKind.IMPROVED,
             f"{tonight.value:.4g} is {_apart(tonight.value, change.baseline)}; "
-            f"{why(change, float(releases[change.first]))}, since {first.at:%Y-%m-%d}"
-            f"{_suspect(last_good, first)}{said}.",
+            f"{why(change, *known)}, since {first.at:%Y-%m-%d}{_suspect(last_good, first)}{said}.",
             baseline=change.baseline,
             change=tonight.value / change.baseline - 1,
-            history=len(nights),
+            history=history,
             since=first.at,
             last_good=last_good,
             first_bad=first,
@@ -87,8 +132,8 @@ class ChangeDetector:
         )
 
 
-def why(change: Change, release: float = 0.0) -> str:
-    """What a change rests on, in half a sentence; `release` is the new version's part in it."""
+def why(change: Change, known_of: str = "", known: float = 0.0) -> str:
+    """What a change rests on, in half a sentence; `known` is what its first night adds to it."""
     seen = {0: "a level not seen before", 1: "a level visited once before"}.get(
         change.visits, f"a level visited {change.visits} times before"
     )
@@ -96,7 +141,7 @@ def why(change: Change, release: float = 0.0) -> str:
         f"{change.after} nights at {seen}, {change.change:+.1%} "
         f"({change.low:+.1%} to {change.high:+.1%}) against {change.reference} nights that vary by "
         f"{change.noise:.1%}; score {change.score:+.1f}"
-        f"{f' ({release:+.1f} of it for the new version)' if release else ''}, told above 0"
+        f"{f' ({known:+.1f} of it {known_of})' if known else ''}, told above 0"
     )
 
 
@@ -143,7 +188,12 @@ def _apart(value: float, baseline: float) -> str:
 
 
 def _suspect(last_good: HistoryPoint, first: HistoryPoint) -> str:
+    """What else was new on the first night, as far as its points tell."""
     old, new = last_good.framework_version, first.framework_version
-    if not old or not new or old == new:
+    suspects = [f"the framework went from {old} to {new}"] if old and new and old != new else []
+    if differ(last_good.fingerprint_id, first.fingerprint_id):
+        suspects.append("hardware, driver or kernel of the nodes changed")
+    if not suspects:
         return ""
-    return f", when the framework went from {old} to {new}: the prime suspect"
+    one = "the prime suspect" if len(suspects) == 1 else "the prime suspects"
+    return f", when {' and '.join(suspects)}: {one}"

@@ -1,4 +1,4 @@
-"""What a new version of the framework says of a change that begins with it."""
+"""What a new version of the framework, or new hardware, says of a change that begins with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nightbench.detection.robust import Floats
 from nightbench.model import HistoryPoint
 
 SHARE = 0.5
-"""Of all changes that last, how many are taken to come with a new version."""
+"""Of all changes that last, how many are taken to come with a new version, or with new hardware."""
 
 
 def release_odds(points: Sequence[HistoryPoint]) -> Floats:
@@ -28,8 +28,18 @@ def release_odds(points: Sequence[HistoryPoint]) -> Floats:
     Returns:
         Natural logarithms, zero or above, one for each night.
     """
-    pairs = [(a.framework_version, b.framework_version) for a, b in pairwise(points)]
-    known = sum(bool(a and b) for a, b in pairs)
-    moved = np.array([False, *(bool(a and b) and a != b for a, b in pairs)][: len(points)])
-    rate = (moved.sum() + 1) / (known + 1)
-    return np.where(moved, max(0.0, math.log(SHARE / rate)), 0.0)
+    return odds_of_new([point.framework_version for point in points])
+
+
+def turn_odds(points: Sequence[HistoryPoint]) -> Floats:
+    """The same for each night's fingerprint: a new driver, say, or nodes of another kind."""
+    return odds_of_new([point.fingerprint_id for point in points])
+
+
+def odds_of_new(states: Sequence[str | None]) -> Floats:
+    """The same for anything that nights have; None where a night does not know it."""
+    known = [bool(one and other) for one, other in pairwise(states)]
+    moved = [is_known and a != b for is_known, (a, b) in zip(known, pairwise(states), strict=True)]
+    rate = (sum(moved) + 1) / (sum(known) + 1)
+    new = np.array([False, *moved][: len(states)])
+    return np.where(new, max(0.0, math.log(SHARE / rate)), 0.0)

@@ -50,9 +50,10 @@ class AlertApi:
         return answer({"alerts": rows})
 
     def show(self, alert_id: int) -> JSONResponse:
-        """One alert with its history."""
+        """One alert with its history and the searches for the version behind it."""
         with known_alert(self._repository, alert_id) as (repository, row):
-            return answer({**row, "events": repository.alert_events(alert_id)})
+            events, bisects = repository.alert_events(alert_id), repository.bisects(alert_id)
+            return answer({**row, "events": events, "bisects": bisects})
 
     def change(self, request: Request, alert_id: int, action: str) -> JSONResponse:
         """Do something with an alert; answers what it is then."""

@@ -79,8 +79,26 @@ def test_another_fingerprint_is_judged_anew(tmp_path: Path) -> None:
     code, said, _ = run(str(path), "--json")
     (report,) = json.loads(said)
     assert (code, report["changes"], report["missing"]) == (0, [], 1)
-    assert [s["fingerprint"] for s in report["segments"]] == ["new"]
-    assert report["status"] == "insufficient_data"
+    (segment,) = report["segments"]
+    assert (segment["fingerprint"], report["status"]) == ("new", "insufficient_data")
+    # Its level is told apart: whether another driver was meant to cost that, no series knows.
+    assert segment["step"]["kind"] == "regressed"
+    assert segment["step"]["low"] < -0.10 < segment["step"]["high"]
+    _, text, _ = run(str(path))
+    assert "fingerprint new; it began with a step: " in " ".join(text.split())
+
+
+def test_a_segment_without_a_step_says_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    nights = [
+        {"series": "a", "t": FIRST + DAY * k, "value": FALLEN[k % 7]}
+        | {"fingerprint": "old" if k < 40 else "new"}
+        for k in range(60)
+    ]
+    path.write_text("\n".join(json.dumps(night) for night in nights))
+    (report,) = json.loads(run(str(path), "--json")[1])
+    (segment,) = report["segments"]
+    assert (segment["step"], report["changes"]) == (None, [])
 
 
 def test_a_stream_answers_every_night_as_the_file_does(tmp_path: Path) -> None:

@@ -51,13 +51,70 @@ def test_short_history_is_insufficient_whatever_the_value():
     assert judge(nights(100)).kind is VerdictKind.INSUFFICIENT_DATA
 
 
+def turned(points, at, attribute="fingerprint_id"):
+    return [replace(p, **{attribute: "a" if k < at else "b"}) for k, p in enumerate(points)]
+
+
 @pytest.mark.parametrize("attribute", ["definition_digest", "fingerprint_id"])
 def test_change_of_work_or_hardware_starts_a_new_segment(attribute):
+    steady = judge(turned(nights(*[100] * 45), 40, attribute))
+    assert (steady.kind, steady.history) == (VerdictKind.INSUFFICIENT_DATA, 4)
+    grown = judge(turned(nights(*[100] * 40, *[90] * 50), 40, attribute))
+    assert (grown.kind, grown.history) == (VerdictKind.OK, 49)
+    assert grown.baseline == pytest.approx(90, rel=0.01)
+
+
+def test_other_work_has_no_level_before():
     points = nights(*[100] * 40, *[90] * 5)
-    moved = [replace(p, **{attribute: "a" if k < 40 else "b"}) for k, p in enumerate(points)]
-    assert judge(moved).kind is VerdictKind.INSUFFICIENT_DATA
-    unknown = [replace(p, **{attribute: None if k < 40 else "b"}) for k, p in enumerate(points)]
-    assert judge(unknown).kind is VerdictKind.REGRESSED
+    assert judge(turned(points, 40, "definition_digest")).kind is VerdictKind.INSUFFICIENT_DATA
+    both = turned(turned(points, 40), 40, "definition_digest")
+    assert judge(both).kind is VerdictKind.INSUFFICIENT_DATA
+
+
+@pytest.mark.parametrize(
+    ("level", "kind"), [(90, VerdictKind.REGRESSED), (112, VerdictKind.IMPROVED)]
+)
+def test_a_step_that_began_with_other_hardware_is_told_with_it(level, kind):
+    points = turned(nights(*[100] * 40, *[level] * 2), 40)
+    judgement = judge(points)
+    assert judgement.kind is kind
+    assert (judgement.since, judgement.last_good) == (points[40].at, points[39])
+    assert judgement.baseline == pytest.approx(100, rel=0.01)
+    assert "of it for the new hardware or driver" in judgement.sentence
+    ending = "when hardware, driver or kernel of the nodes changed: the prime suspect."
+    assert judgement.sentence.endswith(ending)
+    longer = judge(turned(nights(*[100] * 40, *[level] * 20), 40))
+    assert (longer.kind, longer.since) == (kind, points[40].at)
+    first = judge(points[:-1])
+    assert first.kind is VerdictKind.INSUFFICIENT_DATA
+
+
+def test_a_step_on_another_night_than_the_hardware_is_not_put_down_to_it():
+    late = judge(turned(nights(*[100] * 43, *[90] * 3), 40))
+    assert late.kind is VerdictKind.INSUFFICIENT_DATA
+    within = judge(turned(nights(*[100] * 60, *[90] * 5), 40))
+    assert within.kind is VerdictKind.REGRESSED
+    assert "hardware" not in within.sentence
+
+
+def test_too_few_nights_of_the_hardware_before_are_no_level():
+    assert judge(turned(nights(*[100] * 9, *[90] * 5), 9)).kind is VerdictKind.INSUFFICIENT_DATA
+    swapped = [
+        replace(p, fingerprint_id="ab"[k // 4 % 2])
+        for k, p in enumerate(nights(*([100] * 4 + [90] * 4) * 6))
+    ]
+    kinds = {judge(swapped[:k]).kind for k in range(20, len(swapped) + 1)}
+    assert kinds == {VerdictKind.INSUFFICIENT_DATA}
+
+
+def test_nights_that_do_not_know_their_hardware_are_compared():
+    points = nights(*[100] * 40, *[90] * 5)
+    unknown = [replace(p, fingerprint_id=None if k < 40 else "b") for k, p in enumerate(points)]
+    judgement = judge(unknown)
+    assert judgement.kind is VerdictKind.REGRESSED
+    assert "hardware" not in judgement.sentence
+    of_work = [replace(p, definition_digest=None if k < 40 else "b") for k, p in enumerate(points)]
+    assert judge(of_work).kind is VerdictKind.REGRESSED
 
 
 def test_another_framework_version_is_the_prime_suspect():
@@ -66,6 +123,8 @@ def test_another_framework_version_is_the_prime_suspect():
     judgement = judge(moved)
     assert judgement.kind is VerdictKind.REGRESSED
     assert "went from 1 to 2: the prime suspect" in judgement.sentence
+    both = judge(turned(moved, 40)).sentence
+    assert "went from 1 to 2 and hardware, driver or kernel of the nodes changed" in both
 
 
 def test_history_without_any_noise_is_judged():

@@ -115,6 +115,8 @@ def test_a_bisect_is_shown_with_its_tests() -> None:
     for text in ("2.13.0 is the first bad version", "30 of 120 minutes", "0.951 (0.940 to 0.960)"):
         assert text in page
     assert "slower &lt;for sure&gt;" in page
+    (told,) = client(rows).get("/api/alerts/7").json()["bisects"]
+    assert (told["sentence"], len(told["tests"])) == (BISECT["sentence"], 1)
 
 
 def test_an_alert_says_that_its_series_is_noisy() -> None:

@@ -1,0 +1,289 @@
+"""One incident from its first slow night to its end: found, doubted, told, bisected, over.
+
+All parts are real: the scheduler of a live Airflow starts the nights, gangs run over SSH, wheels
+are installed on the nodes, the warehouse is PostgreSQL, messages go to a webhook. Only time is not:
+the nights before come from a CSV file (`nightbench import`), the real ones follow one another
+within minutes, and before the recovery the suite's clock is moved on to the next night.
+
+pytest tests/drills/test_incident.py -s
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import random
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.integration.live_airflow import CLUSTER, Live, live_airflow, wait_for_dag, write_suite
+from tests.integration.terminal import Terminal
+from tests.integration.toy_line import installing_from, make_benchmarks, make_wheel
+from tests.sql.nights import Inbox, receiving
+
+from nightbench.model import Case, Strategy
+from nightbench.pipeline.telling import night_of
+from nightbench.spool import RunSpool
+from nightbench.warehouse import Reader, connect
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(2400)]
+
+SUITE = "incident"
+NIGHTLY = f"nightly_{SUITE}"
+STEP_S = 0.1
+"""Long, so that what a busy machine adds to a sleep is small beside it."""
+SLOW_S = 0.115
+"""A fall of 13 %: below what is urgent."""
+GOOD, LAST_GOOD, FIRST_BAD, BAD, FIXED = "1.10.0", "1.11.0", "1.12.0", "1.13.0", "1.14.0"
+RELEASES = {
+    GOOD: STEP_S,
+    LAST_GOOD: STEP_S,
+    FIRST_BAD: SLOW_S,
+    "1.12.1": SLOW_S,
+    BAD: SLOW_S,
+    FIXED: STEP_S,
+}
+TOY, FAKE = (
+    Case("sleep", line, Strategy.COLLECTIVE, batch_size_per_device=2, scale="smoke")
+    for line in ("toy", "fake")
+)
+"""The one that falls, and another framework on the same node that does not."""
+NIGHTS_BEFORE = 30
+SEED = 7
+
+
+@dataclass
+class Incident:
+    """The system under watch, and what it is told to measure each night."""
+
+    live: Live
+    inbox: Inbox
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
+    nights: int = 0
+
+    @property
+    def shell(self) -> Terminal:
+        """A person's terminal beside the running system."""
+        return Terminal(
+            self.live.place, {"NIGHTBENCH_BENCHMARKS": str(self.live.place / "benchmarks")}
+        )
+
+    def night(self, version: str, zone: str) -> tuple[RunSpool, dict[str, Mapping[str, Any]]]:
+        """Let the scheduler start the suite's next night; its run and its rows by case."""
+        known = {run.run_id for run in self.live.spool.runs()}
+        changes = suite(self.inbox, version, zone, self.began + timedelta(minutes=self.nights))
+        write_suite(self.live.place / "dags", SUITE, changes)
+        self.nights += 1
+        if self.nights == 1:
+            wait_for_dag(self.live.api, NIGHTLY)
+
+        def begun() -> RunSpool | None:
+            new = [run for run in self.live.spool.runs() if run.run_id not in known]
+            return next((run for run in new if run.planned()), None)
+
+        run: RunSpool = self.live.until(begun, f"night {self.nights} to begin")
+        document = run.run() or {}
+        assert document["dag_id"] == NIGHTLY
+        assert document["run_kind"] == "nightly"
+        assert self.live.ended(document["dag_run_id"], NIGHTLY) == "success"
+        rows = {row["case_id"]: row for row in self.live.judged(run.run_id)}
+        toy, fake = rows[TOY.case_id], rows[FAKE.case_id]
+        assert toy["framework_version"] == version
+        assert fake["verdict"] == "ok", fake
+        say(f"night {self.nights}, {version}: {toy['verdict']}, {toy['throughput']:.4g} samples/s")
+        say(f"  {toy['sentence']}")
+        return run, rows
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """All alerts of any state."""
+        with contextlib.closing(connect(self.live.stack.dsn("nightbench_reader"))) as connection:
+            return [dict(row) for row in Reader(connection).alerts(states=None)]
+
+    def runs_of(self, dag_id: str) -> list[dict[str, Any]]:
+        """The runs of a DAG, as Airflow lists them."""
+        answer = self.live.api._send("GET", f"/api/v2/dags/{dag_id}/dagRuns")
+        return list(answer.json()["dag_runs"])
+
+    def get(self, address: str) -> Any:
+        """What the API server answers to somebody who may read."""
+        return self.live.api._send("GET", address)
+
+
+def suite(inbox: Inbox, version: str, zone: str, at: datetime) -> dict[str, Any]:
+    """What of the suite's file is its own: a version, a clock, and when its night begins.
+
+    A DAG whose schedule says another minute, one that has just gone by, gets its next run at once.
+    """
+    more = {
+        "builds": {TOY.framework: {"version": version}},
+        "schedule": f"{at.minute} {at.hour} * * *",
+        "night": {"window": f"12:00-11:59 {zone}"},
+        "alerts": [inbox.url],
+    }
+    env = f'{{FAKE_STEP_S: "{STEP_S}"}}\n{yaml.safe_dump(more)}'
+    return {"framework": "toy, fake", "devices": "1x1", "steps": 15, "repeats": 3, "env": env}
+
+
+def two_clocks() -> tuple[str, str]:
+    """Two time zones in which it is one night and the next, for two hours at least."""
+    now = datetime.now(UTC)
+    nights = {}
+    for offset in range(-12, 15):
+        name = f"Etc/GMT{-offset:+d}"
+        if night_of(now, name) == night_of(now + timedelta(hours=2), name):
+            nights[night_of(now, name)] = name
+    return nights[min(nights)], nights[max(nights)]
+
+
+def history(path: Path) -> Path:
+    """A site's older results: nights of both frameworks at one level, the last one yesterday."""
+    rng, now = random.Random(SEED), datetime.now(UTC)
+    with path.open("w", newline="", encoding="utf-8") as handle:
+        table = csv.writer(handle)
+        axes = ["cluster", "workload", "framework", "strategy", "batch_size_per_device", "scale"]
+        table.writerow(["at", *axes, "throughput", "unit", "suite", "framework_version", "n"])
+        for age in range(NIGHTS_BEFORE, 0, -1):
+            at = (now - timedelta(days=age)).isoformat(timespec="seconds")
+            for case, version in ((TOY, GOOD), (FAKE, "1.0")):
+                value = case.batch_size_per_device / STEP_S * (1 + rng.gauss(0, 0.003))
+                named = ["local", case.workload, case.framework, case.strategy, 2, case.scale]
+                table.writerow([at, *named, value, "samples", SUITE, version, 3])
+    return path
+
+
+def say(text: str) -> None:
+    print(f"  {time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+@pytest.fixture
+def incident(tmp_path: Path) -> Iterator[Incident]:
+    wheels = tmp_path / "wheels"
+    made = {version: make_wheel(wheels, version, step_s) for version, step_s in RELEASES.items()}
+    benchmarks = make_benchmarks(tmp_path / "benchmarks", made[GOOD])
+    began = datetime.now(UTC) - timedelta(minutes=30)
+    with receiving() as inbox:
+        first = {SUITE: suite(inbox, GOOD, "UTC", began)}
+        with live_airflow(first, installing_from(CLUSTER, wheels), benchmarks) as live:
+            yield Incident(live, inbox, began)
+
+
+def test_an_incident_is_followed_to_its_end(incident: Incident, tmp_path: Path) -> None:
+    live, inbox, shell = incident.live, incident.inbox, incident.shell
+    tonight, tomorrow = two_clocks()
+    say(f"the stack runs; nights by {tonight}, the recovery by {tomorrow}")
+    done = shell.run("import", str(history(tmp_path / "history.csv")))
+    assert done.returncode == 0, done.stderr
+    assert f"{2 * NIGHTS_BEFORE} medians" in done.stdout
+    assert "No suite" not in done.stderr
+
+    # Found: not by the first slow night, but by the second.
+    good_run, rows = incident.night(GOOD, tonight)
+    assert rows[TOY.case_id]["verdict"] == "ok"
+    bad_run, rows = incident.night(BAD, tonight)
+    assert rows[TOY.case_id]["verdict"] == "ok"
+    assert incident.alerts() == []
+    second_run, rows = incident.night(BAD, tonight)
+    assert rows[TOY.case_id]["verdict"] == "regressed"
+
+    # Doubted before it is told, explained, told once.
+    live.until(lambda: inbox.messages, "the night's message", wait_s=600)
+    say("the message has come")
+    (alert,) = incident.alerts()
+    assert (alert["case_id"], alert["state"]) == (TOY.case_id, "open")
+    assert alert["opened_run_id"] == second_run.run_id
+    assert alert["confirmation"] == "confirmed", alert["confirmation_sentence"]
+    assert alert["confirmation_high"] < 1
+    assert alert["cause"] == "framework_version"
+    evidence = json.dumps(alert["evidence"])
+    assert f"went from {GOOD} to {BAD} with {bad_run.run_id}" in evidence
+    assert "other frameworks on the same nodes were steady (1 series)" in evidence
+    measured = live.until(
+        lambda: [run for run in incident.runs_of("nightbench_confirm") if run["end_date"]],
+        "nightbench_confirm to end",
+    )
+    assert [run["state"] for run in measured] == ["success"]
+    (message,) = inbox.messages
+    command = assert_says_all(message, alert, good_run, bad_run)
+
+    # Its command shows the same to whoever pastes it.
+    again = shell.run(*shlex.split(command)[1:])
+    assert again.returncode == 1, again.stdout + again.stderr
+    assert "slower" in again.stdout
+    say(f"$ {command}\n{again.stdout[-900:]}")
+
+    # Bisected: the version is found, and stands on the alert wherever that is looked at.
+    found_on(incident, alert["alert_id"])
+    assert len(inbox.messages) == 1
+
+    # Over: two nights with a mended version, told once, however often they are judged.
+    _, rows = incident.night(FIXED, tomorrow)
+    assert rows[TOY.case_id]["verdict"] == "ok"
+    assert [each["state"] for each in incident.alerts()] == ["open"]
+    last_run, rows = incident.night(FIXED, tomorrow)
+    assert rows[TOY.case_id]["verdict"] == "ok"
+    live.until(lambda: len(inbox.messages) > 1, "word of the recovery")
+    assert [each["state"] for each in incident.alerts()] == ["resolved"]
+    judged = live.api.trigger("nightbench_regressions", {"run_ids": [last_run.run_id]})
+    assert live.ended(judged, "nightbench_regressions") == "success"
+    assert len(inbox.messages) == 2
+    said = inbox.messages[1]
+    say(f"{said['title']}\n{said['message']}")
+    assert "1 resolved" in said["title"]
+    assert f"Resolved:\n- {TOY.case_id}" in said["message"]
+    assert len(incident.alerts()) == 1
+    say("over")
+
+
+def assert_says_all(
+    message: Mapping[str, Any], alert: Mapping[str, Any], good_run: RunSpool, bad_run: RunSpool
+) -> str:
+    """The night's message holds all that somebody needs; returns its command."""
+    text = message["message"]
+    say(f"{message['title']}\n{text}")
+    assert f"{TOY.case_id} regressed by" in message["title"]
+    assert message["title"].endswith(", confirmed")
+    assert FAKE.case_id not in text
+    lines = [line.strip().removeprefix("- ") for line in text.splitlines()]
+    by_name = {name: rest for name, _, rest in (line.partition(": ") for line in lines)}
+    assert by_name["change of level"].endswith("(95 %)")
+    assert by_name["last good"].endswith(f"run {good_run.run_id}")
+    assert by_name["first bad"].endswith(f"run {bad_run.run_id}")
+    assert by_name["toy"] == f"{GOOD} -> {BAD}"
+    assert by_name["cause"].startswith(f"framework version: the framework toy went from {GOOD}")
+    assert by_name["confirmed"].startswith(alert["confirmation_sentence"])
+    assert by_name["alert"].endswith(f"/nightbench/alerts/{alert['alert_id']}")
+    assert len(message["attachments"]) == 1
+    builds = f"toy={GOOD} toy={BAD}"
+    command: str = by_name["reproduce"]
+    assert command == f"nightbench ab {builds} --suite {SUITE} --case {TOY.case_id}"
+    return command
+
+
+def found_on(incident: Incident, alert_id: int) -> None:
+    """Bisect an alert by the DAG, and look at it as people and programs do."""
+    live = incident.live
+    dag_run = live.api.trigger("nightbench_bisect", {"alert": alert_id, "rounds": 3})
+    assert live.ended(dag_run, "nightbench_bisect", wait_s=1200) == "success"
+    program = incident.get(f"/nightbench/api/alerts/{alert_id}").json()
+    (bisect,) = program["bisects"]
+    assert (bisect["outcome"], bisect["first_bad"]) == ("found", FIRST_BAD)
+    assert bisect["last_good"] == LAST_GOOD
+    assert bisect["versions"] == list(RELEASES)[:-1]
+    for test in bisect["tests"]:
+        say(f"{test['kind']} {test['version']} beside {test['against']}: {test['why']}")
+    sentence = f"{FIRST_BAD} is the first bad version; {LAST_GOOD} before it is good"
+    shown = incident.shell.run("alert", "show", str(alert_id))
+    assert shown.returncode == 0, shown.stderr
+    assert sentence in shown.stdout
+    say(f"nightbench alert show {alert_id}\n{shown.stdout}")
+    document = json.loads(incident.shell.run("alert", "show", str(alert_id), "--json").stdout)
+    assert [each["first_bad"] for each in document["bisects"]] == [FIRST_BAD]
+    assert sentence in incident.get(f"/nightbench/alerts/{alert_id}").text
