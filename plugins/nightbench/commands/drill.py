@@ -17,7 +17,8 @@ from nightbench.report.tables import figure
 
 if TYPE_CHECKING:
     from nightbench.gang.events import GangEvent
-    from nightbench.pipeline.drilling import Drill, Night
+    from nightbench.pipeline.drilled import Night
+    from nightbench.pipeline.drills import Drill
     from nightbench.spool import RunSpool
 
 app = typer.Typer()
@@ -63,17 +64,17 @@ def drill(
 
     Exit codes: 0 the alert arrived, and none before; 1 it did not, or there was a false one.
     """
-    from nightbench.pipeline import drilling
+    from nightbench.pipeline import drills
 
     if resume is not None:
         if suite or case:
             raise UserError("resume: found a suite or a case beside it; it knows its own")
-        asked = drilling.known_of(common.spool().drill(resume))["asked"]
-        began = datetime.fromisoformat(drilling.known_of(common.spool().drill(resume))["began"])
+        asked = drills.known_of(common.spool().drill(resume))["asked"]
+        began = datetime.fromisoformat(drills.known_of(common.spool().drill(resume))["began"])
         name = resume
     else:
         began = datetime.now(UTC)
-        name = drilling.new_drill_id(began)
+        name = drills.new_drill_id(began)
         if suite is None and case is not None:
             suite = ab_run.suite_of([case])
         asked = {
@@ -90,10 +91,10 @@ def drill(
 
 
 def _drill(name: str, began: datetime, asked: Mapping[str, Any]) -> Drill:
-    from nightbench.pipeline import drilling
+    from nightbench.pipeline import drills
 
     chosen = _sleeping(asked) if asked["suite"] is None else _chosen(asked)
-    return drilling.Drill(
+    return drills.Drill(
         drill_id=name,
         suite=chosen.suite,
         cluster=chosen.cluster,
@@ -101,7 +102,7 @@ def _drill(name: str, began: datetime, asked: Mapping[str, Any]) -> Drill:
         nights=asked["nights"],
         size=asked["size"],
         began=began,
-        before=asked["before"] or drilling.needed(chosen.suite),
+        before=asked["before"] or drills.needed(chosen.suite),
     )
 
 
@@ -133,13 +134,13 @@ def _run(
 ) -> int:
     """Measure and judge night after night until the alert arrives; the exit code."""
     from nightbench import pipeline
-    from nightbench.pipeline import drilling
+    from nightbench.pipeline import drilled, drilling, drills
 
     if not outside_hours:
         pipeline.open_now(drill.cluster, datetime.now(UTC))
     common.home().make()
     spool = common.spool()
-    folder = drilling.begin(spool, drill, asked)
+    folder = drills.begin(spool, drill, asked)
     if folder.is_steered():
         raise UserError(f"{drill.drill_id} is measured right now by another process")
     targets, shipment = common.reach(drill.cluster), common.shipment(drill.cluster)
@@ -162,9 +163,9 @@ def _run(
         with folder.steered():
             for number in range(1, drill.nights + 1):
                 drilling.measure_night(drill, spool, number, targets, shipment, hear, _nothing)
-                judged = drilling.judged(drill, spool, number)
+                judged = drilled.judged(drill, spool, number)
                 say(_line(drill, judged[-1]))
-                if drilling.arrived(drill, judged) is not None:
+                if drilled.arrived(drill, judged) is not None:
                     break
     except KeyboardInterrupt:
         err.print(
@@ -196,14 +197,14 @@ def _finish(
     drill: Drill, folder: RunSpool, judged: list[Night], channels: list[str], *, json: bool
 ) -> int:
     """Show the alert, send it, say after how many nights it came; the exit code."""
-    from nightbench.pipeline import drilling
+    from nightbench.pipeline import drilled
 
     console = err if json else out
-    document = drilling.end(common.spool(), drill, judged)
-    found = drilling.arrived(drill, judged)
+    document = drilled.end(common.spool(), drill, judged)
+    found = drilled.arrived(drill, judged)
     lines = []
     if found is not None:
-        said = drilling.alert_of(drill, common.spool(), found)
+        said = drilled.alert_of(drill, common.spool(), found)
         lines += ["", said.title, "", said.body, ""]
         _send(drill, judged, found, channels)
         many = document["delay"]
@@ -233,13 +234,13 @@ def _ordinal(number: int) -> str:
 def _send(drill: Drill, judged: list[Night], found: Night, channels: list[str]) -> None:
     """Send the alert as a real one is sent; a channel that takes nothing is told."""
     from nightbench.alerts import picture, send
-    from nightbench.pipeline import drilling
+    from nightbench.pipeline import drilled
 
     if not channels:
         return
-    said = drilling.alert_of(drill, common.spool(), found)
+    said = drilled.alert_of(drill, common.spool(), found)
     since = found.judgement.since if found.judgement else None
-    points = drilling.points_of(drill, judged)
+    points = drilled.points_of(drill, judged)
     plot = picture(drill.case_id, points, found.measurement.unit, since, found.verdict.baseline)
 
     def resolve(conn_id: str) -> str:
