@@ -182,7 +182,7 @@ def _question(number: int, line: str) -> tuple[str, list[float], list[Any], list
     place = f"standard input:{number}"
     try:
         asked = jsonlib.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{place}: found what is no JSON ({error}), expected an object") from error
     if not isinstance(asked, dict):
         raise UserError(f"{place}: found {type(asked).__name__}, expected a JSON object")

@@ -167,6 +167,7 @@ def test_bad_input_says_where_what_and_what_was_expected(
     ("line", "said"),
     [
         ("no", "standard input:1: found what is no JSON"),
+        ("[" * 100_000, "standard input:1: found what is no JSON"),
         ("[]", "standard input:1: found list, expected a JSON object"),
         ('{"t": [1], "value": [1, 2]}', "key t: found 1 times, expected one for each of 2 values"),
         ('{"t": [2, 1], "value": [1, 2]}', "found times that do not rise"),
