@@ -80,6 +80,22 @@ def test_nobody_is_nightbench_and_no_snooze_is_in_the_past(
         triage.move(999, "resolved")
 
 
+def test_a_snooze_ends_within_a_year(
+    warehouse: Database, triage: Triage, reader: Reader, alert_id: int
+) -> None:
+    triage.snooze(alert_id, datetime.now(UTC) + timedelta(days=365))
+    with (
+        closing(psycopg2.connect(warehouse.triage)) as connection,
+        pytest.raises(psycopg2.errors.RaiseException, match="a year ahead at most"),
+    ):
+        # Python reads no year beyond 9999: whoever read this alert, a night too, failed.
+        connection.cursor().execute(
+            "select triage.snooze_alert(%s, '12026-12-01', 'ada')", (alert_id,)
+        )
+        connection.commit()
+    assert reader.alerts()[0]["state"] == "open"
+
+
 @pytest.mark.parametrize(
     "statement",
     [
