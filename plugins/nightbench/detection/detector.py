@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from nightbench.detection.control import ControlShift
+from nightbench.detection.drift import Drift
 from nightbench.model import HistoryPoint, RegressionPolicy, VerdictKind
 
 
@@ -37,6 +38,9 @@ class Judgement:
     """Relative fall that the series would tell within a week in nine of ten cases."""
     control: ControlShift | None = None
     """What the nodes' own control measurements did where it changed, as far as they are known."""
+    drift: Drift | None = None
+    """Of an ok series: the creep of its present level, where there clearly is one. It is no
+    change: no night of it is a regression."""
 
 
 class Detector(Protocol):

@@ -15,6 +15,9 @@ from nightbench.detection.series import Series
 CLEAR = 4.0
 """Standard errors of the slope from which a drift is told."""
 
+STRAIGHT = 1.5
+"""Night-to-night noises that the nights may scatter by around the line: steps scatter further."""
+
 WORTH_TELLING = 0.005
 """Relative change over the whole stretch below which none is told."""
 
@@ -42,7 +45,8 @@ def drift_of(series: Series, start: int = 0) -> Drift | None:
     if nights < FEWEST:
         return None
     values = look_back(series.part(start, len(series))).values
-    values = winsorised(values, max(noise_of_differences(values), 1e-4))
+    noise = max(noise_of_differences(values), 1e-4)
+    values = winsorised(values, noise)
     day = series.day[start:] - series.day[start:].mean()
     spread = float((day**2).sum())
     if spread <= 0:
@@ -50,6 +54,8 @@ def drift_of(series: Series, start: int = 0) -> Drift | None:
     slope = float((day * (values - values.mean())).sum()) / spread
     left = values - values.mean() - slope * day
     variance = float((left**2).sum()) / (nights - 2)
+    if math.sqrt(variance) > STRAIGHT * noise:
+        return None
     alike = float((left[1:] * left[:-1]).sum()) / max(float((left**2).sum()), 1e-300)
     alike = min(max(alike, 0.0), 0.9)
     length = float(series.day[-1] - series.day[start])

@@ -17,6 +17,7 @@ from nightbench.detection.changes import (
 )
 from nightbench.detection.control import ControlShift, control_shift
 from nightbench.detection.detector import Judgement, differ, segment, segment_before
+from nightbench.detection.drift import drift_of
 from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.levels import look_back
 from nightbench.detection.power import smallest_slowdown
@@ -35,7 +36,8 @@ class ChangeDetector:
     """
 
     with_smallest: bool = True
-    """Work out the smallest slowdown too: most of the time, and nothing else rests on it."""
+    """Work out the smallest slowdown and the drift too: most of the time, and no verdict rests on
+    them."""
 
     controls: Mapping[str, float] = field(default_factory=dict)
     """Figure of the control measurements of the same nodes by run_id, above 0, higher is better.
@@ -67,7 +69,7 @@ class ChangeDetector:
                 f"{len(nights)} comparable nights before this one; {needed} are needed.",
                 history=len(nights),
             )
-        return _usual(series, tonight, len(nights), least)
+        return _usual(series, tonight, len(nights), least, with_drift=self.with_smallest)
 
     def _turned(
         self,
@@ -156,7 +158,9 @@ def _of_tonight(changes: list[Change], series: Series, policy: RegressionPolicy)
     return None
 
 
-def _usual(series: Series, tonight: HistoryPoint, history: int, least: float | None) -> Judgement:
+def _usual(
+    series: Series, tonight: HistoryPoint, history: int, least: float | None, *, with_drift: bool
+) -> Judgement:
     past = look_back(series.part(0, len(series) - 1))
     level = past.values[past.base :][-REFERENCE:]
     baseline = math.exp(median(level))
@@ -172,6 +176,13 @@ def _usual(series: Series, tonight: HistoryPoint, history: int, least: float | N
         sentence += f", its own repeats by {own:.1%}, more than twice the usual"
     if abs(math.log1p(change)) > 4 * noise:
         sentence += "; one such night is watched, two are a change"
+    # The longest stretch that creeps: the search for levels cuts a creep into small steps.
+    drift = (drift_of(series) or drift_of(series, past.base)) if with_drift else None
+    if drift is not None:
+        sentence += (
+            f"; drifts: {drift.change:+.1%} (± {2 * drift.error:.1%}) over {drift.nights} nights, "
+            "of which none is a change"
+        )
     return Judgement(
         VerdictKind.OK,
         f"{sentence}.",
@@ -179,6 +190,7 @@ def _usual(series: Series, tonight: HistoryPoint, history: int, least: float | N
         change=change,
         history=history,
         smallest_slowdown=least,
+        drift=drift,
     )
 
 

@@ -165,3 +165,15 @@ def test_controls_that_fell_too_are_said_and_the_verdict_stays():
         points[:-1], points[-1], POLICY
     )
     assert (unknown.control, unknown.sentence) == (None, alone.sentence)
+
+
+def test_a_creep_is_a_drift_and_no_change():
+    creeping = nights(*[100 * 0.9995**k for k in range(150)], noise=0.003)
+    judgement = judge(creeping)
+    assert judgement.kind is VerdictKind.OK
+    assert abs(judgement.drift.change - (0.9995**149 - 1)) < 3 * judgement.drift.error
+    assert "; drifts: -7" in judgement.sentence
+    assert judge(nights(*[100] * 150, noise=0.003)).drift is None
+    # What lies before the last step is no part of it.
+    stepped = nights(*[100] * 100, *[90] * 70, noise=0.003)
+    assert judge(stepped).drift is None
