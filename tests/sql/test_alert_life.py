@@ -12,9 +12,10 @@ import psycopg2
 import pytest
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
-from tests.sql.nights import FALLS, NIGHTS, Inbox, history
+from tests.sql.nights import FALLS, NIGHTS, STEADY, Inbox, history
 from tests.sql.spooled import spooled
 
+from nightbench.model import Case, VerdictKind
 from nightbench.pipeline import ingest_run, judge_run
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, Reader, Triage, WarehouseRefused, connect
@@ -163,19 +164,38 @@ def test_two_who_judge_at_once_make_one_alert_and_one_message(
 class Nights:
     """Nights of one case, one after the other."""
 
-    def __init__(self, spool: Spool, warehouse: Database, given: Given, inbox: Inbox) -> None:
+    def __init__(
+        self, spool: Spool, warehouse: Database, given: Given, inbox: Inbox, case: Case = FALLS
+    ) -> None:
         self._spool, self._warehouse, self._given, self._inbox = spool, warehouse, given, inbox
+        self._case = case
         self._night = NIGHTS
 
     def __call__(self, *throughputs: float) -> int:
         """Measure and judge; how many messages came."""
-        before = len(self._inbox.messages)
+        first = self._night
         for throughput in throughputs:
-            run = self._given.run(self._night, suite="seeded")
-            spooled(self._spool, run, {FALLS: throughput}, channels=[self._inbox.url])
-            ingest_run(self._spool, run.run_id, lambda: connect(self._warehouse.loader))
+            self.load(throughput)
+        return self.judge(*range(first, self._night))
+
+    def load(self, throughput: float) -> int:
+        """Measure and judge nothing; which night it was."""
+        run = self._given.run(self._night, suite="seeded")
+        spooled(self._spool, run, {self._case: throughput}, channels=[self._inbox.url])
+        ingest_run(self._spool, run.run_id, lambda: connect(self._warehouse.loader))
+        self._night += 1
+        return self._night - 1
+
+    def run_id(self, number: int) -> str:
+        """Name of a night's run."""
+        return self._given.run(number, suite="seeded").run_id
+
+    def judge(self, *numbers: int) -> int:
+        """Judge nights, or judge them again; how many messages came."""
+        before = len(self._inbox.messages)
+        for number in numbers:
+            run = self._given.run(number, suite="seeded")
             judge_run(self._spool, run.run_id, lambda: connect(self._warehouse.loader))
-            self._night += 1
         return len(self._inbox.messages) - before
 
 
@@ -232,3 +252,51 @@ def test_a_snoozed_alert_wakes_by_itself(
     assert nights(90.1) == 0
     whats = [event["what"] for event in reader.alert_events(alert["alert_id"])]
     assert whats.count("woke") == 1
+
+
+FALLEN = (85.0, 85.1, 84.9)
+
+
+@pytest.fixture
+def steady(
+    spool: Spool,
+    warehouse: Database,
+    connection: Connection,
+    given: Given,
+    inbox: Inbox,
+) -> Nights:
+    history(Loader(connection), given, (STEADY,))
+    return Nights(spool, warehouse, given, inbox, STEADY)
+
+
+def test_judging_good_nights_again_resolves_no_alert_of_later_ones(
+    steady: Nights, reader: Reader
+) -> None:
+    steady(100.0, 100.1, *FALLEN)
+    (alert,) = reader.alerts()
+    assert steady.judge(NIGHTS, NIGHTS + 1) == 0
+    assert steady(85.0) == 0
+    assert [each["alert_id"] for each in reader.alerts()] == [alert["alert_id"]]
+
+
+@pytest.mark.parametrize("dismissed", [False, True], ids=["over", "dismissed"])
+def test_judging_the_nights_of_an_event_again_tells_nobody_of_it(
+    steady: Nights, reader: Reader, triage: Triage, dismissed: bool
+) -> None:
+    steady(100.0, 100.1, *FALLEN)
+    (alert,) = reader.alerts()
+    if dismissed:
+        triage.move(alert["alert_id"], "dismissed", "the price of the fix", "intended")
+    steady(*([85.0] if dismissed else [100.0, 100.1]))
+    known = reader.alerts(states=None)
+    assert steady.judge(*range(NIGHTS, NIGHTS + 2 + len(FALLEN))) == 0
+    assert reader.alerts(states=None) == known
+
+
+def test_a_night_that_is_judged_late_moves_nothing(steady: Nights, reader: Reader) -> None:
+    loaded = [steady.load(value) for value in (*FALLEN, 100.0, 100.1)]
+    known = reader.alerts(states=None)
+    steady.judge(*reversed(loaded))
+    assert reader.alerts(states=None) == known
+    verdicts = reader.verdicts(steady.run_id(loaded[len(FALLEN) - 1]))
+    assert [each.kind for each in verdicts] == [VerdictKind.REGRESSED]

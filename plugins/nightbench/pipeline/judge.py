@@ -93,9 +93,11 @@ def judge_run(
             return JudgeResult(verdicts)
         # Two who judge at once would both find an alert untold and both tell of it.
         loader.lock_alerts(plan.run.cluster)
+        # A night that is judged late, or again, says nothing of alerts that later nights moved.
+        later = reader.judged_since(plan.run.cluster, plan.run.started_at, judged.histories)
         noisy = quarantine(reader, loader, plan, judged.histories)
         changes = alerts_for(
-            verdicts,
+            [verdict for verdict in verdicts if verdict.case_id not in later],
             [LiveAlert.from_row(row) for row in reader.standing_alerts(plan.run.cluster)],
             plan.run.started_at,
             plan.policy.min_change,

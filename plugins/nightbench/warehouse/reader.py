@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -171,6 +171,15 @@ class Reader:
     def standing_alerts(self, cluster: str) -> list[Row]:
         """Live alerts, and dismissed ones whose event goes on, oldest first."""
         return self._rows("standing_alerts", cluster=cluster)
+
+    def judged_since(
+        self, cluster: str, started_at: datetime, case_ids: Iterable[str]
+    ) -> frozenset[str]:
+        """Cases of which a nightly run that began after `started_at` has been judged."""
+        rows = self._rows(
+            "judged_since", cluster=cluster, started_at=started_at, case_ids=list(case_ids)
+        )
+        return frozenset(row["case_id"] for row in rows)
 
     def alert_events(self, alert_id: int) -> list[Row]:
         """The history of an alert, oldest first: rows of `marts.fct_alert_event`."""
