@@ -99,7 +99,7 @@ class Incident:
         assert toy["framework_version"] == version
         assert fake["verdict"] == "ok", fake
         say(f"night {self.nights}, {version}: {toy['verdict']}, {toy['throughput']:.4g} samples/s")
-        say(f"  {toy['sentence']}")
+        say(f"  {toy['verdict_sentence']}")
         return run, rows
 
     def alerts(self) -> list[dict[str, Any]]:
@@ -204,7 +204,7 @@ def test_an_incident_is_followed_to_its_end(incident: Incident, tmp_path: Path) 
     assert alert["cause"] == "framework_version"
     evidence = json.dumps(alert["evidence"])
     assert f"went from {GOOD} to {BAD} with {bad_run.run_id}" in evidence
-    assert "other frameworks on the same nodes were steady (1 series)" in evidence
+    assert "Other frameworks on the same nodes were steady (1 series)" in evidence
     measured = live.until(
         lambda: [run for run in incident.runs_of("nightbench_confirm") if run["end_date"]],
         "nightbench_confirm to end",
@@ -257,7 +257,7 @@ def assert_says_all(
     assert by_name["last good"].endswith(f"run {good_run.run_id}")
     assert by_name["first bad"].endswith(f"run {bad_run.run_id}")
     assert by_name["toy"] == f"{GOOD} -> {BAD}"
-    assert by_name["cause"].startswith(f"framework version: the framework toy went from {GOOD}")
+    assert by_name["cause"].startswith(f"framework version: The framework toy went from {GOOD}")
     assert by_name["confirmed"].startswith(alert["confirmation_sentence"])
     assert by_name["alert"].endswith(f"/nightbench/alerts/{alert['alert_id']}")
     assert len(message["attachments"]) == 1
