@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -228,8 +228,3 @@ def _continues(seen: Series, series: Series) -> bool:
         np.array_equal(getattr(seen, name), getattr(series, name)[:n], equal_nan=True)
         for name in ("day", "level", "within", "count")
     )
-
-
-def shifted(change: Change, nights: int) -> Change:
-    """The same change in a series that has so many nights more at its start."""
-    return replace(change, first=change.first + nights, told=change.told + nights)

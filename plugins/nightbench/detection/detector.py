@@ -11,6 +11,9 @@ from nightbench.detection.control import ControlShift
 from nightbench.detection.drift import Drift
 from nightbench.model import HistoryPoint, RegressionPolicy, VerdictKind
 
+APART = 30
+"""Nights of other work or on other nodes in a row, at most, between nights that are compared."""
+
 
 @dataclass(frozen=True)
 class Judgement:
@@ -60,19 +63,25 @@ class Detector(Protocol):
 
 
 def segment(history: Sequence[HistoryPoint], tonight: HistoryPoint) -> list[HistoryPoint]:
-    """The nights that can be compared with tonight: back to the last change of the series itself.
+    """The nights that can be compared with tonight: of the same work on the same kind of nodes.
 
     Another `definition_digest` means other work, another `fingerprint_id` other hardware or
-    software of the node; either starts a new segment. A night that does not know one of them
-    (imported results) is compared all the same.
+    software of the node. Such nights are passed over, so that a case that goes back and forth has
+    a history on each; more than `APART` of them in a row end it. A night that does not know one of
+    the two (imported results) is compared all the same.
     """
     comparable: list[HistoryPoint] = []
+    others = 0
     for point in reversed(history):
         if differ(point.definition_digest, tonight.definition_digest) or differ(
             point.fingerprint_id, tonight.fingerprint_id
         ):
-            break
-        comparable.append(point)
+            others += 1
+            if others > APART:
+                break
+        else:
+            others = 0
+            comparable.append(point)
     return comparable[::-1]
 
 
@@ -89,10 +98,17 @@ def segment_before(
     Returns:
         Nights of the same work, oldest first; none where the work changed too, or nothing did.
     """
-    older = history[: len(history) - len(nights)]
+    older = history[: began(history, nights)]
     if not older or differ(older[-1].definition_digest, tonight.definition_digest):
         return []
     return [*segment(older[:-1], older[-1]), older[-1]]
+
+
+def began(history: Sequence[HistoryPoint], nights: Sequence[HistoryPoint]) -> int:
+    """Index in the history of a segment's first night; of tonight where it is the first."""
+    if not nights:
+        return len(history)
+    return next(i for i, point in enumerate(history) if point is nights[0])
 
 
 def differ(one: str | None, other: str | None) -> bool:

@@ -15,9 +15,9 @@ from nightbench.detection.changes import (
     Change,
     changes_of_last_night,
     find_changes,
-    shifted,
 )
 from nightbench.detection.control import ControlShift, control_shift
+from nightbench.detection.detector import APART
 from nightbench.detection.drift import Drift, drift_of
 from nightbench.detection.judge import why
 from nightbench.detection.power import smallest_slowdown
@@ -91,28 +91,32 @@ def judge_history(
         min_change: relative changes below this are not told.
     """
     usable = [i for i, night in enumerate(nights) if night.value is not None]
-    starts = _segments([nights[i] for i in usable])
+    groups = _groups([nights[i].fingerprint for i in usable])
+    series = _series([nights[i] for i in usable], lower_is_better)
     found: list[Found] = []
     segments: list[Segment] = []
-    series = _series([nights[i] for i in usable], lower_is_better)
     since = 0
-    for start, stop in zip(starts, [*starts[1:], len(usable)], strict=True):
-        changes = find_changes(series.part(start, stop))
-        since = max([0, *(change.first for change in changes)])
-        for change in changes:
-            if abs(change.change) >= min_change:
-                control = _control(nights, usable[start : start + change.told + 1], change)
-                placed = shifted(change, start)
-                found.append(_found(placed, nights, usable, lower_is_better, control))
-    fingerprints = [nights[i].fingerprint for i in usable]
-    for before, start, stop in zip(starts, starts[1:], [*starts[2:], len(usable)], strict=False):
-        turn = _turn(series, fingerprints, before, start, stop)
-        step = None
-        if turn is not None and abs(turn.change) >= min_change:
-            control = _control(nights, usable[before : turn.told + 1], shifted(turn, -before))
-            step = _found(turn, nights, usable, lower_is_better, control)
-        segments.append(Segment(nights[usable[start]], step))
-    last = series.part(starts[-1], len(series))
+
+    def told(change: Change, members: Sequence[int]) -> Found | None:
+        if abs(change.change) < min_change:
+            return None
+        own = [usable[i] for i in members]
+        control = _control(nights, own[: change.told + 1], change)
+        return _found(change, nights, own, lower_is_better, control)
+
+    for number, group in enumerate(groups):
+        changes = find_changes(series.take(group))
+        found += filter(None, (told(change, group) for change in changes))
+        if number:
+            before = next(other for other in groups if group[0] - 1 in other)
+            joined = [*(i for i in before if i < group[0]), *group]
+            turn = _turn(series, [nights[i].fingerprint for i in usable], joined, group[0])
+            step = told(turn, joined) if turn else None
+            segments.append(Segment(nights[usable[group[0]]], step))
+        if not group or group[-1] == len(usable) - 1:
+            since = max([0, *(change.first for change in changes)])
+            last = series.take(group)
+    found.sort(key=lambda each: each.index)
     drift = drift_of(last, since)
     if drift and lower_is_better:
         drift = Drift(drift.first, drift.nights, 1 / (1 + drift.change) - 1, drift.error)
@@ -139,35 +143,57 @@ def _series(nights: Sequence[Night], lower_is_better: bool) -> Series:
     )
 
 
-def _segments(nights: Sequence[Night]) -> list[int]:
-    """Where the fingerprint changed; a night that does not know its own changes nothing."""
-    starts, present = [0], None
-    for i, night in enumerate(nights):
-        if night.fingerprint is None:
-            continue
-        if present is not None and night.fingerprint != present:
-            starts.append(i)
-        present = night.fingerprint
-    return starts
+def _groups(fingerprints: Sequence[str | None]) -> list[list[int]]:
+    """Nights that are compared with each other, by the night that each group begins with.
+
+    A night that does not know its fingerprint goes with the one before it.
+    """
+    groups: list[list[int]] = [[]]
+    names: list[str | None] = [None]
+    present = 0
+    for i, fingerprint in enumerate(fingerprints):
+        if fingerprint is not None and names[present] is None:
+            names[present] = fingerprint
+        if fingerprint is not None and names[present] != fingerprint:
+            known = [
+                k
+                for k, name in enumerate(names)
+                if name == fingerprint and i - groups[k][-1] - 1 <= APART
+            ]
+            if not known:
+                groups.append([])
+                names.append(fingerprint)
+            present = known[-1] if known else len(groups) - 1
+        groups[present].append(i)
+    return groups
 
 
 def _turn(
-    series: Series, fingerprints: Sequence[str | None], before: int, start: int, stop: int
+    series: Series, fingerprints: Sequence[str | None], joined: Sequence[int], start: int
 ) -> Change | None:
-    """The step from the segment at `before` to the one at `start`, when it is first believed."""
-    if start - before < ENOUGH:
+    """The step that a group began with, when it is first believed; nights count in `joined`.
+
+    Args:
+        series: all nights.
+        fingerprints: of all nights.
+        joined: the nights before, and those of the group.
+        start: the group's first night.
+    """
+    first = joined.index(start)
+    if first < ENOUGH:
         return None
     # Nights between that do not know their fingerprint may belong to either.
-    earliest = start
-    while fingerprints[earliest - 1] is None:
+    earliest = first
+    while fingerprints[joined[earliest - 1]] is None:
         earliest -= 1
-    for night in range(start + 1, min(start + TAIL, stop)):
-        odds = np.zeros(night + 1 - before)
-        recent = fingerprints[max(0, night + 1 - LOOK_BACK) : night + 1]
-        odds[start - before] = odds_of_new(recent)[start - night - 1]
-        for change in changes_of_last_night(series.part(before, night + 1), known=odds):
-            if earliest <= before + change.first <= start:
-                return shifted(change, before)
+    for night in range(first + 1, min(first + TAIL, len(joined))):
+        odds = np.zeros(night + 1)
+        oldest = max(0, joined[night] + 1 - LOOK_BACK)
+        if start >= oldest:
+            odds[first] = odds_of_new(fingerprints[oldest : joined[night] + 1])[start - oldest]
+        for change in changes_of_last_night(series.take(joined[: night + 1]), known=odds):
+            if earliest <= change.first <= first:
+                return change
     return None
 
 

@@ -16,7 +16,7 @@ from nightbench.detection.changes import (
     changes_of_last_night,
 )
 from nightbench.detection.control import ControlShift, control_shift
-from nightbench.detection.detector import Judgement, differ, segment, segment_before
+from nightbench.detection.detector import Judgement, began, differ, segment, segment_before
 from nightbench.detection.drift import drift_of
 from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.levels import look_back
@@ -89,12 +89,14 @@ class ChangeDetector:
         points = [*before, *nights, tonight][-LOOK_BACK:]
         first = len(points) - len(nights) - 1
         recent = [*history, tonight][-LOOK_BACK:]
+        turned = began(history, nights) - (len(history) + 1 - len(recent))
         odds = release_odds(points)
-        odds[first] = max(odds[first], turn_odds(recent)[-len(nights) - 1])
+        if turned >= 0:
+            odds[first] = max(odds[first], turn_odds(recent)[turned])
         series = series_of(points)
         changes = changes_of_last_night(series, known=odds)
-        began = [change for change in changes if change.first == first]
-        change = _of_tonight(began, series, policy)
+        at_turn = [change for change in changes if change.first == first]
+        change = _of_tonight(at_turn, series, policy)
         if change is None:
             return None
         known = "for the new hardware or driver", float(odds[first])

@@ -46,6 +46,11 @@ class Series:
         cut = slice(start, stop)
         return Series(self.day[cut], self.level[cut], self.within[cut], self.count[cut])
 
+    def take(self, nights: Sequence[int]) -> Series:
+        """Some of the nights, in the order given."""
+        chosen = np.asarray(nights, dtype=int)
+        return Series(self.day[chosen], self.level[chosen], self.within[chosen], self.count[chosen])
+
 
 def repeat_sigma(spread: float | None, n: int | None) -> float:
     """Relative standard deviation of a night's repeats from their range; NaN where unknown."""

@@ -101,6 +101,20 @@ def test_a_segment_without_a_step_says_none(tmp_path: Path) -> None:
     assert (segment["step"], report["changes"]) == (None, [])
 
 
+def test_fingerprints_in_turn_are_two_segments(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    levels = [level for k in range(40) for level in ((100, 80) if k < 30 else (90, 72))]
+    nights = [
+        {"series": "a", "t": FIRST + DAY * k, "value": v, "fingerprint": ["old", "new"][k % 2]}
+        for k, v in enumerate(values(*levels))
+    ]
+    path.write_text("\n".join(json.dumps(night) for night in nights))
+    (report,) = json.loads(run(str(path), "--json")[1])
+    assert [s["fingerprint"] for s in report["segments"]] == ["new"]
+    assert [each["index"] for each in report["changes"]] == [60, 61]
+    assert {each["kind"] for each in report["changes"]} == {"regressed"}
+
+
 def test_a_stream_answers_every_night_as_the_file_does(tmp_path: Path) -> None:
     asked = [
         {"id": "a", "t": [FIRST + DAY * k for k in range(n)], "value": FALLEN[:n], "within": []}

@@ -99,12 +99,28 @@ def test_a_step_on_another_night_than_the_hardware_is_not_put_down_to_it():
 
 def test_too_few_nights_of_the_hardware_before_are_no_level():
     assert judge(turned(nights(*[100] * 9, *[90] * 5), 9)).kind is VerdictKind.INSUFFICIENT_DATA
-    swapped = [
-        replace(p, fingerprint_id="ab"[k // 4 % 2])
-        for k, p in enumerate(nights(*([100] * 4 + [90] * 4) * 6))
-    ]
-    kinds = {judge(swapped[:k]).kind for k in range(20, len(swapped) + 1)}
-    assert kinds == {VerdictKind.INSUFFICIENT_DATA}
+
+
+@pytest.mark.parametrize("attribute", ["definition_digest", "fingerprint_id"])
+def test_a_case_that_goes_back_and_forth_has_a_history_on_each(attribute):
+    def swapped(*levels):
+        return [replace(p, **{attribute: "ab"[k // 2 % 2]}) for k, p in enumerate(nights(*levels))]
+
+    # Nodes of two kinds, one of which is slower: none of its nights is a fall.
+    steady = swapped(*([100] * 2 + [80] * 2) * 15)
+    kinds = [judge(steady[:k]).kind for k in range(1, len(steady) + 1)]
+    assert set(kinds) == {VerdictKind.INSUFFICIENT_DATA, VerdictKind.OK}
+    assert set(kinds[30:]) == {VerdictKind.OK}
+    fallen = swapped(*([100] * 2 + [80] * 2) * 15, *([90] * 2 + [72] * 2) * 2)
+    assert {judge(fallen[: 64 + k]).kind for k in range(5)} == {VerdictKind.REGRESSED}
+
+
+def test_what_lies_behind_a_month_on_other_hardware_is_another_time():
+    points = nights(*[100] * 80)
+    back = [replace(p, fingerprint_id="b" if 40 <= k < 70 else "a") for k, p in enumerate(points)]
+    assert judge(back).history == 49
+    longer = [replace(p, fingerprint_id="b" if 39 <= k < 70 else "a") for k, p in enumerate(points)]
+    assert judge(longer).history == 9
 
 
 def test_nights_that_do_not_know_their_hardware_are_compared():
