@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nightbench.alerts import AlertChanges, Delivery, Links, LiveAlert, alerts_for
-from nightbench.detection import Judgement, judge_cases
+from nightbench.detection import ChangeDetector, Judgement, judge_cases
 from nightbench.errors import UserError
 from nightbench.model import (
     CaseStatus,
@@ -20,8 +20,10 @@ from nightbench.model import (
     RunKind,
     Severity,
     Verdict,
+    VerdictKind,
 )
 from nightbench.pipeline.causes import explain_or_say
+from nightbench.pipeline.controls import controls_of_cases
 from nightbench.pipeline.ingest import Connect
 from nightbench.pipeline.noise import quarantine
 from nightbench.pipeline.plans import RunPlan, read_plan
@@ -30,6 +32,9 @@ from nightbench.pipeline.suspects import ask_or_say
 from nightbench.pipeline.telling import Voice, tell
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, MeasuredCase, PlannedCase, Reader
+from nightbench.warehouse.causes import CauseBook
+
+_CHANGES = (VerdictKind.REGRESSED, VerdictKind.IMPROVED)
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ def judge_run(
     connection = connect()
     try:
         reader, loader = Reader(connection), Loader(connection)
-        judged = _judge(reader, plan)
+        judged = _judge(reader, CauseBook(connection), plan)
         verdicts = judged.verdicts
         loader.store_verdicts(verdicts)
         if plan.run.run_kind is not RunKind.NIGHTLY:
@@ -135,7 +140,7 @@ def _store(
     return (*reopened, *opened), resolved
 
 
-def _judge(reader: Reader, plan: RunPlan) -> _Judged:
+def _judge(reader: Reader, book: CauseBook, plan: RunPlan) -> _Judged:
     run = plan.run
     planned = reader.planned_cases(run.run_id)
     if not planned:
@@ -157,7 +162,16 @@ def _judge(reader: Reader, plan: RunPlan) -> _Judged:
         case_id: reader.series_history(case_id, run.cluster, before=run.started_at)
         for case_id in by_id
     }
-    return _Judged(judge_cases(run, list(by_id), measured, histories, plan.policy), histories)
+    cases = judge_cases(run, list(by_id), measured, histories, plan.policy)
+    # Judged once more with the controls of their nodes, which say more of a change and move none.
+    changed = [verdict.case_id for verdict, _ in cases if verdict.kind in _CHANGES]
+    with_controls = {
+        case_id: judge_cases(
+            run, [case_id], measured, histories, plan.policy, ChangeDetector(controls=controls)
+        )[0]
+        for case_id, controls in controls_of_cases(book, run, changed).items()
+    }
+    return _Judged([with_controls.get(case[0].case_id, case) for case in cases], histories)
 
 
 def _measurement(run: Run, planned: PlannedCase, measured: MeasuredCase) -> Measurement:

@@ -57,7 +57,7 @@ class CauseBook:
         given = {"case_ids": list(case_ids), "run_ids": list(run_ids)}
         return {
             "repeats": self._rows("cause_repeats", **given),
-            "nodes": self._rows("cause_nodes", **given),
+            "nodes": self.nodes(case_ids, run_ids),
             "versions": self._rows("cause_versions", **given),
         }
 
@@ -77,6 +77,14 @@ class CauseBook:
     def controls(self, cluster: str, since: datetime, until: datetime) -> list[Row]:
         """Control measurements, oldest first."""
         return self._rows("cause_controls", cluster=cluster, since=since, until=until)
+
+    def night_controls(self, cluster: str, until: datetime) -> list[Row]:
+        """Control measurements of the nights of the last 180 days, by run."""
+        return self._rows("night_controls", cluster=cluster, until=until)
+
+    def nodes(self, case_ids: Sequence[str], run_ids: Sequence[str]) -> list[Row]:
+        """Where series ran in runs: case_id, run_id, node, fingerprint_id."""
+        return self._rows("cause_nodes", case_ids=list(case_ids), run_ids=list(run_ids))
 
     def looks(self, cluster: str, since: datetime, until: datetime) -> list[Row]:
         """Preflights, oldest first."""

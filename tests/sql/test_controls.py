@@ -1,0 +1,151 @@
+"""What the controls of a case's own nodes did is said of its change, on a real PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+import pytest
+from tests.sql.conftest import Database
+from tests.sql.given import Given
+from tests.sql.nights import STEADY
+from tests.sql.spooled import DIGEST, FAKE, plan
+from tests.sql.spooled import case as sleeping
+
+from nightbench.health import Control
+from nightbench.model import Case, Verdict
+from nightbench.pipeline import judge_run, store_plan
+from nightbench.spool import Spool
+from nightbench.warehouse import Loader, NodeBook, connect
+from nightbench.warehouse.connection import Connection
+
+NIGHTS, FELL = 24, 21
+"""Nights in all, and the first slow one, from 0."""
+OTHER = sleeping(2)
+
+Of = Callable[[int], Mapping[tuple[str, str], float]]
+"""The controls of a night: (node, metric) -> figure."""
+
+
+class Lab:
+    """Nights of one case that falls by a fifth, with controls of its nodes."""
+
+    def __init__(
+        self, spool: Spool, warehouse: Database, connection: Connection, given: Given
+    ) -> None:
+        self._spool, self._warehouse, self._given = spool, warehouse, given
+        self._loader, self._book = Loader(connection), NodeBook(connection)
+
+    def judged(
+        self, controls: Of, on: Mapping[Case, tuple[str, ...]] | None = None, since: float = 80.0
+    ) -> dict[str, Verdict]:
+        """Load the nights and judge the last one: its verdicts by case."""
+        nodes = on or {STEADY: ("n1",)}
+        for night in range(NIGHTS):
+            run = self._given.run(night, suite="seeded")
+            level = (since if night >= FELL else 100.0) * (1 + 0.002 * (night % 3 - 1))
+            came = [
+                self._given.came_back(
+                    run,
+                    case,
+                    tuple(level * x for x in (0.998, 1.0, 1.002)),
+                    nodes=where,
+                    build=FAKE,
+                    definition_digest=DIGEST,
+                    fingerprint_id="",
+                    unit="samples",
+                )
+                for case, where in nodes.items()
+            ]
+            self._loader.load_run(self._given.bundle(run, *came))
+            measured = [
+                Control(node, metric, "cpu", "python-3.11", "GB/s", (value * (1 + 0.001 * night),))
+                for (node, metric), value in controls(night).items()
+            ]
+            at = run.started_at + timedelta(minutes=5)
+            self._book.store_looks("local", run.run_id, [], measured, at)
+        store_plan(plan(run, list(nodes)), self._spool)
+        done = judge_run(self._spool, run.run_id, lambda: connect(self._warehouse.loader))
+        return {verdict.case_id: verdict for verdict in done.verdicts}
+
+
+@pytest.fixture
+def lab(spool: Spool, warehouse: Database, connection: Connection, given: Given) -> Lab:
+    return Lab(spool, warehouse, connection, given)
+
+
+def fallen(night: int) -> float:
+    return 8.0 if night >= FELL else 10.0
+
+
+def test_controls_that_fell_too_are_said_of_a_fall(lab: Lab) -> None:
+    verdict = lab.judged(lambda night: {("n1", "memory_copy"): fallen(night)})[STEADY.case_id]
+    assert verdict.kind == "regressed"
+    assert "the controls of the same nights moved with it" in verdict.sentence
+    assert "the node is suspected before the work" in verdict.sentence
+
+
+def test_steady_controls_did_not_move(lab: Lab) -> None:
+    both = {("n1", "memory_copy"): 10.0, ("n1", "matrix_product"): 3.0}
+    verdict = lab.judged(lambda _: both)[STEADY.case_id]
+    assert verdict.kind == "regressed"
+    assert "the controls of the same nights did not move with it" in verdict.sentence
+
+
+def test_without_controls_nothing_is_said_and_the_verdict_is_the_same(lab: Lab) -> None:
+    verdict = lab.judged(lambda _: {})[STEADY.case_id]
+    assert verdict.kind == "regressed"
+    assert "control" not in verdict.sentence
+
+
+def test_each_case_has_the_controls_of_its_own_nodes(lab: Lab) -> None:
+    """And one on several nodes goes as the slowest of them does."""
+    both = sleeping(4)
+    verdicts = lab.judged(
+        lambda night: {("n1", "memory_copy"): 10.0, ("n2", "memory_copy"): fallen(night)},
+        {STEADY: ("n1",), OTHER: ("n2",), both: ("n1", "n2")},
+    )
+    assert "did not move with it" in verdicts[STEADY.case_id].sentence
+    for case in (OTHER, both):
+        assert "moved with it" in verdicts[case.case_id].sentence
+        assert "did not" not in verdicts[case.case_id].sentence
+
+
+def test_a_case_that_does_not_change_is_told_without_controls(lab: Lab) -> None:
+    verdict = lab.judged(lambda n: {("n1", "memory_copy"): fallen(n)}, since=100.0)[STEADY.case_id]
+    assert verdict.kind == "ok"
+    assert "control" not in verdict.sentence
+
+
+COPY, PRODUCT = ("n1", "memory_copy"), ("n1", "matrix_product")
+
+
+def with_slow_product(night: int) -> dict[tuple[str, str], float]:
+    """The slower of the two controls, missing on a night before the fall and on one since."""
+    found = {COPY: 10.0, PRODUCT: 0.8 * 2.0 if night >= FELL else 2.0}
+    return {COPY: 10.0} if night in (10, FELL) else found
+
+
+SETS: dict[str, tuple[Of, str]] = {
+    "missing on two nights": (with_slow_product, "explain a part, -9.5%"),
+    "none since the fall": (
+        lambda night: {COPY: 10.0} | ({} if night >= FELL else {PRODUCT: 50.0}),
+        "",
+    ),
+    "new with the fall": (
+        lambda night: {COPY: 10.0} | ({PRODUCT: 2.0} if night >= FELL else {}),
+        "did not move with it, +1.",
+    ),
+    "others since the fall": (lambda night: {COPY: 10.0} if night < FELL else {PRODUCT: 5.0}, ""),
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_set_of_controls_that_changes_is_no_change(lab: Lab, name: str) -> None:
+    controls, expected = SETS[name]
+    verdict = lab.judged(controls)[STEADY.case_id]
+    assert verdict.kind == "regressed"
+    if expected:
+        assert expected in verdict.sentence
+    else:
+        assert "control" not in verdict.sentence
