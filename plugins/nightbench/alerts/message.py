@@ -83,6 +83,7 @@ def message(
     is_urgent: bool = False,
     notes: Sequence[str] = (),
     series: Sequence[str] = (),
+    drifts: Sequence[str] = (),
 ) -> Message:
     """One message for all that is new.
 
@@ -96,11 +97,12 @@ def message(
         is_urgent: it is told apart from the night's message.
         notes: what else somebody must know, a sentence each: the detector's grade fell.
         series: which series alert no more, or again, a sentence each.
+        drifts: which series creep, a sentence each.
 
     Raises:
         ValueError: there is nothing to say.
     """
-    if not news and not resolved and not notes and not series:
+    if not (news or resolved or notes or series or drifts):
         raise ValueError("there is neither news nor a resolved alert, and nothing to note")
     parts = [_item(run, items, links) for items in grouped(news)]
     if resolved:
@@ -109,12 +111,14 @@ def message(
         parts.append("\n".join(["The detector does worse:", *(f"- {note}" for note in notes)]))
     if series:
         parts.append("\n".join(["Noise:", *(f"- {line}" for line in series)]))
+    if drifts:
+        parts.append("\n".join(["Drifts:", *(f"- {line}" for line in drifts)]))
     where = [f"Run: {run.run_id} ({run.run_kind}), suite {run.suite}, owner {owner}"]
     if links:
         where.append(f"Results: {links.results(run)}")
         dag_run = links.dag_run(run)
         where += [f"Airflow: {dag_run}"] if dag_run else []
-    title = _title(run, news, resolved, series, is_urgent)
+    title = _title(run, news, resolved, series, drifts, is_urgent)
     return Message(title, "\n\n".join([*parts, "\n".join(where)]))
 
 
@@ -139,6 +143,7 @@ def _title(
     news: Sequence[News],
     resolved: Sequence[str],
     series: Sequence[str],
+    drifts: Sequence[str],
     is_urgent: bool,
 ) -> str:
     if len(news) == 1:
@@ -153,6 +158,8 @@ def _title(
         words = f"{len(resolved)} resolved"
     elif series:
         words = f"{len(series)} series became noisy or steady"
+    elif drifts:
+        words = f"{len(drifts)} series drifted"
     else:
         words = "its detector does worse"
     urgent = ", urgent" if is_urgent else ""

@@ -1,4 +1,4 @@
-"""nights, noisy: what schedules promised and what came of it, and which series are too noisy."""
+"""nights, noisy, drifts: what schedules promised, and which series are too noisy, or creep."""
 
 from __future__ import annotations
 
@@ -77,6 +77,27 @@ def noisy(json: common.JsonOption = False) -> None:
     for row in rows:
         since = f"{row['since_at']:%Y-%m-%d}"
         say(f"{row['case_id']} on {row['cluster']}, since {since}: {row['sentence']}")
+
+
+@app.command("drifts")
+def list_drifts(
+    suite: Annotated[str | None, typer.Option("--suite", help="Only this one.")] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", "-c", help="Only this one.")] = None,
+    json: common.JsonOption = False,
+) -> None:
+    """List the series that creep, the largest fall first: no night of them is a regression."""
+    from nightbench.pipeline.drifts import notes
+    from nightbench.warehouse import Reader
+
+    with _connection() as connection:
+        rows = Reader(connection).drifts(suite=suite, cluster=cluster)
+    if json:
+        common.print_json([_document(row) for row in rows])
+        return
+    if not rows:
+        say("No series drifts.")
+    for row, note in zip(rows, notes(rows), strict=True):
+        say(f"{note} ({row['since']:%Y-%m-%d} to {row['seen_at']:%Y-%m-%d})")
 
 
 def say_overdue() -> None:

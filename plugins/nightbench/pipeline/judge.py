@@ -22,6 +22,7 @@ from nightbench.model import (
     Verdict,
     VerdictKind,
 )
+from nightbench.pipeline import drifts
 from nightbench.pipeline.causes import explain_or_say
 from nightbench.pipeline.controls import controls_of_cases
 from nightbench.pipeline.ingest import Connect
@@ -101,6 +102,7 @@ def judge_run(
         # A night that is judged late, or again, says nothing of alerts that later nights moved.
         later = reader.judged_since(plan.run.cluster, plan.run.started_at, judged.histories)
         noisy = quarantine(reader, loader, plan, judged.histories)
+        drifts.follow(reader, loader, plan, judged.cases, judged.histories, later, noisy)
         changes = alerts_for(
             [verdict for verdict in verdicts if verdict.case_id not in later],
             [LiveAlert.from_row(row) for row in reader.standing_alerts(plan.run.cluster)],

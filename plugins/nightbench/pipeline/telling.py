@@ -17,7 +17,7 @@ from nightbench.alerts import Channel, Delivery, Links, Message, News, message, 
 from nightbench.errors import UserError
 from nightbench.hours import zone
 from nightbench.model import VerdictKind
-from nightbench.pipeline import noise
+from nightbench.pipeline import drifts, noise
 from nightbench.pipeline.ingest import Connect
 from nightbench.pipeline.news import Composer
 from nightbench.pipeline.plans import RunPlan, read_plan
@@ -152,6 +152,8 @@ class _Telling:
     """Grades of the detector that are not good enough any more and that nobody was told of."""
     turned: list[Row] = field(default_factory=list)
     """Series that became noisy or steady, of which nobody was told."""
+    drifts: list[Row] = field(default_factory=list)
+    """Series that creep, of which nobody was told."""
 
     def tell(self, night: date | None) -> tuple[Delivery, ...]:
         run = self.plan.run
@@ -165,7 +167,10 @@ class _Telling:
         self.turned = self.reader.noise_events(
             suite=run.suite, cluster=run.cluster, until=run.started_at, untold=True
         )
-        if untold or self.fallen or self.turned:
+        self.drifts = self.reader.drifts(
+            suite=run.suite, cluster=run.cluster, untold_until=run.started_at
+        )
+        if untold or self._notes:
             latest = max([run.started_at, *(row["of_run_at"] for row in rows)])
             self._tell(untold, night or night_of(latest, self.plan.zone), router.own)
         if self.refusals:
@@ -186,7 +191,7 @@ class _Telling:
         had = self.reader.night_messages(run.suite, run.cluster, night)
         sent_before = len(self.deliveries)
         self._send(NIGHT, rest, composer, night, had)
-        if self.fallen or self.turned:
+        if self._notes:
             names = {channel.name for channel in own}
             sent = [each for each in self.deliveries[sent_before:] if each.channel in names]
             self._tell_notes(own, sent, composer, night, had)
@@ -219,6 +224,12 @@ class _Telling:
             self.loader.mark_grades_told(self.fallen)
             for run_id in {row["run_id"] for row in self.turned}:
                 self.loader.mark_noise_told(run_id)
+            self.loader.mark_drifts_told(self.drifts)
+
+    @property
+    def _notes(self) -> bool:
+        """Something is to be said beside alerts."""
+        return bool(self.fallen or self.turned or self.drifts)
 
     def _is_urgent(self, composer: Composer, each: Routed) -> bool:
         verdict = composer.verdict(each.row)
@@ -279,6 +290,7 @@ class _Telling:
             is_urgent=is_urgent,
             notes=[] if is_urgent else [row["below"] for row in self.fallen],
             series=[] if is_urgent else noise.notes(self.turned),
+            drifts=[] if is_urgent else drifts.notes(self.drifts),
         )
 
     def _keep(

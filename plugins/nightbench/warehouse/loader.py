@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from psycopg2.extras import Json
@@ -146,6 +147,34 @@ class Loader:
         """Say that the message about a run's noisy and steady series was sent; return how many."""
         with reported(f"mark the noise of run {run_id} as told"), self._connection:
             return self._execute("mark_noise_told", [{"run_id": run_id}])
+
+    def store_drift(self, drift: Mapping[str, Any]) -> None:
+        """Store that a night found a series to creep; what stood of the series gives way.
+
+        Args:
+            drift: case_id, cluster, run_id, at, level, is_news, change, error, nights, since: the
+                columns of `marts.fct_drift`.
+        """
+        with reported(f"store the drift of {drift['case_id']}"), self._connection:
+            self._execute("end_drift", [drift])
+            self._execute("store_drift", [drift])
+
+    def see_drift(self, drift: Mapping[str, Any]) -> bool:
+        """Give the drift that stands a night's figures; return whether they are new."""
+        with reported(f"follow the drift of {drift['case_id']}"), self._connection:
+            return self._execute("see_drift", [drift]) > 0
+
+    def end_drift(self, case_id: str, cluster: str, run_id: str, at: datetime) -> bool:
+        """Say that a run ended the drift of a series; return whether one stood."""
+        row = {"case_id": case_id, "cluster": cluster, "run_id": run_id, "at": at}
+        with reported(f"end the drift of {case_id}"), self._connection:
+            return self._execute("end_drift", [row]) > 0
+
+    def mark_drifts_told(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Say that a message told of these rows of `Reader.drifts`."""
+        keys = [{key: row[key] for key in ("case_id", "cluster", "run_id")} for row in rows]
+        with reported("mark drifts as told"), self._connection:
+            self._execute("mark_drift_told", keys)
 
     def lock_alerts(self, cluster: str) -> None:
         """Be the only one who decides on a cluster's alerts, until the connection is closed.

@@ -40,6 +40,8 @@ VIEWS = (
     "marts/fct_alert_event",
     "marts/fct_noise_event",
     "marts/noisy_series",
+    "marts/fct_drift",
+    "marts/drifting_series",
     "marts/fct_night",
     "marts/detector_grade",
     "marts/fct_bisect",

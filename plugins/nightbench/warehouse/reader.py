@@ -253,6 +253,32 @@ class Reader:
         """The series that are noisy now: rows of `marts.noisy_series`."""
         return self._rows("noisy_series", cluster=cluster)
 
+    def drifts(
+        self,
+        *,
+        suite: str | None = None,
+        cluster: str | None = None,
+        standing: bool = True,
+        untold_until: datetime | None = None,
+    ) -> list[Row]:
+        """Drifts of series, the largest fall first: rows of `marts.fct_drift`.
+
+        Args:
+            suite: only of this one's nights.
+            cluster: only on this one.
+            standing: only those that go on.
+            untold_until: only those of nights up to then that somebody must be told of and nobody
+                was.
+        """
+        return self._rows(
+            "drifts",
+            suite=suite,
+            cluster=cluster,
+            standing=standing,
+            untold=untold_until is not None,
+            until=untold_until,
+        )
+
     def case_states(self, case_id: str, run_ids: Sequence[str]) -> dict[str, Row]:
         """What a case was measured with in some runs, by run: build, code, nodes' fingerprints."""
         rows = self._rows("case_states", case_id=case_id, run_ids=list(run_ids))

@@ -1,0 +1,24 @@
+-- Grain: one row per series that creeps now; no night of it is a regression.
+create or replace view marts.drifting_series as
+select
+    case_id,
+    cluster,
+    suite,
+    run_id,
+    at,
+    change,
+    error,
+    nights,
+    since,
+    is_news,
+    seen_run_id,
+    seen_at,
+    told_at
+from marts.fct_drift
+where over_at is null;
+
+comment on view marts.drifting_series is
+'One row per series that creeps now; no night of it is a regression';
+comment on column marts.drifting_series.change is
+'Relative change from night since to night seen_at; below 0 is slower';
+comment on column marts.drifting_series.error is 'Standard error of change';

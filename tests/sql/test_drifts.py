@@ -1,0 +1,211 @@
+"""A series that creeps is told once, and again when it has crept on; no night of it is an alert."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from tests.sql.conftest import Database, Rows
+from tests.sql.given import Given
+from tests.sql.nights import STEADY, Inbox
+from tests.sql.spooled import DIGEST, FAKE, plan
+from typer.testing import CliRunner
+
+from nightbench.cli import app
+from nightbench.errors import UserError
+from nightbench.model import Run, RunKind
+from nightbench.pipeline import judge_run, store_plan
+from nightbench.pipeline.drifts import QUIET
+from nightbench.pipeline.judge import JudgeResult
+from nightbench.spool import Spool
+from nightbench.warehouse import CaseBundle, Loader, PlannedCase, Reader, connect
+
+CREEP = 0.0005
+"""Of the level, lost each night: 7.2 % in 150 nights."""
+
+
+def level(night: int, rate: float = -CREEP, until: int = 10_000) -> float:
+    """Samples per second: nights vary by 0.3 %, the same ones each time."""
+    noise = float(np.random.default_rng(night).normal(0, 0.003))
+    return 100.0 * float(np.exp(rate * min(night, until) + noise))
+
+
+class Nights:
+    """Nights of one case, one after the other."""
+
+    def __init__(
+        self, spool: Spool, warehouse: Database, loader: Loader, given: Given, channel: str
+    ) -> None:
+        self._spool, self._warehouse, self._loader = spool, warehouse, loader
+        self._given, self.channel = given, channel
+        self.night = 0
+
+    def load(self, figures: Sequence[float], kind: RunKind = RunKind.NIGHTLY) -> str:
+        """Load nights and judge none of them, all but the last as an import; its id."""
+        runs = []
+        for figure in figures:
+            runs.append((self._given.run(self.night, suite="seeded", run_kind=kind), figure))
+            self.night += 1
+        planned = PlannedCase(STEADY, FAKE, DIGEST, "samples")
+        self._loader.store_history(
+            (run, planned, measurement)
+            for run, figure in runs[:-1]
+            if (measurement := self._came(run, figure).measurement)
+        )
+        run, figure = runs[-1]
+        self._loader.load_run(self._given.bundle(run, self._came(run, figure)))
+        store_plan(plan(run, [STEADY], [self.channel]), self._spool)
+        return run.run_id
+
+    def _came(self, run: Run, figure: float) -> CaseBundle:
+        return self._given.came_back(
+            run,
+            STEADY,
+            tuple(figure * x for x in (0.998, 1.0, 1.002)),
+            build=FAKE,
+            definition_digest=DIGEST,
+            fingerprint_id="",
+            unit="samples",
+        )
+
+    def judge(self, run_id: str) -> JudgeResult:
+        return judge_run(self._spool, run_id, lambda: connect(self._warehouse.loader))
+
+    def __call__(self, *figures: float) -> JudgeResult:
+        """Load nights and judge the last one."""
+        return self.judge(self.load(figures))
+
+
+@pytest.fixture
+def nights(spool: Spool, warehouse: Database, loader: Loader, given: Given, inbox: Inbox) -> Nights:
+    return Nights(spool, warehouse, loader, given, inbox.url)
+
+
+def slowed(first: int, stop: int) -> list[float]:
+    return [level(night) for night in range(first, stop)]
+
+
+def test_it_is_told_once_and_again_when_it_has_crept_on(
+    nights: Nights, reader: Reader, inbox: Inbox
+) -> None:
+    done = nights(*slowed(0, 150))
+    assert [verdict.kind for verdict in done.verdicts] == ["ok"]
+    (drift,) = reader.drifts(suite="seeded", cluster="local")
+    assert drift["change"] == pytest.approx(-0.072, abs=0.005)
+    assert (drift["nights"], drift["is_news"]) == (150, True)
+    assert f"{drift['since']:%Y-%m-%d}" == "2026-03-01"
+    (told,) = inbox.messages
+    assert told["title"] == "Nightbench seeded on local: 1 series drifted"
+    line = (
+        f"- {STEADY.case_id} on local: {drift['change']:+.1%} (± {2 * drift['error']:.1%}) over"
+        " its last 150 nights; no night of it is a regression"
+    )
+    assert line in told["message"].splitlines()
+    assert drift["told_at"] is not None
+
+    # Some nights on it has not crept by 3 % more; its figures are those of the last night.
+    for night in range(150, 153):
+        nights(level(night))
+    (went_on,) = reader.drifts()
+    assert (went_on["run_id"], went_on["nights"]) == (drift["run_id"], 153)
+    assert went_on["seen_at"] > drift["seen_at"]
+    assert len(inbox.messages) == 1
+
+    # The detector looks at 180 nights: it creeps on although its figure grows no more.
+    nights(*slowed(153, 222))
+    assert len(inbox.messages) == 2
+    assert "over its last 180 nights" in inbox.messages[1]["message"]
+    first, second = sorted(reader.drifts(standing=False), key=lambda row: row["at"])
+    assert (first["run_id"], second["over_at"]) == (drift["run_id"], None)
+    assert first["over_run_id"] == second["run_id"]
+    assert reader.alerts(states=None) == []
+
+
+def test_judged_again_it_is_silent_and_an_older_night_says_nothing(
+    nights: Nights, rows: Rows, inbox: Inbox
+) -> None:
+    older = nights.load(slowed(0, 150))
+    newer = nights.load(slowed(150, 160))
+    nights.judge(newer)
+    kept = rows("select xmin::text, d.* from raw.drift as d")
+    assert len(kept) == 1
+    for run_id in (newer, older, newer):
+        assert nights.judge(run_id).deliveries == ()
+        assert rows("select xmin::text, d.* from raw.drift as d") == kept
+    assert len(inbox.messages) == 1
+
+
+def test_it_ends_quietly_once_it_has_not_been_seen_for_some_nights(
+    nights: Nights, reader: Reader, inbox: Inbox
+) -> None:
+    nights(*slowed(0, 150))
+    # It climbs by 10 %, which is told on the second night: from then on it creeps no more.
+    seen = nights.load([level(150) * 1.1])
+    nights.judge(seen)
+    last = ""
+    for night in range(151, 151 + QUIET):
+        assert [row["seen_run_id"] for row in reader.drifts()] == [seen]
+        last = nights.load([level(night) * 1.1])
+        for _ in range(2):  # Judged again it is one night as before.
+            nights.judge(last)
+    assert reader.drifts() == []
+    (over,) = reader.drifts(standing=False)
+    assert over["over_run_id"] == last
+    assert len(inbox.messages) == 1
+
+
+def test_a_small_fall_and_a_rise_are_listed_and_not_told(
+    nights: Nights, reader: Reader, inbox: Inbox
+) -> None:
+    nights(*slowed(0, 45))
+    (small,) = reader.drifts()
+    assert -0.03 < small["change"] < 0
+    assert (small["is_news"], inbox.messages) == (False, [])
+    # It grows: now it is told.
+    nights(*slowed(45, 100))
+    assert [row["is_news"] for row in reader.drifts()] == [True]
+    assert len(inbox.messages) == 1
+
+
+def test_a_rise_is_listed(nights: Nights, reader: Reader, inbox: Inbox) -> None:
+    nights(*[level(night, rate=CREEP) for night in range(150)])
+    (rise,) = reader.drifts()
+    assert rise["change"] > 0.05
+    assert (rise["is_news"], inbox.messages) == (False, [])
+
+
+def test_only_nightly_runs_say_it(nights: Nights, reader: Reader, inbox: Inbox) -> None:
+    nights.load(slowed(0, 150))
+    nights.judge(nights.load([level(150)], RunKind.ON_DEMAND))
+    assert reader.drifts(standing=False) == []
+    assert inbox.messages == []
+
+
+def test_what_no_channel_took_is_told_by_the_next_try(
+    nights: Nights, reader: Reader, inbox: Inbox
+) -> None:
+    url, nights.channel = nights.channel, "json://127.0.0.1:1"
+    run_id = nights.load(slowed(0, 150))
+    with pytest.raises(UserError, match="1 series drifted"):
+        nights.judge(run_id)
+    assert [row["told_at"] for row in reader.drifts()] == [None]
+    nights.channel = url
+    nights(level(150))
+    assert len(inbox.messages) == 1
+    assert [row["told_at"] is None for row in reader.drifts()] == [False]
+
+
+def test_the_command_lists_them(roles: None, nights: Nights, reader: Reader) -> None:
+    def run(*words: str) -> str:
+        return CliRunner().invoke(app, ["drifts", *words], catch_exceptions=False).stdout
+
+    assert run() == "No series drifts.\n"
+    nights(*slowed(0, 150))
+    (shown,) = run("--suite", "seeded", "--cluster", "local").splitlines()
+    assert shown.startswith(f"{STEADY.case_id} on local: -7.")
+    assert shown.endswith("no night of it is a regression (2026-03-01 to 2026-07-28)")
+    (row,) = json.loads(run("--json"))
+    assert (row["case_id"], row["nights"]) == (STEADY.case_id, 150)
+    assert run("--suite", "other") == "No series drifts.\n"
