@@ -236,8 +236,9 @@ def test_an_incident_is_followed_to_its_end(incident: Incident, tmp_path: Path) 
     assert len(inbox.messages) == 2
     said = inbox.messages[1]
     say(f"{said['title']}\n{said['message']}")
-    assert "1 resolved" in said["title"]
-    assert f"Resolved:\n- {TOY.case_id}" in said["message"]
+    assert said["title"].endswith(f": {TOY.case_id} resolved")
+    assert f"Resolved:\n- {TOY.case_id}: {rows[TOY.case_id]['verdict_sentence']}" in said["message"]
+    assert f"/nightbench/alerts/{alert['alert_id']}" in said["message"]
     assert len(incident.alerts()) == 1
     say("over")
 

@@ -204,7 +204,10 @@ def test_a_recovery_is_told_though_the_process_died(
     place.measure(run, CALM, [inbox.url])
     assert place.judge(run) == 1
     assert place.judge(run) == 0
-    assert [m["title"].rpartition(": ")[2] for m in inbox.messages][1:] == ["1 resolved"]
+    (told,) = inbox.messages[1:]
+    assert told["title"].endswith(f": {FALLS.case_id} resolved")
+    # What the night that ended it measured, not the one that opened it.
+    assert f"Resolved:\n- {FALLS.case_id}: 100 is " in told["message"]
 
 
 def test_an_urgent_fall_is_told_at_once_and_the_rest_waits_for_what_is_measured_again(

@@ -73,11 +73,21 @@ class News:
         return self.cause.group if self.cause else ""
 
 
+@dataclass(frozen=True)
+class Ended:
+    """An alert that is over."""
+
+    case_id: str
+    sentence: str = ""
+    """What the run that ended it says of the series."""
+    alert_id: int | None = None
+
+
 def message(
     run: Run,
     owner: str,
     news: Sequence[News],
-    resolved: Sequence[str] = (),
+    resolved: Sequence[Ended] = (),
     links: Links | None = None,
     *,
     is_urgent: bool = False,
@@ -92,7 +102,7 @@ def message(
         owner: whose it is.
         news: new alerts, unless `resolved` or `notes` say something. Those of one cause become one
             item.
-        resolved: case_ids whose alerts ended.
+        resolved: alerts that ended.
         links: where things are looked at.
         is_urgent: it is told apart from the night's message.
         notes: what else somebody must know, a sentence each: the detector's grade fell.
@@ -106,7 +116,7 @@ def message(
         raise ValueError("there is neither news nor a resolved alert, and nothing to note")
     parts = [_item(run, items, links) for items in grouped(news)]
     if resolved:
-        parts.append("\n".join(["Resolved:", *(f"- {case_id}" for case_id in resolved)]))
+        parts.append("\n".join(["Resolved:", *(_ended(item, links) for item in resolved)]))
     if notes:
         parts.append("\n".join(["The detector does worse:", *(f"- {note}" for note in notes)]))
     if series:
@@ -141,7 +151,7 @@ def _rank(item: News) -> tuple[bool, float]:
 def _title(
     run: Run,
     news: Sequence[News],
-    resolved: Sequence[str],
+    resolved: Sequence[Ended],
     series: Sequence[str],
     drifts: Sequence[str],
     is_urgent: bool,
@@ -154,6 +164,8 @@ def _title(
         cause = news[0].cause
         if cause and cause.group and all(item.group == cause.group for item in news):
             words += f", one cause: {_words(cause.kind)}"
+    elif len(resolved) == 1:
+        words = f"{resolved[0].case_id} resolved"
     elif resolved:
         words = f"{len(resolved)} resolved"
     elif series:
@@ -200,6 +212,12 @@ def _item(run: Run, items: Sequence[News], links: Links | None) -> str:
     if len(items) > 1:
         lines += ["- all of them:", *(f"  - {_row(item)}" for item in items)]
     return "\n".join(lines)
+
+
+def _ended(item: Ended, links: Links | None) -> str:
+    said = f": {item.sentence}" if item.sentence else ""
+    alert = f"\n  - alert: {links.alert(item.alert_id)}" if links and item.alert_id else ""
+    return f"- {item.case_id}{said}{alert}"
 
 
 def _figures(item: News) -> list[str]:

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from nightbench.alerts import News, Picture, grouped, picture
+from nightbench.alerts import Ended, News, Picture, grouped, picture
 from nightbench.evidence import Cause, Confirmation
 from nightbench.model import HistoryPoint, Verdict, VerdictKind
 from nightbench.pipeline.between import differences
@@ -33,9 +33,7 @@ class Composer:
     def verdict(self, row: Mapping[str, Any]) -> Verdict:
         """What the latest night of an alert says."""
         run_id = row["last_run_id"]
-        if run_id not in self._verdicts:
-            self._verdicts[run_id] = {v.case_id: v for v in self._reader.verdicts(run_id)}
-        found = self._verdicts[run_id].get(row["case_id"])
+        found = self._verdict(run_id, row["case_id"])
         # An alert need not be a case's: of a whole suite there is no verdict.
         return found or Verdict(
             row["case_id"],
@@ -47,6 +45,12 @@ class Composer:
             row["baseline"],
             row["change"],
         )
+
+    def ended(self, each: Routed) -> Ended:
+        """What is said of an alert that is over."""
+        case_id = each.row["case_id"]
+        verdict = self._verdict(each.row["of_run_id"], case_id)
+        return Ended(case_id, verdict.sentence if verdict else "", each.alert_id)
 
     def news(self, each: Routed) -> News:
         """All that is said of an alert."""
@@ -62,6 +66,11 @@ class Composer:
             if news.verdict.kind is VerdictKind.REGRESSED and len(found) < MOST_PICTURES:
                 found.append(self._picture(news))
         return [plot for plot in found if plot is not None]
+
+    def _verdict(self, run_id: str, case_id: str) -> Verdict | None:
+        if run_id not in self._verdicts:
+            self._verdicts[run_id] = {v.case_id: v for v in self._reader.verdicts(run_id)}
+        return self._verdicts[run_id].get(case_id)
 
     def _gather(self, each: Routed) -> News:
         row, verdict = each.row, self.verdict(each.row)

@@ -276,9 +276,9 @@ class _Telling:
     def _compose(self, kind: str, batch: Sequence[Routed], composer: Composer) -> Message:
         news: list[News] = [composer.news(each) for each in batch if each.is_news]
         again = {item.verdict.case_id for item in news}
-        ended = [each.row["case_id"] for each in batch if not each.is_news]
         # An alert that gave way to another one of its series is no recovery.
-        ended = [case_id for case_id in ended if case_id not in again]
+        over = [e for e in batch if not e.is_news and e.row["case_id"] not in again]
+        ended = [composer.ended(each) for each in over]
         owner = ", ".join(sorted({each.owner for each in batch})) or self.plan.owner
         is_urgent = kind == URGENT
         return message(

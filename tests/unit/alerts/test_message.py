@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nightbench.alerts import Links, News, message
+from nightbench.alerts import Ended, Links, News, message
 from nightbench.evidence import Cause, CauseKind, Confirmation, Outcome
 from nightbench.model import HistoryPoint, Run, RunKind, Verdict, VerdictKind
 
@@ -75,7 +75,7 @@ def test_nothing_recorded_differs_is_said_and_not_known_is_not():
 
 def test_all_news_of_a_run_is_one_message_and_the_largest_fall_comes_first():
     other = replace(FALL, verdict=replace(FALL.verdict, case_id="resnet101", change=-0.2))
-    said = message(RUN, "benchmarks", [FALL, FAILURE, other], resolved=["bert"])
+    said = message(RUN, "benchmarks", [FALL, FAILURE, other], resolved=[Ended("bert")])
     assert said.title == "Nightbench demo on local: 2 regressed, 1 failed"
     places = [said.body.index(f"{name} on") for name in ("resnet101", "resnet50", "ctr")]
     assert [*places, said.body.index("- bert")] == sorted([*places, said.body.index("- bert")])
@@ -122,9 +122,13 @@ def test_urgent_is_said_with_what_is_still_to_come():
 
 
 def test_recovery_alone_is_told():
-    said = message(RUN, "benchmarks", [], resolved=["bert", "ctr"])
+    back = Ended("bert", "100 is as before.", 7)
+    said = message(RUN, "benchmarks", [], [back, Ended("ctr")], Links("http://air/"))
     assert said.title == "Nightbench demo on local: 2 resolved"
-    assert said.body.startswith("Resolved:\n- bert\n- ctr\n\nRun: ")
+    lines = ["- bert: 100 is as before.", "  - alert: http://air/nightbench/alerts/7", "- ctr"]
+    assert said.body.startswith("\n".join(["Resolved:", *lines, "", "Run: "]))
+    alone = message(RUN, "benchmarks", [], [back])
+    assert alone.title == "Nightbench demo on local: bert resolved"
 
 
 def test_nothing_to_say_is_an_error():
