@@ -57,6 +57,12 @@ def detect(
     if stream == (file is not None):
         raise UserError("detect takes either a file or --stream: found both or neither")
     if stream:
+        given = ["--lower-is-better"] * lower_is_better + ["--min-change"] * (min_change > 0)
+        if given:
+            raise UserError(
+                f"--stream: found {' and '.join(given)} beside it, expected neither: the answer "
+                "to a line is every change of its values, be it a rise or a fall"
+            )
         answer_stream(sys.stdin, sys.stdout)
         return
     assert file is not None
@@ -87,6 +93,9 @@ def answer_stream(source: TextIO, sink: TextIO) -> None:
 
     followers = Followers()
     for number, line in enumerate(source, start=1):
+        if number == 1:
+            # Some editors and shells begin a text so; files may too.
+            line = line.removeprefix("\ufeff")
         if not line.strip():
             continue
         name, seconds, values, within = _question(number, line)

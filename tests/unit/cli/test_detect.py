@@ -197,3 +197,27 @@ def test_a_bad_line_of_a_stream_says_so(line: str, said: str) -> None:
 def test_neither_or_both_is_refused(tmp_path: Path) -> None:
     assert isinstance(run()[2], UserError)
     assert isinstance(run("--stream", str(tmp_path / "a.csv"))[2], UserError)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--lower-is-better"], "--lower-is-better"),
+        (["--min-change", "0.1"], "--min-change"),
+        (["--min-change", "0.1", "--lower-is-better"], "--lower-is-better and --min-change"),
+    ],
+)
+def test_a_stream_refuses_what_it_would_not_heed(words: list[str], named: str) -> None:
+    error = run("--stream", *words)[2]
+    assert isinstance(error, UserError)
+    assert str(error).startswith(f"--stream: found {named} beside it, expected neither")
+
+
+def test_a_stream_may_begin_with_a_byte_order_mark() -> None:
+    line = json.dumps({"id": "a", "t": [FIRST + DAY * k for k in range(48)], "value": FALLEN})
+    plain, marked = io.StringIO(), io.StringIO()
+    answer_stream(io.StringIO(f"{line}\n"), plain)
+    answer_stream(io.StringIO(f"\ufeff{line}\n"), marked)
+    assert plain.getvalue() == marked.getvalue() == "[40]\n"
+    with pytest.raises(UserError, match="standard input:2: found what is no JSON"):
+        answer_stream(io.StringIO(f"{line}\n\ufeff{line}\n"), io.StringIO())
