@@ -55,6 +55,7 @@ def test_who_did_what_and_why_is_kept(triage: Triage, reader: Reader, alert_id: 
         ([("dismissed", "bored")], "found bored"),
         ([("acknowledged", "intended")], "only a dismissed alert has a reason"),
         ([("gone", None)], "cannot become gone"),
+        ([(None, None)], "becomes acknowledged, resolved, dismissed or open, found nothing"),
     ],
 )
 def test_moves_that_are_not_allowed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ from nightbench.commands.alert_groups import (
 )
 from nightbench.commands.common import out
 from nightbench.commands.promises import say_overdue
+from nightbench.config.values import shown
 from nightbench.errors import UserError
 from nightbench.hours import moment
 
@@ -33,8 +35,24 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="The alerts and their life: who looked, what came of it.")
 
+
+def _text(option: typer.CallbackParam, value: str) -> str:
+    """A text that is kept: what a terminal would obey is refused, as on the alert's page.
+
+    Raises:
+        UserError: it holds a control character other than the ends of its lines and tabs.
+    """
+    if any(unicodedata.category(c) == "Cc" and c not in "\n\t" for c in value):
+        raise UserError(
+            f"{option.opts[0]}: found {shown(value)} with a control character, expected a text"
+        )
+    return value
+
+
 AlertArgument = Annotated[int, typer.Argument(metavar="ID", help="Number of the alert.")]
-WhyOption = Annotated[str, typer.Option("--why", help="Kept in the alert's history.")]
+WhyOption = Annotated[
+    str, typer.Option("--why", help="Kept in the alert's history.", callback=_text)
+]
 GroupOption = Annotated[
     bool, typer.Option("--group", help="All alerts of the same cause, each with its own event.")
 ]
@@ -136,7 +154,9 @@ def snooze(
 @app.command()
 def assign(
     alert: AlertArgument,
-    owner: Annotated[str, typer.Option("--owner", help='Whose it is; "": nobody\'s.')],
+    owner: Annotated[
+        str, typer.Option("--owner", help='Whose it is; "": nobody\'s.', callback=_text)
+    ],
     why: WhyOption = "",
     group: GroupOption = False,
     json: common.JsonOption = False,

@@ -18,6 +18,9 @@ class MoveRefused(WarehouseRefused):
 REASONS = ("false_alarm", "intended", "wont_fix")
 """Why an alert is dismissed."""
 
+LARGEST = 2**63 - 1
+"""Number of an alert: a bigint."""
+
 
 class Triage:
     """Moves alerts in the name of a person; each call is one transaction.
@@ -43,6 +46,9 @@ class Triage:
         return self._call("assign_alert", alert_id, why, owner=owner)
 
     def _call(self, name: str, alert_id: int, why: str, **given: Any) -> str:
+        if not -LARGEST <= alert_id <= LARGEST:
+            # PostgreSQL would say that it knows no function for such a number.
+            raise MoveRefused(_refusal(alert_id, f"there is no alert {alert_id}"))
         row = {"alert_id": alert_id, "by_whom": self._by, "why": why} | given
         try:
             with (
@@ -53,10 +59,13 @@ class Triage:
                 cursor.execute(statement(name), row)
                 found = cursor.fetchone()
         except psycopg2.errors.RaiseException as error:
-            said = error.diag.message_primary
-            raise MoveRefused(
-                f"Cannot change alert {alert_id}: {said}. "
-                "`nightbench alert list --all` shows what there is."
-            ) from error
+            raise MoveRefused(_refusal(alert_id, error.diag.message_primary)) from error
         assert found is not None
         return str(found[0])
+
+
+def _refusal(alert_id: int, said: str | None) -> str:
+    return (
+        f"Cannot change alert {alert_id}: {said}. "
+        "`nightbench alert list --all` shows what there is."
+    )
