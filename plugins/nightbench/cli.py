@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
+from itertools import pairwise
 
 import typer
 from rich.console import Console
@@ -24,6 +27,7 @@ from nightbench.commands import (
     services,
 )
 from nightbench.commands.common import quiet
+from nightbench.config.values import shown
 from nightbench.errors import UserError
 
 app = typer.Typer(
@@ -61,10 +65,27 @@ app.add_typer(cluster.app, name="cluster", rich_help_panel="Look before")
 app.add_typer(alert.app, name="alert", rich_help_panel="Judge")
 
 
+def _refuse_bytes(words: Sequence[str]) -> None:
+    """Refuse words that are no text: Python hands them on as halves of surrogate pairs.
+
+    Raises:
+        UserError: a word has bytes that are no UTF-8. No file name may either: no message and no
+            row of the warehouse could hold it.
+    """
+    for before, word in pairwise(["", *words]):
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            of = f"{before}: " if before.startswith("-") else ""
+            found = os.fsencode(word).decode(errors="backslashreplace")
+            raise UserError(f"{of}found {shown(found)}, expected text in UTF-8") from None
+
+
 def main() -> None:
     """Run the command; what a user can mend is printed without a traceback, exit code 1."""
     quiet()
     try:
+        _refuse_bytes(sys.argv[1:])
         app()
     except UserError as error:
         Console(stderr=True).print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)

@@ -259,8 +259,8 @@ def absolute(name: str) -> str:
     return name
 
 
-def effect_of(text: str) -> float:
-    """The smallest effect that matters, from `1%`.
+def effect_of(text: str, key: str = "min-effect") -> float:
+    """A part of the throughput, from `1%`; `key` names it in a message.
 
     Raises:
         UserError: it is no percentage.
@@ -270,7 +270,7 @@ def effect_of(text: str) -> float:
     try:
         return values.percentage(text)
     except ValueError as error:
-        raise UserError(f"min-effect: {error}") from None
+        raise UserError(f"{key}: {error}") from None
 
 
 def suite_of(cases: Sequence[str]) -> str:

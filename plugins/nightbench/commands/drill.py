@@ -81,7 +81,7 @@ def drill(
             "suite": ab_run.absolute(suite) if suite else None,
             "case": case,
             "cluster": ab_run.absolute(cluster) if cluster else None,
-            "size": ab_run.effect_of(size),
+            "size": ab_run.effect_of(size, "size"),
             "nights": nights,
             "before": before,
             "repeats": repeats,

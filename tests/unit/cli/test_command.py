@@ -165,3 +165,28 @@ def test_a_wrong_option_is_a_usage_error(place: Path) -> None:
 def test_words_between_commas() -> None:
     assert words(" a, b,,c ") == ("a", "b", "c")
     assert words("") == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("alert", "ack", "6", "--why", "a\udcffb"),
+            r'--why: found "a\xffb", expected text in UTF-8',
+        ),
+        (
+            ("alert", "assign", "6", "--owner=\udcff"),
+            r'found "--owner=\xff", expected text in UTF-8',
+        ),
+        (("plan", "\udcff"), r'found "\xff", expected text in UTF-8'),
+        (("drill", "--size", "150%"), "size: "),
+    ],
+)
+def test_words_that_are_no_text_or_no_size_are_refused(
+    place: Path, words: tuple[str, ...], said: str
+) -> None:
+    """Bytes that are no UTF-8 reach Python as halves of surrogate pairs."""
+    done = nightbench(place, *words)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: {said}")
+    assert "Traceback" not in done.stderr
