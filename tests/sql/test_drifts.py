@@ -88,7 +88,7 @@ def slowed(first: int, stop: int) -> list[float]:
 
 
 def test_it_is_told_once_and_again_when_it_has_crept_on(
-    nights: Nights, reader: Reader, inbox: Inbox
+    nights: Nights, reader: Reader, rows: Rows, inbox: Inbox
 ) -> None:
     done = nights(*slowed(0, 150))
     assert [verdict.kind for verdict in done.verdicts] == ["ok"]
@@ -120,6 +120,8 @@ def test_it_is_told_once_and_again_when_it_has_crept_on(
     first, second = sorted(reader.drifts(standing=False), key=lambda row: row["at"])
     assert (first["run_id"], second["over_at"]) == (drift["run_id"], None)
     assert first["over_run_id"] == second["run_id"]
+    (listed,) = rows("select * from marts.drifting_series")
+    assert listed.items() <= second.items()
     assert reader.alerts(states=None) == []
 
 
