@@ -132,6 +132,10 @@ class WarehouseRepository:
         """Series that are noisy now."""
         return self._rows("noisy_series", cluster=None)
 
+    def drifts(self) -> Sequence[Row]:
+        """Series that creep now."""
+        return self._reader.drifts()
+
     def grades(self) -> Sequence[Row]:
         """The newest grades of the detector."""
         return self._rows("detector_grades", suite=None, cluster=None, before=None)

@@ -228,12 +228,13 @@ class _Pages:
         )
 
     def trust(self) -> HTMLResponse:
-        """How far the verdicts can be trusted: the detector's grades, noisy series, labels."""
+        """How far the verdicts can be trusted: grades, noisy series, drifts, labels."""
         with self._repository() as repository:
             return page(
                 "trust.html",
                 grades=repository.grades(),
                 noisy=repository.noisy(),
+                drifts=repository.drifts(),
                 labels=repository.labels(),
             )
 

@@ -55,6 +55,9 @@ class Repository(Protocol):
     def noisy(self) -> Sequence[Row]:
         """Series that are noisy now (`marts.noisy_series`)."""
 
+    def drifts(self) -> Sequence[Row]:
+        """Series that creep now (`marts.drifting_series`), the largest fall first."""
+
     def grades(self) -> Sequence[Row]:
         """The newest grades of the detector (`marts.detector_grade`)."""
 

@@ -163,6 +163,9 @@ class Rows:
     def noisy(self) -> Sequence[Row]:
         return self.known.get("noisy", [])
 
+    def drifts(self) -> Sequence[Row]:
+        return self.known.get("drifts", [])
+
     def grades(self) -> Sequence[Row]:
         return self.known.get("grades", [])
 

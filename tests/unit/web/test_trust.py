@@ -1,4 +1,4 @@
-"""What the pages say of the verdicts themselves: confirmed or not, noisy series, grades, labels."""
+"""What the pages say of the verdicts: confirmed or not, noisy series, drifts, grades, labels."""
 
 from __future__ import annotations
 
@@ -17,6 +17,17 @@ NOISY = {
     "spread": 0.21,
     "max_spread": 0.1,
     "sentence": "from night to night by 21.0 %",
+}
+DRIFT = {
+    "case_id": CASE,
+    "cluster": "local",
+    "suite": "demo",
+    "change": -0.0729,
+    "error": 0.0041,
+    "nights": 150,
+    "since": START,
+    "seen_run_id": "demo-night-1",
+    "seen_at": START,
 }
 GRADE = {
     "suite": "demo",
@@ -130,7 +141,8 @@ def test_an_alert_says_that_its_series_is_noisy() -> None:
 def test_grades_noisy_series_and_labels_have_a_page() -> None:
     rows = about()
     low = GRADE | {"below": "power 55 % is below 60 %"}
-    rows.known = {"noisy": [NOISY], "grades": [low, ALARMS], "labels": [LABELS]}
+    known = {"noisy": [NOISY], "drifts": [DRIFT], "grades": [low, ALARMS], "labels": [LABELS]}
+    rows.known = known
     page = client(rows).get("/trust").text
     for text in (
         "slowdowns of 2-4 noise",
@@ -140,6 +152,7 @@ def test_grades_noisy_series_and_labels_have_a_page() -> None:
         "0.10 to 1.20",
         "from night to night by 21.0 %",
         "1 (10 % of those closed)",
+        "-7.3 % (± 0.8 %)",
     ):
         assert text in page, text
     five = GRADE | {"measure": "5%", "rate": 0.91, "low": 0.86, "high": 0.95, "trials": 1163}
