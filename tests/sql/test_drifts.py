@@ -41,32 +41,34 @@ class Nights:
         self._spool, self._warehouse, self._loader = spool, warehouse, loader
         self._given, self.channel = given, channel
         self.night = 0
+        self.kinds: Sequence[str] = ("",)
+        """Fingerprints of the nodes, taken in turn."""
 
     def load(self, figures: Sequence[float], kind: RunKind = RunKind.NIGHTLY) -> str:
         """Load nights and judge none of them, all but the last as an import; its id."""
         runs = []
         for figure in figures:
-            runs.append((self._given.run(self.night, suite="seeded", run_kind=kind), figure))
+            run = self._given.run(self.night, suite="seeded", run_kind=kind)
+            runs.append((run, figure, self.kinds[self.night % len(self.kinds)]))
             self.night += 1
         planned = PlannedCase(STEADY, FAKE, DIGEST, "samples")
         self._loader.store_history(
-            (run, planned, measurement)
-            for run, figure in runs[:-1]
-            if (measurement := self._came(run, figure).measurement)
+            (each[0], planned, measurement)
+            for each in runs[:-1]
+            if (measurement := self._came(*each).measurement)
         )
-        run, figure = runs[-1]
-        self._loader.load_run(self._given.bundle(run, self._came(run, figure)))
+        self._loader.load_run(self._given.bundle(run, self._came(*runs[-1])))
         store_plan(plan(run, [STEADY], [self.channel]), self._spool)
         return run.run_id
 
-    def _came(self, run: Run, figure: float) -> CaseBundle:
+    def _came(self, run: Run, figure: float, fingerprint: str) -> CaseBundle:
         return self._given.came_back(
             run,
             STEADY,
             tuple(figure * x for x in (0.998, 1.0, 1.002)),
             build=FAKE,
             definition_digest=DIGEST,
-            fingerprint_id="",
+            fingerprint_id=fingerprint,
             unit="samples",
         )
 
@@ -211,3 +213,11 @@ def test_the_command_lists_them(roles: None, nights: Nights, reader: Reader) -> 
     (row,) = json.loads(run("--json"))
     assert (row["case_id"], row["nights"]) == (STEADY.case_id, 150)
     assert run("--suite", "other") == "No series drifts.\n"
+
+
+def test_nights_on_other_nodes_are_no_part_of_it(nights: Nights, reader: Reader) -> None:
+    nights.kinds = ("slow nodes", "fast nodes")
+    nights(*(figure * (1.0 if k % 2 else 0.8) for k, figure in enumerate(slowed(0, 200))))
+    (drift,) = reader.drifts(suite="seeded", cluster="local")
+    assert (drift["nights"], f"{drift['since']:%Y-%m-%d}") == (100, "2026-03-02")
+    assert drift["level"] == pytest.approx(level(190), rel=0.01)

@@ -11,7 +11,7 @@ from datetime import datetime
 from statistics import median
 from typing import Any
 
-from nightbench.detection import Judgement
+from nightbench.detection import Judgement, segment
 from nightbench.model import HistoryPoint, Verdict
 from nightbench.pipeline.plans import RunPlan
 from nightbench.warehouse import Loader, Reader
@@ -48,12 +48,15 @@ def follow(
     """
     run, limit = plan.run, plan.policy.min_change
     stands = {row["case_id"]: row for row in reader.drifts(cluster=run.cluster)}
+    tonight = {each.case_id: each.point for each in reader.measured(run.run_id) if each.point}
     for verdict, judgement in cases:
         case_id, standing = verdict.case_id, stands.get(verdict.case_id)
         # A night without a figure says nothing.
-        if judgement is None or verdict.value is None or case_id in later:
+        if judgement is None or case_id not in tonight or case_id in later:
             continue
-        before = [p for p in histories.get(case_id, ()) if p.run_id != run.run_id]
+        past = [p for p in histories.get(case_id, ()) if p.run_id != run.run_id]
+        # A drift's nights are those that tonight is compared with: others lie between them.
+        before = segment(past, tonight[case_id])
         drift = judgement.drift
         if drift is None:
             if standing is not None and quiet_nights(before, standing) >= QUIET:
@@ -65,7 +68,7 @@ def follow(
             "cluster": run.cluster,
             "run_id": run.run_id,
             "at": run.started_at,
-            "level": median([*values, verdict.value]),
+            "level": median([*values, tonight[case_id].value]),
             "is_news": drift.change <= -limit and case_id not in noisy,
             "change": drift.change,
             "error": drift.error,
