@@ -35,8 +35,15 @@ select
     e.suspect as cause_suspect,
     e.sentence as cause_sentence,
     e.evidence,
-    e.group_key
+    e.group_key,
+    v.since,
+    v.last_good_run_id,
+    v.first_bad_run_id,
+    v.low as change_low,
+    v.high as change_high
 from raw.alert as a
+left join raw.verdict as v
+    on a.opened_run_id = v.run_id and a.case_id = v.case_id
 left join lateral (
     select k.*
     from raw.alert_cause as k
@@ -53,6 +60,11 @@ left join lateral (
 ) as c on true;
 
 comment on view marts.fct_alert is 'One row per alert; at most one live alert for each series';
+comment on column marts.fct_alert.first_bad_run_id is
+'First night at the new level, by the verdict that opened it';
+comment on column marts.fct_alert.last_good_run_id is 'The night before it, by the same';
+comment on column marts.fct_alert.change_low is
+'With change_high the 95 % interval of the change, by the same';
 comment on column marts.fct_alert.evidence is
 'Sentences: what speaks for the cause, against it, and what else was looked at';
 comment on column marts.fct_alert.group_key is

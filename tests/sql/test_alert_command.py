@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import getpass
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.sql.given import Given
 from typer.testing import CliRunner
 
 from nightbench.cli import app
 from nightbench.errors import UserError
 from nightbench.hours import moment
-from nightbench.warehouse import WarehouseRefused
+from nightbench.model import Verdict, VerdictKind
+from nightbench.warehouse import Loader, WarehouseRefused
 
 
 def said(*words: object) -> str:
@@ -40,6 +43,20 @@ def test_an_alert_from_the_list_to_its_end(roles: None, alert_id: int) -> None:
         said("ack", alert_id)
     with pytest.raises(UserError, match="There is no alert 999"):
         said("show", 999)
+
+
+def test_an_alert_names_the_nights_that_it_is_about(
+    roles: None, alert_id: int, loader: Loader, given: Given
+) -> None:
+    run, case_id = given.run(), given.case().case_id
+    assert "last good" not in said("show", alert_id)
+    verdict = Verdict(case_id, "local", run.run_id, VerdictKind.REGRESSED, "slower", 9.0, 10.0)
+    loader.store_verdicts([replace(verdict, last_good_run_id="n-1", first_bad_run_id="n-2")])
+    shown = said("show", alert_id).splitlines()
+    assert "last good run n-1, first bad run n-2" in shown
+    assert f"opened by run {run.run_id}, latest {run.run_id}" in shown
+    loader.store_verdicts([replace(verdict, kind=VerdictKind.FAILED, last_good_run_id="n-1")])
+    assert "last good run n-1" in said("show", alert_id).splitlines()
 
 
 def test_what_is_no_alert_or_no_text_is_refused_in_words(roles: None, alert_id: int) -> None:

@@ -244,7 +244,7 @@ def _show(reader: Reader, alert: int, json: bool) -> None:
         f"Alert {alert}: {row['case_id']} on {row['cluster']}: {what(row)}",
         f"{state(row)}{owner}, opened {row['opened_at']:%Y-%m-%d %H:%M} UTC",
         row["sentence"],
-        f"first run {row['opened_run_id']}, latest {row['last_run_id']}",
+        *_runs(row),
         *_confirmation(row),
         *cause_of(row),
         "",
@@ -258,6 +258,18 @@ def _show(reader: Reader, alert: int, json: bool) -> None:
         why = f": {event['why']}" if event["why"] else ""
         lines.append(f"{event['at']:%Y-%m-%d %H:%M} {event['by_whom']} {step}{why}")
     out.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+def _runs(row: dict[str, Any]) -> list[str]:
+    """The nights that it is about: of a failed case nobody knows a first bad one."""
+    lines = [f"opened by run {row['opened_run_id']}, latest {row['last_run_id']}"]
+    if row["first_bad_run_id"]:
+        lines.insert(
+            0, f"last good run {row['last_good_run_id']}, first bad run {row['first_bad_run_id']}"
+        )
+    elif row["last_good_run_id"]:
+        lines.insert(0, f"last good run {row['last_good_run_id']}")
+    return lines
 
 
 def _confirmation(row: dict[str, Any]) -> list[str]:

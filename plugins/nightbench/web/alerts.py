@@ -167,7 +167,7 @@ class AlertPages:
             noisy = [s for s in repository.noisy() if (s["case_id"], s["cluster"]) == here]
             runs = {
                 name: repository.run(row[name]) if row[name] else None
-                for name in ("opened_run_id", "last_run_id")
+                for name in ("last_good_run_id", "first_bad_run_id", "opened_run_id", "last_run_id")
             }
         drawn = series[0] if series else None
         unit = (drawn.head["unit"] if drawn else None) or "units"
@@ -182,7 +182,9 @@ class AlertPages:
             bisects=bisects,
             noisy=noisy[0] if noisy else None,
             unit=unit,
-            plot=draw(drawn, unit, row["opened_run_id"]) if drawn else None,
+            plot=draw(drawn, unit, row["first_bad_run_id"] or row["opened_run_id"])
+            if drawn
+            else None,
             dag_runs={name: dag_run_url(self._airflow_url, run) for name, run in runs.items()},
             actions=possible(row["state"]) if visitor.may_change else (),
             reasons=REASONS,

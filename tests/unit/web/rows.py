@@ -61,6 +61,8 @@ def alert(**changes: Any) -> Row:
         "opened_run_id": "demo-night-1",
         "opened_at": START + timedelta(days=1),
         "last_run_id": "demo-night-2",
+        "last_good_run_id": "demo-night-0",
+        "first_bad_run_id": "demo-night-1",
         "resolved_run_id": None,
         "closed_at": None,
         "told_at": None,

@@ -38,7 +38,7 @@ def send(rows: Rows, action: str = "acknowledge", **given: Any) -> httpx.Respons
 
 
 def test_an_alert_shows_its_figures_its_plot_and_its_history() -> None:
-    rows = one(state="acknowledged", owner="grace")
+    rows = one(state="acknowledged", owner="grace", opened_run_id="demo-night-2")
     moved = alert_event(
         what="moved", from_state="open", to_state="acknowledged", by_whom="ada", why="bisecting"
     )
@@ -46,7 +46,9 @@ def test_an_alert_shows_its_figures_its_plot_and_its_history() -> None:
     page = client(rows).get("/alerts/7").text
     for text in ("20 % below 100 images/s", "80.00 images/s", "100.0 images/s", "-20.0 %"):
         assert text in page
-    assert "demo-night-1" in page
+    for name, run in (("Last good run", 0), ("First bad run", 1), ("Opened by run", 2)):
+        assert re.search(rf"<dt>{name}</dt><dd>\s*<a[^>]*>demo-night-{run}</a>", page), name
+    assert "the upright line is the first bad run" in page
     assert "/airflow/dags/on_demand/runs/" in page
     assert "bisecting" in page
     assert re.search(r"ada</td>\s*<td[^>]*>open → acknowledged", page)
@@ -58,6 +60,13 @@ def test_an_alert_of_a_series_without_figures_is_shown() -> None:
     page = client(rows).get("/alerts/7")
     assert page.status_code == 200
     assert "No figure has been loaded" in page.text
+
+
+def test_an_alert_of_a_failure_names_no_first_bad_run() -> None:
+    page = client(one(verdict="failed", first_bad_run_id=None)).get("/alerts/7").text
+    assert "First bad run" not in page
+    assert "Last good run" in page
+    assert "the upright line is the run that opened this alert" in page
 
 
 def test_the_list_holds_live_alerts_and_all_on_demand() -> None:
