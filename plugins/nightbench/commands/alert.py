@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -26,7 +25,7 @@ from nightbench.commands.alert_groups import (
 )
 from nightbench.commands.common import out
 from nightbench.commands.promises import say_overdue
-from nightbench.config.values import shown
+from nightbench.config.values import holds_controls, shown
 from nightbench.errors import UserError
 from nightbench.hours import moment
 
@@ -42,7 +41,7 @@ def _text(option: typer.CallbackParam, value: str) -> str:
     Raises:
         UserError: it holds a control character other than the ends of its lines and tabs.
     """
-    if any(unicodedata.category(c) == "Cc" and c not in "\n\t" for c in value):
+    if holds_controls(value):
         raise UserError(
             f"{option.opts[0]}: found {shown(value)} with a control character, expected a text"
         )

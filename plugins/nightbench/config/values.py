@@ -7,6 +7,7 @@ ValueError that says what was found and what was expected.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -200,6 +201,14 @@ def shown(value: str) -> str:
     """A text for a message: control characters by their codes, no more than a line of it."""
     text = value if len(value) <= 100 else value[:100] + "…"
     return '"' + "".join(c if c.isprintable() else repr(c)[1:-1] for c in text) + '"'
+
+
+def holds_controls(text: str) -> bool:
+    """Whether a text holds what no text is to hold; ends of lines and tabs may be in it.
+
+    PostgreSQL takes no NUL and no half of a surrogate pair, terminals obey the others.
+    """
+    return any(unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t" for c in text)
 
 
 def not_empty(value: str) -> str:

@@ -6,12 +6,12 @@ them are worth offering, and a test holds it against those functions.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from nightbench.config.values import holds_controls
 from nightbench.errors import UserError
 from nightbench.hours import moment
 from nightbench.web.errors import BadInput, NotAllowed
@@ -158,8 +158,7 @@ def _text(given: Mapping[str, object], name: str, longest: int) -> str:
     text = value.replace("\r\n", "\n").strip()
     if len(text) > longest:
         raise BadInput(f"{name}: found {len(text)} characters, expected {longest} at most")
-    # PostgreSQL takes no NUL and no half of a surrogate pair, terminals obey the others.
-    if any(unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t" for c in text):
+    if holds_controls(text):
         raise BadInput(f"{name}: found a control character, expected a text")
     return text
 
