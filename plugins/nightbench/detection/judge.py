@@ -83,8 +83,10 @@ class ChangeDetector:
 
         Nothing else is read from the segment before: its level is no baseline of this one.
         """
+        if len(nights) >= TAIL:
+            return None
         before = segment_before(history, nights, tonight)
-        if len(before) < max(policy.min_history, FEWEST - 1) or len(nights) >= TAIL:
+        if len(before) < max(policy.min_history, FEWEST - 1):
             return None
         points = [*before, *nights, tonight][-LOOK_BACK:]
         first = len(points) - len(nights) - 1
