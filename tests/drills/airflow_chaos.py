@@ -14,9 +14,9 @@ from typing import Any
 
 from tests.integration.live_airflow import Live
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
+from nightbench.local import deployment, processes, supervisor
 from nightbench.spool import RunSpool
-from nightbench.stack import deployment, processes, supervisor
 
 CONTROL = deployment.SERVICES
 """PostgreSQL, the nodes' SSH server, Airflow's four, and what starts them again."""

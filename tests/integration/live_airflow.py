@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from nightbench.local import deployment, supervisor
+from nightbench.local.airflow_api import AirflowApi
+from nightbench.local.paths import Home, find_home
 from nightbench.spool import RunSpool, Spool
-from nightbench.stack import deployment, supervisor
-from nightbench.stack.airflow_api import AirflowApi
-from nightbench.stack.paths import Home, find_home
 from nightbench.warehouse import Reader, connect
 
 REPO = Path(__file__).resolve().parents[2]

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from tests.integration.live_airflow import Live, live_airflow
 
-from nightbench.model import CaseStatus
-from nightbench.stack import supervisor
+from nightbench.core.model import CaseStatus
+from nightbench.local import supervisor
 from nightbench.warehouse import Reader, connect
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]

@@ -1,0 +1,104 @@
+"""What `up` believes of the services that it started."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nightbench.core.errors import UserError
+from nightbench.local import deployment, health, processes, secrets, supervisor
+from nightbench.local.deployment import Stack
+from nightbench.local.paths import Home
+from nightbench.local.ports import Ports
+
+HEALTHY = """\
+import http.server, json, sys
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"scheduler": {"status": "healthy"}}).encode())
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Answer).serve_forever()
+"""
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    home = Home(tmp_path / "state")
+    home.make()
+    home.airflow.mkdir(exist_ok=True)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    yield Stack(home, Ports(api=port), secrets.load_or_create(home))
+    for service in deployment.SERVICES:
+        processes.stop(home.run / f"{service}.pid")
+
+
+def start(stack: Stack, service: str, *words: str) -> None:
+    processes.start(
+        service,
+        [sys.executable, "-c", *words],
+        env=dict(os.environ),
+        log=stack.home.logs / f"{service}.log",
+        pid_file=stack.pid_file(service),
+        home=stack.home.root,
+    )
+
+
+def wait_for_answer(port: int) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        with socket.socket() as client:
+            if client.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_stranger_that_took_our_port_first_is_not_taken_for_our_api_server(stack: Stack) -> None:
+    start(stack, "api-server", "import time; time.sleep(600)")
+    with subprocess.Popen([sys.executable, "-c", HEALTHY, str(stack.ports.api)]) as stranger:
+        try:
+            wait_for_answer(stack.ports.api)
+            assert health.health_of(stack) == {}
+        finally:
+            stranger.kill()
+    processes.stop(stack.pid_file("api-server"))
+    start(stack, "api-server", HEALTHY, str(stack.ports.api))
+    wait_for_answer(stack.ports.api)
+    assert health.health_of(stack) == {"scheduler": {"status": "healthy"}}
+
+
+def test_processes_that_know_another_port_of_the_api_server_are_ended(stack: Stack) -> None:
+    told = stack.home.airflow / "api-port"
+    start(stack, "triggerer", "import time; time.sleep(600)")
+    told.write_text(str(stack.ports.api))
+    assert list(supervisor._stop_misled(stack)) == []
+    assert stack.running("triggerer")
+
+    told.write_text(json.dumps(stack.ports.api + 1))
+    assert len(list(supervisor._stop_misled(stack))) == 1
+    assert not stack.running("triggerer")
+
+
+def test_what_ends_while_up_waits_is_started_again_once(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scheduler gives up a while after its database went away: `up` may come in between."""
+    short = "import time; time.sleep(0.2)"
+    monkeypatch.setattr(supervisor.airflow, "command", lambda *words: [sys.executable, "-c", short])
+    for service in supervisor.airflow.SERVICES[1:]:
+        start(stack, service, "import time; time.sleep(600)")
+    start(stack, "api-server", short)
+    said = supervisor._await_airflow(stack, set())
+
+    assert next(said) == "Airflow: api-server had ended, starting it again"
+    with pytest.raises(UserError, match="Airflow's api-server ended"):
+        next(said)
