@@ -102,11 +102,11 @@ def complain_if_unchecked() -> None:
     Raises:
         UserError: nobody has checked deadlines for an hour, or the warehouse is away.
     """
-    from nightbench.warehouse.deadlines import NightBook
+    from nightbench.warehouse.nights import NightRepository
 
     with closing(connect()) as connection:
-        book = NightBook(connection)
-        last, first = book.last_check(), book.first_run()
+        repository = NightRepository(connection)
+        last, first = repository.last_check(), repository.first_run_at()
     now = datetime.now(UTC)
     if last is None and (first is None or now - first <= UNCHECKED):
         return  # A deployment that has just begun: the first check is on its way.
