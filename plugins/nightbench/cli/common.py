@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from nightbench.local.paths import Home, find_home
+from nightbench.local.home import Home, find_home
 from nightbench.orchestration import places
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def _settle_airflow() -> None:
 
     place = home()
     if place.connections_file.is_file() and place.secrets_file.is_file():
-        os.environ.update(deployment.airflow_env(place))
+        os.environ.update(deployment.load(place).airflow_env())
     os.environ.setdefault("AIRFLOW_HOME", str(place.airflow))
 
 
