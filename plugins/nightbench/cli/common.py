@@ -14,7 +14,7 @@ from rich.console import Console
 
 from nightbench.config import locations, run_request
 from nightbench.config.run_request import RunRequest, resolve_request
-from nightbench.local.paths import Home, find_home
+from nightbench.local.home import Home, find_home
 
 if TYPE_CHECKING:
     from nightbench.core.budget import Past
@@ -210,7 +210,7 @@ def _settle_airflow() -> None:
 
     place = home()
     if place.connections_file.is_file() and place.secrets_file.is_file():
-        os.environ.update(deployment.airflow_env(place))
+        os.environ.update(deployment.load(place).airflow_env())
     os.environ.setdefault("AIRFLOW_HOME", str(place.airflow))
 
 

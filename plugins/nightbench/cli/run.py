@@ -202,15 +202,15 @@ def _goes_on(run: RunSpool) -> bool:
 def demo() -> None:
     """Start everything, run the suite demo on two local nodes, and show what came of it."""
     from nightbench.cli.services import show_access
-    from nightbench.local import supervisor
-    from nightbench.local.preflight import preflight
+    from nightbench.local import lifecycle
+    from nightbench.local.resources import require_resources
 
     began = time.monotonic()
     place = common.home()
-    for line in preflight(place):
+    for line in require_resources(place):
         say(line)
     chosen = common.choose("demo")
-    for line in supervisor.up(place):
+    for line in lifecycle.up(place):
         say(line)
     show_access()
     api = dag_run.airflow_runs()

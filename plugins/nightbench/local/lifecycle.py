@@ -1,14 +1,13 @@
-"""Bring the control plane of one machine up and down.
+"""Start and stop the control plane of one machine: `nightbench up` and `nightbench down`.
 
-`up` completes what is missing: what runs is left alone. Work that takes seconds goes side by side
-(PostgreSQL, the local nodes; then Airflow's four processes). Keepers call it where something dies.
+`up` starts the services that do not run and leaves the others alone. Services whose start takes
+seconds start at the same time: PostgreSQL and the local nodes, then Airflow's four processes.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,36 +17,34 @@ from pathlib import Path
 
 from nightbench.core.errors import UserError
 from nightbench.local import airflow, keeper, logfiles, postgres, processes
-from nightbench.local import ports as port_book
-from nightbench.local.deployment import CLUSTER, NODES, SERVICES, Stack, load
-from nightbench.local.health import unhealthy
-from nightbench.local.paths import Home, uv_env, venv_bin
-from nightbench.local.secrets import load_or_create
+from nightbench.local.deployment import CLUSTER, NODES, SERVICES, Stack, load, unhealthy
+from nightbench.local.home import Home, load_or_create_secrets, uv_env, venv_bin
+from nightbench.local.ports import choose_ports
 
 READY_TIMEOUT_S = 240.0
 STUCK_S = 45.0
-"""A service that ran before and gave no sign of life for so long hangs, and is started again."""
+"""A service that ran before `up` and has reported no heartbeat for so long is restarted."""
 
 LOCK_WAIT_S = 120.0
 
 
-class AnotherWorks(UserError):
-    """Another `up` or `down` is at work in this home."""
+class HomeLocked(UserError):
+    """Another `up` or `down` works on this home."""
 
 
 def up(home: Home, wait_s: float = LOCK_WAIT_S) -> Iterator[str]:
-    """Start what does not run, wait until all of it answers; yield lines of progress.
+    """Start the services that do not run, wait until all answer; yield lines of progress.
 
     Args:
         home: the state folder.
         wait_s: how long to wait for another `up` or `down`, such as a keeper's.
 
     Raises:
-        AnotherWorks: it is still at work.
-        UserError: a service failed; with its log and the log's tail.
+        HomeLocked: it has not ended by then.
+        UserError: a service failed; the message holds the end of its log.
     """
     home.make()
-    with _only_one(home, wait_s):
+    with _locked(home, wait_s):
         stack = _prepare(home)
         if all(stack.running(name) for name in SERVICES) and not unhealthy(stack):
             yield from migrate_warehouse(stack)  # the code may be newer than what runs
@@ -57,17 +54,19 @@ def up(home: Home, wait_s: float = LOCK_WAIT_S) -> Iterator[str]:
         if removed:
             yield f"removed {removed} old log files"
         yield from _start_base(stack)
-        yield from _stop_misled(stack)
+        yield from _stop_with_old_port(stack)
         lacking = {name for name in airflow.SERVICES if not stack.running(name)}
         yield from _start_airflow(stack, lacking)
         yield from _await_airflow(stack, lacking)
         yield from keeper.start_missing(home)
 
 
-def _stop_misled(stack: Stack) -> Iterator[str]:
-    """End Airflow's processes that were started with another port of the API server."""
-    # The port was taken by somebody else while ours was down: they would talk to a stranger.
-    if _told_port(stack) in (None, stack.ports.api):
+def _stop_with_old_port(stack: Stack) -> Iterator[str]:
+    """End Airflow's processes that were started with another port of the API server.
+
+    Another process took that port while our server was down: they would talk to a stranger.
+    """
+    if _known_port(stack) in (None, stack.ports.api):
         return
     others = [name for name in airflow.SERVICES if stack.running(name)]
     for name in others:
@@ -76,10 +75,10 @@ def _stop_misled(stack: Stack) -> Iterator[str]:
         yield f"Airflow: port {stack.ports.api} is new; restarting {', '.join(others)}"
 
 
-def _told_port(stack: Stack) -> int | None:
-    """Return the port that Airflow's processes were started with last; None before the first."""
-    told = stack.home.airflow / "api-port"
-    return int(told.read_text(encoding="ascii")) if told.is_file() else None
+def _known_port(stack: Stack) -> int | None:
+    """Return the API server's port as Airflow's processes know it; None before the first start."""
+    known = stack.home.airflow / "api-port"
+    return int(known.read_text(encoding="ascii")) if known.is_file() else None
 
 
 def _prepare(home: Home) -> Stack:
@@ -88,7 +87,7 @@ def _prepare(home: Home) -> Stack:
         for name, service in (("postgres", "postgres"), ("cluster", CLUSTER), ("api", "api-server"))
         if processes.read(home.run / f"{service}.pid")
     )
-    return Stack(home, port_book.choose(home, held), load_or_create(home))
+    return Stack(home, choose_ports(home, held), load_or_create_secrets(home))
 
 
 def _start_base(stack: Stack) -> Iterator[str]:
@@ -118,7 +117,7 @@ def _start_base(stack: Stack) -> Iterator[str]:
 
 def migrate_warehouse(stack: Stack) -> Iterator[str]:
     """Apply the warehouse's migrations; yield one line when there were any."""
-    # Lazy: `down` and `status` need neither the module nor its libraries.
+    # Imported here: `down` and `status` need neither the module nor its libraries.
     from nightbench.warehouse import migrate
 
     # A migration may grant to a role that an earlier version did not make.
@@ -158,7 +157,7 @@ def _start_airflow(stack: Stack, names: set[str]) -> Iterator[str]:
 
 
 def _await_airflow(stack: Stack, started: set[str]) -> Iterator[str]:
-    """Wait until all of Airflow is healthy; `started` is what this `up` has started."""
+    """Wait until all of Airflow is healthy; `started` holds what this `up` has started."""
     began = shown = time.monotonic()
     env = stack.airflow_env()
     while waiting := unhealthy(stack):
@@ -166,24 +165,24 @@ def _await_airflow(stack: Stack, started: set[str]) -> Iterator[str]:
             if stack.running(name):
                 continue
             if name in started:
-                raise UserError(_failure(f"Airflow's {name} ended", stack, name))
-            # It ran when `up` began, and gave up the database that had been away.
+                raise UserError(f"Airflow's {name} ended. {_log_of(stack, name)}")
+            # It ran when `up` began, and ended because the database had been away.
             airflow.start(stack.home, env, name)
             started.add(name)
             yield f"Airflow: {name} had ended, starting it again"
         now = time.monotonic()
-        # A scheduler whose database went away can wait for ever for a worker of its own.
-        # What the others are like is known once the API server answers.
+        # A scheduler whose database went away can wait for ever for a worker of its own. The
+        # state of the others is known only once the API server answers.
         hung = ["api-server"] if "api-server" in waiting else waiting
         for name in hung if now - began > STUCK_S else ():
             if name not in started:
                 processes.stop(stack.pid_file(name))
                 airflow.start(stack.home, env, name)
                 started.add(name)
-                yield f"Airflow: {name} gave no sign of life, starting it again"
+                yield f"Airflow: {name} reported no heartbeat for {STUCK_S:.0f} s, restarting it"
         if now - began > READY_TIMEOUT_S:
             raise UserError(
-                _failure(f"Airflow was not ready after {now - began:.0f} s", stack, waiting[0])
+                f"Airflow was not ready after {now - began:.0f} s. {_log_of(stack, waiting[0])}"
             )
         if now - shown > 10:
             shown = now
@@ -193,19 +192,19 @@ def _await_airflow(stack: Stack, started: set[str]) -> Iterator[str]:
 
 
 def down(home: Home) -> Iterator[str]:
-    """End every service and all that came from it; yield lines of progress.
+    """End every service and every process that it started; yield lines of progress.
 
     Raises:
-        UserError: something could not be ended.
+        UserError: a process could not be ended.
     """
     if not home.root.is_dir():
         yield "nothing was ever started here"
         return
     home.make()
-    kept = keeper.stop_all(home)  # first, or they would start again what is being ended
-    with _only_one(home, LOCK_WAIT_S):
-        kept += keeper.stop_all(home)  # of an `up` that was at work until now
-        # The API server last: the others tell it how their tasks ended.
+    keepers = keeper.stop_all(home)  # first: they would restart what is ended here
+    with _locked(home, LOCK_WAIT_S):
+        keepers += keeper.stop_all(home)  # started by an `up` that has just ended
+        # The API server last: the others report to it how their tasks ended.
         first = [name for name in airflow.SERVICES if name != "api-server"]
         with ThreadPoolExecutor(len(first)) as pool:
             outcomes = list(pool.map(lambda n: processes.stop(home.run / f"{n}.pid"), first))
@@ -217,7 +216,7 @@ def down(home: Home) -> Iterator[str]:
         if processes.stop(home.run / "postgres.pid", first=postgres.STOP_SIGNAL, patience_s=30.0):
             stopped.append("postgres")
         ended = processes.end_leftovers(home.root, home.postgres)
-        stopped += kept
+        stopped += keepers
         yield f"stopped {', '.join(stopped)}" if stopped else "nothing was running"
         if ended:
             yield f"ended {ended} processes that were left"
@@ -227,7 +226,7 @@ def down(home: Home) -> Iterator[str]:
 
 def run_airflow(home: Home, words: Sequence[str]) -> None:
     """Replace this process by `airflow WORDS` on this home's Airflow."""
-    # Warnings are about Airflow's own code: nothing that whoever reads them could mend.
+    # Warnings are about Airflow's own code: the reader could do nothing about them.
     env = {"PYTHONWARNINGS": "ignore", **load(home).airflow_env()}
     argv = airflow.command(*words)
     sys.stdout.flush()
@@ -246,15 +245,12 @@ def _wait(
         dead = not alive()
         if dead or time.monotonic() > deadline:
             state = "ended" if dead else f"was not ready after {timeout_s:.0f} s"
-            shown = "\n  ".join(processes.tail(log))
-            raise UserError(f"{what} {state}. Log {log}:\n  {shown}")
+            raise UserError(f"{what} {state}. {logfiles.log_and_tail(log)}")
         time.sleep(0.1)
 
 
-def _failure(what: str, stack: Stack, service: str) -> str:
-    log = stack.home.logs / f"{service}.log"
-    shown = "\n  ".join(processes.tail(log))
-    return f"{what}. Log {shlex.quote(str(log))}:\n  {shown}"
+def _log_of(stack: Stack, service: str) -> str:
+    return logfiles.log_and_tail(stack.home.logs / f"{service}.log")
 
 
 def _listed(word: str, names: Sequence[str]) -> str:
@@ -262,7 +258,7 @@ def _listed(word: str, names: Sequence[str]) -> str:
 
 
 @contextmanager
-def _only_one(home: Home, wait_s: float) -> Iterator[None]:
+def _locked(home: Home, wait_s: float) -> Iterator[None]:
     deadline = time.monotonic() + wait_s
     with home.lock_file.open("w", encoding="ascii") as stream:
         while True:
@@ -271,7 +267,7 @@ def _only_one(home: Home, wait_s: float) -> Iterator[None]:
                 break
             except BlockingIOError as error:
                 if time.monotonic() > deadline:
-                    raise AnotherWorks(
+                    raise HomeLocked(
                         f"Another nightbench up or down works on {home.root} right now. "
                         "Wait for it, then try again."
                     ) from error

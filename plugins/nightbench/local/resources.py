@@ -1,4 +1,4 @@
-"""A look at the machine before work that would otherwise fail half-way."""
+"""Disk and memory that `demo` needs, checked before it starts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 from nightbench.core.errors import UserError
 from nightbench.local import processes
-from nightbench.local.paths import Home
+from nightbench.local.home import Home
 
 GB = 1000**3
 DEMO_DISK_BYTES = 8 * GB
 """Three framework environments, uv's cache of them, PostgreSQL and logs."""
 BUILT_DISK_BYTES = 2 * GB
-"""What a run still needs once the environments stand."""
+"""What a run still needs once the environments are built."""
 MEMORY_BYTES = 4 * GB
 """Airflow takes about 1.1 GB, PostgreSQL 0.2 GB, two ranks of a framework 1 GB each."""
 
@@ -26,17 +26,17 @@ _CGROUPS = (
 )
 
 
-def preflight(home: Home) -> list[str]:
-    """Check disk and memory for `demo`; where the services run already, theirs is not asked again.
+def require_resources(home: Home) -> list[str]:
+    """Check disk and memory for `demo`; services that run already have their memory.
 
     Args:
-        home: the state folder; its file system is looked at.
+        home: the state folder; its file system is checked.
 
     Returns:
-        What was found, one line each.
+        The figures, one line each.
 
     Raises:
-        UserError: with everything that is short, each with need and found.
+        UserError: naming everything that is short, each with need and found.
     """
     built = any(home.cluster.glob("n*/.nightbench-node/envs/*/.ok.json"))
     need_disk = BUILT_DISK_BYTES if built else DEMO_DISK_BYTES
@@ -63,7 +63,7 @@ def preflight(home: Home) -> list[str]:
 
 
 def available_memory_bytes() -> int:
-    """Return what can still be had: the kernel's estimate, or what the cgroup leaves."""
+    """Return the available memory: the kernel's estimate, or what the cgroup leaves of it."""
     for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
         name, _, value = line.partition(":")
         if name == "MemAvailable":

@@ -1,4 +1,4 @@
-"""What `up` believes of the services that it started."""
+"""How `up` tells which of its services run and are healthy."""
 
 import json
 import os
@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from nightbench.core.errors import UserError
-from nightbench.local import deployment, health, processes, secrets, supervisor
+from nightbench.local import deployment, lifecycle, processes
 from nightbench.local.deployment import Stack
-from nightbench.local.paths import Home
+from nightbench.local.home import Home, load_or_create_secrets
 from nightbench.local.ports import Ports
 
 HEALTHY = """\
@@ -36,7 +36,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    yield Stack(home, Ports(api=port), secrets.load_or_create(home))
+    yield Stack(home, Ports(api=port), load_or_create_secrets(home))
     for service in deployment.SERVICES:
         processes.stop(home.run / f"{service}.pid")
 
@@ -67,24 +67,24 @@ def test_a_stranger_that_took_our_port_first_is_not_taken_for_our_api_server(sta
     with subprocess.Popen([sys.executable, "-c", HEALTHY, str(stack.ports.api)]) as stranger:
         try:
             wait_for_answer(stack.ports.api)
-            assert health.health_of(stack) == {}
+            assert deployment.airflow_health(stack) == {}
         finally:
             stranger.kill()
     processes.stop(stack.pid_file("api-server"))
     start(stack, "api-server", HEALTHY, str(stack.ports.api))
     wait_for_answer(stack.ports.api)
-    assert health.health_of(stack) == {"scheduler": {"status": "healthy"}}
+    assert deployment.airflow_health(stack) == {"scheduler": {"status": "healthy"}}
 
 
 def test_processes_that_know_another_port_of_the_api_server_are_ended(stack: Stack) -> None:
     told = stack.home.airflow / "api-port"
     start(stack, "triggerer", "import time; time.sleep(600)")
     told.write_text(str(stack.ports.api))
-    assert list(supervisor._stop_misled(stack)) == []
+    assert list(lifecycle._stop_with_old_port(stack)) == []
     assert stack.running("triggerer")
 
     told.write_text(json.dumps(stack.ports.api + 1))
-    assert len(list(supervisor._stop_misled(stack))) == 1
+    assert len(list(lifecycle._stop_with_old_port(stack))) == 1
     assert not stack.running("triggerer")
 
 
@@ -93,11 +93,11 @@ def test_what_ends_while_up_waits_is_started_again_once(
 ) -> None:
     """A scheduler gives up a while after its database went away: `up` may come in between."""
     short = "import time; time.sleep(0.2)"
-    monkeypatch.setattr(supervisor.airflow, "command", lambda *words: [sys.executable, "-c", short])
-    for service in supervisor.airflow.SERVICES[1:]:
+    monkeypatch.setattr(lifecycle.airflow, "command", lambda *words: [sys.executable, "-c", short])
+    for service in lifecycle.airflow.SERVICES[1:]:
         start(stack, service, "import time; time.sleep(600)")
     start(stack, "api-server", short)
-    said = supervisor._await_airflow(stack, set())
+    said = lifecycle._await_airflow(stack, set())
 
     assert next(said) == "Airflow: api-server had ended, starting it again"
     with pytest.raises(UserError, match="Airflow's api-server ended"):
