@@ -138,7 +138,7 @@ class ConfirmationRepository(Repository):
 
 
 class BisectRepository(Repository):
-    """Bisects: searches for the framework version behind an alert, with every test."""
+    """BisectRepository: searches for the framework version behind an alert, with every test."""
 
     def store(self, bisect: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> None:
         """Store a bisect with all its tests so far, in one transaction.
