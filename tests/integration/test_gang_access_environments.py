@@ -21,7 +21,7 @@ from tests.wheels import make_wheel
 from nightbench.core.model import Build, Case, JobSpec, Limits, Node, Process, Protocol, Strategy
 from nightbench.gang import GangEvent, Shipment, SshTransport, prepare
 from nightbench.gang.errors import EnvironmentUnavailable, NodeUnreachable
-from nightbench.gang.provisioning import Connect
+from nightbench.gang.node_access import Connect
 
 pytestmark = pytest.mark.openssh
 REPO = Path(__file__).resolve().parents[2]

@@ -17,14 +17,12 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from nightbench.core.model import Cluster, Node
-from nightbench.gang.agentcall import call_agent, words
 from nightbench.gang.errors import GangError
 from nightbench.gang.events import OnEvent, ignore
-from nightbench.gang.layout import Layout
-from nightbench.gang.login import SshTarget
-from nightbench.gang.pool import shared
-from nightbench.gang.provisioning import Connect, connections
+from nightbench.gang.node_access import Connect, Layout, call_agent, connections, repeated_option
 from nightbench.gang.shipping import Shipment, machine_of, ship_code
+from nightbench.gang.ssh_pool import shared
+from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.wheelhouse import line_of, runs_there
 
 LIST_S = 180.0
@@ -85,7 +83,7 @@ async def installable(
         asked = ["--line", line, "--variant", variant]
         if policy.index_url:
             asked += ["--index-url", policy.index_url]
-        asked += words("--find-links", policy.find_links)
+        asked += repeated_option("--find-links", policy.find_links)
         agent = posixpath.join(code, "agent.py")
         answer = await call_agent(
             transport, policy.python, agent, "versions", *asked, timeout_s=LIST_S

@@ -15,15 +15,19 @@ from typing import Any
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, Node
-from nightbench.gang.agentcall import call_agent
-from nightbench.gang.clock import measure_clocks
 from nightbench.gang.errors import NodeError, RemoteFailure
 from nightbench.gang.events import GangEvent, OnEvent, ignore
-from nightbench.gang.layout import Layout
-from nightbench.gang.login import SshTarget
-from nightbench.gang.pool import shared
-from nightbench.gang.provisioning import Connect, connections, lock_words
+from nightbench.gang.node_access import (
+    Connect,
+    Layout,
+    call_agent,
+    connections,
+    lock_options,
+    measure_clocks,
+)
 from nightbench.gang.shipping import Shipment, ship_code
+from nightbench.gang.ssh_pool import shared
+from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import Conversation, Transport
 from nightbench.nodes import Control, NodePreflight
 from nightbench.nodes.controls import all_reduce
@@ -109,7 +113,7 @@ async def _look(
         layout = await Layout.of(transport, policy)
         code = await ship_code(transport, layout, shipment, policy.python, on_event)
         agent = posixpath.join(code, "agent.py")
-        where = ["--root", layout.root, *lock_words(policy)]
+        where = ["--root", layout.root, *lock_options(policy)]
         if sweep:
             swept = await call_agent(transport, policy.python, agent, "sweep", *where, "--kill")
             ended = set(swept.get("killed", ()))

@@ -5,56 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 import posixpath
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
 
-from nightbench.core.model import EnvironmentPolicy, JobSpec, Node
-from nightbench.gang.agentcall import call_agent, words
+from nightbench.core.model import JobSpec
 from nightbench.gang.errors import EnvironmentUnavailable, GangError, RemoteFailure
 from nightbench.gang.events import GangEvent, OnEvent, ignore
-from nightbench.gang.layout import Layout
-from nightbench.gang.login import SshTarget
-from nightbench.gang.pool import shared
+from nightbench.gang.node_access import (
+    Connect,
+    Layout,
+    call_agent,
+    connections,
+    lock_options,
+    on_all,
+    repeated_option,
+)
 from nightbench.gang.shipping import Shipment, Shipped, machine_of, ship
+from nightbench.gang.ssh_pool import shared
+from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import Transport, expand
 from nightbench.gang.wheelhouse import Wheel, choose, line_of, wanted_by
-
-T = TypeVar("T")
-Connect = Callable[[SshTarget], Transport]
-
-
-@asynccontextmanager
-async def connections(
-    nodes: Iterable[Node], targets: Mapping[str, SshTarget], connect: Connect = shared
-) -> AsyncIterator[dict[str, Transport]]:
-    """Transports to the nodes by name, closed at the end.
-
-    Raises:
-        GangError: a node has no target.
-    """
-    transports: dict[str, Transport] = {}
-    for node in nodes:
-        if node.name not in targets:
-            raise GangError(
-                f"node {node.name}: no SSH target was handed in (have: {sorted(targets)}). Does "
-                f"the connection {node.ssh_conn_id} exist?"
-            )
-        transports[node.name] = connect(targets[node.name])
-    try:
-        yield transports
-    finally:
-        await asyncio.gather(*(t.close() for t in transports.values()))
-
-
-async def on_all(work: Iterable[Awaitable[T]]) -> list[T]:
-    """Wait for all, then raise the first error: nobody is left working in the background."""
-    done = await asyncio.gather(*work, return_exceptions=True)
-    for result in done:
-        if isinstance(result, BaseException):
-            raise result
-    return [result for result in done if not isinstance(result, BaseException)]
 
 
 async def prepare(
@@ -149,15 +119,15 @@ async def provision(
         arguments += ["--uv", shipped.uv]
     if policy.index_url:
         arguments += ["--index-url", policy.index_url]
-    arguments += words("--find-links", policy.find_links)
-    arguments += words("--wheel", shipped.wheels)
+    arguments += repeated_option("--find-links", policy.find_links)
+    arguments += repeated_option("--wheel", shipped.wheels)
     if build.version and build.source == "index":
         arguments += ["--version", build.version]
     if shipped.wheelhouse is not None:
         # One folder for each wheel, named by its hash: the first switches the index off.
         first, *others = shipped.wheelhouse or (posixpath.join(layout.root, "wheels"),)
-        arguments += ["--wheelhouse", first, *words("--find-links", others)]
-    arguments += lock_words(policy)
+        arguments += ["--wheelhouse", first, *repeated_option("--find-links", others)]
+    arguments += lock_options(policy)
     answer = await call_agent(
         transport,
         policy.python,
@@ -186,8 +156,3 @@ async def provision(
             )
         )
     return str(answer["python"])
-
-
-def lock_words(policy: EnvironmentPolicy) -> list[str]:
-    """The option that names the folder of the node's lock, where the site has its own."""
-    return ["--lock-dir", policy.lock_dir] if policy.lock_dir else []

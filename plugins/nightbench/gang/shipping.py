@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nightbench.core.code_digest import code_digest, shipped_files
-from nightbench.gang.errors import DiskFull, NodeUnreachable, RemoteFailure
+from nightbench.gang.errors import NodeUnreachable, RemoteFailure
 from nightbench.gang.events import GangEvent, OnEvent
-from nightbench.gang.layout import Layout
-from nightbench.gang.transport import Transport
+from nightbench.gang.node_access import Layout
+from nightbench.gang.transport import Transport, remote_failure
 from nightbench.gang.wheelhouse import Wheel, digest_of
 
 CLAIMED_BYTES = 1_000_000
@@ -181,19 +181,6 @@ async def require_python(transport: Transport, python: str) -> None:
         f"{python} {why}. The agent needs Python 3.7 or newer: name one under "
         "environments.python in the cluster's YAML",
     )
-
-
-def remote_failure(transport: Transport, what: str, stderr: bytes) -> RemoteFailure | DiskFull:
-    """The error for a command that failed, by what it wrote to stderr."""
-    tail = stderr.decode(errors="replace").strip()[-1500:]
-    if "No space left on device" in tail or "Disk quota exceeded" in tail:
-        return DiskFull(
-            transport.node,
-            transport.address,
-            f"no room to {what}. Make room there, or put environments.root on another disk "
-            "(cluster YAML)",
-        )
-    return RemoteFailure(transport.node, transport.address, f"could not {what}: {tail}")
 
 
 async def _put(
