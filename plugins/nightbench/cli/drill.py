@@ -245,7 +245,7 @@ def _send(drill: Drill, judged: list[Night], found: Night, channels: list[str]) 
 
     def resolve(conn_id: str) -> str:
         # Importing Airflow costs seconds: only where a Connection is named.
-        from nightbench.orchestration.channels import channel_url
+        from nightbench.orchestration.connections import channel_url
 
         return channel_url(conn_id)
 

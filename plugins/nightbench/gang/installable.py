@@ -20,7 +20,8 @@ from nightbench.core.model import Cluster, Node
 from nightbench.gang.errors import GangError
 from nightbench.gang.events import OnEvent, ignore
 from nightbench.gang.node_access import Connect, Layout, call_agent, connections, repeated_option
-from nightbench.gang.shipping import Shipment, machine_of, ship_code
+from nightbench.gang.shipment import Shipment
+from nightbench.gang.shipping import machine_of, ship_code
 from nightbench.gang.ssh_pool import shared
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.wheelhouse import line_of, runs_there

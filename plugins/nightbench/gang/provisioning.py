@@ -20,7 +20,8 @@ from nightbench.gang.node_access import (
     on_all,
     repeated_option,
 )
-from nightbench.gang.shipping import Shipment, Shipped, machine_of, ship
+from nightbench.gang.shipment import Shipment
+from nightbench.gang.shipping import Shipped, machine_of, ship
 from nightbench.gang.ssh_pool import shared
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import Transport, expand
