@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import Depends, HTTPException, Request
 
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE, connect
-from nightbench.web import AlertTriage, NotAllowed, PageAccess, PageUser, create_app
+from nightbench.web import Access, Desk, NotAllowed, Visitor, create_app
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -128,11 +128,11 @@ class WarehouseRepository:
         return found
 
     def noisy(self) -> Sequence[Row]:
-        """SeriesView that are noisy now."""
+        """Series that are noisy now."""
         return self._rows("noisy_series", cluster=None)
 
     def drifts(self) -> Sequence[Row]:
-        """SeriesView that creep now."""
+        """Series that creep now."""
         return self._reader.drifts()
 
     def grades(self) -> Sequence[Row]:
@@ -183,8 +183,8 @@ def open_repository() -> Iterator[WarehouseRepository]:
         connection.close()
 
 
-class WarehouseTriage:
-    """Moves alerts in the name of a person; a refused move raises `NotAllowed`."""
+class TriageDesk:
+    """Moves alerts in the name of a person; what is not allowed is said in the pages' own words."""
 
     def __init__(self, connection: Connection, by: str) -> None:
         from nightbench.warehouse import Triage
@@ -218,11 +218,11 @@ def _allowed() -> Iterator[None]:
 
 
 @contextmanager
-def open_triage(by: str) -> Iterator[AlertTriage]:
-    """The triage of one request in a person's name; its role may move alerts and nothing else."""
+def open_desk(by: str) -> Iterator[Desk]:
+    """A desk for one request of a person, through the Connection that may move alerts only."""
     connection = connect(WAREHOUSE_TRIAGE)
     try:
-        yield WarehouseTriage(connection, by)
+        yield TriageDesk(connection, by)
     finally:
         connection.close()
 
@@ -233,7 +233,7 @@ def build_page(airflow_url: str) -> FastAPI:
 
     return create_app(
         open_repository,
-        open_triage,
+        open_desk,
         _access(),
         form_secret=_form_secret(conf.get("api", "secret_key")),
         airflow_url=airflow_url,
@@ -241,22 +241,22 @@ def build_page(airflow_url: str) -> FastAPI:
     )
 
 
-def _access() -> PageAccess:
+def _access() -> Access:
     from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
     from airflow.api_fastapi.core_api.security import get_user, requires_access_dag
 
     # By name: else the DAG would be the one that the address names, which whoever asks writes.
     trigger = requires_access_dag("POST", DagAccessEntity.RUN, param_dag_id=GUARD)
 
-    def page_user(request: Request, user: Any = Depends(get_user)) -> PageUser:  # noqa: B008
+    def visitor(request: Request, user: Any = Depends(get_user)) -> Visitor:  # noqa: B008
         try:
             trigger(request, user)
         except HTTPException:
-            return PageUser(user.get_name(), may_change=False)
-        return PageUser(user.get_name(), may_change=True)
+            return Visitor(user.get_name(), may_change=False)
+        return Visitor(user.get_name(), may_change=True)
 
-    return PageAccess(
-        reader=requires_access_dag("GET", DagAccessEntity.RUN), trigger=trigger, user=page_user
+    return Access(
+        reader=requires_access_dag("GET", DagAccessEntity.RUN), trigger=trigger, visitor=visitor
     )
 
 

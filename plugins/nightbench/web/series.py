@@ -1,25 +1,21 @@
-"""What the pages show, made from rows of the warehouse: series, groups of alerts, grades. Pure."""
+"""Rows of results become series with a latest median. Pure."""
 
 from __future__ import annotations
 
 import itertools
 import statistics
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
-from nightbench.web.repository import Row
-
-GRADED_SLOWDOWN = "5%"
-"""The size of planted slowdown that the sentence of grades is about; the table has all."""
-FALSE_ALARMS = "false alarms"
+Row = Mapping[str, Any]
 
 _REFUSED = ("quarantined", "failed", "left_out")
 
 
 @dataclass(frozen=True)
-class PointView:
+class Point:
     """One result of a series."""
 
     at: datetime
@@ -42,20 +38,20 @@ class PointView:
 
 
 @dataclass(frozen=True)
-class SeriesView:
+class Series:
     """A case on a cluster: one line of history."""
 
     head: Row
     """Its axes, unit and cluster, from the newest result."""
-    points: tuple[PointView, ...]
+    points: tuple[Point, ...]
 
     @property
-    def newest(self) -> PointView:
+    def newest(self) -> Point:
         """The newest result, whatever became of it."""
         return self.points[-1]
 
     @property
-    def latest(self) -> PointView | None:
+    def latest(self) -> Point | None:
         """The newest median that counts."""
         return next((point for point in reversed(self.points) if point.counts), None)
 
@@ -71,34 +67,34 @@ class SeriesView:
         return statistics.median(values) if values else None
 
 
-def series_views(rows: Iterable[Row]) -> list[SeriesView]:
+def gather(rows: Iterable[Row]) -> list[Series]:
     """Series from rows that are ordered by series and then by date."""
     found = []
     for _, group in itertools.groupby(rows, key=lambda row: (row["case_id"], row["cluster"])):
         several = list(group)
-        found.append(SeriesView(several[-1], tuple(point_view(row) for row in several)))
+        found.append(Series(several[-1], tuple(point(row) for row in several)))
     return found
 
 
-def point_view(row: Row) -> PointView:
+def point(row: Row) -> Point:
     """One result."""
     sentence = row.get("verdict_sentence") or row.get("reason") or ""
     if row["quarantined"]:
         sentence = "; ".join(row.get("quarantine_reasons") or ()) or sentence
-    return PointView(
+    return Point(
         at=row["started_at"],
         run_id=row["run_id"],
         throughput=row["throughput"],
         n=row["n"],
         spread=row["spread"],
-        state=result_state(row),
+        state=state(row),
         sentence=sentence,
         version=row["framework_version"],
         run_kind=row["run_kind"],
     )
 
 
-def result_state(row: Row) -> str:
+def state(row: Row) -> str:
     """What is to be said of a result in one word."""
     # A failed case fails a check as well: failed says more, and the command says it too.
     if row["status"] != "ok":
@@ -108,71 +104,7 @@ def result_state(row: Row) -> str:
     return str(row["verdict"] or "measured")
 
 
-# --- alerts -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class AlertGroup:
-    """Alerts of one cause; most are on their own."""
-
-    members: tuple[Row, ...]
-    """Newest first."""
-
-    @property
-    def head(self) -> Row:
-        """The one that fell the furthest."""
-        return min(self.members, key=lambda row: row["change"] or 0.0)
-
-    @property
-    def states(self) -> str:
-        """How many are in which state."""
-        counts = Counter(row["state"] for row in self.members)
-        return ", ".join(f"{number} {state}" for state, number in counts.items())
-
-
-def group_alerts(rows: Iterable[Row]) -> list[AlertGroup]:
-    """Rows of `Repository.find_alerts` by their cause, in the order of the first of each."""
-    found: dict[object, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row.get("group_key") or row["alert_id"], []).append(row)
-    return [AlertGroup(tuple(members)) for members in found.values()]
-
-
-# --- grades of the detector ---------------------------------------------------------------
-
-
-def grade_sentences(grades: Iterable[Row]) -> list[str]:
-    """One sentence for each suite and cluster whose grades are known."""
-    found = []
-    for (suite, cluster), rows in itertools.groupby(
-        grades, key=lambda row: (row["suite"], row["cluster"])
-    ):
-        by_measure = {row["measure"]: row for row in rows}
-        parts = [_power(by_measure.get(GRADED_SLOWDOWN)), _alarms(by_measure.get(FALSE_ALARMS))]
-        if said := "; ".join(filter(None, parts)):
-            found.append(f"{suite} on {cluster}: {said}.")
-    return found
-
-
-def _power(row: Row | None) -> str:
-    if row is None or row["rate"] is None:
-        return ""
-    delay = row["median_delay"]
-    after = "" if delay is None else f", after {delay:g} nights in the median"
-    return (
-        f"the detector told {percent(row['rate'], 0)} ({percent(row['low'], 0)} to "
-        f"{percent(row['high'], 0)}) of "
-        f"{row['trials']:,} planted slowdowns of 5 % within two weeks{after}"
-    )
-
-
-def _alarms(row: Row | None) -> str:
-    if row is None or row["rate"] is None:
-        return ""
-    return f"{row['rate']:.1f} false alarms in 1,000 nights ({row['low']:.1f} to {row['high']:.1f})"
-
-
-# --- figures as text ----------------------------------------------------------------------
+# --- figures for people -------------------------------------------------------------------
 
 
 def figure(value: float | None) -> str:
