@@ -26,8 +26,7 @@ from nightbench.gang.node_access import (
     measure_clocks,
     repeated_option,
 )
-from nightbench.gang.shipment import Shipment
-from nightbench.gang.shipping import ship_code
+from nightbench.gang.shipping import Shipment, ship_code
 from nightbench.gang.ssh_pool import shared
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import Conversation, Transport

@@ -12,8 +12,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, EnvironmentPolicy
 from nightbench.gang.events import ignore
 from nightbench.gang.node_access import Connect, Layout, call_agent, connections, lock_options
-from nightbench.gang.shipment import Shipment
-from nightbench.gang.shipping import ship_code
+from nightbench.gang.shipping import Shipment, ship_code
 from nightbench.gang.ssh_pool import shared
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import Transport
