@@ -1,10 +1,19 @@
-"""Wheels for nodes without an index: which of a folder a lock needs, by the hashes in it."""
+"""A wheelhouse: a folder of wheels for nodes without an index.
+
+Which of its wheels a lock needs, by the hashes in the lock, and filling it on a machine that
+reaches an index.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
 import json
 import re
-from collections.abc import Iterable, Mapping
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -24,13 +33,13 @@ _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """One package that an environment needs."""
+class PinnedPackage:
+    """One package of a lock."""
 
     name: str
     version: str
     hashes: frozenset[str]
-    """Of which a wheel must have one; any wheel of the version when empty."""
+    """A wheel must have one of them; when empty, any wheel of the version is accepted."""
     optional: bool = False
     """Needed on some platforms only (an environment marker says which)."""
 
@@ -44,8 +53,10 @@ class Wheel:
     """Its sha256."""
 
 
-def wanted_by(lock: str, package: str, version: str | None, replaced: bool) -> list[Wanted]:
-    """What a lock asks for.
+def packages_of(
+    lock: str, package: str, version: str | None, replaced: bool
+) -> list[PinnedPackage]:
+    """Return the packages that a lock pins.
 
     Args:
         lock: text of a requirements file with hashes.
@@ -63,24 +74,26 @@ def wanted_by(lock: str, package: str, version: str | None, replaced: bool) -> l
         name = canonicalize_name(match[1])
         if name == main and (replaced or version is not None):
             if not replaced and version is not None:
-                found.append(Wanted(name, version, frozenset()))
+                found.append(PinnedPackage(name, version, frozenset()))
             continue
         optional = ";" in line.partition("--hash")[0]
-        found.append(Wanted(name, match[2], frozenset(_HASH.findall(line)), optional))
+        found.append(PinnedPackage(name, match[2], frozenset(_HASH.findall(line)), optional))
     return found
 
 
-def choose(folder: Path, wanted: Iterable[Wanted], series: str, machine: str) -> list[Wheel]:
-    """The wheels that are to be brought to a node.
+def choose_wheels(
+    folder: Path, packages: Iterable[PinnedPackage], series: str, machine: str
+) -> list[Wheel]:
+    """Return the wheels of a wheelhouse that a node needs.
 
     Args:
         folder: the wheelhouse.
-        wanted: what the environment needs.
+        packages: what the environment needs.
         series: of its interpreter, "3.11".
         machine: the node's, as `uname -m` says it.
 
     Raises:
-        GangError: something is missing, or is another build than the lock's.
+        GangError: a package is missing, or is another build than the lock's.
     """
     if not folder.is_dir():
         raise GangError(
@@ -89,12 +102,12 @@ def choose(folder: Path, wanted: Iterable[Wanted], series: str, machine: str) ->
         )
     have = _by_name(folder, series, machine)
     chosen, problems = [], []
-    for each in wanted:
+    for each in packages:
         version = canonicalize_version(each.version)
         files = [
             path for v, path in have.get(each.name, ()) if v == version or _is_local(v, version)
         ]
-        digests = [(digest_of(path), path) for path in files]
+        digests = [(file_digest(path), path) for path in files]
         good = [Wheel(p, d) for d, p in digests if not each.hashes or d in each.hashes]
         if good:
             chosen.append(good[0])
@@ -115,25 +128,25 @@ def choose(folder: Path, wanted: Iterable[Wanted], series: str, machine: str) ->
 
 
 def _is_local(found: str, asked: str) -> bool:
-    """2.12.0+cpu does where 2.12.0 is asked for."""
+    """Tell whether a version is the asked one with a local part (2.12.0+cpu for 2.12.0)."""
     return found.partition("+")[0] == asked
 
 
 def _by_name(folder: Path, series: str, machine: str) -> Mapping[str, list[tuple[str, Path]]]:
-    """Wheels that run there by the names of their packages, with their versions."""
+    """Return the versions and wheels that run there, by package."""
     found: dict[str, list[tuple[str, Path]]] = {}
     for path in sorted(folder.glob("*.whl")):
         try:
             name, version, _, tags = parse_wheel_filename(path.name)
         except InvalidWheelFilename:
             continue
-        if any(runs_there(tag, series, machine) for tag in tags):
+        if any(accepts_tag(tag, series, machine) for tag in tags):
             found.setdefault(name, []).append((canonicalize_version(str(version)), path))
     return found
 
 
-def runs_there(tag: Tag, series: str, machine: str) -> bool:
-    """Whether CPython of a series on a Linux machine takes a tag; the libc is left to uv."""
+def accepts_tag(tag: Tag, series: str, machine: str) -> bool:
+    """Tell whether CPython of a series on a Linux machine takes a tag; uv checks the libc."""
     major, minor = series.split(".")
     if tag.platform != "any" and not (
         "linux" in tag.platform and tag.platform.endswith(f"_{machine}")
@@ -146,8 +159,8 @@ def runs_there(tag: Tag, series: str, machine: str) -> bool:
     return tag.abi == "none" and tag.interpreter.startswith(f"py{major}")
 
 
-def digest_of(path: Path) -> str:
-    """The sha256 of a file, computed once as long as it stays as it is.
+def file_digest(path: Path) -> str:
+    """Return the sha256 of a file, computed again only when the file has changed.
 
     Raises:
         GangError: it cannot be read.
@@ -161,14 +174,12 @@ def digest_of(path: Path) -> str:
 
 @lru_cache(maxsize=1024)
 def _digest(path: Path, size: int, mtime_ns: int) -> str:
-    import hashlib
-
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def line_of(benchmarks: Path, line: str, variant: str) -> tuple[str, str, str]:
-    """Series of the interpreter, main package and lock of a framework line; empty without one.
+    """Return interpreter series, main package and lock of a framework line (all empty without one).
 
     Raises:
         GangError: there is no such line or variant.
@@ -183,3 +194,77 @@ def line_of(benchmarks: Path, line: str, variant: str) -> tuple[str, str, str]:
     except OSError as error:
         raise GangError(f"{error.filename}: cannot be read: {error.strerror}") from error
     return series, described.get("package") or line, lock
+
+
+# --- filling it ----------------------------------------------------------------------------
+
+
+def download_wheels(
+    folder: Path,
+    benchmarks: Path,
+    line: str,
+    variant: str,
+    machine: str,
+    say: Callable[[str], None],
+) -> list[Wheel]:
+    """Download the wheels of a framework line's lock with pip and its own configuration.
+
+    Args:
+        folder: the wheelhouse.
+        benchmarks: the shipped tree, with the line's lock.
+        line: the framework line.
+        variant: which lock.
+        machine: of the nodes, `x86_64` say.
+        say: called with each line of progress.
+
+    Returns:
+        The wheels that the line needs.
+
+    Raises:
+        GangError: pip is missing or could not download all; the message holds its last lines.
+    """
+    series, package, lock = line_of(benchmarks, line, variant)
+    if not series:
+        say(f"{line}: needs no environment")
+        return []
+    packages = packages_of(lock, package, None, replaced=False)
+    try:
+        return choose_wheels(folder, packages, series, machine)
+    except GangError as missing:
+        if not folder.is_dir():
+            raise
+        say(f"{line}: {missing}".split(". Fill it")[0])
+    with tempfile.TemporaryDirectory(prefix="nightbench-pip-") as work:
+        requirements = Path(work) / "requirements.txt"
+        requirements.write_text(lock, encoding="utf-8")
+        _download(_pip(Path(work)), requirements, folder, series, machine)
+    return choose_wheels(folder, packages, series, machine)
+
+
+def _pip(work: Path) -> list[str]:
+    """Return the command of pip: this interpreter's own, or that of a new environment."""
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip"]
+    created = subprocess.run(
+        [sys.executable, "-m", "venv", str(work / "env")], capture_output=True, text=True
+    )
+    if created.returncode != 0:
+        said = (created.stdout + created.stderr).strip()[-500:]
+        raise GangError(f"no pip on this machine, and none could be installed: {said}")
+    return [str(work / "env" / "bin" / "python"), "-m", "pip"]
+
+
+def _download(pip: list[str], requirements: Path, folder: Path, series: str, machine: str) -> None:
+    # Wheels for another interpreter and machine than this one: pip must not build anything.
+    call = [*pip, "download", "--no-deps", "--only-binary", ":all:"]
+    call += ["--require-hashes", "-r", str(requirements), "-d", str(folder)]
+    call += ["--python-version", series, "--implementation", "cp"]
+    for tag in ("manylinux_2_28", "manylinux_2_17", "manylinux2014", "manylinux1", "linux"):
+        call += ["--platform", f"{tag}_{machine}"]
+    done = subprocess.run(call, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines()[-6:]
+        raise GangError(
+            f"pip could not download the wheels into {folder}: {' '.join(said)[-800:]}. It uses "
+            "this machine's own pip configuration (index, find-links)"
+        )

@@ -1,7 +1,7 @@
-"""One connection to each node for all gangs that one event loop steers there.
+"""One SSH connection to each node for all gangs that an event loop steers.
 
-A connection is shared by everybody who asks for the same target, and closed when the last has
-closed it. Over it runs one long conversation with the node (`agent.py follow`), which answers in
+A connection is shared by all callers with the same target, and closed when the last of them
+closes it. Over it runs one long conversation with the node (`agent.py follow`), which answers in
 one round trip what several file operations for each gang would read.
 """
 
@@ -17,10 +17,10 @@ from weakref import WeakKeyDictionary
 import asyncssh
 
 from nightbench.gang.errors import RemoteFailure
-from nightbench.gang.login import SshTarget
-from nightbench.gang.shellwords import MARK
-from nightbench.gang.shipping import remote_failure
-from nightbench.gang.ssh import FILE_TIMEOUT_S, SshTransport
+from nightbench.gang.ssh_connection import FILE_TIMEOUT_S, MARK
+from nightbench.gang.ssh_target import SshTarget
+from nightbench.gang.ssh_transport import SshTransport
+from nightbench.gang.transport import remote_failure
 
 _POOLS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[SshTarget, SharedTransport]]
 
@@ -45,7 +45,7 @@ class SharedTransport(SshTransport):
 
     Args:
         target: address, user and keys.
-        pool: where it is found by the next user.
+        pool: the transports of this event loop; this one removes itself when it is closed.
     """
 
     def __init__(self, target: SshTarget, pool: dict[SshTarget, SharedTransport]) -> None:
@@ -67,7 +67,7 @@ class SharedTransport(SshTransport):
         return answer
 
     async def close(self) -> None:
-        """One user less; the last one closes the connection."""
+        """Count one user less; the last one closes the connection."""
         self.users -= 1
         if self.users > 0:
             return
@@ -103,7 +103,7 @@ class _Follower:
         number = self._last_id
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
-            with contextlib.suppress(BrokenPipeError):  # it has ended: the reader says why
+            with contextlib.suppress(BrokenPipeError):  # it has ended: the reader raises why
                 self._process.stdin.write(json.dumps({**request, "id": number}).encode() + b"\n")
             await asyncio.wait([answer, self._reading], return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
@@ -117,7 +117,7 @@ class _Follower:
         raise ConnectionResetError("the conversation ended without an answer")
 
     async def _read(self, process: asyncssh.SSHClientProcess[bytes]) -> None:
-        """Hand answers to who waits for them, until the conversation ends.
+        """Hand each answer to the request that waits for it, until the conversation ends.
 
         Raises:
             RemoteFailure: the command ended by itself.
@@ -158,7 +158,7 @@ _POOLS = WeakKeyDictionary()
 
 
 def shared(target: SshTarget) -> SharedTransport:
-    """The transport to a target that this event loop has, with one user more."""
+    """Return this event loop's transport to a target, with one user more."""
     pool = _POOLS.setdefault(asyncio.get_running_loop(), {})
     transport = pool.setdefault(target, SharedTransport(target, pool))
     transport.users += 1

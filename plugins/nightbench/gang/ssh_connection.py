@@ -1,21 +1,26 @@
-"""A transport over asyncssh: exec channels for commands, SFTP for files, one connection."""
+"""Commands over one SSH connection, and what its errors mean.
+
+sshd hands a command to the user's login shell as one text. bash, dash, zsh and fish agree on
+plain words, on single quotes around anything but a quote or a backslash, and on a backslash
+before one of these two; they differ in nearly everything else (fish reads a backslash inside
+single quotes, zsh expands `=word`). Nothing else is used here.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import asyncssh
 
 from nightbench.core.errors import UserError
 from nightbench.gang.errors import DiskFull, NodeUnreachable, RemoteFailure
-from nightbench.gang.login import SshTarget, connect
-from nightbench.gang.shellwords import MARK, after_mark, command_line
+from nightbench.gang.ssh_login import connect
+from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import Completed, OnLine
-from nightbench.gang.upload import Upload, beside_of, complete
 
 T = TypeVar("T")
 
@@ -32,8 +37,41 @@ SESSIONS = 7
 """Commands at once over one connection: OpenSSH allows ten sessions (MaxSessions), of which SFTP
 and what stays open take their share."""
 
+MARK = "nightbench: output follows"
+"""Printed on a line of its own before a command's output; what stands before it comes from
+login files (`.zshenv`, `config.fish`, `BASH_ENV`)."""
 
-class SshTransport:
+_PLAIN = re.compile(r"[A-Za-z0-9_/.,:+-]+\Z")
+_PIECES = re.compile(r"['\\]|[^'\\]+")
+_BEGIN = f'echo; echo "{MARK}"; exec "$@"'
+
+
+def quote(word: str) -> str:
+    """Return a word quoted so that bash, dash, zsh and fish read it unchanged.
+
+    Raises:
+        ValueError: it holds a NUL character, which no command line can carry.
+    """
+    if "\0" in word:
+        raise ValueError("a word of a command holds a NUL character")
+    if _PLAIN.match(word):
+        return word
+    pieces = _PIECES.findall(word)
+    return "".join(f"\\{p}" if p in "'\\" else f"'{p}'" for p in pieces) or "''"
+
+
+def command_line(argv: Sequence[str]) -> str:
+    """Return the command line of a command whose output begins after `MARK`."""
+    return " ".join(quote(word) for word in ("sh", "-c", _BEGIN, "sh", *argv))
+
+
+def after_mark(output: bytes) -> bytes | None:
+    """Return the command's own output; None where the login shell did not run it."""
+    _, mark, after = output.partition(f"\n{MARK}\n".encode())
+    return after if mark else None
+
+
+class SshConnection:
     """One node over SSH; connects at the first use, and again after a connection was lost.
 
     Args:
@@ -51,8 +89,6 @@ class SshTransport:
         """When the last attempt to connect failed, and how."""
         self._sessions = asyncio.Semaphore(SESSIONS)
         self._home: str | None = None
-
-    # --- commands -------------------------------------------------------------------------
 
     async def run(
         self,
@@ -159,101 +195,6 @@ class SshTransport:
                     "environments.root as an absolute path in the cluster's YAML",
                 )
         return self._home
-
-    # --- files ----------------------------------------------------------------------------
-
-    async def read(self, path: str) -> bytes | None:
-        """The content of a file; None where there is none."""
-
-        async def operation() -> bytes | None:
-            sftp = await self.files()
-            try:
-                async with sftp.open(path, "rb", encoding=None) as file:
-                    content: bytes = await file.read()
-                    return content
-            except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
-                return None
-
-        return await self.guard(f"read {path}", operation, FILE_TIMEOUT_S)
-
-    async def write_atomic(self, path: str, content: bytes) -> None:
-        """Make a file appear with all its content, replacing one that is there."""
-
-        async def operation() -> None:
-            sftp = await self.files()
-            beside = beside_of(path)
-            async with sftp.open(beside, "wb", encoding=None) as file:
-                await file.write(content)
-            await complete(sftp, beside, len(content))
-            await sftp.posix_rename(beside, path)
-
-        await self.guard(f"write {path}", operation, FILE_TIMEOUT_S)
-
-    async def put_file(
-        self, source: Path, path: str, mode: int = 0o644, digest: str | None = None
-    ) -> None:
-        """Upload a file; see `Transport.put_file`."""
-        await Upload(self, source, path, mode, digest).run()
-
-    async def mkdir(self, path: str) -> bool:
-        """Make one folder: True when this call made it, False when it was there. Atomic."""
-
-        async def operation() -> bool:
-            sftp = await self.files()
-            try:
-                await sftp.mkdir(path)
-            except (asyncssh.SFTPFailure, asyncssh.SFTPFileAlreadyExists):
-                # Version 3 of SFTP has one code for every failure.
-                if await sftp.exists(path):
-                    return False
-                raise
-            return True
-
-        return await self.guard(f"make {path}", operation, FILE_TIMEOUT_S)
-
-    async def make_folders(self, path: str) -> None:
-        """Make a folder and all above it."""
-
-        async def operation() -> None:
-            sftp = await self.files()
-            await sftp.makedirs(path, exist_ok=True)
-
-        await self.guard(f"make {path}", operation, FILE_TIMEOUT_S)
-
-    async def rename(self, source: str, destination: str) -> bool:
-        """Rename; False when a folder with content is at the destination already."""
-
-        async def operation() -> bool:
-            sftp = await self.files()
-            try:
-                await sftp.posix_rename(source, destination)
-            except (asyncssh.SFTPFailure, asyncssh.SFTPDirNotEmpty):
-                if await sftp.isdir(destination):
-                    return False
-                raise
-            return True
-
-        return await self.guard(f"rename {source} to {destination}", operation, FILE_TIMEOUT_S)
-
-    async def exists(self, path: str) -> bool:
-        """Whether there is a file or a folder."""
-
-        async def operation() -> bool:
-            return await (await self.files()).exists(path)
-
-        return await self.guard(f"look at {path}", operation, FILE_TIMEOUT_S)
-
-    async def listdir(self, path: str) -> list[str]:
-        """Names in a folder, sorted; none where there is no such folder."""
-
-        async def operation() -> list[str]:
-            try:
-                names = await (await self.files()).listdir(path)
-            except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
-                return []
-            return sorted(name for name in map(str, names) if name not in (".", ".."))
-
-        return await self.guard(f"list {path}", operation, FILE_TIMEOUT_S)
 
     async def close(self) -> None:
         """Close the connection; the node's processes go on."""
@@ -393,7 +334,7 @@ class SshTransport:
 
 
 class _Conversation:
-    def __init__(self, transport: SshTransport, process: asyncssh.SSHClientProcess[bytes]) -> None:
+    def __init__(self, transport: SshConnection, process: asyncssh.SSHClientProcess[bytes]) -> None:
         self._transport = transport
         self._process = process
 
