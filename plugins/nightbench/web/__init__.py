@@ -4,6 +4,6 @@ from nightbench.web.actions import AlertTriage
 from nightbench.web.app import create_app
 from nightbench.web.errors import NotAllowed
 from nightbench.web.guard import PageAccess, PageUser
-from nightbench.web.repository import Repository
+from nightbench.web.page_queries import PageQueries
 
-__all__ = ["AlertTriage", "NotAllowed", "PageAccess", "PageUser", "Repository", "create_app"]
+__all__ = ["AlertTriage", "NotAllowed", "PageAccess", "PageQueries", "PageUser", "create_app"]

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 
 from nightbench.web.actions import apply_change, parse_change
 from nightbench.web.alert_pages import (
-    OpenRepository,
+    OpenQueries,
     OpenTriage,
     group_of,
     known_action,
@@ -30,9 +30,7 @@ MOST = 1000
 class AlertApi:
     """What programs ask, and what they change."""
 
-    def __init__(
-        self, repository: OpenRepository, triage: OpenTriage, hosts: frozenset[str]
-    ) -> None:
+    def __init__(self, repository: OpenQueries, triage: OpenTriage, hosts: frozenset[str]) -> None:
         self._repository = repository
         self._triage = triage
         self._hosts = hosts

@@ -23,12 +23,12 @@ from nightbench.web.actions import (
 )
 from nightbench.web.errors import BadInput, NotAllowed, NotFound, WebError
 from nightbench.web.guard import FormTokens, PageUser, refuse_foreign
+from nightbench.web.page_queries import PageQueries, Row
 from nightbench.web.plot import draw
 from nightbench.web.rendering import page
-from nightbench.web.repository import Repository, Row
 from nightbench.web.views import group_alerts, series_views
 
-OpenRepository = Callable[[], AbstractContextManager[Repository]]
+OpenQueries = Callable[[], AbstractContextManager[PageQueries]]
 OpenTriage = Callable[[str], AbstractContextManager[AlertTriage]]
 
 SHOWN = 200
@@ -53,7 +53,7 @@ def states_of(asked: Sequence[str]) -> tuple[str, ...] | None:
 
 
 @contextmanager
-def known_alert(open_repository: OpenRepository, alert_id: int) -> Iterator[tuple[Repository, Row]]:
+def known_alert(open_repository: OpenQueries, alert_id: int) -> Iterator[tuple[PageQueries, Row]]:
     """A repository, and an alert in it.
 
     Raises:
@@ -66,7 +66,7 @@ def known_alert(open_repository: OpenRepository, alert_id: int) -> Iterator[tupl
         yield repository, row
 
 
-def group_of(repository: Repository, row: Row) -> Sequence[Row]:
+def group_of(repository: PageQueries, row: Row) -> Sequence[Row]:
     """All alerts of an alert's cause, itself among them; empty where it stands on its own."""
     key = row.get("group_key")
     found = repository.group(key) if key else ()
@@ -90,7 +90,7 @@ class AlertPages:
 
     def __init__(
         self,
-        repository: OpenRepository,
+        repository: OpenQueries,
         triage: OpenTriage,
         forms: FormTokens,
         hosts: frozenset[str],

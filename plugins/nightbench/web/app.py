@@ -13,12 +13,12 @@ from starlette.exceptions import HTTPException
 
 from nightbench.core.errors import UserError
 from nightbench.web.alert_api import AlertApi, json_response
-from nightbench.web.alert_pages import AlertPages, OpenRepository, OpenTriage, dag_run_url
+from nightbench.web.alert_pages import AlertPages, OpenQueries, OpenTriage, dag_run_url
 from nightbench.web.errors import BadInput, WebError
 from nightbench.web.guard import FormTokens, PageAccess, PageUser, hosts_of
+from nightbench.web.page_queries import PageQueries
 from nightbench.web.plot import draw
 from nightbench.web.rendering import HEADERS, HERE, page
-from nightbench.web.repository import Repository
 from nightbench.web.views import ago, grade_sentences, group_alerts, result_state, series_views
 
 PLOTS = 60
@@ -29,7 +29,7 @@ API = "/api"
 
 
 def create_app(
-    repository: OpenRepository,
+    repository: OpenQueries,
     triage: OpenTriage,
     access: PageAccess,
     form_secret: bytes,
@@ -168,7 +168,7 @@ def _file(name: str, media_type: str) -> Callable[[], Response]:
 class ResultPages:
     """The pages of results, each from one template."""
 
-    def __init__(self, repository: OpenRepository, airflow_url: str) -> None:
+    def __init__(self, repository: OpenQueries, airflow_url: str) -> None:
         self._repository = repository
         self._airflow_url = airflow_url
 
@@ -193,7 +193,7 @@ class ResultPages:
                 return self._run(repository, run)
             return self._latest(repository, chosen)
 
-    def _latest(self, repository: Repository, chosen: dict[str, str]) -> HTMLResponse:
+    def _latest(self, repository: PageQueries, chosen: dict[str, str]) -> HTMLResponse:
         now = datetime.now(UTC)
         series = series_views(
             repository.series(*(chosen[k] or None for k in ("workload", "framework", "cluster")))
@@ -236,7 +236,7 @@ class ResultPages:
                 labels=repository.labels(),
             )
 
-    def _run(self, repository: Repository, run_id: str) -> HTMLResponse:
+    def _run(self, repository: PageQueries, run_id: str) -> HTMLResponse:
         found = repository.run(run_id)
         if found is None:
             return page("unknown.html", status=404, run_id=run_id)

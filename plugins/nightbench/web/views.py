@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from nightbench.web.repository import Row
+from nightbench.web.page_queries import Row
 
 GRADED_SLOWDOWN = "5%"
 """The size of planted slowdown that the sentence of grades is about; the table has all."""
@@ -131,7 +131,7 @@ class AlertGroup:
 
 
 def group_alerts(rows: Iterable[Row]) -> list[AlertGroup]:
-    """Rows of `Repository.find_alerts` by their cause, in the order of the first of each."""
+    """Rows of `PageQueries.find_alerts` by their cause, in the order of the first of each."""
     found: dict[object, list[Row]] = {}
     for row in rows:
         found.setdefault(row.get("group_key") or row["alert_id"], []).append(row)
