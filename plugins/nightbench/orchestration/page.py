@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import Depends, HTTPException, Request
 
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE, connect
-from nightbench.web import Access, Desk, NotAllowed, Visitor, create_app
+from nightbench.web import AlertTriage, NotAllowed, PageAccess, PageUser, create_app
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -35,8 +35,8 @@ def open_repository() -> Iterator[PageRepository]:
         connection.close()
 
 
-class TriageDesk:
-    """Moves alerts in the name of a person; what is not allowed is said in the pages' own words."""
+class WarehouseTriage:
+    """Moves alerts in the name of a person; a refused move raises `NotAllowed`."""
 
     def __init__(self, connection: Connection, by: str) -> None:
         from nightbench.warehouse import Triage
@@ -70,11 +70,11 @@ def _allowed() -> Iterator[None]:
 
 
 @contextmanager
-def open_desk(by: str) -> Iterator[Desk]:
-    """A desk for one request of a person, through the Connection that may move alerts only."""
+def open_triage(by: str) -> Iterator[AlertTriage]:
+    """The triage of one request in a person's name; its role may move alerts and nothing else."""
     connection = connect(WAREHOUSE_TRIAGE)
     try:
-        yield TriageDesk(connection, by)
+        yield WarehouseTriage(connection, by)
     finally:
         connection.close()
 
@@ -85,7 +85,7 @@ def build_page(airflow_url: str) -> FastAPI:
 
     return create_app(
         open_repository,
-        open_desk,
+        open_triage,
         _access(),
         form_secret=_form_secret(conf.get("api", "secret_key")),
         airflow_url=airflow_url,
@@ -93,22 +93,22 @@ def build_page(airflow_url: str) -> FastAPI:
     )
 
 
-def _access() -> Access:
+def _access() -> PageAccess:
     from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
     from airflow.api_fastapi.core_api.security import get_user, requires_access_dag
 
     # By name: else the DAG would be the one that the address names, which whoever asks writes.
     trigger = requires_access_dag("POST", DagAccessEntity.RUN, param_dag_id=GUARD)
 
-    def visitor(request: Request, user: Any = Depends(get_user)) -> Visitor:  # noqa: B008
+    def page_user(request: Request, user: Any = Depends(get_user)) -> PageUser:  # noqa: B008
         try:
             trigger(request, user)
         except HTTPException:
-            return Visitor(user.get_name(), may_change=False)
-        return Visitor(user.get_name(), may_change=True)
+            return PageUser(user.get_name(), may_change=False)
+        return PageUser(user.get_name(), may_change=True)
 
-    return Access(
-        reader=requires_access_dag("GET", DagAccessEntity.RUN), trigger=trigger, visitor=visitor
+    return PageAccess(
+        reader=requires_access_dag("GET", DagAccessEntity.RUN), trigger=trigger, user=page_user
     )
 
 
