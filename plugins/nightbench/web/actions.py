@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from nightbench.config.values import holds_controls
+from nightbench.config.values import has_control_characters
 from nightbench.core.errors import UserError
 from nightbench.core.hours import moment
 from nightbench.web.errors import BadInput, NotAllowed
@@ -162,7 +162,7 @@ def _text(given: Mapping[str, object], name: str, longest: int) -> str:
     text = value.replace("\r\n", "\n").strip()
     if len(text) > longest:
         raise BadInput(f"{name}: found {len(text)} characters, expected {longest} at most")
-    if holds_controls(text):
+    if has_control_characters(text):
         raise BadInput(f"{name}: found a control character, expected a text")
     return text
 
