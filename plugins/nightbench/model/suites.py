@@ -87,6 +87,8 @@ class FrameworkInfo:
     line: str
     title: str
     version: str
+    api: str
+    """Which model file of a workload this line runs: `<api>.py`."""
     python: str | None
     """Interpreter series of the environment ("3.7"); None: the agent's own interpreter."""
     variants: tuple[str, ...]
@@ -111,7 +113,7 @@ class WorkloadInfo:
     unit: str
     """Unit of work counted: images, samples, sequences, tokens, words."""
     frameworks: tuple[str, ...]
-    """Lines that have an implementation file in the workload's folder."""
+    """Lines for whose API the workload's folder has a model file."""
     strategies: tuple[Strategy, ...]
     scales: Mapping[str, Mapping[str, Any]]
     """Scale -> parameters (shapes, classes, vocabulary); key `converges` marks a proved scale."""

@@ -17,6 +17,7 @@ def framework(line: str, **changes: object) -> FrameworkInfo:
         "line": line,
         "title": line,
         "version": "1.0",
+        "api": line,
         "python": "3.11",
         "variants": ("cpu", "cu126"),
         "strategies": (Strategy.SINGLE, Strategy.COLLECTIVE),

@@ -16,6 +16,7 @@ LINE = {
     "line": "thing",
     "title": "Thing",
     "version": "1.0",
+    "api": "lang",
     "python": "3.11",
     "variants": ["cpu"],
     "strategies": ["single"],
@@ -38,7 +39,7 @@ def tree(tmp_path: Path, line: dict[str, object], spec: dict[str, object]) -> Pa
         file = tmp_path / "benchmarks" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(document, indent=2))
-    (tmp_path / "benchmarks/workloads/net/thing.py").write_text("")
+    (tmp_path / "benchmarks/workloads/net/lang.py").write_text("")
     return tmp_path / "benchmarks"
 
 
@@ -69,10 +70,10 @@ def test_all_wrong_descriptions_are_said_together(
     assert str(caught.value).splitlines() == [
         'benchmarks/frameworks/thing/framework.json:2: line: found "thin"; expected the name of '
         'its folder, "thing"',
-        'benchmarks/frameworks/thing/framework.json:10: strategies[0]: found "singel"; expected '
+        'benchmarks/frameworks/thing/framework.json:11: strategies[0]: found "singel"; expected '
         'one of collective, parameter_server, single (did you mean "single"?)',
-        'benchmarks/frameworks/thing/framework.json:17: extra: found the unknown key "extra"; '
-        "expected one of compilers, for_tests, line, package, precisions, python, remarks, "
+        'benchmarks/frameworks/thing/framework.json:18: extra: found the unknown key "extra"; '
+        "expected one of api, compilers, for_tests, line, package, precisions, python, remarks, "
         "size_bytes, strategies, sync_modes, title, variants, version",
         'benchmarks/workloads/net/spec.json:10: scales.full.converges: found "yes"; expected true '
         "or false",

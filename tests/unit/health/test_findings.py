@@ -24,6 +24,7 @@ def line(name: str, python: str | None = "3.11", variants: tuple[str, ...] = ("c
         line=name,
         title=name,
         version="1",
+        api=name,
         python=python,
         variants=variants,
         strategies=(Strategy.SINGLE,),

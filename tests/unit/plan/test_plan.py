@@ -41,6 +41,7 @@ LINE = FrameworkInfo(
     "fake",
     "Fake",
     "1.0",
+    "fake",
     "3.11",
     ("cpu", "cu126"),
     tuple(Strategy),
