@@ -46,9 +46,10 @@ class Trainer(Base):
 
         self.executor = fluid.Executor(fluid.CPUPlace())
         if self.distributed:
-            # The startup program fetches the servers' weights.
             fleet.init_worker()
+            # It fetches the servers' weights: all trainers have them before one of them trains.
             self.executor.run(fleet.startup_program)
+            context.runtime.barrier()
             self.program = fleet.main_program
             if context.case["sync"] != "sync":
                 self.program = fluid.CompiledProgram(self.program).with_data_parallel(
@@ -75,8 +76,15 @@ class Trainer(Base):
         the agent, once all trainers of the gang are done.
         """
         fleet.init_server()
-        for name, value in self.made.items():
-            self._tensor(name).set(value, fluid.CPUPlace())
+        # With several servers large parameters are cut into blocks of rows.
+        endpoint = fleet.server_endpoints()[fleet.server_index()]
+        split = fleet._transpiler.vars_overview
+        for held in split.get_distributed_vars_by_ep(endpoint):
+            if held.origin.name not in self.made:
+                continue  # the optimiser's own
+            shape = held.slice.shape
+            value = self.made[held.origin.name].ravel()[held.offset :][: numpy.prod(shape)]
+            self._tensor(held.slice.name).set(value.reshape(shape), fluid.CPUPlace())
         fleet.run_server()
 
     def step(self):
