@@ -28,7 +28,7 @@ CODE = os.path.dirname(os.path.abspath(__file__))
 def job_of(options, spec):
     """A job.json of one rank, as far as runtimes and trainers read it."""
     process = {"name": "trainer-0", "role": "trainer", "rank": 0, "node": "n1", "device": None}
-    plain = {"optimizer": "sgd", "learning_rate": 1.0, "weight_decay": 0.0, "batches": 1}
+    plain = {"optimizer": "sgd", "learning_rate": 1.0, "weight_decay": 0.0, "dropout": 0.0}
     case = {
         "framework": options.line,
         "workload": options.workload,
@@ -43,7 +43,7 @@ def job_of(options, spec):
         "nodes": [{"name": "n1", "data_address": "127.0.0.1", "interface": "lo"}],
         "processes": [process],
         "workload": {
-            "params": {**spec["scales"][options.scale], **plain},
+            "params": {**spec["scales"][options.scale], **plain, "batches": 1},
             "seed": options.seed,
         },
     }

@@ -27,6 +27,7 @@ def build_environment(root: Path, line: str) -> str:
 
     Skips the test where the line cannot be had on this machine.
     """
+    root.mkdir(exist_ok=True)
     home = find_home()
     env = {"UV_CACHE_DIR": str(home.root / "cache" / "uv"), **os.environ}
     argv = [sys.executable, str(BENCHMARKS / "agent.py"), "provision", "--root", str(root)]

@@ -21,7 +21,7 @@ FirstStep = Callable[..., dict[str, Any]]
 @pytest.fixture(scope="module")
 def first_step(tmp_path_factory: pytest.TempPathFactory) -> FirstStep:
     """The document that first_step.py prints in the environment of a line."""
-    root = tmp_path_factory.mktemp("node")
+    root = tmp_path_factory.getbasetemp() / "node"
 
     def call(line: str, workload: str, *words: str) -> dict[str, Any]:
         argv = [build_environment(root, line), str(BENCHMARKS / "first_step.py"), line, workload]

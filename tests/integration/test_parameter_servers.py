@@ -17,7 +17,7 @@ FIRST = (0.6363, 0.6257)
 @pytest.fixture(scope="module")
 def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     """Line -> interpreter of its environment."""
-    root = tmp_path_factory.mktemp("node")
+    root = tmp_path_factory.getbasetemp() / "node"
     return lambda line: build_environment(root, line)
 
 

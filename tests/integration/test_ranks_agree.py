@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.framework, pytest.mark.timeout(1200)]
 @pytest.fixture(scope="module")
 def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     """Line -> interpreter of its environment."""
-    root = tmp_path_factory.mktemp("node")
+    root = tmp_path_factory.getbasetemp() / "node"
     return lambda line: build_environment(root, line)
 
 

@@ -90,6 +90,6 @@ def test_everything_in_the_repository_is_in_order() -> None:
         "resnet50_v1.5-pytorch-collective-2x1-bs2-smoke",
         "resnet50_v1.5-paddle3-collective-1x1-bs2-smoke",
         "resnet50_v1.5-paddle3-collective-2x1-bs2-smoke",
-        "ctr_dnn-paddle1-ps-1ps2tr-bs2-smoke",
-        "ctr_dnn-paddle1-ps-1ps2tr-bs2-async-smoke",
+        "ctr_dnn-paddle2-ps-1ps2tr-bs2-async-smoke",
+        "ctr_dnn-paddle2-ps-1ps2tr-bs2-geo-smoke",
     ]
