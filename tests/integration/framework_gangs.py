@@ -73,7 +73,11 @@ def job_of(line: str, workload: str, trainers: int, pservers: int = 0, **axes: A
 
 
 def run_gang(
-    folder: Path, job: Any, python: str, seed_of: Callable[[int], int] = lambda rank: 1
+    folder: Path,
+    job: Any,
+    python: str,
+    seed_of: Callable[[int], int] = lambda rank: 1,
+    can_meet: bool = True,
 ) -> list[dict[str, Any]]:
     """Runs a gang to its trainers' end; what they wrote in rank.json, by rank.
 
@@ -82,6 +86,7 @@ def run_gang(
         job: the job.json document.
         python: interpreter of the line's environment.
         seed_of: the seed that a trainer finds in its job.json.
+        can_meet: whether the processes are told what launch.py says: who and where the others are.
     """
     names = [process["name"] for process in job["processes"]]
     ports = dict(zip(["master", *names], free_ports(1 + len(names)), strict=True))
@@ -106,11 +111,16 @@ def run_gang(
                 "NIGHTBENCH_REPEAT_DIR": str(folder),
                 "NIGHTBENCH_PROCESS_DIR": str(folder / name),
                 "NIGHTBENCH_CODE": str(BENCHMARKS),
-                **started["env"],
+                **(started["env"] if can_meet else {}),
             }
             with (folder / name / "out.log").open("w") as log:
                 running[name] = subprocess.Popen(
-                    started["argv"], env=env, stdout=log, stderr=log, start_new_session=True
+                    started["argv"],
+                    env=env,
+                    cwd=folder / name,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
                 )
         _wait(folder, running, trainers)
     finally:
