@@ -25,7 +25,7 @@ from nightbench.cli.alert_groups import (
 )
 from nightbench.cli.common import out
 from nightbench.cli.nights import say_overdue
-from nightbench.config.values import holds_controls, shown
+from nightbench.config.values import has_control_characters, shown
 from nightbench.core.errors import UserError
 from nightbench.core.hours import moment
 
@@ -41,7 +41,7 @@ def _text(option: typer.CallbackParam, value: str) -> str:
     Raises:
         UserError: it holds a control character other than the ends of its lines and tabs.
     """
-    if holds_controls(value):
+    if has_control_characters(value):
         raise UserError(
             f"{option.opts[0]}: found {shown(value)} with a control character, expected a text"
         )
@@ -284,12 +284,12 @@ def _confirmation(row: dict[str, Any]) -> list[str]:
 
 def _bisects(alert: int) -> list[dict[str, Any]]:
     """The searches for the version that is to blame, newest first, with their tests."""
-    from nightbench.warehouse.bisects import Bisects
+    from nightbench.warehouse.experiments import BisectRepository
 
     with closing(common.open_warehouse("nightbench_reader")) as connection:
-        book = Bisects(connection)
-        found = book.find(alert_id=alert)
-        return [{**row, "tests": book.steps(row["bisect_id"])} for row in found]
+        repository = BisectRepository(connection)
+        found = repository.find(alert_id=alert)
+        return [{**row, "tests": repository.steps(row["bisect_id"])} for row in found]
 
 
 def _document(row: dict[str, Any]) -> dict[str, Any]:
