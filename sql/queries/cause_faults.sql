@@ -3,7 +3,7 @@ select
     run_id,
     node,
     subject,
-    reason
+    reasons
 from raw.node_event
 where
     cluster = %(cluster)s

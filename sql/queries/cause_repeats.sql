@@ -4,7 +4,9 @@ select
     run_id,
     count(*) as repeats,
     count(*) filter (where status = 'disturbed') as disturbed,
-    array_agg(reason order by repeat) filter (where status = 'disturbed') as reasons,
+    jsonb_path_query_array(
+        jsonb_agg(reasons order by repeat) filter (where status = 'disturbed'), '$[*][*]'
+    ) as reasons,
     percentile_cont(0.5) within group (order by drift) as drift
 from raw.repeat
 where

@@ -3,7 +3,7 @@ select
     p.case_id,
     m.generation,
     m.status,
-    m.reason,
+    m.reasons,
     m.is_quarantined,
     m.quarantine_reasons,
     r.started_at,

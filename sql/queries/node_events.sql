@@ -15,7 +15,7 @@ select
     subject,
     at,
     kind,
-    reason,
+    reasons,
     by_whom
 from numbered
 where age <= %(max_rows)s or kind in ('quarantined', 'released')

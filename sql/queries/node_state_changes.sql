@@ -5,7 +5,7 @@ select
     changed_at,
     state,
     since,
-    reason,
+    reasons,
     by_whom
 from raw.node_state_change
 where

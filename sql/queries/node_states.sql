@@ -4,7 +4,7 @@ select
     node,
     state,
     since,
-    reason,
+    reasons,
     by_whom,
     faults
 from raw.node_state

@@ -26,7 +26,7 @@ select
     coalesce(
         m.status, case when p.left_out is null then 'missing' else 'left_out' end
     ) as status,
-    coalesce(m.reason, p.left_out) as reason,
+    coalesce(m.reasons, jsonb_path_query_array(p.left_out, '$'), '[]') as reasons,
     m.throughput,
     coalesce(m.unit, p.unit) as unit,
     coalesce(m.n, 0) as n,
@@ -47,7 +47,7 @@ select
     v.smallest_slowdown,
     noise.sentence as noisy,
     coalesce(m.is_quarantined, false) as quarantined,
-    coalesce(m.quarantine_reasons, array[]::text[]) as quarantine_reasons
+    coalesce(m.quarantine_reasons, '[]') as quarantine_reasons
 from staging.planned_case as p
 inner join staging.run as r on p.run_id = r.run_id
 left join staging.measurement as m

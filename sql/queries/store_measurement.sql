@@ -5,7 +5,7 @@ insert into raw.measurement as t (
     case_id,
     generation,
     status,
-    reason,
+    reasons,
     build_id,
     framework_version,
     unit,
@@ -30,7 +30,7 @@ values (
     %(case_id)s,
     %(generation)s,
     %(status)s,
-    %(reason)s,
+    %(reasons)s,
     %(build_id)s,
     %(framework_version)s,
     %(unit)s,
@@ -52,7 +52,7 @@ values (
 )
 on conflict (run_id, case_id, generation) do update set
     status = excluded.status,
-    reason = excluded.reason,
+    reasons = excluded.reasons,
     build_id = excluded.build_id,
     framework_version = excluded.framework_version,
     unit = excluded.unit,

@@ -1,5 +1,5 @@
 -- Something that speaks for or against a node; what a run says is stored once.
-insert into raw.node_event (cluster, node, run_id, subject, at, kind, reason, by_whom)
+insert into raw.node_event (cluster, node, run_id, subject, at, kind, reasons, by_whom)
 values (
     %(cluster)s,
     %(node)s,
@@ -7,7 +7,7 @@ values (
     %(subject)s,
     %(at)s,
     %(kind)s,
-    %(reason)s,
+    %(reasons)s,
     %(by_whom)s
 )
 on conflict do nothing;

@@ -6,7 +6,7 @@ insert into raw.repeat as t (
     generation,
     repeat,
     status,
-    reason,
+    reasons,
     started_at,
     throughput,
     step_throughput,
@@ -18,7 +18,6 @@ insert into raw.repeat as t (
     peak_resident_bytes,
     loss_first,
     loss_median,
-    problem,
     slowest_rank,
     step_seconds
 )
@@ -28,7 +27,7 @@ values (
     %(generation)s,
     %(repeat)s,
     %(status)s,
-    %(reason)s,
+    %(reasons)s,
     %(started_at)s,
     %(throughput)s,
     %(step_throughput)s,
@@ -40,13 +39,12 @@ values (
     %(peak_resident_bytes)s,
     %(loss_first)s,
     %(loss_median)s,
-    %(problem)s,
     %(slowest_rank)s,
     %(step_seconds)s::double precision[]
 )
 on conflict (run_id, case_id, generation, repeat) do update set
     status = excluded.status,
-    reason = excluded.reason,
+    reasons = excluded.reasons,
     started_at = excluded.started_at,
     throughput = excluded.throughput,
     step_throughput = excluded.step_throughput,
@@ -58,7 +56,6 @@ on conflict (run_id, case_id, generation, repeat) do update set
     peak_resident_bytes = excluded.peak_resident_bytes,
     loss_first = excluded.loss_first,
     loss_median = excluded.loss_median,
-    problem = excluded.problem,
     slowest_rank = excluded.slowest_rank,
     step_seconds = excluded.step_seconds
 where t.* is distinct from excluded.*;

@@ -8,7 +8,7 @@ select
     a.baseline,
     v.first_bad_run_id,
     a.kind,
-    v.sentence as reason,
+    coalesce(nullif(m.reasons, '[]'), m.quarantine_reasons, '[]') as reasons,
     opened.run_id as opened_run_id,
     opened.started_at as opened_at,
     opened.code_digest as opened_code,
@@ -19,6 +19,8 @@ inner join staging.planned_case as p
     on a.last_run_id = p.run_id and a.case_id = p.case_id
 left join raw.verdict as v
     on a.last_run_id = v.run_id and a.case_id = v.case_id
+left join staging.measurement as m
+    on a.last_run_id = m.run_id and a.case_id = m.case_id
 left join raw.planned_case as op
     on a.opened_run_id = op.run_id and a.case_id = op.case_id
 left join raw.build as b on op.build_id = b.build_id

@@ -17,8 +17,9 @@ from nightbench.gang.errors import (
     RemoteFailure,
     Superseded,
     faults_of,
+    reason_of,
 )
-from nightbench.gang.events import CaseOutcome, GangEvent, OnEvent, RepeatOutcome, node_faults
+from nightbench.gang.events import GangEvent, OnEvent
 from nightbench.gang.login import SshTarget
 from nightbench.gang.preflight import Network, preflight
 from nightbench.gang.provisioning import prepare
@@ -29,7 +30,6 @@ from nightbench.gang.tidying import clean, sweep
 
 __all__ = [
     "CancelReport",
-    "CaseOutcome",
     "DiskFull",
     "EnvironmentUnavailable",
     "GangError",
@@ -42,7 +42,6 @@ __all__ = [
     "NotSsh",
     "OnEvent",
     "RemoteFailure",
-    "RepeatOutcome",
     "Shipment",
     "SshTarget",
     "SshTransport",
@@ -51,9 +50,9 @@ __all__ = [
     "cancel_run",
     "clean",
     "faults_of",
-    "node_faults",
     "preflight",
     "prepare",
+    "reason_of",
     "run_gang",
     "sweep",
 ]

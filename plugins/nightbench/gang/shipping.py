@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nightbench.core.code_digest import code_digest, shipped_files
-from nightbench.gang.errors import DiskFull, NodeUnreachable, RemoteFailure
+from nightbench.gang.errors import DiskFull, NodeUnreachable, PythonUnusable, RemoteFailure
 from nightbench.gang.events import GangEvent, OnEvent
 from nightbench.gang.layout import Layout
 from nightbench.gang.transport import Transport
@@ -168,14 +168,14 @@ async def require_python(transport: Transport, python: str) -> None:
     """Check the interpreter that runs the agent.
 
     Raises:
-        RemoteFailure: there is none, or it is older than 3.7.
+        PythonUnusable: there is none, or it is older than 3.7.
     """
     found = await transport.run([python, "-c", TOO_OLD], timeout_s=60)
     if found.exit == 0:
         return
     said = found.stderr.decode(errors="replace").strip().splitlines()
     why = "is older than 3.7" if found.exit == 3 else f"does not run: {said[-1] if said else '?'}"
-    raise RemoteFailure(
+    raise PythonUnusable(
         transport.node,
         transport.address,
         f"{python} {why}. The agent needs Python 3.7 or newer: name one under "

@@ -6,14 +6,12 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nightbench.core.model import CaseStatus, Cluster, JobSpec
+from nightbench.core.model import CaseStatus, Cluster, JobSpec, Reason, ReasonCode
 from nightbench.core.placement import NodesAway, place
+from nightbench.core.sentences import sentence, sentences
 from nightbench.night.preflight import ClusterHealth
 from nightbench.nodes import NodeState
-from nightbench.spool import RunSpool, utc_now
-
-UNAVAILABLE = "node unavailable"
-"""How the reason begins of a case that found too few nodes."""
+from nightbench.spool import RunSpool
 
 
 def out_tonight(health: ClusterHealth, states: Mapping[str, NodeState]) -> dict[str, str]:
@@ -22,10 +20,10 @@ def out_tonight(health: ClusterHealth, states: Mapping[str, NodeState]) -> dict[
     for node in health.nodes:
         name, state = node.seen.node, states.get(node.seen.node)
         if node.fault is not None:
-            out[name] = node.fault
+            out[name] = sentence(node.fault)
         elif state is not None and state.quarantined:
             since = f" since {state.since:%Y-%m-%d %H:%M} UTC" if state.since else ""
-            out[name] = f"in quarantine{since}: {state.reason}"
+            out[name] = f"in quarantine{since}: {sentences(state.reasons)}"
     return out
 
 
@@ -37,7 +35,7 @@ class Placement:
     """Those that can be measured, in their order."""
     moved: tuple[str, ...]
     """case_ids that are measured on other nodes than planned."""
-    unplaced: Mapping[str, str]
+    unplaced: Mapping[str, tuple[Reason, ...]]
     """case_id -> why it cannot be measured."""
 
 
@@ -45,7 +43,7 @@ def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: Mapping[str, st
     """Place the cases whose nodes are out on others, where the cluster has them."""
     kept: list[JobSpec] = []
     moved: list[str] = []
-    unplaced: dict[str, str] = {}
+    unplaced: dict[str, tuple[Reason, ...]] = {}
     for job in jobs:
         lost = sorted({node.name for node in job.nodes} & out.keys())
         if not lost:
@@ -54,8 +52,10 @@ def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: Mapping[str, st
         try:
             nodes, processes = place(job.case, cluster, without=out.keys())
         except NodesAway as error:
-            why = "; ".join(f"{node}: {out[node]}" for node in lost)
-            unplaced[job.case.case_id] = f"{UNAVAILABLE}: {why} ({error})"
+            unplaced[job.case.case_id] = (
+                *(Reason(ReasonCode.NODE_LEFT_OUT, node, observed=out[node]) for node in lost),
+                Reason(ReasonCode.TOO_FEW_NODES, observed=str(error)),
+            )
             continue
         moved.append(job.case.case_id)
         kept.append(dataclasses.replace(job, nodes=nodes, processes=processes))
@@ -77,14 +77,7 @@ def keep_placement(folder: RunSpool, placement: Placement) -> None:
         changed.append(entry)
     if placement.moved:
         folder.save_planned(changed)
-    for case_id, reason in placement.unplaced.items():
+    for case_id, reasons in placement.unplaced.items():
         store = folder.case(case_id, 0)
-        if store.outcome() is None and store.job() is None:
-            store.save_outcome(
-                {
-                    "status": str(CaseStatus.FAILED),
-                    "reason": reason,
-                    "repeats": [],
-                    "ended_at": utc_now(),
-                }
-            )
+        if store.job() is None:
+            store.end(CaseStatus.FAILED, reasons)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from nightbench.core.errors import UserError
+from nightbench.core.sentences import sentences
 from nightbench.orchestration import places
 
 if TYPE_CHECKING:
@@ -110,10 +111,10 @@ def _tell(health: ClusterHealth) -> None:
     for node in health.nodes:
         log.info("%s: %s", node.seen.node, node.level or "well")
         for f in node.findings:
-            said = (node.seen.node, f.what, f.found, f.expected, f.advice)
+            said = (node.seen.node, f.title, f.found, f.expected, f.advice)
             log.log(levels[f.level], "%s: %s: %s; expected %s. %s", *said)
     for f in health.between:
-        log.log(levels[f.level], "%s: %s; expected %s. %s", f.what, f.found, f.expected, f.advice)
+        log.log(levels[f.level], "%s: %s; expected %s. %s", f.title, f.found, f.expected, f.advice)
 
 
 def _book(run_id: str, health: ClusterHealth, policy: HealthPolicy) -> dict[str, NodeState]:
@@ -155,8 +156,8 @@ def _place(
             save_job(run, dataclasses.replace(planned[case_id], job=job))
             log.warning("%s goes to %s", case_id, ", ".join(node.name for node in job.nodes))
     keep_placement(run, placement)
-    for case_id, reason in placement.unplaced.items():
-        log.error("%s: %s", case_id, reason)
+    for case_id, reasons in placement.unplaced.items():
+        log.error("%s: %s", case_id, sentences(reasons))
     return {"out": out, "moved": list(placement.moved), "unplaced": dict(placement.unplaced)}
 
 
@@ -177,8 +178,8 @@ def around_ill_nodes(run: RunSpool, planned: PlannedJob) -> PlannedJob:
     if not {node.name for node in planned.job.nodes} & out.keys():
         return planned
     placement = place_around([planned.job], load_cluster(run), out)
-    for reason in placement.unplaced.values():
-        raise UserError(reason)
+    for reasons in placement.unplaced.values():
+        raise UserError(sentences(reasons))
     moved = dataclasses.replace(planned, job=placement.jobs[0])
     save_job(run, moved)
     where = ", ".join(node.name for node in moved.job.nodes)

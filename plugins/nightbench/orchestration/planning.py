@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from nightbench.core.errors import UserError
+from nightbench.core.sentences import sentence
 from nightbench.core.timetable import LONGEST_WAIT
 from nightbench.orchestration import places
 from nightbench.orchestration.runs import connect
@@ -122,6 +123,6 @@ def tell(night: Night) -> None:
             said = (clock(entry.start), entry.case_id, about, duration(entry.seconds))
             log.info("%s  %s, %s %s", *said)
     for case_id, reason in night.left_out.items():
-        log.warning("left out: %s: %s", case_id, reason)
+        log.warning("left out: %s: %s", case_id, sentence(reason))
     if night.room.end is not None:
         log.info("the night ends at %s (%s)", clock(night.room.end), night.room.why)

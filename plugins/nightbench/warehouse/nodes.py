@@ -8,7 +8,8 @@ from typing import Any
 
 from psycopg2.extras import Json, RealDictCursor
 
-from nightbench.core.model import HealthPolicy
+from nightbench.core.model import HealthPolicy, reasons_from_json
+from nightbench.core.sentences import sentence
 from nightbench.nodes import Control, JudgedNode, NodeEvent, NodeState, standing
 from nightbench.nodes.quarantine import NIGHTBENCH
 from nightbench.warehouse import to_row
@@ -56,14 +57,14 @@ class NodeBook:
         """
         with reported(f"count the faults of {cluster}'s nodes"), self._connection:
             self._execute("lock_cluster", [{"cluster": cluster}])
-            self._execute("store_node_event", [vars(event) for event in events])
+            self._execute("store_node_event", [_row(event) for event in events])
             before = {state.node: state for state in self._states(cluster)}
             now = self._standing(cluster, policy)
             for node, state in now.items():
                 known = before.get(node, NodeState(cluster, node))
-                self._execute("store_node_state", [vars(state)])
+                self._execute("store_node_state", [_row(state)])
                 if _news(known, state):
-                    self._execute("store_node_state_change", [vars(state)])
+                    self._execute("store_node_state_change", [_row(state)])
         return now
 
     # --- reading ----------------------------------------------------------------------------
@@ -79,7 +80,7 @@ class NodeBook:
             return self._rows("nodes", cluster=cluster)
 
     def changes(self, cluster: str, node: str | None = None, limit: int = 50) -> list[Row]:
-        """Changes of state, newest first: node, changed_at, state, since, reason, by."""
+        """Changes of state, newest first: node, changed_at, state, since, reasons, by."""
         with reported(f"read the history of {cluster}'s nodes"):
             return self._rows("node_state_changes", cluster=cluster, node=node, max_rows=limit)
 
@@ -98,11 +99,11 @@ class NodeBook:
     def _standing(self, cluster: str, policy: HealthPolicy) -> dict[str, NodeState]:
         by_node: dict[str, list[NodeEvent]] = {}
         for row in self._rows("node_events", cluster=cluster, max_rows=EVENTS_LOOKED_AT):
-            by_node.setdefault(row["node"], []).append(NodeEvent(**row))
+            by_node.setdefault(row["node"], []).append(NodeEvent(**_fields(row)))
         return {node: standing(cluster, node, told, policy) for node, told in by_node.items()}
 
     def _states(self, cluster: str) -> list[NodeState]:
-        return [NodeState(**row) for row in self._rows("node_states", cluster=cluster)]
+        return [NodeState(**_fields(row)) for row in self._rows("node_states", cluster=cluster)]
 
     def _execute(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         with self._connection.cursor() as cursor:
@@ -113,6 +114,14 @@ class NodeBook:
         with self._connection.cursor(cursor_factory=RealDictCursor) as cursor:
             cursor.execute(statement(name), parameters)
             return [dict(row) for row in cursor.fetchall()]
+
+
+def _row(of: NodeEvent | NodeState) -> Row:
+    return vars(of) | {"reasons": to_row.reasons_document(of.reasons)}
+
+
+def _fields(row: Row) -> Row:
+    return row | {"reasons": reasons_from_json(row["reasons"])}
 
 
 def _news(known: NodeState, state: NodeState) -> bool:
@@ -136,7 +145,7 @@ def _look(cluster: str, run_id: str, judged: JudgedNode) -> Row:
         "is_reachable": seen.reachable,
         "level": str(judged.level or "ok"),
         "findings": Json([finding.to_json() for finding in judged.findings]),
-        "problem": to_row.text(seen.problem),
+        "problem": to_row.text(sentence(seen.problem)) if seen.problem else None,
         "document": Json(dict(seen.document)) if seen.document is not None else None,
         "clock_offset_s": seen.clock and to_row.number(seen.clock.offset_s),
         "clock_error_s": seen.clock and to_row.number(seen.clock.error_s),

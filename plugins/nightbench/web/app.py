@@ -21,7 +21,7 @@ from nightbench.web.guard import Access, FormKey, Visitor, hosts_of
 from nightbench.web.plot import draw
 from nightbench.web.rendering import HEADERS, HERE, page
 from nightbench.web.repository import Repository
-from nightbench.web.series import ago, gather, state
+from nightbench.web.series import ago, gather, state, why
 
 PLOTS = 60
 """Series that are drawn on one page; the table always holds all."""
@@ -242,7 +242,7 @@ class _Pages:
         found = repository.run(run_id)
         if found is None:
             return page("unknown.html", status=404, run_id=run_id)
-        rows = [{**row, "state": state(row)} for row in repository.results(run_id)]
+        rows = [{**row, "state": state(row), "why": why(row)} for row in repository.results(run_id)]
         return page(
             "run.html", run=found, rows=rows, dag_run_url=dag_run_url(self._airflow_url, found)
         )

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from nightbench.core.model import reasons_from_json
+from nightbench.core.sentences import sentence, sentences
+
 Row = Mapping[str, Any]
 
 _REFUSED = ("quarantined", "failed", "left_out")
@@ -78,9 +81,6 @@ def gather(rows: Iterable[Row]) -> list[Series]:
 
 def point(row: Row) -> Point:
     """One result."""
-    sentence = row.get("verdict_sentence") or row.get("reason") or ""
-    if row["quarantined"]:
-        sentence = "; ".join(row.get("quarantine_reasons") or ()) or sentence
     return Point(
         at=row["started_at"],
         run_id=row["run_id"],
@@ -88,7 +88,7 @@ def point(row: Row) -> Point:
         n=row["n"],
         spread=row["spread"],
         state=state(row),
-        sentence=sentence,
+        sentence="; ".join(why(row)),
         version=row["framework_version"],
         run_kind=row["run_kind"],
     )
@@ -102,6 +102,14 @@ def state(row: Row) -> str:
     if row["quarantined"]:
         return "quarantined"
     return str(row["verdict"] or "measured")
+
+
+def why(row: Row) -> list[str]:
+    """Sentences on a result: its verdict, or why it has none; of a quarantined one the checks."""
+    if row["status"] == "ok" and row["quarantined"]:
+        return [sentence(reason) for reason in reasons_from_json(row["quarantine_reasons"])]
+    said = row["verdict_sentence"] or sentences(reasons_from_json(row["reasons"]))
+    return [said] if said else []
 
 
 # --- figures for people -------------------------------------------------------------------

@@ -23,6 +23,12 @@ from nightbench.core.model.clusters import (
     NeighbourPolicy,
     Node,
 )
+from nightbench.core.model.reasons import (
+    Reason,
+    ReasonCode,
+    reasons_from_json,
+    reasons_to_json,
+)
 from nightbench.core.model.results import (
     CheckResult,
     ClockOffset,
@@ -78,6 +84,8 @@ __all__ = [
     "Process",
     "Protocol",
     "RankResult",
+    "Reason",
+    "ReasonCode",
     "RegressionPolicy",
     "RepeatBundle",
     "RepeatRecord",
@@ -93,4 +101,6 @@ __all__ = [
     "VerdictKind",
     "WorkloadInfo",
     "digest_of",
+    "reasons_from_json",
+    "reasons_to_json",
 ]
