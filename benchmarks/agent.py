@@ -1,7 +1,7 @@
-"""The Nightbench agent: everything that is done on a node. Python 3.7 or newer, nothing else.
+"""The Nightbench agent: all work on a node. It needs Python 3.7 or newer and nothing else.
 
 Every verb prints one JSON document and exits 0; on failure it prints {"error": ...} and exits
-non-zero. The node-side parts lie in `nodeside/`; benchmarks/README.md has the contract.
+non-zero. Its modules are in `nodeside/`; benchmarks/README.md describes the contract.
 """
 
 from __future__ import annotations
@@ -59,7 +59,12 @@ def _preflight(options: argparse.Namespace) -> object:
     from nodeside import preflight
 
     return preflight.preflight(
-        options.root, options.lock_dir, HERE, options.cpus, options.python, options.controls
+        options.root,
+        options.lock_dir,
+        HERE,
+        options.cpus,
+        options.controls,
+        dict(options.prefix),
     )
 
 
@@ -81,6 +86,14 @@ def _cores(text: str) -> list[int]:
     return [int(word) for word in text.split(",") if word]
 
 
+def _prefix(text: str) -> tuple[str, str]:
+    """Framework line and folder: "pytorch=/opt/envs/torch"."""
+    line, mark, folder = text.partition("=")
+    if not (line and mark and folder):
+        raise argparse.ArgumentTypeError("expected LINE=FOLDER, found {!r}".format(text))
+    return line, folder
+
+
 def _port_range(text: str) -> tuple[int, int]:
     """First and last port: "20000-29999"."""
     low, mark, high = text.partition("-")
@@ -98,7 +111,7 @@ def _clean(options: argparse.Namespace) -> object:
 
 
 def _clock() -> None:
-    """For every line on stdin, both clocks at once: the controller halves the round trip."""
+    """Print both clocks for every line on stdin; the controller halves the round trip."""
     for _ in iter(sys.stdin.readline, ""):
         print(json.dumps({"monotonic_s": time.monotonic(), "wall_s": time.time()}), flush=True)
 
@@ -162,8 +175,16 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--root", required=True)
     verb.add_argument("--lock-dir")
     verb.add_argument("--cpus", type=_cores, default=[], help="cores that jobs use: 0,1; all")
-    verb.add_argument("--python", help="interpreter with torch, for controls on GPUs")
-    verb.add_argument("--controls", action="store_true", help="measure too")
+    verb.add_argument(
+        "--controls", choices=("cpu", "gpu"), help="measure too: CPU, or GPUs as well"
+    )
+    verb.add_argument(
+        "--prefix",
+        type=_prefix,
+        action="append",
+        default=[],
+        help="LINE=FOLDER: what a framework line runs from instead of an environment",
+    )
     verb.set_defaults(run=_preflight)
 
     verb = verbs.add_parser("allreduce", help="one rank of a ring over TCP; talks over stdin")
@@ -186,7 +207,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Run one verb; the exit code."""
+    """Run one verb; return the exit code."""
     options = _parser().parse_args()
     try:
         if options.verb == "clock":

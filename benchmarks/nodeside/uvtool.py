@@ -1,4 +1,4 @@
-"""Calling uv on a node, with the site's indexes, and a log that a person can read."""
+"""Running uv on a node with the site's indexes, its output kept in a log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import glob
 import os
 import re
-from typing import Sequence
+from typing import Any, Mapping, Sequence
 
 from nodeside import hangup
 from nodeside.files import AgentError, utc_now
@@ -16,7 +16,7 @@ _SECRET = re.compile(r"(://)[^/@\s]+@")
 
 
 class UvFailure(Exception):
-    """uv ended badly; `said` is the end of its output."""
+    """uv failed; `said` is the end of its output."""
 
     def __init__(self, said: str) -> None:
         super().__init__(said)
@@ -47,7 +47,7 @@ class Uv:
         self.env = dict(os.environ)
         self.env.pop("VIRTUAL_ENV", None)
         self.env.pop("PYTHONPATH", None)
-        # Told on the command line by the cluster's YAML: stronger than the node's own settings.
+        # From the cluster's YAML: it overrides the node's own settings.
         if options.index_url:
             self.env.pop("UV_INDEX", None)
             self.env.pop("UV_EXTRA_INDEX_URL", None)
@@ -62,7 +62,7 @@ class Uv:
         self._wheelhouse = options.wheelhouse
 
     def run(self, *words: str) -> str | None:
-        """Call uv; None where it went well, the end of its output otherwise."""
+        """Run uv; return None on success, the end of its output otherwise."""
         with open(self.log, "ab") as log:
             shown = _SECRET.sub(r"\1***@", " ".join(words))
             log.write("\n[{}] uv {}\n".format(utc_now(), shown).encode())
@@ -82,25 +82,29 @@ class Uv:
         return _SECRET.sub(r"\1***@", said[-4000:]) or "exit code {}".format(code)
 
     def must(self, *words: str) -> None:
-        """Call uv.
+        """Run uv.
 
         Raises:
-            UvFailure: it ended badly.
+            UvFailure: it failed.
         """
         said = self.run(*words)
         if said is not None:
             raise UvFailure(said)
 
-    def install(self, package: str, python: str, what: Sequence[str], variant: str) -> None:
-        """`uv pip install`, from the sources that the site has, one after another.
+    def install(self, python: str, what: Sequence[str], index: Mapping[str, Any] | None) -> None:
+        """Run `uv pip install` with the site's sources, one after another.
 
-        A CPU variant of torch never comes from the plain index, which holds the CUDA build of
-        several gigabytes: it comes from links, from the wheelhouse, or from uv's own CPU index.
+        Args:
+            python: interpreter of the environment.
+            what: requirements.
+            index: of the variant, as framework.json has it. Such a variant never comes from the
+                default index, which may hold another build of several gigabytes: it comes from
+                links, from the wheelhouse, or from this index.
 
         Raises:
-            UvFailure: no source had it; what the first one said.
+            UvFailure: no source had it; it holds the first one's output.
         """
-        # uv itself reads no such variable: pip's `no-index` is said on the command line.
+        # uv has no such variable: pip's `no-index` becomes an option.
         alone = bool(self.env.get("UV_NO_INDEX"))
         call = ["pip", "install", "--python", python]
         if self._wheelhouse:
@@ -110,8 +114,8 @@ class Uv:
         for link in self._links:
             call += ["--find-links", link]
         ways: list[list[str]] = [[]]
-        if package == "torch" and variant == "cpu" and not self._wheelhouse and not alone:
-            ways = [["--torch-backend", "cpu"]]
+        if index is not None and not self._wheelhouse and not alone:
+            ways = [list(index.get("options") or ["--index", index["url"]])]
             if self._links or self.env.get("UV_FIND_LINKS"):
                 ways.insert(0, [])
         first: str | None = None
@@ -124,7 +128,7 @@ class Uv:
         raise UvFailure(first or "")
 
     def managed_python(self, series: str) -> str | None:
-        """An interpreter that uv downloaded for us."""
+        """Return an interpreter that uv has downloaded."""
         folder = glob.escape(self.env["UV_PYTHON_INSTALL_DIR"])
         pattern = "cpython-{}.*/bin/python{}".format(series, series)
         found = sorted(glob.glob(os.path.join(folder, pattern)))
@@ -136,7 +140,7 @@ def _normal(name: str) -> str:
 
 
 def without(requirements: str, package: str) -> tuple[str, str | None]:
-    """A lock without one package (its lines and hashes), and the version that it pinned."""
+    """Return a lock without one package (its lines and hashes), and the version it pinned."""
     kept, pinned, dropping = [], None, False
     for line in requirements.splitlines():
         if line and not line[0].isspace() and not line.startswith("#"):
@@ -150,7 +154,7 @@ def without(requirements: str, package: str) -> tuple[str, str | None]:
 
 
 def like_build(version: str, pinned: str | None) -> str:
-    """`version` with the local part of the locked one: 2.12.0 beside 2.13.0+cpu is 2.12.0+cpu."""
+    """Return `version` with the local part of the locked one: 2.12.0, 2.13.0+cpu: 2.12.0+cpu."""
     if pinned and "+" in pinned and "+" not in version:
         return version + "+" + pinned.partition("+")[2]
     return version

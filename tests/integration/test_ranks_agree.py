@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from nightbench.local.paths import find_home
+from nightbench.local.home import find_home
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 LIMIT_S = 300.0
@@ -77,6 +77,7 @@ def two_ranks(folder: Path, line: str, strategy: str, python: str) -> list[dict[
                 "node": f"n{i + 1}",
                 "local_rank": 0,
                 "device": None,
+                "measured": True,
             }
             for i, name in enumerate(names)
         ],

@@ -103,7 +103,7 @@ async def _out(chosen: common.Chosen, line: str) -> dict[str, str]:
     from nightbench.night import preflight, replacement
     from nightbench.nodes import NodeState
     from nightbench.warehouse.connection import WarehouseUnavailable
-    from nightbench.warehouse.nodes import NodeBook
+    from nightbench.warehouse.nodes import NodeRepository
 
     cluster = chosen.cluster
     found = await preflight.examine(
@@ -116,7 +116,7 @@ async def _out(chosen: common.Chosen, line: str) -> dict[str, str]:
     states: dict[str, NodeState] = {}
     try:
         with closing(common.open_warehouse()) as connection:
-            states = NodeBook(connection).states(cluster.name)
+            states = NodeRepository(connection).states(cluster.name)
     except WarehouseUnavailable:
         pass  # Nobody knows of quarantines then; what the look has found counts all the same.
     return replacement.out_tonight(found, states)
@@ -279,14 +279,13 @@ def suite_of(cases: Sequence[str]) -> str:
     Raises:
         UserError: none does, or several do.
     """
-    from nightbench.config import find_suites, load_suite
-    from nightbench.orchestration import places
+    from nightbench.config import find_suites, load_suite, locations
 
     if not cases:
         raise UserError("cases: found none; expected --case SLUG or --suite NAME")
     catalog = common.catalog()
     holding = []
-    for name, path in sorted(find_suites(places.dags_folder()).items()):
+    for name, path in sorted(find_suites(locations.dags_folder()).items()):
         have = {case.case_id for case in load_suite(path, catalog).cases}
         if have >= set(cases):
             holding.append(name)

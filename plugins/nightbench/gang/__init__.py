@@ -20,11 +20,11 @@ from nightbench.gang.errors import (
     reason_of,
 )
 from nightbench.gang.events import GangEvent, OnEvent
-from nightbench.gang.login import SshTarget
 from nightbench.gang.preflight import Network, preflight
 from nightbench.gang.provisioning import prepare
-from nightbench.gang.shipping import Shipment
-from nightbench.gang.ssh import SshTransport
+from nightbench.gang.shipping import Shipment, local_shipment
+from nightbench.gang.ssh_target import SshTarget
+from nightbench.gang.ssh_transport import SshTransport
 from nightbench.gang.steer import run_gang
 from nightbench.gang.tidying import clean, sweep
 
@@ -50,6 +50,7 @@ __all__ = [
     "cancel_run",
     "clean",
     "faults_of",
+    "local_shipment",
     "preflight",
     "prepare",
     "reason_of",

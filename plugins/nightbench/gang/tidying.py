@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import posixpath
 from collections.abc import Mapping
 from typing import Any
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, EnvironmentPolicy
-from nightbench.gang.agentcall import call_agent
 from nightbench.gang.events import ignore
-from nightbench.gang.layout import Layout
-from nightbench.gang.login import SshTarget
-from nightbench.gang.pool import shared
-from nightbench.gang.provisioning import Connect, connections, lock_words
+from nightbench.gang.node_access import Connect, Layout, call_agent, connections, lock_options
 from nightbench.gang.shipping import Shipment, ship_code
+from nightbench.gang.ssh_pool import shared
+from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import Transport
+
+log = logging.getLogger(__name__)
 
 
 async def sweep(
@@ -62,6 +63,41 @@ async def clean(
     return await _everywhere(cluster, targets, shipment, connect, "clean", words)
 
 
+async def sweep_and_clean(
+    cluster: Cluster,
+    targets: Mapping[str, SshTarget],
+    shipment: Shipment,
+    keep_days: float,
+) -> dict[str, Any]:
+    """End our orphaned processes on a cluster's nodes and remove what is old there.
+
+    A node that does not answer is logged and keeps no other from being swept: its orphans end with
+    their lease, and before the next night's preflight.
+
+    Returns:
+        {"killed": node -> count, "removed": node -> count, "away": [node]}.
+
+    Raises:
+        UserError: no node answers.
+    """
+    swept = await sweep(cluster, targets, shipment, kill=True)
+    cleaned = await clean(cluster, targets, shipment, keep_days)
+    away = {n: a["problem"] for n, a in {**swept, **cleaned}.items() if a.get("problem")}
+    for node, why in away.items():
+        log.error("%s was not swept: %s", node, why)
+    if len(away) == len(cluster.nodes):
+        raise UserError(f"no node of {cluster.name} could be swept: {next(iter(away.values()))}")
+    for node, found in swept.items():
+        for process in found["found"]:
+            log.info("%s: orphan %s of %s", node, process.get("pid"), process.get("job"))
+        log.info("%s: %d orphans ended", node, len(found["killed"]))
+    return {
+        "killed": {node: len(found["killed"]) for node, found in swept.items()},
+        "removed": {node: len(found.get("removed", ())) for node, found in cleaned.items()},
+        "away": sorted(away),
+    }
+
+
 async def _everywhere(
     cluster: Cluster,
     targets: Mapping[str, SshTarget],
@@ -95,7 +131,7 @@ async def _verb(
         policy.python,
         posixpath.join(code, "agent.py"),
         verb,
-        *(layout.words() if verb == "clean" else ["--root", layout.root]),
-        *lock_words(policy),
+        *(layout.options() if verb == "clean" else ["--root", layout.root]),
+        *lock_options(policy),
         *words,
     )
