@@ -30,8 +30,8 @@ from nightbench.core.model import (
     Strategy,
     reasons_from_json,
 )
-from nightbench.gang import CaseOutcome, GangEvent, Shipment, SshTarget, prepare, run_gang
-from nightbench.spool import CaseStore, Spool
+from nightbench.gang import GangEvent, Shipment, SshTarget, prepare, run_gang
+from nightbench.spool import CaseOutcome, CaseStore, Spool
 
 REPO = Path(__file__).resolve().parents[2]
 KILL_S = 10.0
