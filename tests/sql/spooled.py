@@ -122,6 +122,7 @@ def _result(
                 "name": "trainer-0",
                 "role": "trainer",
                 "rank": 0,
+                "measured": True,
                 "exit_code": 0,
                 "signal": None,
                 "summary": {

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from nightbench.core.errors import UserError
 from nightbench.web.alert_api import AlertApi, json_response
 from nightbench.web.alert_pages import AlertPages, OpenQueries, OpenTriage, dag_run_url
-from nightbench.web.errors import BadInput, WebError
+from nightbench.web.errors import BadInput, status_of
 from nightbench.web.guard import FormTokens, PageAccess, PageUser, hosts_of
 from nightbench.web.page_queries import PageQueries
 from nightbench.web.plot import draw
@@ -123,8 +123,8 @@ def _is_api(request: Request) -> bool:
 
 
 def _user_error(request: Request, error: Exception) -> Response:
-    """A user error; what is no `WebError` is a warehouse that is away."""
-    status = error.status if isinstance(error, WebError) else 503
+    assert isinstance(error, UserError)
+    status = status_of(error)
     if _is_api(request):
         return json_response({"detail": str(error)}, status)
     return _error_page(request, status, str(error))
