@@ -14,7 +14,8 @@ from typing import Any, Protocol
 from nightbench.config.values import has_control_characters
 from nightbench.core.errors import UserError
 from nightbench.core.hours import moment
-from nightbench.web.errors import BadInput, NotAllowed
+from nightbench.warehouse import MoveRefused
+from nightbench.web.errors import BadInput
 
 REASONS = {"false_alarm": "false alarm", "intended": "intended", "wont_fix": "won't fix"}
 """Why an alert is dismissed, and how that is said."""
@@ -30,7 +31,7 @@ LONGEST_SNOOZE = timedelta(days=366)
 class AlertTriage(Protocol):
     """Moves alerts in the name of one person.
 
-    Every method returns the state before, and raises `NotAllowed` where the alert's state does not
+    Every method returns the state before, and raises `MoveRefused` where the alert's state does not
     allow it, another `UserError` where the warehouse is away.
     """
 
@@ -137,7 +138,7 @@ def apply_change(
     sending the same again changes the rest of a group that was interrupted.
 
     Raises:
-        NotAllowed: nothing was changed.
+        MoveRefused: nothing was changed.
     """
     refused, changed = None, 0
     for row in group or [alert]:
@@ -147,10 +148,10 @@ def apply_change(
         try:
             change(triage, row["alert_id"])
             changed += 1
-        except NotAllowed as error:
+        except MoveRefused as error:
             refused = error
     if not changed:
-        raise refused or NotAllowed(f"No alert of the group can be changed so ({action.name}).")
+        raise refused or MoveRefused(f"No alert of the group can be changed so ({action.name}).")
 
 
 def _text(given: Mapping[str, object], name: str, longest: int) -> str:
