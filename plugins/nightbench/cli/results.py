@@ -106,10 +106,10 @@ def clean(
 
 @app.command("import")
 def import_history(
-    file: Annotated[Path, typer.Argument(help="A CSV file with a header line.")],
+    file: Annotated[Path, typer.Argument(help="A CSV file with a header line, or *.jsonl.")],
 ) -> None:
     """Load a site's older results, so that verdicts do not start from nothing."""
-    from nightbench.warehouse.history_csv import import_history as store
+    from nightbench.warehouse.history_import import import_history as store
 
     report = store(common.open_warehouse(), file)
     say(f"{report.rows} medians of {report.runs} runs; {report.changed} were new or different")

@@ -12,6 +12,8 @@ from nightbench.core.model import (
     CaseStatus,
     CheckResult,
     Measurement,
+    Reason,
+    ReasonCode,
     RegressionPolicy,
     Run,
     RunKind,
@@ -23,6 +25,7 @@ from nightbench.detection import judge_cases, judge_run, point_of
 
 RUN = Run("demo-20260301T010000-0000", "demo", "local", RunKind.NIGHTLY, FIRST + timedelta(days=59))
 POLICY = RegressionPolicy()
+EXITED = Reason(ReasonCode.PROCESS_EXITED, "n2", "trainer-1", "code 1", "code 0")
 SPREAD = CheckResult("measurement", None, "spread", Severity.FAIL, False, "30.0%", "10 % or less")
 
 
@@ -40,10 +43,14 @@ PLANNED = {
     "slower": measurement(90.0),
     "faster": measurement(110.0),
     "young": measurement(100.0),
-    "broken": measurement(None, status=CaseStatus.FAILED, reason="n2: trainer-1 exited with 1"),
+    "broken": measurement(None, status=CaseStatus.FAILED, reasons=(EXITED,)),
     "doubtful": measurement(100.0, checks=(SPREAD,)),
     "absent": None,
-    "cancelled": measurement(None, status=CaseStatus.CANCELLED, reason="by ada"),
+    "cancelled": measurement(
+        None,
+        status=CaseStatus.CANCELLED,
+        reasons=(Reason(ReasonCode.CANCELLED, observed="by ada"),),
+    ),
 }
 EXPECTED = {
     "steady": VerdictKind.OK,
@@ -77,9 +84,9 @@ def test_verdicts_bring_their_evidence():
     assert verdicts["slower"].value == 90.0
     assert verdicts["slower"].history == 24
     assert 0 < verdicts["steady"].smallest_slowdown < 0.05
-    assert verdicts["broken"].sentence == "n2: trainer-1 exited with 1"
-    assert verdicts["doubtful"].sentence == "Quarantined: spread: 30.0% (expected: 10 % or less)"
-    assert verdicts["cancelled"].sentence == "Cancelled: by ada"
+    assert verdicts["broken"].sentence == "n2: trainer-1 exited with code 1"
+    assert verdicts["doubtful"].sentence == "Quarantined: spread: 30.0%, expected 10 % or less"
+    assert verdicts["cancelled"].sentence == "cancelled: by ada"
     assert {(v.run_id, v.cluster) for v in verdicts.values()} == {(RUN.run_id, "local")}
 
 
