@@ -19,18 +19,6 @@ from nightbench.detection.detector import Detector, Judgement
 from nightbench.detection.judge import ChangeDetector
 
 
-def judge_run(
-    run: Run,
-    planned: Iterable[str],
-    measured: Mapping[str, Measurement],
-    histories: Mapping[str, Sequence[HistoryPoint]],
-    policy: RegressionPolicy,
-    detector: Detector | None = None,
-) -> list[Verdict]:
-    """One verdict for each planned case, in the order of the plan; see `judge_cases`."""
-    return [v for v, _ in judge_cases(run, planned, measured, histories, policy, detector)]
-
-
 def judge_cases(
     run: Run,
     planned: Iterable[str],

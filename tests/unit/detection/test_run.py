@@ -21,7 +21,7 @@ from nightbench.core.model import (
     Strategy,
     VerdictKind,
 )
-from nightbench.detection import judge_cases, judge_run, point_of
+from nightbench.detection import judge_cases, point_of
 
 RUN = Run("demo-20260301T010000-0000", "demo", "local", RunKind.NIGHTLY, FIRST + timedelta(days=59))
 POLICY = RegressionPolicy()
@@ -68,7 +68,7 @@ def judged(**histories):
     measured = {name: m for name, m in PLANNED.items() if m is not None}
     series = {name: HISTORY for name in PLANNED} | {"young": HISTORY[:3]}
     series |= {"slower": FALLEN, "faster": RISEN} | histories
-    return {v.case_id: v for v in judge_run(RUN, list(PLANNED), measured, series, POLICY)}
+    return {v.case_id: v for v, _ in judge_cases(RUN, list(PLANNED), measured, series, POLICY)}
 
 
 def test_all_six_verdicts():
@@ -92,7 +92,7 @@ def test_verdicts_bring_their_evidence():
 
 def test_red_warning_does_not_fail_a_case():
     warned = measurement(100.0, checks=(replace(SPREAD, severity=Severity.WARN),))
-    (verdict,) = judge_run(RUN, ["a"], {"a": warned}, {"a": HISTORY}, POLICY)
+    ((verdict, _),) = judge_cases(RUN, ["a"], {"a": warned}, {"a": HISTORY}, POLICY)
     assert verdict.kind is VerdictKind.OK
 
 
@@ -100,8 +100,8 @@ def test_run_is_not_its_own_baseline():
     slower = measurement(90.0)
     own = replace(HISTORY[-1], at=RUN.started_at, run_id=RUN.run_id, value=90.0)
     later = replace(own, at=RUN.started_at + timedelta(days=1), run_id="later")
-    (alone,) = judge_run(RUN, ["a"], {"a": slower}, {"a": HISTORY}, POLICY)
-    (again,) = judge_run(RUN, ["a"], {"a": slower}, {"a": [*HISTORY, own, later]}, POLICY)
+    ((alone, _),) = judge_cases(RUN, ["a"], {"a": slower}, {"a": HISTORY}, POLICY)
+    ((again, _),) = judge_cases(RUN, ["a"], {"a": slower}, {"a": [*HISTORY, own, later]}, POLICY)
     assert again == alone
 
 
