@@ -11,8 +11,7 @@ import dataclasses
 from airflow.sdk import DAG
 
 from nightbench.orchestration import places
-from nightbench.orchestration.bisecting import bisect_dag
-from nightbench.orchestration.confirming import confirm_dag
+from nightbench.orchestration.experiment_dags import bisect_dag, confirm_dag
 from nightbench.orchestration.form import form
 from nightbench.orchestration.heads import SuiteHead, parallel_cases, suite_heads
 from nightbench.orchestration.judging import regressions_dag

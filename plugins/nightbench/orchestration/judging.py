@@ -82,10 +82,10 @@ def judge(loaded: str) -> str:
 )
 def doubt(**context: Any) -> list[str]:
     """Say which of the runs have suspects that their message waits for."""
-    from nightbench.orchestration import confirming
+    from nightbench.orchestration import experiment_dags
 
     try:
-        doubted = confirming.waiting_runs(_run_ids(context))
+        doubted = experiment_dags.waiting_runs(_run_ids(context))
     except UserError as error:
         log.error("%s", error)
         raise AirflowException(str(error)) from None

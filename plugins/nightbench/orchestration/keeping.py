@@ -86,10 +86,10 @@ def load_waiting(**context: Any) -> list[str]:
 @task(retries=2)
 def tell_leftovers() -> int:
     """Give up confirmations that did not end in time; send the messages that no night has sent."""
-    from nightbench.orchestration import confirming, runs
+    from nightbench.orchestration import experiment_dags, runs
 
     try:
-        confirming.give_up_late()
+        experiment_dags.give_up_late()
         return runs.tell_leftovers()
     except UserError as error:
         log.error("%s", error)

@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException
 
 from nightbench.core.errors import UserError
-from nightbench.orchestration import confirming, judging, runs
+from nightbench.orchestration import experiment_dags, judging, runs
 from nightbench.orchestration.shared import MAY_SUSPECT, SUSPECTS
 
 
@@ -36,17 +36,19 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_message_that_is_refused_keeps_no_other_run_from_its_own(told: list[str]) -> None:
     with pytest.raises(AirflowException, match="run bad: no channel took it"):
-        confirming.tell.function(**context({"run_ids": ["bad", "a"]}, {"run_ids": ["b"]}))
+        experiment_dags.tell.function(**context({"run_ids": ["bad", "a"]}, {"run_ids": ["b"]}))
     assert told == ["a", "b"]
 
 
 def test_an_event_that_a_person_made_names_no_runs(told: list[str]) -> None:
-    assert confirming.tell.function(**context(None, {}, {"by": "ada"}, {"run_ids": ["a"]})) == ["a"]
+    assert experiment_dags.tell.function(
+        **context(None, {}, {"by": "ada"}, {"run_ids": ["a"]})
+    ) == ["a"]
     assert judging.loaded_runs.function(**context({"by": "ada"}, run_ids=["a"])) == ["a"]
 
 
 def test_what_is_doubted_is_asked_of_all_runs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confirming, "waiting_runs", lambda named: list(named)[1:])
+    monkeypatch.setattr(experiment_dags, "waiting_runs", lambda named: list(named)[1:])
     added: list[Any] = []
     outlets = {MAY_SUSPECT: SimpleNamespace(add=lambda *args, **more: added.append((args, more)))}
     named = context({"run_ids": ["a", "b"]}, {"run_ids": ["a"]})

@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 import pytest
 
 from nightbench.core.errors import UserError
-from nightbench.experiments import bisect_store
-from nightbench.experiments.bisect_store import Asked
-from nightbench.orchestration import bisecting, runs
+from nightbench.experiments.bisect import bisect_document, store_bisect
+from nightbench.experiments.bisect_request import BisectRequest
+from nightbench.orchestration import experiment_dags, runs
 from nightbench.spool import RunSpool, Spool
 from nightbench.warehouse import WarehouseRefused
 
@@ -21,14 +21,14 @@ PARAMS: dict[str, Any] = {"budget_h": 9, "most_tests": 20, "outside_hours": Fals
 @pytest.fixture
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunSpool:
     monkeypatch.setenv("NIGHTBENCH_SPOOL", str(tmp_path))
-    asked = Asked("some-case", "demo", "local", "fake", ("1.0", "1.1"), 3600.0, 20)
-    return bisect_store.begin(Spool(tmp_path), "bisect-1", asked, "ada")
+    request = BisectRequest("some-case", "demo", "local", "fake", ("1.0", "1.1"), 3600.0, 20)
+    return store_bisect(Spool(tmp_path), "bisect-1", request, "ada", "demo", "local")
 
 
 def test_what_a_terminal_measures_right_now_is_left_alone(begun: RunSpool) -> None:
     was = begun.run()
     with begun.steered(), pytest.raises(UserError, match="measured right now by another process"):
-        bisecting._bisect("bisect-1", PARAMS)
+        experiment_dags._bisect("bisect-1", PARAMS)
     assert begun.run() == was
 
 
@@ -40,5 +40,5 @@ def test_a_warehouse_that_refuses_a_bisect_does_not_end_it(
 
     monkeypatch.setattr(runs, "connect", refuse)
     with caplog.at_level(logging.WARNING):
-        bisecting._store(bisect_store.document_of(begun))
+        experiment_dags._keep(bisect_document(begun))
     assert "the migrations have not been applied" in caplog.text
