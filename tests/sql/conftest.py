@@ -21,9 +21,8 @@ from tests.sql.nights import Inbox, receiving
 from nightbench.cli import common
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.local import postgres, processes
-from nightbench.local.paths import Home
+from nightbench.local.home import Home, Secrets
 from nightbench.local.ports import Ports, is_free
-from nightbench.local.secrets import Secrets
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, Reader, Triage, connect, migrate
 from nightbench.warehouse.connection import Connection

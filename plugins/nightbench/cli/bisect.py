@@ -156,10 +156,7 @@ def _request(
 def _context(
     suite: str, cluster: str | None, case_id: str, limits: Mapping[str, Any]
 ) -> ExperimentContext:
-    from nightbench.experiments.ab import with_cases
-
-    chosen = common.choose(suite, cluster)
-    chosen = dataclasses.replace(chosen, suite=with_cases(chosen.suite, [case_id]))
+    chosen = common.choose(suite, cluster, cases=[case_id])
     return experiment_common.context_of(chosen, outside_hours=limits["outside_hours"])
 
 

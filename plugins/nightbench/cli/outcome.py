@@ -172,7 +172,7 @@ def places_to_look(run_id: str) -> list[tuple[str, str]]:
     place = common.home()
     if not place.secrets_file.is_file() or not place.ports_file.is_file():
         return []
-    access = deployment.access(place)
+    access = deployment.logins(place)
     return [
         ("results page", f"{access.ui}/nightbench/?run={run_id}"),
         ("Airflow UI", f"{access.ui}   (user {access.user}, password {access.password})"),

@@ -17,9 +17,9 @@ app = typer.Typer()
 @app.command()
 def up() -> None:
     """Start PostgreSQL, Airflow and the local nodes; what runs already is left alone."""
-    from nightbench.local import supervisor
+    from nightbench.local import lifecycle
 
-    for line in supervisor.up(common.home()):
+    for line in lifecycle.up(common.home()):
         say(line)
     show_access()
 
@@ -28,7 +28,7 @@ def show_access() -> None:
     """Print where a person goes, and with what login."""
     from nightbench.local import deployment
 
-    access = deployment.access(common.home())
+    access = deployment.logins(common.home())
     say(f"Airflow UI:  {access.ui}   (user {access.user}, password {access.password})")
     say(f"warehouse:   {access.psql}")
 
@@ -36,18 +36,18 @@ def show_access() -> None:
 @app.command()
 def down() -> None:
     """Stop everything that `up` started; no process is left."""
-    from nightbench.local import supervisor
+    from nightbench.local import lifecycle
 
-    for line in supervisor.down(common.home()):
+    for line in lifecycle.down(common.home()):
         say(line)
 
 
 @app.command()
 def status(json: JsonOption = False) -> None:
     """Show what runs; exit code 1 where something does not."""
-    from nightbench.local import health
+    from nightbench.local import deployment
 
-    services = health.status(common.home())
+    services = deployment.status(common.home())
     if json:
         common.print_json([{**vars(service), "log": str(service.log)} for service in services])
     else:
@@ -97,9 +97,9 @@ def logs(
 )
 def airflow(context: typer.Context) -> None:
     """Run Airflow's own command on this machine's Airflow, e.g. `nightbench airflow dags list`."""
-    from nightbench.local import supervisor
+    from nightbench.local import lifecycle
 
-    supervisor.run_airflow(common.home(), context.args)
+    lifecycle.run_airflow(common.home(), context.args)
 
 
 @app.command()

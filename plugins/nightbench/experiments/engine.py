@@ -43,6 +43,7 @@ from nightbench.gang import (
     Shipment,
     SshTarget,
     cancel,
+    local_shipment,
     prepare,
     run_gang,
 )
@@ -85,7 +86,6 @@ def experiment_context(
     cluster: Cluster,
     catalog: Catalog,
     targets: Mapping[str, SshTarget],
-    shipment: Shipment,
     connect: Connect,
     spool: Spool,
     *,
@@ -99,7 +99,6 @@ def experiment_context(
         cluster: its hours limit the experiment.
         catalog: what can be run.
         targets: node -> how it is reached.
-        shipment: what the nodes need.
         connect: opens the warehouse; where that is away no quarantine is known.
         spool: of the runs, from which durations are taken without a warehouse.
         outside_hours: ignore the cluster's hours.
@@ -108,6 +107,7 @@ def experiment_context(
     Raises:
         UserError: the cluster's hours do not hold now.
     """
+    shipment = local_shipment(cluster.environments.wheelhouse)
     span = None if outside_hours else open_now(cluster, datetime.now(UTC))
     ends = (until, span.end if span else None)
     deadline = min((end for end in ends if end is not None), default=None)

@@ -23,7 +23,8 @@ from nightbench.gang.layout import Layout
 from nightbench.gang.login import SshTarget
 from nightbench.gang.pool import shared
 from nightbench.gang.provisioning import Connect, connections, lock_words
-from nightbench.gang.shipping import Shipment, ship_code
+from nightbench.gang.shipment import Shipment
+from nightbench.gang.shipping import ship_code
 from nightbench.gang.transport import Conversation, Transport
 from nightbench.nodes import Control, NodePreflight
 from nightbench.nodes.controls import all_reduce

@@ -16,9 +16,9 @@ from urllib.parse import quote
 
 from nightbench.core.errors import UserError
 from nightbench.local import postgres, processes
-from nightbench.local.paths import REPO, Home, venv_bin, write_private
+from nightbench.local.home import REPO, Home, Secrets, venv_bin, write_private
+from nightbench.local.logfiles import log_and_tail
 from nightbench.local.ports import Ports
-from nightbench.local.secrets import Secrets
 
 SERVICES = ("api-server", "scheduler", "dag-processor", "triggerer")
 ADMIN = "admin"
@@ -71,12 +71,12 @@ def settings(home: Home, ports: Ports, secrets: Secrets) -> dict[str, str]:
             "secret_key": secrets.api_secret_key,
         },
         "api_auth": {"jwt_secret": secrets.jwt_secret},
-        # Tasks of a scheduler that was killed are begun again after a minute; Airflow would wait
-        # five, as ours is back before its predecessor counts as dead.
+        # Tasks of a killed scheduler are restarted after a minute; by default Airflow would wait
+        # five, because ours is back before its predecessor counts as dead.
         "scheduler": {
             "orphaned_tasks_check_interval": "60",
-            # A killed worker is missed after this, not after five minutes. Its supervisor sends a
-            # heartbeat every few seconds; an API server that is restarted is back before.
+            # A killed worker is noticed after this, not after five minutes. Its supervisor sends a
+            # heartbeat every few seconds; a restarted API server is back before.
             "task_instance_heartbeat_timeout": "90",
         },
         # Ending a gang whose processes ignore SIGTERM, on a node that is slow to answer.
@@ -90,7 +90,7 @@ def settings(home: Home, ports: Ports, secrets: Secrets) -> dict[str, str]:
             "base_log_folder": str(home.airflow_logs),
             "dag_processor_child_process_log_directory": str(home.airflow_logs / "dag_processor"),
             "colored_console_log": "False",
-            # Nobody serves logs there (see _ARGUMENTS): a port that never answers but at once.
+            # No log server runs (see _ARGUMENTS): port 1 refuses at once.
             "worker_log_server_port": "1",
             "trigger_log_server_port": "1",
         },
@@ -108,7 +108,7 @@ def settings(home: Home, ports: Ports, secrets: Secrets) -> dict[str, str]:
     return variables | {
         "AIRFLOW_HOME": str(home.airflow),
         "NIGHTBENCH_HOME": str(home.root),
-        # Nothing tells outside hosts that this runs.
+        # Nothing reports to outside hosts.
         "GX_ANALYTICS_ENABLED": "false",
         "SCARF_ANALYTICS": "false",
         "DO_NOT_TRACK": "1",
@@ -191,15 +191,15 @@ def write_files(home: Home, ports: Ports, secrets: Secrets) -> None:
 
 
 def migrate(home: Home, env: dict[str, str], fresh: bool) -> bool:
-    """Bring Airflow's metadata database to the installed version; return if that took work.
+    """Bring Airflow's metadata database to the installed version; return whether it was needed.
 
     Args:
-        home: the state folder; a stamp there says what was done.
+        home: the state folder; a stamp there names the version migrated to.
         env: as `environment` gives it.
-        fresh: the database was made just now, so the stamp says nothing.
+        fresh: the database is new, so an old stamp does not count.
 
     Raises:
-        UserError: `airflow db migrate` failed; with its log's tail.
+        UserError: `airflow db migrate` failed; the message holds the end of its log.
     """
     lock = REPO / "requirements" / "control.lock"
     wanted = hashlib.sha256(lock.read_bytes()).hexdigest()
@@ -217,8 +217,7 @@ def migrate(home: Home, env: dict[str, str], fresh: bool) -> bool:
             check=False,
         ).returncode
     if status:
-        shown = "\n  ".join(processes.tail(log))
-        raise UserError(f"airflow db migrate failed (status {status}). Log {log}:\n  {shown}")
+        raise UserError(f"airflow db migrate failed (status {status}). {log_and_tail(log)}")
     stamp.write_text(wanted, encoding="ascii")
     return True
 

@@ -1,8 +1,8 @@
-"""Keepers: they start again what has died or hangs, each other included.
+"""Keepers: they restart services that have died or hang, and each other.
 
-`up` leaves two of them behind. A keeper looks every few seconds whether every service has its
-process, and every half a minute whether Airflow's say that they are healthy; where something is
-amiss it does what a person would do: `up`. `down` ends the keepers first.
+`up` leaves two keepers running. A keeper checks every few seconds that every service has its
+process, and every half a minute that Airflow reports its components as healthy; if not, it runs
+`up`, as a person would. `down` ends the keepers first. Why not supervisord: ADR 14.
 
     python -m nightbench.local.keeper --home .nightbench
 """
@@ -20,23 +20,21 @@ from pathlib import Path
 
 from nightbench.core.errors import UserError
 from nightbench.local import processes
-from nightbench.local.paths import Home, venv_bin
+from nightbench.local.home import Home, venv_bin
 
 NAMES = ("keeper-a", "keeper-b")
-LOOK_S = 3.0
-HEALTH_LOOKS = 10
-"""Every so many looks Airflow is asked how it is."""
-
-SICK = 3
-"""So many answers in a row that something is unhealthy, and it is no passing slowness."""
+CHECK_S = 3.0
+CHECKS_PER_HEALTH_CHECK = 10
+UNHEALTHY_IN_A_ROW = 3
+"""After so many unhealthy answers in a row it is more than a moment's slowness."""
 
 LONGEST_PAUSE_S = 300.0
 BUSY = 3
-"""Exit status of an `up` that found another one at work."""
+"""Exit status of an `up` that found another `up` or `down` at work."""
 
 
 def start_missing(home: Home) -> Iterator[str]:
-    """Start the keepers that do not run; yield a line where there were any."""
+    """Start the keepers that do not run; yield a line if there were any."""
     missing = [name for name in NAMES if processes.read(home.run / f"{name}.pid") is None]
     for name in missing:
         processes.start(
@@ -49,34 +47,34 @@ def start_missing(home: Home) -> Iterator[str]:
             cwd=home.root,
         )
     if missing:
-        yield "keepers: what dies from now on is started again, until nightbench down"
+        yield "keepers: they restart services that die or hang, until nightbench down"
 
 
 def stop_all(home: Home) -> list[str]:
-    """End the keepers, with an `up` that one of them may be at; returns those that ran."""
+    """End the keepers and an `up` that one of them runs; return the names of those that ran."""
     return [name for name in NAMES if processes.stop(home.run / f"{name}.pid")]
 
 
 def keep(home: Home, services: tuple[str, ...]) -> None:
-    """Look after the services for ever."""
-    sick = looks = 0
-    pause_s = LOOK_S
+    """Check the services for ever, and run `up` where one is missing or stays unhealthy."""
+    unhealthy = checks = 0
+    pause_s = CHECK_S
     while True:
         time.sleep(pause_s)
-        looks += 1
+        checks += 1
         missing = [name for name in services if processes.read(home.run / f"{name}.pid") is None]
-        if looks % HEALTH_LOOKS == 0:
-            sick = sick + 1 if _unhealthy(home) else 0
-        if not missing and sick < SICK:
-            pause_s = LOOK_S
+        if checks % CHECKS_PER_HEALTH_CHECK == 0:
+            unhealthy = unhealthy + 1 if _not_running(home) else 0
+        if not missing and unhealthy < UNHEALTHY_IN_A_ROW:
+            pause_s = CHECK_S
             continue
-        _say(f"{', '.join(missing)} ended" if missing else "Airflow is unhealthy")
-        # In a process of its own: what it starts must not be this one's child, whose zombies
-        # PostgreSQL would take for a living postmaster.
+        _log(f"{', '.join(missing)} ended" if missing else "Airflow is unhealthy")
+        # A process of its own: services started here would stay this one's children, whose
+        # zombies PostgreSQL takes for a living postmaster.
         status = subprocess.run([*_argv(home), "--once"], check=False).returncode
-        sick = 0
+        unhealthy = 0
         failed = status not in (0, BUSY)
-        pause_s = min(2 * pause_s, LONGEST_PAUSE_S) if failed else LOOK_S
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S) if failed else CHECK_S
 
 
 def _argv(home: Home) -> list[str]:
@@ -84,42 +82,42 @@ def _argv(home: Home) -> list[str]:
     return [python, "-m", "nightbench.local.keeper", "--home", str(home.root)]
 
 
-def _unhealthy(home: Home) -> list[str]:
-    from nightbench.local import health
+def _not_running(home: Home) -> list[str]:
+    from nightbench.local import deployment
 
-    return [each.name for each in health.status(home) if each.state != "running"]
+    return [each.name for each in deployment.status(home) if each.state != "running"]
 
 
-def _once(home: Home) -> int:
-    """What a person would do."""
-    from nightbench.local import supervisor
+def _up(home: Home) -> int:
+    """Run `up` and log its lines; return the exit status."""
+    from nightbench.local import lifecycle
 
     try:
-        for line in supervisor.up(home, wait_s=0.0):
-            _say(line)
-    except supervisor.AnotherWorks:
+        for line in lifecycle.up(home, wait_s=0.0):
+            _log(line)
+    except lifecycle.HomeLocked:
         return BUSY
     except UserError as error:
-        _say(str(error))
+        _log(str(error))
         return 1
     return 0
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     print(f"{datetime.now(UTC).isoformat(timespec='seconds')} {line}", flush=True)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command line; returns its exit status."""
+    """Run the command line; return its exit status."""
     from nightbench.local import deployment
 
     parser = argparse.ArgumentParser(prog="nightbench.local.keeper", description=__doc__)
     parser.add_argument("--home", type=Path, required=True, help="state folder")
-    parser.add_argument("--once", action="store_true", help="mend what is amiss now, and end")
+    parser.add_argument("--once", action="store_true", help="run `up` once, and end")
     options = parser.parse_args(argv)
     home = Home(options.home)
     if options.once:
-        return _once(home)
+        return _up(home)
     keep(home, deployment.SERVICES)
     return 0
 

@@ -1,15 +1,15 @@
-"""Logs of the services: show them, and remove old ones."""
+"""The services' logs: show them, and remove old ones."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from nightbench.core.errors import UserError
-from nightbench.local import processes
-from nightbench.local.paths import Home
+from nightbench.local.home import Home
 
 DEFAULT_DAYS = 30.0
 
@@ -33,7 +33,7 @@ def keep_days() -> float:
 
 
 def expire(folder: Path, days: float | None = None) -> int:
-    """Remove log files that nobody wrote to for `days`, and folders left empty; return how many."""
+    """Remove log files not written to for `days`, and empty folders; return how many files."""
     oldest = time.time() - (keep_days() if days is None else days) * 86400
     removed = 0
     for parent, folders, files in os.walk(folder, topdown=False):
@@ -49,8 +49,24 @@ def expire(folder: Path, days: float | None = None) -> int:
     return removed
 
 
+def tail(log: Path, lines: int = 20) -> list[str]:
+    """Return the last lines of a log; none where there is no log yet."""
+    if not log.exists():
+        return []
+    with log.open("rb") as stream:
+        stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, stream.tell() - 400 * lines))
+        return stream.read().decode(errors="replace").splitlines()[-lines:]
+
+
+def log_and_tail(log: Path) -> str:
+    """Return `Log PATH:` and the log's last lines, for the end of a message."""
+    shown = "\n  ".join(tail(log))
+    return f"Log {shlex.quote(str(log))}:\n  {shown}"
+
+
 def logs(home: Home, service: str, lines: int = 100, follow: bool = False) -> Iterator[str]:
-    """Yield the last lines of a service's log, and with `follow` what is added, without end.
+    """Yield the last lines of a service's log, and with `follow` every line that is added.
 
     Raises:
         UserError: there is no such log; the message lists those that there are.
@@ -59,7 +75,7 @@ def logs(home: Home, service: str, lines: int = 100, follow: bool = False) -> It
     if not path.is_file():
         known = ", ".join(sorted(p.stem for p in home.logs.glob("*.log"))) or "none yet"
         raise UserError(f"No log of {service!r} in {home.logs}. There are: {known}")
-    yield from processes.tail(path, lines)
+    yield from tail(path, lines)
     if not follow:
         return
     with path.open(encoding="utf-8", errors="replace") as stream:

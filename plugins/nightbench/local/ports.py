@@ -6,10 +6,11 @@ import json
 import socket
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+
+import psutil
 
 from nightbench.core.errors import UserError
-from nightbench.local.paths import Home, write_private
+from nightbench.local.home import Home, write_private
 
 SEARCH = 200
 """How many ports above the usual one are tried."""
@@ -37,34 +38,27 @@ def is_free(port: int, hosts: tuple[str, ...] = ("127.0.0.1",)) -> bool:
     return True
 
 
-def listening(port: int, pids: Iterable[int]) -> bool:
+def is_listening(port: int, pids: Iterable[int]) -> bool:
     """Tell whether one of these processes listens on the port of 127.0.0.1."""
-    # proc(5): local address in hexadecimal, its bytes in the machine's order; state 0A is LISTEN.
-    address = socket.inet_aton("127.0.0.1")[::-1].hex().upper()
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]]
-    sockets = {
-        f"socket:[{row[9]}]"
-        for row in rows
-        if row[3] == "0A" and row[1] in (f"{address}:{port:04X}", f"00000000:{port:04X}")
-    }
-    return any(sockets & _descriptors(pid) for pid in pids)
+    for pid in pids:
+        try:
+            sockets = psutil.Process(pid).net_connections("tcp4")
+        except psutil.Error:
+            continue  # it has ended meanwhile
+        if any(
+            each.status == psutil.CONN_LISTEN
+            and each.laddr.port == port
+            and each.laddr.ip in ("127.0.0.1", "0.0.0.0")
+            for each in sockets
+        ):
+            return True
+    return False
 
 
-def _descriptors(pid: int) -> set[str]:
-    found = set()
-    folder = Path(f"/proc/{pid}/fd")
-    try:
-        for entry in folder.iterdir():
-            found.add(str(entry.readlink()))
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return found  # the process, or one of its files, has gone meanwhile
-    return found
-
-
-def choose(home: Home, running: frozenset[str] = frozenset()) -> Ports:
+def choose_ports(home: Home, running: frozenset[str] = frozenset()) -> Ports:
     """Return the ports of this home, and remember them.
 
-    A remembered port stays unless somebody else has taken it meanwhile.
+    A remembered port is kept unless another process has taken it meanwhile.
 
     Args:
         home: where `ports.json` lies.
@@ -73,7 +67,7 @@ def choose(home: Home, running: frozenset[str] = frozenset()) -> Ports:
     Raises:
         UserError: no port was free in the range that was tried.
     """
-    remembered = load(home)
+    remembered = load_ports(home)
     chosen: dict[str, int] = {}
     for field in fields(Ports):
         first = getattr(remembered or Ports(), field.name)
@@ -87,7 +81,7 @@ def choose(home: Home, running: frozenset[str] = frozenset()) -> Ports:
     return ports
 
 
-def load(home: Home) -> Ports | None:
+def load_ports(home: Home) -> Ports | None:
     """Return the remembered ports, or None before the first `up`.
 
     Raises:

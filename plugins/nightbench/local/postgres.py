@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING
 
 from nightbench.core.errors import UserError
 from nightbench.local import processes
-from nightbench.local.paths import Home, write_private
+from nightbench.local.home import Home, Secrets, write_private
+from nightbench.local.logfiles import log_and_tail
 
 if TYPE_CHECKING:
     import psycopg2.extensions
 
     from nightbench.local.ports import Ports
-    from nightbench.local.secrets import Secrets
 
 SUPERUSER = "postgres"
 WAREHOUSE = "warehouse"
@@ -99,12 +99,12 @@ def initialise(home: Home, secrets: Secrets) -> bool:
     """
     data = home.postgres
     if (data / "PG_VERSION").is_file():
-        _own(data)
+        _chown(data)
         return False
     building = data.with_name("postgres.building")
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(mode=0o700)
-    _own(building)
+    _chown(building)
     with _password_file(home, secrets.postgres) as password_file:
         outcome = subprocess.run(
             [
@@ -130,19 +130,19 @@ def _password_file(home: Home, password: str) -> Iterator[Path]:
         stream.write(password + "\n")
     path = Path(stream.name)
     try:
-        _own(path)
+        _chown(path)
         yield path
     finally:
         path.unlink()
 
 
-def _own(path: Path) -> None:
-    """Give a tree to the identity that the server runs as, where that is not ours."""
-    wanted = NOBODY if identity() == _OTHER_USER else os.geteuid()
-    if path.stat().st_uid == wanted:
+def _chown(path: Path) -> None:
+    """Give a tree to the user that the server runs as, where that is another one."""
+    owner = NOBODY if identity() == _OTHER_USER else os.geteuid()
+    if path.stat().st_uid == owner:
         return
     for entry in (path, *path.rglob("*")):
-        os.chown(entry, wanted, wanted if wanted == NOBODY else os.getegid(), follow_symlinks=False)
+        os.chown(entry, owner, owner if owner == NOBODY else os.getegid(), follow_symlinks=False)
 
 
 def _environment() -> dict[str, str]:
@@ -163,8 +163,8 @@ def start(home: Home, port: int) -> processes.Service:
         "log_line_prefix": "%m [%p] %u@%d ",
     }
     words = [f"-c{name}={value}" for name, value in settings.items()]
-    # After a crash of the machine the number in postmaster.pid may be anybody's; the server
-    # itself checks it and its shared memory before it refuses.
+    # After a crash of the machine the pid in postmaster.pid may be another process's; the server
+    # itself checks it, and its shared memory, before it refuses.
     return processes.start(
         "postgres",
         [*identity(), str(binaries() / "postgres"), "-D", str(home.postgres), *words],
@@ -188,7 +188,7 @@ def wait_ready(home: Home, ports: Ports, secrets: Secrets, timeout_s: float = 60
     """Wait until the server answers a query.
 
     Raises:
-        UserError: it ended, or did not answer in time; with its log's tail.
+        UserError: it ended, or did not answer in time; the message holds the end of its log.
     """
     import psycopg2
 
@@ -203,16 +203,15 @@ def wait_ready(home: Home, ports: Ports, secrets: Secrets, timeout_s: float = 60
             return
         dead = processes.read(home.run / "postgres.pid") is None
         if dead or time.monotonic() > deadline:
-            shown = "\n  ".join(processes.tail(log))
             raise UserError(
                 f"PostgreSQL on 127.0.0.1:{ports.postgres} "
-                f"{'ended' if dead else 'does not answer'} ({reason}). Log {log}:\n  {shown}"
+                f"{'ended' if dead else 'does not answer'} ({reason}). {log_and_tail(log)}"
             )
         time.sleep(0.1)
 
 
 def provide(home: Home, ports: Ports, secrets: Secrets) -> list[str]:
-    """Create what is missing of roles and databases, set the passwords, and say what was made."""
+    """Create missing roles and databases and set the passwords; return what was created."""
     import psycopg2
 
     made: list[str] = []

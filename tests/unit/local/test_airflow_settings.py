@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from nightbench.local import airflow, postgres
-from nightbench.local.paths import Home
+from nightbench.local.home import Home, Secrets
 from nightbench.local.ports import Ports
-from nightbench.local.secrets import Secrets
 
 PORTS = Ports(api=18080, postgres=15432, cluster=12222)
 

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from nightbench.local.paths import REPO
+from nightbench.local.home import REPO
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Rules of the repository that no linter knows."""
 
-from nightbench.local.paths import REPO
+from nightbench.local.home import REPO
 
 
 def test_plugins_folder_hides_the_package_from_airflow() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nightbench.local import deployment, keeper, processes
-from nightbench.local.paths import Home
+from nightbench.local.home import Home
 
 # Stands for `up`: says that it was called, and fails as long as it is told to.
 MENDER = """\
@@ -76,7 +76,7 @@ def test_a_dead_service_is_mended_and_failures_are_not_repeated_at_once(
         keeper.keep(home, ("triggerer",))
 
     assert calls.read_text() == 5 * "up\n"
-    first = keeper.LOOK_S
+    first = keeper.CHECK_S
     assert pauses == [first, 2 * first, 4 * first, 8 * first, first, first]
 
 
@@ -94,7 +94,9 @@ def test_what_is_healthy_is_left_alone_and_what_stays_sick_is_mended(
         pid_file=home.run / "triggerer.pid",
         home=home.root,
     )
-    answers = iter([[], ["triggerer"], [], *(["triggerer"] for _ in range(keeper.SICK))])
+    answers = iter(
+        [[], ["triggerer"], [], *(["triggerer"] for _ in range(keeper.UNHEALTHY_IN_A_ROW))]
+    )
 
     class Enough(Exception):
         pass
@@ -105,7 +107,7 @@ def test_what_is_healthy_is_left_alone_and_what_stays_sick_is_mended(
             return answer
         raise Enough
 
-    monkeypatch.setattr(keeper, "_unhealthy", ask)
+    monkeypatch.setattr(keeper, "_not_running", ask)
     monkeypatch.setattr(keeper.time, "sleep", lambda seconds: None)
     with pytest.raises(Enough):
         keeper.keep(home, ("triggerer",))

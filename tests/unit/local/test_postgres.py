@@ -9,17 +9,17 @@ import psycopg2
 import pytest
 
 from nightbench.core.errors import UserError
-from nightbench.local import ports, postgres, processes, secrets
-from nightbench.local.paths import Home
+from nightbench.local import ports, postgres, processes
+from nightbench.local.home import Home, Secrets, load_or_create_secrets
 
-Running = tuple[Home, ports.Ports, secrets.Secrets]
+Running = tuple[Home, ports.Ports, Secrets]
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     home = Home(tmp_path_factory.mktemp("home"))
     home.make()
-    chosen, made = ports.choose(home), secrets.load_or_create(home)
+    chosen, made = ports.choose_ports(home), load_or_create_secrets(home)
     assert postgres.initialise(home, made) is True
     postgres.start(home, chosen.postgres)
     try:
@@ -45,7 +45,7 @@ def test_each_role_logs_in_with_its_own_password(running: Running) -> None:
     _, chosen, made = running
     for role in postgres.ROLES:
         assert query(postgres.dsn(chosen, made, role), "select current_user") == [(role,)]
-    wrong = secrets.Secrets()
+    wrong = Secrets()
     with pytest.raises(psycopg2.OperationalError, match="password authentication failed"):
         psycopg2.connect(postgres.dsn(chosen, wrong, "nightbench_reader"))
 
@@ -68,7 +68,7 @@ def test_passwords_are_stored_as_scram_and_the_server_is_on_loopback(running: Ru
 def test_providing_again_makes_nothing_and_sets_a_changed_password(running: Running) -> None:
     home, chosen, made = running
     assert postgres.provide(home, chosen, made) == []
-    other = secrets.Secrets(**{**vars(made), "nightbench_reader": "another"})
+    other = Secrets(**{**vars(made), "nightbench_reader": "another"})
     postgres.provide(home, chosen, other)
     assert query(postgres.dsn(chosen, other, "nightbench_reader"), "select 1") == [(1,)]
     postgres.provide(home, chosen, made)
@@ -115,6 +115,6 @@ def test_a_server_that_cannot_start_shows_its_log(running: Running, tmp_path: Pa
     postgres.initialise(home, made)
     with (home.postgres / "postgresql.conf").open("a") as stream:
         stream.write("no_such_setting = 1\n")
-    postgres.start(home, ports.choose(home).postgres)
+    postgres.start(home, ports.choose_ports(home).postgres)
     with pytest.raises(UserError, match=r"(?s)ended.*no_such_setting"):
-        postgres.wait_ready(home, ports.choose(home), made)
+        postgres.wait_ready(home, ports.choose_ports(home), made)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nightbench.local import processes
+from nightbench.local import logfiles, processes
 
 # Starts a grandchild in a session of its own that ignores SIGTERM, then sleeps.
 PARENT = """
@@ -111,7 +111,7 @@ def test_output_goes_to_the_log_and_its_tail_can_be_shown(home: Path) -> None:
     start(home, PARENT, str(home / "child"))
     wait_for(home / "child")
     deadline = time.monotonic() + 10
-    while processes.tail(home / "service.log", 1) != ["started"]:
+    while logfiles.tail(home / "service.log", 1) != ["started"]:
         assert time.monotonic() < deadline
         time.sleep(0.02)
 

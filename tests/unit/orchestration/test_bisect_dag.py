@@ -11,7 +11,7 @@ import pytest
 from nightbench.core.errors import UserError
 from nightbench.experiments.bisect import bisect_document, store_bisect
 from nightbench.experiments.bisect_request import BisectRequest
-from nightbench.orchestration import experiment_dags, runs
+from nightbench.orchestration import bisect_dag, connections
 from nightbench.spool import RunSpool, Spool
 from nightbench.warehouse import WarehouseRefused
 
@@ -28,7 +28,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunSpool:
 def test_what_a_terminal_measures_right_now_is_left_alone(begun: RunSpool) -> None:
     was = begun.run()
     with begun.steered(), pytest.raises(UserError, match="measured right now by another process"):
-        experiment_dags._bisect("bisect-1", PARAMS)
+        bisect_dag._bisect("bisect-1", PARAMS)
     assert begun.run() == was
 
 
@@ -38,7 +38,7 @@ def test_a_warehouse_that_refuses_a_bisect_does_not_end_it(
     def refuse() -> NoReturn:
         raise WarehouseRefused("the migrations have not been applied")
 
-    monkeypatch.setattr(runs, "connect", refuse)
+    monkeypatch.setattr(connections, "connect", refuse)
     with caplog.at_level(logging.WARNING):
-        experiment_dags._keep(bisect_document(begun))
+        bisect_dag._keep(bisect_document(begun))
     assert "the migrations have not been applied" in caplog.text

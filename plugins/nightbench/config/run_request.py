@@ -1,0 +1,213 @@
+"""What somebody asks to be measured, and the suite and cluster that it means.
+
+The form of `on_demand`, a nightly DAG and the command line all make a `RunRequest`. It is checked
+where the run is planned: REST calls bypass the checks of the form.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nightbench.config import locations
+from nightbench.config.builds import parse_build
+from nightbench.config.catalog import load_catalog
+from nightbench.config.clusters import find_clusters, load_cluster
+from nightbench.config.source import one_of
+from nightbench.config.suites import customise, find_suites, load_suite
+from nightbench.core.errors import UserError
+from nightbench.core.model import Catalog, Cluster, RunKind, Suite
+from nightbench.core.plan import select
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """A suite, and what of it is measured, where and how; None and () keep the suite's own."""
+
+    suite: str
+    cluster: str | None = None
+    frameworks: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    strategies: tuple[str, ...] = ()
+    builds: tuple[str, ...] = ()
+    repeats: int | None = None
+    scale: str | None = None
+    run_kind: RunKind = RunKind.ON_DEMAND
+    night: bool = False
+    """Keep to the hours and the budget of the suite's nights, as scheduled runs do."""
+    outside_hours: bool = False
+    """Measure also when the cluster's hours do not hold."""
+    cases: tuple[str, ...] = ()
+    """Only these case_ids of the suite."""
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself."""
+        if self.night and self.outside_hours:
+            raise UserError(
+                "outside_hours: found it with night, which keeps to the hours; choose one of them"
+            )
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> RunRequest:
+        """From the values of the form; empty fields mean the suite's own.
+
+        Raises:
+            UserError: a field holds what it cannot.
+        """
+
+        def text(name: str) -> str | None:
+            value = params.get(name)
+            if value is not None and not isinstance(value, str):
+                raise UserError(f"{name}: found {value!r}; expected a name")
+            return value.strip() or None if value else None
+
+        def several(name: str) -> tuple[str, ...]:
+            value = params.get(name) or []
+            entries = [value] if isinstance(value, str) else value
+            if not isinstance(entries, list) or not all(isinstance(e, str) for e in entries):
+                raise UserError(f"{name}: found {value!r}; expected a list of names")
+            return tuple(entry.strip() for entry in entries if entry.strip())
+
+        repeats = params.get("repeats")
+        whole = isinstance(repeats, int) and not isinstance(repeats, bool)
+        if repeats is not None and not (whole and repeats >= 1):
+            raise UserError(
+                f"repeats: found {repeats!r}; expected a whole number of at least 1, or nothing"
+            )
+
+        def switch(name: str) -> bool:
+            value = params.get(name)
+            if value not in (None, True, False):
+                raise UserError(f"{name}: found {value!r}; expected true or false")
+            return bool(value)
+
+        kind = text("run_kind") or RunKind.ON_DEMAND.value
+        if kind not in {k.value for k in RunKind}:
+            have = ", ".join(k.value for k in RunKind)
+            raise UserError(f'run_kind: found "{kind}"; expected one of {have}')
+        suite = text("suite")
+        if suite is None:
+            raise UserError("suite: found nothing; expected the name of a suite")
+        return cls(
+            suite=suite,
+            cluster=text("cluster"),
+            frameworks=several("frameworks"),
+            workloads=several("workloads"),
+            strategies=several("strategies"),
+            builds=several("builds"),
+            repeats=repeats,
+            scale=text("scale"),
+            run_kind=RunKind(kind),
+            night=switch("night"),
+            outside_hours=switch("outside_hours"),
+            cases=several("cases"),
+        )
+
+    def to_params(self) -> dict[str, Any]:
+        """The values of the form that say the same."""
+        return {
+            "suite": self.suite,
+            "cluster": self.cluster,
+            "frameworks": list(self.frameworks),
+            "workloads": list(self.workloads),
+            "strategies": list(self.strategies),
+            "builds": list(self.builds),
+            "repeats": self.repeats,
+            "scale": self.scale,
+            "run_kind": self.run_kind.value,
+            "night": self.night,
+            "outside_hours": self.outside_hours,
+            "cases": list(self.cases),
+        }
+
+
+def resolve_request(request: RunRequest, *, files: bool = False) -> tuple[Suite, Cluster, Catalog]:
+    """The suite and the cluster that a request means, after every check.
+
+    Args:
+        request: what is to be measured.
+        files: names may be paths of YAML files: for the command line, whose user may read them
+            anyway, and never for what comes from a form.
+
+    Raises:
+        UserError: an unknown name, a wrong file, or a case that cannot run there.
+    """
+    catalog = load_catalog(locations.benchmarks_folder())
+    path = suite_file(request.suite, files=files)
+    named = cluster_of(request.cluster, catalog, files=files) if request.cluster else None
+    suite = load_suite(path, catalog, cluster=named)
+    cluster = named or cluster_of(suite.cluster, catalog, beside=path)
+    cases = select(
+        suite.cases,
+        frameworks=request.frameworks,
+        workloads=request.workloads,
+        strategies=request.strategies,
+        case_ids=request.cases,
+    )
+    chosen = customise(
+        dataclasses.replace(suite, cases=cases),
+        catalog,
+        cluster,
+        scale=request.scale,
+        repeats=request.repeats,
+        builds={build.line: build for build in map(parse_build, request.builds)},
+    )
+    return chosen, cluster, catalog
+
+
+def suite_file(name: str, *, files: bool = False) -> Path:
+    """The file of a suite that is given by name or, where `files` allows it, as a path.
+
+    Raises:
+        UserError: there is none.
+    """
+    if files and _is_path(name):
+        return Path(name).expanduser().absolute()
+    return _known("suite", name, find_suites(locations.dags_folder()))
+
+
+def cluster_of(
+    name: str, catalog: Catalog | None = None, *, beside: Path | None = None, files: bool = False
+) -> Cluster:
+    """A cluster that is given by name or, where `files` allows it, as a path.
+
+    Args:
+        name: of a file in `clusters/`, or the path of one.
+        catalog: knows the framework lines that the file may name.
+        beside: a suite's file, whose own `clusters/` folder is looked at first.
+        files: whether `name` may be a path.
+
+    Raises:
+        UserError: there is none, or it is wrong.
+    """
+    path = cluster_file(name, beside=beside, files=files)
+    return load_cluster(path, home=locations.home_folder(), catalog=catalog)
+
+
+def cluster_file(name: str, *, beside: Path | None = None, files: bool = False) -> Path:
+    """The file of a cluster, as `cluster_of` finds it.
+
+    Raises:
+        UserError: there is none of this name.
+    """
+    if files and _is_path(name):
+        return Path(name).expanduser().absolute()
+    known = find_clusters(locations.dags_folder())
+    if beside is not None:
+        known |= find_clusters(beside.absolute().parent.parent)
+    return _known("cluster", name, known)
+
+
+def _is_path(name: str) -> bool:
+    return name.endswith((".yaml", ".yml")) or os.sep in name
+
+
+def _known(what: str, name: str, known: Mapping[str, Path]) -> Path:
+    if name not in known:
+        where = locations.dags_folder() / f"{what}s"
+        raise UserError(f"{what}: {one_of(name, known)}; {what}s lie in {where}")
+    return known[name]

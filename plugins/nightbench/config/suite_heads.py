@@ -1,0 +1,111 @@
+"""What a DAG file needs of the suites: their heads, read without checking the rest.
+
+DAG files are parsed every few seconds and at every task start. So only five keys are read here;
+a suite is checked in full when it is planned, with messages that name line and key. One bad file
+must not take the other suites' DAGs with it: its problem becomes the text of its own DAG.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@midnight")
+
+
+@dataclass(frozen=True)
+class SuiteHead:
+    """The top of a suite's file."""
+
+    name: str
+    description: str = ""
+    owner: str = "nightbench"
+    cluster: str = ""
+    schedule: str | None = None
+    problem: str | None = None
+    """Why the file cannot be read; such a suite is shown, and never scheduled."""
+
+    @property
+    def dag_id(self) -> str:
+        """The DAG of the suite, where it has a schedule."""
+        return f"nightly_{self.name}"
+
+
+def suite_heads(dags: Path) -> list[SuiteHead]:
+    """The heads of all suites below a `dags` folder, by name."""
+    return [read_head(path) for path in sorted((dags / "suites").glob("*.yaml"))]
+
+
+def cluster_names(dags: Path) -> list[str]:
+    """The clusters below a `dags` folder."""
+    return sorted(path.stem for path in (dags / "clusters").glob("*.yaml"))
+
+
+def parallel_cases(dags: Path) -> dict[str, int]:
+    """How many cases each cluster takes at once; 1 where its file does not say so readably."""
+    found: dict[str, int] = {}
+    for path in sorted((dags / "clusters").glob("*.yaml")):
+        try:
+            document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError):
+            # The plan of a run on it says what is wrong, with the line.
+            document = None
+        limits = document.get("limits") if isinstance(document, dict) else None
+        number = limits.get("parallel_cases") if isinstance(limits, dict) else None
+        if not isinstance(number, int) or isinstance(number, bool):
+            number = 1
+        found[path.stem] = max(1, number)
+    return found
+
+
+def read_head(path: Path) -> SuiteHead:
+    """The head of one suite."""
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        return SuiteHead(path.stem, problem=f"{path.name} cannot be read: {error}")
+    if not isinstance(document, dict):
+        return SuiteHead(path.stem, problem=f"{path.name} is no mapping; expected `suite: …`")
+    texts = {name: document.get(name) or "" for name in ("description", "owner", "cluster")}
+    head = SuiteHead(
+        name=path.stem,
+        **{name: value for name, value in texts.items() if isinstance(value, str) and value},
+        schedule=document.get("schedule"),
+    )
+    problem = _schedule_problem(head.schedule)
+    if problem is None:
+        return head
+    return SuiteHead(head.name, head.description, head.owner, head.cluster, None, problem)
+
+
+def _schedule_problem(schedule: object) -> str | None:
+    if schedule is None or schedule in PRESETS:
+        return None
+    from croniter import croniter
+
+    if isinstance(schedule, str) and len(schedule.split()) == 5 and croniter.is_valid(schedule):
+        return None
+    return f"schedule: found {schedule!r}; expected five cron fields or {', '.join(PRESETS)}"
+
+
+def framework_names(benchmarks: Path) -> list[str]:
+    """Framework lines, without those for tests."""
+    found = []
+    for path in sorted((benchmarks / "frameworks").glob("*/framework.json")):
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if not document.get("for_tests"):
+            found.append(path.parent.name)
+    return found
+
+
+def workload_scales(benchmarks: Path) -> dict[str, list[str]]:
+    """Workloads with their scales."""
+    found = {}
+    for path in sorted((benchmarks / "workloads").glob("*/spec.json")):
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        found[path.parent.name] = sorted(document.get("scales") or {})
+    return found

@@ -1,0 +1,274 @@
+"""The operator that measures one case: prepares on a worker, then defers to `GangTrigger`."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from nightbench.core.errors import UserError
+from nightbench.core.model import CaseStatus, JobSpec
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from nightbench.gang import GangEvent
+    from nightbench.spool import CaseStore, RunSpool
+    from nightbench.spool.planned_job import PlannedJob
+
+PREPARE_TIMEOUT = timedelta(hours=3)
+"""For shipping and provisioning; a framework's environment can take an hour on a slow link."""
+
+WAIT_S = 12 * 3600.0
+"""How long a gang may wait for nodes that others hold."""
+
+STATE_KEY = "gang"
+"""Under this key `GenerationState` lies in Airflow's task state store."""
+
+STATE_RETENTION = timedelta(days=90)
+
+
+@dataclass(frozen=True)
+class GenerationState:
+    """Which generation of its case a task instance measures, kept from one try to the next.
+
+    An automatic retry goes on with the job that is there; a person's clear measures anew. Airflow
+    tells them apart: a clear raises `max_tries` (to the tries so far plus the retries), a retry
+    does not.
+    """
+
+    run_id: str
+    generation: int
+    max_tries: int
+
+    @classmethod
+    def of_try(cls, stored: object, run_id: str, max_tries: int) -> GenerationState:
+        """The state of this try.
+
+        Args:
+            stored: what the task state store held, None before the first try.
+            run_id: the Nightbench run that is measured now.
+            max_tries: as Airflow counts them for this try.
+        """
+        if not isinstance(stored, Mapping) or stored.get("run_id") != run_id:
+            return cls(run_id, 0, max_tries)
+        generation, before = int(stored["generation"]), int(stored["max_tries"])
+        return cls(run_id, generation + 1 if max_tries > before else generation, max_tries)
+
+    def to_json(self) -> dict[str, Any]:
+        """As the task state store takes it."""
+        return dataclasses.asdict(self)
+
+
+class GangOperator(BaseOperator):
+    """Measures one case of a planned run.
+
+    `execute` ships code, provisions the nodes and writes the job directories; nothing is launched
+    there. It remembers the job before that, so that a retry finds it again, and defers to a
+    trigger that steers the gang and ends the task itself.
+
+    Args:
+        nightbench_run: id of the run, whose plan lies in the spool.
+        case_id: the case.
+        kwargs: of `BaseOperator`.
+    """
+
+    template_fields = ("nightbench_run", "case_id")
+    ui_color = "#dbe9f6"
+
+    def __init__(self, *, nightbench_run: str, case_id: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.nightbench_run = nightbench_run
+        self.case_id = case_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Prepare the gang and defer; returns only where the case has been measured already.
+
+        Raises:
+            AirflowFailException: the case failed for good; only a clear measures it again.
+            AirflowException: preparing failed in a way that a retry may mend.
+            AirflowSkipException: the night has no room for the case.
+        """
+        from nightbench.night.replacement import place_around_unhealthy
+        from nightbench.spool import open_spool
+        from nightbench.spool.planned_job import load_job
+
+        state = self._generation_state(context)
+        run = open_spool().run(self.nightbench_run)
+        store = run.case(self.case_id, state.generation)
+        outcome = store.outcome()
+        if outcome is not None:
+            return self._ended_before(outcome, state)
+        try:
+            planned = load_job(run, self.case_id, state.generation)
+            if state.generation > 0:
+                planned = job_after_clear(run, planned, datetime.now(UTC))
+            elif store.job() is None:
+                # A retry goes on where its repeats are; a person who clears means these nodes.
+                planned = place_around_unhealthy(run, planned)
+            self._leave_out_if_late(planned.job, store)
+            store.save_job(planned.job.to_json())
+            store.save_progress({"state": "provisioning", "message": "preparing the nodes"})
+            self._prepare(planned, store)
+        except UserError as error:
+            self._failed(context, store, error)
+        self.defer(
+            trigger=self._trigger(context, planned.job),
+            method_name="ended",
+            timeout=timedelta(seconds=time_limit_s(planned.job) + 600),
+        )
+
+    def ended(self, context: Context, event: Any = None) -> Any:
+        """Never called: the trigger ends the task. Airflow wants the name of a method."""
+        raise AirflowException(f"the trigger of {self.case_id} handed over: {event!r}")
+
+    def _generation_state(self, context: Context) -> GenerationState:
+        store = context["task_state_store"]
+        max_tries = context["ti"].max_tries
+        state = GenerationState.of_try(store.get(STATE_KEY), self.nightbench_run, max_tries)
+        store.set(STATE_KEY, state.to_json(), retention=STATE_RETENTION)
+        self.log.info(
+            "run %s, case %s, generation %d", state.run_id, self.case_id, state.generation
+        )
+        return state
+
+    def _ended_before(self, outcome: Mapping[str, Any], state: GenerationState) -> dict[str, Any]:
+        if outcome["status"] == CaseStatus.OK:
+            return summary(self.case_id, state.generation, outcome["status"])
+        if outcome["status"] == CaseStatus.LEFT_OUT:
+            raise AirflowSkipException(f"{self.case_id} was left out: {outcome.get('reason')}")
+        raise AirflowFailException(
+            f"{self.case_id} {outcome['status']}: {outcome.get('reason')}. A retry does not "
+            f"launch it again; clear the task to measure generation {state.generation + 1}"
+        )
+
+    def _leave_out_if_late(self, job: JobSpec, store: CaseStore) -> None:
+        """End a case that the night has no room for any more before its nodes are touched."""
+        from nightbench.core.budget import clock, duration
+        from nightbench.gang.stopping import too_late
+
+        # A case that has begun is ended by its gang, which knows what its repeats took.
+        if job.deadline is None or store.repeats() or not too_late(job, (), datetime.now(UTC)):
+            return
+        usual = job.expected_repeat_s
+        how = "takes about" if usual else "may take"
+        takes = f"{how} {duration(usual or job.limits.repeat_s)}"
+        reason = f"not begun: the night ends at {clock(job.deadline)}, and a repeat {takes}"
+        self.log.warning("%s: %s", self.case_id, reason)
+        record_failure(store, reason, CaseStatus.LEFT_OUT)
+        raise AirflowSkipException(reason)
+
+    def _prepare(self, planned: PlannedJob, store: CaseStore) -> None:
+        from nightbench.gang import local_shipment, prepare
+        from nightbench.orchestration.ssh_targets import ssh_targets
+
+        targets = ssh_targets(planned.cluster)
+        shipment = local_shipment(planned.job.environments.wheelhouse)
+
+        def log_event(event: GangEvent) -> None:
+            said = f"{event.node}: {event.message}" if event.node else event.message
+            self.log.info("%s", said)
+            # Building an environment takes minutes: progress shows what is being done.
+            store.save_progress({"state": "provisioning", "message": f"preparing: {said}"})
+
+        asyncio.run(prepare(planned.job, targets, shipment, log_event))
+
+    def _failed(self, context: Context, store: CaseStore, error: UserError) -> NoReturn:
+        from nightbench.gang import EnvironmentUnavailable, NodeUnreachable
+
+        self.log.error("%s", error)
+        if isinstance(error, NodeUnreachable) and not is_last_try(context):
+            raise AirflowException(str(error)) from None
+        away = isinstance(error, EnvironmentUnavailable)
+        status = CaseStatus.UNAVAILABLE if away else CaseStatus.FAILED
+        record_failure(store, str(error), status, error)
+        raise AirflowFailException(str(error)) from None
+
+    def _trigger(self, context: Context, job: JobSpec) -> Any:
+        from nightbench.orchestration.gang_trigger import GangTrigger
+
+        return GangTrigger(
+            nightbench_run=self.nightbench_run,
+            case_id=self.case_id,
+            generation=job.generation,
+            last_try=is_last_try(context),
+        )
+
+
+def job_after_clear(run: RunSpool, planned: PlannedJob, now: datetime) -> PlannedJob:
+    """The job of a case whose task a person has cleared: the night's end no longer counts.
+
+    What counts are the hours of the cluster, unless the run was asked for outside of them.
+
+    Raises:
+        UserError: the cluster's hours do not hold now.
+    """
+    from nightbench.night.window import open_now
+    from nightbench.spool.planned_job import save_job
+
+    span = open_now(planned.cluster, now)
+    job = dataclasses.replace(planned.job, deadline=span.end if span else None)
+    changed = dataclasses.replace(planned, job=job)
+    # The triggerer reads it as well.
+    save_job(run, changed, generation=job.generation)
+    return changed
+
+
+def is_last_try(context: Context) -> bool:
+    """Whether Airflow will not retry after this try."""
+    return bool(context["ti"].try_number > context["ti"].max_tries)
+
+
+def time_limit_s(job: JobSpec) -> float:
+    """How long a case may take, with waiting for nodes, in seconds."""
+    once = job.limits.repeat_s + job.limits.ready_s + job.limits.lease_s
+    launches = job.protocol.repeats
+    if job.neighbours.action != "record":
+        launches += job.neighbours.budget
+    if job.neighbours.action == "wait":
+        once += job.neighbours.wait_s
+    return WAIT_S + launches * once
+
+
+def summary(case_id: str, generation: int, status: str) -> dict[str, Any]:
+    """The XCom of a measured case: results go through the spool."""
+    return {"case_id": case_id, "generation": generation, "status": str(status)}
+
+
+def record_failure(
+    store: CaseStore,
+    reason: str,
+    status: CaseStatus = CaseStatus.FAILED,
+    because: BaseException | None = None,
+) -> None:
+    """Store that the case ended without a gang's outcome, unless it has one.
+
+    Args:
+        store: the case's files.
+        reason: one sentence.
+        status: how it ended.
+        because: the error; one of a node counts as a fault of that node.
+    """
+    from nightbench.gang import faults_of, node_faults
+    from nightbench.spool import utc_now
+
+    if store.outcome() is None:
+        store.save_outcome(
+            {
+                "status": str(status),
+                "reason": reason,
+                "repeats": [
+                    {"repeat": number, "status": record["status"], "reason": record.get("reason")}
+                    for number in store.repeats()
+                    if (record := store.repeat(number)) is not None
+                ],
+                "ended_at": utc_now(),
+                **node_faults(faults_of(because) if because else {}),
+            }
+        )

@@ -1,0 +1,222 @@
+"""The trigger that steers a gang from a triggerer, and ends the task itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import (
+    BaseTrigger,
+    TaskFailedEvent,
+    TaskSkippedEvent,
+    TaskSuccessEvent,
+    TriggerEvent,
+)
+
+from nightbench.core.errors import UserError
+from nightbench.core.model import CaseStatus
+from nightbench.orchestration.gang_operator import record_failure, summary, time_limit_s
+
+if TYPE_CHECKING:
+    from nightbench.gang import CaseOutcome, GangEvent, SshTarget
+    from nightbench.spool import CaseStore
+    from nightbench.spool.planned_job import PlannedJob
+
+LOG_S = 20.0
+"""Between lines of progress in the task's log."""
+
+POLL_S = 5.0
+
+SILENT_S = 600.0
+"""Another controller that writes no progress for so long has died; one that waits for nodes may
+be taken over by this, which costs it nothing."""
+
+LOOK_UP_S = 90.0
+"""How long job and Connections are looked up again: the worker has found them, so Airflow's
+database or the spool's disk is away for a moment."""
+
+
+class GangTrigger(BaseTrigger):
+    """Steers one gang through all its repeats.
+
+    A triggerer that is started again runs it again: finished repeats are found, a running one is
+    watched further. Ended by a person (failed, cleared, marked success), it ends the gang.
+
+    Args:
+        nightbench_run: id of the run.
+        case_id: the case.
+        generation: of the case.
+        last_try: Airflow will not retry: what cannot be steered is recorded as failed.
+    """
+
+    def __init__(
+        self, nightbench_run: str, case_id: str, generation: int, last_try: bool = True
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # Airflow's has no types
+        self.nightbench_run = nightbench_run
+        self.case_id = case_id
+        self.generation = generation
+        self.last_try = last_try
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """As Airflow stores it."""
+        return (
+            "nightbench.orchestration.gang_trigger.GangTrigger",
+            {
+                "nightbench_run": self.nightbench_run,
+                "case_id": self.case_id,
+                "generation": self.generation,
+                "last_try": self.last_try,
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Steer the gang; one event, which ends the task."""
+        logging.getLogger("asyncssh").setLevel(logging.WARNING)
+        store = self._store()
+        try:
+            outcome = await self._steer(store)
+        except UserError as error:
+            self.log.error("%s: %s", self.case_id, error)
+            if self.last_try:
+                failed = CaseStatus.FAILED
+                await asyncio.to_thread(record_failure, store, str(error), failed, error)
+            yield TaskFailedEvent()
+            return
+        self.log.info("%s %s: %s", self.case_id, outcome.status, outcome.reason or "measured")
+        if outcome.status is CaseStatus.OK:
+            result = summary(self.case_id, self.generation, outcome.status)
+            yield TaskSuccessEvent(xcoms={"return_value": result})
+        elif outcome.status is CaseStatus.LEFT_OUT:
+            yield TaskSkippedEvent()
+        else:
+            yield TaskFailedEvent()
+
+    async def on_kill(self) -> None:
+        """A person ended the task: end the gang on its nodes, and say so in the spool."""
+        from nightbench.gang import cancel
+
+        store = self._store()
+        reason = "ended by a person in Airflow"
+        try:
+            planned, targets = await self._look_up()
+            report = await cancel(planned.job, targets, reason, store)
+            killed = sum(len(pids) for pids in report.killed.values())
+            self.log.info("%s cancelled; %d processes had to be swept", self.case_id, killed)
+        except UserError as error:
+            # A node that is away ends its gang by its lease.
+            self.log.error("%s: %s", self.case_id, error)
+        finally:
+            await asyncio.to_thread(record_failure, store, reason, CaseStatus.CANCELLED)
+
+    async def _steer(self, store: CaseStore) -> CaseOutcome:
+        from nightbench.core.summarize import throughput_of
+        from nightbench.gang import CaseOutcome, Superseded, cancel, run_gang
+
+        planned, targets = await self._look_up()
+        logger = asyncio.create_task(self._log_progress(store))
+        try:
+            async with asyncio.timeout(time_limit_s(planned.job)):
+                return await run_gang(
+                    planned.job,
+                    targets,
+                    store,
+                    self._on_event,
+                    throughput_of=throughput_of(planned.job.case),
+                )
+        except TimeoutError:
+            limit = time_limit_s(planned.job) / 3600
+            reason = f"not measured within {limit:.1f} h, waiting for nodes included"
+            try:
+                await cancel(planned.job, targets, reason)
+            finally:
+                # Also where a node is away: its gang ends with its lease.
+                await asyncio.to_thread(record_failure, store, reason)
+            return CaseOutcome(CaseStatus.FAILED, reason, (), "")
+        except Superseded as error:
+            # Another triggerer has taken over; this trigger ends with the same outcome.
+            self.log.warning("%s", error)
+            known = await self._outcome_of_another(store)
+            if known is not None:
+                return CaseOutcome.from_json(known)
+            self.log.warning("The other triggerer has written no progress for long: steering again")
+        finally:
+            logger.cancel()
+            with suppress(asyncio.CancelledError):
+                await logger
+        return await self._steer(store)
+
+    async def _outcome_of_another(self, store: CaseStore) -> dict[str, Any] | None:
+        """The outcome that another controller brings; None where it has fallen silent."""
+        last, changed_s = await asyncio.to_thread(store.progress), time.monotonic()
+        while (known := await asyncio.to_thread(store.outcome)) is None:
+            await asyncio.sleep(POLL_S)
+            found = await asyncio.to_thread(store.progress)
+            if found != last:
+                last, changed_s = found, time.monotonic()
+            elif time.monotonic() - changed_s > SILENT_S:
+                return None
+        return known
+
+    async def _look_up(self) -> tuple[PlannedJob, dict[str, SshTarget]]:
+        until_s = time.monotonic() + LOOK_UP_S
+        while True:
+            try:
+                return await self._look_up_once()
+            except UserError as error:
+                if time.monotonic() > until_s:
+                    raise
+                self.log.warning("%s: %s; looked up again in %d s", self.case_id, error, POLL_S)
+            await asyncio.sleep(POLL_S)
+
+    async def _look_up_once(self) -> tuple[PlannedJob, dict[str, SshTarget]]:
+        from nightbench.orchestration.ssh_targets import ssh_targets_async
+        from nightbench.spool import open_spool
+        from nightbench.spool.planned_job import load_job
+
+        run = open_spool().run(self.nightbench_run)
+        planned = await asyncio.to_thread(load_job, run, self.case_id, self.generation)
+        return planned, await ssh_targets_async(planned.cluster)
+
+    async def _log_progress(self, store: CaseStore) -> None:
+        """A line of progress now and then; the live view reads the spool itself."""
+        logged: tuple[object, ...] = ()
+        logged_s = time.monotonic()
+        while True:
+            await asyncio.sleep(POLL_S)
+            found = await asyncio.to_thread(store.progress)
+            if found is None:
+                continue
+            phase = (found.get("state"), found.get("repeat"))
+            if phase == logged and time.monotonic() - logged_s < LOG_S:
+                continue
+            logged, logged_s = phase, time.monotonic()
+            self.log.info("%s", progress_sentence(found))
+
+    def _on_event(self, event: GangEvent) -> None:
+        self.log.info("%s%s", f"{event.node}: " if event.node else "", event.message)
+
+    def _store(self) -> CaseStore:
+        from nightbench.spool import open_spool
+
+        return open_spool().case(self.nightbench_run, self.case_id, self.generation)
+
+
+def progress_sentence(progress: dict[str, Any]) -> str:
+    """progress.json as one line."""
+    parts = [str(progress.get("state"))]
+    if progress.get("repeat"):
+        parts.append(f"repeat {progress['repeat']} of {progress.get('repeats')}")
+    if progress.get("phase"):
+        parts.append(f"{progress['phase']} step {progress.get('step')} of {progress.get('steps')}")
+    if progress.get("throughput"):
+        parts.append(f"{progress['throughput']:.4g} {progress.get('unit') or 'units'}/s")
+    if progress.get("eta_s") is not None:
+        parts.append(f"{progress['eta_s']:.0f} s left")
+    if progress.get("message"):
+        parts.append(str(progress["message"]))
+    return ", ".join(parts)

@@ -1,0 +1,172 @@
+"""Jobs and cluster of a run as they were planned: read by workers and triggers.
+
+    <spool>/runs/<run_id>/cluster.json
+    <spool>/runs/<run_id>/jobs/<case_id>.json
+    <spool>/runs/<run_id>/jobs/<case_id>.g1.json   of a generation that is measured otherwise
+
+They are resolved once, when the run is planned: an edit of a YAML file afterwards changes no run
+that is under way.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import enum
+import types
+import typing
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
+from upath import UPath
+
+from nightbench.core.errors import UserError
+from nightbench.core.model import Cluster, JobSpec, JumpHost
+from nightbench.spool.documents import read_json, write_json
+from nightbench.spool.run import RunSpool
+
+SCHEMA = "nightbench.planned-job/1"
+CLUSTER_SCHEMA = "nightbench.planned-cluster/1"
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedJob:
+    """A job with what its controller must know of the cluster beside it."""
+
+    job: JobSpec
+    known_hosts: str | None
+    jump: tuple[JumpHost, ...] = ()
+    """Hops on the way to the cluster's nodes."""
+    hours: str | None = None
+    """When the cluster may be measured on; None: at any time, or whoever asked does not mind."""
+
+    @classmethod
+    def of(cls, job: JobSpec, cluster: Cluster, *, outside_hours: bool = False) -> PlannedJob:
+        """A job of a cluster.
+
+        Args:
+            job: the job.
+            cluster: where it is measured.
+            outside_hours: the cluster's hours do not count.
+        """
+        hours = None if outside_hours else cluster.window
+        return cls(job, cluster.known_hosts, cluster.jump, hours)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The gang's part of the cluster: enough to log in to its nodes."""
+        return Cluster(
+            name=self.job.cluster,
+            nodes=self.job.nodes,
+            environments=self.job.environments,
+            known_hosts=self.known_hosts,
+            jump=self.jump,
+            window=self.hours,
+        )
+
+    def generation(self, number: int) -> PlannedJob:
+        """The same job as its n-th generation."""
+        return dataclasses.replace(self, job=dataclasses.replace(self.job, generation=number))
+
+
+def save_job(run: RunSpool, planned: PlannedJob, *, generation: int | None = None) -> None:
+    """Keep a job of a run.
+
+    Args:
+        run: its files.
+        planned: the job.
+        generation: the only one that it is for; any that has none of its own when None.
+    """
+    path = _path(run, planned.job.case.case_id, generation)
+    write_json(path, {"schema": SCHEMA, **encode(planned)})
+
+
+def load_job(run: RunSpool, case_id: str, generation: int) -> PlannedJob:
+    """A job as `save_job` kept it, in one of its generations.
+
+    Raises:
+        UserError: the run has no such job, or one of another version.
+    """
+    path = _path(run, case_id, generation)
+    document = read_json(path)
+    if document is None:
+        path = _path(run, case_id)
+        document = read_json(path)
+    if document is None:
+        raise UserError(
+            f"{path}: not there; expected the job that the run's plan stored. Worker and "
+            "triggerer must share the spool (NIGHTBENCH_SPOOL), or the run was removed: start a "
+            "new one"
+        )
+    return decode(PlannedJob, _fields(document, SCHEMA, path)).generation(generation)
+
+
+def save_cluster(run: RunSpool, cluster: Cluster) -> None:
+    """Keep the cluster of a run as it was planned for."""
+    write_json(_cluster_path(run), {"schema": CLUSTER_SCHEMA, **dataclasses.asdict(cluster)})
+
+
+def load_cluster(run: RunSpool) -> Cluster:
+    """The cluster as `save_cluster` kept it.
+
+    Raises:
+        UserError: the run has none, or one of another version.
+    """
+    path = _cluster_path(run)
+    return decode(Cluster, _fields(read_json(path) or {}, CLUSTER_SCHEMA, path))
+
+
+def _fields(document: Mapping[str, Any], schema: str, path: UPath) -> dict[str, Any]:
+    if document.get("schema") != schema:
+        raise UserError(f'{path}: schema: found {document.get("schema")!r}, expected "{schema}"')
+    return {name: value for name, value in document.items() if name != "schema"}
+
+
+def _cluster_path(run: RunSpool) -> UPath:
+    return run.folder / "cluster.json"
+
+
+def _path(run: RunSpool, case_id: str, generation: int | None = None) -> UPath:
+    tail = "" if generation is None else f".g{generation}"
+    return run.folder / "jobs" / f"{case_id}{tail}.json"
+
+
+def encode(value: Any) -> dict[str, Any]:
+    """The JSON form of a dataclass: its `dataclasses.asdict`, dates as ISO 8601."""
+
+    def plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {
+            name: entry.isoformat() if isinstance(entry, datetime) else entry
+            for name, entry in items
+        }
+
+    return dataclasses.asdict(value, dict_factory=plain)
+
+
+def decode(kind: type[T], document: Mapping[str, Any]) -> T:
+    """A dataclass from its JSON form; what older versions did not write has its default."""
+    hints = typing.get_type_hints(kind)
+    return kind(**{name: _value(hints[name], value) for name, value in document.items()})
+
+
+def _value(hint: Any, value: Any) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if value is None:
+            return None
+        (hint,) = (a for a in arguments if a is not type(None))
+        return _value(hint, value)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return decode(hint, value)
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return hint(value)
+    if hint is datetime:
+        return datetime.fromisoformat(value)
+    if origin is tuple:
+        return tuple(_value(arguments[0], entry) for entry in value)
+    if origin is collections.abc.Mapping:
+        return {key: _value(arguments[1], entry) for key, entry in value.items()}
+    return value

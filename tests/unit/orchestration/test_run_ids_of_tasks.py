@@ -1,0 +1,60 @@
+"""Which runs the tasks that judge and tell go through, and what one that fails does to others."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException
+
+from nightbench.core.errors import UserError
+from nightbench.orchestration import confirm_dag, regressions_dag
+from nightbench.orchestration.dag_common import SUSPECTS, SUSPECTS_ALIAS
+
+
+def context(*extras: dict[str, Any] | None, run_ids: list[str] | None = None) -> dict[str, Any]:
+    """As Airflow gives it to a task of a DAG run that events of an asset made."""
+    events = [SimpleNamespace(extra=extra) for extra in extras]
+    return {"triggering_asset_events": {"asset": events}, "params": {"run_ids": run_ids}}
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Runs that were told of; `bad` cannot be. There is nothing to give up."""
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "http://airflow.example.org")
+    heard: list[str] = []
+
+    def tell_run(spool: object, run_id: str, *_: object, **__: object) -> list[object]:
+        if run_id == "bad":
+            raise UserError("no channel took it")
+        heard.append(run_id)
+        return []
+
+    monkeypatch.setattr("nightbench.alerts.notify.tell_run", tell_run)
+    monkeypatch.setattr("nightbench.experiments.confirm.give_up_rest", lambda *_: 0)
+    return heard
+
+
+def test_a_message_that_is_refused_keeps_no_other_run_from_its_own(told: list[str]) -> None:
+    with pytest.raises(AirflowException, match="run bad: no channel took it"):
+        confirm_dag.tell.function(**context({"run_ids": ["bad", "a"]}, {"run_ids": ["b"]}))
+    assert told == ["a", "b"]
+
+
+def test_an_event_that_a_person_made_names_no_runs(told: list[str]) -> None:
+    assert confirm_dag.tell.function(**context(None, {}, {"by": "ada"}, {"run_ids": ["a"]})) == [
+        "a"
+    ]
+    assert regressions_dag.loaded_runs.function(**context({"by": "ada"}, run_ids=["a"])) == ["a"]
+
+
+def test_confirmations_of_all_runs_are_requested_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confirm_dag, "waiting_runs", lambda named: list(named)[1:])
+    added: list[Any] = []
+    outlets = {
+        SUSPECTS_ALIAS: SimpleNamespace(add=lambda *args, **more: added.append((args, more)))
+    }
+    named = context({"run_ids": ["a", "b"]}, {"run_ids": ["a"]})
+    assert regressions_dag.request_confirmations.function(**named, outlet_events=outlets) == ["b"]
+    assert added == [((SUSPECTS,), {"extra": {"run_ids": ["b"]}})]

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from nightbench.core.errors import UserError
+from nightbench.core.model import (
+    Build,
+    Case,
+    Cluster,
+    EnvironmentPolicy,
+    HealthPolicy,
+    JobSpec,
+    JumpHost,
+    Limits,
+    NeighbourPolicy,
+    Node,
+    Process,
+    Protocol,
+    Strategy,
+)
+from nightbench.spool import Spool
+from nightbench.spool.planned_job import (
+    PlannedJob,
+    load_cluster,
+    load_job,
+    save_cluster,
+    save_job,
+)
+
+CASE = Case("ctr_dnn", "paddle1", Strategy.PARAMETER_SERVER, 2, 1, 2, 1, 2, sync="async")
+JOB = JobSpec(
+    run_id="demo-20261121T010203-9f3a",
+    case=CASE,
+    generation=0,
+    cluster="local",
+    build=Build("paddle1", "cpu", "wheel", "1.8.5", "/some/paddle.whl", "0" * 64),
+    protocol=Protocol(5, 30, 3, 1.5),
+    nodes=(
+        Node("n1", "127.0.0.2", "c", 2222, "10.0.0.2", "lo", (20000, 20999), (0, 1), ("0",)),
+        Node("n2", "127.0.0.3", "c", env={"A": "b"}, user="bench", jump=(JumpHost("g2", "s"),)),
+    ),
+    processes=(
+        Process("pserver-0", "pserver", 0, "n1", 0),
+        Process("trainer-0", "trainer", 0, "n1", 0, "0"),
+        Process("trainer-1", "trainer", 1, "n2", 0),
+    ),
+    unit="samples",
+    workload_params={"slots": 26, "hidden": [400, 400], "converges": False},
+    seed=1,
+    env={"X": "1"},
+    role_env={"pserver": {"Y": "2"}},
+    limits=Limits(repeat_s=900.0),
+    code_digest="c" * 64,
+    definition_digest="d" * 64,
+    environments=EnvironmentPolicy(root="~/r", paths={"paddle1": "/opt"}, find_links=("/links",)),
+    neighbours=NeighbourPolicy("wait", 60.0, 0.2, False, 1),
+    lock="devices",
+    deadline=datetime(2026, 11, 21, 6, tzinfo=ZoneInfo("Europe/Berlin")),
+    expected_repeat_s=42.5,
+    transport="gloo",
+)
+CLUSTER = Cluster(
+    "local",
+    JOB.nodes,
+    known_hosts="/etc/known_hosts",
+    jump=(JumpHost("gate", "gate_ssh", 2222),),
+    window="22:00-06:00 UTC",
+)
+
+
+def test_a_job_comes_back_as_it_was_kept(tmp_path: Path) -> None:
+    run = Spool(tmp_path).run(JOB.run_id)
+    planned = PlannedJob.of(JOB, CLUSTER)
+
+    save_job(run, planned)
+
+    assert load_job(run, CASE.case_id, 0) == planned
+    assert load_job(run, CASE.case_id, 3) == planned.generation(3)
+    assert load_job(run, CASE.case_id, 3).job.job_id == f"{JOB.run_id}/{CASE.case_id}/g3"
+
+
+def test_a_job_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="must share the spool"):
+        load_job(Spool(tmp_path).run(JOB.run_id), CASE.case_id, 0)
+
+
+def test_a_job_of_another_version_is_refused(tmp_path: Path) -> None:
+    run = Spool(tmp_path).run(JOB.run_id)
+    save_job(run, PlannedJob(JOB, None))
+    path = tmp_path / "runs" / JOB.run_id / "jobs" / f"{CASE.case_id}.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": "other/9"}))
+
+    with pytest.raises(UserError, match=r"schema: found 'other/9'"):
+        load_job(run, CASE.case_id, 0)
+
+
+def test_the_cluster_of_a_job_holds_its_nodes_and_host_keys() -> None:
+    cluster = PlannedJob.of(JOB, CLUSTER).cluster
+    assert (cluster.nodes, cluster.known_hosts) == (JOB.nodes, "/etc/known_hosts")
+    assert cluster.jump == CLUSTER.jump
+
+
+def test_hours_count_unless_somebody_asked_for_it_all_the_same() -> None:
+    assert PlannedJob.of(JOB, CLUSTER).hours == "22:00-06:00 UTC"
+    assert PlannedJob.of(JOB, CLUSTER, outside_hours=True).hours is None
+
+
+def test_a_job_of_an_older_version_has_defaults(tmp_path: Path) -> None:
+    run = Spool(tmp_path).run(JOB.run_id)
+    save_job(run, PlannedJob.of(JOB, CLUSTER))
+    path = tmp_path / "runs" / JOB.run_id / "jobs" / f"{CASE.case_id}.json"
+    document = json.loads(path.read_text())
+    assert document["job"]["deadline"] == "2026-11-21T06:00:00+01:00"
+    del document["hours"], document["jump"], document["job"]["deadline"]
+    path.write_text(json.dumps(document))
+    old = load_job(run, CASE.case_id, 0)
+    assert (old.hours, old.jump, old.job.deadline) == (None, (), None)
+
+
+def test_cluster_comes_back_as_it_was_planned(tmp_path: Path) -> None:
+    cluster = Cluster(
+        "lab",
+        (
+            Node("n1", "10.0.0.1", "c", port=2222, cpus=(0, 1), env={"A": "b"}),
+            Node("n2", "10.0.0.2", "c", devices=("GPU-1",), jump=(JumpHost("j", "c", 22),)),
+        ),
+        device_kind="gpu",
+        environments=EnvironmentPolicy(paths={"pytorch": "/opt/t"}, lock_dir="/locks"),
+        role_env={"pserver": {"X": "1"}},
+        jump=(JumpHost("gate", "gate"),),
+        neighbours=NeighbourPolicy(action="wait"),
+        health=HealthPolicy(expected_devices=8, min_link_mbps=1000),
+    )
+    run = Spool(tmp_path).run("r1")
+    save_cluster(run, cluster)
+    assert load_cluster(run) == cluster
+
+
+def test_a_cluster_of_another_version_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="planned-cluster/1"):
+        load_cluster(Spool(tmp_path).run("r1"))
