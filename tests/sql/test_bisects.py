@@ -12,14 +12,22 @@ from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
 from typer.testing import CliRunner
 
-from nightbench.cli import bisect, common
+from nightbench.cli import common
 from nightbench.cli.main import app
 from nightbench.core.errors import UserError
 from nightbench.core.model import Verdict, VerdictKind
-from nightbench.experiments.bisect import bisect_document, save_step, store_bisect
-from nightbench.experiments.bisect_request import BisectGoal, BisectRequest, goal_of_alert
+from nightbench.experiments.bisect_store import (
+    BisectGoal,
+    BisectRequest,
+    bisect_document,
+    complete_goal,
+    load_bisect,
+    save_step,
+    store_bisect,
+)
+from nightbench.experiments.reporting import BisectReporter
 from nightbench.spool import RunSpool, Spool
-from nightbench.warehouse import Loader, Reader, WarehouseRefused
+from nightbench.warehouse import Loader, Reader, WarehouseRefused, connect
 from nightbench.warehouse.bisects import Bisects
 from nightbench.warehouse.connection import Connection
 
@@ -118,7 +126,7 @@ def test_a_step_that_ended_has_a_result(connection: Connection, spool: Spool) ->
 
 
 def test_the_versions_of_an_alert_are_those_on_both_sides_of_the_last_change(
-    loader: Loader, reader: Reader, connection: Connection, given: Given
+    loader: Loader, reader: Reader, warehouse: Database, given: Given
 ) -> None:
     case = given.case()
     nights = ["1.0", "1.1", "1.1", "1.2+cpu", "1.2+cpu"]
@@ -131,32 +139,31 @@ def test_the_versions_of_an_alert_are_those_on_both_sides_of_the_last_change(
     kind = VerdictKind.REGRESSED
     loader.open_alert(Verdict(case.case_id, "local", run.run_id, kind, "slower", 9.0, 10.0, -0.1))
     alert_id = int(reader.alerts()[0]["alert_id"])
-    found = goal_of_alert(BisectGoal(alert_id), reader, Bisects(connection))
+    found = complete_goal(BisectGoal(alert_id), lambda: connect(warehouse.reader))
     assert (found.good, found.bad) == ("1.1", "1.2")
     assert (found.case_id, found.cluster) == (case.case_id, "local")
 
 
 def test_an_alert_without_a_change_of_version_needs_two_that_are_named(
-    reader: Reader, connection: Connection, alert_id: int, given: Given
+    warehouse: Database, alert_id: int, given: Given
 ) -> None:
+    def complete(goal: BisectGoal) -> BisectGoal:
+        return complete_goal(goal, lambda: connect(warehouse.reader))
+
     with pytest.raises(UserError, match="so no version can be to blame"):
-        goal_of_alert(BisectGoal(alert_id), reader, Bisects(connection))
+        complete(BisectGoal(alert_id))
     with pytest.raises(UserError, match="There is no alert 999"):
-        goal_of_alert(BisectGoal(999), reader, Bisects(connection))
+        complete(BisectGoal(999))
     # Two versions that are named need no change: the runtime below them may be to blame.
     with pytest.raises(UserError, match="name both versions"):
-        goal_of_alert(BisectGoal(alert_id, bad="1.2"), reader, Bisects(connection))
-    found = goal_of_alert(BisectGoal(alert_id, "1.0", "1.2"), reader, Bisects(connection))
+        complete(BisectGoal(alert_id, bad="1.2"))
+    found = complete(BisectGoal(alert_id, "1.0", "1.2"))
     assert (found.good, found.bad, found.suite) == ("1.0", "1.2", given.run().suite)
 
 
-def test_a_warehouse_without_our_tables_ends_no_bisect(
-    empty: Database,
-    spool: Spool,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(common, "warehouse_dsn", lambda role: empty.loader)
+def test_a_warehouse_without_our_tables_ends_no_bisect(empty: Database, spool: Spool) -> None:
+    told: list[str] = []
+    reporter = BisectReporter(told.append)
     folder = store_bisect(spool, "bisect-1", request("some-case"), "ada", "demo", "local")
-    bisect.keep(bisect_document(folder))
-    assert "waits in the spool: Cannot store bisect bisect-1" in capsys.readouterr().err
+    load_bisect(lambda: connect(empty.loader), folder, reporter)
+    assert "waits in the spool: Cannot store bisect bisect-1" in told[0]

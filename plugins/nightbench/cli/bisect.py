@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import getpass
 from collections.abc import Mapping
-from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +19,7 @@ from nightbench.core.run_plan import new_run_id
 from nightbench.experiments.paired_statistics import LEAST_ROUNDS, percent
 
 if TYPE_CHECKING:
-    from nightbench.experiments.bisect_request import BisectGoal, BisectRequest
+    from nightbench.experiments.bisect_store import BisectGoal, BisectRequest
     from nightbench.experiments.engine import ExperimentContext
 
 NOT_FOUND = 3
@@ -73,7 +72,7 @@ def bisect(
     Exit codes: 0 found; 2 bad usage, or nothing could be measured; 3 not found: only a range, the
     budget is used up, or the bad version is not slower.
     """
-    from nightbench.experiments.bisect_request import BisectGoal
+    from nightbench.experiments.bisect_store import BisectGoal
 
     def work() -> int:
         limits = {
@@ -92,7 +91,7 @@ def bisect(
                 "seed": seed,
             }
             named = tuple(common.words(versions))
-            goal = BisectGoal(alert, good, bad, case, suite, cluster, named)
+            goal = BisectGoal(alert, good or "", bad or "", case or "", suite or "", cluster, named)
             name = new_run_id("bisect", datetime.now(UTC))
             request, context = _request(goal, limits)
         document = _measure(name, request, context, json=json)
@@ -115,7 +114,7 @@ def _seconds(text: str) -> float:
 
 
 def _resume(name: str, limits: Mapping[str, Any]) -> tuple[BisectRequest, ExperimentContext]:
-    from nightbench.experiments.bisect import request_of
+    from nightbench.experiments.bisect_store import request_of
     from nightbench.experiments.experiment_spool import BISECT, resumable_request
 
     folder = common.spool().bisect(name)
@@ -132,19 +131,15 @@ def _request(
     Raises:
         UserError: something is missing or wrong.
     """
-    from nightbench.experiments.bisect_request import check_goal, goal_of_alert, make_request
-    from nightbench.warehouse import Reader
-    from nightbench.warehouse.bisects import Bisects
+    from nightbench.experiments.bisect_store import complete_goal, make_request
 
-    if goal.alert_id is not None:
-        with closing(common.open_warehouse("nightbench_reader")) as connection:
-            goal = goal_of_alert(goal, Reader(connection), Bisects(connection))
-    check_goal(goal)
-    assert goal.case_id is not None
-    suite = experiment_common.absolute(goal.suite or experiment_common.suite_of([goal.case_id]))
-    cluster = experiment_common.absolute(goal.cluster) if goal.cluster else None
-    context = _context(suite, cluster, goal.case_id, limits)
-    goal = dataclasses.replace(goal, suite=suite, cluster=cluster)
+    goal = complete_goal(goal, lambda: common.open_warehouse("nightbench_reader"))
+    goal = dataclasses.replace(
+        goal,
+        suite=experiment_common.absolute(goal.suite or experiment_common.suite_of([goal.case_id])),
+        cluster=experiment_common.absolute(goal.cluster) if goal.cluster else None,
+    )
+    context = _context(goal.suite, goal.cluster, goal.case_id, limits)
     request, problems = asyncio.run(make_request(goal, context, **limits))
     for node, reason in request.left_out.items():
         err.print(f"{node} takes no part: {reason}", markup=False, soft_wrap=True)
@@ -163,7 +158,8 @@ def _context(
 def _measure(
     name: str, request: BisectRequest, context: ExperimentContext, *, json: bool
 ) -> Mapping[str, Any]:
-    from nightbench.experiments.bisect import measure_bisect, store_bisect
+    from nightbench.experiments.bisect import measure_bisect
+    from nightbench.experiments.bisect_store import store_bisect
     from nightbench.experiments.reporting import BisectReporter
 
     spool = common.spool()
@@ -176,24 +172,9 @@ def _measure(
         f"{name}: {request.line} {versions[0]} (good) to {versions[-1]} (bad), "
         f"{len(versions) - 2} versions between, by {request.case_id} on {context.cluster.name}"
     )
-    work = measure_bisect(folder, spool, context, reporter, keep)
+    work = measure_bisect(folder, spool, context, reporter, common.open_warehouse)
     resume = f"nightbench bisect --resume {name}"
     return experiment_common.measure(work, reporter.refresh, name, resume)
-
-
-def keep(document: Mapping[str, Any]) -> None:
-    """Store a bisect in the warehouse; where that does not take it the spool has all of it."""
-    from nightbench.warehouse.bisects import Bisects
-    from nightbench.warehouse.connection import WarehouseRefused, WarehouseUnavailable
-
-    try:
-        with closing(common.open_warehouse()) as connection:
-            Bisects(connection).store(document, document["steps"])
-    except WarehouseUnavailable:
-        pass  # Stored by whoever resumes it.
-    except WarehouseRefused as error:
-        # Nothing that was measured is lost by it, and a failed test says more than this does.
-        err.print(f"waits in the spool: {error}", markup=False, soft_wrap=True)
 
 
 def show(document: Mapping[str, Any]) -> None:

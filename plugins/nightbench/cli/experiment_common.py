@@ -226,10 +226,10 @@ def _cancel_comparison(folder: RunSpool) -> None:
 
 def _cancel_bisect(folder: RunSpool) -> None:
     from nightbench import gang
-    from nightbench.cli.bisect import keep
-    from nightbench.experiments import bisect
+    from nightbench.experiments import bisect_store
+    from nightbench.experiments.reporting import BisectReporter
 
-    request, name = bisect.request_of(folder), folder.run_id
+    request, name = bisect_store.request_of(folder), folder.run_id
     state = (folder.run() or {})["state"]
     if state != "running":
         raise UserError(f"{name}: found it {state}; expected one that is measured")
@@ -238,7 +238,7 @@ def _cancel_bisect(folder: RunSpool) -> None:
     limit = time.monotonic() + CANCEL_TIMEOUT_S
     while True:
         # Anew each time: its process may have begun another launch, or another step.
-        for step in bisect.read_steps(folder):
+        for step in bisect_store.read_steps(folder):
             if step["status"] == "running":
                 asyncio.run(gang.cancel_run(step["comparison_id"], cluster, targets, CANCEL_REASON))
         if _released(folder):
@@ -250,8 +250,10 @@ def _cancel_bisect(folder: RunSpool) -> None:
             )
     if (folder.run() or {})["state"] == "running":
         # Its process was killed before and cannot say so.
-        bisect.mark_stopped(folder, CANCEL_REASON)
-        keep(bisect.bisect_document(folder))
+        bisect_store.mark_stopped(folder, CANCEL_REASON)
+        bisect_store.load_bisect(
+            common.open_warehouse, folder, BisectReporter(common.say).not_loaded
+        )
     _say_cancelled(name, cluster.name, f"nightbench bisect --resume {name}")
 
 

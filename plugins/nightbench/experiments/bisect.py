@@ -1,9 +1,5 @@
 """Finds the first bad version of a framework line; each step is a comparison, as `ab` makes it.
 
-    <spool>/bisects/<id>/run.json           the request, and how the bisect stands
-    <spool>/bisects/<id>/steps/<n>.json     the n-th step: versions, comparison, result
-    <spool>/comparisons/<id>/               the launches of a step
-
 Which version comes next depends on the steps that have ended (`version_search`), and a step that
 was cut goes on where its comparison stands: another process can resume at any point.
 """
@@ -11,17 +7,27 @@ was cut goes on where its comparison stands: another process can resume at any p
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from nightbench.core.budget import duration
 from nightbench.core.errors import UserError
 from nightbench.core.run_plan import new_run_id
 from nightbench.experiments.ab import AbRequest, plan_ab
-from nightbench.experiments.bisect_request import BisectRequest
+from nightbench.experiments.bisect_store import (
+    BisectRequest,
+    bisect_document,
+    checked_ratio,
+    load_bisect,
+    read_state,
+    read_steps,
+    request_of,
+    save_step,
+    spent_s,
+)
 from nightbench.experiments.comparison import ComparisonPlan
 from nightbench.experiments.engine import (
     ComparisonObserver,
@@ -29,17 +35,16 @@ from nightbench.experiments.engine import (
     MeasurementStopped,
     run_comparison,
 )
-from nightbench.experiments.experiment_spool import BISECT, Document, read_request, store_request
+from nightbench.experiments.experiment_spool import Document
 from nightbench.experiments.version_search import (
-    EndedStep,
     SearchState,
     SearchStep,
     StepKind,
     VersionResult,
-    search_state,
 )
 from nightbench.gang import EnvironmentUnavailable
-from nightbench.spool import RunSpool, Spool, read_json, utc_now, write_json
+from nightbench.spool import RunSpool, Spool, utc_now
+from nightbench.warehouse.connection import Connect
 
 
 class BudgetSpent(UserError):
@@ -55,126 +60,8 @@ class BisectObserver(ComparisonObserver):
     def step_ended(self, step: Document, state: SearchState) -> None:
         """A step has ended, and the search stands so."""
 
-
-# --- in the spool -------------------------------------------------------------------------
-
-
-def store_bisect(
-    spool: Spool,
-    bisect_id: str,
-    request: BisectRequest,
-    requested_by: str,
-    suite: str,
-    cluster: str,
-) -> RunSpool:
-    """Write the request before anything is measured, and return the bisect's folder.
-
-    One that is there goes on with what it was begun with; only its limits change.
-
-    Raises:
-        UserError: the id belongs to another request.
-    """
-    folder = spool.bisect(bisect_id)
-    known = folder.run()
-    if known is not None:
-        # The nodes stay those of the first step: results of others would not be comparable.
-        request = dataclasses.replace(request, left_out=known["request"]["left_out"])
-    document = dataclasses.asdict(request) | {"versions": list(request.versions)}
-    free = ("budget_s", "most_tests", "outside_hours", "left_out")
-    identity = {key: value for key, value in document.items() if key not in free}
-    state = {"state": "running", "stopped": None, "ended_at": None}
-    names = {"suite": suite, "cluster": cluster}
-    store_request(folder, BISECT, document, identity, requested_by, **names, **state)
-    return folder
-
-
-def request_of(folder: RunSpool) -> BisectRequest:
-    """Return the request of a bisect.
-
-    Raises:
-        UserError: there is no such bisect.
-    """
-    request = read_request(folder, BISECT)["request"]
-    return BisectRequest(**{**request, "versions": tuple(request["versions"])})
-
-
-def read_steps(folder: RunSpool) -> list[Document]:
-    """Return the steps that were begun, in their order."""
-    steps: list[Document] = []
-    while (document := read_json(_step_file(folder, len(steps) + 1))) is not None:
-        steps.append(document)
-    return steps
-
-
-def save_step(folder: RunSpool, step: Mapping[str, Any]) -> None:
-    """Store a step as it stands."""
-    write_json(_step_file(folder, step["number"]), step)
-
-
-def _step_file(folder: RunSpool, number: int) -> Any:
-    return folder.folder / "steps" / f"{number:03d}.json"
-
-
-def read_state(folder: RunSpool) -> SearchState:
-    """Return the state of the search after the steps that have ended."""
-    ended = [
-        EndedStep(StepKind(s["kind"]), s["version"], s["against"], VersionResult(s["result"]))
-        for s in read_steps(folder)
-        if s["status"] == "ended"
-    ]
-    return search_state(request_of(folder).versions, ended)
-
-
-def mark_stopped(folder: RunSpool, why: str) -> None:
-    """Store that a bisect is not measured any more, although its search has not ended."""
-    folder.save_run({**(folder.run() or {}), "state": "stopped", "stopped": why})
-
-
-def bisect_document(folder: RunSpool) -> Document:
-    """Return all that is known of a bisect: what `--json` prints and the warehouse stores."""
-    document, request = read_request(folder, BISECT), request_of(folder)
-    steps, state = read_steps(folder), read_state(folder)
-    stopped = document["stopped"]
-    return {
-        "schema": BISECT.schema,
-        "bisect_id": folder.run_id,
-        "alert_id": request.alert_id,
-        "case_id": request.case_id,
-        "cluster": document["cluster"],
-        "suite": document["suite"],
-        "line": request.line,
-        "good": request.versions[0],
-        "bad": request.versions[-1],
-        "versions": list(request.versions),
-        "state": document["state"],
-        "stopped": stopped,
-        "outcome": str(state.end) if document["state"] == "ended" else None,
-        "last_good": state.last_good,
-        "first_bad": state.first_bad,
-        "suspects": list(state.suspects),
-        "sentence": f"{stopped}; {state.sentence}" if stopped else state.sentence,
-        "notes": list(state.notes),
-        "ratio": _checked_ratio(steps),
-        "budget_s": request.budget_s,
-        "spent_s": _spent_s(steps),
-        "requested_by": document["requested_by"],
-        "started_at": document["started_at"],
-        "ended_at": document["ended_at"],
-        "steps": steps,
-    }
-
-
-def _checked_ratio(steps: Sequence[Document]) -> float | None:
-    """Return the bad version's throughput over the good one's; None before the check."""
-    ratios = [s["ratio"] for s in steps if s["kind"] == StepKind.CHECK and s["status"] == "ended"]
-    return ratios[-1] if ratios else None
-
-
-def _spent_s(steps: Sequence[Document]) -> float:
-    return math.fsum(step["spent_s"] for step in steps)
-
-
-# --- measuring ----------------------------------------------------------------------------
+    def not_loaded(self, error: UserError) -> None:
+        """The warehouse did not take the bisect; it is loaded after the next step."""
 
 
 async def measure_bisect(
@@ -182,7 +69,7 @@ async def measure_bisect(
     spool: Spool,
     context: ExperimentContext,
     observer: BisectObserver,
-    keep: Callable[[Document], None],
+    connect: Connect,
 ) -> Document:
     """Test versions until the first bad one is found or the budget is spent.
 
@@ -191,7 +78,7 @@ async def measure_bisect(
         spool: where its comparisons are stored.
         context: where it is measured; its suite has the one case.
         observer: is told how it goes.
-        keep: stores the bisect's document, which it gets after every step; may store it again.
+        connect: opens the warehouse, which gets the bisect after every step.
 
     Returns:
         The document of the bisect at the end.
@@ -206,12 +93,12 @@ async def measure_bisect(
     ended: Document = {"state": "stopped", "stopped": "it was interrupted"}
     with folder.steered():
         folder.save_run({**(folder.run() or {}), **running})
-        keep(bisect_document(folder))
+        load_bisect(connect, folder, observer.not_loaded)
         try:
             while (following := read_state(folder).next) is not None:
                 await bisect.step(following)
                 observer.step_ended(read_steps(folder)[-1], read_state(folder))
-                keep(bisect_document(folder))
+                load_bisect(connect, folder, observer.not_loaded)
             ended = {"state": "ended", "stopped": None, "ended_at": utc_now()}
         except (BudgetSpent, MeasurementStopped) as error:
             ended["stopped"] = str(error)
@@ -220,7 +107,7 @@ async def measure_bisect(
             raise
         finally:
             folder.save_run({**(folder.run() or {}), **ended})
-            keep(bisect_document(folder))
+            load_bisect(connect, folder, observer.not_loaded)
     return bisect_document(folder)
 
 
@@ -277,12 +164,12 @@ class _Bisect:
         ended = [step for step in steps if step["status"] == "ended"]
         if len(ended) >= self.request.most_tests:
             raise BudgetSpent(f"{len(ended)} tests were made, and no more were allowed")
-        spent_s, budget_s = _spent_s(steps), self.request.budget_s
+        used_s, budget_s = spent_s(steps), self.request.budget_s
         longest_s = max((step["spent_s"] for step in ended if step["rounds"]), default=0.0)
-        if budget_s - spent_s < longest_s or budget_s <= spent_s:
+        if budget_s - used_s < longest_s or budget_s <= used_s:
             raise BudgetSpent(
-                f"{_span(spent_s)} of {_span(budget_s)} are used up, and a test takes up to "
-                f"{_span(longest_s)}"
+                f"{duration(used_s)} of {duration(budget_s)} are used up, and a test takes up to "
+                f"{duration(longest_s)}"
             )
 
     def _new_step(self, number: int, following: SearchStep, steps: Sequence[Document]) -> Document:
@@ -294,22 +181,18 @@ class _Bisect:
             "against": following.against,
             "comparison_id": new_run_id("ab", datetime.now(UTC)),
             "status": "running",
-            "result": None,
+            **dict.fromkeys(("result", "ratio", "low", "high", "ended_at")),
             "why": "",
-            "ratio": None,
-            "low": None,
-            "high": None,
             "rounds": 0,
             "wanted_rounds": rounds * 2 if following.again else rounds,
             "min_effect": self._deciding_effect(steps),
             "started_at": utc_now(),
-            "ended_at": None,
             "spent_s": 0.0,
         }
 
     def _deciding_effect(self, steps: Sequence[Document]) -> float:
         """Return half of the fall from the good version to the bad one, in logarithms."""
-        ratio = _checked_ratio(steps)
+        ratio = checked_ratio(steps)
         if ratio is None:
             return self.request.min_effect
         return float(max(ratio**-0.5 - 1, self.request.min_effect / 2))
@@ -335,7 +218,7 @@ class _Bisect:
         launch_s = max((s["spent_s"] / s["rounds"] / 2 for s in steps if s["rounds"]), default=None)
         deadlines = [context.deadline] if context.deadline else []
         if launch_s is not None:
-            left_s = max(self.request.budget_s - _spent_s(steps), 0.0)
+            left_s = max(self.request.budget_s - spent_s(steps), 0.0)
             deadlines.append(datetime.now(UTC) + timedelta(seconds=left_s))
         plan = plan_ab(
             request,
@@ -397,7 +280,3 @@ def judged(row: Mapping[str, Any], min_effect: float) -> tuple[VersionResult, st
 
 def _end(step: Document, result: VersionResult, why: str) -> None:
     step |= {"status": "ended", "result": str(result), "why": why, "ended_at": utc_now()}
-
-
-def _span(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

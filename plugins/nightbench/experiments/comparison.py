@@ -283,16 +283,10 @@ def make_result(plan: ComparisonPlan, folder: RunSpool, stopped: str | None = No
                 "case_id": case.case_id,
                 "unit": case.unit,
                 "nodes": case.nodes,
-                **_figures(found),
+                **dataclasses.asdict(found),
                 "order": [_order(each.order) for each in done.rounds],
                 "rounds": [
-                    {
-                        "round": each.number,
-                        "order": _order(each.order),
-                        "a": each.a,
-                        "b": each.b,
-                        "ratio": each.ratio,
-                    }
+                    {**dataclasses.asdict(each), "order": _order(each.order), "ratio": each.ratio}
                     for each in done.rounds
                 ],
                 "dropped": [dataclasses.asdict(launch) for launch in done.dropped],
@@ -318,21 +312,8 @@ def make_result(plan: ComparisonPlan, folder: RunSpool, stopped: str | None = No
         "ended_at": utc_now(),
         "complete": all(row["complete"] or row["stopped"] for row in rows) and stopped is None,
         "cases": rows,
-        "combined": _figures(combined.estimate) if combined.estimate else None,
+        "combined": dataclasses.asdict(combined.estimate) if combined.estimate else None,
         "not_combined": combined.why_not,
-    }
-
-
-def _figures(found: RatioEstimate) -> Document:
-    return {
-        "verdict": str(found.verdict),
-        "ratio": found.ratio,
-        "low": found.low,
-        "high": found.high,
-        "level": found.level,
-        "n": found.n,
-        "p_value": found.p_value,
-        "sentence": found.sentence,
     }
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
@@ -92,6 +92,17 @@ def end_confirmation(
     """
     with closing(connect()) as connection:
         ConfirmationBook(connection).end(request.confirmation_id, found, detail)
+
+
+def runs_to_confirm(connect: Connect, run_ids: Iterable[str]) -> list[str]:
+    """Return those of the runs, each once, whose message waits for confirmations.
+
+    Raises:
+        WarehouseUnavailable: the warehouse is away.
+    """
+    with closing(connect()) as connection:
+        book = ConfirmationBook(connection)
+        return [run_id for run_id in dict.fromkeys(run_ids) if book.waiting(run_id)]
 
 
 def give_up_overdue(connect: Connect) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from nightbench.core.errors import UserError
 from nightbench.experiments.bisect import BisectObserver
 from nightbench.experiments.comparison import ComparedCase, ComparisonPlan
 from nightbench.experiments.engine import ComparisonObserver
@@ -14,6 +15,7 @@ from nightbench.experiments.version_search import SearchState
 from nightbench.gang.events import GangEvent
 from nightbench.report.tables import figure
 from nightbench.spool import RunSpool
+from nightbench.warehouse import WarehouseRefused
 
 _QUIET_S = 30.0
 _NOTABLE = ("ship", "provision", "lost", "back", "cancel")
@@ -24,7 +26,7 @@ class ComparisonReporter(ComparisonObserver):
 
     Args:
         say: takes a line.
-        all_events: say also what a person at a terminal need not know of the nodes.
+        all_events: say also what a person at a terminal need not know.
     """
 
     def __init__(self, say: Callable[[str], None], *, all_events: bool = False) -> None:
@@ -101,3 +103,8 @@ class BisectReporter(ComparisonReporter, BisectObserver):
         self._now = None
         self.say(f"test {step['number']}: {step['version']} is {step['result']}: {step['why']}")
         self.say(state.sentence)
+
+    def not_loaded(self, error: UserError) -> None:
+        """Say what the warehouse refuses; at a terminal it need not be there at all."""
+        if self._all_events or isinstance(error, WarehouseRefused):
+            self.say(f"waits in the spool: {error}")

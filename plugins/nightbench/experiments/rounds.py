@@ -70,7 +70,7 @@ class LaunchOrder:
 class Round:
     """A round that counts."""
 
-    number: int
+    round: int
     order: tuple[Arm, Arm]
     a: float
     """Throughput in units of work per second."""

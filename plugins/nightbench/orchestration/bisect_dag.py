@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Mapping
-from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from nightbench.orchestration.dag_common import (
 )
 
 if TYPE_CHECKING:
-    from nightbench.experiments.bisect_request import BisectRequest
+    from nightbench.experiments.bisect_store import BisectRequest
     from nightbench.experiments.engine import ExperimentContext
 
 TIMEOUT = timedelta(hours=48)
@@ -117,10 +116,12 @@ def bisect(**context: Any) -> dict[str, Any]:
 
 
 def _bisect(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    from nightbench.experiments.bisect import measure_bisect, request_of, store_bisect
+    from nightbench.experiments.bisect import measure_bisect
+    from nightbench.experiments.bisect_store import request_of, store_bisect
     from nightbench.experiments.experiment_spool import BISECT, resumable_request
     from nightbench.experiments.reporting import BisectReporter
     from nightbench.gang import direct
+    from nightbench.orchestration.connections import connect
     from nightbench.spool import open_spool
 
     spool = open_spool()
@@ -134,8 +135,8 @@ def _bisect(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
             request.suite, request.cluster, request.case_id, outside_hours=request.outside_hours
         )
     store_bisect(spool, name, request, "airflow", context.suite.name, context.cluster.name)
-    reporter = BisectReporter(log.info)
-    work = measure_bisect(folder, spool, context, reporter, _keep)
+    reporter = BisectReporter(log.info, all_events=True)
+    work = measure_bisect(folder, spool, context, reporter, connect)
     try:
         document = asyncio.run(direct.until_done(work, reporter.refresh))
     except KeyboardInterrupt:
@@ -145,29 +146,18 @@ def _bisect(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _request(params: Mapping[str, Any]) -> tuple[BisectRequest, ExperimentContext]:
-    from nightbench.experiments.bisect_request import (
-        BisectGoal,
-        check_goal,
-        goal_of_alert,
-        make_request,
-    )
+    from nightbench.experiments.bisect_store import BisectGoal, complete_goal, make_request
     from nightbench.orchestration.connections import connect
-    from nightbench.warehouse import Reader
-    from nightbench.warehouse.bisects import Bisects
 
+    named = {key: params.get(key) or "" for key in ("good", "bad", "suite")}
     goal = BisectGoal(
         alert_id=params.get("alert"),
-        good=params.get("good"),
-        bad=params.get("bad"),
-        case_id=params.get("case"),
-        suite=params.get("suite"),
+        case_id=params.get("case") or "",
         cluster=params.get("cluster"),
         versions=params.get("versions") or (),
+        **named,
     )
-    if goal.alert_id is not None:
-        with closing(connect()) as connection:
-            goal = goal_of_alert(goal, Reader(connection), Bisects(connection))
-    check_goal(goal)
+    goal = complete_goal(goal, connect)
     if not goal.suite:
         raise UserError("suite: found nothing; expected an alert, or the suite of the case")
     limits = {
@@ -183,16 +173,3 @@ def _request(params: Mapping[str, Any]) -> tuple[BisectRequest, ExperimentContex
     for problem in problems:
         log.warning("no answer from %s", problem)
     return request, context
-
-
-def _keep(document: Mapping[str, Any]) -> None:
-    """Store a bisect in the warehouse; where that does not take it the spool has all of it."""
-    from nightbench.orchestration.connections import connect
-    from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable
-    from nightbench.warehouse.bisects import Bisects
-
-    try:
-        with closing(connect()) as connection:
-            Bisects(connection).store(document, document["steps"])
-    except (WarehouseUnavailable, WarehouseRefused) as error:
-        log.warning("stored after the next test: %s", error)

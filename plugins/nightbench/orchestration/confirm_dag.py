@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -126,25 +125,6 @@ def tell(**context: Any) -> list[str]:
     if problems:
         raise AirflowException("\n".join(problems))
     return told
-
-
-def waiting_runs(run_ids: Iterable[str]) -> list[str]:
-    """Return those of the runs whose message waits for suspects."""
-    from nightbench.orchestration.connections import connect
-    from nightbench.warehouse.confirmations import ConfirmationBook
-
-    with closing(connect()) as connection:
-        book = ConfirmationBook(connection)
-        return [run_id for run_id in dict.fromkeys(run_ids) if book.waiting(run_id)]
-
-
-def give_up_late() -> None:
-    """Give up what did not end in time, so that nobody takes it for something that goes on."""
-    from nightbench.experiments.confirm import give_up_overdue
-    from nightbench.orchestration.connections import connect
-
-    for run_id in give_up_overdue(connect):
-        log.warning("run %s: not all of its suspects were measured again in time", run_id)
 
 
 def _confirm(request: ConfirmRequest, *, last_try: bool) -> dict[str, Any]:

@@ -8,8 +8,7 @@ import pytest
 
 from nightbench.cli.run import cancel
 from nightbench.core.errors import UserError
-from nightbench.experiments.bisect import store_bisect
-from nightbench.experiments.bisect_request import BisectRequest
+from nightbench.experiments.bisect_store import BisectRequest, store_bisect
 from nightbench.spool import Spool
 
 

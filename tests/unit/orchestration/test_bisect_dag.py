@@ -1,19 +1,16 @@
-"""The task of a bisect beside others who measure it, and beside a warehouse that refuses it."""
+"""The task of a bisect that another process measures."""
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
 from nightbench.core.errors import UserError
-from nightbench.experiments.bisect import bisect_document, store_bisect
-from nightbench.experiments.bisect_request import BisectRequest
-from nightbench.orchestration import bisect_dag, connections
+from nightbench.experiments.bisect_store import BisectRequest, store_bisect
+from nightbench.orchestration import bisect_dag
 from nightbench.spool import RunSpool, Spool
-from nightbench.warehouse import WarehouseRefused
 
 PARAMS: dict[str, Any] = {"budget_h": 9, "most_tests": 20, "outside_hours": False, "rounds": 5}
 
@@ -30,15 +27,3 @@ def test_what_a_terminal_measures_right_now_is_left_alone(begun: RunSpool) -> No
     with begun.steered(), pytest.raises(UserError, match="measured right now by another process"):
         bisect_dag._bisect("bisect-1", PARAMS)
     assert begun.run() == was
-
-
-def test_a_warehouse_that_refuses_a_bisect_does_not_end_it(
-    begun: RunSpool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def refuse() -> NoReturn:
-        raise WarehouseRefused("the migrations have not been applied")
-
-    monkeypatch.setattr(connections, "connect", refuse)
-    with caplog.at_level(logging.WARNING):
-        bisect_dag._keep(bisect_document(begun))
-    assert "the migrations have not been applied" in caplog.text

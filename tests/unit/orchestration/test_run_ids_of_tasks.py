@@ -43,14 +43,15 @@ def test_a_message_that_is_refused_keeps_no_other_run_from_its_own(told: list[st
 
 
 def test_an_event_that_a_person_made_names_no_runs(told: list[str]) -> None:
-    assert confirm_dag.tell.function(**context(None, {}, {"by": "ada"}, {"run_ids": ["a"]})) == [
-        "a"
-    ]
+    events = (None, {}, {"by": "ada"}, {"run_ids": ["a"]})
+    assert confirm_dag.tell.function(**context(*events)) == ["a"]
     assert regressions_dag.loaded_runs.function(**context({"by": "ada"}, run_ids=["a"])) == ["a"]
 
 
 def test_confirmations_of_all_runs_are_requested_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confirm_dag, "waiting_runs", lambda named: list(named)[1:])
+    monkeypatch.setattr(
+        "nightbench.experiments.confirm.runs_to_confirm", lambda _, named: list(named)[1:]
+    )
     added: list[Any] = []
     outlets = {
         SUSPECTS_ALIAS: SimpleNamespace(add=lambda *args, **more: added.append((args, more)))
