@@ -40,7 +40,7 @@ from nightbench.gang import (
     run_gang,
     sweep,
 )
-from nightbench.gang.layout import Layout
+from nightbench.gang.node_access import Layout
 from nightbench.spool import CaseStore, Spool
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -92,7 +92,7 @@ def job(nodes: SshNodes, shipment: Shipment) -> Callable[..., JobSpec]:
         pservers = 0
         if strategy is Strategy.PARAMETER_SERVER:
             pservers = 1
-            processes.insert(0, Process("pserver-0", "pserver", 0, "n1", 0))
+            processes.insert(0, Process("pserver-0", "pserver", 0, "n1", 0, measured=False))
         return JobSpec(
             run_id=run_id or f"test-{os.getpid()}-{next(_RUNS)}",
             case=Case("sleep", "fake", strategy, nodes=2, trainers=2, pservers=pservers, sync=sync),
@@ -149,7 +149,7 @@ def marked(job: JobSpec) -> list[tuple[int, str]]:
             continue
         try:
             environ = (entry / "environ").read_bytes().split(b"\0")
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
         for mark in (b"NIGHTBENCH_JOB=", b"NIGHTBENCH_AGENT="):
@@ -214,10 +214,7 @@ async def test_a_parameter_server_case_drains_and_finishes(shipment, nodes, job,
     outcome = await run(shipment, nodes, spec, store)
     assert outcome.status is CaseStatus.OK, outcome.reason
     trainers = [
-        p["summary"]
-        for r in store.results(1).values()
-        for p in r["processes"]
-        if p["role"] == "trainer"
+        p["summary"] for r in store.results(1).values() for p in r["processes"] if p["measured"]
     ]
     assert len(trainers) == 2
     assert all((t["drain_steps"] > 0) == (sync == "async") for t in trainers)

@@ -28,8 +28,8 @@ from nightbench.experiments.bisect_store import (
 from nightbench.experiments.reporting import BisectReporter
 from nightbench.spool import RunSpool, Spool
 from nightbench.warehouse import Loader, Reader, WarehouseRefused, connect
-from nightbench.warehouse.bisects import Bisects
 from nightbench.warehouse.connection import Connection
+from nightbench.warehouse.experiments import BisectRepository
 
 VERSIONS = ("1.0", "1.1", "1.2", "1.3")
 
@@ -62,9 +62,9 @@ def step(number: int, kind: str, version: str, result: str | None, **more: Any) 
     }
 
 
-def store(book: Bisects, folder: RunSpool) -> None:
+def store(repository: BisectRepository, folder: RunSpool) -> None:
     document = bisect_document(folder)
-    book.store(document, document["steps"])
+    repository.store(document, document["steps"])
 
 
 def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
@@ -75,11 +75,11 @@ def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
     rows: Rows,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    book = Bisects(connection)
+    repository = BisectRepository(connection)
     case_id = rows("select case_id from raw.alert")[0]["case_id"]
     folder = store_bisect(spool, "bisect-1", request(case_id, alert_id), "ada", "demo", "local")
-    store(book, folder)
-    (found,) = book.find(alert_id=alert_id)
+    store(repository, folder)
+    (found,) = repository.find(alert_id=alert_id)
     assert (found["state"], found["outcome"], found["steps"]) == ("running", None, 0)
     assert found["versions"] == list(VERSIONS)
 
@@ -88,18 +88,18 @@ def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
     save_step(folder, step(2, "search", "1.1", "good", why="a \x00 in it"))
     save_step(folder, step(3, "search", "1.2", None))
     for _ in range(2):  # stored twice, it is there once
-        store(book, folder)
-    told = book.steps("bisect-1")
+        store(repository, folder)
+    told = repository.steps("bisect-1")
     assert [each["status"] for each in told] == ["ended", "ended", "running"]
     assert told[1]["why"] == "a \\x00 in it"
-    assert book.find("bisect-1")[0]["spent_s"] == 90.0
+    assert repository.find("bisect-1")[0]["spent_s"] == 90.0
 
     save_step(folder, step(3, "search", "1.2", "bad"))
     save_step(folder, step(4, "verify", "1.2", "bad", against="1.1"))
     known = folder.run() or {}
     folder.save_run({**known, "state": "ended", "ended_at": datetime.now(UTC).isoformat()})
-    store(book, folder)
-    (found,) = book.find(alert_id=alert_id)
+    store(repository, folder)
+    (found,) = repository.find(alert_id=alert_id)
     assert (found["outcome"], found["last_good"], found["first_bad"]) == ("found", "1.1", "1.2")
     assert found["ratio"] == 0.9
 
@@ -115,14 +115,14 @@ def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
 
 
 def test_a_step_that_ended_has_a_result(connection: Connection, spool: Spool) -> None:
-    book = Bisects(connection)
+    repository = BisectRepository(connection)
     folder = store_bisect(spool, "bisect-1", request("some-case"), "ada", "demo", "local")
     save_step(folder, step(1, "check", "1.3", "bad"))
     document = bisect_document(folder)
     document["steps"][0]["result"] = None
     with pytest.raises(WarehouseRefused):
-        book.store(document, document["steps"])
-    assert book.find() == []
+        repository.store(document, document["steps"])
+    assert repository.find() == []
 
 
 def test_the_versions_of_an_alert_are_those_on_both_sides_of_the_last_change(

@@ -33,7 +33,7 @@ def confirm_alert(alert_id: int, *, outside_hours: bool, json: bool) -> int:
         measure_again,
     )
     from nightbench.experiments.reporting import ComparisonReporter
-    from nightbench.warehouse.confirmations import NIGHTBENCH
+    from nightbench.warehouse.experiments import NIGHTBENCH
 
     confirmation_id, night, context = _ask(alert_id, outside_hours)
     request = begin_confirmation(common.open_warehouse, confirmation_id)
@@ -68,10 +68,10 @@ def _ask(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, ExperimentCo
     from nightbench.night.suspects import new_confirmation_id, suspect_of
     from nightbench.spool.plans import read_plan
     from nightbench.warehouse import Reader
-    from nightbench.warehouse.confirmations import UNDECIDED, ConfirmationBook
+    from nightbench.warehouse.experiments import UNDECIDED, ConfirmationRepository
 
     with closing(common.open_warehouse()) as connection:
-        reader, book = Reader(connection), ConfirmationBook(connection)
+        reader, repository = Reader(connection), ConfirmationRepository(connection)
         rows = reader.alerts(states=None, alert_id=alert_id)
         if not rows:
             raise UserError(
@@ -87,13 +87,13 @@ def _ask(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, ExperimentCo
         night = read_plan(common.spool().run(run_id))
         # First: closed hours must not leave a confirmation behind that nobody measures.
         context = _context(night, outside_hours)
-        going = book.found(run_id=run_id, alert_id=alert_id, states=UNDECIDED)
+        going = repository.find(run_id=run_id, alert_id=alert_id, states=UNDECIDED)
         if going:
             return int(going[-1]["confirmation_id"]), night, context
         suspect = suspect_of(reader, night, alert)
         if suspect is None:
             raise UserError(f"alert {alert_id}: run {run_id} has no level for its case")
-        made = book.ask(
+        made = repository.request(
             alert_id,
             run_id,
             new_confirmation_id(datetime.now(UTC)),

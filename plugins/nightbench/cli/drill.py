@@ -30,7 +30,8 @@ def drill(
     suite: Annotated[
         str | None,
         typer.Argument(
-            metavar="SUITE", help="Suite of the case, by name or file; a case that sleeps if none."
+            metavar="SUITE",
+            help="Suite of the case, by name or file; a case that only sleeps if none.",
         ),
     ] = None,
     case: Annotated[
@@ -118,14 +119,17 @@ def _chosen(request: Mapping[str, Any]) -> common.Chosen:
 
 
 def _sleeping(request: Mapping[str, Any]) -> common.Chosen:
-    """Return a suite of one case that sleeps: small, and steady where nothing else is."""
+    """Return a suite of one case that a framework line names for drills."""
     from nightbench.core.model import Case, Protocol, Strategy, Suite
 
     catalog = common.catalog()
     cluster = common.cluster_of(request["cluster"] or "local", catalog)
-    case = Case("sleep", "fake", Strategy.SINGLE, batch_size_per_device=2)
+    line = next((each for each in catalog.frameworks.values() if each.drill_workload), None)
+    if line is None or line.drill_workload is None:
+        raise UserError("drill: no framework line names a `drill_workload`; give a suite")
+    case = Case(line.drill_workload, line.line, Strategy.SINGLE, batch_size_per_device=2)
     protocol = Protocol(warmup_steps=3, measured_steps=30, repeats=request["repeats"] or 5)
-    suite = Suite("sleep", "nightbench", cluster.name, (case,), protocol)
+    suite = Suite(case.workload, "nightbench", cluster.name, (case,), protocol)
     return common.Chosen(suite, cluster, catalog, {})
 
 

@@ -27,11 +27,11 @@ from nightbench.experiments.version_search import (
     VersionResult,
     search_state,
 )
-from nightbench.gang.installable import installable
+from nightbench.gang.provisioning import installable_versions
 from nightbench.spool import RunSpool, Spool, read_json, write_json
 from nightbench.warehouse import Reader, WarehouseRefused, WarehouseUnavailable
-from nightbench.warehouse.bisects import Bisects
 from nightbench.warehouse.connection import Connect
+from nightbench.warehouse.experiments import BisectRepository
 
 DEFAULT_ROUNDS = 5
 """Of each step: the fall is known by then, and half of it decides."""
@@ -94,7 +94,7 @@ def complete_goal(goal: BisectGoal, connect: Connect) -> BisectGoal:
     """
     if goal.alert_id is not None:
         with closing(connect()) as connection:
-            goal = _of_alert(goal, goal.alert_id, Reader(connection), Bisects(connection))
+            goal = _of_alert(goal, goal.alert_id, Reader(connection), BisectRepository(connection))
     named = {"good": goal.good, "bad": goal.bad, "case": goal.case_id}
     missing = ", ".join(name for name, value in named.items() if not value)
     if missing:
@@ -105,7 +105,9 @@ def complete_goal(goal: BisectGoal, connect: Connect) -> BisectGoal:
     return goal
 
 
-def _of_alert(goal: BisectGoal, alert_id: int, reader: Reader, bisects: Bisects) -> BisectGoal:
+def _of_alert(
+    goal: BisectGoal, alert_id: int, reader: Reader, repository: BisectRepository
+) -> BisectGoal:
     """Take the versions on both sides of the last change before the alert was opened."""
     rows = reader.alerts(states=None, alert_id=alert_id)
     if not rows:
@@ -116,7 +118,7 @@ def _of_alert(goal: BisectGoal, alert_id: int, reader: Reader, bisects: Bisects)
         assert run is not None  # no alert without its run
         change = {"suite": run.suite, "good": goal.good, "bad": goal.bad}
     else:
-        found = bisects.version_change(alert_id)
+        found = repository.version_change(alert_id)
         if found is None:
             raise UserError(
                 f"alert {alert_id}: the framework's version is the same on all nights of {case_id} "
@@ -156,7 +158,7 @@ async def make_request(
         if not nodes:
             raise UserError(f"cluster {cluster.name}: no node is left to ask for versions")
         variant = build_of(case.framework, context.suite, cluster, context.catalog).variant
-        found = await installable(
+        found = await installable_versions(
             cluster, nodes[0], context.targets, context.shipment, case.framework, variant
         )
         offered, problems = found.versions, found.problems
@@ -310,7 +312,7 @@ def load_bisect(connect: Connect, folder: RunSpool, on_error: Callable[[UserErro
     document = bisect_document(folder)
     try:
         with closing(connect()) as connection:
-            Bisects(connection).store(document, document["steps"])
+            BisectRepository(connection).store(document, document["steps"])
     except (WarehouseUnavailable, WarehouseRefused) as error:
         on_error(error)
 

@@ -37,8 +37,8 @@ from nightbench.experiments.rounds import Arm
 from nightbench.gang import EnvironmentUnavailable
 from nightbench.night.suspects import Gone, Suspect, builds_of, rounds_of
 from nightbench.spool import Spool
-from nightbench.warehouse.confirmations import NIGHTBENCH, UNDECIDED, ConfirmationBook
 from nightbench.warehouse.connection import Connect
+from nightbench.warehouse.experiments import NIGHTBENCH, UNDECIDED, ConfirmationRepository
 
 ELSEWHERE = "-other"
 """Ends the id of the comparison on other nodes."""
@@ -69,10 +69,10 @@ def begin_confirmation(connect: Connect, confirmation_id: int) -> ConfirmRequest
         WarehouseUnavailable: the warehouse is away.
     """
     with closing(connect()) as connection:
-        book = ConfirmationBook(connection)
-        if not book.begin(confirmation_id):
+        repository = ConfirmationRepository(connection)
+        if not repository.begin(confirmation_id):
             return None
-        (row,) = book.found(confirmation_id=confirmation_id)
+        (row,) = repository.find(confirmation_id=confirmation_id)
         suspect = Suspect.from_json(row["detail"])
         return ConfirmRequest(
             confirmation_id, row["comparison_id"], suspect, row["until"], row["asked_by"]
@@ -91,7 +91,7 @@ def end_confirmation(
         WarehouseUnavailable: the warehouse is away; what was measured stays in the spool.
     """
     with closing(connect()) as connection:
-        ConfirmationBook(connection).end(request.confirmation_id, found, detail)
+        ConfirmationRepository(connection).end(request.confirmation_id, found, detail)
 
 
 def runs_to_confirm(connect: Connect, run_ids: Iterable[str]) -> list[str]:
@@ -101,8 +101,8 @@ def runs_to_confirm(connect: Connect, run_ids: Iterable[str]) -> list[str]:
         WarehouseUnavailable: the warehouse is away.
     """
     with closing(connect()) as connection:
-        book = ConfirmationBook(connection)
-        return [run_id for run_id in dict.fromkeys(run_ids) if book.waiting(run_id)]
+        repository = ConfirmationRepository(connection)
+        return [run_id for run_id in dict.fromkeys(run_ids) if repository.waiting(run_id)]
 
 
 def give_up_overdue(connect: Connect) -> list[str]:
@@ -112,14 +112,14 @@ def give_up_overdue(connect: Connect) -> list[str]:
         WarehouseUnavailable: the warehouse is away.
     """
     with closing(connect()) as connection:
-        book = ConfirmationBook(connection)
+        repository = ConfirmationRepository(connection)
         late = {
             row["run_id"]
-            for row in book.found(states=UNDECIDED)
+            for row in repository.find(states=UNDECIDED)
             if row["is_overdue"] and row["asked_by"] == NIGHTBENCH
         }
         why = "Not measured again: it did not end in the night's time for it"
-        return [run_id for run_id in sorted(late) if book.give_up(run_id, why)]
+        return [run_id for run_id in sorted(late) if repository.give_up(run_id, why)]
 
 
 def give_up_rest(connect: Connect, spool: Spool, run_id: str) -> int:
@@ -131,14 +131,14 @@ def give_up_rest(connect: Connect, spool: Spool, run_id: str) -> int:
         WarehouseUnavailable: the warehouse is away.
     """
     with closing(connect()) as connection:
-        book = ConfirmationBook(connection)
+        repository = ConfirmationRepository(connection)
         measured = [
             row["confirmation_id"]
-            for row in book.found(run_id=run_id, states=UNDECIDED)
+            for row in repository.find(run_id=run_id, states=UNDECIDED)
             if _is_steered(spool, row["comparison_id"])
         ]
         why = "Not measured again: its task ended without an outcome; the task's log says why"
-        return book.give_up(run_id, why, every=True, apart_from=measured)
+        return repository.give_up(run_id, why, every=True, apart_from=measured)
 
 
 def _is_steered(spool: Spool, comparison_id: str) -> bool:

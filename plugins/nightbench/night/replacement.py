@@ -9,7 +9,7 @@ from typing import Any
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, Cluster, JobSpec
-from nightbench.core.placement import NodesAway, place
+from nightbench.core.placement import NodesAway, moved, nodes_for
 from nightbench.night.node_records import out_by_now
 from nightbench.night.preflight import ClusterHealth
 from nightbench.nodes import NodeState
@@ -50,7 +50,7 @@ class Placement:
 def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: Mapping[str, str]) -> Placement:
     """Place the cases whose nodes are out on others, where the cluster has them."""
     kept: list[JobSpec] = []
-    moved: list[str] = []
+    changed: list[str] = []
     unplaced: dict[str, str] = {}
     for job in jobs:
         lost = sorted({node.name for node in job.nodes} & out.keys())
@@ -58,14 +58,15 @@ def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: Mapping[str, st
             kept.append(job)
             continue
         try:
-            nodes, processes = place(job.case, cluster, without=out.keys())
+            nodes = nodes_for(job.case, cluster, out.keys())
         except NodesAway as error:
             why = "; ".join(f"{node}: {out[node]}" for node in lost)
             unplaced[job.case.case_id] = f"{UNAVAILABLE}: {why} ({error})"
             continue
-        moved.append(job.case.case_id)
+        changed.append(job.case.case_id)
+        processes = moved(job.processes, job.nodes, nodes, cluster)
         kept.append(dataclasses.replace(job, nodes=nodes, processes=processes))
-    return Placement(tuple(kept), tuple(moved), unplaced)
+    return Placement(tuple(kept), tuple(changed), unplaced)
 
 
 def keep_placement(folder: RunSpool, placement: Placement) -> None:

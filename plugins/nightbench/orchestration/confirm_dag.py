@@ -67,11 +67,11 @@ def confirm_dag() -> DAG:
 def suspects(**context: Any) -> list[int]:
     """Return the ids of the confirmations that a message waits for."""
     from nightbench.orchestration.connections import connect
-    from nightbench.warehouse.confirmations import ConfirmationBook
+    from nightbench.warehouse.experiments import ConfirmationRepository
 
     with closing(connect()) as connection:
-        book = ConfirmationBook(connection)
-        rows = [row for run_id in triggering_run_ids(context) for row in book.waiting(run_id)]
+        repository = ConfirmationRepository(connection)
+        rows = [row for run_id in triggering_run_ids(context) for row in repository.waiting(run_id)]
     for row in rows:
         log.info(
             "%s on %s: %+.1f %%", row["case_id"], row["cluster"], 100 * row["detail"]["change"]

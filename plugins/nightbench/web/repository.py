@@ -14,7 +14,7 @@ class Repository(Protocol):
     def series(
         self, workload: str | None, framework: str | None, cluster: str | None
     ) -> Sequence[Row]:
-        """Results by series and then oldest first (`sql/queries/page_series.sql`)."""
+        """Results by series and then oldest first (statement `page_series`)."""
 
     def choices(self) -> Sequence[Row]:
         """Combinations of workload, framework and cluster that have results."""

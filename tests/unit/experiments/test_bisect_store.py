@@ -14,7 +14,7 @@ from nightbench.core.errors import UserError
 from nightbench.experiments.bisect import judged
 from nightbench.experiments.bisect_store import between
 from nightbench.experiments.version_search import VersionResult
-from nightbench.gang.installable import versions_of
+from nightbench.gang.provisioning import versions_of
 
 
 def names(*files: str) -> list[dict[str, Any]]:
@@ -90,7 +90,9 @@ def code(tmp_path: Path) -> Path:
     line = tmp_path / "code/frameworks/tiny"
     line.mkdir(parents=True)
     described = {"line": "tiny", "version": "1.0", "package": "Tiny_Main", "python": "3.11"}
-    (line / "framework.json").write_text(json.dumps({**described, "variants": ["cpu"]}))
+    (line / "framework.json").write_text(
+        json.dumps({**described, "variants": {"cpu": {"device": "cpu"}}})
+    )
     (line / "requirements-cpu.lock").write_text("tiny-main==1.0\n")
     return tmp_path / "code"
 

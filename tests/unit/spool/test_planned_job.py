@@ -45,7 +45,7 @@ JOB = JobSpec(
         Node("n2", "127.0.0.3", "c", env={"A": "b"}, user="bench", jump=(JumpHost("g2", "s"),)),
     ),
     processes=(
-        Process("pserver-0", "pserver", 0, "n1", 0),
+        Process("pserver-0", "pserver", 0, "n1", 0, measured=False),
         Process("trainer-0", "trainer", 0, "n1", 0, "0"),
         Process("trainer-1", "trainer", 1, "n2", 0),
     ),
