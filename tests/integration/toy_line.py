@@ -49,6 +49,7 @@ def make_benchmarks(folder: Path, locked: Path) -> Path:
     fake = json.loads((folder / "frameworks/fake/framework.json").read_text())
     described = {**fake, "line": LINE, "title": "Toy", "version": version, "package": PACKAGE}
     described |= {"python": SERIES, "size_bytes": 1000}
+    described |= {"devices": {"cpu": True}, "variants": {"cpu": {"device": "cpu"}}}
     (line / "framework.json").write_text(json.dumps(described))
     digest = hashlib.sha256(locked.read_bytes()).hexdigest()
     name = PACKAGE.replace("_", "-")

@@ -121,6 +121,7 @@ def _result(
             {
                 "name": "trainer-0",
                 "role": "trainer",
+                "measured": True,
                 "rank": 0,
                 "exit_code": 0,
                 "signal": None,

@@ -165,5 +165,5 @@ def test_a_warehouse_without_our_tables_ends_no_bisect(empty: Database, spool: S
     told: list[str] = []
     reporter = BisectReporter(told.append)
     folder = store_bisect(spool, "bisect-1", request("some-case"), "ada", "demo", "local")
-    load_bisect(lambda: connect(empty.loader), folder, reporter)
+    load_bisect(lambda: connect(empty.loader), folder, reporter.not_loaded)
     assert "waits in the spool: Cannot store bisect bisect-1" in told[0]
