@@ -123,6 +123,7 @@ def _result(
                 "role": "trainer",
                 "measured": True,
                 "rank": 0,
+                "measured": True,
                 "exit_code": 0,
                 "signal": None,
                 "summary": {

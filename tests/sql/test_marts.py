@@ -19,7 +19,7 @@ from nightbench.core.model import (
     Verdict,
     VerdictKind,
 )
-from nightbench.warehouse.history_csv import import_history
+from nightbench.warehouse.history_import import import_history
 from nightbench.warehouse.references import load_references
 from nightbench.warehouse.statements import SQL, text
 

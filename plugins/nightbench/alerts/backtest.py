@@ -15,7 +15,7 @@ from nightbench.core.model import HistoryPoint, RegressionPolicy, RunKind
 from nightbench.detection import ChangeDetector
 from nightbench.warehouse import Reader
 from nightbench.warehouse.connection import Connection
-from nightbench.warehouse.history_csv import read_history
+from nightbench.warehouse.history_import import read_history
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from nightbench.cli.alert_groups import (
 )
 from nightbench.cli.common import out
 from nightbench.cli.nights import say_overdue
-from nightbench.config.values import holds_controls, shown
+from nightbench.config.values import has_control_characters, shown
 from nightbench.core.errors import UserError
 from nightbench.core.hours import moment
 
@@ -41,7 +41,7 @@ def _text(option: typer.CallbackParam, value: str) -> str:
     Raises:
         UserError: it holds a control character other than the ends of its lines and tabs.
     """
-    if holds_controls(value):
+    if has_control_characters(value):
         raise UserError(
             f"{option.opts[0]}: found {shown(value)} with a control character, expected a text"
         )

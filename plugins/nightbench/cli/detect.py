@@ -19,7 +19,7 @@ from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
     from nightbench.detection.history import Found, HistoryReport
-    from nightbench.detection.tables import Night
+    from nightbench.detection.observations import Observation
 
 app = typer.Typer()
 
@@ -67,11 +67,11 @@ def detect(
         return
     assert file is not None
     from nightbench.detection.history import judge_history
-    from nightbench.detection.tables import read_nights
+    from nightbench.detection.observations import read_observations
 
     reports = [
         judge_history(name, nights, lower_is_better, min_change)
-        for name, nights in read_nights(file).items()
+        for name, nights in read_observations(file).items()
     ]
     if json:
         common.print_json([document(report) for report in reports])
@@ -140,7 +140,7 @@ def _change_document(found: Found) -> dict[str, Any]:
     )
 
 
-def _iso(night: Night) -> str:
+def _iso(night: Observation) -> str:
     return datetime.fromtimestamp(night.seconds, UTC).isoformat()
 
 

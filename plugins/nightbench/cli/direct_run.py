@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, INTERRUPTED, err, out, say
-from nightbench.cli.outcome import is_good, show_run
 from nightbench.cli.progress import LiveView
+from nightbench.cli.results import is_good, show_run
 from nightbench.core.budget import clock
 from nightbench.core.errors import UserError
 from nightbench.core.model import JobSpec, RunKind

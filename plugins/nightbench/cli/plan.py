@@ -82,8 +82,8 @@ def plan(
     json: common.JsonOption = False,
 ) -> None:
     """List the cases of a suite with nodes, build and estimated time; nothing need run."""
-    from nightbench.cli.progress import duration
     from nightbench.core import plan as planning
+    from nightbench.core.budget import duration
 
     chosen = common.choose(
         suite,

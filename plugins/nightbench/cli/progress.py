@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from nightbench.core.budget import duration
 from nightbench.gang.events import GangEvent
 from nightbench.report.tables import figure
 from nightbench.spool import RunSpool
@@ -208,14 +209,3 @@ class LiveView:
 
     def _line(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def duration(seconds: float) -> str:
-    """Return seconds for people: `45 s`, `3 min 20 s`, `1 h 5 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s" if rest and minutes < 10 else f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60} min"

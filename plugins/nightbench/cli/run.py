@@ -82,7 +82,7 @@ def through_airflow(
         allow_unavailable: a framework that a node cannot have is told, and is no failure as long
             as another one was measured.
     """
-    from nightbench.cli.outcome import is_good, is_unavailable, show_run
+    from nightbench.cli.results import is_good, is_unavailable, show_run
 
     dag_run_id = dag_run.trigger(api, chosen.overrides, note="asked for by `nightbench run`")
     say(f"DAG run: {api.base_url}/dags/{dag_run.DAG}/runs/{dag_run_id}")
@@ -215,7 +215,7 @@ def demo() -> None:
         raise UserError("Airflow was started but is not healthy. Look: nightbench status")
     code = through_airflow(api, chosen, allow_unavailable=True)
     if code != INTERRUPTED:
-        from nightbench.cli.progress import duration
+        from nightbench.core.budget import duration
 
         say(f"demo took {duration(time.monotonic() - began)}; stop everything: make down")
     raise typer.Exit(code)

@@ -20,7 +20,7 @@ from nightbench.config.source import (
     one_of,
     read_document,
 )
-from nightbench.config.validate import Strict, validate
+from nightbench.config.validate import StrictModel, validate
 from nightbench.core.code_digest import code_digest
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
@@ -75,7 +75,7 @@ _RoleName = Annotated[v.Name, v.Words("role")]
 _Variant = Annotated[v.Name, v.Words("variant")]
 
 
-class IndexFile(Strict):
+class IndexFile(StrictModel):
     """A package index that holds what the default index does not."""
 
     url: v.Text = Field(description="Its address, as for `--index-url`.")
@@ -86,7 +86,7 @@ class IndexFile(Strict):
     )
 
 
-class VariantFile(Strict):
+class VariantFile(StrictModel):
     """A build of a line for one kind of devices, with a lock `requirements-<variant>.lock`."""
 
     device: _Kind = Field(description="Devices that it is for: `cpu` or `gpu`.")
@@ -97,7 +97,7 @@ class VariantFile(Strict):
     )
 
 
-class RoleFile(Strict):
+class RoleFile(StrictModel):
     """The processes of one role in a gang: `trainer-0`, `trainer-1` and so on."""
 
     count: Annotated[Any, AfterValidator(_number), v.Words("whole number, or axis")] = Field(
@@ -119,7 +119,7 @@ class RoleFile(Strict):
     )
 
 
-class FrameworkFile(Strict):
+class FrameworkFile(StrictModel):
     """A framework line: `benchmarks/frameworks/<line>/framework.json`."""
 
     line: v.Name = Field(description="Name of the line: the folder's name.")
@@ -170,7 +170,7 @@ def _truly(value: Any) -> Any:
     return value
 
 
-class SpecFile(Strict):
+class SpecFile(StrictModel):
     """A workload: `benchmarks/workloads/<workload>/spec.json`."""
 
     name: v.Name = Field(description="Name of the workload: the folder's name.")

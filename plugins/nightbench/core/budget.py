@@ -234,11 +234,14 @@ def clock(moment: datetime) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A length of time for people: `1 h 20 min`, `5 min`, `40 s`."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    hours, minutes = divmod(minutes, 60)
+    """Return a length of time for people: `40 s`, `3 min 20 s`, `25 min`, `1 h 20 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 600:
+        minutes, rest = divmod(whole, 60)
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(round(whole / 60), 60)
     if not hours:
         return f"{minutes} min"
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"

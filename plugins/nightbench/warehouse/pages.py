@@ -21,7 +21,7 @@ NIGHTS = timedelta(days=14)
 
 
 class PageRepository(Repository):
-    """What the pages show; implements `nightbench.web.repository`."""
+    """What the pages show; implements `nightbench.web.PageQueries`."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from nightbench.cli.progress import LiveView, duration
+from nightbench.cli.progress import LiveView
 from nightbench.spool import RunSpool, Spool
 
 PLANNED = [{"case_id": "one", "unit": "images"}, {"case_id": "two", "unit": "samples"}]
@@ -79,13 +79,3 @@ def test_a_terminal_shows_all_cases_at_once(run: RunSpool) -> None:
     text = stream.getvalue()
     assert "✓ one" in text
     assert "building paddle1" in text
-
-
-def test_durations_for_people() -> None:
-    assert [duration(s) for s in (0.4, 59, 61, 600, 3900)] == [
-        "0 s",
-        "59 s",
-        "1 min 1 s",
-        "10 min",
-        "1 h 5 min",
-    ]

@@ -180,12 +180,17 @@ def test_a_night_shorter_than_a_repeat_may_take_is_explained() -> None:
 
 
 def test_durations_for_people() -> None:
-    assert [duration(s) for s in (40, 60, 3599, 3600, 4800)] == [
+    assert [duration(s) for s in (0.4, 40, 60, 61, 599, 600, 3569, 3599, 3600, 3900)] == [
+        "0 s",
         "40 s",
         "1 min",
+        "1 min 1 s",
+        "9 min 59 s",
+        "10 min",
+        "59 min",
         "1 h",
         "1 h",
-        "1 h 20 min",
+        "1 h 5 min",
     ]
 
 

@@ -1,21 +1,25 @@
-"""Rows of results become series with a latest median. Pure."""
+"""What the pages show, made from rows of the warehouse: series, groups of alerts, grades. Pure."""
 
 from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
-Row = Mapping[str, Any]
+from nightbench.web.page_queries import Row
+
+GRADED_SLOWDOWN = "5%"
+"""The size of planted slowdown that the sentence of grades is about; the table has all."""
+FALSE_ALARMS = "false alarms"
 
 _REFUSED = ("quarantined", "failed", "left_out")
 
 
 @dataclass(frozen=True)
-class Point:
+class PointView:
     """One result of a series."""
 
     at: datetime
@@ -38,20 +42,20 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Series:
+class SeriesView:
     """A case on a cluster: one line of history."""
 
     head: Row
     """Its axes, unit and cluster, from the newest result."""
-    points: tuple[Point, ...]
+    points: tuple[PointView, ...]
 
     @property
-    def newest(self) -> Point:
+    def newest(self) -> PointView:
         """The newest result, whatever became of it."""
         return self.points[-1]
 
     @property
-    def latest(self) -> Point | None:
+    def latest(self) -> PointView | None:
         """The newest median that counts."""
         return next((point for point in reversed(self.points) if point.counts), None)
 
@@ -67,34 +71,34 @@ class Series:
         return statistics.median(values) if values else None
 
 
-def gather(rows: Iterable[Row]) -> list[Series]:
+def series_views(rows: Iterable[Row]) -> list[SeriesView]:
     """Series from rows that are ordered by series and then by date."""
     found = []
     for _, group in itertools.groupby(rows, key=lambda row: (row["case_id"], row["cluster"])):
         several = list(group)
-        found.append(Series(several[-1], tuple(point(row) for row in several)))
+        found.append(SeriesView(several[-1], tuple(point_view(row) for row in several)))
     return found
 
 
-def point(row: Row) -> Point:
+def point_view(row: Row) -> PointView:
     """One result."""
     sentence = row.get("verdict_sentence") or row.get("reason") or ""
     if row["quarantined"]:
         sentence = "; ".join(row.get("quarantine_reasons") or ()) or sentence
-    return Point(
+    return PointView(
         at=row["started_at"],
         run_id=row["run_id"],
         throughput=row["throughput"],
         n=row["n"],
         spread=row["spread"],
-        state=state(row),
+        state=result_state(row),
         sentence=sentence,
         version=row["framework_version"],
         run_kind=row["run_kind"],
     )
 
 
-def state(row: Row) -> str:
+def result_state(row: Row) -> str:
     """What is to be said of a result in one word."""
     # A failed case fails a check as well: failed says more, and the command says it too.
     if row["status"] != "ok":
@@ -104,7 +108,71 @@ def state(row: Row) -> str:
     return str(row["verdict"] or "measured")
 
 
-# --- figures for people -------------------------------------------------------------------
+# --- alerts -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AlertGroup:
+    """Alerts of one cause; most are on their own."""
+
+    members: tuple[Row, ...]
+    """Newest first."""
+
+    @property
+    def head(self) -> Row:
+        """The one that fell the furthest."""
+        return min(self.members, key=lambda row: row["change"] or 0.0)
+
+    @property
+    def states(self) -> str:
+        """How many are in which state."""
+        counts = Counter(row["state"] for row in self.members)
+        return ", ".join(f"{number} {state}" for state, number in counts.items())
+
+
+def group_alerts(rows: Iterable[Row]) -> list[AlertGroup]:
+    """Rows of `PageQueries.find_alerts` by their cause, in the order of the first of each."""
+    found: dict[object, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.get("group_key") or row["alert_id"], []).append(row)
+    return [AlertGroup(tuple(members)) for members in found.values()]
+
+
+# --- grades of the detector ---------------------------------------------------------------
+
+
+def grade_sentences(grades: Iterable[Row]) -> list[str]:
+    """One sentence for each suite and cluster whose grades are known."""
+    found = []
+    for (suite, cluster), rows in itertools.groupby(
+        grades, key=lambda row: (row["suite"], row["cluster"])
+    ):
+        by_measure = {row["measure"]: row for row in rows}
+        parts = [_power(by_measure.get(GRADED_SLOWDOWN)), _alarms(by_measure.get(FALSE_ALARMS))]
+        if said := "; ".join(filter(None, parts)):
+            found.append(f"{suite} on {cluster}: {said}.")
+    return found
+
+
+def _power(row: Row | None) -> str:
+    if row is None or row["rate"] is None:
+        return ""
+    delay = row["median_delay"]
+    after = "" if delay is None else f", after {delay:g} nights in the median"
+    return (
+        f"the detector told {percent(row['rate'], 0)} ({percent(row['low'], 0)} to "
+        f"{percent(row['high'], 0)}) of "
+        f"{row['trials']:,} planted slowdowns of 5 % within two weeks{after}"
+    )
+
+
+def _alarms(row: Row | None) -> str:
+    if row is None or row["rate"] is None:
+        return ""
+    return f"{row['rate']:.1f} false alarms in 1,000 nights ({row['low']:.1f} to {row['high']:.1f})"
+
+
+# --- figures as text ----------------------------------------------------------------------
 
 
 def figure(value: float | None) -> str:

@@ -10,27 +10,28 @@ from urllib.parse import parse_qsl, quote
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
+from nightbench.core.errors import UserError
+from nightbench.warehouse import MoveRefused
 from nightbench.web.actions import (
     ACTIONS,
     LIVE,
     REASONS,
     STATES,
     Action,
-    Desk,
-    apply,
-    possible,
-    read,
+    AlertTriage,
+    actions_for,
+    apply_change,
+    parse_change,
 )
-from nightbench.web.errors import BadInput, NotAllowed, NotFound, WebError
-from nightbench.web.groups import together
-from nightbench.web.guard import FormKey, Visitor, refuse_foreign
+from nightbench.web.errors import BadInput, NotFound, status_of
+from nightbench.web.guard import FormTokens, PageUser, refuse_foreign
+from nightbench.web.page_queries import PageQueries, Row
 from nightbench.web.plot import draw
 from nightbench.web.rendering import page
-from nightbench.web.repository import Repository, Row
-from nightbench.web.series import gather
+from nightbench.web.views import group_alerts, series_views
 
-OpenRepository = Callable[[], AbstractContextManager[Repository]]
-OpenDesk = Callable[[str], AbstractContextManager[Desk]]
+OpenQueries = Callable[[], AbstractContextManager[PageQueries]]
+OpenTriage = Callable[[str], AbstractContextManager[AlertTriage]]
 
 SHOWN = 200
 """Alerts on one page."""
@@ -54,7 +55,7 @@ def states_of(asked: Sequence[str]) -> tuple[str, ...] | None:
 
 
 @contextmanager
-def known_alert(open_repository: OpenRepository, alert_id: int) -> Iterator[tuple[Repository, Row]]:
+def known_alert(open_repository: OpenQueries, alert_id: int) -> Iterator[tuple[PageQueries, Row]]:
     """A repository, and an alert in it.
 
     Raises:
@@ -67,7 +68,7 @@ def known_alert(open_repository: OpenRepository, alert_id: int) -> Iterator[tupl
         yield repository, row
 
 
-def group_of(repository: Repository, row: Row) -> Sequence[Row]:
+def group_of(repository: PageQueries, row: Row) -> Sequence[Row]:
     """All alerts of an alert's cause, itself among them; empty where it stands on its own."""
     key = row.get("group_key")
     found = repository.group(key) if key else ()
@@ -91,14 +92,14 @@ class AlertPages:
 
     def __init__(
         self,
-        repository: OpenRepository,
-        desk: OpenDesk,
-        forms: FormKey,
+        repository: OpenQueries,
+        triage: OpenTriage,
+        forms: FormTokens,
         hosts: frozenset[str],
         airflow_url: str,
     ) -> None:
         self._repository = repository
-        self._desk = desk
+        self._triage = triage
         self._forms = forms
         self._hosts = hosts
         self._airflow_url = airflow_url
@@ -113,7 +114,7 @@ class AlertPages:
             nights = repository.missing_nights()
         return page(
             "alerts.html",
-            groups=together(rows),
+            groups=group_alerts(rows),
             found=len(rows),
             nights=nights,
             chosen={"state": state or "live", "cluster": cluster, "framework": framework},
@@ -125,25 +126,25 @@ class AlertPages:
 
     def show(self, request: Request, alert_id: int) -> HTMLResponse:
         """One alert."""
-        return self._show(request.state.nightbench_visitor, alert_id, "../")
+        return self._show(request.state.nightbench_user, alert_id, "../")
 
     def change(self, request: Request, alert_id: int, action: str) -> Response:
         """What a form sent; then back to the alert, so that loading again sends nothing."""
-        visitor: Visitor = request.state.nightbench_visitor
+        user: PageUser = request.state.nightbench_user
         given = _form(request.state.nightbench_body)
         refuse_foreign(request.headers, self._hosts)
-        self._forms.check(given.pop("token", ""), visitor.name)
+        self._forms.check(given.pop("token", ""), user.name)
         chosen = known_action(action)
         typed = {**given, "of": action}
         whole = bool(given.pop("group", ""))
         try:
-            change = read(chosen, given, datetime.now(UTC))
+            change = parse_change(chosen, given, datetime.now(UTC))
             with known_alert(self._repository, alert_id) as (repository, row):
                 group = group_of(repository, row) if whole else ()
-            with self._desk(visitor.name) as desk:
-                apply(change, chosen, desk, row, group)
-        except (NotAllowed, BadInput) as error:
-            return self._show(visitor, alert_id, "../../", error, typed)
+            with self._triage(user.name) as triage:
+                apply_change(change, chosen, triage, row, group)
+        except (MoveRefused, BadInput) as error:
+            return self._show(user, alert_id, "../../", error, typed)
         return RedirectResponse(f"../{alert_id}", status_code=303)
 
     def back(self, alert_id: int) -> Response:
@@ -152,15 +153,15 @@ class AlertPages:
 
     def _show(
         self,
-        visitor: Visitor,
+        user: PageUser,
         alert_id: int,
         root: str,
-        error: WebError | None = None,
+        error: UserError | None = None,
         typed: Mapping[str, str] | None = None,
     ) -> HTMLResponse:
         with known_alert(self._repository, alert_id) as (repository, row):
             events = repository.alert_events(alert_id)
-            series = gather(repository.series_of(row["case_id"], row["cluster"]))
+            series = series_views(repository.series_of(row["case_id"], row["cluster"]))
             group = group_of(repository, row)
             bisects = repository.bisects(alert_id)
             here = (row["case_id"], row["cluster"])
@@ -173,7 +174,7 @@ class AlertPages:
         unit = (drawn.head["unit"] if drawn else None) or "units"
         return page(
             "alert.html",
-            status=error.status if error else 200,
+            status=status_of(error) if error else 200,
             root=root,
             alert=row,
             airflow_url=self._airflow_url,
@@ -186,9 +187,9 @@ class AlertPages:
             if drawn
             else None,
             dag_runs={name: dag_run_url(self._airflow_url, run) for name, run in runs.items()},
-            actions=possible(row["state"]) if visitor.may_change else (),
+            actions=actions_for(row["state"]) if user.may_change else (),
             reasons=REASONS,
-            token=self._forms.token(visitor.name) if visitor.may_change else "",
+            token=self._forms.token(user.name) if user.may_change else "",
             said=str(error) if error else "",
             typed=typed or {},
             now=datetime.now(UTC),

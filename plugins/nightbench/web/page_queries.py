@@ -1,4 +1,4 @@
-"""What the pages ask for. Whoever builds the app hands in somebody who knows."""
+"""What the pages read. Whoever builds the app passes in an object that answers it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Protocol
 Row = Mapping[str, Any]
 
 
-class Repository(Protocol):
-    """Reads for one request; every method may raise `UserError` where the warehouse is away."""
+class PageQueries(Protocol):
+    """Reads for one request; a method raises `UserError` where the warehouse is away."""
 
     def series(
         self, workload: str | None, framework: str | None, cluster: str | None

@@ -11,17 +11,17 @@ from typing import Annotated, Any
 from fastapi import Query, Request
 from fastapi.responses import JSONResponse
 
-from nightbench.web.actions import apply, read
-from nightbench.web.alerts import (
-    OpenDesk,
-    OpenRepository,
+from nightbench.web.actions import apply_change, parse_change
+from nightbench.web.alert_pages import (
+    OpenQueries,
+    OpenTriage,
     group_of,
     known_action,
     known_alert,
     states_of,
 )
 from nightbench.web.errors import BadInput, Refused
-from nightbench.web.guard import HEADER, Visitor, has_bearer, refuse_foreign
+from nightbench.web.guard import HEADER, PageUser, has_bearer, refuse_foreign
 from nightbench.web.rendering import HEADERS
 
 MOST = 1000
@@ -30,9 +30,9 @@ MOST = 1000
 class AlertApi:
     """What programs ask, and what they change."""
 
-    def __init__(self, repository: OpenRepository, desk: OpenDesk, hosts: frozenset[str]) -> None:
+    def __init__(self, repository: OpenQueries, triage: OpenTriage, hosts: frozenset[str]) -> None:
         self._repository = repository
-        self._desk = desk
+        self._triage = triage
         self._hosts = hosts
 
     def index(
@@ -47,13 +47,13 @@ class AlertApi:
             rows = repository.find_alerts(
                 states_of(state or []), cluster or None, framework or None, limit
             )
-        return answer({"alerts": rows})
+        return json_response({"alerts": rows})
 
     def show(self, alert_id: int) -> JSONResponse:
         """One alert with its history and the searches for the version behind it."""
         with known_alert(self._repository, alert_id) as (repository, row):
             events, bisects = repository.alert_events(alert_id), repository.bisects(alert_id)
-            return answer({**row, "events": events, "bisects": bisects})
+            return json_response({**row, "events": events, "bisects": bisects})
 
     def change(self, request: Request, alert_id: int, action: str) -> JSONResponse:
         """Do something with an alert; answers what it is then."""
@@ -66,20 +66,20 @@ class AlertApi:
         whole = given.pop("group", False)
         if not isinstance(whole, bool):
             raise BadInput("group: expected true or false")
-        change = read(chosen, given, datetime.now(UTC))
-        visitor: Visitor = request.state.nightbench_visitor
+        change = parse_change(chosen, given, datetime.now(UTC))
+        user: PageUser = request.state.nightbench_user
         with known_alert(self._repository, alert_id) as (repository, row):
             group = group_of(repository, row) if whole else ()
-        with self._desk(visitor.name) as desk:
-            apply(change, chosen, desk, row, group)
+        with self._triage(user.name) as triage:
+            apply_change(change, chosen, triage, row, group)
         return self.show(alert_id)
 
 
-def answer(
+def json_response(
     content: object, status: int = 200, more: Mapping[str, str] | None = None
 ) -> JSONResponse:
     """JSON with the headers of every answer."""
-    return JSONResponse(_plain(content), status_code=status, headers={**(more or {}), **HEADERS})
+    return JSONResponse(_jsonable(content), status_code=status, headers={**(more or {}), **HEADERS})
 
 
 def _document(request: Request) -> dict[str, object]:
@@ -97,12 +97,12 @@ def _document(request: Request) -> dict[str, object]:
     return found
 
 
-def _plain(value: Any) -> Any:
+def _jsonable(value: Any) -> Any:
     """What JSON can say: dates as ISO 8601, no figure instead of one that is none."""
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): _jsonable(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return [_jsonable(v) for v in value]
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
     if isinstance(value, float) and not math.isfinite(value):

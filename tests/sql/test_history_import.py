@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import RunKind
-from nightbench.warehouse.history_csv import COLUMNS, import_history, read_history
+from nightbench.warehouse.history_import import COLUMNS, import_history, read_history
 
 HEADER = "at,cluster,workload,framework,strategy,throughput,unit"
 GOOD = "2026-02-01T01:00:00Z,local,resnet50_v1.5,pytorch,single,18.5,images"
@@ -31,14 +33,15 @@ def test_every_bad_line_is_named_and_nothing_is_stored(connection, rows, tmp_pat
         import_history(connection, path)
     assert str(raised.value).splitlines() == [
         "Nothing was imported:",
-        f"  {path}:3: column throughput: found 'nan', expected a number above 0",
-        f"  {path}:4: column at: found 'yesterday', expected an ISO-8601 time with its zone, as"
+        f"{path}:3: column throughput: found nan, expected a number above 0",
+        f"{path}:4: column at: found yesterday, expected an ISO-8601 time with its zone, as"
         " 2026-03-31T01:00:00Z",
-        f"  {path}:4: column strategy: found 'alone', expected one of single, collective,"
+        f"{path}:4: column strategy: found alone, expected one of single, collective,"
         " parameter_server",
-        f"  {path}:5: column at: found '2026-02-01', expected an ISO-8601 time with its zone, as"
+        f"{path}:5: column at: found 2026-02-01, expected an ISO-8601 time with its zone, as"
         " 2026-03-31T01:00:00Z",
-        f"  {path}:6: column unit: found '', expected a value",
+        f"{path}:6: column unit: found nothing, expected a name of letters, digits, `.`, `_` and"
+        " `-`",
     ]
     assert rows("select 1 from raw.run") == []
 
@@ -77,10 +80,10 @@ def test_a_bad_cell_says_what_was_expected(tmp_path, column, cell, expected):
         (HEADER + ",speed", [GOOD + ",1"], r":1: column 'speed' unknown"),
         (HEADER.replace(",unit", ""), [GOOD], r":1: column 'unit' missing"),
         (HEADER + ",unit", [GOOD + ",x"], r":1: column 'unit' named twice"),
-        (HEADER, [GOOD + ",1"], r":2: 8 cells found, expected 7"),
-        (HEADER, [GOOD + ",1", GOOD.replace("local", "")], r":3: column cluster: found ''"),
-        (HEADER, [GOOD, "", GOOD], r":4: column at: .* as on line 2"),
-        (HEADER, [], "holds a header and no lines"),
+        (HEADER, [GOOD + ",1"], r":2: found 8 cells, expected 7"),
+        (HEADER, [GOOD + ",1", GOOD.replace("local", "")], r":3: column cluster: found nothing"),
+        (HEADER, [GOOD, "", GOOD], r":4: column at: .* another time than line 2"),
+        (HEADER, [], "found no rows"),
         (HEADER, [GOOD.replace("local", '"local')], "no CSV"),
     ],
 )
@@ -100,13 +103,23 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path):
 def test_a_parameter_server_needs_its_servers(tmp_path):
     header = HEADER + ",trainers,pservers,sync"
     line = GOOD.replace("single", "parameter_server")
-    with pytest.raises(UserError, match="column pservers: found '', expected a whole number"):
+    with pytest.raises(UserError, match="column pservers: found nothing, expected a whole number"):
         read_history(_file(tmp_path, line + ",2,,async", header=header))
     ((run, planned, measurement),) = read_history(
         _file(tmp_path, line + ",2,1,async", header=header)
     )
     assert planned.case_id == "resnet50_v1.5-pytorch-ps-1ps2tr-bs1-async"
     assert (run.run_kind, run.suite, measurement.n) == (RunKind.NIGHTLY, "import", 1)
+
+
+def test_json_lines_are_read_as_csv_is(tmp_path):
+    row = dict(zip(HEADER.split(","), GOOD.split(","), strict=True)) | {"throughput": 18.5}
+    path = tmp_path / "history.jsonl"
+    path.write_text(json.dumps(row | {"nodes": 1, "mad": None}) + "\n")
+    assert read_history(path) == read_history(_file(tmp_path, GOOD))
+    path.write_text(json.dumps(row | {"nodes": [1], "speed": 2}))
+    with pytest.raises(UserError, match=r"history.jsonl:1: column 'speed' unknown"):
+        read_history(path)
 
 
 def test_many_bad_lines_are_counted(tmp_path):
