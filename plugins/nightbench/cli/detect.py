@@ -86,7 +86,7 @@ def answer_stream(source: TextIO, sink: TextIO) -> None:
     the answer is the same as for the line alone.
 
     Raises:
-        UserError: a line is not what it should be.
+        UserError: a line is malformed.
     """
     from nightbench.detection.changes import Followers
     from nightbench.detection.series import series_from
@@ -94,7 +94,7 @@ def answer_stream(source: TextIO, sink: TextIO) -> None:
     followers = Followers()
     for number, line in enumerate(source, start=1):
         if number == 1:
-            # Some editors and shells begin a text so; files may too.
+            # A byte order mark, which some editors and shells write.
             line = line.removeprefix("\ufeff")
         if not line.strip():
             continue
@@ -106,7 +106,7 @@ def answer_stream(source: TextIO, sink: TextIO) -> None:
 
 
 def document(report: HistoryReport) -> dict[str, Any]:
-    """A report as JSON: times as ISO 8601, changes as fractions."""
+    """Return a report as JSON: times in ISO 8601, changes as fractions."""
     return {
         "series": report.series,
         "status": report.status,
@@ -183,10 +183,10 @@ def _show(reports: list[HistoryReport]) -> None:
 
 
 def _question(number: int, line: str) -> tuple[str, list[float], list[Any], list[Any]]:
-    """One line of a stream: id, times, values, repeats' sigma.
+    """Return id, times, values and the repeats' sigma of one line of a stream.
 
     Raises:
-        UserError: with the line, the key, what was found and what was expected.
+        UserError: naming the line, the key, what was found and what was expected.
     """
     place = f"standard input:{number}"
     try:

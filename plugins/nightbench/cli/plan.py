@@ -1,4 +1,4 @@
-"""validate and plan: what would be measured, without touching a node."""
+"""validate and plan: what would be measured, without access to a node."""
 
 from __future__ import annotations
 

@@ -19,8 +19,9 @@ from typing import Any
 from nightbench.checks import CheckContext, check_repeats
 from nightbench.core.budget import Past
 from nightbench.core.errors import UserError
-from nightbench.core.model import CaseStatus, Catalog, Cluster, JobSpec, Severity, Suite
+from nightbench.core.model import CaseStatus, Catalog, Cluster, JobSpec, Suite, reasons_from_json
 from nightbench.core.repeat_record import repeat_record
+from nightbench.core.sentences import sentences
 from nightbench.core.summarize import summarize_repeat
 from nightbench.experiments import rounds
 from nightbench.experiments.comparison import (
@@ -36,10 +37,8 @@ from nightbench.experiments.comparison import (
 from nightbench.experiments.experiment_spool import Document
 from nightbench.experiments.rounds import Arm, Launch
 from nightbench.gang import (
-    CaseOutcome,
     EnvironmentUnavailable,
     NodeError,
-    RepeatOutcome,
     Shipment,
     SshTarget,
     cancel,
@@ -52,7 +51,7 @@ from nightbench.night import preflight, replacement
 from nightbench.night.past import past_of
 from nightbench.night.window import open_now
 from nightbench.nodes import NodeState
-from nightbench.spool import CaseStore, RunSpool, Spool
+from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome, RunSpool, Spool
 from nightbench.warehouse import NodeRepository, WarehouseUnavailable
 from nightbench.warehouse.connection import Connect
 
@@ -279,23 +278,22 @@ class _Measurement:
     ) -> Launch:
         """Return what a launch brought, after the checks that every repeat has to pass."""
         if outcome.status in (CaseStatus.CANCELLED, CaseStatus.LEFT_OUT):
-            return Launch(of_round, arm, "interrupted", None, outcome.reason)
+            return Launch(of_round, arm, "interrupted", None, outcome.why)
         repeat = store.repeat(1)
         if repeat is None:
-            return Launch(of_round, arm, "failed", None, outcome.reason)
+            return Launch(of_round, arm, "failed", None, outcome.why)
         if repeat["status"] != "ok":
             status = "disturbed" if repeat["status"] == "disturbed" else "failed"
-            return Launch(of_round, arm, status, None, repeat.get("reason") or outcome.reason)
+            reasons = reasons_from_json(repeat["reasons"]) or outcome.reasons
+            return Launch(of_round, arm, status, None, sentences(reasons))
         record = repeat_record({**repeat, "repeat": 1}, store.results(1))
         summary = summarize_repeat(record, case.case)
         checks = CheckContext.of(job, case.workload, shared=self.plan.cluster.shared)
-        refused = [
-            f"{check.check}: {check.observed}, expected {check.expected}"
-            for check in check_repeats(checks, [record], [summary])
-            if check.severity is Severity.FAIL and not check.success
-        ]
+        refused = [c.reason for c in check_repeats(checks, [record], [summary]) if c.quarantines]
+        if summary.problem is not None and not refused:
+            refused = [summary.problem]
         if refused or summary.throughput is None:
-            return Launch(of_round, arm, "failed", None, "; ".join(refused) or summary.problem)
+            return Launch(of_round, arm, "failed", None, sentences(refused))
         return Launch(of_round, arm, "ok", summary.throughput)
 
 
