@@ -131,7 +131,6 @@ def _result(
                 "role": "trainer",
                 "measured": True,
                 "rank": 0,
-                "measured": True,
                 "exit_code": 0,
                 "signal": None,
                 "summary": {
