@@ -103,7 +103,7 @@ def test_everything_that_a_job_may_ask_for_is_in_the_schema() -> None:
     validate("job", document)
 
 
-@pytest.mark.parametrize("suite", ["demo", "cpu"])
+@pytest.mark.parametrize("suite", ["demo", "cpu", "fluid"])
 def test_every_job_of_our_suites_keeps_the_schema(suite: str, tmp_path: Path) -> None:
     catalog = load_catalog(ROOT / "benchmarks")
     cluster = load_cluster(ROOT / "dags" / "clusters" / "local.yaml", home=tmp_path)
