@@ -106,12 +106,13 @@ def load_waiting(**context: Any) -> list[str]:
 def tell_leftovers() -> int:
     """Give up confirmations that did not end in time; send the messages that no night has sent."""
     from nightbench.alerts import notify
-    from nightbench.orchestration import confirming
+    from nightbench.experiments.confirm import give_up_overdue
     from nightbench.orchestration.connections import channel_url, connect
     from nightbench.spool import open_spool
 
     with user_errors_fail_task():
-        confirming.give_up_late()
+        for run_id in give_up_overdue(connect):
+            log.warning("run %s: not all of its suspects were measured again in time", run_id)
         deliveries, problems = notify.tell_leftovers(
             open_spool(), connect, resolve=channel_url, base_url=base_url()
         )
