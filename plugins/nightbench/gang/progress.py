@@ -1,4 +1,4 @@
-"""What a person sees of a running gang: the document progress.json."""
+"""The document progress.json: the state of a running gang, for people."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ SAMPLE_UNITS = frozenset({"images", "samples", "sequences"})
 """Units of which a batch holds as many as its size says."""
 
 
-class Progress:
-    """Turns views into progress.json.
+class ProgressDocument:
+    """Makes progress.json from the views of the nodes.
 
     Args:
         job: the job.
@@ -24,10 +24,10 @@ class Progress:
         self._total = job.protocol.warmup_steps + job.protocol.measured_steps
         self._durations: list[float] = []
         self._first: tuple[int, float] | None = None
-        """Step and node's clock where the rate of this repeat is measured from."""
+        """Step and node's clock from which the rate of this repeat is measured."""
 
     def repeat_ended(self, duration_s: float) -> None:
-        """Learn how long a repeat takes from one that went well."""
+        """Note the duration of a repeat that ended well."""
         self._durations.append(duration_s)
 
     def next_repeat(self) -> None:
@@ -95,7 +95,7 @@ class Progress:
         return self._total if phase in ("drain", "finish") else 0
 
     def _throughput(self, rate: float | None) -> float | None:
-        """An estimate for the eye; the measured figure comes from the window's records."""
+        """Estimate the throughput for display; the measured one comes from the window's records."""
         if rate is None or self._job.unit not in SAMPLE_UNITS:
             return None
         return rate * self._job.case.batch_size_per_device * self._job.case.trainers

@@ -17,7 +17,7 @@ from nightbench.gang.fanout import QUICK_S, NodeWatch, call_each, retry_unreacha
 from nightbench.gang.link import NodeLink
 from nightbench.gang.machine import SERVING
 from nightbench.gang.node_access import Connect, connections, on_all
-from nightbench.gang.progress import Progress
+from nightbench.gang.progress import ProgressDocument
 from nightbench.gang.repeat import Cancelled, RepeatSteering
 from nightbench.gang.ssh_pool import shared
 from nightbench.gang.ssh_target import SshTarget
@@ -109,7 +109,7 @@ class Gang:
         self.today = today
         self.agents = Agents(self)
         self.outcomes: list[RepeatOutcome] = []
-        self.progress = Progress(job)
+        self.progress = ProgressDocument(job)
         self.epoch = 0
         self.watch = NodeWatch([], 0, job.limits.lease_s, on_event, clock)
         self._told_s = 0.0

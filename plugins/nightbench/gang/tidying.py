@@ -28,13 +28,13 @@ async def sweep(
     kill: bool = False,
     connect: Connect = shared,
 ) -> dict[str, dict[str, Any]]:
-    """List (or end) what no agent watches any more.
+    """List (or end) processes whose agent is gone.
 
     Args:
         cluster: whose nodes.
         targets: how each is reached.
         shipment: the agent's code.
-        job: instead every process of the jobs whose id begins so, with their agents.
+        job: list all processes of the jobs whose id begins so, agents included, instead.
         kill: end them.
         connect: makes a transport to a target.
 
