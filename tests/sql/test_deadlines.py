@@ -14,7 +14,7 @@ from tests.sql.spooled import case, plan, spooled
 
 from nightbench.core.errors import UserError
 from nightbench.core.hours import Hours
-from nightbench.core.model import Run, RunKind
+from nightbench.core.model import CaseStatus, Reason, ReasonCode, Run, RunKind
 from nightbench.core.timetable import Clock, State, Timetable
 from nightbench.night.deadlines import check_deadlines, refuse
 from nightbench.night.ingest import ingest_run
@@ -155,9 +155,8 @@ def test_cases_without_a_result_are_named(
     watch(NOON)
     run = replace(given.run(suite="seeded"), started_at=EVENING)
     folder = store_plan(plan(run, [ONE, OTHER]), spool)
-    folder.case(ONE.case_id).save_outcome(
-        {"status": "cancelled", "reason": "by ada", "repeats": [], "ended_at": "x"}
-    )
+    by_ada = Reason(ReasonCode.CANCELLED, observed="by ada")
+    folder.case(ONE.case_id).end(CaseStatus.CANCELLED, [by_ada])
     assert watch(DUE) == [
         "Nightbench seeded on local: 1 cases without a result by 2026-03-02 07:00 UTC"
     ]

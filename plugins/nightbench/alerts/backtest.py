@@ -169,7 +169,7 @@ def labels_of(connection: Connection) -> list[Labelled]:
         events.setdefault(event["alert_id"], []).append(event)
     labelled = []
     for row in reader.regressions():
-        label = label_of(events.get(row["alert_id"], []))
+        label = label_of(events.get(row["alert_id"], []), row.pop("dismissed_as"))
         if label is not None:
             labelled.append(Labelled(is_true=label, **row))
     return labelled

@@ -13,6 +13,7 @@ from nightbench.core.budget import Entry, Night, Past, duration
 from nightbench.core.errors import UserError
 from nightbench.core.hours import Hours
 from nightbench.core.model import Cluster, Suite
+from nightbench.core.sentences import sentence
 
 _MINUTE = "%Y-%m-%d %H:%M"
 
@@ -82,7 +83,7 @@ def _show(night: Night, past: dict[str, Past], chosen: common.Chosen, place: tzi
     if inside.row_count:
         out.print(inside)
     for case_id, reason in night.left_out.items():
-        say(f"left out: {case_id}: {reason}")
+        say(f"left out: {case_id}: {sentence(reason)}")
     room = night.room
     begins = f"{room.start.astimezone(place):{_MINUTE}}"
     last_end = f"{night.end.astimezone(place):{_MINUTE}}"
@@ -117,5 +118,5 @@ def _document(chosen: common.Chosen, entry: Entry, past: dict[str, Past]) -> dic
         "estimate_s": entry.seconds,
         "guessed": entry.guessed,
         "last_tried": last.isoformat() if last else None,
-        "left_out": entry.left_out,
+        "left_out": entry.left_out and entry.left_out.to_json(),
     }

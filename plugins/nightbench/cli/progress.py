@@ -16,6 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from nightbench.core.budget import duration
+from nightbench.core.model import reasons_from_json
+from nightbench.core.sentences import sentences
 from nightbench.gang.events import GangEvent
 from nightbench.report.tables import figure
 from nightbench.spool import RunSpool
@@ -49,7 +51,7 @@ class CaseState:
     def words(self) -> str:
         """Say where the case stands: repeat, step, throughput, time left."""
         if self.outcome is not None:
-            return str(self.outcome.get("reason") or "").strip().split("\n")[0]
+            return sentences(reasons_from_json(self.outcome["reasons"])).split("\n")[0]
         now = self.progress
         if now is None:
             return ""

@@ -13,9 +13,9 @@ from nightbench.cli import common, dag_run
 from nightbench.cli.common import FAILED, INTERRUPTED, err, say
 from nightbench.config import find_suites, locations
 from nightbench.core.errors import UserError
-from nightbench.core.model import CaseStatus
+from nightbench.core.model import CaseStatus, Reason, ReasonCode
 from nightbench.local.airflow_api import AirflowApi
-from nightbench.spool import RunSpool, Spool, utc_now
+from nightbench.spool import RunSpool, Spool
 
 app = typer.Typer()
 
@@ -160,15 +160,7 @@ def _record_cancelled(run: RunSpool, *, begun: bool) -> None:
         if (store is not None and store.progress() is not None) is not begun:
             continue
         store = store or run.case(planned["case_id"])
-        if store.outcome() is None:
-            store.save_outcome(
-                {
-                    "status": str(CaseStatus.CANCELLED),
-                    "reason": "cancelled by the user",
-                    "repeats": [],
-                    "ended_at": utc_now(),
-                }
-            )
+        store.end(CaseStatus.CANCELLED, [Reason(ReasonCode.CANCELLED, observed="by the user")])
 
 
 def _find(spool: Spool, name: str | None) -> RunSpool:

@@ -13,17 +13,16 @@ from dataclasses import dataclass
 
 from nightbench.checks import CheckContext, check_repeats
 from nightbench.core.errors import UserError
-from nightbench.core.model import CaseStatus, JobSpec, Severity
+from nightbench.core.model import CaseStatus, JobSpec, reasons_from_json
 from nightbench.core.repeat_record import repeat_record
+from nightbench.core.sentences import sentences
 from nightbench.core.summarize import summarize_repeat
 from nightbench.experiments import rounds
 from nightbench.experiments.comparisons import ComparedCase, ComparisonPlan, halves, save_half
 from nightbench.experiments.rounds import Half, Side
 from nightbench.gang import (
-    CaseOutcome,
     EnvironmentUnavailable,
     NodeError,
-    RepeatOutcome,
     Shipment,
     SshTarget,
     cancel,
@@ -31,7 +30,7 @@ from nightbench.gang import (
     run_gang,
 )
 from nightbench.gang.events import GangEvent, OnEvent, ignore
-from nightbench.spool import CaseStore, RunSpool
+from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome, RunSpool
 
 
 class Stopped(UserError):
@@ -170,22 +169,20 @@ def _half(
 ) -> Half:
     """What a launch brought, after the checks that every repeat has to pass."""
     if outcome.status in (CaseStatus.CANCELLED, CaseStatus.LEFT_OUT):
-        return Half(of, side, "interrupted", None, outcome.reason)
+        return Half(of, side, "interrupted", None, outcome.why)
     said = store.repeat(1)
     if said is None:
-        return Half(of, side, "failed", None, outcome.reason)
+        return Half(of, side, "failed", None, outcome.why)
     if said["status"] != "ok":
         status = "disturbed" if said["status"] == "disturbed" else "failed"
-        return Half(of, side, status, None, said.get("reason") or outcome.reason)
+        reasons = reasons_from_json(said["reasons"]) or outcome.reasons
+        return Half(of, side, status, None, sentences(reasons))
     record = repeat_record({**said, "repeat": 1}, store.results(1))
     summary = summarize_repeat(record, case.case)
     context = CheckContext.of(job, case.workload, shared=plan.cluster.shared)
-    refused = [
-        f"{check.check}: {check.observed}, expected {check.expected}"
-        for check in check_repeats(context, [record], [summary])
-        if check.severity is Severity.FAIL and not check.success
-    ]
+    refused = [c.reason for c in check_repeats(context, [record], [summary]) if c.quarantines]
+    if summary.problem is not None and not refused:
+        refused = [summary.problem]
     if refused or summary.throughput is None:
-        reason = "; ".join(refused) or summary.problem
-        return Half(of, side, "failed", None, reason)
+        return Half(of, side, "failed", None, sentences(refused))
     return Half(of, side, "ok", summary.throughput)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, JobSpec, RunKind
 from nightbench.core.run_plan import RunPlan, make_plan
+from nightbench.core.sentences import sentences
 from nightbench.experiments.drills import (
     Drill,
     definition_of,
@@ -52,8 +53,8 @@ def measure_night(
         if came.status is not CaseStatus.OK:
             # The night is not over: whoever goes on measures it anew.
             raise UserError(
-                f"night {number}: {came.case_id} {came.status}: {came.reason}. When that is mended "
-                f"go on: nightbench drill --resume {drill.drill_id}"
+                f"night {number}: {came.case_id} {came.status}: {sentences(came.reasons)}. "
+                f"When that is mended go on: nightbench drill --resume {drill.drill_id}"
             )
         mark_ended(folder)
 

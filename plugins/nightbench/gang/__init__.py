@@ -17,8 +17,9 @@ from nightbench.gang.errors import (
     RemoteFailure,
     Superseded,
     faults_of,
+    reason_of,
 )
-from nightbench.gang.events import CaseOutcome, GangEvent, OnEvent, RepeatOutcome, node_faults
+from nightbench.gang.events import GangEvent, OnEvent
 from nightbench.gang.preflight import Network, preflight
 from nightbench.gang.provisioning import prepare
 from nightbench.gang.shipping import Shipment, local_shipment
@@ -29,7 +30,6 @@ from nightbench.gang.tidying import clean, sweep
 
 __all__ = [
     "CancelReport",
-    "CaseOutcome",
     "DiskFull",
     "EnvironmentUnavailable",
     "GangError",
@@ -42,7 +42,6 @@ __all__ = [
     "NotSsh",
     "OnEvent",
     "RemoteFailure",
-    "RepeatOutcome",
     "Shipment",
     "SshTarget",
     "SshTransport",
@@ -52,9 +51,9 @@ __all__ = [
     "clean",
     "faults_of",
     "local_shipment",
-    "node_faults",
     "preflight",
     "prepare",
+    "reason_of",
     "run_gang",
     "sweep",
 ]

@@ -9,9 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nightbench.core.model import CaseStatus, Cluster, EnvironmentPolicy, JobSpec
+from nightbench.core.model import (
+    CaseStatus,
+    Cluster,
+    EnvironmentPolicy,
+    JobSpec,
+    Reason,
+    ReasonCode,
+)
 from nightbench.gang.errors import GangError, RemoteFailure
-from nightbench.gang.events import CaseOutcome, GangEvent, OnEvent, ignore
+from nightbench.gang.events import GangEvent, OnEvent, ignore
 from nightbench.gang.link import EPOCH
 from nightbench.gang.node_access import (
     Connect,
@@ -24,7 +31,7 @@ from nightbench.gang.node_access import (
 from nightbench.gang.ssh_pool import shared
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import Transport
-from nightbench.spool import CaseStore, utc_now
+from nightbench.spool import CaseStore
 
 AGENT_ENDS_S = 30.0
 """What an agent may take to end its gang, beyond the time to terminate."""
@@ -46,7 +53,7 @@ class CancelReport:
 async def cancel(
     job: JobSpec,
     targets: Mapping[str, SshTarget],
-    reason: str = "cancelled",
+    reason: str = "by a command",
     store: CaseStore | None = None,
     on_event: OnEvent = ignore,
     connect: Connect = shared,
@@ -56,7 +63,7 @@ async def cancel(
     Args:
         job: the job; nothing happens where it was never prepared.
         targets: how each node is reached.
-        reason: goes into the outcome.
+        reason: who ended it and why, in a few words; goes into the outcome.
         store: where the outcome goes, when no controller is there to write it; also where this
             raises.
         on_event: hears what was ended.
@@ -78,16 +85,15 @@ async def cancel(
             return await _on_nodes(transports, on_node, on_event)
     finally:
         # Also where a node is away: its gang ends with its lease.
-        if store is not None and await asyncio.to_thread(store.outcome) is None:
-            outcome = CaseOutcome(CaseStatus.CANCELLED, reason, (), utc_now())
-            await asyncio.to_thread(store.save_outcome, outcome.to_json())
+        if store is not None:
+            await asyncio.to_thread(store.end, CaseStatus.CANCELLED, [_cancelled(reason)])
 
 
 async def cancel_run(
     run_id: str,
     cluster: Cluster,
     targets: Mapping[str, SshTarget],
-    reason: str = "cancelled",
+    reason: str = "by a command",
     on_event: OnEvent = ignore,
     connect: Connect = shared,
 ) -> CancelReport:
@@ -103,6 +109,10 @@ async def cancel_run(
 
     async with connections(cluster.nodes, targets, connect) as transports:
         return await _on_nodes(transports, on_node, on_event)
+
+
+def _cancelled(reason: str) -> Reason:
+    return Reason(ReasonCode.CANCELLED, observed=reason)
 
 
 async def _on_nodes(
@@ -141,7 +151,11 @@ async def _end(
         claimed = [int(m[1]) for n in await transport.listdir(control) if (m := EPOCH.match(n))]
         # Higher than every controller's, but unclaimed: the one that steers has to see the end
         # as a cancellation, not as a rival.
-        stop = {"epoch": max(claimed, default=0) + 1, "cancelled": True, "reason": reason}
+        stop = {
+            "epoch": max(claimed, default=0) + 1,
+            "cancelled": True,
+            "reasons": [_cancelled(reason).to_json()],
+        }
         path = posixpath.join(control, "stop.json")
         await transport.write_atomic(path, json.dumps(stop).encode())
         stopped.append(folder)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from nightbench.core.model import Limits
+from nightbench.core.model import Limits, Reason, ReasonCode
 
 ENDED = frozenset({"done", "failed", "aborted"})
 """States of a repeat after which its result.json is there."""
@@ -67,12 +67,13 @@ class NodeView:
     """When it answered last."""
     agent: str | None = None
     """State of its agent."""
-    agent_reason: str | None = None
+    agent_reasons: tuple[Reason, ...] = ()
     holder: Mapping[str, object] | None = None
     """Who has the node's lock while its agent waits for it."""
     state: str | None = None
     """State of the repeat."""
-    reason: str | None = None
+    reasons: tuple[Reason, ...] = ()
+    """Why it ended, is about to end, or waits for its neighbours."""
     ports: Mapping[str, int] = field(default_factory=dict)
     processes: Mapping[str, ProcessView] = field(default_factory=dict)
     beat_s: float = 0.0
@@ -104,10 +105,10 @@ class Timing:
 
 @dataclass(frozen=True)
 class Decision:
-    """An act, with the sentence for an abort and the nodes where it does not concern all."""
+    """An act, with the reasons of an abort and the nodes where it does not concern all."""
 
     act: Act
-    reason: str | None = None
+    reasons: tuple[Reason, ...] = ()
     nodes: tuple[str, ...] = ()
 
 
@@ -134,10 +135,10 @@ def decide(
     if all(view.state in ENDED for view in views):
         return Decision(Act.COLLECT)
     broken = _broken(views, limits, now)
-    if broken is not None:
+    if broken:
         return Decision(Act.ABORT, broken)
     late = _late(views, timing, limits, now, patience_s)
-    if late is not None:
+    if late:
         return Decision(Act.ABORT, late)
     dead = tuple(v.node for v in views if _mute(v, timing))
     if dead:
@@ -151,21 +152,23 @@ def decide(
 
 def _late(
     views: Sequence[NodeView], timing: Timing, limits: Limits, now: float, patience_s: float
-) -> str | None:
+) -> tuple[Reason, ...]:
     """Which limit has passed."""
     unready = [v.node for v in views if v.state in (None, PREPARING)]
-    waiting = any(v.state == PREPARING and v.reason for v in views)
+    waiting = any(v.state == PREPARING and v.reasons for v in views)
     limit_s = limits.ready_s + (patience_s if waiting else 0.0)
     if unready and now - timing.prepared_s > limit_s:
-        return f"{', '.join(unready)} was not ready within {limit_s:g} s"
+        limit = f"{limit_s:g} s"
+        return tuple(Reason(ReasonCode.NODE_NOT_READY, n, expected=limit) for n in unready)
     if timing.gone_s is None:
-        return None
+        return ()
     still = [v.node for v in views if v.state == "ready"]
     if still and now - timing.gone_s > limits.ready_s:
-        return f"{', '.join(still)} did not start after the go within {limits.ready_s:g} s"
+        limit = f"{limits.ready_s:g} s"
+        return tuple(Reason(ReasonCode.NODE_NOT_STARTED, n, expected=limit) for n in still)
     if now - timing.gone_s > limits.repeat_s + REPEAT_GRACE_S:
-        return f"the repeat took longer than {limits.repeat_s:g} s"
-    return None
+        return (Reason(ReasonCode.REPEAT_TOO_LONG, expected=f"{limits.repeat_s:g} s"),)
+    return ()
 
 
 def _mute(view: NodeView, timing: Timing) -> bool:
@@ -189,25 +192,37 @@ def _after_abort(
     return Decision(Act.WAIT)
 
 
-def _broken(views: Sequence[NodeView], limits: Limits, now: float) -> str | None:
+def _broken(views: Sequence[NodeView], limits: Limits, now: float) -> tuple[Reason, ...]:
     """Why the repeat cannot succeed any more, its first cause first."""
     for view in views:
         if view.state in ("failed", "aborted"):
-            return f"{view.node}: {view.reason or view.state}"
+            ended = Reason(ReasonCode.ENDED_AS, view.node, observed=view.state)
+            return view.reasons or (ended,)
     for view in views:
         # The node says why before it ends its processes, which may take them a while.
-        if view.reason and view.state in ("running", "draining"):
-            return f"{view.node}: {view.reason}"
+        if view.reasons and view.state in ("running", "draining"):
+            return view.reasons
     for view in views:
         silent = now - view.heard_s
         if silent > limits.lease_s:
-            return f"node {view.node} unreachable for {silent:.0f} s: {view.silence or 'no answer'}"
+            return (unreachable(view, silent, limits.lease_s),)
     for view in views:
         if view.agent is not None and view.agent not in SERVING and view.state not in ENDED:
-            why = view.agent_reason or f"it is {view.agent}"
-            why = f"the node rebooted; {why}" if view.rebooted else why
-            return f"{view.node}: the agent serves no more ({why})"
-    return None
+            gone = Reason(ReasonCode.AGENT_GONE, view.node, observed=f"it is {view.agent}")
+            if view.rebooted:
+                return (Reason(ReasonCode.NODE_REBOOTED, view.node), gone, *view.agent_reasons)
+            return (gone, *view.agent_reasons)
+    return ()
+
+
+def unreachable(view: NodeView, silent_s: float, lease_s: float) -> Reason:
+    """The reason of a node that has not answered for so long."""
+    return Reason(
+        ReasonCode.NODE_UNREACHABLE,
+        view.node,
+        observed=f"no answer for {silent_s:.0f} s ({view.silence or 'an access hangs'})",
+        expected=f"one within {lease_s:g} s",
+    )
 
 
 def _towards_the_end(views: Sequence[NodeView], trainers: Collection[str]) -> Act:

@@ -15,7 +15,7 @@ from typing import Any
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, Node
-from nightbench.gang.errors import NodeError, RemoteFailure
+from nightbench.gang.errors import NodeError, RemoteFailure, reason_of
 from nightbench.gang.events import GangEvent, OnEvent, ignore
 from nightbench.gang.node_access import (
     Connect,
@@ -134,8 +134,7 @@ async def _look(
         clock, wall = await measure_clocks(transport, policy.python, agent)
     except UserError as error:
         # Errors of the controller too, such as an unreadable key: the node cannot be used.
-        said = error.message if isinstance(error, NodeError) else str(error)
-        return dataclasses.replace(seen, problem=said, kind=type(error).__name__), agent
+        return dataclasses.replace(seen, problem=reason_of(error)), agent
     return dataclasses.replace(seen, document=document, clock=clock, wall=wall), agent
 
 

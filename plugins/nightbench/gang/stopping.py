@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from nightbench.core.model import CaseStatus, JobSpec
+from nightbench.core.model import CaseStatus, JobSpec, Reason, ReasonCode
 from nightbench.core.statistics import close_enough, enough
-from nightbench.gang.events import RepeatOutcome
+from nightbench.spool import RepeatOutcome
 
 FAILURES_IN_A_ROW = 2
 
@@ -18,7 +18,7 @@ class End:
     """How a case ends."""
 
     status: CaseStatus
-    reason: str | None = None
+    reasons: tuple[Reason, ...] = ()
 
 
 def end_of(job: JobSpec, outcomes: Sequence[RepeatOutcome]) -> End | None:
@@ -47,8 +47,14 @@ def end_of(job: JobSpec, outcomes: Sequence[RepeatOutcome]) -> End | None:
             return End(CaseStatus.OK)
         return End(
             CaseStatus.FAILED,
-            f"disturbed: {len(disturbed)} of {len(outcomes)} repeats, more than the budget of "
-            f"{job.neighbours.budget}; the last: {disturbed[-1].reason}",
+            (
+                Reason(
+                    ReasonCode.DISTURBED_TOO_OFTEN,
+                    observed=f"{len(disturbed)} of {len(outcomes)} repeats",
+                    expected=f"{job.neighbours.budget} at most",
+                ),
+                *disturbed[-1].reasons,
+            ),
         )
     return None
 
@@ -62,8 +68,14 @@ def end_by_deadline(job: JobSpec, outcomes: Sequence[RepeatOutcome]) -> End:
     at = f"{job.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if job.deadline else "?"
     return End(
         CaseStatus.LEFT_OUT,
-        f"the window ended at {at} after {good} good of {job.protocol.repeats} repeats; "
-        f"{needed} are needed",
+        (
+            Reason(
+                ReasonCode.WINDOW_ENDED,
+                subject=at,
+                observed=f"{good} good of {job.protocol.repeats} repeats",
+                expected=f"{needed} good ones",
+            ),
+        ),
     )
 
 
@@ -91,5 +103,10 @@ def _failing(outcomes: Sequence[RepeatOutcome]) -> bool:
 def _failed(outcomes: Sequence[RepeatOutcome], failed: Sequence[RepeatOutcome]) -> End:
     return End(
         CaseStatus.FAILED,
-        f"{len(failed)} of {len(outcomes)} launches failed, the last: {failed[-1].reason}",
+        (
+            Reason(
+                ReasonCode.LAUNCHES_FAILED, observed=f"{len(failed)} of {len(outcomes)} launches"
+            ),
+            *failed[-1].reasons,
+        ),
     )

@@ -16,6 +16,7 @@ from typing import Any
 from nightbench.config import load_catalog, locations
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, HealthPolicy, RunKind
+from nightbench.core.sentences import sentences
 from nightbench.gang import GangEvent, SshTarget, local_shipment
 from nightbench.night.node_records import book
 from nightbench.night.preflight import ClusterHealth, examine, save
@@ -87,10 +88,10 @@ def _log_findings(health: ClusterHealth) -> None:
     for node in health.nodes:
         log.info("%s: %s", node.seen.node, node.level or "well")
         for f in node.findings:
-            said = (node.seen.node, f.what, f.found, f.expected, f.advice)
+            said = (node.seen.node, f.title, f.found, f.expected, f.advice)
             log.log(levels[f.level], "%s: %s: %s; expected %s. %s", *said)
     for f in health.between:
-        log.log(levels[f.level], "%s: %s; expected %s. %s", f.what, f.found, f.expected, f.advice)
+        log.log(levels[f.level], "%s: %s; expected %s. %s", f.title, f.found, f.expected, f.advice)
 
 
 def _record(
@@ -124,6 +125,7 @@ def _place(
             save_job(run, dataclasses.replace(planned[case_id], job=job))
             log.warning("%s goes to %s", case_id, ", ".join(node.name for node in job.nodes))
     keep_placement(run, placement)
-    for case_id, reason in placement.unplaced.items():
-        log.error("%s: %s", case_id, reason)
-    return {"out": out, "moved": list(placement.moved), "unplaced": dict(placement.unplaced)}
+    unplaced = {case_id: sentences(why) for case_id, why in placement.unplaced.items()}
+    for case_id, why in unplaced.items():
+        log.error("%s: %s", case_id, why)
+    return {"out": out, "moved": list(placement.moved), "unplaced": unplaced}

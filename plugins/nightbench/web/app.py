@@ -19,7 +19,14 @@ from nightbench.web.guard import FormTokens, PageAccess, PageUser, hosts_of
 from nightbench.web.page_queries import PageQueries
 from nightbench.web.plot import draw
 from nightbench.web.rendering import HEADERS, HERE, page
-from nightbench.web.views import ago, grade_sentences, group_alerts, result_state, series_views
+from nightbench.web.views import (
+    ago,
+    grade_sentences,
+    group_alerts,
+    result_sentences,
+    result_state,
+    series_views,
+)
 
 PLOTS = 60
 """Series that are drawn on one page; the table always holds all."""
@@ -240,7 +247,10 @@ class ResultPages:
         found = repository.run(run_id)
         if found is None:
             return page("unknown.html", status=404, run_id=run_id)
-        rows = [{**row, "state": result_state(row)} for row in repository.results(run_id)]
+        rows = [
+            {**row, "state": result_state(row), "why": result_sentences(row)}
+            for row in repository.results(run_id)
+        ]
         return page(
             "run.html", run=found, rows=rows, dag_run_url=dag_run_url(self._airflow_url, found)
         )

@@ -115,7 +115,7 @@ def test_a_launch_is_expected_to_take_what_the_longest_before_it_took(place: Pat
     for number, seconds in enumerate((20, 35, 25)):
         ends = {"started_at": "2026-11-21T01:00:00+00:00"}
         ends["ended_at"] = f"2026-11-21T01:00:{seconds}+00:00"
-        record = {"repeat": 1, "status": "ok", **ends}
+        record = {"repeat": 1, "status": "ok", "reasons": [], "faults": [], **ends}
         folder.case(case.case_id, number).save_repeat(1, record)
     assert launch_of(folder, case, Side.B, 3).expected_repeat_s == 35
 

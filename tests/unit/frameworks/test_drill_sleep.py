@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 import pytest
-from measure import Drilled, drill_sleep_s
 from pydantic import TypeAdapter
+from wrappers import Slowed, drill_sleep_s
 
 from nightbench.config.values import EnvName
 from nightbench.experiments.drill_measure import KNOB
@@ -50,5 +50,5 @@ def test_a_step_ends_on_the_device_before_it_sleeps(monkeypatch: pytest.MonkeyPa
             seen.append("sync")
 
     both = Both()
-    Drilled(both, both, 0.25).step()
+    Slowed(both, both, 0.25).step()
     assert seen == ["step", "sync", 0.25]

@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.unit.gang.test_steering import JOB
 
-from nightbench.core.model import CaseStatus, NeighbourPolicy, Protocol
+from nightbench.core.model import CaseStatus, NeighbourPolicy, Protocol, Reason, ReasonCode
+from nightbench.core.sentences import sentences
 from nightbench.core.statistics import describe, half_width
-from nightbench.gang.events import RepeatOutcome
 from nightbench.gang.stopping import end_by_deadline, end_of, too_late
+from nightbench.spool import RepeatOutcome
 
 EVENING = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
 
@@ -33,7 +34,7 @@ def outcomes(letters, throughputs=()):
         RepeatOutcome(
             k,
             words[letter],
-            None if letter == "o" else f"why {k}",
+            () if letter == "o" else (Reason(ReasonCode.CONTROLLER_ERROR, observed=f"why {k}"),),
             next(values, None) if letter == "o" else None,
         )
         for k, letter in enumerate(letters, start=1)
@@ -66,7 +67,9 @@ def test_a_fixed_protocol(letters, repeats, ends):
 
 def test_the_budget_is_named_where_it_ends_a_case():
     end = end_of(job(budget=0), outcomes("ood"))
-    assert end.reason == ("disturbed: 1 of 3 repeats, more than the budget of 0; the last: why 3")
+    assert sentences(end.reasons) == (
+        "1 of 3 repeats were disturbed, expected 0 at most, the last one because: why 3"
+    )
 
 
 NARROW = (100.0, 100.4, 99.8, 100.1, 99.9, 100.0, 100.2)
@@ -124,7 +127,7 @@ def test_what_counts_when_the_window_ends(letters, repeats, ends):
     end = end_by_deadline(job(repeats, deadline=EVENING), outcomes(letters))
     assert end.status is ends
     if ends is CaseStatus.LEFT_OUT:
-        assert end.reason.startswith("the window ended at 2026-11-21 22:00 UTC after")
+        assert sentences(end.reasons).startswith("the window ended at 2026-11-21 22:00 UTC after")
 
 
 def test_an_adaptive_case_counts_from_its_least():

@@ -31,7 +31,7 @@ def row(night: int, throughput: float | None = 100.0, **changes: Any) -> Row:
         "framework": "pytorch",
         "framework_version": "2.13.0",
         "status": "ok",
-        "reason": None,
+        "reasons": [],
         "throughput": throughput,
         "unit": "images",
         "n": 3,
