@@ -35,7 +35,7 @@ from nightbench.core.model import (
 from nightbench.core.plan import resolve
 from nightbench.core.sentences import sentence, sentences
 from nightbench.core.summarize import summarize_repeat
-from nightbench.gang.machine import NodeView, ProcessView
+from nightbench.gang.decisions import NodeView, ProcessView
 from nightbench.gang.progress import ProgressDocument
 
 ROOT = Path(__file__).resolve().parents[2]

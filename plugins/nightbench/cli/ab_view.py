@@ -11,7 +11,7 @@ from rich.table import Table
 
 from nightbench.experiments.paired import percent
 from nightbench.experiments.rounds import Side
-from nightbench.gang.events import GangEvent
+from nightbench.gang.progress import GangEvent
 from nightbench.report.tables import figure
 
 if TYPE_CHECKING:

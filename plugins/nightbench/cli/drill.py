@@ -18,7 +18,7 @@ from nightbench.report.tables import figure
 if TYPE_CHECKING:
     from nightbench.experiments.drill_judge import Night
     from nightbench.experiments.drills import Drill
-    from nightbench.gang.events import GangEvent
+    from nightbench.gang.progress import GangEvent
     from nightbench.spool import RunSpool
 
 app = typer.Typer()

@@ -29,7 +29,7 @@ from nightbench.gang import (
     prepare,
     run_gang,
 )
-from nightbench.gang.events import GangEvent, OnEvent, ignore
+from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome, RunSpool
 
 

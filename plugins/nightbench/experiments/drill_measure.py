@@ -20,7 +20,7 @@ from nightbench.experiments.drills import (
     suite_of,
 )
 from nightbench.gang import Shipment, SshTarget, direct
-from nightbench.gang.events import OnEvent
+from nightbench.gang.progress import OnEvent
 from nightbench.spool import RunSpool, Spool
 from nightbench.spool.plans import mark_ended, store_plan
 

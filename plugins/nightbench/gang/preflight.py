@@ -16,7 +16,6 @@ from typing import Any
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, Node
 from nightbench.gang.errors import NodeError, RemoteFailure, reason_of
-from nightbench.gang.events import GangEvent, OnEvent, ignore
 from nightbench.gang.node_access import (
     Connect,
     Layout,
@@ -26,6 +25,7 @@ from nightbench.gang.node_access import (
     measure_clocks,
     repeated_option,
 )
+from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, ship_code
 from nightbench.gang.ssh_pool import shared
 from nightbench.gang.ssh_target import SshTarget

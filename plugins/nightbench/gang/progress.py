@@ -1,15 +1,36 @@
-"""The document progress.json: the state of a running gang, for people."""
+"""What is reported while a gang is prepared and steered: events, and progress.json."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from nightbench.core.model import JobSpec
-from nightbench.gang.machine import NodeView
+from nightbench.gang.decisions import NodeView
 
 SAMPLE_UNITS = frozenset({"images", "samples", "sequences"})
 """Units of which a batch holds as many as its size says."""
+
+
+@dataclass(frozen=True)
+class GangEvent:
+    """Something worth a line in a log."""
+
+    kind: str
+    """connect, ship, provision, epoch, agent, sweep, waiting, repeat, lost, back, outcome or
+    cancel."""
+    message: str
+    node: str | None = None
+    repeat: int | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+OnEvent = Callable[[GangEvent], None]
+
+
+def ignore(event: GangEvent) -> None:
+    """Ignore an event."""
 
 
 class ProgressDocument:

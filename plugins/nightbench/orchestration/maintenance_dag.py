@@ -184,7 +184,7 @@ def sweep(cluster: str, **context: Any) -> dict[str, Any]:
 
     from nightbench.config.run_request import cluster_of
     from nightbench.gang import local_shipment
-    from nightbench.gang.tidying import sweep_and_clean
+    from nightbench.gang.cleanup import sweep_and_clean
     from nightbench.orchestration.ssh_targets import ssh_targets
 
     context["cluster"] = cluster

@@ -14,8 +14,8 @@ from tests.unit.gang.test_steering import JOB
 from nightbench.core.code_digest import code_digest, shipped_files
 from nightbench.core.model import ClockOffset, Protocol
 from nightbench.gang import RemoteFailure
+from nightbench.gang.decisions import NodeView, ProcessView
 from nightbench.gang.link import NodeLink
-from nightbench.gang.machine import NodeView, ProcessView
 from nightbench.gang.node_access import best_offset, call_agent, more_precise
 from nightbench.gang.progress import ProgressDocument
 from nightbench.gang.shipping import pack
