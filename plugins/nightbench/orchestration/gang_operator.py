@@ -206,7 +206,7 @@ class GangOperator(BaseOperator):
 def job_after_clear(run: RunSpool, planned: PlannedJob, now: datetime) -> PlannedJob:
     """The job of a case whose task a person has cleared: the night's end no longer counts.
 
-    What counts are the hours of the cluster, unless the run was asked for outside of them.
+    The hours of the cluster count, unless the run was requested outside of them.
 
     Raises:
         UserError: the cluster's hours do not hold now.

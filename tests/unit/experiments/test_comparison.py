@@ -15,15 +15,15 @@ from tests.unit.cli.test_command import CLUSTER, SUITE, nightbench
 
 from nightbench.config import load_catalog, load_cluster, load_suite, parse_build
 from nightbench.core.errors import UserError
-from nightbench.experiments import comparison_result, comparisons
-from nightbench.experiments.compare import launch_of
-from nightbench.experiments.comparisons import ComparisonPlan
-from nightbench.experiments.rounds import Half, Side, progress
+from nightbench.experiments import comparison
+from nightbench.experiments.comparison import ComparisonPlan
+from nightbench.experiments.engine import launch_job
+from nightbench.experiments.rounds import Arm, Launch, progress
 from nightbench.spool import Spool
 
 REPO = Path(__file__).resolve().parents[3]
 NAME = "ab-20261121T010203-9f3a"
-ASKED = {
+REQUEST = {
     "a": "fake=/good",
     "b": "fake=/candidate",
     "suite": "trial",
@@ -55,31 +55,31 @@ def plan(place: Path, b: str = "fake=/candidate", **changed: Any) -> ComparisonP
     suite = load_suite(place / "dags/suites/trial.yaml", catalog, cluster=cluster)
     words = {"comparison_id": NAME, "rounds": 3, "min_effect": 0.01, "seed": 1, **changed}
     builds = (parse_build("fake=/good"), parse_build(b))
-    return comparisons.plan_comparison(suite, cluster, catalog, builds, **words)
+    return comparison.plan_comparison(suite, cluster, catalog, builds, **words)
 
 
 def measured(place: Path, ratio: float = 0.9) -> tuple[ComparisonPlan, Spool]:
     """A comparison with all its launches, as a real one leaves them."""
     made, spool = plan(place), Spool(place / "home/spool")
-    folder = comparisons.store_comparison(made, spool, ASKED, "somebody")
+    folder = comparison.store_comparison(made, spool, REQUEST, "somebody")
     for case in made.cases:
         while (
             following := progress(
-                case.schedule, done := comparisons.halves(folder, case.case_id)
+                case.order, done := comparison.ended_launches(folder, case.case_id)
             ).next
         ) is not None:
-            number, side = following
-            value = 100.0 + number if side is Side.A else (100.0 + number) * ratio
+            number, arm = following
+            value = 100.0 + number if arm is Arm.A else (100.0 + number) * ratio
             store = folder.case(case.case_id, len(done))
-            comparisons.save_half(store, Half(number, side, "ok", value))
-    comparison_result.save_answer(folder, comparison_result.answer(made, folder))
+            comparison.save_launch(store, Launch(number, arm, "ok", value))
+    comparison.save_result(folder, comparison.make_result(made, folder))
     return made, spool
 
 
 def test_both_builds_run_on_the_same_nodes_one_repeat_under_ids_of_their_own(place: Path) -> None:
     made = plan(place)
     for case in made.cases:
-        a, b = case.launch(Side.A, 0), case.launch(Side.B, 1)
+        a, b = case.launch(Arm.A, 0), case.launch(Arm.B, 1)
         assert a.nodes == b.nodes
         assert a.processes == b.processes
         assert a.definition_digest == b.definition_digest
@@ -92,14 +92,14 @@ def test_a_prefix_of_the_site_never_stands_for_a_version_that_was_asked_for(plac
     path = place / "dags/clusters/pair.yaml"
     path.write_text(CLUSTER + "environments:\n  paths: {fake: /site}\n")
     for each in plan(place, b="fake=2.0").cases:
-        assert "fake" not in each.jobs[Side.B].environments.paths
-        assert each.jobs[Side.B].build.version == "2.0"
+        assert "fake" not in each.jobs[Arm.B].environments.paths
+        assert each.jobs[Arm.B].build.version == "2.0"
 
 
 def test_nodes_that_are_ill_are_left_out_for_both(place: Path) -> None:
     path = place / "dags/suites/trial.yaml"
     path.write_text(SUITE.replace("[1x1, 2x1]", "1x1"))
-    name = plan(place).cases[0].jobs[Side.A].nodes[0].name
+    name = plan(place).cases[0].jobs[Arm.A].nodes[0].name
     (case,) = plan(place, left_out={name: "its disk is full"}).cases
     assert {node.name for job in case.jobs.values() for node in job.nodes}.isdisjoint({name})
     path.write_text(SUITE)
@@ -111,18 +111,18 @@ def test_a_launch_is_expected_to_take_what_the_longest_before_it_took(place: Pat
     # Before a window ends: without it each would be given its time limit of half an hour.
     made, folder = plan(place), Spool(place / "home/spool").comparison(NAME)
     case = made.cases[0]
-    assert launch_of(folder, case, Side.A, 0).expected_repeat_s is None
+    assert launch_job(folder, case, Arm.A, 0).expected_repeat_s is None
     for number, seconds in enumerate((20, 35, 25)):
         ends = {"started_at": "2026-11-21T01:00:00+00:00"}
         ends["ended_at"] = f"2026-11-21T01:00:{seconds}+00:00"
         record = {"repeat": 1, "status": "ok", "reasons": [], "faults": [], **ends}
         folder.case(case.case_id, number).save_repeat(1, record)
-    assert launch_of(folder, case, Side.B, 3).expected_repeat_s == 35
+    assert launch_job(folder, case, Arm.B, 3).expected_repeat_s == 35
 
 
 def test_an_answer_is_made_of_the_launches(place: Path) -> None:
     made, spool = measured(place)
-    document = comparison_result.saved_answer(spool.comparison(NAME))
+    document = comparison.saved_result(spool.comparison(NAME))
     assert document is not None
     assert document["verdict"] == "slower"
     assert document["complete"] is True
@@ -138,17 +138,15 @@ def test_an_answer_is_made_of_the_launches(place: Path) -> None:
 def test_what_was_begun_with_other_rounds_or_code_is_not_taken_up(place: Path) -> None:
     made, spool = measured(place)
     case = made.cases[0]
-    other = {
-        side: dataclasses.replace(job, code_digest="another") for side, job in case.jobs.items()
-    }
+    other = {arm: dataclasses.replace(job, code_digest="another") for arm, job in case.jobs.items()}
     changed = dataclasses.replace(
         made, cases=(dataclasses.replace(case, jobs=other), *made.cases[1:])
     )
     with pytest.raises(UserError, match="code changed since it was begun"):
-        comparisons.store_comparison(changed, spool, ASKED, "somebody")
+        comparison.store_comparison(changed, spool, REQUEST, "somebody")
     with pytest.raises(UserError, match="rounds changed since it was begun"):
-        comparisons.store_comparison(plan(place, rounds=4), spool, ASKED, "somebody")
-    comparisons.store_comparison(made, spool, ASKED, "somebody")
+        comparison.store_comparison(plan(place, rounds=4), spool, REQUEST, "somebody")
+    comparison.store_comparison(made, spool, REQUEST, "somebody")
 
 
 def test_old_comparisons_are_removed_with_old_runs(place: Path) -> None:

@@ -13,7 +13,7 @@ from nodeside import versions as node_side
 from nightbench.core.errors import UserError
 from nightbench.experiments.bisect import judged
 from nightbench.experiments.bisect_store import between
-from nightbench.experiments.bisection import Result
+from nightbench.experiments.version_search import VersionResult
 from nightbench.gang.provisioning import versions_of
 
 
@@ -56,17 +56,17 @@ def test_bad_must_be_a_newer_version(good: str, bad: str) -> None:
 @pytest.mark.parametrize(
     ("verdict", "low", "high", "result"),
     [
-        ("slower", 0.88, 0.92, Result.BAD),
-        ("same", 0.97, 1.02, Result.GOOD),
-        ("faster", 1.02, 1.05, Result.GOOD),
+        ("slower", 0.88, 0.92, VersionResult.BAD),
+        ("same", 0.97, 1.02, VersionResult.GOOD),
+        ("faster", 1.02, 1.05, VersionResult.GOOD),
         # Half of the fall is 5 %: above that it is good, whatever a comparison by itself says.
-        ("inconclusive", 0.96, 1.08, Result.GOOD),
-        ("inconclusive", 0.93, 0.97, Result.UNSURE),
-        ("inconclusive", None, None, Result.SKIPPED),
+        ("inconclusive", 0.96, 1.08, VersionResult.GOOD),
+        ("inconclusive", 0.93, 0.97, VersionResult.UNSURE),
+        ("inconclusive", None, None, VersionResult.SKIPPED),
     ],
 )
 def test_half_of_the_fall_decides(
-    verdict: str, low: float | None, high: float | None, result: Result
+    verdict: str, low: float | None, high: float | None, result: VersionResult
 ) -> None:
     row = {
         "verdict": verdict,

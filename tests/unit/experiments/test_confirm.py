@@ -10,7 +10,7 @@ import pytest
 from nightbench.core.model import Build
 from nightbench.core.model.alerts import Outcome
 from nightbench.core.plan import wheel_digest
-from nightbench.experiments.confirmation_outcome import confirmation, decide, smallest_effect
+from nightbench.experiments.confirm import confirmation, decide, smallest_effect
 from nightbench.night.suspects import Gone, Suspect, builds_of
 
 LOCKED = Build("pytorch")
@@ -132,10 +132,10 @@ def test_an_interval_decides_only_where_it_lies_on_one_side(
 
 
 def answer(node: str, a: list[float], b: list[float], **more: Any) -> dict[str, Any]:
-    from nightbench.experiments import paired
+    from nightbench.experiments import paired_statistics
 
     rounds = [{"a": x, "b": y} for x, y in zip(a, b, strict=True)]
-    found = paired.estimate([y / x for x, y in zip(a, b, strict=True)], 0.03)
+    found = paired_statistics.estimate([y / x for x, y in zip(a, b, strict=True)], 0.03)
     row = {
         "nodes": [node],
         "rounds": rounds,
