@@ -29,6 +29,10 @@ from nightbench.warehouse import Loader, Reader, Triage, connect, migrate
 from nightbench.warehouse.connection import Connection
 
 
+FORGETFUL = "fsync = off\nsynchronous_commit = off\nfull_page_writes = off\n"
+"""No test survives a crash of the machine: nothing has to be on the disk."""
+
+
 @dataclass(frozen=True)
 class Server:
     """A running PostgreSQL with Nightbench's roles."""
@@ -83,6 +87,8 @@ def server() -> Iterator[Server]:
         needed.mkdir(mode=0o700)
     try:
         postgres.initialise(home, secrets)
+        with (home.postgres / "postgresql.auto.conf").open("a") as settings:
+            settings.write(FORGETFUL)
         postgres.start(home, ports.postgres)
         postgres.wait_ready(home, ports, secrets)
         postgres.provide(home, ports, secrets)
