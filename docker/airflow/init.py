@@ -7,7 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from nightbench.stack.paths import write_private
+from nightbench.local.home import write_private
 from nightbench.warehouse import migrate
 
 

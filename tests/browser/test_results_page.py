@@ -22,7 +22,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from tests.integration.live_airflow import Live, live_airflow
 
-from nightbench.stack import deployment
+from nightbench.local import deployment
 from nightbench.warehouse import Reader, connect
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
@@ -84,14 +84,14 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 @pytest.fixture
 def page(context: BrowserContext, live: Live) -> Page:
     """A page after the viewer has logged in."""
-    access = deployment.access(live.stack.home)
+    access = deployment.logins(live.stack.home)
     return logged_in(context, access.ui, access.viewer, access.viewer_password)
 
 
 @pytest.fixture
 def admin(context: BrowserContext, live: Live) -> Page:
     """A page after the administrator has logged in."""
-    access = deployment.access(live.stack.home)
+    access = deployment.logins(live.stack.home)
     return logged_in(context, access.ui, access.user, access.password)
 
 
@@ -106,7 +106,7 @@ def logged_in(context: BrowserContext, ui: str, user: str, password: str) -> Pag
 
 
 def address(live: Live, path: str) -> str:
-    return deployment.access(live.stack.home).ui + path
+    return deployment.logins(live.stack.home).ui + path
 
 
 def shoot(page: Page, name: str) -> None:
@@ -213,7 +213,7 @@ def test_an_alert_is_acknowledged_where_it_is_seen(admin: Page, live: Live, aler
     frame.get_by_role("button", name="Acknowledge").click()
     history = frame.locator("table").last
     expect(history).to_contain_text("open → acknowledged")
-    expect(history).to_contain_text(deployment.access(live.stack.home).user)
+    expect(history).to_contain_text(deployment.logins(live.stack.home).user)
     expect(history).to_contain_text("<i>looking</i> at it")
     # What is not offered any more cannot be pressed by loading the page again.
     expect(frame.get_by_role("button", name="Acknowledge")).to_have_count(0)
@@ -310,7 +310,7 @@ def elsewhere(html: str) -> Iterator[str]:
 
 
 def test_a_program_moves_an_alert_with_airflow_s_token(live: Live, alert_id: int) -> None:
-    access = deployment.access(live.stack.home)
+    access = deployment.logins(live.stack.home)
     at = f"/nightbench/api/alerts/{alert_id}"
     with httpx.Client(base_url=access.ui, trust_env=False) as http_client:
 

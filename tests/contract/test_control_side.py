@@ -14,9 +14,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
 from nightbench.config import load_catalog, load_cluster, load_suite
-from nightbench.gang.machine import NodeView, ProcessView
-from nightbench.gang.progress import Progress
-from nightbench.model import (
+from nightbench.core.model import (
     Build,
     Case,
     EnvironmentPolicy,
@@ -29,8 +27,10 @@ from nightbench.model import (
     RankResult,
     RepeatRecord,
 )
-from nightbench.plan import resolve
-from nightbench.summarize import summarize_repeat
+from nightbench.core.plan import resolve
+from nightbench.core.summarize import summarize_repeat
+from nightbench.gang.machine import NodeView, ProcessView
+from nightbench.gang.progress import Progress
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = Path(__file__).parent / "golden"

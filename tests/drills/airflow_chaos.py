@@ -14,9 +14,9 @@ from typing import Any
 
 from tests.integration.live_airflow import Live
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
+from nightbench.local import deployment, lifecycle, processes
 from nightbench.spool import RunSpool
-from nightbench.stack import deployment, processes, supervisor
 
 CONTROL = deployment.SERVICES
 """PostgreSQL, the nodes' SSH server, Airflow's four, and what starts them again."""
@@ -51,7 +51,7 @@ def bring_back(live: Live, attempts: int = 5) -> None:
     """`nightbench up`, as often as a person would try it."""
     for attempt in range(1, attempts + 1):
         try:
-            for line in supervisor.up(live.stack.home):
+            for line in lifecycle.up(live.stack.home):
                 print(f"    up: {line}", flush=True)
             return
         except UserError as error:

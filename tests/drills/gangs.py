@@ -19,8 +19,7 @@ from typing import Any
 
 from tests.drills.hosts import Host, Lab, marked
 
-from nightbench.gang import CaseOutcome, GangEvent, Shipment, SshTarget, prepare, run_gang
-from nightbench.model import (
+from nightbench.core.model import (
     Build,
     Case,
     JobSpec,
@@ -30,6 +29,7 @@ from nightbench.model import (
     Protocol,
     Strategy,
 )
+from nightbench.gang import CaseOutcome, GangEvent, Shipment, SshTarget, prepare, run_gang
 from nightbench.spool import CaseStore, Spool
 
 REPO = Path(__file__).resolve().parents[2]

@@ -47,8 +47,8 @@ from tests.drills.host import (
     unshare,
 )
 
+from nightbench.core.model import Cluster, EnvironmentPolicy, Node
 from nightbench.gang import SshTarget
-from nightbench.model import Cluster, EnvironmentPolicy, Node
 
 TOOLS = {
     "ip": "package iproute2",

@@ -26,15 +26,15 @@ from tests.drills.airflow_chaos import (
 )
 from tests.integration.live_airflow import Live, live_airflow
 
-from nightbench.model import CaseStatus
+from nightbench.core.model import CaseStatus
+from nightbench.local import keeper, processes
 from nightbench.spool import RunSpool, Spool
-from nightbench.stack import keeper, processes
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(1200)]
 
 SEED = int(os.environ.get("NIGHTBENCH_DRILL_SEED") or time.time_ns() % 1_000_000)
 CASE = "sleep-fake-collective-2x1-bs2-smoke"
-COMMAND = [sys.executable, "-c", "from nightbench.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from nightbench.cli.main import main; main()"]
 LEASE_S = 120.0
 GRACE_S = 60.0
 SUITES = {

@@ -9,9 +9,9 @@ import pytest
 from tests.drills.gangs import agent_log, check_accounts, make_job, make_store, measure
 from tests.drills.hosts import Lab
 
+from nightbench.core.model import CaseStatus, Strategy
 from nightbench.gang import Shipment, preflight
-from nightbench.health import findings
-from nightbench.model import CaseStatus, Strategy
+from nightbench.nodes import findings
 
 OFF_S = -660
 

@@ -20,9 +20,9 @@ from tests.drills.gangs import (
 )
 from tests.drills.hosts import Lab
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
+from nightbench.core.model import CaseStatus
 from nightbench.gang import DiskFull, Shipment, cancel, run_gang
-from nightbench.model import CaseStatus
 from nightbench.spool import CaseStore
 
 DATA = {"root": "/data/nightbench"}

@@ -21,9 +21,9 @@ from tests.drills.gangs import (
 from tests.drills.hosts import Host, Lab
 
 from nightbench.config import load_catalog, load_cluster, load_suite
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
+from nightbench.core.model import CaseStatus, Cluster
 from nightbench.gang import Shipment, SshTransport
-from nightbench.model import CaseStatus, Cluster
 
 TRAP = "/tmp/trap"
 VALUES = {
@@ -138,7 +138,7 @@ def test_the_command_refuses_hostile_values(tmp_path: Path, option: str, value: 
     words = ["run", "--direct"]
     words += ["--", text] if option == "suite" else [f"{option}={text}", "fine"]
     done = subprocess.run(
-        [sys.executable, "-c", "from nightbench.cli import main; main()", *words],
+        [sys.executable, "-c", "from nightbench.cli.main import main; main()", *words],
         cwd=REPO,
         env={
             **with_plugins(),

@@ -29,8 +29,8 @@ from tests.integration.terminal import Terminal
 from tests.integration.toy_line import installing_from, make_benchmarks, make_wheel
 from tests.sql.nights import Inbox, receiving
 
-from nightbench.model import Case, Strategy
-from nightbench.pipeline.telling import night_of
+from nightbench.alerts.notify import night_of
+from nightbench.core.model import Case, Strategy
 from nightbench.spool import RunSpool
 from nightbench.warehouse import Reader, connect
 

@@ -28,8 +28,8 @@ from tests.drills.gangs import (
 )
 from tests.drills.hosts import Lab, marked
 
+from nightbench.core.model import CaseStatus, JobSpec
 from nightbench.gang import CaseOutcome, GangEvent, Shipment, run_gang
-from nightbench.model import CaseStatus, JobSpec
 from nightbench.spool import Spool
 
 SUITE = """\
@@ -116,7 +116,7 @@ async def test_a_person_runs_a_suite_while_the_night_measures(
             [
                 sys.executable,
                 "-c",
-                "from nightbench.cli import main; main()",
+                "from nightbench.cli.main import main; main()",
                 "run",
                 "mine",
                 "--direct",

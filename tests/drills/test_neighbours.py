@@ -28,8 +28,8 @@ from tests.drills.gangs import (
 )
 from tests.drills.hosts import PYTHON, Host, Lab
 
+from nightbench.core.model import CaseStatus, JobSpec, NeighbourPolicy
 from nightbench.gang import GangEvent, Shipment
-from nightbench.model import CaseStatus, JobSpec, NeighbourPolicy
 
 SHARE = 0.1
 

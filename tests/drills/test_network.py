@@ -24,8 +24,8 @@ from tests.drills.gangs import (
 )
 from tests.drills.hosts import Lab, marked
 
+from nightbench.core.model import CaseStatus
 from nightbench.gang import GangEvent, Shipment, run_gang
-from nightbench.model import CaseStatus
 
 CUTS = {"link down": ("unplug", "plug"), "packets vanish": ("swallow", "forward")}
 

@@ -21,8 +21,8 @@ from tests.drills.gangs import (
 )
 from tests.drills.hosts import Lab
 
+from nightbench.core.model import CaseStatus, Strategy
 from nightbench.gang import Shipment
-from nightbench.model import CaseStatus, Strategy
 
 WHEN = {
     "warm-up": {"die_at_step": 3},

@@ -23,8 +23,8 @@ from tests.drills.gangs import (
 )
 from tests.drills.hosts import Lab
 
+from nightbench.core.model import CaseStatus, Strategy
 from nightbench.gang import GangEvent, NodeUnreachable, Shipment, cancel
-from nightbench.model import CaseStatus, Strategy
 
 
 async def test_one_home_for_all_hosts(lab: Lab, shipment: Shipment, tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from tests.drills.gangs import (
 )
 from tests.drills.hosts import Lab, marked
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
+from nightbench.core.model import CaseStatus
 from nightbench.gang import GangEvent, HostKeyRejected, LoginRefused, Shipment, cancel
-from nightbench.model import CaseStatus
 
 SHELLS = {"dash": "/usr/bin/dash", "zsh": "/usr/bin/zsh", "fish": "/usr/bin/fish"}
 NOISE = {

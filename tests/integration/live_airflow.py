@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from nightbench.local import deployment, lifecycle
+from nightbench.local.airflow_api import AirflowApi
+from nightbench.local.home import Home, find_home
 from nightbench.spool import RunSpool, Spool
-from nightbench.stack import deployment, supervisor
-from nightbench.stack.airflow_api import AirflowApi
-from nightbench.stack.paths import Home, find_home
 from nightbench.warehouse import Reader, connect
 
 REPO = Path(__file__).resolve().parents[2]
@@ -150,7 +150,7 @@ def live_airflow(
         patch.setenv("AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT", "30")
         patch.setenv("AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL", "5")
         try:
-            for _ in supervisor.up(home):
+            for _ in lifecycle.up(home):
                 pass
             stack = deployment.load(home)
             with stack.api() as api:
@@ -158,7 +158,7 @@ def live_airflow(
                     wait_for_dag(api, dag_id)
                 yield Live(stack, api)
         finally:
-            for _ in supervisor.down(home):
+            for _ in lifecycle.down(home):
                 pass
     shutil.rmtree(root)
 

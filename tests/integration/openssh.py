@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from nightbench.core.model import EnvironmentPolicy, Node
 from nightbench.gang import SshTarget
-from nightbench.model import EnvironmentPolicy, Node
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 REPO = Path(__file__).resolve().parents[2]
@@ -151,7 +151,7 @@ def local_nodes(folder: Path, count: int = 2, *options: str) -> Iterator[SshNode
     words = ["--home", str(folder), "--nodes", str(count), "--port", str(port), *options]
     with log.open("wb") as out:
         server = subprocess.Popen(
-            [sys.executable, "-m", "nightbench.stack.local_cluster", *words],
+            [sys.executable, "-m", "nightbench.local.local_cluster", *words],
             stdout=out,
             stderr=out,
             env=with_plugins(),

@@ -13,10 +13,10 @@ import pytest
 from tests.integration.live_airflow import CLUSTER, Live, live_airflow
 from tests.sql.nights import Inbox, receiving
 
-from nightbench.model import Build, Case, Measurement, Run, RunKind, Strategy
+from nightbench.core.model import Build, Case, Measurement, PlannedCase, Run, RunKind, Strategy
 from nightbench.orchestration.jobs import load_job
 from nightbench.spool import RunSpool
-from nightbench.warehouse import Loader, PlannedCase, Reader, connect
+from nightbench.warehouse import Loader, Reader, connect
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 

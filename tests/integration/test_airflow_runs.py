@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from tests.integration.live_airflow import Live, live_airflow
 
-from nightbench.model import CaseStatus
-from nightbench.stack import supervisor
+from nightbench.core.model import CaseStatus
+from nightbench.local import lifecycle
 from nightbench.warehouse import Reader, connect
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
@@ -213,7 +213,7 @@ def test_killed_in_the_middle_every_repeat_is_launched_once(live: Live) -> None:
         lambda: not any(stack.running(s) in killed for s in ("scheduler", "triggerer")),
         "their end",
     )
-    for _ in supervisor.up(live.stack.home):
+    for _ in lifecycle.up(live.stack.home):
         pass
 
     assert live.ended(dag_run) == "success", live.tasks(dag_run, "measure")

@@ -13,12 +13,11 @@ import pytest
 from tests.integration.openssh import REPO, SshNodes, local_nodes
 
 from nightbench.config import load_catalog
-from nightbench.evidence import Confirmation, Outcome
-from nightbench.gang import Shipment
-from nightbench.model import (
+from nightbench.core.model import (
     Build,
     Case,
     Cluster,
+    PlannedCase,
     Process,
     Protocol,
     RegressionPolicy,
@@ -27,15 +26,16 @@ from nightbench.model import (
     Strategy,
     Suite,
 )
-from nightbench.pipeline import store_plan
-from nightbench.pipeline.comparing import Ended, Listener
-from nightbench.pipeline.comparisons import ComparisonPlan, halves
-from nightbench.pipeline.confirming import ELSEWHERE, Asked, Ground, measure_again
-from nightbench.pipeline.plans import CasePlan, RunPlan
-from nightbench.pipeline.suspects import PAIRS, PAIRS_ELSEWHERE, Suspect, new_confirmation_id
-from nightbench.plan import definition_digest
+from nightbench.core.model.alerts import Confirmation, Outcome
+from nightbench.core.plan import definition_digest
+from nightbench.core.run_plan import CasePlan, RunPlan
+from nightbench.experiments.compare import Ended, Listener
+from nightbench.experiments.comparisons import ComparisonPlan, halves
+from nightbench.experiments.confirm import ELSEWHERE, Asked, Ground, measure_again
+from nightbench.gang import Shipment
+from nightbench.night.suspects import PAIRS, PAIRS_ELSEWHERE, Suspect, new_confirmation_id
 from nightbench.spool import RunSpool, Spool
-from nightbench.warehouse import PlannedCase
+from nightbench.spool.plans import store_plan
 
 CASE = Case("sleep", "fake", Strategy.SINGLE, batch_size_per_device=2, scale="smoke")
 PROTOCOL = Protocol(warmup_steps=1, measured_steps=12, repeats=3)

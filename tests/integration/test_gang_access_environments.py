@@ -18,10 +18,10 @@ import pytest
 from tests.integration.openssh import SshNodes, openssh_nodes
 from tests.wheels import make_wheel
 
+from nightbench.core.model import Build, Case, JobSpec, Limits, Node, Process, Protocol, Strategy
 from nightbench.gang import GangEvent, Shipment, SshTransport, prepare
 from nightbench.gang.errors import EnvironmentUnavailable, NodeUnreachable
 from nightbench.gang.provisioning import Connect
-from nightbench.model import Build, Case, JobSpec, Limits, Node, Process, Protocol, Strategy
 
 pytestmark = pytest.mark.openssh
 REPO = Path(__file__).resolve().parents[2]

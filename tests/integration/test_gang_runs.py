@@ -19,6 +19,17 @@ from typing import Any
 import pytest
 from tests.integration.openssh import SshNodes, end, local_nodes, openssh_nodes, with_plugins
 
+from nightbench.core.model import (
+    Build,
+    Case,
+    CaseStatus,
+    Cluster,
+    JobSpec,
+    Limits,
+    Process,
+    Protocol,
+    Strategy,
+)
 from nightbench.gang import (
     GangEvent,
     Shipment,
@@ -30,17 +41,6 @@ from nightbench.gang import (
     sweep,
 )
 from nightbench.gang.layout import Layout
-from nightbench.model import (
-    Build,
-    Case,
-    CaseStatus,
-    Cluster,
-    JobSpec,
-    Limits,
-    Process,
-    Protocol,
-    Strategy,
-)
 from nightbench.spool import CaseStore, Spool
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"

@@ -17,9 +17,9 @@ from jsonschema import Draft202012Validator
 from tests.integration.openssh import REPO, SshNodes, local_nodes, openssh_nodes
 from tests.integration.terminal import TRIAL, Terminal, terminal
 
+from nightbench.core.model import Cluster
 from nightbench.gang import Shipment, preflight, sweep
-from nightbench.health import Level, NodePreflight, findings
-from nightbench.model import Cluster
+from nightbench.nodes import Level, NodePreflight, findings
 
 SCHEMA = json.loads((REPO / "benchmarks/contract/preflight.schema.json").read_text())
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from nightbench.stack.paths import find_home
+from nightbench.local.home import find_home
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 LIMIT_S = 300.0

@@ -18,8 +18,8 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
+from nightbench.core.model import HistoryPoint, RegressionPolicy
 from nightbench.detection import ChangeDetector
-from nightbench.model import HistoryPoint, RegressionPolicy
 
 FIRST = datetime(2021, 1, 1, 2, tzinfo=UTC)
 BATCH = 50

@@ -19,8 +19,7 @@ from typing import Any
 
 from tests.integration.openssh import local_nodes
 
-from nightbench.gang import Shipment, SshTarget
-from nightbench.model import (
+from nightbench.core.model import (
     Build,
     Case,
     EnvironmentPolicy,
@@ -31,6 +30,7 @@ from nightbench.model import (
     Protocol,
     Strategy,
 )
+from nightbench.gang import Shipment, SshTarget
 from nightbench.spool import CaseStore, Spool
 
 REPO = Path(__file__).resolve().parents[2]

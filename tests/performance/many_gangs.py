@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable
 
 from tests.performance.ground import Ground, Meter, ground, left_over, resident_bytes, say
 
+from nightbench.core.model import CaseStatus, JobSpec, Protocol
 from nightbench.gang import prepare, run_gang
-from nightbench.model import CaseStatus, JobSpec, Protocol
 
 Steer = Callable[[JobSpec], Awaitable[bool]]
 

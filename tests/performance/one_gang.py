@@ -15,8 +15,8 @@ from collections.abc import Iterator
 
 from tests.performance.ground import Ground, Meter, cpu_s, ground, left_over, say
 
+from nightbench.core.model import CaseStatus, JobSpec, Protocol
 from nightbench.gang import GangEvent, prepare, run_gang
-from nightbench.model import CaseStatus, JobSpec, Protocol
 
 
 async def measure(field: Ground, job: JobSpec) -> bool:

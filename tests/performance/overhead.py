@@ -18,8 +18,8 @@ from typing import Any
 
 from tests.performance.ground import Ground, ground, say
 
+from nightbench.core.model import CaseStatus, JobSpec, Protocol
 from nightbench.gang import prepare, run_gang
-from nightbench.model import CaseStatus, JobSpec, Protocol
 
 
 def between_repeats(field: Ground, repeats: int) -> bool:

@@ -8,8 +8,8 @@ import random
 from datetime import UTC, datetime, timedelta
 from statistics import median
 
+from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
 from nightbench.detection import ChangeDetector
-from nightbench.model import HistoryPoint, RegressionPolicy, VerdictKind
 
 START = datetime(2026, 1, 1, 1, tzinfo=UTC)
 BEFORE, SINCE = (20, 120), 30

@@ -7,8 +7,8 @@ import math
 import random
 from datetime import UTC, datetime, timedelta
 
+from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
 from nightbench.detection import ChangeDetector
-from nightbench.model import HistoryPoint, RegressionPolicy, VerdictKind
 
 START = datetime(2026, 1, 1, 1, tzinfo=UTC)
 

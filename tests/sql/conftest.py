@@ -18,13 +18,12 @@ from psycopg2.extras import RealDictCursor
 from tests.sql.given import Given
 from tests.sql.nights import Inbox, receiving
 
-from nightbench.commands import common
-from nightbench.model import Verdict, VerdictKind
+from nightbench.cli import common
+from nightbench.core.model import Verdict, VerdictKind
+from nightbench.local import postgres, processes
+from nightbench.local.home import Home, Secrets
+from nightbench.local.ports import Ports, is_free
 from nightbench.spool import Spool
-from nightbench.stack import postgres, processes
-from nightbench.stack.paths import Home
-from nightbench.stack.ports import Ports, is_free
-from nightbench.stack.secrets import Secrets
 from nightbench.warehouse import Loader, Reader, Triage, connect, migrate
 from nightbench.warehouse.connection import Connection
 

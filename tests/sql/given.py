@@ -7,24 +7,27 @@ from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import Any
 
-from nightbench.model import (
+from nightbench.core.model import (
     Build,
     Case,
+    CaseBundle,
     CaseStatus,
     CheckResult,
     ClockOffset,
     Cluster,
     Measurement,
     Node,
+    PlannedCase,
     RankResult,
+    RepeatBundle,
     RepeatRecord,
     RepeatSummary,
     Run,
+    RunBundle,
     RunKind,
     Severity,
     Strategy,
 )
-from nightbench.warehouse import CaseBundle, PlannedCase, RepeatBundle, RunBundle
 
 NIGHT = datetime(2026, 3, 1, 1, 0, tzinfo=UTC)
 PYTORCH = Build(line="pytorch", version="2.13.0")

@@ -12,7 +12,7 @@ from typing import Any
 from tests.sql.given import Given
 from tests.sql.spooled import DIGEST, FAKE, case
 
-from nightbench.model import Case
+from nightbench.core.model import Case
 from nightbench.warehouse import Loader
 
 STEADY, FALLS, RISES, NEW, BREAKS, VANISHES = (case(batch) for batch in (1, 2, 4, 8, 16, 32))

@@ -6,21 +6,21 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from nightbench.model import (
+from nightbench.core.model import (
     Build,
     Case,
     Cluster,
     Node,
+    PlannedCase,
     Process,
     Protocol,
     RegressionPolicy,
     Run,
     Strategy,
 )
-from nightbench.pipeline import RunPlan, mark_ended, store_plan
-from nightbench.pipeline.plans import CasePlan
+from nightbench.core.run_plan import CasePlan, RunPlan
 from nightbench.spool import RunSpool, Spool
-from nightbench.warehouse import PlannedCase
+from nightbench.spool.plans import mark_ended, store_plan
 
 FAKE = Build(line="fake")
 STEPS = 10

@@ -11,10 +11,10 @@ import pytest
 from tests.sql.given import Given
 from typer.testing import CliRunner
 
-from nightbench.cli import app
-from nightbench.errors import UserError
-from nightbench.hours import moment
-from nightbench.model import Verdict, VerdictKind
+from nightbench.cli.main import app
+from nightbench.core.errors import UserError
+from nightbench.core.hours import moment
+from nightbench.core.model import Verdict, VerdictKind
 from nightbench.warehouse import Loader, WarehouseRefused
 
 

@@ -10,9 +10,9 @@ from tests.sql.conftest import Rows
 from tests.sql.given import NIGHT, Given
 from typer.testing import CliRunner
 
-from nightbench.cli import app
-from nightbench.errors import UserError
-from nightbench.model import Verdict, VerdictKind
+from nightbench.cli.main import app
+from nightbench.core.errors import UserError
+from nightbench.core.model import Verdict, VerdictKind
 from nightbench.warehouse import Loader, Reader, Triage
 from nightbench.warehouse.causes import CauseBook
 from nightbench.warehouse.connection import Connection

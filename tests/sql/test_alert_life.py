@@ -15,8 +15,9 @@ from tests.sql.given import Given
 from tests.sql.nights import FALLS, NIGHTS, STEADY, Inbox, history
 from tests.sql.spooled import spooled
 
-from nightbench.model import Case, VerdictKind
-from nightbench.pipeline import ingest_run, judge_run
+from nightbench.core.model import Case, VerdictKind
+from nightbench.night.ingest import ingest_run
+from nightbench.night.judge import judge_run
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, Reader, Triage, WarehouseRefused, connect
 from nightbench.warehouse.connection import Connection

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from tests.sql.conftest import Database
 from tests.sql.given import Given
 
-from nightbench.model import Verdict, VerdictKind
+from nightbench.core.model import Verdict, VerdictKind
 from nightbench.orchestration import page
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE
 from nightbench.warehouse import Loader, Reader, Triage, connect

@@ -15,11 +15,11 @@ from tests.sql.given import NIGHT, Given
 from tests.sql.spooled import DIGEST, FAKE, case, plan
 from typer.testing import CliRunner
 
-from nightbench.cli import app
-from nightbench.commands import common
-from nightbench.errors import UserError
-from nightbench.model import Verdict, VerdictKind
-from nightbench.pipeline.shadow import grade
+from nightbench.cli import common
+from nightbench.cli.main import app
+from nightbench.core.errors import UserError
+from nightbench.core.model import Verdict, VerdictKind
+from nightbench.night.shadow import grade
 from nightbench.warehouse import Loader, Triage, connect
 from nightbench.warehouse.history_csv import import_history
 

@@ -12,12 +12,12 @@ from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
 from typer.testing import CliRunner
 
-from nightbench.cli import app
-from nightbench.commands import bisect, common
-from nightbench.errors import UserError
-from nightbench.model import Verdict, VerdictKind
-from nightbench.pipeline import bisects
-from nightbench.pipeline.bisects import Asked
+from nightbench.cli import bisect, common
+from nightbench.cli.main import app
+from nightbench.core.errors import UserError
+from nightbench.core.model import Verdict, VerdictKind
+from nightbench.experiments import bisect_store
+from nightbench.experiments.bisect_store import Asked
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, Reader, WarehouseRefused
 from nightbench.warehouse.bisects import Bisects
@@ -64,28 +64,28 @@ def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
 ) -> None:
     book = Bisects(connection)
     case_id = rows("select case_id from raw.alert")[0]["case_id"]
-    folder = bisects.begin(spool, "bisect-1", asked(case_id, alert_id), "ada")
-    bisects.store(book, bisects.document_of(folder))
+    folder = bisect_store.begin(spool, "bisect-1", asked(case_id, alert_id), "ada")
+    bisect_store.store(book, bisect_store.document_of(folder))
     (found,) = book.find(alert_id=alert_id)
     assert (found["state"], found["outcome"], found["steps"]) == ("running", None, 0)
     assert found["versions"] == list(VERSIONS)
 
     figures = {"ratio": 0.9, "low": 0.89, "high": 0.91, "rounds": 5}
-    bisects.save_step(folder, step(1, "check", "1.3", "bad", **figures))
-    bisects.save_step(folder, step(2, "search", "1.1", "good", why="a \x00 in it"))
-    bisects.save_step(folder, step(3, "search", "1.2", None))
+    bisect_store.save_step(folder, step(1, "check", "1.3", "bad", **figures))
+    bisect_store.save_step(folder, step(2, "search", "1.1", "good", why="a \x00 in it"))
+    bisect_store.save_step(folder, step(3, "search", "1.2", None))
     for _ in range(2):  # stored twice, it is there once
-        bisects.store(book, bisects.document_of(folder))
+        bisect_store.store(book, bisect_store.document_of(folder))
     told = book.steps("bisect-1")
     assert [each["status"] for each in told] == ["ended", "ended", "running"]
     assert told[1]["why"] == "a \\x00 in it"
     assert book.find("bisect-1")[0]["spent_s"] == 90.0
 
-    bisects.save_step(folder, step(3, "search", "1.2", "bad"))
-    bisects.save_step(folder, step(4, "verify", "1.2", "bad", against="1.1"))
+    bisect_store.save_step(folder, step(3, "search", "1.2", "bad"))
+    bisect_store.save_step(folder, step(4, "verify", "1.2", "bad", against="1.1"))
     known = folder.run() or {}
     folder.save_run({**known, "state": "ended", "ended_at": datetime.now(UTC).isoformat()})
-    bisects.store(book, bisects.document_of(folder))
+    bisect_store.store(book, bisect_store.document_of(folder))
     (found,) = book.find(alert_id=alert_id)
     assert (found["outcome"], found["last_good"], found["first_bad"]) == ("found", "1.1", "1.2")
     assert found["ratio"] == 0.9
@@ -103,9 +103,9 @@ def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
 
 def test_a_step_that_ended_has_a_result(connection: Connection, spool: Spool) -> None:
     book = Bisects(connection)
-    folder = bisects.begin(spool, "bisect-1", asked("some-case"), "ada")
-    bisects.save_step(folder, step(1, "check", "1.3", "bad"))
-    document = bisects.document_of(folder)
+    folder = bisect_store.begin(spool, "bisect-1", asked("some-case"), "ada")
+    bisect_store.save_step(folder, step(1, "check", "1.3", "bad"))
+    document = bisect_store.document_of(folder)
     document["steps"][0]["result"] = None
     with pytest.raises(WarehouseRefused):
         book.store(document, document["steps"])
@@ -126,7 +126,7 @@ def test_the_versions_of_an_alert_are_those_on_both_sides_of_the_last_change(
     kind = VerdictKind.REGRESSED
     loader.open_alert(Verdict(case.case_id, "local", run.run_id, kind, "slower", 9.0, 10.0, -0.1))
     alert_id = int(reader.alerts()[0]["alert_id"])
-    found = bisects.of_alert(reader, Bisects(connection), alert_id)
+    found = bisect_store.of_alert(reader, Bisects(connection), alert_id)
     assert (found.good, found.bad) == ("1.1", "1.2")
     assert (found.case_id, found.cluster) == (case.case_id, "local")
 
@@ -135,13 +135,13 @@ def test_an_alert_without_a_change_of_version_needs_two_that_are_named(
     reader: Reader, connection: Connection, alert_id: int, given: Given
 ) -> None:
     with pytest.raises(UserError, match="so no version can be to blame"):
-        bisects.of_alert(reader, Bisects(connection), alert_id)
+        bisect_store.of_alert(reader, Bisects(connection), alert_id)
     with pytest.raises(UserError, match="There is no alert 999"):
-        bisects.of_alert(reader, Bisects(connection), 999)
+        bisect_store.of_alert(reader, Bisects(connection), 999)
     # Two versions that are named need no change: the runtime below them may be to blame.
     with pytest.raises(UserError, match="name both versions"):
-        bisects.of_alert(reader, Bisects(connection), alert_id, bad="1.2")
-    found = bisects.of_alert(reader, Bisects(connection), alert_id, "1.0", "1.2")
+        bisect_store.of_alert(reader, Bisects(connection), alert_id, bad="1.2")
+    found = bisect_store.of_alert(reader, Bisects(connection), alert_id, "1.0", "1.2")
     assert (found.good, found.bad, found.suite) == ("1.0", "1.2", given.run().suite)
 
 
@@ -152,6 +152,6 @@ def test_a_warehouse_without_our_tables_ends_no_bisect(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(common, "warehouse_dsn", lambda role: empty.loader)
-    folder = bisects.begin(spool, "bisect-1", asked("some-case"), "ada")
-    bisect.store(bisects.document_of(folder))
+    folder = bisect_store.begin(spool, "bisect-1", asked("some-case"), "ada")
+    bisect.store(bisect_store.document_of(folder))
     assert "waits in the spool: Cannot store bisect bisect-1" in capsys.readouterr().err

@@ -14,11 +14,13 @@ from tests.sql.nights import FALLS, Inbox, history
 from tests.sql.spooled import PROTOCOL, spooled
 from tests.sql.spooled import case as sleeping
 
-from nightbench.evidence import CauseKind
-from nightbench.health import Control, Finding, JudgedNode, Level, NodePreflight
-from nightbench.model import Case, RegressionPolicy, Run, Verdict, VerdictKind
-from nightbench.pipeline import RunPlan, ingest_run, judge_run
-from nightbench.pipeline.causes import explain
+from nightbench.alerts.explain import explain
+from nightbench.core.model import Case, RegressionPolicy, Run, Verdict, VerdictKind
+from nightbench.core.model.alerts import CauseKind
+from nightbench.core.run_plan import RunPlan
+from nightbench.night.ingest import ingest_run
+from nightbench.night.judge import judge_run
+from nightbench.nodes import Control, Finding, JudgedNode, Level, NodePreflight
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, NodeBook, Reader, connect
 from nightbench.warehouse.connection import Connection

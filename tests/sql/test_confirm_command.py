@@ -14,13 +14,16 @@ from tests.sql.given import Given
 from tests.sql.nights import FALLS, NIGHTS, STEADY, history
 from tests.sql.spooled import plan, spooled
 
-from nightbench.commands import alert_confirm, common
+from nightbench.cli import alert_confirm, common
 from nightbench.config import load_catalog
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
+from nightbench.core.model import Run, Suite
+from nightbench.core.run_plan import RunPlan
+from nightbench.experiments import confirm
 from nightbench.gang import Shipment
-from nightbench.model import Run, Suite
-from nightbench.pipeline import RunPlan, confirming, ingest_run, judge_run
-from nightbench.pipeline.suspects import new_confirmation_id, suspect_of
+from nightbench.night.ingest import ingest_run
+from nightbench.night.judge import judge_run
+from nightbench.night.suspects import new_confirmation_id, suspect_of
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, Reader, connect
 from nightbench.warehouse.confirmations import NIGHTBENCH, ConfirmationBook
@@ -77,11 +80,11 @@ def ask(run: Run, falls: int, reader: Reader, spool: Spool, connection: Connecti
     return make
 
 
-def ground(night: RunPlan, outside_hours: bool) -> confirming.Ground:
+def ground(night: RunPlan, outside_hours: bool) -> confirm.Ground:
     """The night's nodes, which nobody gets as far as."""
     suite = Suite("seeded", "tests", "local", (FALLS,))
     shipment = Shipment(BENCHMARKS)
-    return confirming.Ground(suite, night.cluster, load_catalog(BENCHMARKS), {}, shipment)
+    return confirm.Ground(suite, night.cluster, load_catalog(BENCHMARKS), {}, shipment)
 
 
 def test_what_cannot_be_measured_is_over_for_a_person(

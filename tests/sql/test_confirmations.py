@@ -16,12 +16,16 @@ from tests.sql.given import Given
 from tests.sql.nights import FALLS, NIGHTS, STEADY, Inbox, history
 from tests.sql.spooled import case, spooled
 
-from nightbench.evidence import Confirmation, Outcome
-from nightbench.model import Run, RunKind
-from nightbench.pipeline import confirming, ingest_run, judge_run, read_plan, tell_run
-from nightbench.pipeline.suspects import Suspect, ask
+from nightbench.alerts.notify import tell_run
+from nightbench.core.model import MeasuredCase, Run, RunKind
+from nightbench.core.model.alerts import Confirmation, Outcome
+from nightbench.experiments import confirm
+from nightbench.night.ingest import ingest_run
+from nightbench.night.judge import judge_run
+from nightbench.night.suspects import Suspect, ask
 from nightbench.spool import RunSpool, Spool
-from nightbench.warehouse import Loader, MeasuredCase, Reader, WarehouseRefused, connect
+from nightbench.spool.plans import read_plan
+from nightbench.warehouse import Loader, Reader, WarehouseRefused, connect
 from nightbench.warehouse.confirmations import ConfirmationBook
 from nightbench.warehouse.connection import Connection
 
@@ -124,12 +128,12 @@ def test_a_message_waits_and_says_what_came_out_once(
 
     outcomes = (Outcome.CONFIRMED, Outcome.NOT_CONFIRMED)
     for row, outcome in zip(rows, outcomes, strict=True):
-        asked = confirming.begin(open_loader, row["confirmation_id"])
+        asked = confirm.begin(open_loader, row["confirmation_id"])
         assert asked is not None
         assert asked.suspect.case_id == row["case_id"]
         said = Confirmation(outcome, f"{outcome} on n1.", 0.9, 0.89, 0.91, 5)
-        confirming.end(open_loader, asked, said, {"here": {"cases": []}})
-        assert confirming.begin(open_loader, row["confirmation_id"]) is None
+        confirm.end(open_loader, asked, said, {"here": {"cases": []}})
+        assert confirm.begin(open_loader, row["confirmation_id"]) is None
     for _ in range(2):
         tell_run(spool, run.run_id, open_loader)
         judge(spool, warehouse, run)
@@ -159,15 +163,15 @@ def test_what_does_not_end_in_time_is_given_up_and_told(
     def open_loader() -> Connection:
         return connect(warehouse.loader)
 
-    assert confirming.overdue(open_loader) == []
+    assert confirm.overdue(open_loader) == []
     server.execute(
         "update raw.confirmation set until = now() - interval '1 second'", warehouse.name
     )
-    assert confirming.overdue(open_loader) == [run.run_id]
+    assert confirm.overdue(open_loader) == [run.run_id]
     assert {row["state"] for row in book.found(run_id=run.run_id)} == {"skipped"}
     tell_run(spool, run.run_id, open_loader)
     assert len(inbox.messages) == 1
-    assert confirming.overdue(open_loader) == []
+    assert confirm.overdue(open_loader) == []
     # Who measured on all the same is heard: late, and without a second message.
     late = book.found(run_id=run.run_id)[0]["confirmation_id"]
     assert book.end(late, Confirmation(Outcome.CONFIRMED, "It is there."))
@@ -237,7 +241,7 @@ def test_what_keeps_a_night_from_asking_keeps_no_message(
     def torn(*_: Any) -> float:
         raise PermissionError(13, "Permission denied", "/wheels")
 
-    monkeypatch.setattr("nightbench.pipeline.suspects.expected", torn)
+    monkeypatch.setattr("nightbench.night.suspects.expected", torn)
     run = night()
     assert book.found(run_id=run.run_id) == []
     assert len(inbox.messages) == 1
@@ -278,11 +282,11 @@ def test_who_failed_to_measure_is_waited_for_no_longer_and_who_still_measures_is
         return connect(warehouse.loader)
 
     def give_up() -> int:
-        given_up = confirming.give_up_rest(open_loader, spool, run.run_id)
+        given_up = confirm.give_up_rest(open_loader, spool, run.run_id)
         tell_run(spool, run.run_id, open_loader)
         return given_up
 
-    assert confirming.begin(open_loader, falls["confirmation_id"]) is not None
+    assert confirm.begin(open_loader, falls["confirmation_id"]) is not None
     with spool.comparison(less["comparison_id"]).steered():
         assert give_up() == 1
         assert inbox.messages == []
@@ -302,7 +306,7 @@ def test_only_what_was_given_up_is_said_to_have_been(
     night(seconds=1.0)  # for no suspect at all: each is skipped, and none waited for
     # As where no channel took the message.
     server.execute("update raw.alert set told_at = null", warehouse.name)
-    assert confirming.overdue(lambda: connect(warehouse.loader)) == []
+    assert confirm.overdue(lambda: connect(warehouse.loader)) == []
 
 
 def test_an_alerts_confirmations_are_found_by_an_index(rows: Rows) -> None:

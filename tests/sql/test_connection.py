@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from nightbench.errors import UserError
-from nightbench.stack.ports import is_free
+from nightbench.core.errors import UserError
+from nightbench.local.ports import is_free
 from nightbench.warehouse import Loader, Reader, WarehouseRefused, WarehouseUnavailable, connect
 from nightbench.warehouse.connection import reported
 

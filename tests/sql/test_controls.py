@@ -12,10 +12,11 @@ from tests.sql.nights import STEADY
 from tests.sql.spooled import DIGEST, FAKE, plan
 from tests.sql.spooled import case as sleeping
 
-from nightbench.health import Control
-from nightbench.model import Case, Verdict
-from nightbench.pipeline import judge_run, store_plan
+from nightbench.core.model import Case, Verdict
+from nightbench.night.judge import judge_run
+from nightbench.nodes import Control
 from nightbench.spool import Spool
+from nightbench.spool.plans import store_plan
 from nightbench.warehouse import Loader, NodeBook, connect
 from nightbench.warehouse.connection import Connection
 

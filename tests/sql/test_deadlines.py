@@ -12,14 +12,16 @@ from tests.sql.given import Given
 from tests.sql.nights import Inbox
 from tests.sql.spooled import case, plan, spooled
 
-from nightbench.deadlines import Clock, State, Timetable
-from nightbench.errors import UserError
-from nightbench.hours import Hours
-from nightbench.model import Run, RunKind
-from nightbench.pipeline import ingest_run, judge_run, mark_ended, store_plan
-from nightbench.pipeline.deadlines import check_deadlines, refuse
-from nightbench.pipeline.overdue import Promise
+from nightbench.core.errors import UserError
+from nightbench.core.hours import Hours
+from nightbench.core.model import Run, RunKind
+from nightbench.core.timetable import Clock, State, Timetable
+from nightbench.night.deadlines import check_deadlines, refuse
+from nightbench.night.ingest import ingest_run
+from nightbench.night.judge import judge_run
+from nightbench.night.missing import Promise
 from nightbench.spool import Spool
+from nightbench.spool.plans import mark_ended, store_plan
 from nightbench.warehouse import connect
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.deadlines import NightBook

@@ -13,14 +13,14 @@ from tests.sql.nights import STEADY, Inbox
 from tests.sql.spooled import DIGEST, FAKE, plan
 from typer.testing import CliRunner
 
-from nightbench.cli import app
-from nightbench.errors import UserError
-from nightbench.model import Run, RunKind
-from nightbench.pipeline import judge_run, store_plan
-from nightbench.pipeline.drifts import QUIET
-from nightbench.pipeline.judge import JudgeResult
+from nightbench.alerts.drifts import QUIET
+from nightbench.cli.main import app
+from nightbench.core.errors import UserError
+from nightbench.core.model import CaseBundle, PlannedCase, Run, RunKind
+from nightbench.night.judge import JudgeResult, judge_run
 from nightbench.spool import Spool
-from nightbench.warehouse import CaseBundle, Loader, PlannedCase, Reader, connect
+from nightbench.spool.plans import store_plan
+from nightbench.warehouse import Loader, Reader, connect
 
 CREEP = 0.0005
 """Of the level, lost each night: 7.2 % in 150 nights."""

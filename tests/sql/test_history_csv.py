@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nightbench.errors import UserError
-from nightbench.model import RunKind
+from nightbench.core.errors import UserError
+from nightbench.core.model import RunKind
 from nightbench.warehouse.history_csv import COLUMNS, import_history, read_history
 
 HEADER = "at,cluster,workload,framework,strategy,throughput,unit"

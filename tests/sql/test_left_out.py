@@ -11,19 +11,15 @@ from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
 from tests.sql.spooled import DIGEST, case, plan, spooled
 
-from nightbench.model import Case, CaseStatus, Run, RunKind, VerdictKind
-from nightbench.night import Past
-from nightbench.pipeline import (
-    RunPlan,
-    ingest_run,
-    judge_run,
-    mark_ended,
-    past_of,
-    read_plan,
-    store_plan,
-)
+from nightbench.core.budget import Past
+from nightbench.core.model import Case, CaseBundle, CaseStatus, Run, RunKind, VerdictKind
+from nightbench.core.run_plan import RunPlan
+from nightbench.night.ingest import ingest_run
+from nightbench.night.judge import judge_run
+from nightbench.night.past import past_of
 from nightbench.spool import Spool
-from nightbench.warehouse import CaseBundle, Loader, Reader, WarehouseUnavailable, connect
+from nightbench.spool.plans import mark_ended, read_plan, store_plan
+from nightbench.warehouse import Loader, Reader, WarehouseUnavailable, connect
 from nightbench.warehouse.connection import Connection
 
 BEFORE, WITHIN, NEVER, MEASURED = (case(batch) for batch in (1, 2, 4, 8))

@@ -10,14 +10,18 @@ from dataclasses import replace
 import psycopg2
 import pytest
 
-from nightbench.model import CaseStatus, CheckResult, Run, RunKind, Severity, Verdict, VerdictKind
-from nightbench.warehouse import (
+from nightbench.core.model import (
     CaseBundle,
-    Loader,
+    CaseStatus,
+    CheckResult,
     PlannedCase,
-    WarehouseRefused,
-    connect,
+    Run,
+    RunKind,
+    Severity,
+    Verdict,
+    VerdictKind,
 )
+from nightbench.warehouse import Loader, WarehouseRefused, connect
 from nightbench.warehouse.statements import SQL, statement
 
 NODES = ["control", "node_event", "node_preflight", "node_state", "node_state_change"]

@@ -8,16 +8,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nightbench.model import (
+from nightbench.core.model import (
     Build,
     Case,
+    CaseBundle,
     CaseStatus,
+    PlannedCase,
     RunKind,
     Strategy,
     Verdict,
     VerdictKind,
 )
-from nightbench.warehouse import CaseBundle, PlannedCase
 from nightbench.warehouse.history_csv import import_history
 from nightbench.warehouse.references import load_references
 from nightbench.warehouse.statements import SQL, text

@@ -22,18 +22,14 @@ from tests.sql.nights import BREAKS, FALLS, NIGHTS, STEADY, Inbox, history, rece
 from tests.sql.spooled import plan, spooled
 
 from nightbench.alerts import Delivery
-from nightbench.errors import UserError
-from nightbench.model import Case, RegressionPolicy, Route, Run, VerdictKind
-from nightbench.pipeline import (
-    RunPlan,
-    ingest_run,
-    judge_run,
-    read_plan,
-    store_plan,
-    tell_leftovers,
-    tell_run,
-)
+from nightbench.alerts.notify import tell_leftovers, tell_run
+from nightbench.core.errors import UserError
+from nightbench.core.model import Case, RegressionPolicy, Route, Run, VerdictKind
+from nightbench.core.run_plan import RunPlan
+from nightbench.night.ingest import ingest_run
+from nightbench.night.judge import judge_run
 from nightbench.spool import Spool
+from nightbench.spool.plans import read_plan, store_plan
 from nightbench.warehouse import Loader, Reader, Triage, connect
 from nightbench.warehouse.connection import Connection
 
@@ -452,7 +448,7 @@ def test_plans_of_older_versions_have_no_routes(place: Place, given: Given) -> N
 
 
 def test_a_night_begins_at_noon_by_the_suite_s_clock() -> None:
-    from nightbench.pipeline.telling import night_of
+    from nightbench.alerts.notify import night_of
 
     at = datetime(2026, 3, 2, 11, 30, tzinfo=UTC)
     assert str(night_of(at, "UTC")) == "2026-03-01"

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from nightbench.errors import UserError
-from nightbench.health import Control, Finding, JudgedNode, Level, NodePreflight
-from nightbench.health.quarantine import QUARANTINED, RELEASED
-from nightbench.model import Cluster, HealthPolicy, Node
-from nightbench.pipeline.health import ClusterHealth, save
-from nightbench.pipeline.nodebook import book, book_run, decide
-from nightbench.pipeline.placing import out_tonight
+from nightbench.core.errors import UserError
+from nightbench.core.model import Cluster, HealthPolicy, Node
+from nightbench.night.node_records import book, book_run, decide
+from nightbench.night.preflight import ClusterHealth, save
+from nightbench.night.replacement import out_tonight
+from nightbench.nodes import Control, Finding, JudgedNode, Level, NodePreflight
+from nightbench.nodes.quarantine import QUARANTINED, RELEASED
 from nightbench.spool import RunSpool, Spool
 from nightbench.warehouse import NodeBook, connect
 
@@ -155,7 +155,7 @@ def nightbench(tmp_path, warehouse):
             "NIGHTBENCH_WAREHOUSE": warehouse.loader,
         }
         return subprocess.run(
-            [sys.executable, "-c", "from nightbench.cli import main; main()", *words],
+            [sys.executable, "-c", "from nightbench.cli.main import main; main()", *words],
             env=environment,
             capture_output=True,
             text=True,

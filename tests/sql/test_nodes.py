@@ -10,9 +10,9 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from nightbench.health import Control, JudgedNode, NodeEvent, NodePreflight, findings
-from nightbench.health.quarantine import CLEAN, FAULT, PERSON, QUARANTINED, WORKED
-from nightbench.model import ClockOffset, Cluster, HealthPolicy, Node
+from nightbench.core.model import ClockOffset, Cluster, HealthPolicy, Node
+from nightbench.nodes import Control, JudgedNode, NodeEvent, NodePreflight, findings
+from nightbench.nodes.quarantine import CLEAN, FAULT, PERSON, QUARANTINED, WORKED
 from nightbench.warehouse import NodeBook, WarehouseRefused, connect
 from nightbench.warehouse.statements import text
 

@@ -13,12 +13,12 @@ from tests.sql.given import Given
 from tests.sql.nights import NIGHTS, STEADY, Inbox
 from tests.sql.spooled import DIGEST, FAKE, plan
 
-from nightbench.model import CaseStatus, Run, VerdictKind
-from nightbench.pipeline import judge_run, store_plan
-from nightbench.pipeline.judge import JudgeResult
-from nightbench.pipeline.noise import notes
+from nightbench.alerts.noise import notes
+from nightbench.core.model import CaseBundle, CaseStatus, Run, VerdictKind
+from nightbench.night.judge import JudgeResult, judge_run
 from nightbench.spool import Spool
-from nightbench.warehouse import CaseBundle, Loader, Reader, connect
+from nightbench.spool.plans import store_plan
+from nightbench.warehouse import Loader, Reader, connect
 from nightbench.warehouse.connection import Connection
 
 WILD = 0.25

@@ -10,9 +10,10 @@ from tests.sql.given import Given
 from tests.sql.nights import BREAKS, FALLS, NEW, NIGHTS, RISES, STEADY, VANISHES, Inbox, history
 from tests.sql.spooled import STEPS, spooled
 
-from nightbench.errors import UserError
-from nightbench.model import RunKind, VerdictKind
-from nightbench.pipeline import ingest_run, ingest_waiting, judge_run, waiting_runs
+from nightbench.core.errors import UserError
+from nightbench.core.model import RunKind, VerdictKind
+from nightbench.night.ingest import ingest_run, ingest_waiting, waiting_runs
+from nightbench.night.judge import judge_run
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, Reader, WarehouseUnavailable, connect
 from nightbench.warehouse.connection import Connection

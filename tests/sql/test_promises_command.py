@@ -9,8 +9,8 @@ import pytest
 from tests.sql.given import Given
 from typer.testing import CliRunner, Result
 
-from nightbench.cli import app
-from nightbench.deadlines import Night, Standing, State
+from nightbench.cli.main import app
+from nightbench.core.timetable import Night, Standing, State
 from nightbench.warehouse import Loader
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.deadlines import NightBook

@@ -17,12 +17,12 @@ from tests.sql.given import Given
 from tests.sql.nights import Inbox
 from tests.sql.spooled import DIGEST, FAKE, case, plan, spooled
 
+from nightbench.core.model import Case, HistoryPoint, RegressionPolicy, Run, RunKind, VerdictKind
 from nightbench.detection import Judgement
 from nightbench.detection.grading import FALSE_ALARMS, WATCHED
-from nightbench.model import Case, HistoryPoint, RegressionPolicy, Run, RunKind, VerdictKind
-from nightbench.pipeline import ingest_run, judge_run
-from nightbench.pipeline.judge import JudgeResult
-from nightbench.pipeline.shadow import Graded, grade
+from nightbench.night.ingest import ingest_run
+from nightbench.night.judge import JudgeResult, judge_run
+from nightbench.night.shadow import Graded, grade
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, Reader, connect
 from nightbench.warehouse.connection import Connection

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nightbench.model import Build, Case, Cluster, JobSpec, Limits, Protocol, Strategy
-from nightbench.placement import place
+from nightbench.core.model import Build, Case, Cluster, JobSpec, Limits, Protocol, Strategy
+from nightbench.core.placement import place
 
 
 def sleeping_job(cluster: Cluster, nodes: int = 1) -> JobSpec:

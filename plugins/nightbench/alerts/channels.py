@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from nightbench.alerts.plot import Picture
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 
 CONNECTION = re.compile(r"apprise://conn/(?P<conn_id>[A-Za-z0-9_.-]+)/?\Z")
 """A channel whose URL lies in a Connection."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from nightbench.model import Verdict, VerdictKind
+from nightbench.core.model import Verdict, VerdictKind
 
 _WITHOUT_RESULT = frozenset({VerdictKind.FAILED, VerdictKind.MISSING})
 

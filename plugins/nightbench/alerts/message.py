@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from nightbench.evidence import Cause, Confirmation, Outcome
-from nightbench.model import HistoryPoint, Run, Verdict, VerdictKind
+from nightbench.core.model import HistoryPoint, Run, Verdict, VerdictKind
+from nightbench.core.model.alerts import Cause, Confirmation, Outcome
 
 MOST_CHANGES = 12
 """Differences between two runs that are listed; more are counted."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from nightbench.model import HistoryPoint
+from nightbench.core.model import HistoryPoint
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from nightbench.causes import machines, software
 from nightbench.causes.facts import Facts
 from nightbench.causes.weighing import ENOUGH, Suspect, fallen_controls
-from nightbench.evidence import CauseKind
+from nightbench.core.model.alerts import CauseKind
 
 _ORDER = (
     CauseKind.THERMAL,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 
-from nightbench.evidence import CauseKind
+from nightbench.core.model.alerts import CauseKind
 
 APART = 1
 """Nights: a change is told of one series a night before it is told of another."""

@@ -18,7 +18,7 @@ from nightbench.causes.weighing import (
     some,
     steady_controls,
 )
-from nightbench.evidence import CauseKind
+from nightbench.core.model.alerts import CauseKind
 
 DRIFTS = 0.05
 """So much slower steps become within a repeat where a device grows hot."""

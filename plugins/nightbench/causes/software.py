@@ -15,7 +15,7 @@ from nightbench.causes.weighing import (
     pair_of,
     some,
 )
-from nightbench.evidence import CauseKind
+from nightbench.core.model.alerts import CauseKind
 
 
 def framework_versions(facts: Facts) -> Iterator[Suspect]:

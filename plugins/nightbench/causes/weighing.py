@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nightbench.causes.facts import ControlSeries, Facts, Peer
-from nightbench.evidence import CauseKind
+from nightbench.core.model.alerts import CauseKind
 
 ENOUGH = 2
 """Weight from which a suspect is the cause."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nightbench.checks.expectation import Check, CheckContext
-from nightbench.model import CheckResult
+from nightbench.core.model import CheckResult
 
 if TYPE_CHECKING:
     import pandas as pd

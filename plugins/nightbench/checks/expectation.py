@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nightbench.model import Case, JobSpec, Process, Protocol, Severity, Strategy, WorkloadInfo
+from nightbench.core.model import Case, JobSpec, Process, Protocol, Severity, Strategy, WorkloadInfo
 
 FINITE = sys.float_info.max
 """Upper bound that every finite number keeps and infinity does not."""

@@ -23,8 +23,8 @@ from nightbench.checks.expectation import (
     positive,
     present,
 )
-from nightbench.model import CaseStatus, CheckResult, Measurement, Severity
-from nightbench.spread import enough, wanted
+from nightbench.core.model import CaseStatus, CheckResult, Measurement, Severity
+from nightbench.core.statistics import enough, wanted
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightbench.checks.expectation import CheckContext
 from nightbench.checks.transport import wrong_transport
-from nightbench.model import RankResult, RepeatRecord, RepeatSummary, Strategy
+from nightbench.core.model import RankResult, RepeatRecord, RepeatSummary, Strategy
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,7 +22,7 @@ from nightbench.checks.expectation import (
 )
 from nightbench.checks.repeat_frames import repeat_frames
 from nightbench.checks.transport import declared
-from nightbench.model import CheckResult, RepeatRecord, RepeatSummary, Severity, Strategy
+from nightbench.core.model import CheckResult, RepeatRecord, RepeatSummary, Severity, Strategy
 
 FAIL, WARN = Severity.FAIL, Severity.WARN
 

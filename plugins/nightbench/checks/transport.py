@@ -8,7 +8,7 @@ InfiniBand that falls back to sockets is the commonest wrong number of a cluster
 from __future__ import annotations
 
 from nightbench.checks.expectation import CheckContext
-from nightbench.model import Strategy
+from nightbench.core.model import Strategy
 
 
 def declared(context: CheckContext) -> bool:

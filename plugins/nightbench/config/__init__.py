@@ -1,4 +1,4 @@
-"""YAML and JSON that people write, as data of `nightbench.model`, and every complaint about it."""
+"""YAML and JSON that people write, as data of the model, and every complaint about it."""
 
 from nightbench.config.builds import parse_build
 from nightbench.config.catalog import load_catalog

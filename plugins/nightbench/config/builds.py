@@ -8,8 +8,8 @@ from nightbench.config import values
 from nightbench.config.clusters import relative_to_file
 from nightbench.config.schema import BuildFile, SuiteFile
 from nightbench.config.source import Document, Key, Problem
-from nightbench.errors import UserError
-from nightbench.model import Build
+from nightbench.core.errors import UserError
+from nightbench.core.model import Build
 
 
 def read_builds(

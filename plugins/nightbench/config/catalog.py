@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from nightbench.codedigest import code_digest
 from nightbench.config import values as v
 from nightbench.config.source import (
     ConfigError,
@@ -19,8 +18,9 @@ from nightbench.config.source import (
     read_document,
 )
 from nightbench.config.validate import Strict, validate
-from nightbench.errors import UserError
-from nightbench.model import Catalog, FrameworkInfo, Strategy, WorkloadInfo, digest_of
+from nightbench.core.code_digest import code_digest
+from nightbench.core.errors import UserError
+from nightbench.core.model import Catalog, FrameworkInfo, Strategy, WorkloadInfo, digest_of
 
 StrategyName = Literal["single", "collective", "parameter_server"]
 

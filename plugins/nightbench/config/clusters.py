@@ -18,7 +18,7 @@ from nightbench.config.source import (
     read_document,
 )
 from nightbench.config.validate import validate
-from nightbench.model import (
+from nightbench.core.model import (
     SLUG,
     Catalog,
     Cluster,

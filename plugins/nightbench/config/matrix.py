@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from nightbench.config.schema import BlockFile, SuiteFile
 from nightbench.config.source import Document, Key, Problem
 from nightbench.config.validate import validate
-from nightbench.model import Case, Strategy
+from nightbench.core.model import Case, Strategy
 
 T = TypeVar("T")
 

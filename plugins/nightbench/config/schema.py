@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from nightbench.config import values as v
 from nightbench.config.source import describe, one_of
 from nightbench.config.validate import Strict
-from nightbench.night import PRIORITY
+from nightbench.core.budget import PRIORITY
 
 
 def _known(kind: str) -> AfterValidator:

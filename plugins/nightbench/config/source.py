@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 
 Key: TypeAlias = tuple[str | int, ...]
 """Where something stands in a document: `("matrix", 1, "frameworks", 0)`."""

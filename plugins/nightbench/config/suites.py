@@ -20,9 +20,11 @@ from nightbench.config.source import (
     read_document,
 )
 from nightbench.config.validate import validate
-from nightbench.errors import UserError
-from nightbench.hours import Hours, meet
-from nightbench.model import (
+from nightbench.core.budget import PRIORITY
+from nightbench.core.capabilities import Refusal, unfit, unsupported, variant_of
+from nightbench.core.errors import UserError
+from nightbench.core.hours import Hours, meet
+from nightbench.core.model import (
     Build,
     Catalog,
     Cluster,
@@ -33,8 +35,6 @@ from nightbench.model import (
     Suite,
     VerdictKind,
 )
-from nightbench.night import PRIORITY
-from nightbench.support import Refusal, unfit, unsupported, variant_of
 
 
 def find_suites(dags: Path) -> dict[str, Path]:

@@ -16,9 +16,9 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from nightbench.config import env
 from nightbench.config.source import describe
-from nightbench.deadlines import Clock
-from nightbench.hours import Hours
-from nightbench.model import SLUG
+from nightbench.core.hours import Hours
+from nightbench.core.model import SLUG
+from nightbench.core.timetable import Clock
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,12 @@ def link_speed(value: Any) -> int:
 
 
 def hours(value: str) -> str:
-    """Hours of the day with their time zone, as `nightbench.hours` writes them."""
+    """Hours of the day with their time zone, as `nightbench.core.hours` writes them."""
     return str(Hours.parse(value))
 
 
 def clock(value: str) -> str:
-    """A time of day with its time zone, as `nightbench.deadlines` writes it."""
+    """A time of day with its time zone, as `nightbench.core.timetable` writes it."""
     return str(Clock.parse(value))
 
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
 from nightbench.detection.detector import Judgement, segment
-from nightbench.model import HistoryPoint, RegressionPolicy, VerdictKind
 
 WINDOW = 30
 """Nights of the present level that its median and its noise are taken from."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
 from nightbench.detection.control import ControlShift
 from nightbench.detection.drift import Drift
-from nightbench.model import HistoryPoint, RegressionPolicy, VerdictKind
 
 APART = 30
 """Nights of other work or on other nodes in a row, at most, between nights that are compared."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
 from nightbench.detection.detector import Detector, Judgement
 from nightbench.detection.shadows import Fall, QuietCopy
-from nightbench.model import HistoryPoint, RegressionPolicy, VerdictKind
 
 WATCHED = 14
 """Nights that a planted fall is given to be told."""

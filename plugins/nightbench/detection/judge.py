@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
 from nightbench.detection.changes import (
     FEWEST,
     LOOK_BACK,
@@ -24,7 +25,6 @@ from nightbench.detection.power import smallest_slowdown
 from nightbench.detection.releases import release_odds, turn_odds
 from nightbench.detection.robust import median
 from nightbench.detection.series import Series, series_of
-from nightbench.model import HistoryPoint, RegressionPolicy, VerdictKind
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nightbench.core.model import HistoryPoint
 from nightbench.detection.changes import FEWEST
 from nightbench.detection.detector import segment
 from nightbench.detection.levels import look_back
 from nightbench.detection.robust import median
 from nightbench.detection.series import series_of
-from nightbench.model import HistoryPoint
 
 RECENT = 21
 """Nights that say how noisy a series is now: three weeks, so that a weekly pattern is seen."""

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from nightbench.core.model import HistoryPoint
 from nightbench.detection.robust import Floats
-from nightbench.model import HistoryPoint
 
 SHARE = 0.5
 """Of all changes that last, how many are taken to come with a new version, or with new hardware."""

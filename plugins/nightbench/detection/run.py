@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from nightbench.detection.detector import Detector, Judgement
-from nightbench.detection.judge import ChangeDetector
-from nightbench.model import (
+from nightbench.core.model import (
     CaseStatus,
     HistoryPoint,
     Measurement,
@@ -16,6 +14,8 @@ from nightbench.model import (
     Verdict,
     VerdictKind,
 )
+from nightbench.detection.detector import Detector, Judgement
+from nightbench.detection.judge import ChangeDetector
 
 
 def judge_run(

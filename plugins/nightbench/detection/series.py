@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nightbench.core.model import HistoryPoint
 from nightbench.detection.robust import Floats
-from nightbench.model import HistoryPoint
 
 RANGE_TO_SIGMA = {
     2: 1.128,

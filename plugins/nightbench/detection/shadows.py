@@ -20,13 +20,13 @@ from datetime import UTC, date, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
+from nightbench.core.model import HistoryPoint
 from nightbench.detection.changes import LOOK_BACK, changes_of_last_night
 from nightbench.detection.detector import segment
 from nightbench.detection.drift import drift_of
 from nightbench.detection.levels import NOISE_FLOOR, SETTLED, Past, look_back, weekday_effects
 from nightbench.detection.robust import Floats, median, scale
 from nightbench.detection.series import Series, series_of
-from nightbench.model import HistoryPoint
 
 ENOUGH = 20
 """Comparable nights that a series needs before it is copied."""

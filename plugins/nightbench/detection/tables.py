@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 
 REQUIRED = ("series", "t", "value")
 OPTIONAL = ("n", "spread", "fingerprint", "control")

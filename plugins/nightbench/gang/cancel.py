@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nightbench.core.model import CaseStatus, Cluster, EnvironmentPolicy, JobSpec
 from nightbench.gang.agentcall import call_agent
 from nightbench.gang.errors import GangError, RemoteFailure
 from nightbench.gang.events import CaseOutcome, GangEvent, OnEvent, ignore
@@ -18,7 +19,6 @@ from nightbench.gang.login import SshTarget
 from nightbench.gang.pool import shared
 from nightbench.gang.provisioning import Connect, connections, lock_words, on_all
 from nightbench.gang.transport import Transport
-from nightbench.model import CaseStatus, Cluster, EnvironmentPolicy, JobSpec
 from nightbench.spool import CaseStore, utc_now
 
 AGENT_ENDS_S = 30.0

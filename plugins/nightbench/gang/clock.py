@@ -6,8 +6,8 @@ import json
 import time
 from collections.abc import Callable, Iterable
 
+from nightbench.core.model import ClockOffset
 from nightbench.gang.transport import Transport
-from nightbench.model import ClockOffset
 
 EXCHANGES = 10
 

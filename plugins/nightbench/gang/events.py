@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from nightbench.model import CaseStatus
+from nightbench.core.model import CaseStatus
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import asyncssh
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 from nightbench.gang import login
 from nightbench.gang.errors import GangError, NodeUnreachable
 from nightbench.gang.login import SshTarget

@@ -16,6 +16,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
+from nightbench.core.model import Cluster, Node
 from nightbench.gang.agentcall import call_agent, words
 from nightbench.gang.errors import GangError
 from nightbench.gang.events import OnEvent, ignore
@@ -25,7 +26,6 @@ from nightbench.gang.pool import shared
 from nightbench.gang.provisioning import Connect, connections
 from nightbench.gang.shipping import Shipment, machine_of, ship_code
 from nightbench.gang.wheelhouse import line_of, runs_there
-from nightbench.model import Cluster, Node
 
 LIST_S = 180.0
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
+from nightbench.core.model import EnvironmentPolicy, JobSpec
 from nightbench.gang.transport import Transport, expand
-from nightbench.model import EnvironmentPolicy, JobSpec
 
 
 @dataclass(frozen=True)

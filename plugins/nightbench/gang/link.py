@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nightbench.core.model import ClockOffset, JobSpec, Node
 from nightbench.gang.agentcall import call_agent
 from nightbench.gang.clock import EXCHANGES, best_offset, measure_offset
 from nightbench.gang.errors import NodeError, RemoteFailure
@@ -17,7 +18,6 @@ from nightbench.gang.layout import Layout, repeat_dir
 from nightbench.gang.machine import NodeView, ProcessView
 from nightbench.gang.pool import Follows
 from nightbench.gang.transport import Transport
-from nightbench.model import ClockOffset, JobSpec, Node
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from nightbench.model import Limits
+from nightbench.core.model import Limits
 
 ENDED = frozenset({"done", "failed", "aborted"})
 """States of a repeat after which its result.json is there."""

@@ -13,7 +13,8 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
+from nightbench.core.model import Cluster, Node
 from nightbench.gang.agentcall import call_agent
 from nightbench.gang.clock import measure_clocks
 from nightbench.gang.errors import NodeError, RemoteFailure
@@ -24,9 +25,8 @@ from nightbench.gang.pool import shared
 from nightbench.gang.provisioning import Connect, connections, lock_words
 from nightbench.gang.shipping import Shipment, ship_code
 from nightbench.gang.transport import Conversation, Transport
-from nightbench.health import Control, NodePreflight
-from nightbench.health.controls import all_reduce
-from nightbench.model import Cluster, Node
+from nightbench.nodes import Control, NodePreflight
+from nightbench.nodes.controls import all_reduce
 from nightbench.spool import utc_now
 
 AT_ONCE = 32

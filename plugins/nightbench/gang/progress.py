@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nightbench.core.model import JobSpec
 from nightbench.gang.machine import NodeView
-from nightbench.model import JobSpec
 
 SAMPLE_UNITS = frozenset({"images", "samples", "sequences"})
 """Units of which a batch holds as many as its size says."""

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from nightbench.core.model import EnvironmentPolicy, JobSpec, Node
 from nightbench.gang.agentcall import call_agent, words
 from nightbench.gang.errors import EnvironmentUnavailable, GangError, RemoteFailure
 from nightbench.gang.events import GangEvent, OnEvent, ignore
@@ -19,7 +20,6 @@ from nightbench.gang.pool import shared
 from nightbench.gang.shipping import Shipment, Shipped, machine_of, ship
 from nightbench.gang.transport import Transport, expand
 from nightbench.gang.wheelhouse import Wheel, choose, line_of, wanted_by
-from nightbench.model import EnvironmentPolicy, JobSpec, Node
 
 T = TypeVar("T")
 Connect = Callable[[SshTarget], Transport]

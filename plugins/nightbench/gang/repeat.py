@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from nightbench.core.model import ClockOffset
 from nightbench.gang.agents import TooLate
 from nightbench.gang.clock import closer
 from nightbench.gang.errors import GangError, NodeError
@@ -15,7 +16,6 @@ from nightbench.gang.machine import ENDED, HEARTBEAT_S, PREPARING, Act, NodeView
 from nightbench.gang.orders import Orders
 from nightbench.gang.together import on_each
 from nightbench.gang.watch import CALM_S, QUICK_S
-from nightbench.model import ClockOffset
 from nightbench.spool import utc_now
 
 if TYPE_CHECKING:

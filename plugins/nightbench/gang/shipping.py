@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nightbench.codedigest import code_digest, shipped_files
+from nightbench.core.code_digest import code_digest, shipped_files
 from nightbench.gang.errors import DiskFull, NodeUnreachable, RemoteFailure
 from nightbench.gang.events import GangEvent, OnEvent
 from nightbench.gang.layout import Layout

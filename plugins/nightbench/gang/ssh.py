@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import asyncssh
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 from nightbench.gang.errors import DiskFull, NodeUnreachable, RemoteFailure
 from nightbench.gang.login import SshTarget, connect
 from nightbench.gang.shellwords import MARK, after_mark, command_line

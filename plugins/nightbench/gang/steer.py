@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from nightbench.core.model import CaseStatus, JobSpec
 from nightbench.gang.agents import Agents, TooLate
 from nightbench.gang.errors import GangError, NodeError, Superseded
 from nightbench.gang.events import CaseOutcome, GangEvent, OnEvent, RepeatOutcome, ignore
@@ -23,7 +24,6 @@ from nightbench.gang.stopping import End, end_by_deadline, end_of, too_late
 from nightbench.gang.together import on_each, patiently
 from nightbench.gang.transport import Transport
 from nightbench.gang.watch import QUICK_S, Watch
-from nightbench.model import CaseStatus, JobSpec
 from nightbench.spool import CaseStore, utc_now
 
 STOP_S = 30.0

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from nightbench.core.model import CaseStatus, JobSpec
+from nightbench.core.statistics import close_enough, enough
 from nightbench.gang.events import RepeatOutcome
-from nightbench.model import CaseStatus, JobSpec
-from nightbench.spread import close_enough, enough
 
 FAILURES_IN_A_ROW = 2
 

@@ -7,7 +7,8 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
+from nightbench.core.model import Cluster, EnvironmentPolicy
 from nightbench.gang.agentcall import call_agent
 from nightbench.gang.events import ignore
 from nightbench.gang.layout import Layout
@@ -16,7 +17,6 @@ from nightbench.gang.pool import shared
 from nightbench.gang.provisioning import Connect, connections, lock_words
 from nightbench.gang.shipping import Shipment, ship_code
 from nightbench.gang.transport import Transport
-from nightbench.model import Cluster, EnvironmentPolicy
 
 
 async def sweep(

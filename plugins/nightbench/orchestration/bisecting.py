@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowException
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 from nightbench.orchestration import places
 from nightbench.orchestration.heads import cluster_names, suite_heads
 from nightbench.orchestration.shared import DEFAULTS, OWNER, START
 from nightbench.orchestration.texts import BISECT_DOC
 
 if TYPE_CHECKING:
-    from nightbench.bisection import State, Trial
-    from nightbench.pipeline.bisecting import Ground
-    from nightbench.pipeline.bisects import Asked, Document
-    from nightbench.pipeline.comparing import Listener
-    from nightbench.pipeline.comparisons import ComparisonPlan
+    from nightbench.experiments.bisect import Ground
+    from nightbench.experiments.bisect_store import Asked, Document
+    from nightbench.experiments.bisection import State, Trial
+    from nightbench.experiments.compare import Listener
+    from nightbench.experiments.comparisons import ComparisonPlan
     from nightbench.spool import RunSpool
 
 LONGEST = timedelta(hours=48)
@@ -118,8 +118,9 @@ def _id_of(context: Mapping[str, Any]) -> str:
 def _bisect(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
     import asyncio
 
-    from nightbench import direct
-    from nightbench.pipeline import bisecting, bisects
+    from nightbench.experiments import bisect as bisecting
+    from nightbench.experiments import bisect_store
+    from nightbench.gang import direct
 
     spool = places.spool()
     folder = spool.bisect(name)
@@ -136,9 +137,9 @@ def _bisect(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
     if folder.run() is None:
         asked, ground = _asked(params, limits)
     else:
-        asked = bisects.known_of(folder)[1]
+        asked = bisect_store.known_of(folder)[1]
         ground = _ground(asked.suite, asked.cluster, asked.case_id, asked.outside_hours)
-    bisects.begin(spool, name, asked, "airflow")
+    bisect_store.begin(spool, name, asked, "airflow")
     work = bisecting.measure_bisect(folder, ground, spool, _Log(), _store)
     try:
         with folder.steered():
@@ -152,8 +153,9 @@ def _bisect(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
 def _asked(params: Mapping[str, Any], limits: Mapping[str, Any]) -> tuple[Asked, Ground]:
     import asyncio
 
+    from nightbench.experiments import bisect as bisecting
+    from nightbench.experiments import bisect_store
     from nightbench.orchestration.runs import connect
-    from nightbench.pipeline import bisecting, bisects
     from nightbench.warehouse import NodeBook, Reader
     from nightbench.warehouse.bisects import Bisects
 
@@ -163,7 +165,7 @@ def _asked(params: Mapping[str, Any], limits: Mapping[str, Any]) -> tuple[Asked,
     alert = params.get("alert")
     with closing(connect()) as connection:
         if alert is not None:
-            found = bisects.of_alert(
+            found = bisect_store.of_alert(
                 Reader(connection), Bisects(connection), alert, given["good"], given["bad"]
             )
             known = {"good": found.good, "bad": found.bad, "case": found.case_id}
@@ -182,7 +184,7 @@ def _asked(params: Mapping[str, Any], limits: Mapping[str, Any]) -> tuple[Asked,
     )
     for problem in found_versions.problems:
         log.warning("no answer from %s", problem)
-    asked = bisects.Asked(
+    asked = bisect_store.Asked(
         case_id=given["case"],
         suite=given["suite"],
         cluster=given["cluster"],
@@ -201,10 +203,10 @@ def _ground(suite: str, cluster: str | None, case: str, outside_hours: bool) -> 
     from datetime import UTC, datetime
 
     from nightbench.config.source import one_of
+    from nightbench.experiments.bisect import Ground
+    from nightbench.night.window import open_now
     from nightbench.orchestration.connections import ssh_targets
     from nightbench.orchestration.wishes import Wish, choose
-    from nightbench.pipeline import open_now
-    from nightbench.pipeline.bisecting import Ground
 
     chosen, where, catalog = choose(Wish(suite, cluster=cluster))
     known = {each.case_id: each for each in chosen.cases}
@@ -223,14 +225,14 @@ def _ground(suite: str, cluster: str | None, case: str, outside_hours: bool) -> 
 
 def _store(document: Document) -> None:
     """Keep a copy in the warehouse; where that does not take it the spool has all of it."""
+    from nightbench.experiments import bisect_store
     from nightbench.orchestration.runs import connect
-    from nightbench.pipeline import bisects
     from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable
     from nightbench.warehouse.bisects import Bisects
 
     try:
         with closing(connect()) as connection:
-            bisects.store(Bisects(connection), document)
+            bisect_store.store(Bisects(connection), document)
     except (WarehouseUnavailable, WarehouseRefused) as error:
         log.warning("stored after the next test: %s", error)
 
@@ -239,7 +241,7 @@ class _Log:
     """Tells how a bisect goes in the task's log."""
 
     def begins(self, number: int, test: Trial, plan: ComparisonPlan, folder: RunSpool) -> Listener:
-        from nightbench.pipeline.comparing import Ended, Listener
+        from nightbench.experiments.compare import Ended, Listener
 
         log.info(
             "test %d (%s): %s beside %s, %d rounds: %s",

@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 from nightbench.orchestration.lookup import get_connection
 
 if TYPE_CHECKING:

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 from nightbench.orchestration.shared import DEFAULTS, OWNER, START, SUSPECTS
 from nightbench.orchestration.texts import CONFIRM_DOC
 
 if TYPE_CHECKING:
+    from nightbench.core.run_plan import RunPlan
+    from nightbench.experiments.compare import Ended, Listener
+    from nightbench.experiments.comparisons import ComparisonPlan
+    from nightbench.experiments.confirm import Asked, Ground
     from nightbench.gang import GangEvent
-    from nightbench.pipeline.comparing import Ended, Listener
-    from nightbench.pipeline.comparisons import ComparisonPlan
-    from nightbench.pipeline.confirming import Asked, Ground
-    from nightbench.pipeline.plans import RunPlan
     from nightbench.spool import RunSpool
 
 AT_ONCE = 4
@@ -93,8 +93,8 @@ def confirm(confirmation: int, **context: Any) -> dict[str, Any]:
 @task(trigger_rule="all_done", doc_md="Sends the night's message, which has waited for this.")
 def tell(**context: Any) -> list[str]:
     """Tell of the runs whose suspects were measured; one that fails keeps no other from it."""
+    from nightbench.experiments.confirm import give_up_rest
     from nightbench.orchestration import places, runs
-    from nightbench.pipeline.confirming import give_up_rest
 
     told = list(_run_ids(context))
     problems = []
@@ -136,18 +136,18 @@ def waiting_runs(run_ids: Iterable[str]) -> list[str]:
 
 def give_up_late() -> None:
     """Give up what did not end in time, so that nobody takes it for something that goes on."""
+    from nightbench.experiments.confirm import overdue
     from nightbench.orchestration.runs import connect
-    from nightbench.pipeline.confirming import overdue
 
     for run_id in overdue(connect):
         log.warning("run %s: not all of its suspects were measured again in time", run_id)
 
 
 def _begin(confirmation: int) -> tuple[Asked, RunPlan]:
+    from nightbench.experiments.confirm import begin
     from nightbench.orchestration import places
     from nightbench.orchestration.runs import connect
-    from nightbench.pipeline import read_plan
-    from nightbench.pipeline.confirming import begin
+    from nightbench.spool.plans import read_plan
 
     asked = begin(connect, confirmation)
     if asked is None:
@@ -158,12 +158,11 @@ def _begin(confirmation: int) -> tuple[Asked, RunPlan]:
 def _confirm(asked: Asked, plan: RunPlan, last_try: bool) -> dict[str, Any]:
     import asyncio
 
-    from nightbench import direct
-    from nightbench.gang import NodeError
+    from nightbench.experiments.confirm import Busy, end, measure_again
+    from nightbench.experiments.confirmation_outcome import inconclusive
+    from nightbench.gang import NodeError, direct
     from nightbench.orchestration import places
     from nightbench.orchestration.runs import connect
-    from nightbench.pipeline.confirmed import inconclusive
-    from nightbench.pipeline.confirming import Busy, end, measure_again
 
     detail: dict[str, Any] = {}
     try:
@@ -187,11 +186,11 @@ def _confirm(asked: Asked, plan: RunPlan, last_try: bool) -> dict[str, Any]:
 def _ground(asked: Asked, plan: RunPlan) -> Ground:
     from datetime import UTC, datetime
 
+    from nightbench.experiments.confirm import Ground
+    from nightbench.night.window import open_now
     from nightbench.orchestration import places
     from nightbench.orchestration.connections import ssh_targets
     from nightbench.orchestration.wishes import Wish, choose
-    from nightbench.pipeline import open_now
-    from nightbench.pipeline.confirming import Ground
 
     suite, cluster, catalog = choose(Wish(plan.run.suite, cluster=plan.run.cluster))
     span = open_now(cluster, datetime.now(UTC))
@@ -207,8 +206,8 @@ def _ground(asked: Asked, plan: RunPlan) -> Ground:
 
 
 def _watch(plan: ComparisonPlan, folder: RunSpool) -> Listener:
-    from nightbench.pipeline.comparing import Listener
-    from nightbench.rounds import Side
+    from nightbench.experiments.compare import Listener
+    from nightbench.experiments.rounds import Side
 
     a, b = (plan.builds[side].build_id for side in Side)
     nodes = ", ".join(node.name for node in plan.cases[0].jobs[Side.A].nodes)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nightbench.errors import UserError
-from nightbench.model import Cluster, JumpHost, Node
+from nightbench.core.errors import UserError
+from nightbench.core.model import Cluster, JumpHost, Node
 from nightbench.orchestration.lookup import get_connection, missing, not_found
 
 if TYPE_CHECKING:

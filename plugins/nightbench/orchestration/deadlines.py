@@ -9,17 +9,17 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from nightbench.deadlines import UNCHECKED, Clock, Timetable, unchecked
-from nightbench.errors import UserError
-from nightbench.hours import Hours
+from nightbench.core.errors import UserError
+from nightbench.core.hours import Hours
+from nightbench.core.timetable import UNCHECKED, Clock, Timetable, unchecked
 from nightbench.orchestration import places
 from nightbench.orchestration.channels import channel_url
 from nightbench.orchestration.heads import SuiteHead, suite_heads
 from nightbench.orchestration.runs import connect
 
 if TYPE_CHECKING:
-    from nightbench.model import Catalog
-    from nightbench.pipeline.overdue import Promise
+    from nightbench.core.model import Catalog
+    from nightbench.night.missing import Promise
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def promises() -> Iterator[Promise]:
 
 def _promise(head: SuiteHead, catalog: Catalog) -> Promise:
     from nightbench.config import find_clusters, load_cluster, load_suite
-    from nightbench.pipeline.overdue import Promise
+    from nightbench.night.missing import Promise
 
     dags = places.dags_folder()
     dag_id = f"nightly_{head.name}"
@@ -72,7 +72,7 @@ def check(is_paused: Callable[[str], bool | None]) -> str:
     """
     from airflow.sdk.configuration import conf
 
-    from nightbench.pipeline.deadlines import check_deadlines, refuse
+    from nightbench.night.deadlines import check_deadlines, refuse
 
     found = []
     for promise in promises():

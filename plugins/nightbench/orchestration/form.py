@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from airflow.sdk import Param
 
-from nightbench.model import RunKind, Strategy
+from nightbench.core.model import RunKind, Strategy
 from nightbench.orchestration import places
 from nightbench.orchestration.heads import cluster_names, framework_names, workload_scales
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 from nightbench.orchestration import places
 
 DAY_S = 86400.0

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 
 from upath import UPath
 
-from nightbench.errors import UserError
-from nightbench.model import Cluster, JobSpec, JumpHost
+from nightbench.core.errors import UserError
+from nightbench.core.model import Cluster, JobSpec, JumpHost
 from nightbench.spool import RunSpool, read_json, write_json
 
 SCHEMA = "nightbench.planned-job/1"

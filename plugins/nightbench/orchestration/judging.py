@@ -11,7 +11,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowException
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 from nightbench.orchestration.shared import DEFAULTS, MAY_SUSPECT, MEDIANS, OWNER, START, SUSPECTS
 from nightbench.orchestration.texts import REGRESSIONS_DOC
 

@@ -10,7 +10,7 @@ from typing import Any
 from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowException
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 from nightbench.orchestration import places
 from nightbench.orchestration.heads import cluster_names
 from nightbench.orchestration.shared import DEFAULTS, MEDIANS, OWNER, START, state_of_runs

@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 from nightbench.orchestration.places import home_folder
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 from nightbench.orchestration.operator import PREPARE_TIMEOUT, GangOperator
 from nightbench.orchestration.plan_operator import RUN, PlanOperator
 from nightbench.orchestration.shared import DEFAULTS, MEDIANS, OWNER, START, state_of_runs

@@ -12,15 +12,15 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 from nightbench.orchestration import places
 
 if TYPE_CHECKING:
+    from nightbench.core.model import Cluster, HealthPolicy
     from nightbench.gang import GangEvent
-    from nightbench.health import NodeState
-    from nightbench.model import Cluster, HealthPolicy
+    from nightbench.night.preflight import ClusterHealth
+    from nightbench.nodes import NodeState
     from nightbench.orchestration.jobs import PlannedJob
-    from nightbench.pipeline.health import ClusterHealth
     from nightbench.spool import RunSpool
 
 SCHEMA = "nightbench.planned-cluster/1"
@@ -42,7 +42,7 @@ def load_cluster(run: RunSpool) -> Cluster:
     Raises:
         UserError: the run has none, or one of another version.
     """
-    from nightbench.model import Cluster
+    from nightbench.core.model import Cluster
     from nightbench.orchestration.jobs import decode
     from nightbench.spool import read_json
 
@@ -82,9 +82,9 @@ def examine_run(run_id: str) -> dict[str, Any]:
 
 async def _look(run: RunSpool, cluster: Cluster) -> ClusterHealth:
     from nightbench.config import load_catalog
-    from nightbench.model import RunKind
+    from nightbench.core.model import RunKind
+    from nightbench.night.preflight import examine
     from nightbench.orchestration.connections import ssh_targets_async
-    from nightbench.pipeline.health import examine
 
     def hear(event: GangEvent) -> None:
         log.info("%s", f"{event.node}: {event.message}" if event.node else event.message)
@@ -104,7 +104,7 @@ async def _look(run: RunSpool, cluster: Cluster) -> ClusterHealth:
 
 
 def _tell(health: ClusterHealth) -> None:
-    from nightbench.health import Level
+    from nightbench.nodes import Level
 
     levels = {Level.FAIL: logging.ERROR, Level.WARN: logging.WARNING, Level.INFO: logging.INFO}
     for node in health.nodes:
@@ -117,8 +117,8 @@ def _tell(health: ClusterHealth) -> None:
 
 
 def _book(run_id: str, health: ClusterHealth, policy: HealthPolicy) -> dict[str, NodeState]:
+    from nightbench.night.node_records import book
     from nightbench.orchestration.runs import connect
-    from nightbench.pipeline.nodebook import book
 
     try:
         connection = connect()
@@ -135,9 +135,9 @@ def _book(run_id: str, health: ClusterHealth, policy: HealthPolicy) -> dict[str,
 def _place(
     run: RunSpool, cluster: Cluster, health: ClusterHealth, states: Mapping[str, NodeState]
 ) -> dict[str, Any]:
+    from nightbench.night.preflight import save
+    from nightbench.night.replacement import keep_placement, out_tonight, place_around
     from nightbench.orchestration.jobs import load_job, save_job
-    from nightbench.pipeline.health import save
-    from nightbench.pipeline.placing import keep_placement, out_tonight, place_around
 
     out = out_tonight(health, states)
     save(run, health, cluster.health, out)
@@ -169,9 +169,9 @@ def around_ill_nodes(run: RunSpool, planned: PlannedJob) -> PlannedJob:
     Raises:
         UserError: too few nodes are left: `node unavailable: ...`.
     """
+    from nightbench.night.node_records import out_by_now
+    from nightbench.night.replacement import place_around
     from nightbench.orchestration.jobs import save_job
-    from nightbench.pipeline.nodebook import out_by_now
-    from nightbench.pipeline.placing import place_around
 
     out = out_by_now(run, planned.job.cluster)
     if not {node.name for node in planned.job.nodes} & out.keys():

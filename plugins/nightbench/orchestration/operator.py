@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from nightbench.errors import UserError
-from nightbench.model import CaseStatus, JobSpec
+from nightbench.core.errors import UserError
+from nightbench.core.model import CaseStatus, JobSpec
 from nightbench.orchestration import places
 from nightbench.orchestration.generations import KEY, Memory, recall
 
@@ -114,8 +114,8 @@ class GangOperator(BaseOperator):
 
     def _leave_out_if_late(self, job: JobSpec, store: CaseStore) -> None:
         """End a case that the night has no room for any more before its nodes are touched."""
+        from nightbench.core.budget import clock, duration
         from nightbench.gang.stopping import too_late
-        from nightbench.night import clock, duration
 
         # A case that has begun is ended by its gang, which knows what its repeats took.
         if job.deadline is None or store.repeats() or not too_late(job, (), datetime.now(UTC)):
@@ -173,8 +173,8 @@ def asked_now(run: RunSpool, planned: PlannedJob, now: datetime) -> PlannedJob:
     Raises:
         UserError: the cluster's hours do not hold now.
     """
+    from nightbench.night.window import open_now
     from nightbench.orchestration.jobs import save_job
-    from nightbench.pipeline import open_now
 
     span = open_now(planned.cluster, now)
     job = dataclasses.replace(planned.job, deadline=span.end if span else None)

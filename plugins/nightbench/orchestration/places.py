@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
     from nightbench.gang import Shipment

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from nightbench.errors import UserError
-from nightbench.model import RunKind
+from nightbench.core.errors import UserError
+from nightbench.core.model import RunKind
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -106,8 +106,8 @@ class PlanOperator(BaseOperator):
         )
 
     def _plan(self, context: Context, wish: Wish) -> list[dict[str, str]]:
+        from nightbench.core.run_plan import new_run_id
         from nightbench.orchestration.planning import plan_run
-        from nightbench.pipeline import new_run_id
 
         dag_run, state = context["dag_run"], context["task_state_store"]
         if self._is_new(context):

@@ -7,13 +7,13 @@ from contextlib import closing
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from nightbench.deadlines import LONGEST_WAIT
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
+from nightbench.core.timetable import LONGEST_WAIT
 from nightbench.orchestration import places
 from nightbench.orchestration.runs import connect
 
 if TYPE_CHECKING:
-    from nightbench.night import Night
+    from nightbench.core.budget import Night
     from nightbench.orchestration.wishes import Wish
 
 log = logging.getLogger(__name__)
@@ -30,9 +30,9 @@ def opens_at(wish: Wish, now: datetime) -> datetime | None:
         NotTonight: it begins later than anybody waits.
         UserError: see `wishes.choose`.
     """
-    from nightbench.night import clock
+    from nightbench.core.budget import clock
+    from nightbench.night.window import next_night
     from nightbench.orchestration.wishes import choose
-    from nightbench.pipeline import next_night
 
     if not wish.night:
         return None
@@ -68,10 +68,13 @@ def plan_run(
         UserError: see `wishes.choose`; or the cluster's hours do not hold, and nobody asked for it
             all the same.
     """
+    from nightbench.core.run_plan import make_plan
+    from nightbench.night.past import past_of
+    from nightbench.night.window import open_now, plan_night
     from nightbench.orchestration.jobs import PlannedJob, save_job
     from nightbench.orchestration.nodes import save_cluster
     from nightbench.orchestration.wishes import choose
-    from nightbench.pipeline import make_plan, open_now, past_of, plan_night, store_plan
+    from nightbench.spool.plans import store_plan
     from nightbench.warehouse import Loader, WarehouseRefused, WarehouseUnavailable
 
     suite, cluster, catalog = choose(wish)
@@ -111,7 +114,7 @@ def plan_run(
 
 def tell(night: Night) -> None:
     """Say in the log what a night holds."""
-    from nightbench.night import clock, duration
+    from nightbench.core.budget import clock, duration
 
     for entry in night.entries:
         if entry.start is not None:

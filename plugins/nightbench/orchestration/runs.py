@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 from nightbench.orchestration import places
 from nightbench.orchestration.channels import channel_url
 from nightbench.orchestration.connections import WAREHOUSE, warehouse_dsn
@@ -50,7 +50,8 @@ def ingest(run_id: str | None) -> list[str]:
         UserError: the warehouse is away (everything stays in the spool), the run cannot be read,
             or no run that waits can be loaded.
     """
-    from nightbench.pipeline import ingest_run, mark_ended, waiting_runs
+    from nightbench.night.ingest import ingest_run, waiting_runs
+    from nightbench.spool.plans import mark_ended
 
     spool = places.spool()
     loaded: list[str] = []
@@ -80,7 +81,7 @@ def close_ended(state_of: Callable[[str, str], str | None]) -> list[str]:
     Args:
         state_of: DAG and DAG run -> the DAG run's state; None where Airflow has no such run.
     """
-    from nightbench.pipeline import mark_ended
+    from nightbench.spool.plans import mark_ended
 
     closed = []
     for run in places.spool().runs():
@@ -108,7 +109,7 @@ def close_abandoned(now: datetime) -> list[str]:
     Those are runs of a terminal whose process was killed, and runs whose DAG run was ended from
     outside long ago.
     """
-    from nightbench.pipeline import mark_ended
+    from nightbench.spool.plans import mark_ended
 
     closed = []
     for run in places.spool().runs():
@@ -147,10 +148,11 @@ def judge(run_id: str) -> str:
     """
     from airflow.sdk.configuration import conf
 
-    from nightbench.pipeline import judge_run, read_plan
-    from nightbench.pipeline.health import notes as node_notes
+    from nightbench.night.judge import judge_run
+    from nightbench.night.preflight import notes as node_notes
     from nightbench.report import digest_text, from_warehouse, write_digest
     from nightbench.report.digest import headline
+    from nightbench.spool.plans import read_plan
     from nightbench.warehouse import Reader
 
     spool = places.spool()
@@ -187,7 +189,7 @@ def tell_leftovers() -> int:
     """
     from airflow.sdk.configuration import conf
 
-    from nightbench.pipeline import tell_leftovers as tell_all
+    from nightbench.alerts.notify import tell_leftovers as tell_all
 
     base_url = conf.get("api", "base_url").rstrip("/")
     deliveries, problems = tell_all(places.spool(), connect, resolve=channel_url, base_url=base_url)
@@ -207,7 +209,7 @@ def tell(run_id: str) -> None:
     """
     from airflow.sdk.configuration import conf
 
-    from nightbench.pipeline import tell_run
+    from nightbench.alerts.notify import tell_run
 
     base_url = conf.get("api", "base_url").rstrip("/")
     for delivery in tell_run(

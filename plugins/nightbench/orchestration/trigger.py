@@ -17,8 +17,8 @@ from airflow.triggers.base import (
     TriggerEvent,
 )
 
-from nightbench.errors import UserError
-from nightbench.model import CaseStatus
+from nightbench.core.errors import UserError
+from nightbench.core.model import CaseStatus
 from nightbench.orchestration import places
 from nightbench.orchestration.operator import record_failure, summary, time_limit_s
 
@@ -115,8 +115,8 @@ class GangTrigger(BaseTrigger):
             await asyncio.to_thread(record_failure, store, reason, CaseStatus.CANCELLED)
 
     async def _steer(self, store: CaseStore) -> CaseOutcome:
+        from nightbench.core.summarize import throughput_of
         from nightbench.gang import CaseOutcome, Superseded, cancel, run_gang
-        from nightbench.summarize import throughput_of
 
         planned, targets = await self._reach()
         teller = asyncio.create_task(self._tell(store))

@@ -14,7 +14,7 @@ from typing import Any
 from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowException
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 from nightbench.orchestration.shared import DEFAULTS, OWNER, START
 from nightbench.orchestration.texts import DEADLINES_DOC
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nightbench.errors import UserError
-from nightbench.model import Catalog, Cluster, RunKind, Suite
+from nightbench.core.errors import UserError
+from nightbench.core.model import Catalog, Cluster, RunKind, Suite
 from nightbench.orchestration import places
 
 
@@ -131,7 +131,7 @@ def choose(wish: Wish, *, files: bool = False) -> tuple[Suite, Cluster, Catalog]
         UserError: an unknown name, a wrong file, or a case that cannot run there.
     """
     from nightbench.config import customise, load_catalog, load_suite, parse_build
-    from nightbench.plan import select
+    from nightbench.core.plan import select
 
     catalog = load_catalog(places.benchmarks_folder())
     path = suite_file(wish.suite, files=files)

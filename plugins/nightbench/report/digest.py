@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nightbench.model import Run
+from nightbench.core.model import Run
 from nightbench.report.tables import figure, markdown_table, percent, verdict, verdict_lines
 
 Row = Mapping[str, Any]

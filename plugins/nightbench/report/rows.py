@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from nightbench.model import CaseStatus, Measurement, Run, Severity, Verdict
+from nightbench.core.model import CaseStatus, Measurement, Run, Severity, Verdict
 
 Row = dict[str, Any]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from upath import UPath
 
-from nightbench.errors import UserError
-from nightbench.model import SLUG
+from nightbench.core.errors import UserError
+from nightbench.core.model import SLUG
 
 Document = dict[str, Any]
 

@@ -3,16 +3,9 @@
 `migrate.apply` makes the tables, `loader.Loader` writes, `reader.Reader` reads, `nodes.NodeBook`
 keeps the state of nodes, `triage.Triage` moves alerts, `history_csv.import_history` brings a
 site's older results, `references.load_references` the published figures. What is handed over is
-`nightbench.model` plus the dataclasses of `bundle` and `nightbench.health`.
+`nightbench.core.model` and the dataclasses of `nightbench.nodes`.
 """
 
-from nightbench.warehouse.bundle import (
-    CaseBundle,
-    MeasuredCase,
-    PlannedCase,
-    RepeatBundle,
-    RunBundle,
-)
 from nightbench.warehouse.connection import WarehouseRefused, WarehouseUnavailable, connect
 from nightbench.warehouse.history_csv import ImportReport
 from nightbench.warehouse.loader import Loader
@@ -21,16 +14,11 @@ from nightbench.warehouse.reader import Reader
 from nightbench.warehouse.triage import MoveRefused, Triage
 
 __all__ = [
-    "CaseBundle",
     "ImportReport",
     "Loader",
-    "MeasuredCase",
     "MoveRefused",
     "NodeBook",
-    "PlannedCase",
     "Reader",
-    "RepeatBundle",
-    "RunBundle",
     "Triage",
     "WarehouseRefused",
     "WarehouseUnavailable",

@@ -9,7 +9,7 @@ from typing import Any
 from psycopg2.extras import Json, RealDictCursor
 
 from nightbench.causes import Member
-from nightbench.evidence import CauseKind
+from nightbench.core.model.alerts import CauseKind
 from nightbench.warehouse import to_row
 from nightbench.warehouse.connection import Connection, reported
 from nightbench.warehouse.statements import statement

@@ -7,7 +7,7 @@ from typing import Any
 
 from psycopg2.extras import Json, RealDictCursor
 
-from nightbench.evidence import Confirmation
+from nightbench.core.model.alerts import Confirmation
 from nightbench.warehouse import to_row
 from nightbench.warehouse.connection import Connection, reported
 from nightbench.warehouse.statements import statement

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,9 +10,11 @@ import psycopg2
 import psycopg2.errors
 import psycopg2.extensions
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 
 Connection = psycopg2.extensions.connection
+Connect = Callable[[], Connection]
+"""Opens a connection; whoever calls it closes it."""
 
 CONNECT_TIMEOUT_S = 10
 STATEMENT_TIMEOUT_S = 120.0

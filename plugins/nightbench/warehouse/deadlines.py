@@ -8,7 +8,7 @@ from typing import Any
 
 from psycopg2.extras import RealDictCursor
 
-from nightbench.deadlines import Night, NightRun, Standing
+from nightbench.core.timetable import Night, NightRun, Standing
 from nightbench.warehouse.connection import Connection, reported
 from nightbench.warehouse.statements import statement
 

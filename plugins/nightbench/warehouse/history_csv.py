@@ -18,9 +18,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nightbench.errors import UserError
-from nightbench.model import SLUG, Build, Case, Measurement, Run, RunKind, Strategy
-from nightbench.warehouse.bundle import PlannedCase
+from nightbench.core.errors import UserError
+from nightbench.core.model import (
+    SLUG,
+    Build,
+    Case,
+    Measurement,
+    PlannedCase,
+    Run,
+    RunKind,
+    Strategy,
+)
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.loader import Loader
 

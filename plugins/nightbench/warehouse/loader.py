@@ -8,15 +8,18 @@ from typing import Any
 
 from psycopg2.extras import Json
 
-from nightbench.model import (
+from nightbench.core.model import (
+    CaseBundle,
     Cluster,
     Measurement,
+    PlannedCase,
+    RepeatBundle,
     Run,
+    RunBundle,
     Severity,
     Verdict,
 )
 from nightbench.warehouse import to_row
-from nightbench.warehouse.bundle import CaseBundle, PlannedCase, RepeatBundle, RunBundle
 from nightbench.warehouse.connection import Connection, reported
 from nightbench.warehouse.statements import statement
 

@@ -18,7 +18,7 @@ import psycopg2
 import psycopg2.errors
 from psycopg2 import sql
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 from nightbench.warehouse import statements
 from nightbench.warehouse.connection import Connection, WarehouseRefused, connect, reported
 from nightbench.warehouse.references import FILES, store_references

@@ -8,9 +8,9 @@ from typing import Any
 
 from psycopg2.extras import Json, RealDictCursor
 
-from nightbench.health import Control, JudgedNode, NodeEvent, NodeState, standing
-from nightbench.health.quarantine import NIGHTBENCH
-from nightbench.model import HealthPolicy
+from nightbench.core.model import HealthPolicy
+from nightbench.nodes import Control, JudgedNode, NodeEvent, NodeState, standing
+from nightbench.nodes.quarantine import NIGHTBENCH
 from nightbench.warehouse import to_row
 from nightbench.warehouse.connection import Connection, reported
 from nightbench.warehouse.statements import statement

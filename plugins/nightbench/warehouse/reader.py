@@ -8,19 +8,20 @@ from typing import Any
 
 from psycopg2.extras import RealDictCursor
 
-from nightbench.evidence import Cause, CauseKind, Confirmation, Outcome
-from nightbench.model import (
+from nightbench.core.budget import Past
+from nightbench.core.model import (
     Build,
     Case,
     CaseStatus,
     HistoryPoint,
+    MeasuredCase,
+    PlannedCase,
     Run,
     RunKind,
     Verdict,
     VerdictKind,
 )
-from nightbench.night import Past
-from nightbench.warehouse.bundle import MeasuredCase, PlannedCase
+from nightbench.core.model.alerts import Cause, CauseKind, Confirmation, Outcome
 from nightbench.warehouse.connection import Connection, reported
 from nightbench.warehouse.statements import statement
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psycopg2.extensions
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 from nightbench.warehouse import statements
 from nightbench.warehouse.connection import Connection, reported
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 
 SQL = Path(__file__).resolve().parents[3] / "sql"
 """The folder `sql/` of the checkout that the package lies in."""

@@ -8,17 +8,18 @@ from typing import Any
 
 from psycopg2.extras import Json
 
-from nightbench.model import (
+from nightbench.core.model import (
     Build,
     CheckResult,
     Cluster,
     Measurement,
+    PlannedCase,
     RankResult,
+    RepeatBundle,
     Run,
     Severity,
     Verdict,
 )
-from nightbench.warehouse.bundle import PlannedCase, RepeatBundle
 
 Row = dict[str, Any]
 

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from nightbench.config.values import holds_controls
-from nightbench.errors import UserError
-from nightbench.hours import moment
+from nightbench.core.errors import UserError
+from nightbench.core.hours import moment
 from nightbench.web.errors import BadInput, NotAllowed
 
 REASONS = {"false_alarm": "false alarm", "intended": "intended", "wont_fix": "won't fix"}

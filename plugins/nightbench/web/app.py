@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 from nightbench.web.alerts import AlertPages, OpenDesk, OpenRepository, dag_run_url
 from nightbench.web.api import AlertApi, answer
 from nightbench.web.errors import BadInput, WebError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 
 
 class WebError(UserError):

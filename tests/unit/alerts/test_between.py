@@ -4,9 +4,9 @@ import shlex
 
 import pytest
 
+from nightbench.alerts.between import differences
+from nightbench.alerts.reproduce import command_of
 from nightbench.config import parse_build
-from nightbench.pipeline.between import differences
-from nightbench.pipeline.reproducing import command_of
 
 NODE = {
     "schema": "nightbench.fingerprint/1",

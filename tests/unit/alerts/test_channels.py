@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from nightbench.alerts import Picture, named, send
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nightbench.model import HistoryPoint
-from nightbench.pipeline.drifts import is_new, notes, quiet_nights
+from nightbench.alerts.drifts import is_new, notes, quiet_nights
+from nightbench.core.model import HistoryPoint
 
 AT = datetime(2026, 3, 1, 1, tzinfo=UTC)
 TOLD = {"change": -0.05, "level": 95.0, "is_news": True, "seen_at": AT}

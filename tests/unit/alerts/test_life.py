@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nightbench.alerts import AlertChanges, LiveAlert, alerts_for
-from nightbench.detection import judge_run
-from nightbench.model import (
+from nightbench.core.model import (
     Build,
     Case,
     HistoryPoint,
@@ -20,6 +19,7 @@ from nightbench.model import (
     Verdict,
     VerdictKind,
 )
+from nightbench.detection import judge_run
 
 FALL = Verdict("a", "local", "r1", VerdictKind.REGRESSED, "10 % below", 90.0, 100.0, -0.1, 20)
 ALERT = LiveAlert("a", "local", VerdictKind.REGRESSED, 90.0, 100.0)

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from nightbench.alerts import Ended, Links, News, message
-from nightbench.evidence import Cause, CauseKind, Confirmation, Outcome
-from nightbench.model import HistoryPoint, Run, RunKind, Verdict, VerdictKind
+from nightbench.core.model import HistoryPoint, Run, RunKind, Verdict, VerdictKind
+from nightbench.core.model.alerts import Cause, CauseKind, Confirmation, Outcome
 
 RUN = Run("demo-20260301T010000-0000", "demo", "local", RunKind.NIGHTLY,
           datetime(2026, 3, 1, 1, tzinfo=UTC), dag_id="nightbench__demo",

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from PIL import Image
 
 from nightbench.alerts import picture
-from nightbench.model import HistoryPoint
+from nightbench.core.model import HistoryPoint
 
 START = datetime(2026, 3, 1, 1, tzinfo=UTC)
 BLUE, RED = (11, 107, 203), (198, 40, 40)

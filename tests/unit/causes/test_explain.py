@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nightbench.causes import ControlSeries, Facts, Look, Night, Peer, explain
-from nightbench.evidence import CauseKind
+from nightbench.core.model.alerts import CauseKind
 
 GOOD_AT = datetime(2026, 3, 20, 1, tzinfo=UTC)
 CARD = {"gpus.0.driver": "550.1", "kernel": "6.1", "governor": "performance"}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightbench.causes import Facts, Member, explain, grouped
-from nightbench.evidence import CauseKind
+from nightbench.core.model.alerts import CauseKind
 
 NIGHT = date(2026, 3, 21)
 ONE = Member(1, "lab", CauseKind.NODE, "n1", NIGHT)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from nightbench.checks import CheckContext
-from nightbench.model import (
+from nightbench.core.model import (
     Build,
     Case,
     Measurement,

@@ -7,7 +7,7 @@ import pytest
 from good_results import CONTEXT, MEASUREMENT, SUMMARY
 
 from nightbench.checks import MEASUREMENT_CHECKS, check_measurements
-from nightbench.model import CaseStatus, Severity
+from nightbench.core.model import CaseStatus, Severity
 
 DRIFTING = tuple(replace(SUMMARY, repeat=k, drift=d) for k, d in ((1, -0.2), (2, 0.12), (3, 0.01)))
 

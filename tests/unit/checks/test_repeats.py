@@ -19,7 +19,7 @@ from good_results import (
 )
 
 from nightbench.checks import REPEAT_CHECKS, CheckContext, check_repeats
-from nightbench.model import (
+from nightbench.core.model import (
     Build,
     EnvironmentPolicy,
     JobSpec,

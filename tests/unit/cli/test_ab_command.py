@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.cli.test_command import CLUSTER, SUITE, nightbench
 
-from nightbench.commands.ab_run import absolute, pinned
+from nightbench.cli.ab_run import absolute, pinned
 
 CASE = "sleep-fake-collective-1x1-bs2-smoke"
 BUILD = "fake=/some/prefix"

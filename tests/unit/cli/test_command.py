@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nightbench.cli import app
-from nightbench.commands.common import words
+from nightbench.cli.common import words
+from nightbench.cli.main import app
 
 REPO = Path(__file__).resolve().parents[3]
 CLUSTER = """\
@@ -53,7 +53,7 @@ def nightbench(place: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     }
     env.pop("NIGHTBENCH_WAREHOUSE", None)
     return subprocess.run(
-        [sys.executable, "-c", "from nightbench.cli import main; main()", *argv],
+        [sys.executable, "-c", "from nightbench.cli.main import main; main()", *argv],
         capture_output=True,
         text=True,
         env=env,

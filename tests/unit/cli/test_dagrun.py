@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from nightbench.commands import dagrun
-from nightbench.errors import UserError
-from nightbench.stack.airflow_api import AirflowApi
+from nightbench.cli import dag_run
+from nightbench.core.errors import UserError
+from nightbench.local.airflow_api import AirflowApi
 
 REFUSED = "Airflow refused: 400 Invalid input for cluster: 'lab' is not one of [None, 'local']"
 
@@ -33,7 +33,7 @@ class Api:
 
 
 def trigger(refusals: list[str]) -> str:
-    return dagrun.trigger(cast(AirflowApi, Api(refusals)), {"cluster": "lab"}, "")
+    return dag_run.trigger(cast(AirflowApi, Api(refusals)), {"cluster": "lab"}, "")
 
 
 def test_a_cluster_that_airflow_has_not_read_yet_is_waited_for() -> None:
@@ -46,6 +46,6 @@ def test_any_other_refusal_is_told_at_once() -> None:
 
 
 def test_waiting_for_airflow_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dagrun, "PARSE_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(dag_run, "PARSE_TIMEOUT_S", 0.0)
     with pytest.raises(UserError, match="is not one of"):
         trigger([REFUSED, REFUSED])

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from nightbench.cli import app
-from nightbench.commands.detect import answer_stream
-from nightbench.errors import UserError
+from nightbench.cli.detect import answer_stream
+from nightbench.cli.main import app
+from nightbench.core.errors import UserError
 
 DAY = 86400
 FIRST = 20_000 * DAY

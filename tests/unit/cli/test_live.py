@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from nightbench.commands.live import LiveView, duration
+from nightbench.cli.progress import LiveView, duration
 from nightbench.spool import RunSpool, Spool
 
 PLANNED = [{"case_id": "one", "unit": "images"}, {"case_id": "two", "unit": "samples"}]

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nightbench.commands import nodes_view
-from nightbench.health import Control, Finding, JudgedNode, Level, NodePreflight, NodeState
-from nightbench.health.quarantine import QUARANTINED
-from nightbench.model import Cluster, Node
-from nightbench.pipeline.health import ClusterHealth
+from nightbench.cli import nodes_view
+from nightbench.core.model import Cluster, Node
+from nightbench.night.preflight import ClusterHealth
+from nightbench.nodes import Control, Finding, JudgedNode, Level, NodePreflight, NodeState
+from nightbench.nodes.quarantine import QUARANTINED
 
 AT = datetime(2026, 11, 21, 1, tzinfo=UTC)
 GOLDEN = json.loads(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nightbench.model import Catalog, FrameworkInfo, Strategy, WorkloadInfo
+from nightbench.core.model import Catalog, FrameworkInfo, Strategy, WorkloadInfo
 
 ALL = (Strategy.SINGLE, Strategy.COLLECTIVE, Strategy.PARAMETER_SERVER)
 

@@ -9,7 +9,7 @@ import pytest
 
 from nightbench.config import ConfigError, load_cluster
 from nightbench.config.values import hosts, readable_hosts
-from nightbench.model import JumpHost
+from nightbench.core.model import JumpHost
 
 Write = Callable[..., Path]
 

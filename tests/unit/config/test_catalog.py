@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nightbench.config import find_clusters, find_suites, load_catalog, load_cluster, load_suite
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 
 REPO = Path(__file__).resolve().parents[3]
 

@@ -9,7 +9,7 @@ import pytest
 
 from nightbench.config import ConfigError, load_cluster
 from nightbench.config.values import duration, hosts, percentage
-from nightbench.model import HealthPolicy, NeighbourPolicy
+from nightbench.core.model import HealthPolicy, NeighbourPolicy
 
 Write = Callable[..., Path]
 

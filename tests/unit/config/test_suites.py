@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nightbench.config import ConfigError, customise, load_cluster, load_suite, parse_build
-from nightbench.errors import UserError
-from nightbench.model import Build, Catalog, NightPolicy, Protocol, Strategy
+from nightbench.core.errors import UserError
+from nightbench.core.model import Build, Catalog, NightPolicy, Protocol, Strategy
 
 Write = Callable[..., Path]
 

@@ -3,7 +3,7 @@
 import random
 from datetime import UTC, datetime, timedelta
 
-from nightbench.model import HistoryPoint
+from nightbench.core.model import HistoryPoint
 
 FIRST = datetime(2026, 1, 1, 1, tzinfo=UTC)
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from histories import nights
 
+from nightbench.core.model import RegressionPolicy, VerdictKind
 from nightbench.detection import ChangeDetector
-from nightbench.model import RegressionPolicy, VerdictKind
 
 POLICY = RegressionPolicy(min_change=0.03, min_history=10)
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
+from nightbench.core.model import HistoryPoint
 from nightbench.detection.noise import IN_A_ROW, Turn, restlessness, turn
-from nightbench.model import HistoryPoint
 
 LIMIT = 0.10
 START = datetime(2026, 1, 1, 1, tzinfo=UTC)

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
+from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
 from nightbench.detection import ChangeDetector
 from nightbench.detection.releases import SHARE, release_odds
-from nightbench.model import HistoryPoint, RegressionPolicy, VerdictKind
 
 NIGHTS, FALL = 60, 0.05
 

@@ -6,8 +6,7 @@ from datetime import timedelta
 import pytest
 from histories import FIRST, nights
 
-from nightbench.detection import judge_cases, judge_run, point_of
-from nightbench.model import (
+from nightbench.core.model import (
     Build,
     Case,
     CaseStatus,
@@ -20,6 +19,7 @@ from nightbench.model import (
     Strategy,
     VerdictKind,
 )
+from nightbench.detection import judge_cases, judge_run, point_of
 
 RUN = Run("demo-20260301T010000-0000", "demo", "local", RunKind.NIGHTLY, FIRST + timedelta(days=59))
 POLICY = RegressionPolicy()

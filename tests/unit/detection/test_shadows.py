@@ -14,6 +14,7 @@ from histories import nights
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
 from nightbench.detection import ChangeDetector, Judgement
 from nightbench.detection.grading import (
     APART,
@@ -36,7 +37,6 @@ from nightbench.detection.shadows import (
     plant,
     quiet_copy,
 )
-from nightbench.model import HistoryPoint, RegressionPolicy, VerdictKind
 
 MAY = date(2026, 5, 1)
 POLICY = RegressionPolicy()

@@ -9,7 +9,7 @@ import pytest
 from measure import Drilled, drill_sleep_s
 
 from nightbench.config import env
-from nightbench.pipeline.drilling import KNOB
+from nightbench.experiments.drill_measure import KNOB
 
 
 def job(run_id: str, **variables: str) -> dict[str, Any]:

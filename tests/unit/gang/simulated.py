@@ -19,9 +19,9 @@ from collections import defaultdict
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from nightbench.core.model import JobSpec
 from nightbench.gang.errors import NodeUnreachable, RemoteFailure
 from nightbench.gang.transport import Completed
-from nightbench.model import JobSpec
 
 TICK_S = 0.25
 TERM_S = 0.2

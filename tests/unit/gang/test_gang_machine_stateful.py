@@ -20,10 +20,10 @@ from hypothesis.stateful import (
 from tests.unit.gang.simulated import SimNode, SimTransport, VirtualLoop, World
 from tests.unit.gang.test_steering import JOB
 
+from nightbench.core.model import CaseStatus, Limits, NeighbourPolicy, Protocol
 from nightbench.gang import SshTarget, cancel
 from nightbench.gang.errors import GangError
 from nightbench.gang.steer import Gang
-from nightbench.model import CaseStatus, Limits, NeighbourPolicy, Protocol
 from nightbench.spool import Spool
 
 LEASE_S = 12.0

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
+from nightbench.core.model import Limits
 from nightbench.gang.machine import Act, NodeView, ProcessView, Timing, decide
-from nightbench.model import Limits
 
 LIMITS = Limits(ready_s=10, repeat_s=100, progress_s=30, lease_s=20, term_s=3)
 TRAINERS = ("trainer-0", "trainer-1")

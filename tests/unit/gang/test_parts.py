@@ -11,7 +11,8 @@ import pytest
 from tests.unit.gang.simulation import MemoryNode
 from tests.unit.gang.test_steering import JOB
 
-from nightbench.codedigest import code_digest, shipped_files
+from nightbench.core.code_digest import code_digest, shipped_files
+from nightbench.core.model import ClockOffset, Protocol
 from nightbench.gang import RemoteFailure
 from nightbench.gang.agentcall import call_agent
 from nightbench.gang.clock import best_offset, closer
@@ -20,7 +21,6 @@ from nightbench.gang.machine import NodeView, ProcessView
 from nightbench.gang.progress import Progress
 from nightbench.gang.shipping import pack, remote_failure
 from nightbench.gang.transport import Completed
-from nightbench.model import ClockOffset, Protocol
 
 
 def test_the_offset_comes_from_the_shortest_round_trip():

@@ -14,11 +14,11 @@ import pytest
 from tests.unit.gang.simulated import SimNode, SimTransport, VirtualLoop, World
 from tests.unit.gang.test_gang_machine_stateful import SIM_JOB, inline
 
+from nightbench.core.model import CaseStatus, NeighbourPolicy, Protocol
+from nightbench.core.statistics import half_width
 from nightbench.gang.events import RepeatOutcome
 from nightbench.gang.steer import Gang
-from nightbench.model import CaseStatus, NeighbourPolicy, Protocol
 from nightbench.spool import Spool
-from nightbench.spread import half_width
 
 PATIENT = dataclasses.replace(SIM_JOB, limits=dataclasses.replace(SIM_JOB.limits, progress_s=60))
 EVENING = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)

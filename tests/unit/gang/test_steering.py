@@ -9,10 +9,7 @@ import time
 import pytest
 from tests.unit.gang.simulation import MemoryNode
 
-from nightbench.gang import SshTarget, Superseded, cancel, run_gang
-from nightbench.gang.errors import NodeUnreachable
-from nightbench.gang.layout import Layout
-from nightbench.model import (
+from nightbench.core.model import (
     Build,
     Case,
     CaseStatus,
@@ -24,6 +21,9 @@ from nightbench.model import (
     Protocol,
     Strategy,
 )
+from nightbench.gang import SshTarget, Superseded, cancel, run_gang
+from nightbench.gang.errors import NodeUnreachable
+from nightbench.gang.layout import Layout
 from nightbench.spool import Spool
 
 JOB = JobSpec(

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.unit.gang.test_steering import JOB
 
+from nightbench.core.model import CaseStatus, NeighbourPolicy, Protocol
+from nightbench.core.statistics import describe, half_width
 from nightbench.gang.events import RepeatOutcome
 from nightbench.gang.stopping import end_by_deadline, end_of, too_late
-from nightbench.model import CaseStatus, NeighbourPolicy, Protocol
-from nightbench.spread import describe, half_width
 
 EVENING = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
 

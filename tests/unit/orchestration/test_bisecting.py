@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 
 import pytest
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
+from nightbench.experiments import bisect_store
+from nightbench.experiments.bisect_store import Asked
 from nightbench.orchestration import bisecting, runs
-from nightbench.pipeline import bisects
-from nightbench.pipeline.bisects import Asked
 from nightbench.spool import RunSpool, Spool
 from nightbench.warehouse import WarehouseRefused
 
@@ -22,7 +22,7 @@ PARAMS: dict[str, Any] = {"budget_h": 9, "most_tests": 20, "outside_hours": Fals
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunSpool:
     monkeypatch.setenv("NIGHTBENCH_SPOOL", str(tmp_path))
     asked = Asked("some-case", "demo", "local", "fake", ("1.0", "1.1"), 3600.0, 20)
-    return bisects.begin(Spool(tmp_path), "bisect-1", asked, "ada")
+    return bisect_store.begin(Spool(tmp_path), "bisect-1", asked, "ada")
 
 
 def test_what_a_terminal_measures_right_now_is_left_alone(begun: RunSpool) -> None:
@@ -40,5 +40,5 @@ def test_a_warehouse_that_refuses_a_bisect_does_not_end_it(
 
     monkeypatch.setattr(runs, "connect", refuse)
     with caplog.at_level(logging.WARNING):
-        bisecting._store(bisects.document_of(begun))
+        bisecting._store(bisect_store.document_of(begun))
     assert "the migrations have not been applied" in caplog.text

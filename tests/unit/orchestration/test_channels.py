@@ -14,7 +14,7 @@ import apprise
 import pytest
 
 from nightbench.alerts import Picture, send
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 from nightbench.orchestration.channels import channel_url
 
 # Some of Apprise's plugins import what Python will drop.

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nightbench.errors import UserError
-from nightbench.model import Cluster, Node
+from nightbench.core.errors import UserError
+from nightbench.core.model import Cluster, Node
 from nightbench.orchestration.connections import (
     get_connection,
     ssh_targets,

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from nightbench.errors import UserError
-from nightbench.model import (
+from nightbench.core.errors import UserError
+from nightbench.core.model import (
     Build,
     Case,
     Cluster,

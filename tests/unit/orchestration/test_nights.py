@@ -11,15 +11,15 @@ from typing import Any, NoReturn
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 
-from nightbench.errors import UserError
-from nightbench.model import RunKind
+from nightbench.core.errors import UserError
+from nightbench.core.model import RunKind
 from nightbench.orchestration.jobs import load_job, save_job
 from nightbench.orchestration.operator import GangOperator, asked_now
 from nightbench.orchestration.plan_operator import PlanOperator
 from nightbench.orchestration.planning import NotTonight, opens_at, plan_run
 from nightbench.orchestration.wishes import Wish
-from nightbench.pipeline import read_plan
 from nightbench.spool import RunSpool, Spool
+from nightbench.spool.plans import read_plan
 from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable
 
 NOW = datetime.now(UTC)

@@ -5,9 +5,8 @@ from datetime import UTC, datetime
 import pytest
 from tests.unit.sleeping import sleeping_job
 
-from nightbench.errors import UserError
-from nightbench.health import JudgedNode, NodePreflight
-from nightbench.model import (
+from nightbench.core.errors import UserError
+from nightbench.core.model import (
     Cluster,
     EnvironmentPolicy,
     HealthPolicy,
@@ -15,6 +14,8 @@ from nightbench.model import (
     NeighbourPolicy,
     Node,
 )
+from nightbench.night.preflight import ClusterHealth, save
+from nightbench.nodes import JudgedNode, NodePreflight
 from nightbench.orchestration import places
 from nightbench.orchestration.jobs import PlannedJob, load_job, save_job
 from nightbench.orchestration.nodes import (
@@ -24,7 +25,6 @@ from nightbench.orchestration.nodes import (
     load_cluster,
     save_cluster,
 )
-from nightbench.pipeline.health import ClusterHealth, save
 from nightbench.spool import Spool
 from nightbench.warehouse import WarehouseRefused
 

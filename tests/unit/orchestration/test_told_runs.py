@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 from nightbench.orchestration import confirming, judging, runs
 from nightbench.orchestration.shared import MAY_SUSPECT, SUSPECTS
 
@@ -30,7 +30,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         heard.append(run_id)
 
     monkeypatch.setattr(runs, "tell", tell)
-    monkeypatch.setattr("nightbench.pipeline.confirming.give_up_rest", lambda *_: 0)
+    monkeypatch.setattr("nightbench.experiments.confirm.give_up_rest", lambda *_: 0)
     return heard
 
 

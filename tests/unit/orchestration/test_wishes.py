@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nightbench.errors import UserError
-from nightbench.model import RunKind
+from nightbench.core.errors import UserError
+from nightbench.core.model import RunKind
 from nightbench.orchestration.wishes import Wish, choose
 
 FIXTURES = Path(__file__).resolve().parents[2] / "dags" / "fixtures"

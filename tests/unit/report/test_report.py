@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nightbench.model import (
+from nightbench.core.model import (
     Build,
     Case,
     CaseStatus,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nightbench.model import Case, ClockOffset, RankResult, RepeatRecord, Strategy
+from nightbench.core.model import Case, ClockOffset, RankResult, RepeatRecord, Strategy
 
 COLLECTIVE = Case("net", "fake", Strategy.COLLECTIVE, nodes=2, trainers=2, batch_size_per_device=2)
 ASYNC = Case(

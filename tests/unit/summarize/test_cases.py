@@ -8,7 +8,7 @@ import math
 import pytest
 from measured_ranks import COLLECTIVE, rank, record
 
-from nightbench.model import (
+from nightbench.core.model import (
     Build,
     Case,
     CaseStatus,
@@ -18,7 +18,7 @@ from nightbench.model import (
     Severity,
     Strategy,
 )
-from nightbench.summarize import describe, scale, summarize_case
+from nightbench.core.summarize import describe, scale, summarize_case
 
 BUILD = Build("fake")
 

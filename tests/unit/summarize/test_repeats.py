@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from measured_ranks import ASYNC, COLLECTIVE, rank, record
 
-from nightbench.model import RankResult
-from nightbench.summarize import steps_within, summarize_repeat
+from nightbench.core.model import RankResult
+from nightbench.core.summarize import steps_within, summarize_repeat
 
 
 def test_collective_counts_all_samples_over_the_slowest_window() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import HTTPException, Request
 from fastapi.testclient import TestClient
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 from nightbench.web import Access, NotAllowed, Visitor, create_app
 from nightbench.web.guard import FormKey
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from tests.unit.web.rows import ADA, VIEWER, Rows, alert, alert_event, client, row, token
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 from nightbench.web.guard import FORM_LIVES_S
 
 HERE = {"sec-fetch-site": "same-origin"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.web.rows import Rows, alert, alert_event, client, row
 
-from nightbench.errors import UserError
+from nightbench.core.errors import UserError
 
 
 def test_the_latest_median_stands_in_the_table() -> None:

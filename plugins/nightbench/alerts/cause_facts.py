@@ -1,0 +1,288 @@
+"""The facts around a change, from rows of the warehouse."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from nightbench.causes import ControlSeries, Facts, Look, Night, Peer
+from nightbench.causes.facts import BUSY
+from nightbench.causes.hardware import flat
+from nightbench.core.run_plan import RunPlan
+from nightbench.warehouse.causes import CauseBook, Row
+
+NIGHTS = 5
+"""So many nights on each side of a change are looked at in full."""
+CONTROLS = 10
+"""So many control measurements before a change."""
+_BEFORE = timedelta(days=30)
+_NIGHT = timedelta(hours=20)
+_WITHOUT_VALUE = ("failed", "missing")
+_SAME_FALL = timedelta(hours=36)
+"""Two series that fell no further apart fell together."""
+
+
+class Gathered:
+    """What the warehouse knows around a run's regressions, read once for all of them."""
+
+    def __init__(self, book: CauseBook, plan: RunPlan, alerts: Sequence[Row]) -> None:
+        self._run = plan.run
+        self._min_change = plan.policy.min_change
+        self._changes = _Changes(book, plan, alerts)
+        run, cluster = plan.run, plan.run.cluster
+        since = min(self._changes.earliest, run.started_at) - _BEFORE
+        self._peers = book.peers(cluster, run.started_at)
+        failed = sorted({a["opened_run_id"] for a in alerts if _has_failed(a)})
+        self._faults = book.faults(cluster, failed) if failed else []
+        self._controls = book.controls(cluster, since, run.started_at + _NIGHT)
+        self._looks = [_look(row) for row in book.looks(cluster, since, run.started_at + _NIGHT)]
+
+    def facts(self, alert: Row) -> Facts:
+        """All that is known around the change of an alert's series."""
+        good, bad = self._changes.nights(alert)
+        first = bad[0]
+        # Controls of a night are measured when it begins: what is nearer to the bad one is its.
+        failed = _has_failed(alert)
+        turn = good[-1].at + (first.at - good[-1].at) / 2 if good else first.at - _NIGHT / 2
+        return Facts(
+            case_id=alert["case_id"],
+            cluster=self._run.cluster,
+            framework=alert["framework"],
+            first_bad=first,
+            last_good=good[-1] if good else None,
+            change=None if failed else _change(alert),
+            failure=(alert["reason"] or "") if failed else "",
+            faults=self._faults_of(alert),
+            bad=tuple(bad),
+            good=tuple(good),
+            peers=tuple(
+                self._peer(row, None if failed else first.at)
+                for row in self._peers
+                if row["case_id"] != alert["case_id"]
+            ),
+            controls=tuple(self._series(turn)),
+            looks_before=tuple(self._newest_looks(turn)),
+            looks_since=tuple(look for look in self._looks if look.at >= turn),
+        )
+
+    def _faults_of(self, alert: Row) -> dict[str, str]:
+        if not _has_failed(alert):
+            return {}
+        return {
+            row["node"]: row["reason"].removeprefix(f"{alert['case_id']}: ")
+            for row in self._faults
+            if row["run_id"] == alert["opened_run_id"]
+            and row["subject"].rpartition("/")[0] == alert["case_id"]
+        }
+
+    def _peer(self, row: Row, fell_at: datetime | None) -> Peer:
+        """Another series beside one that fell at a time; beside one that failed where None."""
+        verdict, change = row["verdict"], row["change"]
+        fell: bool | None = None
+        if fell_at is None:
+            fell = verdict in _WITHOUT_VALUE
+        elif verdict == "regressed":
+            # What fell long ago says nothing of this change.
+            fell = True if abs(row["since"] - fell_at) <= _SAME_FALL else None
+        elif verdict in ("ok", "improved") and (change is None or change > -self._min_change):
+            fell = False
+        return Peer(
+            case_id=row["case_id"],
+            framework=row["framework"],
+            nodes=tuple(row["nodes"]),
+            fell=fell,
+            framework_version=row["framework_version"],
+        )
+
+    def _series(self, turn: datetime) -> list[ControlSeries]:
+        sides: dict[tuple[str, ...], tuple[list[float], list[float]]] = {}
+        for row in self._controls:
+            key = (row["node"], row["metric"], row["device"], row["backend"])
+            sides.setdefault(key, ([], []))[row["at"] >= turn].append(row["median"])
+        return [
+            ControlSeries(node, metric, device, tuple(before[-CONTROLS:]), tuple(since))
+            for (node, metric, device, _), (before, since) in sides.items()
+        ]
+
+    def _newest_looks(self, turn: datetime) -> list[Look]:
+        newest = {look.node: look for look in self._looks if look.at < turn}
+        return list(newest.values())
+
+
+class _Changes:
+    """The nights on both sides of each change."""
+
+    def __init__(self, book: CauseBook, plan: RunPlan, alerts: Sequence[Row]) -> None:
+        self._run = plan.run
+        case_ids = [alert["case_id"] for alert in alerts]
+        points: dict[str, list[Row]] = defaultdict(list)
+        for row in book.nights(case_ids, plan.run.cluster, plan.run.started_at):
+            points[row["case_id"]].append(row)
+        self._sides = {a["case_id"]: _sides(a, points[a["case_id"]]) for a in alerts}
+        kept = [row for sides in self._sides.values() for side in sides for row in side]
+        self.earliest: datetime = min(
+            (row["started_at"] for row in kept), default=plan.run.started_at
+        )
+        run_ids = sorted({row["run_id"] for row in kept})
+        launches = book.launches(case_ids, run_ids)
+        self._repeats = {(r["case_id"], r["run_id"]): r for r in launches["repeats"]}
+        self._nodes: dict[tuple[str, str], dict[str, str | None]] = defaultdict(dict)
+        for row in launches["nodes"]:
+            self._nodes[row["case_id"], row["run_id"]][row["node"]] = row["fingerprint_id"]
+        self._versions: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+        for row in launches["versions"]:
+            self._versions[row["case_id"], row["run_id"]] |= row["versions"]
+        ids = {each for nodes in self._nodes.values() for each in nodes.values() if each}
+        self._hardware = {key: flat(doc) for key, doc in book.fingerprints(ids).items()}
+
+    def nights(self, alert: Row) -> tuple[list[Night], list[Night]]:
+        """Good nights and bad ones of an alert's series, oldest first; a bad one at least."""
+        good, bad = self._sides[alert["case_id"]]
+        if not bad:
+            # The measurement has been taken back since: only the run itself is left.
+            return [], [Night(self._run.run_id, self._run.started_at)]
+        return [self._night(row) for row in good], [self._night(row) for row in bad]
+
+    def _night(self, row: Row) -> Night:
+        key = (row["case_id"], row["run_id"])
+        nodes, repeats = self._nodes[key], self._repeats.get(key)
+        night = Night(
+            run_id=row["run_id"],
+            at=row["started_at"],
+            framework_version=row["framework_version"],
+            build=row["build"] or "",
+            libraries=self._versions[key],
+            definition_digest=row["definition_digest"],
+            code_digest=row["code_digest"] or "",
+            nodes=tuple(sorted(nodes)),
+            hardware={
+                node: self._hardware[fingerprint]
+                for node, fingerprint in nodes.items()
+                if fingerprint in self._hardware
+            },
+        )
+        if repeats is None:
+            return night
+        return replace(
+            night,
+            repeats=repeats["repeats"],
+            disturbed=disturbed_nodes(repeats["reasons"] or (), night.nodes),
+            disturbed_repeats=repeats["disturbed"],
+            drift=repeats["drift"],
+        )
+
+
+def _change(alert: Row) -> float | None:
+    value, baseline = alert["value"], alert["baseline"]
+    return value / baseline - 1 if value is not None and baseline else None
+
+
+def _has_failed(alert: Row) -> bool:
+    return alert["kind"] in _WITHOUT_VALUE
+
+
+def _opened(alert: Row) -> Row:
+    """The night on which a case came back without a value, as far as its plan tells."""
+    return {
+        "case_id": alert["case_id"],
+        "run_id": alert["opened_run_id"],
+        "started_at": alert["opened_at"],
+        "framework_version": None,
+        "build": alert["opened_build"],
+        "definition_digest": None,
+        "code_digest": alert["opened_code"],
+    }
+
+
+def _sides(alert: Row, points: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """The last good nights and the first bad ones.
+
+    The verdict says which night was the first bad one; where it does not, it is the first of those
+    at the end that lie nearer to the bad level than to the good one.
+    """
+    if _has_failed(alert):
+        before = [row for row in points if row["started_at"] < alert["opened_at"]]
+        return before[-NIGHTS:], [_opened(alert)]
+    place = next(
+        (i for i, row in enumerate(points) if row["run_id"] == alert["first_bad_run_id"]), None
+    )
+    if place is None:
+        place = len(points)
+        if alert["value"] is not None and alert["baseline"] is not None:
+            midline = (alert["value"] + alert["baseline"]) / 2
+            while place > 0 and points[place - 1]["throughput"] <= midline:
+                place -= 1
+    good, bad = points[:place], points[place:]
+    return list(good[-NIGHTS:]), list(bad[:1]) + list(bad[1:][-NIGHTS:])
+
+
+def disturbed_nodes(reasons: Sequence[str | None], nodes: Sequence[str]) -> dict[str, str]:
+    """Node -> what disturbed it, from `n1: reason; n2: reason`; all nodes where none is named."""
+    found: dict[str, str] = {}
+    names = "|".join(re.escape(node) for node in sorted(nodes, key=len, reverse=True))
+    for reason in filter(None, reasons):
+        parts = re.split(rf"(?:^|; )({names}): ", reason) if names else [reason]
+        told = dict(zip(parts[1::2], parts[2::2], strict=True))
+        for node, why in (told or dict.fromkeys(nodes, reason)).items():
+            # Each reason once, so that heat is not hidden by the neighbours of another repeat.
+            if why not in found.get(node, ""):
+                found[node] = f"{found[node]}; {why}" if node in found else why
+    return found
+
+
+# --- preflights ---------------------------------------------------------------------------
+
+
+def _look(row: Row) -> Look:
+    findings = row["findings"]
+    work: Mapping[str, Any] = row["foreign_work"] or {}
+    share = float(work.get("cpu_share") or 0.0)
+    return Look(
+        node=row["node"],
+        at=row["at"],
+        hardware=_hardware(row),
+        throttled=tuple(_found(findings, " throttle")),
+        hot=tuple(_found(findings, " temperature")),
+        foreign_share=share,
+        foreign=tuple(
+            f"{(process['command'] or 'a process')[:60]} of {process['user'] or '?'}"
+            for process in work.get("processes", ())
+            if process["gpu"] or share > BUSY
+        ),
+    )
+
+
+def _found(findings: Sequence[Mapping[str, str]], ending: str) -> list[str]:
+    return [
+        f"{each['what'].removesuffix(ending)}: {each['found']}"
+        for each in findings
+        if each["what"].startswith("GPU ") and each["what"].endswith(ending)
+    ]
+
+
+def _hardware(row: Row) -> dict[str, str]:
+    """What a preflight tells of a node, by the names that a fingerprint has for it."""
+    found: dict[str, Any] = {"boot": row["boot_id"]}
+    for gpu in row["gpus"] or ():
+        name = f"gpus.{gpu['index']}"
+        found |= {
+            f"{name}.model": gpu["name"],
+            f"{name}.driver": gpu["driver"],
+            f"{name}.max_sm_clock_mhz": gpu["clock_sm_max_mhz"],
+            f"{name}.pcie_width": gpu["pcie_width"],
+            f"{name}.persistence": gpu["persistence"],
+        }
+    for link in row["links"] or ():
+        name = f"network.{link['name']}"
+        found |= {f"{name}.speed_mbit_s": link["mbps"], f"{name}.mtu": link["mtu"]}
+    if row["governors"]:
+        found["governor"] = ", ".join(row["governors"])
+    return {
+        name: f"{value:g}" if isinstance(value, float) else str(value)
+        for name, value in found.items()
+        if value is not None
+    }

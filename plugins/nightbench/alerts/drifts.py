@@ -1,0 +1,123 @@
+"""Keeps which series creep: a drift is told once, and again when it has crept on.
+
+No night of it is a change, so it opens no alert. Only nightly runs decide, and never one that began
+before the newest that was judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from statistics import median
+from typing import Any
+
+from nightbench.core.model import HistoryPoint, Verdict
+from nightbench.core.run_plan import RunPlan
+from nightbench.detection import Judgement, segment
+from nightbench.warehouse import Loader, Reader
+
+Row = Mapping[str, Any]
+
+LEVEL = 21
+"""Nights whose median says where a series lies: three weeks, so that a weekly pattern is out."""
+
+QUIET = 14
+"""Good nights running without a drift after which it is over. Noise that stays for days hides a
+drift for a while, and one that is over is told anew."""
+
+
+def follow(
+    reader: Reader,
+    loader: Loader,
+    plan: RunPlan,
+    cases: Iterable[tuple[Verdict, Judgement | None]],
+    histories: Mapping[str, Sequence[HistoryPoint]],
+    later: Collection[str] = (),
+    noisy: Collection[str] = (),
+) -> None:
+    """Store what a night says of the drifts of its series. Doing it again changes nothing.
+
+    Args:
+        reader: of the warehouse that the run was loaded into.
+        loader: to the same connection, which holds the lock of the cluster's alerts.
+        plan: of a nightly run; its `policy.min_change` is what is worth telling.
+        cases: its verdicts with the judgements that they rest on.
+        histories: good nights before this run by case_id, oldest first.
+        later: case_ids of which a later night was judged: this one says nothing of them any more.
+        noisy: case_ids that alert no more: their drifts are listed and not told.
+    """
+    run, limit = plan.run, plan.policy.min_change
+    stands = {row["case_id"]: row for row in reader.drifts(cluster=run.cluster)}
+    tonight = {each.case_id: each.point for each in reader.measured(run.run_id) if each.point}
+    for verdict, judgement in cases:
+        case_id, standing = verdict.case_id, stands.get(verdict.case_id)
+        # A night without a figure says nothing.
+        if judgement is None or case_id not in tonight or case_id in later:
+            continue
+        past = [p for p in histories.get(case_id, ()) if p.run_id != run.run_id]
+        # A drift's nights are those that tonight is compared with: others lie between them.
+        before = segment(past, tonight[case_id])
+        drift = judgement.drift
+        if drift is None:
+            if standing is not None and quiet_nights(before, standing) >= QUIET:
+                loader.end_drift(case_id, run.cluster, run.run_id, run.started_at)
+            continue
+        values = [point.value for point in before[1 - LEVEL :]]
+        row = {
+            "case_id": case_id,
+            "cluster": run.cluster,
+            "run_id": run.run_id,
+            "at": run.started_at,
+            "level": median([*values, tonight[case_id].value]),
+            "is_news": drift.change <= -limit and case_id not in noisy,
+            "change": drift.change,
+            "error": drift.error,
+            "nights": drift.nights,
+            "since": before[1 - drift.nights].at,
+        }
+        if is_new(row, standing, limit):
+            loader.store_drift(row)
+        else:
+            loader.see_drift(row)
+
+
+def quiet_nights(before: Sequence[HistoryPoint], standing: Row) -> int:
+    """Good nights since a series was last seen to creep, tonight's included.
+
+    Args:
+        before: good nights before tonight, which itself has a figure and does not creep.
+        standing: the drift, with `seen_at`.
+    """
+    seen_at: datetime = standing["seen_at"]
+    return sum(point.at > seen_at for point in before) + 1
+
+
+def is_new(drift: Row, standing: Row | None, limit: float) -> bool:
+    """Whether a drift is another one than that which stands: it appeared, turned or crept on.
+
+    How far it crept on is read off the level, not off its size: that is of the nights that the
+    detector looks at, and grows no more once it creeps for longer.
+
+    Args:
+        drift: tonight's, with `change`, `level` and `is_news`.
+        standing: the one that is kept, with the same.
+        limit: relative change that is worth telling.
+    """
+    if standing is None or (drift["change"] < 0) != (standing["change"] < 0):
+        return True
+    if not drift["is_news"]:
+        return False
+    return not standing["is_news"] or drift["level"] <= standing["level"] * (1 - limit)
+
+
+def notes(rows: Iterable[Row]) -> list[str]:
+    """One line for each drift, for messages and lists.
+
+    Args:
+        rows: of `marts.fct_drift`, such as `Reader.drifts` gives.
+    """
+    return [
+        f"{row['case_id']} on {row['cluster']}: {row['change']:+.1%} (± {2 * row['error']:.1%}) "
+        f"over its last {row['nights']} nights; no night of it is a regression"
+        for row in rows
+    ]

@@ -1,0 +1,279 @@
+"""Replays a series night by night: which alerts a policy would have raised. Pure."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from nightbench.alerts import LiveAlert, alerts_for
+from nightbench.core.model import HistoryPoint, RegressionPolicy, Verdict, VerdictKind
+from nightbench.detection import Detector, noise
+from nightbench.detection.grading import wilson
+
+SERIES = tuple[str, str]
+"""Case and cluster."""
+
+WARM_UP = 30
+"""Nights that are replayed before those that count: what stood then is not raised anew."""
+
+NEAR = timedelta(days=14)
+"""An alert that is raised so long before another one's first night, or after it, is the same."""
+
+_MADE_UP = "replay"
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An alert that a replay has opened."""
+
+    case_id: str
+    cluster: str
+    at: datetime
+    """The night that opened it."""
+    since: datetime | None
+    """First night at the lower level."""
+    change: float | None
+    sentence: str
+    ended_at: datetime | None = None
+
+    @property
+    def series(self) -> SERIES:
+        """Its series."""
+        return self.case_id, self.cluster
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """An alert of the past, and what people made of it."""
+
+    alert_id: int
+    case_id: str
+    cluster: str
+    opened_at: datetime
+    """The night that opened it."""
+    last_at: datetime
+    """The last night that said the same."""
+    is_true: bool
+
+    @property
+    def series(self) -> SERIES:
+        """Its series."""
+        return self.case_id, self.cluster
+
+
+def label_of(events: Sequence[Mapping[str, Any]]) -> bool | None:
+    """What people made of an alert: true, false, or nothing that says so.
+
+    Acknowledged, resolved by a person, dismissed as intended or as one that nobody will fix: there
+    was a change. Dismissed as a false alarm: there was none. What was opened again waits anew.
+
+    Args:
+        events: rows of `marts.fct_alert_event` of one alert, oldest first.
+    """
+    label: bool | None = None
+    for event in events:
+        if event["what"] != "moved":
+            continue
+        to = event["to_state"]
+        if to == "open":
+            label = None
+        elif event["by_whom"] != "nightbench":
+            reason = str(event["why"] or "").partition(":")[0]
+            label = not (to == "dismissed" and reason == "false_alarm")
+    return label
+
+
+def replay(
+    series: SERIES,
+    points: Sequence[HistoryPoint],
+    policy: RegressionPolicy,
+    detector: Detector,
+    since: datetime | None = None,
+) -> list[Raised]:
+    """The alerts on falls that a series would have raised, judged night by night.
+
+    Every night is judged knowing only those before it, noisy stretches keep quiet, and alerts
+    live and end as real ones do; people, confirmations and failed nights take no part.
+
+    Args:
+        series: case and cluster.
+        points: the nights, oldest first.
+        policy: the suite's, or a proposed one.
+        detector: judges.
+        since: alerts of earlier nights are not told.
+    """
+    return list(_Replay(series, policy, detector).run(points, since))
+
+
+@dataclass
+class _Replay:
+    series: SERIES
+    policy: RegressionPolicy
+    detector: Detector
+    alert: LiveAlert | None = None
+    raised: Raised | None = None
+    is_noisy: bool = False
+
+    def run(self, points: Sequence[HistoryPoint], since: datetime | None) -> Iterator[Raised]:
+        first = 0
+        if since is not None:
+            first = max(0, bisect.bisect_left(points, since, key=lambda p: p.at) - WARM_UP)
+        for index in range(first, len(points)):
+            ended = self._night(points[:index], points[index])
+            if ended is not None and (since is None or ended.at >= since):
+                yield ended
+        if self.raised is not None and (since is None or self.raised.at >= since):
+            yield self.raised
+
+    def _night(self, before: Sequence[HistoryPoint], tonight: HistoryPoint) -> Raised | None:
+        """Judge a night; the alert that it ends."""
+        case_id, cluster = self.series
+        turn = noise.turn(before, tonight, self.policy.max_spread, self.is_noisy)
+        if turn is not None:
+            self.is_noisy = turn.noisy
+        said = self.detector.judge(before, tonight, self.policy)
+        verdict = Verdict(
+            case_id,
+            cluster,
+            # Nights are told apart by their run; a history from a file may know none.
+            f"{_MADE_UP}-{tonight.at.isoformat()}",
+            said.kind,
+            said.sentence,
+            tonight.value,
+            said.baseline,
+            said.change,
+            said.history,
+        )
+        changes = alerts_for(
+            [verdict],
+            [self.alert] if self.alert else [],
+            tonight.at,
+            self.policy.min_change,
+            {case_id} if self.is_noisy else (),
+        )
+        ended = None
+        if changes.to_resolve and self.raised is not None:
+            ended = replace(self.raised, ended_at=tonight.at)
+            self.alert = self.raised = None
+        for _, suspect in changes.to_watch:
+            if self.alert is not None:
+                self.alert = replace(
+                    self.alert,
+                    suspect=suspect,
+                    suspect_run_id=verdict.run_id,
+                    suspect_at=tonight.at,
+                )
+        if changes.to_open:
+            self.alert = _alive(verdict)
+            self.raised = Raised(
+                case_id, cluster, tonight.at, said.since, said.change, said.sentence
+            )
+        if changes.to_continue:
+            self.alert = _alive(verdict)
+        return ended
+
+
+def _alive(verdict: Verdict) -> LiveAlert:
+    return LiveAlert(
+        verdict.case_id, verdict.cluster, VerdictKind.REGRESSED, verdict.value, verdict.baseline, 1
+    )
+
+
+# --- what people's labels say of it ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Score:
+    """The alerts of a policy beside the labels of people."""
+
+    raised: tuple[Raised, ...]
+    labels: Mapping[int, bool]
+    """Place in `raised` -> label, where there is one."""
+    missed: tuple[Labelled, ...]
+    """Alerts that people found right and that would not have been raised."""
+    silenced: tuple[Labelled, ...]
+    """False alarms that would not have been raised."""
+
+    @property
+    def right(self) -> int:
+        """Alerts that people found right."""
+        return sum(self.labels.values())
+
+    @property
+    def wrong(self) -> int:
+        """Alerts that people found wrong."""
+        return len(self.labels) - self.right
+
+    @property
+    def unlabelled(self) -> int:
+        """Alerts of which nobody said anything."""
+        return len(self.raised) - len(self.labels)
+
+    @property
+    def precision(self) -> float | None:
+        """Share of the labelled alerts that were right; None without labels."""
+        return self.right / len(self.labels) if self.labels else None
+
+    @property
+    def worst_precision(self) -> float | None:
+        """The same, if all unlabelled ones were wrong."""
+        return self.right / len(self.raised) if self.raised else None
+
+    @property
+    def recall(self) -> float | None:
+        """Share of the right labelled alerts of the past that are raised; None without any."""
+        known = self.right + len(self.missed)
+        return self.right / known if known else None
+
+    @property
+    def precision_interval(self) -> tuple[float, float]:
+        """95 % interval of `precision`."""
+        return wilson(self.right, len(self.labels))
+
+    @property
+    def recall_interval(self) -> tuple[float, float]:
+        """95 % interval of `recall`."""
+        return wilson(self.right, self.right + len(self.missed))
+
+
+def score(raised: Sequence[Raised], labelled: Sequence[Labelled]) -> Score:
+    """Hold alerts against labelled ones: each is the same as one other at the most, the nearest."""
+    pairs = sorted(
+        (abs(alert.at - known.opened_at), i, j)
+        for i, alert in enumerate(raised)
+        for j, known in enumerate(labelled)
+        if alert.series == known.series and known.opened_at - NEAR <= alert.at <= _until(known)
+    )
+    of: dict[int, int] = {}
+    for _, i, j in pairs:
+        if i not in of and j not in of.values():
+            of[i] = j
+    free = [known for j, known in enumerate(labelled) if j not in of.values()]
+    return Score(
+        raised=tuple(raised),
+        labels={i: labelled[j].is_true for i, j in sorted(of.items())},
+        missed=tuple(known for known in free if known.is_true),
+        silenced=tuple(known for known in free if not known.is_true),
+    )
+
+
+def _until(known: Labelled) -> datetime:
+    """While it lasted it could have been raised; what came later is another event."""
+    return max(known.last_at, known.opened_at + NEAR)
+
+
+def apart(one: Sequence[Raised], other: Sequence[Raised]) -> list[Raised]:
+    """The alerts of `one` that `other` does not raise within two weeks."""
+    left = list(other)
+    found = []
+    for alert in one:
+        same = [each for each in left if each.series == alert.series]
+        near = min(same, key=lambda each: abs(each.at - alert.at), default=None)
+        if near is None or abs(near.at - alert.at) > NEAR:
+            found.append(alert)
+        else:
+            left.remove(near)
+    return found

@@ -1,0 +1,296 @@
+"""alert: what somebody must see, and what people make of it."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from nightbench.cli import common
+from nightbench.cli.alert_groups import (
+    LIVE,
+    acted_on,
+    beside,
+    cause_of,
+    others_of,
+    state,
+    table_of,
+    what,
+)
+from nightbench.cli.common import out
+from nightbench.cli.nights import say_overdue
+from nightbench.config.values import holds_controls, shown
+from nightbench.core.errors import UserError
+from nightbench.core.hours import moment
+
+if TYPE_CHECKING:
+    from nightbench.warehouse import Reader, Triage
+
+app = typer.Typer(help="The alerts and their life: who looked, what came of it.")
+
+
+def _text(option: typer.CallbackParam, value: str) -> str:
+    """A text that is kept: what a terminal would obey is refused, as on the alert's page.
+
+    Raises:
+        UserError: it holds a control character other than the ends of its lines and tabs.
+    """
+    if holds_controls(value):
+        raise UserError(
+            f"{option.opts[0]}: found {shown(value)} with a control character, expected a text"
+        )
+    return value
+
+
+AlertArgument = Annotated[int, typer.Argument(metavar="ID", help="Number of the alert.")]
+WhyOption = Annotated[
+    str, typer.Option("--why", help="Kept in the alert's history.", callback=_text)
+]
+GroupOption = Annotated[
+    bool, typer.Option("--group", help="All alerts of the same cause, each with its own event.")
+]
+MOST = 10_000
+"""Alerts that a list is made of."""
+
+
+@app.command("list")
+def list_alerts(
+    every: Annotated[bool, typer.Option("--all", help="Closed ones too.")] = False,
+    json: common.JsonOption = False,
+) -> None:
+    """List the alerts that somebody still has to look at, newest first; one line for each cause."""
+    with _reader() as reader:
+        rows = reader.alerts(None, limit=MOST) if every else reader.alerts(limit=MOST)
+    if json:
+        common.print_json([_document(row) for row in rows])
+        return
+    say_overdue()
+    if not rows:
+        out.print("No alerts." if every else "No open alerts. Closed ones: --all")
+        return
+    table = Table(box=None, pad_edge=False)
+    names, lines = table_of(rows)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for line in lines:
+        table.add_row(*(Text(cell) for cell in line))
+    out.print(table)
+
+
+@app.command()
+def show(alert: AlertArgument, json: common.JsonOption = False) -> None:
+    """Show an alert with its cause, the others of the same cause, and its history."""
+    with _reader() as reader:
+        _show(reader, alert, json)
+
+
+@app.command()
+def ack(
+    alert: AlertArgument,
+    why: WhyOption = "",
+    group: GroupOption = False,
+    json: common.JsonOption = False,
+) -> None:
+    """Say that somebody looks at it."""
+    _change(
+        alert, json, lambda triage, one: triage.move(one, "acknowledged", why), group, ("open",)
+    )
+
+
+@app.command()
+def resolve(
+    alert: AlertArgument,
+    why: WhyOption = "",
+    group: GroupOption = False,
+    json: common.JsonOption = False,
+) -> None:
+    """Say that it is mended; a fall that goes on is told again."""
+    _change(alert, json, lambda triage, one: triage.move(one, "resolved", why), group)
+
+
+@app.command()
+def dismiss(
+    alert: AlertArgument,
+    reason: Annotated[
+        str, typer.Option("--reason", help="false_alarm, intended or wont_fix.", show_default=False)
+    ],
+    why: WhyOption = "",
+    group: GroupOption = False,
+    json: common.JsonOption = False,
+) -> None:
+    """Close it for good: it says no more until the series falls further."""
+    given = reason.replace("-", "_")
+    _change(alert, json, lambda triage, one: triage.move(one, "dismissed", why, given), group)
+
+
+@app.command()
+def reopen(alert: AlertArgument, why: WhyOption = "", json: common.JsonOption = False) -> None:
+    """Open it again, with its history."""
+    _change(alert, json, lambda triage, one: triage.move(one, "open", why))
+
+
+@app.command()
+def snooze(
+    alert: AlertArgument,
+    until: Annotated[
+        str, typer.Option("--until", help="12h, 3d, 2w, or a date as 2026-12-01 or with its time.")
+    ],
+    why: WhyOption = "",
+    group: GroupOption = False,
+    json: common.JsonOption = False,
+) -> None:
+    """Send no message before a time; then it is told again if it still lives."""
+    wakes = moment(until, datetime.now(UTC))
+    _change(alert, json, lambda triage, one: triage.snooze(one, wakes, why), group)
+
+
+@app.command()
+def assign(
+    alert: AlertArgument,
+    owner: Annotated[
+        str, typer.Option("--owner", help='Whose it is; "": nobody\'s.', callback=_text)
+    ],
+    why: WhyOption = "",
+    group: GroupOption = False,
+    json: common.JsonOption = False,
+) -> None:
+    """Say whose it is."""
+    _change(alert, json, lambda triage, one: triage.assign(one, owner, why), group)
+
+
+@app.command("test")
+def try_channels(suite: common.SuiteArgument, json: common.JsonOption = False) -> None:
+    """Send a test message to each channel of a suite."""
+    from nightbench.cli.alert_test import test_channels
+
+    raise typer.Exit(test_channels(suite, json=json))
+
+
+@app.command()
+def confirm(
+    alert: AlertArgument,
+    outside_hours: common.OutsideHoursOption = False,
+    json: common.JsonOption = False,
+) -> None:
+    """Measure its regression again now, as a night does before it is told of.
+
+    The last good build and the night's take turns on the same nodes, and once on others. Exit
+    codes: 0 confirmed or not confirmed; 3 inconclusive; 1 nothing could be measured.
+    """
+    from nightbench.cli.alert_confirm import confirm_alert
+
+    raise typer.Exit(confirm_alert(alert, outside_hours=outside_hours, json=json))
+
+
+@contextmanager
+def _reader() -> Iterator[Reader]:
+    from nightbench.warehouse import Reader
+
+    with closing(common.open_warehouse("nightbench_reader")) as connection:
+        yield Reader(connection)
+
+
+def _change(
+    alert: int,
+    json: bool,
+    act: Callable[[Triage, int], str],
+    group: bool = False,
+    states: Sequence[str] = LIVE,
+) -> None:
+    """Do something with an alert; with all of its group that are in one of `states` too."""
+    from nightbench.warehouse import Triage
+
+    others: list[int] = []
+    if group:
+        with _reader() as reader:
+            others = [row["alert_id"] for row in beside(reader, alert) if row["state"] in states]
+    with closing(common.open_warehouse("nightbench_triage")) as connection:
+        triage = Triage(connection, getpass.getuser())
+        act(triage, alert)
+        refused = acted_on(others, lambda one: act(triage, one))
+    with _reader() as reader:
+        _show(reader, alert, json)
+    if group and not json:
+        out.print(f"and {len(others) - len(refused)} more of its group")
+    if refused:
+        raise UserError("\n".join(refused))
+
+
+def _show(reader: Reader, alert: int, json: bool) -> None:
+    from nightbench.cli.bisect import lines_of
+
+    rows = reader.alerts(states=None, alert_id=alert)
+    if not rows:
+        raise UserError(f"There is no alert {alert}. `nightbench alert list --all` lists them.")
+    row, events = rows[0], reader.alert_events(alert)
+    if json:
+        same = [_document(other) for other in beside(reader, alert)]
+        told = {"events": [_document(event) for event in events], "same_cause": same}
+        told["bisects"] = [
+            {**_document(found), "tests": [_document(test) for test in found["tests"]]}
+            for found in _bisects(alert)
+        ]
+        common.print_json(_document(row) | told)
+        return
+    owner = f", owner {row['owner']}" if row["owner"] else ""
+    lines = [
+        f"Alert {alert}: {row['case_id']} on {row['cluster']}: {what(row)}",
+        f"{state(row)}{owner}, opened {row['opened_at']:%Y-%m-%d %H:%M} UTC",
+        row["sentence"],
+        *_runs(row),
+        *_confirmation(row),
+        *cause_of(row),
+        "",
+        *others_of(beside(reader, alert)),
+    ]
+    lines += [line for found in _bisects(alert) for line in (*lines_of(found), "")]
+    for event in events:
+        step = event["what"]
+        if step == "moved":
+            step = f"{event['from_state']} -> {event['to_state']}"
+        why = f": {event['why']}" if event["why"] else ""
+        lines.append(f"{event['at']:%Y-%m-%d %H:%M} {event['by_whom']} {step}{why}")
+    out.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+def _runs(row: dict[str, Any]) -> list[str]:
+    """The nights that it is about: of a failed case nobody knows a first bad one."""
+    lines = [f"opened by run {row['opened_run_id']}, latest {row['last_run_id']}"]
+    if row["first_bad_run_id"]:
+        lines.insert(
+            0, f"last good run {row['last_good_run_id']}, first bad run {row['first_bad_run_id']}"
+        )
+    elif row["last_good_run_id"]:
+        lines.insert(0, f"last good run {row['last_good_run_id']}")
+    return lines
+
+
+def _confirmation(row: dict[str, Any]) -> list[str]:
+    """What measuring it again said, or that it goes on."""
+    state = row["confirmation_state"]
+    if state is None:
+        return []
+    if state in ("wanted", "running"):
+        return ["measured again: not ended yet"]
+    outcome = (row["confirmation"] or "unconfirmed").replace("_", " ")
+    return [f"{outcome}: {row['confirmation_sentence']}"]
+
+
+def _bisects(alert: int) -> list[dict[str, Any]]:
+    """The searches for the version that is to blame, newest first, with their tests."""
+    from nightbench.warehouse.bisects import Bisects
+
+    with closing(common.open_warehouse("nightbench_reader")) as connection:
+        book = Bisects(connection)
+        found = book.find(alert_id=alert)
+        return [{**row, "tests": book.steps(row["bisect_id"])} for row in found]
+
+
+def _document(row: dict[str, Any]) -> dict[str, Any]:
+    return {k: v.isoformat() if isinstance(v, datetime) else v for k, v in row.items()}

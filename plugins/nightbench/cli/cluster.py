@@ -1,0 +1,258 @@
+"""cluster: host keys of a cluster's nodes, looked at and kept."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from nightbench.cli import common
+from nightbench.cli.common import FAILED, out, say
+from nightbench.core.errors import UserError
+from nightbench.orchestration import places
+
+if TYPE_CHECKING:
+    from nightbench.core.model import Cluster
+    from nightbench.gang import SshTarget
+    from nightbench.gang.hostkeys import HostKey
+
+app = typer.Typer(help="Host keys and wheels of a cluster.", no_args_is_help=True)
+
+AT_ONCE = 16
+"""Hosts that are asked at the same time."""
+
+_STYLES = {"new": "yellow", "same": "green", "by authority": "green"}
+
+
+@app.callback()
+def group() -> None:
+    """Host keys and wheels of a cluster."""
+
+
+@app.command()
+def scan(
+    cluster: Annotated[str, typer.Argument(help="Name of a cluster, or its YAML file.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Take new keys without asking.")] = False,
+    replace: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--replace",
+            metavar="NODE",
+            help="Take the changed key of this node (or jump host) as well.",
+        ),
+    ] = None,
+) -> None:
+    """Show the host keys of all nodes and jump hosts, and keep the new ones in known_hosts.
+
+    A key that has changed is never taken unless its node is named. Exit code 1 where a host did
+    not answer, a key has changed, or new keys were not taken.
+    """
+    where = _cluster_of(cluster)
+    assert where.known_hosts is not None
+    file = Path(where.known_hosts)
+    scanning = _Scan(where, file, frozenset(replace or ()), yes)
+    if not scanning.run():
+        raise typer.Exit(FAILED)
+
+
+def _cluster_of(name: str) -> Cluster:
+    from nightbench.config import load_cluster
+    from nightbench.orchestration import wishes
+
+    path = wishes.cluster_file(name, files=True)
+    found = load_cluster(
+        path, home=places.home_folder(), catalog=common.catalog(), new_known_hosts=True
+    )
+    if found.known_hosts is None:
+        raise UserError(
+            f"cluster {found.name}: it names no file for host keys. Add the line `known_hosts: "
+            f"{found.name}.known_hosts` to {path}, then scan again"
+        )
+    return found
+
+
+class _Scan:
+    """One scan: jump hosts first, as what lies behind them is asked through them."""
+
+    def __init__(self, cluster: Cluster, file: Path, replace: frozenset[str], yes: bool) -> None:
+        self._cluster = cluster
+        self._file = file
+        self._replace = replace
+        self._yes = yes
+        self._text = _text(file)
+        self._good = True
+
+    def run(self) -> bool:
+        """Ask, show, keep; False where something is not as it should be."""
+        with tempfile.TemporaryDirectory(prefix="nightbench-scan-") as folder:
+            working = Path(folder) / "known_hosts"
+            working.write_text(self._text, encoding="utf-8")
+            # Jump hosts are logged in to by what is known so far, never by more.
+            targets = common.reach(dataclasses.replace(self._cluster, known_hosts=str(working)))
+            levels = _levels(targets)
+            names = sorted({name for level in levels for name in level})
+            for name in self._replace - set(names):
+                raise UserError(
+                    f"--replace: found {name[:100]!r}; expected nodes or jump hosts of the "
+                    f"cluster: {', '.join(names)}"
+                )
+            for number, level in enumerate(levels):
+                if not asyncio.run(self._level(level)):
+                    behind = [name for later in levels[number + 1 :] for name in later]
+                    if behind:
+                        say(f"Not asked, as a jump host is not known yet: {', '.join(behind)}")
+                    return False
+                working.write_text(self._text, encoding="utf-8")
+        return self._good
+
+    async def _level(self, targets: dict[str, SshTarget]) -> bool:
+        """One distance from here; False where what is behind it cannot be asked."""
+        from nightbench.gang import hostkeys
+
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def ask(target: SshTarget) -> list[HostKey] | UserError:
+            async with slots:
+                try:
+                    return await hostkeys.host_keys(target)
+                except UserError as error:
+                    return error
+
+        answers = await asyncio.gather(*(ask(target) for target in targets.values()))
+        asked = list(zip(targets.items(), answers, strict=True))
+        out.print(_table(asked))
+        wanted: list[HostKey] = []
+        for (name, _), answer in asked:
+            if isinstance(answer, UserError):
+                self._good = False
+                say(str(answer))
+                continue
+            wanted += self._wanted(name, answer)
+        return not wanted or self._keep(wanted)
+
+    def _wanted(self, name: str, keys: Sequence[HostKey]) -> list[HostKey]:
+        from nightbench.gang.hostkeys import Status
+
+        wanted = [key for key in keys if key.status is Status.NEW]
+        bad = [key for key in keys if key.status in (Status.CHANGED, Status.REVOKED)]
+        for key in bad:
+            if key.status is Status.CHANGED and name in self._replace:
+                wanted.append(key)
+                continue
+            self._good = False
+            out.print(
+                f"[bold red]{escape(name)}: the {key.kind} host key is {key.status.value}.[/] "
+                "Somebody may be in between you and the host. Nothing of this host is taken. If "
+                "it was set up anew, compare the fingerprint with its console, then: "
+                f"--replace {escape(name)}",
+                soft_wrap=True,
+            )
+        taken = name in self._replace and all(key.status is Status.CHANGED for key in bad)
+        return wanted if not bad or taken else []
+
+    def _keep(self, keys: Sequence[HostKey]) -> bool:
+        from nightbench.gang import hostkeys
+
+        hosts = len({key.name for key in keys})
+        what = f"{len(keys)} key{'s' if len(keys) > 1 else ''} of "
+        what += f"{hosts} host{'s' if hosts > 1 else ''}"
+        say(
+            "Compare the fingerprints with the hosts' own consoles (ssh-keygen -l -f "
+            "/etc/ssh/ssh_host_ed25519_key.pub) before you take them."
+        )
+        if not self._yes:
+            if not sys.stdin.isatty():
+                say(f"Not written: {what}. Nobody is here to ask; --yes takes them.")
+                return False
+            if not typer.confirm(f"Write {what} to {self._file}?"):
+                return False
+        self._text = hostkeys.merged(self._text, keys)
+        hostkeys.save(self._file, self._text)
+        say(f"Written to {self._file}: {what}")
+        return True
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8") if file.exists() else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{file}: cannot be read: {error}") from error
+
+
+def _levels(targets: dict[str, SshTarget]) -> list[dict[str, SshTarget]]:
+    """Jump hosts and nodes by the number of hops before them, each host once."""
+    levels: dict[int, dict[str, SshTarget]] = {}
+    seen: set[tuple[str, int, int]] = set()
+    for name, target in targets.items():
+        for depth, hop in enumerate(target.jump):
+            if (hop.host, hop.port, depth) not in seen:
+                seen.add((hop.host, hop.port, depth))
+                there = dataclasses.replace(hop, node=hop.host, jump=target.jump[:depth])
+                level = levels.setdefault(depth, {})
+                level[hop.host if hop.host not in level else hop.address] = there
+        levels.setdefault(len(target.jump), {})[name] = target
+    return [levels[depth] for depth in sorted(levels)]
+
+
+def _table(asked: Sequence[tuple[tuple[str, SshTarget], list[HostKey] | UserError]]) -> Table:
+    table = Table()
+    # A fingerprint that is cut short cannot be compared: on a narrow terminal it folds.
+    for column in ("node", "address", "kind", "fingerprint", "known_hosts"):
+        table.add_column(column, overflow="fold")
+    for (name, target), answer in asked:
+        if isinstance(answer, UserError):
+            table.add_row(escape(name), target.address, "-", "-", "[red]no answer[/]")
+            continue
+        for key in answer:
+            style = _STYLES.get(key.status.value, "bold red")
+            status = f"[{style}]{key.status.value}[/]"
+            if key.known:
+                status += f" (known: {key.known})"
+            table.add_row(escape(name), target.address, key.kind, key.fingerprint, status)
+    return table
+
+
+@app.command()
+def download(
+    cluster: Annotated[str, typer.Argument(help="Name of a cluster, or its YAML file.")],
+    line: Annotated[
+        list[str], typer.Option("--line", "-l", help="Framework line; may be given several times.")
+    ],
+    machine: Annotated[
+        str, typer.Option("--machine", help="The nodes' machine, as `uname -m` says it.")
+    ] = "x86_64",
+) -> None:
+    """Fill the cluster's wheelhouse with the wheels that lines need, from this machine's index.
+
+    Wheels that are there are kept; every file is compared with the lock's hashes.
+    """
+    from nightbench.core.capabilities import variant_of
+    from nightbench.gang import fetching
+
+    known = common.catalog()
+    where = common.cluster_of(cluster, known)
+    house = where.environments.wheelhouse
+    if house is None:
+        raise UserError(
+            f"cluster {where.name}: it names no wheelhouse. Add `environments: {{wheelhouse: "
+            "FOLDER}` to its file and make the folder"
+        )
+    for each in line:
+        if each not in known.frameworks:
+            raise UserError(
+                f"--line: found {each[:100]!r}; expected one of {', '.join(known.frameworks)}"
+            )
+        variant = variant_of(known.frameworks[each], where, {})
+        if not isinstance(variant, str):
+            raise UserError(f"--line {each}: {variant.message}")
+        files = fetching.fetch(Path(house), places.benchmarks_folder(), each, variant, machine, say)
+        size = sum(file.path.stat().st_size for file in files)
+        say(f"{each} {variant}: {len(files)} wheels, {size / 1e6:.0f} MB, in {house}")

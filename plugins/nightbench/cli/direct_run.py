@@ -1,0 +1,144 @@
+"""`nightbench run --direct`: a run over SSH from this process, loaded where a warehouse answers."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from nightbench.cli import common
+from nightbench.cli.common import FAILED, INTERRUPTED, err, out, say
+from nightbench.cli.outcome import is_good, show_run
+from nightbench.cli.progress import LiveView
+from nightbench.core.budget import clock
+from nightbench.core.errors import UserError
+from nightbench.core.model import JobSpec, RunKind
+from nightbench.spool import RunSpool, Spool
+from nightbench.warehouse.connection import WarehouseUnavailable
+
+if TYPE_CHECKING:
+    from nightbench.core.run_plan import RunPlan
+    from nightbench.gang import Shipment, SshTarget
+
+
+def measure_directly(chosen: common.Chosen) -> int:
+    """Plan, measure, load and judge a run; return the exit code.
+
+    Raises:
+        UserError: nothing was launched: a Connection is missing, say.
+    """
+    from nightbench.gang import direct
+    from nightbench.spool import plans
+
+    place = common.home()
+    place.make()
+    plan = plan_now(chosen, datetime.now(UTC))
+    targets = common.reach(chosen.cluster)
+    spool = common.spool()
+    folder = plans.store_plan(plan, spool)
+    run_id = plan.run.run_id
+    say(f"run {run_id}: {len(plan.jobs)} cases on {chosen.cluster.name}, over SSH, no scheduler")
+    interrupted = False
+    shipment = common.shipment(chosen.cluster)
+    try:
+        jobs = place_on_healthy(chosen, plan.jobs, folder, targets, shipment)
+        with LiveView(out, folder, folder.planned(), common.history(chosen.cluster.name)) as view:
+            direct.measure(
+                jobs,
+                folder,
+                targets,
+                shipment,
+                on_event=view.hear,
+                refresh=view.refresh,
+                at_once=chosen.cluster.parallel_cases,
+            )
+    except KeyboardInterrupt:
+        interrupted = True
+    plans.mark_ended(folder)
+    if interrupted:
+        say(f"{run_id} was cancelled; its processes on the nodes have been ended")
+    load_and_judge(spool, run_id)
+    rows = show_run(run_id, await_verdicts=False)
+    if interrupted:
+        return INTERRUPTED
+    return 0 if all(map(is_good, rows)) else FAILED
+
+
+def plan_now(chosen: common.Chosen, now: datetime) -> RunPlan:
+    """Plan a run that begins now, within the cluster's hours.
+
+    Raises:
+        UserError: its hours do not hold, or the suite's with --night.
+    """
+    from nightbench.core.run_plan import make_plan
+    from nightbench.night import window
+
+    past = common.past(chosen.cluster.name)
+    night = deadline = None
+    if chosen.night:
+        night = window.plan_night(chosen.suite, chosen.cluster, chosen.catalog, past, now)
+        if night.room.start > now:
+            raise UserError(
+                f"night: the next one begins at {clock(night.room.start)}, and a direct run does "
+                "not wait; start it then, or without --night, or without --direct"
+            )
+    elif not chosen.outside_hours and (span := window.open_now(chosen.cluster, now)):
+        deadline = span.end
+    return make_plan(
+        chosen.suite,
+        chosen.cluster,
+        chosen.catalog,
+        run_kind=RunKind.ON_DEMAND,
+        requested_by=getpass.getuser(),
+        started_at=now,
+        night=night,
+        deadline=deadline,
+        past=past,
+    )
+
+
+def place_on_healthy(
+    chosen: common.Chosen,
+    jobs: Sequence[JobSpec],
+    folder: RunSpool,
+    targets: Mapping[str, SshTarget],
+    shipment: Shipment,
+) -> Sequence[JobSpec]:
+    """Look at the nodes of a run, and place its cases around those that are ill.
+
+    Returns:
+        The jobs that can be measured; the others have their outcome.
+    """
+    from nightbench.night import node_records, preflight, replacement
+
+    cluster = chosen.cluster
+    wanted = {job.build.line for job in jobs}
+    lines = [line for name, line in chosen.catalog.frameworks.items() if name in wanted]
+    found = asyncio.run(preflight.examine(cluster, targets, shipment, lines, sweep=True))
+    try:
+        with closing(common.open_warehouse()) as connection:
+            states = node_records.book(connection, folder.run_id, found, cluster.health)
+    except WarehouseUnavailable:
+        states = {}
+    out_tonight = replacement.out_tonight(found, states)
+    preflight.save(folder, found, cluster.health, out_tonight)
+    placement = replacement.place_around(jobs, cluster, out_tonight)
+    replacement.keep_placement(folder, placement)
+    for node, reason in out_tonight.items():
+        err.print(f"{node} takes no part: {reason}", markup=False, soft_wrap=True)
+    return placement.jobs
+
+
+def load_and_judge(spool: Spool, run_id: str) -> None:
+    """Load a run into the warehouse and judge it; where that is away the run waits."""
+    from nightbench.night import ingest, judge
+
+    try:
+        say(ingest.ingest_run(spool, run_id, common.open_warehouse).sentence())
+    except WarehouseUnavailable as error:
+        err.print(f"not loaded, it waits in {spool.root}: {error}", markup=False, soft_wrap=True)
+        return
+    judge.judge_run(spool, run_id, common.open_warehouse)

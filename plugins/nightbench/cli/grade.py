@@ -1,0 +1,100 @@
+"""grade: how well the detector does on slowdowns that were planted to try it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from datetime import datetime
+from itertools import groupby
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.table import Table
+
+from nightbench.cli import common
+from nightbench.cli.common import out, say
+
+app = typer.Typer()
+
+Row = Mapping[str, Any]
+
+
+@app.command()
+def grade(
+    suite: Annotated[
+        str | None, typer.Argument(help="Name of a suite; all unless given.", show_default=False)
+    ] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", "-c", help="Only this one.")] = None,
+    json: common.JsonOption = False,
+) -> None:
+    """Show how well the detector does: its power, its false alarms, its delay.
+
+    Every night judges copies of the suite's own series, with slowdowns of known size and with no
+    change at all. Counted are the 90 days before the newest night.
+    """
+    from nightbench.warehouse.grades import GradeBook
+
+    with closing(common.open_warehouse("nightbench_reader")) as connection:
+        rows = GradeBook(connection).latest(suite, cluster)
+    if json:
+        common.print_json([_document(row) for row in rows])
+        return
+    if not rows:
+        said = f" of suite {suite}" if suite else ""
+        say(f"No night{said} has been graded yet: a series is copied from its 21st night on.")
+        return
+    for (name, where, run_id), group in groupby(
+        rows, key=lambda row: (row["suite"], row["cluster"], row["run_id"])
+    ):
+        found = list(group)
+        out.print(_table(f"{name} on {where}, up to {run_id}", found))
+        for row in found:
+            if row["below"]:
+                say(row["below"])
+
+
+def _table(title: str, rows: Sequence[Row]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    table.add_column("planted")
+    for name in ("told", "of", "power", "95 %", "median delay", "expected"):
+        table.add_column(name, justify="right")
+    for row in sorted(rows, key=_order):
+        table.add_row(*cells(row))
+    return table
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """A grade for people: what was planted, told, of how many, rate, interval, delay, limit."""
+    falls, rate, limit = not _is_quiet(row), row["rate"], row["limit_value"]
+    unit = "{:.0%}" if falls else "{:.1f} in 1,000"
+    bound = "{:.0%}" if falls else "{:.1f}"
+    delay = row["median_delay"]
+    known = rate is not None
+    return (
+        f"{row['measure']} slower" if falls else "nothing (false alarms)",
+        str(row["hits"]),
+        f"{row['trials']:,}" + ("" if falls else " nights"),
+        unit.format(rate) if known else "-",
+        f"{bound.format(row['low'])} to {bound.format(row['high'])}" if known else "-",
+        "-" if delay is None else f"{delay:g} night{'' if delay == 1 else 's'}",
+        "-" if limit is None else f"{'at least' if falls else 'at most'} {bound.format(limit)}",
+    )
+
+
+def _is_quiet(row: Row) -> bool:
+    from nightbench.detection.grading import FALSE_ALARMS
+
+    return bool(row["measure"] == FALSE_ALARMS)
+
+
+def _order(row: Row) -> tuple[int, str]:
+    from nightbench.detection.shadows import FALLS
+
+    names = [sizes.name for sizes in FALLS]
+    measure = str(row["measure"])
+    return (names.index(measure) if measure in names else len(names), measure)
+
+
+def _document(row: Row) -> dict[str, Any]:
+    return {k: v.isoformat() if isinstance(v, datetime) else v for k, v in row.items()}

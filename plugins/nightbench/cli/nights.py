@@ -1,0 +1,143 @@
+"""nights, noisy, drifts: what schedules promised, and which series are too noisy, or creep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from nightbench.cli import common
+from nightbench.cli.common import FAILED, err, out, say
+from nightbench.core.budget import duration
+from nightbench.core.timetable import unchecked
+
+if TYPE_CHECKING:
+    from nightbench.warehouse.connection import Connection
+
+app = typer.Typer()
+
+LATEST = timedelta(hours=36)
+"""A missing night that is older is history: nobody can mend it any more."""
+
+_COLOURS = {"missing": "red", "late": "yellow", "met": "green", "waiting": "cyan"}
+
+
+@app.command()
+def nights(
+    days: Annotated[int, typer.Option(min=1, help="How many days back.")] = 7,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Exit 1 where a night is missing, or nobody has checked deadlines for an hour: "
+            "for a monitor of your own, outside Airflow.",
+        ),
+    ] = False,
+    json: common.JsonOption = False,
+) -> None:
+    """List the nights that schedules promised, the newest first: met, missing, late, paused."""
+    from nightbench.warehouse.deadlines import NightBook
+
+    now = datetime.now(UTC)
+    with _connection() as connection:
+        book = NightBook(connection)
+        rows, last = book.nights(since=now - timedelta(days=days)), book.last_check()
+    problem = unchecked(last["checked_at"] if last else None, now)
+    if json:
+        common.print_json([_document(row) for row in rows])
+    else:
+        _show(rows)
+        if problem is None and last is not None:
+            say(f"checked {duration((now - last['checked_at']).total_seconds())} ago")
+    if problem is not None:
+        err.print(problem, markup=False, soft_wrap=True)
+    missing = [row for row in rows if row["state"] == "missing" and now - row["due_at"] <= LATEST]
+    if check and (missing or problem):
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def noisy(json: common.JsonOption = False) -> None:
+    """List the series that vary too much: they run on, are judged, and alert no more."""
+    from nightbench.warehouse import Reader
+
+    with _connection() as connection:
+        rows = Reader(connection).noisy_series()
+    if json:
+        common.print_json([_document(row) for row in rows])
+        return
+    if not rows:
+        say("No series is noisy.")
+        return
+    for row in rows:
+        since = f"{row['since_at']:%Y-%m-%d}"
+        say(f"{row['case_id']} on {row['cluster']}, since {since}: {row['sentence']}")
+
+
+@app.command("drifts")
+def list_drifts(
+    suite: Annotated[str | None, typer.Option("--suite", help="Only this one.")] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", "-c", help="Only this one.")] = None,
+    json: common.JsonOption = False,
+) -> None:
+    """List the series that creep, the largest fall first: no night of them is a regression."""
+    from nightbench.alerts.drifts import notes
+    from nightbench.warehouse import Reader
+
+    with _connection() as connection:
+        rows = Reader(connection).drifts(suite=suite, cluster=cluster)
+    if json:
+        common.print_json([_document(row) for row in rows])
+        return
+    if not rows:
+        say("No series drifts.")
+    for row, note in zip(rows, notes(rows), strict=True):
+        say(f"{note} ({row['since']:%Y-%m-%d} to {row['seen_at']:%Y-%m-%d})")
+
+
+def say_overdue() -> None:
+    """Say what is missing now, a line for each night: it stands beside the alerts."""
+    from nightbench.warehouse.deadlines import NightBook
+
+    now = datetime.now(UTC)
+    with _connection() as connection:
+        rows = NightBook(connection).nights(states=["missing"], since=now - 2 * LATEST)
+    for row in rows:
+        if now - row["due_at"] <= LATEST:
+            at = f"{row['scheduled_at']:%Y-%m-%d %H:%M} UTC"
+            say(f"missing: {row['suite']} on {row['cluster']}, run of {at}: {row['sentence']}")
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        say("No night was promised: no suite has a schedule, or nobody has checked yet.")
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("scheduled (UTC)", "suite", "cluster", "due (UTC)", "state", "what came of it"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        state = str(row["state"])
+        table.add_row(
+            f"{row['scheduled_at']:%Y-%m-%d %H:%M}",
+            row["suite"],
+            row["cluster"],
+            f"{row['due_at']:%Y-%m-%d %H:%M}",
+            Text(state, style=_COLOURS.get(state, "")),
+            Text(row["sentence"]),
+        )
+    out.print(table)
+
+
+@contextmanager
+def _connection() -> Iterator[Connection]:
+    with closing(common.open_warehouse("nightbench_reader")) as connection:
+        yield connection
+
+
+def _document(row: dict[str, Any]) -> dict[str, Any]:
+    return {k: v.isoformat() if isinstance(v, datetime) else v for k, v in row.items()}

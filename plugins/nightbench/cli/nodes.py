@@ -1,0 +1,173 @@
+"""doctor, nodes, sweep: how the nodes of a cluster are, who is left out, what was left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nightbench.cli import common
+from nightbench.cli.common import FAILED, err, out, say
+from nightbench.core.errors import UserError
+
+if TYPE_CHECKING:
+    from nightbench.core.model import Catalog, Cluster
+    from nightbench.night.preflight import ClusterHealth
+    from nightbench.nodes import NodeState
+
+app = typer.Typer()
+
+ClusterArgument = Annotated[str, typer.Argument(help="Name of a cluster, or its YAML file.")]
+
+
+@app.command()
+def doctor(
+    cluster: ClusterArgument,
+    controls: Annotated[
+        bool,
+        typer.Option(
+            "--controls",
+            help="Measure too: matrix product, memory copy, all-reduce between the nodes; each "
+            "beside the median of its own history.",
+        ),
+    ] = False,
+    json: common.JsonOption = False,
+) -> None:
+    """Examine every node and say what to do about what is found. Exit code 1 where one is ill.
+
+    Nothing is changed on the nodes, beyond our code below `environments.root`.
+    """
+    from nightbench.cli import nodes_view
+
+    catalog = common.catalog()
+    where = common.cluster_of(cluster, catalog)
+    preflight = examine(where, catalog, controls)
+    baselines, states = _known(where.name)
+    if json:
+        common.print_json(nodes_view.as_json(preflight, baselines, states))
+    else:
+        out.print(nodes_view.overview(preflight, states))
+        found = nodes_view.findings_table(preflight)
+        out.print(found if found is not None else "[green]Nothing was found.[/green]")
+        if controls:
+            out.print(nodes_view.controls_table(preflight, baselines))
+    if preflight.failed:
+        raise typer.Exit(FAILED)
+
+
+def examine(cluster: Cluster, catalog: Catalog, controls: bool) -> ClusterHealth:
+    """Look at all nodes of a cluster.
+
+    Raises:
+        UserError: a Connection is missing.
+    """
+    from nightbench.night import preflight
+
+    lines = [line for line in catalog.frameworks.values() if not line.for_tests]
+    return asyncio.run(
+        preflight.examine(
+            cluster, common.reach(cluster), common.shipment(cluster), lines, controls=controls
+        )
+    )
+
+
+def _known(cluster: str) -> tuple[Mapping[tuple[str, str, str, str], float], Mapping[str, Any]]:
+    """The controls' medians and the nodes' states; empty where no warehouse answers."""
+    from nightbench.warehouse import NodeBook, WarehouseRefused, WarehouseUnavailable
+
+    try:
+        with closing(common.open_warehouse("nightbench_reader")) as connection:
+            book = NodeBook(connection)
+            return book.control_baselines(cluster), book.states(cluster)
+    except (WarehouseUnavailable, WarehouseRefused) as error:
+        err.print(f"Without history: {error}", markup=False, soft_wrap=True)
+        return {}, {}
+
+
+@app.command()
+def nodes(
+    cluster: ClusterArgument,
+    quarantine: Annotated[
+        str | None,
+        typer.Option("--quarantine", metavar="NODE", help="Leave this node out from now on."),
+    ] = None,
+    release: Annotated[
+        str | None, typer.Option("--release", metavar="NODE", help="Let this node take part again.")
+    ] = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why; shown wherever the node is.")] = "",
+    history: Annotated[
+        bool, typer.Option("--history", help="Every change: when, why, by whom.")
+    ] = False,
+    json: common.JsonOption = False,
+) -> None:
+    """Show where the nodes of a cluster stand, and put them into quarantine or let them out.
+
+    After `health.quarantine_after` faults in a row a node is left out by itself, and it returns by
+    itself after a clean preflight. What a person has put out only a person lets in again.
+    """
+    from nightbench.cli import nodes_view
+    from nightbench.night.node_records import decide
+    from nightbench.nodes.quarantine import QUARANTINED, RELEASED
+    from nightbench.warehouse import NodeBook
+
+    if quarantine and release:
+        raise UserError("--quarantine and --release: found both; expected one of them")
+    if quarantine and not reason.strip():
+        raise UserError("--reason: found none; expected why the node is left out")
+    where = common.cluster_of(cluster)
+    with closing(common.open_warehouse()) as connection:
+        if quarantine:
+            _say(decide(connection, where, quarantine, QUARANTINED, reason.strip()))
+        elif release:
+            _say(decide(connection, where, release, RELEASED, reason.strip() or "released"))
+        book = NodeBook(connection)
+        rows = nodes_view.rows(where, book.nodes(where.name))
+        changes = book.changes(where.name) if history else []
+    if json:
+        common.print_json(nodes_view.plain({"nodes": rows, "history": changes}))
+        return
+    out.print(nodes_view.nodes_table(where.name, rows))
+    for change in changes:
+        say(nodes_view.change_line(change))
+
+
+def _say(state: NodeState) -> None:
+    say(f"{state.node}: {state.state}, {state.by_whom}: {state.reason}")
+
+
+@app.command()
+def sweep(
+    cluster: ClusterArgument,
+    kill: Annotated[bool, typer.Option("--kill", help="End them.")] = False,
+    json: common.JsonOption = False,
+) -> None:
+    """List processes of ours that no agent watches any more; end them with --kill.
+
+    Only what carries Nightbench's mark is found, and ended. Exit code 1 where something is left,
+    or a node does not answer.
+    """
+    from nightbench import gang
+
+    where = common.cluster_of(cluster)
+    answers = asyncio.run(gang.sweep(where, common.reach(where), common.shipment(where), kill=kill))
+    left = False
+    for node, answer in answers.items():
+        if answer.get("problem"):
+            left = True
+            if not json:
+                err.print(str(answer["problem"]), markup=False, soft_wrap=True)
+        ended = set(answer["killed"])
+        for process in answer["found"]:
+            left = left or process["pid"] not in ended
+            what = "ended" if process["pid"] in ended else "orphan" if not kill else "NOT ENDED"
+            if not json:
+                say(f"{node}: {what} {process['pid']} of {process['job']}: {process['cmd']}")
+    if json:
+        common.print_json(answers)
+    elif not any(answer["found"] for answer in answers.values()):
+        say("no orphans")
+    if left:
+        raise typer.Exit(FAILED)

@@ -1,0 +1,228 @@
+"""How nodes are shown: tables that can be read at 80 columns, and the same as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from nightbench.core.model import Cluster
+from nightbench.night.preflight import ClusterHealth
+from nightbench.nodes import Finding, JudgedNode, Level, NodeState
+
+Key = tuple[str, str, str, str]
+
+_COLOURS = {Level.FAIL: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
+_NAMED = 4
+_SLOW = 0.9
+"""A control below this part of its history's median stands out."""
+
+
+def _table(*columns: str, title: str = "") -> Table:
+    table = Table(
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+    )
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+# --- doctor -------------------------------------------------------------------------------
+
+
+def overview(health: ClusterHealth, states: Mapping[str, NodeState]) -> Table:
+    """One line for each node: how it is, and what it has."""
+    table = _table("node", "state", "Python", "cores", "memory", "disk free", "GPUs", "held")
+    for node in health.nodes:
+        quarantined = node.seen.node in states and states[node.seen.node].quarantined
+        table.add_row(
+            Text(node.seen.node), _state(node, quarantined), *map(Text, _has(node.seen.document))
+        )
+    return table
+
+
+def _state(node: JudgedNode, quarantined: bool) -> Text:
+    if not node.seen.reachable:
+        return Text("unreachable", style="red")
+    if node.fault is not None:
+        return Text("ill", style="red")
+    if quarantined:
+        return Text("quarantined", style="yellow")
+    if node.level is Level.WARN:
+        return Text("warnings", style="yellow")
+    return Text("well", style="green")
+
+
+def _has(document: Mapping[str, Any] | None) -> tuple[str, ...]:
+    if document is None:
+        return ("-",) * 6
+    gpus = document["gpus"]
+    kinds = sorted({str(gpu["name"]) for gpu in gpus})
+    holders = document["lock_holders"]
+    return (
+        str(document["python"]),
+        str(document["cpu"]["cores"]),
+        f"{document['memory']['total_bytes'] / 1e9:.0f} GB",
+        f"{document['disk']['free_bytes'] / 1e9:.0f} GB",
+        f"{len(gpus)} {', '.join(kinds)}" if gpus else "none",
+        "yes" if holders else "no",
+    )
+
+
+def findings_table(health: ClusterHealth) -> Table | None:
+    """Everything that was found, with what to do; None where nothing was."""
+    having: dict[Finding, list[str]] = {}
+    for node in health.nodes:
+        for finding in node.findings:
+            having.setdefault(finding, []).append(node.seen.node)
+    having |= {finding: ["all"] for finding in health.between}
+    if not having:
+        return None
+    table = _table("node", "", "what", "found, and what to do")
+    # What many nodes have is said once; the gravest comes first.
+    for finding in sorted(having, key=lambda f: list(_COLOURS).index(f.level)):
+        level = Text(str(finding.level), style=_COLOURS[finding.level])
+        names = Text(_names(having[finding]))
+        table.add_row(names, level, Text(finding.what), _sentence(finding))
+    return table
+
+
+def _names(nodes: Sequence[str]) -> str:
+    if len(nodes) <= _NAMED:
+        return "\n".join(nodes)
+    return "\n".join([*nodes[: _NAMED - 1], f"and {len(nodes) - _NAMED + 1} more"])
+
+
+def _sentence(finding: Finding) -> Text:
+    said = Text(f"{finding.found}; expected {finding.expected}\n")
+    return said.append(f"→ {finding.advice}", style="bold")
+
+
+def controls_table(health: ClusterHealth, baselines: Mapping[Key, float]) -> Table:
+    """The control measurements beside the medians of their own histories."""
+    table = _table("node", "control", "on", "backend", "median", "of history")
+    for control in health.controls:
+        before = baselines.get(control.key)
+        ratio = control.median / before if before else None
+        said = "none yet" if ratio is None else f"{ratio * 100:.1f} %"
+        said += "" if control in health.counted else " (busy)"
+        slow = ratio is not None and ratio < _SLOW
+        table.add_row(
+            Text(control.node),
+            Text(control.metric),
+            Text(control.device),
+            Text(control.backend),
+            Text(f"{control.median:.4g} {control.unit}"),
+            Text(said, style="red" if slow else ""),
+        )
+    return table
+
+
+def as_json(
+    health: ClusterHealth, baselines: Mapping[Key, float], states: Mapping[str, NodeState]
+) -> dict[str, Any]:
+    """The doctor's answer for other programs."""
+    return {
+        "cluster": health.cluster,
+        "at": health.at.isoformat(),
+        "failed": health.failed,
+        "nodes": [
+            {
+                "node": node.seen.node,
+                "address": node.seen.address,
+                "reachable": node.seen.reachable,
+                "level": str(node.level or "ok"),
+                "quarantined": node.seen.node in states and states[node.seen.node].quarantined,
+                "findings": [finding.to_json() for finding in node.findings],
+                "wall_error_s": node.seen.wall_error_s,
+                "document": node.seen.document,
+            }
+            for node in health.nodes
+        ],
+        "between": [finding.to_json() for finding in health.between],
+        "controls": [
+            {
+                **control.to_json(),
+                "median": control.median,
+                "history_median": baselines.get(control.key),
+                "ratio": control.median / baselines[control.key]
+                if baselines.get(control.key)
+                else None,
+            }
+            for control in health.controls
+        ],
+    }
+
+
+# --- nodes --------------------------------------------------------------------------------
+
+
+def rows(cluster: Cluster, known: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Every node of the YAML, with what the warehouse knows of it; then those gone from it."""
+    by_name = {row["node"]: dict(row) for row in known}
+    blank = {
+        "cluster": cluster.name,
+        "state": "ok",
+        "state_since": None,
+        "state_reason": None,
+        "state_by": None,
+        "faults_in_a_row": 0,
+        "last_preflight_at": None,
+        "last_level": None,
+        "last_complaints": None,
+    }
+    named = [node.name for node in cluster.nodes]
+    order = [*named, *sorted(by_name.keys() - set(named))]
+    return [
+        {**blank, "node": name, **by_name.get(name, {}), "in_yaml": name in named} for name in order
+    ]
+
+
+def nodes_table(cluster: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Where the nodes of a cluster stand."""
+    table = _table("node", "state", "since", "faults", "last preflight", "why", title=cluster)
+    for row in rows:
+        out = row["state"] == "quarantined"
+        state = "gone from the YAML" if not row["in_yaml"] else row["state"]
+        complaints = ", ".join(row["last_complaints"] or ())
+        level = f"{row['last_level']} " if row["last_level"] else ""
+        why = f"{row['state_by']}: {row['state_reason']}" if row["state_reason"] else complaints
+        table.add_row(
+            Text(row["node"]),
+            Text(state, style="red" if out else "green"),
+            Text(_moment(row["state_since"])),
+            Text(str(row["faults_in_a_row"])),
+            Text(f"{level}{_moment(row['last_preflight_at'])}"),
+            Text(why),
+        )
+    return table
+
+
+def change_line(change: Mapping[str, Any]) -> str:
+    """One change of a node's state."""
+    return (
+        f"{_moment(change['since'])}  {change['node']}  {change['state']}  "
+        f"{change['by_whom']}: {change['reason']}"
+    )
+
+
+def _moment(at: datetime | None) -> str:
+    return f"{at:%Y-%m-%d %H:%M}" if at is not None else "-"
+
+
+def plain(document: Any) -> Any:
+    """A document with its dates as text."""
+    if isinstance(document, Mapping):
+        return {key: plain(value) for key, value in document.items()}
+    if isinstance(document, list):
+        return [plain(value) for value in document]
+    return document.isoformat() if isinstance(document, date) else document

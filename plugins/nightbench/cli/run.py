@@ -1,0 +1,225 @@
+"""run, cancel, demo: measuring, through Airflow or directly over SSH."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nightbench.cli import common, dag_run
+from nightbench.cli.common import FAILED, INTERRUPTED, err, say
+from nightbench.config import find_suites
+from nightbench.core.errors import UserError
+from nightbench.core.model import CaseStatus
+from nightbench.local.airflow_api import AirflowApi
+from nightbench.orchestration import places
+from nightbench.spool import RunSpool, Spool, utc_now
+
+app = typer.Typer()
+
+
+@app.command()
+def run(
+    suite: common.SuiteArgument,
+    cluster: common.ClusterOption = None,
+    direct: Annotated[
+        bool,
+        typer.Option("--direct", help="Measure over SSH from this process, without Airflow."),
+    ] = False,
+    frameworks: common.FrameworksOption = "",
+    workloads: common.WorkloadsOption = "",
+    strategies: common.StrategiesOption = "",
+    case: common.CasesOption = None,
+    repeats: common.RepeatsOption = None,
+    scale: common.ScaleOption = None,
+    build: common.BuildOption = None,
+    night: common.NightOption = False,
+    outside_hours: common.OutsideHoursOption = False,
+) -> None:
+    """Measure a suite now: through the DAG where Airflow runs, or with --direct without it."""
+    chosen = common.choose(
+        suite,
+        cluster,
+        frameworks=frameworks,
+        workloads=workloads,
+        strategies=strategies,
+        repeats=repeats,
+        scale=scale,
+        builds=build,
+        night=night,
+        outside_hours=outside_hours,
+        cases=case,
+    )
+    if direct:
+        from nightbench.cli.direct_run import measure_directly
+
+        raise typer.Exit(measure_directly(chosen))
+    if Path(chosen.suite.source) not in find_suites(places.dags_folder()).values():
+        raise UserError(
+            f"{suite}: lies outside of {places.dags_folder() / 'suites'}, where Airflow looks. Put "
+            "it there, or measure without Airflow: add --direct"
+        )
+    api = dag_run.airflow_runs()
+    if api is None:
+        raise UserError(
+            f"Airflow does not run (state folder {common.home().root}). Start it with "
+            "`nightbench up`, or measure without it: add --direct"
+        )
+    say("Airflow runs: this goes through its DAG on_demand")
+    raise typer.Exit(through_airflow(api, chosen))
+
+
+def through_airflow(
+    api: AirflowApi, chosen: common.Chosen, *, allow_unavailable: bool = False
+) -> int:
+    """Trigger the DAG, follow it, print what came of it, and return the exit code.
+
+    Args:
+        api: of the Airflow that runs.
+        chosen: what is to be measured.
+        allow_unavailable: a framework that a node cannot have is told, and is no failure as long
+            as another one was measured.
+    """
+    from nightbench.cli.outcome import is_good, is_unavailable, show_run
+
+    dag_run_id = dag_run.trigger(api, chosen.overrides, note="asked for by `nightbench run`")
+    say(f"DAG run: {api.base_url}/dags/{dag_run.DAG}/runs/{dag_run_id}")
+    spool = common.spool()
+    try:
+        outcome = dag_run.follow(api, spool, dag_run_id, common.history(chosen.cluster.name))
+    except KeyboardInterrupt:
+        say(f"The run goes on in Airflow. End it: nightbench cancel {dag_run_id}")
+        return INTERRUPTED
+    for failure in outcome.failures:
+        err.print(failure, markup=False, soft_wrap=True)
+    if outcome.run is None:
+        return FAILED
+    rows = show_run(outcome.run.run_id, await_verdicts=True)
+    if allow_unavailable:
+        away = [row for row in rows if is_unavailable(row)]
+        rest = [row for row in rows if not is_unavailable(row)]
+        if away and rest and all(map(is_good, rest)) and not outcome.failures:
+            lines = ", ".join(sorted({row["framework"] for row in away}))
+            say(f"{len(away)} of {len(rows)} cases need {lines}, which this machine does not have")
+            return 0
+    return 0 if all(map(is_good, rows)) and outcome.state == "success" else FAILED
+
+
+@app.command()
+def cancel(
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            help="Id of a run, a DAG run, a comparison, a confirmation or a bisect; the run that "
+            "goes on unless given."
+        ),
+    ] = None,
+) -> None:
+    """End a run, a comparison of builds or a bisect, and every process of it on all nodes."""
+    from nightbench import gang
+    from nightbench.cli.ab_run import end_comparison
+    from nightbench.cli.cancel import end_bisect, refuse_drill
+    from nightbench.cli.direct_run import load_and_judge
+    from nightbench.spool import plans
+
+    if run is not None:
+        if end_comparison(run) or end_bisect(run):
+            return
+        refuse_drill(run)
+    spool = common.spool()
+    found = _find(spool, run)
+    document = found.run() or {}
+    # First what was not begun, so that nobody begins it now.
+    _record_cancelled(found, begun=False)
+    dag_id, dag_run_id = document.get("dag_id"), document.get("dag_run_id")
+    if dag_id and dag_run_id:
+        api = dag_run.airflow_runs()
+        if api is None:
+            err.print("Airflow does not answer: ending the processes on the nodes only")
+        elif api.dag_run(dag_id, dag_run_id)["state"] not in ("success", "failed"):
+            api.fail_run(dag_id, dag_run_id)
+            say(f"Airflow ends its DAG run {dag_run_id}")
+    where = common.cluster_of(document["cluster"])
+    report = asyncio.run(
+        gang.cancel_run(found.run_id, where, common.reach(where), "cancelled by the user")
+    )
+    for node, pids in report.killed.items():
+        say(f"{node}: {len(report.stopped[node])} agents told to stop, {len(pids)} processes swept")
+    _record_cancelled(found, begun=True)
+    plans.mark_ended(found)
+    say(f"{found.run_id} is cancelled: no process of it is left on {where.name}")
+    load_and_judge(spool, found.run_id)
+
+
+def _record_cancelled(run: RunSpool, *, begun: bool) -> None:
+    """Give the cases that have no outcome one: those that were begun, or those that were not."""
+    for planned in run.planned():
+        store = run.latest(planned["case_id"])
+        if (store is not None and store.progress() is not None) is not begun:
+            continue
+        store = store or run.case(planned["case_id"])
+        if store.outcome() is None:
+            store.save_outcome(
+                {
+                    "status": str(CaseStatus.CANCELLED),
+                    "reason": "cancelled by the user",
+                    "repeats": [],
+                    "ended_at": utc_now(),
+                }
+            )
+
+
+def _find(spool: Spool, name: str | None) -> RunSpool:
+    """The run of that name, or the only one that has not ended."""
+    runs = spool.runs()
+    if name is not None:
+        for each in runs:
+            if name in (each.run_id, (each.run() or {}).get("dag_run_id")):
+                return each
+        raise UserError(
+            f'run: found "{name}", which is not in {spool.root}; see `nightbench results`'
+        )
+    going = [each for each in runs if _goes_on(each)]
+    if len(going) != 1:
+        names = ", ".join(each.run_id for each in going) or "none"
+        raise UserError(f"Which run? Give its id; these have not ended: {names}")
+    return going[0]
+
+
+def _goes_on(run: RunSpool) -> bool:
+    if (run.run() or {}).get("ended_at"):
+        return False
+    for planned in run.planned():
+        store = run.latest(planned["case_id"])
+        if store is None or store.outcome() is None:
+            return True
+    return False
+
+
+@app.command()
+def demo() -> None:
+    """Start everything, run the suite demo on two local nodes, and show what came of it."""
+    from nightbench.cli.services import show_access
+    from nightbench.local import lifecycle
+    from nightbench.local.resources import require_resources
+
+    began = time.monotonic()
+    place = common.home()
+    for line in require_resources(place):
+        say(line)
+    chosen = common.choose("demo")
+    for line in lifecycle.up(place):
+        say(line)
+    show_access()
+    api = dag_run.airflow_runs()
+    if api is None:
+        raise UserError("Airflow was started but is not healthy. Look: nightbench status")
+    code = through_airflow(api, chosen, allow_unavailable=True)
+    if code != INTERRUPTED:
+        from nightbench.cli.progress import duration
+
+        say(f"demo took {duration(time.monotonic() - began)}; stop everything: make down")
+    raise typer.Exit(code)

@@ -1,0 +1,125 @@
+"""up, down, status, logs, airflow, migrate: the control plane on this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+
+from nightbench.cli import common
+from nightbench.cli.common import FAILED, JsonOption, out, say
+
+app = typer.Typer()
+
+
+@app.command()
+def up() -> None:
+    """Start PostgreSQL, Airflow and the local nodes; what runs already is left alone."""
+    from nightbench.local import lifecycle
+
+    for line in lifecycle.up(common.home()):
+        say(line)
+    show_access()
+
+
+def show_access() -> None:
+    """Print where a person goes, and with what login."""
+    from nightbench.local import deployment
+
+    access = deployment.logins(common.home())
+    say(f"Airflow UI:  {access.ui}   (user {access.user}, password {access.password})")
+    say(f"warehouse:   {access.psql}")
+
+
+@app.command()
+def down() -> None:
+    """Stop everything that `up` started; no process is left."""
+    from nightbench.local import lifecycle
+
+    for line in lifecycle.down(common.home()):
+        say(line)
+
+
+@app.command()
+def status(json: JsonOption = False) -> None:
+    """Show what runs; exit code 1 where something does not."""
+    from nightbench.local import deployment
+
+    services = deployment.status(common.home())
+    if json:
+        common.print_json([{**vars(service), "log": str(service.log)} for service in services])
+    else:
+        table = Table("service", "state", "pid", "address", "since (UTC)", box=box.SIMPLE_HEAD)
+        for each in services:
+            colour = "green" if each.state == "running" else "red"
+            table.add_row(
+                each.name,
+                f"[{colour}]{each.state}[/{colour}]",
+                str(each.pid or "-"),
+                each.address or "-",
+                (each.started_at or "-").partition("+")[0].replace("T", " "),
+            )
+        out.print(table)
+        say(f"logs:        {common.home().logs}   (or: nightbench logs SERVICE)")
+        if any(each.state == "running" for each in services):
+            show_access()
+    if any(each.state != "running" for each in services):
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def logs(
+    service: Annotated[
+        str,
+        typer.Argument(
+            help="postgres, local-cluster, api-server, scheduler, dag-processor, triggerer, "
+            "keeper-a or keeper-b."
+        ),
+    ],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines.")] = 100,
+) -> None:
+    """Show the end of a service's log."""
+    from nightbench.local import logfiles
+
+    for line in logfiles.logs(common.home(), service, lines, follow):
+        say(line)
+
+
+@app.command(
+    context_settings={
+        "ignore_unknown_options": True,
+        "allow_extra_args": True,
+        "help_option_names": [],
+    },
+)
+def airflow(context: typer.Context) -> None:
+    """Run Airflow's own command on this machine's Airflow, e.g. `nightbench airflow dags list`."""
+    from nightbench.local import lifecycle
+
+    lifecycle.run_airflow(common.home(), context.args)
+
+
+@app.command()
+def migrate(
+    dsn: Annotated[
+        str | None,
+        typer.Option(
+            help="Connection string of the owner's role; the warehouse of `nightbench up`, or the "
+            f"one that {common.WAREHOUSE_VARIABLE} names, unless given."
+        ),
+    ] = None,
+) -> None:
+    """Bring the warehouse's tables and views up to date; done twice it changes nothing."""
+    from nightbench.core.errors import UserError
+    from nightbench.warehouse import migrate as migrations
+
+    where = dsn or common.warehouse_dsn("nightbench_owner")
+    if where is None:
+        raise UserError(
+            "There is no warehouse yet. Start one with `nightbench up`, or name one with --dsn"
+        )
+    applied = migrations.apply(where)
+    say("\n".join(f"applied {name}" for name in applied) or "up to date: nothing to apply")

@@ -1,0 +1,1 @@
+"""The words and the arithmetic of Nightbench: pure, standard library only."""

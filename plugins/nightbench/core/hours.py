@@ -1,0 +1,142 @@
+"""Hours of the day with a time zone: when a cluster may be measured on, and for how long. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from zoneinfo import ZoneInfo, available_timezones
+
+from nightbench.core.errors import UserError
+
+_HOURS = re.compile(r"(\d{1,2}):(\d{2}) ?- ?(\d{1,2}):(\d{2}) (\S+)\Z")
+_EXPECTED = 'expected hours with their time zone, such as "22:00-06:00 Europe/Berlin"'
+_DAYS_AHEAD = 9
+"""Hours that are empty on the day of a clock change are looked for on the days after it."""
+
+_AHEAD = re.compile(r"(?P<number>[0-9]{1,4})(?P<unit>[hdw])\Z")
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of time, its end not in it; both ends are in UTC."""
+
+    start: datetime
+    end: datetime
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return (self.end - self.start).total_seconds()
+
+
+@dataclass(frozen=True)
+class Hours:
+    """The same hours of every day by the clocks of one place; they may pass midnight."""
+
+    start: time
+    end: time
+    zone: ZoneInfo
+
+    @classmethod
+    def parse(cls, text: str) -> Hours:
+        """Read `22:00-06:00 Europe/Berlin`.
+
+        Raises:
+            ValueError: what was found, and what was expected.
+        """
+        match = _HOURS.match(text)
+        if match is None:
+            raise ValueError(f'found "{text}"; {_EXPECTED}')
+        try:
+            start = time(int(match[1]), int(match[2]))
+            end = time(int(match[3]), int(match[4]))
+        except ValueError:
+            raise ValueError(f'found "{text}"; {_EXPECTED}, from 00:00 to 23:59') from None
+        if start == end:
+            raise ValueError(f'found "{text}", which is no time or all day; {_EXPECTED}')
+        return cls(start, end, zone(match[5]))
+
+    def __str__(self) -> str:
+        return f"{self.start:%H:%M}-{self.end:%H:%M} {self.zone.key}"
+
+    def spans(self, at: datetime) -> Iterator[Span]:
+        """Return the spans that have not ended at a moment, the earliest first.
+
+        On the days of a clock change they are shorter or longer, as the clocks show it. Of a time
+        that comes twice the first counts; one that is jumped over counts as so much later.
+        """
+        first = at.astimezone(self.zone).date() - timedelta(days=1)
+        for offset in range(_DAYS_AHEAD):
+            day = first + timedelta(days=offset)
+            until = day if self.end > self.start else day + timedelta(days=1)
+            span = Span(
+                datetime.combine(day, self.start, self.zone).astimezone(UTC),
+                datetime.combine(until, self.end, self.zone).astimezone(UTC),
+            )
+            if span.start < span.end and span.end > at:
+                yield span
+
+
+def zone(name: str) -> ZoneInfo:
+    """Return the time zone of that name.
+
+    Raises:
+        ValueError: there is none; says which was perhaps meant.
+    """
+    known = available_timezones()
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        guess = f' (did you mean "{close[0]}"?)' if close else ""
+        raise ValueError(
+            f'found the time zone "{name}"; expected one such as Europe/Berlin or UTC{guess}'
+        )
+    return ZoneInfo(name)
+
+
+def opening(hours: Sequence[Hours], at: datetime) -> Span | None:
+    """Return the span in which all of some hours hold, that holds at a moment or comes next.
+
+    Args:
+        hours: of a cluster and of a suite, say; at least one.
+        at: with a time zone.
+
+    Returns:
+        None where they do not hold together in the days to come.
+    """
+    spans = list(hours[0].spans(at))
+    for each in hours[1:]:
+        spans = [
+            Span(max(one.start, other.start), min(one.end, other.end))
+            for one in spans
+            for other in each.spans(at)
+            if max(one.start, other.start) < min(one.end, other.end)
+        ]
+    return min(spans, key=lambda span: span.start, default=None)
+
+
+def meet(hours: Sequence[Hours]) -> bool:
+    """Say whether some hours ever hold together: in a winter or in a summer."""
+    return any(opening(hours, datetime(2026, month, 15, tzinfo=UTC)) for month in (1, 7))
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """Read a time to come: a span from `now` (12h, 3d, 2w) or an ISO 8601 date (UTC by default).
+
+    Raises:
+        UserError: it is neither.
+    """
+    ahead = _AHEAD.match(text)
+    if ahead:
+        return now + int(ahead["number"]) * _UNITS[ahead["unit"]]
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise UserError(
+            f'until: found "{text[:80]}", expected 12h, 3d, 2w, or a date as 2026-12-01 or '
+            "2026-12-01T06:00"
+        ) from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -1,0 +1,96 @@
+"""The words of Nightbench as plain data: frozen dataclasses, standard library only.
+
+Everything that one package hands to another is defined here. Durations are seconds
+(`_s`), sizes are bytes (`_bytes`), throughput is in units of work per second, and the
+unit of work ("images", "samples", "tokens") travels beside it. Documents that cross SSH
+are described by the JSON Schemas under `benchmarks/contract/`; the classes here that have
+a `to_json`/`from_json` are the control plane's side of that contract.
+"""
+
+from nightbench.core.model.bundles import (
+    CaseBundle,
+    MeasuredCase,
+    PlannedCase,
+    RepeatBundle,
+    RunBundle,
+)
+from nightbench.core.model.cases import Build, Case, Protocol
+from nightbench.core.model.clusters import (
+    Cluster,
+    EnvironmentPolicy,
+    HealthPolicy,
+    JumpHost,
+    NeighbourPolicy,
+    Node,
+)
+from nightbench.core.model.results import (
+    CheckResult,
+    ClockOffset,
+    Measurement,
+    RankResult,
+    RepeatRecord,
+    RepeatSummary,
+)
+from nightbench.core.model.runs import JobSpec, Limits, Process, Run
+from nightbench.core.model.suites import (
+    Catalog,
+    FrameworkInfo,
+    NightPolicy,
+    RegressionPolicy,
+    Route,
+    Suite,
+    WorkloadInfo,
+)
+from nightbench.core.model.verdicts import HistoryPoint, Verdict
+from nightbench.core.model.words import (
+    SLUG,
+    CaseStatus,
+    RunKind,
+    Severity,
+    Strategy,
+    VerdictKind,
+    digest_of,
+)
+
+__all__ = [
+    "SLUG",
+    "Build",
+    "Case",
+    "CaseBundle",
+    "CaseStatus",
+    "Catalog",
+    "CheckResult",
+    "ClockOffset",
+    "Cluster",
+    "EnvironmentPolicy",
+    "FrameworkInfo",
+    "HealthPolicy",
+    "HistoryPoint",
+    "JobSpec",
+    "JumpHost",
+    "Limits",
+    "MeasuredCase",
+    "Measurement",
+    "NeighbourPolicy",
+    "NightPolicy",
+    "Node",
+    "PlannedCase",
+    "Process",
+    "Protocol",
+    "RankResult",
+    "RegressionPolicy",
+    "RepeatBundle",
+    "RepeatRecord",
+    "RepeatSummary",
+    "Route",
+    "Run",
+    "RunBundle",
+    "RunKind",
+    "Severity",
+    "Strategy",
+    "Suite",
+    "Verdict",
+    "VerdictKind",
+    "WorkloadInfo",
+    "digest_of",
+]

@@ -1,0 +1,136 @@
+"""What is measured: a case with its axes, the protocol, the build of a framework."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from nightbench.core.model.words import Strategy
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a case is measured: the default is 20 steps ignored, 100 measured, 7 repeats."""
+
+    warmup_steps: int = 20
+    measured_steps: int = 100
+    repeats: int = 7
+    """With `confidence`: the most launches; otherwise exactly so many."""
+    min_seconds: float = 0.0
+    """The window goes on past `measured_steps` until it is at least this long."""
+    min_repeats: int | None = None
+    """Adaptive: good repeats before the interval is looked at, at least 5."""
+    confidence: float | None = None
+    """Adaptive: no more repeats once the relative 95 % half-width is at most this."""
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether the number of repeats follows from their spread."""
+        return self.confidence is not None
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is measured: everything that changes the work done, and nothing else.
+
+    A key at its default never appears in `case_id`, and defaults never change, so that
+    slugs are for ever (see `docs/adr/`).
+    """
+
+    workload: str
+    framework: str
+    strategy: Strategy
+    nodes: int = 1
+    devices_per_node: int = 1
+    trainers: int = 1
+    """Data-parallel ranks: nodes x devices for `collective`, the trainers of a parameter server."""
+    pservers: int = 0
+    batch_size_per_device: int = 1
+    precision: str = "fp32"
+    sync: str = "sync"
+    """Parameter server only: sync, async, half_async or geo."""
+    compiler: str = "none"
+    execution: str = "default"
+    """The framework line's own default (eager or graph), or another by name."""
+    layout: str = "default"
+    sequence_length: int | None = None
+    compression: str = "none"
+    link_bandwidth: str = "full"
+    threads: int | None = None
+    data: str = "synthetic"
+    scale: str = "full"
+
+    @property
+    def case_id(self) -> str:
+        """Readable slug, for example `resnet50_v1.5-pytorch-collective-2x1-bs2-smoke`."""
+        strategy = "ps" if self.strategy is Strategy.PARAMETER_SERVER else self.strategy.value
+        parts = [self.workload, self.framework, strategy]
+        if self.strategy is Strategy.PARAMETER_SERVER:
+            parts.append(f"{self.pservers}ps{self.trainers}tr")
+            if (self.nodes, self.devices_per_node) != (self.trainers, 1):
+                parts.append(f"{self.nodes}x{self.devices_per_node}")
+        else:
+            parts.append(f"{self.nodes}x{self.devices_per_node}")
+        parts.append(f"bs{self.batch_size_per_device}")
+        for axis, prefix in _OPTIONAL_AXES:
+            value = getattr(self, axis)
+            if value != _AXIS_DEFAULTS[axis]:
+                parts.append(f"{prefix}{value}")
+        return "-".join(parts)
+
+    def axes(self) -> dict[str, Any]:
+        """All axes by name, as JSON values."""
+        return {k: (str(v) if isinstance(v, StrEnum) else v) for k, v in vars(self).items()}
+
+    @classmethod
+    def from_axes(cls, axes: Mapping[str, Any]) -> Case:
+        """The inverse of `axes`."""
+        return cls(**{**axes, "strategy": Strategy(axes["strategy"])})
+
+
+_OPTIONAL_AXES: tuple[tuple[str, str], ...] = (
+    ("sequence_length", "seq"),
+    ("precision", ""),
+    ("sync", ""),
+    ("compiler", ""),
+    ("execution", ""),
+    ("layout", ""),
+    ("compression", ""),
+    ("link_bandwidth", "link"),
+    ("threads", "threads"),
+    ("data", ""),
+    ("scale", ""),
+)
+
+
+_AXIS_DEFAULTS: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(Case)}
+
+
+@dataclass(frozen=True)
+class Build:
+    """Which build of a framework line is run: an attribute of a run, never of a case."""
+
+    line: str
+    variant: str = "cpu"
+    """Which lock of the line's folder: `cpu`, `cu126`, ..."""
+    source: str = "index"
+    """`index` (the line's lock), `wheel` (a file that the controller ships) or `path` (a
+    prefix that the site prepared on its nodes)."""
+    version: str | None = None
+    """Another version than the lock's (`index`), or what the wheel says of itself."""
+    location: str | None = None
+    """The wheel's path on the controller, or the prefix on the nodes."""
+    digest: str | None = None
+    """sha256 of the wheel."""
+
+    @property
+    def build_id(self) -> str:
+        """Readable and unique: `pytorch-cpu-index-2.13.0`, `paddle3-cpu-wheel-1a2b3c4d`."""
+        tail = self.digest[:8] if self.digest else (self.version or "locked")
+        if self.source == "path" and self.location:
+            tail = hashlib.sha256(self.location.encode()).hexdigest()[:8]
+        return f"{self.line}-{self.variant}-{self.source}-{tail}"

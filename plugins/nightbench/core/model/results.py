@@ -1,0 +1,178 @@
+"""What came back: ranks, repeats, checks, and the measurement that is made of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from nightbench.core.model.cases import Build, Case
+from nightbench.core.model.words import CaseStatus, Severity
+
+
+@dataclass(frozen=True)
+class RankResult:
+    """What one process of a gang measured (a `processes[].summary` of result/1)."""
+
+    name: str
+    role: str
+    rank: int
+    node: str
+    samples_per_step: float = 0.0
+    window_open_s: float = 0.0
+    """Monotonic clock of the rank's node."""
+    window_close_s: float = 0.0
+    window_wall_s: float = 0.0
+    """Recorded by a clock of its own, independently of the step times."""
+    step_seconds: tuple[float, ...] = ()
+    step_end_s: tuple[float, ...] = ()
+    """End of every step of warm-up, window and drain on the node's monotonic clock."""
+    time_to_first_step_s: float | None = None
+    loss_first: float | None = None
+    """Loss of the first step: of the untrained weights."""
+    loss_window: tuple[float, ...] = ()
+    weights_digest: str | None = None
+    parameters: int | None = None
+    peak_resident_bytes: int | None = None
+    peak_allocator_bytes: int | None = None
+    precision: str | None = None
+    transport: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, node: str, process: Mapping[str, Any]) -> RankResult:
+        """From one entry of `processes` of a node's result.json."""
+        identity = {"name": process["name"], "role": process["role"], "rank": process["rank"]}
+        doc = process.get("summary")
+        if doc is None:
+            return cls(node=node, **identity)
+        window, loss, peak = doc["window"], doc["loss"], doc["peak_memory"]
+        return cls(
+            node=node,
+            **identity,
+            samples_per_step=doc["samples_per_step"],
+            window_open_s=window["open_s"],
+            window_close_s=window["close_s"],
+            window_wall_s=window["wall_s"],
+            step_seconds=tuple(doc["step_seconds"]),
+            step_end_s=tuple(doc["step_end_s"]),
+            time_to_first_step_s=doc["time_to_first_step_s"],
+            loss_first=_number(loss["first"]),
+            loss_window=tuple(_number(x) for x in loss["window"]),
+            weights_digest=doc["weights_digest"],
+            parameters=doc["parameters"],
+            peak_resident_bytes=peak["resident_bytes"],
+            peak_allocator_bytes=peak["allocator_bytes"],
+            precision=doc["precision"],
+            transport=doc["transport"],
+            versions=dict(doc["versions"]),
+        )
+
+
+def _number(value: float | None) -> float:
+    """JSON knows no NaN: a rank writes null for a loss that is not finite."""
+    return math.nan if value is None else value
+
+
+@dataclass(frozen=True)
+class ClockOffset:
+    """Node's monotonic clock minus the controller's, with the error of that estimate."""
+
+    offset_s: float
+    error_s: float
+
+
+@dataclass(frozen=True)
+class RepeatRecord:
+    """One launch of the whole gang, put together from the nodes' results."""
+
+    repeat: int
+    status: str
+    """ok, failed, aborted, or disturbed: measured, but not counted."""
+    reason: str | None
+    ranks: tuple[RankResult, ...]
+    clocks: Mapping[str, ClockOffset] = field(default_factory=dict)
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    """Node -> fingerprint id."""
+    started_at: datetime | None = None
+    log_tail: str | None = None
+
+
+@dataclass(frozen=True)
+class RepeatSummary:
+    """The numbers of one repeat."""
+
+    repeat: int
+    throughput: float | None
+    """Units of work per second over all ranks; None where the repeat is no measurement."""
+    window_s: float | None
+    """Length of the interval that was counted."""
+    samples: float | None
+    step_throughput: float | None
+    """The same figure from the independently recorded step times."""
+    overlap: float | None = None
+    """Asynchronous only: common interval / shortest window."""
+    drift: float | None = None
+    """Median step of the window's last third / first third - 1."""
+    time_to_first_step_s: float | None = None
+    peak_resident_bytes: int | None = None
+    loss_first: float | None = None
+    loss_median: float | None = None
+    problem: str | None = None
+    """Why there is no throughput."""
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One expectation held against one result."""
+
+    subject: str
+    """`repeat` or `measurement`."""
+    repeat: int | None
+    check: str
+    severity: Severity
+    success: bool
+    observed: str
+    expected: str
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The median over the good repeats of a case in a run."""
+
+    run_id: str
+    case: Case
+    cluster: str
+    build: Build
+    unit: str
+    repeats: tuple[RepeatSummary, ...]
+    n: int
+    throughput: float | None
+    minimum: float | None = None
+    maximum: float | None = None
+    mad: float | None = None
+    spread: float | None = None
+    """(maximum - minimum) / median."""
+    half_width: float | None = None
+    """Relative 95 % confidence half-width from the t distribution on log values; None for n < 3."""
+    speedup: float | None = None
+    efficiency: float | None = None
+    baseline_case_id: str | None = None
+    framework_version: str | None = None
+    time_to_first_step_s: float | None = None
+    peak_resident_bytes: int | None = None
+    definition_digest: str = ""
+    fingerprint_id: str = ""
+    status: CaseStatus = CaseStatus.OK
+    reason: str | None = None
+    checks: tuple[CheckResult, ...] = ()
+
+    @property
+    def quarantined(self) -> bool:
+        """True where a `fail` check of the measurement failed."""
+        return any(
+            c.subject == "measurement" and c.severity is Severity.FAIL and not c.success
+            for c in self.checks
+        )

@@ -1,0 +1,152 @@
+"""One run of a suite: its processes on their nodes, and the job of a gang."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from nightbench.core.model.cases import Build, Case, Protocol
+from nightbench.core.model.clusters import EnvironmentPolicy, NeighbourPolicy, Node
+from nightbench.core.model.words import RunKind
+
+
+@dataclass(frozen=True)
+class Run:
+    """One execution of a suite on a cluster."""
+
+    run_id: str
+    suite: str
+    cluster: str
+    run_kind: RunKind
+    started_at: datetime
+    requested_by: str = ""
+    dag_id: str | None = None
+    dag_run_id: str | None = None
+    code_digest: str = ""
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of a gang."""
+
+    name: str
+    """`trainer-0`, `pserver-1`."""
+    role: str
+    """`trainer` or `pserver`."""
+    rank: int
+    """Rank within the role."""
+    node: str
+    local_rank: int
+    """Index among the processes of its role on its node."""
+    device: str | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Time limits of a job, in seconds."""
+
+    ready_s: float = 120.0
+    repeat_s: float = 1800.0
+    progress_s: float = 300.0
+    lease_s: float = 120.0
+    term_s: float = 3.0
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """One case resolved for one cluster: the `job.json` that crosses SSH (job/1)."""
+
+    run_id: str
+    case: Case
+    generation: int
+    cluster: str
+    build: Build
+    protocol: Protocol
+    nodes: tuple[Node, ...]
+    """The gang's nodes, lead first."""
+    processes: tuple[Process, ...]
+    unit: str
+    workload_params: Mapping[str, Any]
+    seed: int
+    env: Mapping[str, str]
+    role_env: Mapping[str, Mapping[str, str]]
+    limits: Limits
+    code_digest: str
+    definition_digest: str
+    environments: EnvironmentPolicy
+    neighbours: NeighbourPolicy = field(default_factory=NeighbourPolicy)
+    lock: str = "node"
+    """What the agents lock: `node` or `devices`."""
+    deadline: datetime | None = None
+    """No repeat is started that cannot end by then."""
+    expected_repeat_s: float | None = None
+    """What a repeat usually takes, where earlier runs say it; its time limit when None."""
+    transport: str | None = None
+    """What the frameworks' own traffic is expected to use; not compared when None."""
+
+    @property
+    def job_id(self) -> str:
+        """Unique name of the job, and the mark that its processes carry."""
+        return f"{self.run_id}/{self.case.case_id}/g{self.generation}"
+
+    @property
+    def lead(self) -> Node:
+        """The node that claims repeats."""
+        return self.nodes[0]
+
+    def ports(self) -> tuple[tuple[str, str], ...]:
+        """Names of the ports to reserve, each with its node: one master, one for each process."""
+        return (("master", self.lead.name), *((p.name, p.node) for p in self.processes))
+
+    def to_json(self) -> dict[str, Any]:
+        """The job.json document (schema `benchmarks/contract/job.schema.json`)."""
+        return {
+            "schema": "nightbench.job/1",
+            "job_id": self.job_id,
+            "run_id": self.run_id,
+            "case_id": self.case.case_id,
+            "generation": self.generation,
+            "cluster": self.cluster,
+            "case": self.case.axes(),
+            "framework": {
+                "line": self.build.line,
+                "variant": self.build.variant,
+                "build_id": self.build.build_id,
+            },
+            "workload": {
+                "name": self.case.workload,
+                "scale": self.case.scale,
+                "unit": self.unit,
+                "seed": self.seed,
+                "params": dict(self.workload_params),
+            },
+            "protocol": {k: v for k, v in vars(self.protocol).items() if v is not None},
+            "nodes": [
+                {
+                    "name": n.name,
+                    "data_address": n.data_address or n.host,
+                    "interface": n.interface,
+                    "port_range": list(n.port_range),
+                    "cpus": list(n.cpus),
+                    "devices": list(n.devices),
+                    "env": dict(n.env),
+                }
+                for n in self.nodes
+            ],
+            "processes": [dataclasses.asdict(p) for p in self.processes],
+            "ports": [{"name": name, "node": node} for name, node in self.ports()],
+            "env": dict(self.env),
+            "role_env": {role: dict(env) for role, env in self.role_env.items()},
+            "limits": dataclasses.asdict(self.limits),
+            "lock_dir": self.environments.lock_dir,
+            "lock": self.lock,
+            "neighbours": {
+                name: getattr(self.neighbours, name)
+                for name in ("action", "wait_s", "cpu_share", "gpu")
+            },
+            "code_digest": self.code_digest,
+            "definition_digest": self.definition_digest,
+        }

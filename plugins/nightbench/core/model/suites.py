@@ -1,0 +1,132 @@
+"""What is asked for: suites with their policies, and the catalog that they choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nightbench.core.model.cases import Build, Case, Protocol
+from nightbench.core.model.words import Strategy, VerdictKind
+
+
+@dataclass(frozen=True)
+class NightPolicy:
+    """Which part of a day the cases of a suite may take."""
+
+    window: str | None = None
+    """`22:00-06:00 Europe/Berlin`; any time when None."""
+    budget_s: float | None = None
+    """Measuring time of one night; only the window limits it when None."""
+    deadline: str | None = None
+    """`07:00 Europe/Berlin`: results that are not there by then are missing; worked out if None."""
+
+
+@dataclass(frozen=True)
+class RegressionPolicy:
+    """When a suite wants to hear of a change."""
+
+    min_change: float = 0.03
+    """Relative change below which nothing is reported."""
+    min_history: int = 10
+    """Nights needed before a verdict other than insufficient_data."""
+    max_spread: float = 0.10
+    """A series whose nights or repeats vary by more is noisy: it runs on and alerts no more."""
+    urgent: float = 0.20
+    """A fall of this size is told at once, apart from the night's message."""
+    confirm_s: float = 3600.0
+    """How long a night may take to measure its suspects again before it tells; 0: not at all."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """Whose the alerts of some cases are, and where they are told. An empty selection means all."""
+
+    frameworks: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    verdicts: tuple[VerdictKind, ...] = ()
+    owner: str | None = None
+    """The suite's where None."""
+    alerts: tuple[str, ...] | None = None
+    """Channels; the suite's where None."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A matrix of cases with its protocol, schedule, cluster, policy and channels."""
+
+    name: str
+    owner: str
+    cluster: str
+    cases: tuple[Case, ...]
+    protocol: Protocol = field(default_factory=Protocol)
+    description: str = ""
+    schedule: str | None = None
+    builds: Mapping[str, Build] = field(default_factory=dict)
+    """Framework line -> build; the line's lock where absent."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    role_env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    policy: RegressionPolicy = field(default_factory=RegressionPolicy)
+    alerts: tuple[str, ...] = ()
+    repeat_timeout_s: float = 1800.0
+    progress_timeout_s: float = 300.0
+    source: str = ""
+    """Path of the YAML file."""
+    night: NightPolicy = field(default_factory=NightPolicy)
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """case_id -> 0 to 9, the higher first; 5 where absent."""
+    routes: tuple[Route, ...] = ()
+    """Whose alerts are whose: the first that matches counts, else the suite's owner and alerts."""
+
+
+@dataclass(frozen=True)
+class FrameworkInfo:
+    """What the control plane knows of a framework line: its `framework.json`, as data."""
+
+    line: str
+    title: str
+    version: str
+    python: str | None
+    """Interpreter series of the environment ("3.7"); None: the agent's own interpreter."""
+    variants: tuple[str, ...]
+    strategies: tuple[Strategy, ...]
+    sync_modes: tuple[str, ...]
+    precisions: Mapping[str, tuple[str, ...]]
+    """Device kind -> precisions that truly run there."""
+    compilers: tuple[str, ...]
+    remarks: Mapping[str, str]
+    """Axis or axis value -> why it is not supported, for messages."""
+    for_tests: bool = False
+    size_bytes: int = 0
+    """Disk that the environment takes."""
+
+
+@dataclass(frozen=True)
+class WorkloadInfo:
+    """What the control plane knows of a workload: its `spec.json`, as data."""
+
+    name: str
+    title: str
+    unit: str
+    """Unit of work counted: images, samples, sequences, tokens, words."""
+    frameworks: tuple[str, ...]
+    """Lines that have an implementation file in the workload's folder."""
+    strategies: tuple[Strategy, ...]
+    scales: Mapping[str, Mapping[str, Any]]
+    """Scale -> parameters (shapes, classes, vocabulary); key `converges` marks a proved scale."""
+    parameters: int | None = None
+    """Trainable parameters, where the workload fixes them."""
+    seed: int = 1
+    digest: str = ""
+    """Digest of the spec: part of a case's definition."""
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """All framework lines and workloads that `benchmarks/` holds."""
+
+    frameworks: Mapping[str, FrameworkInfo]
+    workloads: Mapping[str, WorkloadInfo]
+    code_digest: str
+    """Digest of every file that is shipped to the nodes."""

@@ -1,0 +1,50 @@
+"""What is made of it: the points of a history, and a verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from nightbench.core.model.words import VerdictKind
+
+
+@dataclass(frozen=True)
+class HistoryPoint:
+    """One night of a series."""
+
+    at: datetime
+    value: float
+    run_id: str = ""
+    n: int | None = None
+    spread: float | None = None
+    fingerprint_id: str | None = None
+    definition_digest: str | None = None
+    framework_version: str | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a run says about a series, with the evidence in one sentence."""
+
+    case_id: str
+    cluster: str
+    run_id: str
+    kind: VerdictKind
+    sentence: str
+    value: float | None = None
+    baseline: float | None = None
+    change: float | None = None
+    """value / baseline - 1."""
+    history: int = 0
+    """Nights that the verdict rests on."""
+    smallest_slowdown: float | None = None
+    """Relative fall that the series would tell within a week in nine of ten cases."""
+    low: float | None = None
+    high: float | None = None
+    """95 % interval of the level's relative change, for regressed and improved."""
+    since: datetime | None = None
+    """First night at the new level, for regressed and improved."""
+    first_bad_run_id: str | None = None
+    """The run of that night."""
+    last_good_run_id: str | None = None
+    """The last run before it; of a failed or missing case the last one with a value."""

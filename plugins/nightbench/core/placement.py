@@ -1,0 +1,119 @@
+"""On which nodes, and on which of their devices, a case is measured. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from nightbench.core.errors import UserError
+from nightbench.core.model import Case, Cluster, Node, Process, Strategy, digest_of
+
+
+class NodesAway(UserError):
+    """Too few nodes of a cluster take part for a case that it is large enough for."""
+
+
+def place(
+    case: Case, cluster: Cluster, without: Collection[str] = ()
+) -> tuple[tuple[Node, ...], tuple[Process, ...]]:
+    """Choose the nodes of a gang and spread its processes over them.
+
+    The same case always gets the same nodes, as long as they take part: series stay comparable.
+    Where cases go one after another these are the cluster's first nodes, in the order of its file;
+    where several may go at once, each case has a block of neighbouring nodes (and devices, where
+    only these are locked) of its own, by a digest of its name. The ranks of `collective` fill a
+    node before the next; trainers and parameter servers go round robin.
+
+    Args:
+        case: the case.
+        cluster: with `lock: devices` the nodes come back with the devices (or cores) of this case
+            only.
+        without: names of nodes that take no part.
+
+    Raises:
+        NodesAway: without those there are too few.
+        UserError: the cluster is too small.
+    """
+    if case.nodes > len(cluster.nodes) or case.devices_per_node > cluster.devices_per_node:
+        raise UserError(
+            f"{case.case_id} needs {case.nodes} x {case.devices_per_node} (nodes x devices); "
+            f"cluster {cluster.name} has {len(cluster.nodes)} x {cluster.devices_per_node}: "
+            "choose another cluster or fewer devices"
+        )
+    nodes = _seat(case, cluster, without)
+    processes: list[Process] = []
+    for role, number in (("pserver", case.pservers), ("trainer", case.trainers)):
+        on_node: Counter[str] = Counter()
+        for rank in range(number):
+            if case.strategy is Strategy.PARAMETER_SERVER:
+                node = nodes[rank % len(nodes)]
+            else:
+                node = nodes[rank // case.devices_per_node]
+            local = on_node[node.name]
+            on_node[node.name] += 1
+            device = _device(cluster, node, local) if role == "trainer" else None
+            processes.append(Process(f"{role}-{rank}", role, rank, node.name, local, device))
+    return nodes, tuple(processes)
+
+
+def _seat(case: Case, cluster: Cluster, without: Collection[str]) -> tuple[Node, ...]:
+    """The nodes of a case, each with what the case has of it."""
+    there = [node for node in cluster.nodes if node.name not in without]
+    if len(there) < case.nodes:
+        raise NodesAway(
+            f"{case.case_id} needs {case.nodes} of the {len(cluster.nodes)} nodes of cluster "
+            f"{cluster.name}, and {', '.join(sorted(without))} take no part"
+        )
+    first = tuple(there[: case.nodes])
+    if cluster.parallel_cases == 1:
+        return tuple(_share(case, cluster, node, 0) for node in first)
+    size = case.nodes
+    blocks = [
+        cluster.nodes[start : start + size]
+        for start in range(0, len(cluster.nodes) - size + 1, size)
+    ]
+    slots = cluster.devices_per_node // case.devices_per_node if cluster.lock == "devices" else 1
+    # The highest digest of case and seat: a node that goes or comes moves nobody else's seat.
+    seats = [(block, slot) for block in blocks for slot in range(slots)]
+    seats = [(block, slot) for block, slot in seats if not {n.name for n in block} & {*without}]
+    block, slot = max(
+        seats or [(first, slot) for slot in range(slots)],
+        key=lambda seat: digest_of([case.case_id, [n.name for n in seat[0]], seat[1]]),
+    )
+    return tuple(_share(case, cluster, node, slot) for node in block)
+
+
+def _share(case: Case, cluster: Cluster, node: Node, slot: int) -> Node:
+    """A node with the devices, or the cores of a CPU node, that a case locks of it."""
+    if cluster.lock != "devices":
+        return node
+    mine = slice(slot * case.devices_per_node, (slot + 1) * case.devices_per_node)
+    if cluster.device_kind != "cpu":
+        devices = node.devices or tuple(map(str, range(cluster.devices_per_node)))
+        return dataclasses.replace(node, devices=devices[mine])
+    if case.devices_per_node == cluster.devices_per_node:
+        return node
+    # Groups of equal size: cores that are left over belong to none.
+    group = len(node.cpus) // cluster.devices_per_node
+    return dataclasses.replace(node, cpus=node.cpus[mine.start * group : mine.stop * group])
+
+
+def held_by(nodes: Iterable[Node], lock: str) -> frozenset[str]:
+    """Name what a gang has for itself: its nodes, or devices (cores of CPU nodes) of them.
+
+    Args:
+        nodes: as `place` gave them.
+        lock: of their cluster, `node` or `devices`.
+    """
+    if lock != "devices":
+        return frozenset(node.name for node in nodes)
+    return frozenset(
+        f"{node.name}/{device}" for node in nodes for device in (node.devices or node.cpus)
+    )
+
+
+def _device(cluster: Cluster, node: Node, local_rank: int) -> str | None:
+    if cluster.device_kind == "cpu":
+        return None
+    return node.devices[local_rank] if node.devices else str(local_rank)

@@ -1,0 +1,160 @@
+"""The plan of a run: its cases resolved for a cluster, in the order in which they are measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from nightbench.core.budget import Night, Past
+from nightbench.core.hours import Hours
+from nightbench.core.model import (
+    Catalog,
+    Cluster,
+    JobSpec,
+    PlannedCase,
+    Process,
+    Protocol,
+    RegressionPolicy,
+    Route,
+    Run,
+    RunKind,
+    Suite,
+)
+from nightbench.core.plan import resolve
+
+
+@dataclass(frozen=True)
+class CasePlan:
+    """What the ingest must know of one planned case."""
+
+    planned: PlannedCase
+    processes: tuple[Process, ...]
+    parameters: int | None
+    converges: bool
+
+    @property
+    def left_out(self) -> str | None:
+        """Why the night had no room for it."""
+        return self.planned.left_out
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """A run as it was planned; `jobs` is empty where it was read back from the spool."""
+
+    run: Run
+    owner: str
+    protocol: Protocol
+    policy: RegressionPolicy
+    channels: tuple[str, ...]
+    """Where alerts go, as the suite names them: an Apprise URL, or a Connection that holds one."""
+    cluster: Cluster
+    cases: tuple[CasePlan, ...]
+    """In the order in which they are measured; those that are left out come last."""
+    jobs: tuple[JobSpec, ...] = ()
+    """Of the cases that are not left out."""
+    routes: tuple[Route, ...] = ()
+    """Whose alerts are whose; the first that matches counts."""
+    zone: str = "UTC"
+    """By whose clock nights begin and end: of the suite's window, or of the cluster's."""
+
+
+def new_run_id(suite: str, now: datetime) -> str:
+    """Readable, sortable and unique: `demo-20261121T010203-9f3a`."""
+    return f"{suite}-{now.astimezone(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
+
+
+def make_plan(
+    suite: Suite,
+    cluster: Cluster,
+    catalog: Catalog,
+    *,
+    run_kind: RunKind,
+    requested_by: str = "",
+    run_id: str | None = None,
+    started_at: datetime | None = None,
+    dag_id: str | None = None,
+    dag_run_id: str | None = None,
+    night: Night | None = None,
+    deadline: datetime | None = None,
+    past: Mapping[str, Past] | None = None,
+) -> RunPlan:
+    """Resolve all cases of a suite for a cluster.
+
+    Args:
+        suite: the suite.
+        cluster: where it runs.
+        catalog: what can be run.
+        run_kind: why the run is made.
+        requested_by: who asked for it.
+        run_id: a new one where None.
+        started_at: now where None.
+        dag_id: the DAG that makes it.
+        dag_run_id: and its run.
+        night: order, end and what is left out; all cases in the order of the file where None.
+        deadline: no repeat is started that cannot end by then; the night's end where None.
+        past: how long repeats take, for the deadline.
+
+    Raises:
+        UserError: the cluster cannot run a case, or a build is not to be had.
+    """
+    started_at = started_at or datetime.now(UTC)
+    run = Run(
+        run_id=run_id or new_run_id(suite.name, started_at),
+        suite=suite.name,
+        cluster=cluster.name,
+        run_kind=run_kind,
+        started_at=started_at,
+        requested_by=requested_by,
+        dag_id=dag_id,
+        dag_run_id=dag_run_id,
+        code_digest=catalog.code_digest,
+    )
+    cases = {case.case_id: case for case in suite.cases}
+    order = [entry.case_id for entry in night.entries] if night else list(cases)
+    end = deadline or (night.room.end if night else None)
+    jobs = [
+        _expecting(resolve(cases[name], suite, cluster, catalog, run.run_id, deadline=end), past)
+        for name in order
+    ]
+    left_out = night.left_out if night else {}
+    return RunPlan(
+        run=run,
+        owner=suite.owner,
+        protocol=suite.protocol,
+        policy=suite.policy,
+        channels=suite.alerts,
+        cluster=cluster,
+        cases=tuple(_case_plan(job, catalog, left_out.get(job.case.case_id)) for job in jobs),
+        jobs=tuple(job for job in jobs if job.case.case_id not in left_out),
+        routes=suite.routes,
+        zone=_zone(suite, cluster),
+    )
+
+
+def _zone(suite: Suite, cluster: Cluster) -> str:
+    hours = suite.night.window or cluster.window
+    return Hours.parse(hours).zone.key if hours else "UTC"
+
+
+def _expecting(job: JobSpec, past: Mapping[str, Past] | None) -> JobSpec:
+    """The job with what its repeats usually take."""
+    known = (past or {}).get(job.case.case_id)
+    if known is None:
+        return job
+    usual = known.of(job.definition_digest).repeat_s
+    return dataclasses.replace(job, expected_repeat_s=usual)
+
+
+def _case_plan(job: JobSpec, catalog: Catalog, left_out: str | None) -> CasePlan:
+    workload = catalog.workloads[job.case.workload]
+    return CasePlan(
+        planned=PlannedCase(job.case, job.build, job.definition_digest, job.unit, left_out),
+        processes=job.processes,
+        # Some workloads have one network at every scale, others a count for each.
+        parameters=job.workload_params.get("parameters", workload.parameters),
+        converges=bool(job.workload_params.get("converges", False)),
+    )

@@ -1,0 +1,58 @@
+"""Speed-up and efficiency of the measurements of one run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from nightbench.core.model import Measurement, Strategy, digest_of
+
+_SIZE = frozenset({"strategy", "nodes", "devices_per_node", "trainers"})
+
+
+def scale(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """Add speed-up and efficiency to the measurements of one run.
+
+    The baseline of a case is the smallest case of the run that differs from it by nothing but
+    its size: same cluster, build, batch per device and all other axes. Parameter servers are
+    counted beside the trainers. A case has neither figure where the run holds no single-trainer
+    and no smaller case, or where that one has no throughput that counts: then no larger baseline
+    takes its place, because a series must not jump when its baseline fails.
+
+    Returns:
+        The measurements in the same order.
+    """
+    groups: dict[str, list[Measurement]] = {}
+    for each in measurements:
+        groups.setdefault(_family(each), []).append(each)
+    return [_scaled(each, groups[_family(each)]) for each in measurements]
+
+
+def _family(measurement: Measurement) -> str:
+    case = measurement.case
+    axes: Mapping[str, object] = {k: x for k, x in case.axes().items() if k not in _SIZE}
+    served = case.strategy is Strategy.PARAMETER_SERVER
+    return digest_of([axes, served, measurement.cluster, measurement.build.build_id])
+
+
+def _scaled(measurement: Measurement, family: Sequence[Measurement]) -> Measurement:
+    case = measurement.case
+
+    def size(other: Measurement) -> tuple[int, bool, int, str]:
+        # Of two smallest cases (single and collective 1x1), the one of the same strategy.
+        its = other.case
+        return its.trainers, its.strategy is not case.strategy, its.nodes, its.case_id
+
+    baseline = min(family, key=size)
+    smallest, largest = baseline.case.trainers, max(m.case.trainers for m in family)
+    if smallest > 1 and smallest == largest:
+        return measurement
+    if baseline.throughput is None or baseline.quarantined or measurement.throughput is None:
+        return measurement
+    speedup = measurement.throughput / baseline.throughput
+    return dataclasses.replace(
+        measurement,
+        speedup=speedup,
+        efficiency=speedup / (case.trainers / smallest),
+        baseline_case_id=baseline.case.case_id,
+    )

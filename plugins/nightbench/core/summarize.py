@@ -1,0 +1,321 @@
+"""From the steps of ranks to the figures of a case: pure arithmetic, by the rules of measurement.
+
+Collective training and synchronous parameter servers: samples of all ranks in their windows over
+the slowest rank's window. Asynchronous parameter servers: samples of all trainers in the interval
+that their windows have in common, on the controller's clock. Both figures are computed a second
+time from the step times, which were recorded independently, so that checks can compare them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from nightbench.core.model import (
+    Build,
+    Case,
+    CaseStatus,
+    Measurement,
+    RankResult,
+    RepeatRecord,
+    RepeatSummary,
+    Strategy,
+    digest_of,
+)
+from nightbench.core.repeat_record import repeat_record
+from nightbench.core.scaling import scale
+from nightbench.core.statistics import describe
+
+MEASURED = frozenset({"ok", "disturbed"})
+"""Statuses of repeats that have figures; those of a disturbed one are shown and never counted."""
+
+N = TypeVar("N", int, float)
+
+__all__ = [
+    "asynchronous",
+    "describe",
+    "scale",
+    "summarize_case",
+    "summarize_repeat",
+    "throughput_of",
+]
+
+
+def asynchronous(case: Case) -> bool:
+    """Say whether trainers take their steps without waiting for each other."""
+    return case.strategy is Strategy.PARAMETER_SERVER and case.sync != "sync"
+
+
+def throughput_of(
+    case: Case,
+) -> Callable[[Mapping[str, Any], Mapping[str, Mapping[str, Any]]], float | None]:
+    """What tells a controller a repeat's throughput, for a protocol that is adaptive.
+
+    Returns:
+        Takes the controller's record of a repeat and its results by node; units of work per
+        second, None where there is none that counts.
+    """
+
+    def throughput(
+        said: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]
+    ) -> float | None:
+        record = repeat_record(said, results)
+        return summarize_repeat(record, case).throughput if record.status == "ok" else None
+
+    return throughput
+
+
+def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
+    """Put the ranks of one launch together to the numbers of the repeat.
+
+    Args:
+        record: what came back from all nodes.
+        case: what was measured.
+
+    Returns:
+        The numbers; without throughput, and with the problem named, where there is none.
+    """
+    trainers = [rank for rank in record.ranks if rank.role == "trainer"]
+    problem = _why_not(record, case, trainers)
+    if problem is not None:
+        return RepeatSummary(record.repeat, None, None, None, None, problem=problem)
+    together = not asynchronous(case)
+    rates = _slowest_window(trainers) if together else _common_interval(record, trainers)
+    if rates.problem is None and not _positive(rates.throughput):
+        problem = f"the throughput came out as {rates.throughput}"
+        rates = dataclasses.replace(rates, throughput=None, problem=problem)
+    first_losses = [r.loss_first for r in trainers if r.loss_first is not None]
+    window_losses = [loss for r in trainers for loss in r.loss_window]
+    return RepeatSummary(
+        repeat=record.repeat,
+        throughput=rates.throughput,
+        window_s=rates.window_s,
+        samples=rates.samples,
+        step_throughput=rates.step_throughput,
+        overlap=rates.overlap,
+        drift=_drift(trainers),
+        time_to_first_step_s=_largest(r.time_to_first_step_s for r in trainers),
+        peak_resident_bytes=_largest(r.peak_resident_bytes for r in trainers),
+        loss_first=statistics.fmean(first_losses) if first_losses else None,
+        loss_median=statistics.median(window_losses) if window_losses else None,
+        problem=rates.problem or _disturbance(record),
+    )
+
+
+def _disturbance(record: RepeatRecord) -> str | None:
+    return record.reason or "disturbed" if record.status == "disturbed" else None
+
+
+def _why_not(record: RepeatRecord, case: Case, trainers: Sequence[RankResult]) -> str | None:
+    if record.status not in MEASURED:
+        return record.reason or f"the repeat ended as {record.status}"
+    if len(trainers) != case.trainers:
+        return f"{len(trainers)} trainers reported; expected {case.trainers}"
+    for rank in trainers:
+        if not rank.step_seconds or rank.samples_per_step <= 0:
+            return f"{rank.name} on {rank.node} reported no steps"
+        if not _positive(rank.window_wall_s):
+            return f"{rank.name} on {rank.node} reported a window of {rank.window_wall_s} s"
+    return None
+
+
+@dataclass(frozen=True)
+class _Rates:
+    throughput: float | None
+    window_s: float | None
+    samples: float | None
+    step_throughput: float | None
+    overlap: float | None = None
+    problem: str | None = None
+
+
+def _slowest_window(trainers: Sequence[RankResult]) -> _Rates:
+    samples = math.fsum(r.samples_per_step * len(r.step_seconds) for r in trainers)
+    window = max(r.window_wall_s for r in trainers)
+    stepping = max(math.fsum(r.step_seconds) for r in trainers)
+    return _Rates(samples / window, window, samples, samples / stepping if stepping > 0 else None)
+
+
+def _common_interval(record: RepeatRecord, trainers: Sequence[RankResult]) -> _Rates:
+    """Throughput in the interval that all windows share, on the controller's clock."""
+    missing = sorted({r.node for r in trainers} - set(record.clocks))
+    if missing:
+        return _no_rates(f"no clock offset of {', '.join(missing)}: windows cannot be compared")
+    offset = {node: clock.offset_s for node, clock in record.clocks.items()}
+    opened = max(r.window_open_s - offset[r.node] for r in trainers)
+    closed = min(r.window_close_s - offset[r.node] for r in trainers)
+    length = closed - opened
+    if length <= 0:
+        gap = f"the last trainer opened its window {-length:.3f} s after the first had closed"
+        return _no_rates(gap, overlap=0.0)
+    shortest = min(r.window_close_s - r.window_open_s for r in trainers)
+    samples = by_laps = 0.0
+    for rank in trainers:
+        here = offset[rank.node]
+        start, end = opened + here, closed + here
+        samples += rank.samples_per_step * steps_within(_steps_by_ends(rank), start, end)
+        by_laps += rank.samples_per_step * steps_within(_steps_by_laps(rank), start, end)
+    return _Rates(samples / length, length, samples, by_laps / length, length / shortest)
+
+
+def _no_rates(problem: str, overlap: float | None = None) -> _Rates:
+    return _Rates(None, None, None, None, overlap, problem)
+
+
+def steps_within(steps: Iterable[tuple[float, float]], start: float, end: float) -> float:
+    """Count the steps inside an interval; one that lies across an end counts for its part inside.
+
+    Args:
+        steps: begin and end of each step, in seconds.
+        start: begin of the interval.
+        end: end of the interval.
+    """
+    counted = []
+    for begin, finish in steps:
+        inside = min(finish, end) - max(begin, start)
+        if finish > begin and inside > 0:
+            counted.append(inside / (finish - begin))
+    return math.fsum(counted)
+
+
+def _steps_by_ends(rank: RankResult) -> list[tuple[float, float]]:
+    """Begin and end of the steps from the window's opening on, from the recorded ends.
+
+    The first of them begins with the window: the device is synchronised there, and what lies
+    between the last warm-up step and the opening belongs to no step.
+    """
+    steps: list[tuple[float, float]] = []
+    begin = rank.window_open_s
+    for end in rank.step_end_s:
+        if end > rank.window_open_s:
+            steps.append((begin, end))
+            begin = end
+    return steps
+
+
+def _steps_by_laps(rank: RankResult) -> list[tuple[float, float]]:
+    """Begin and end of the window's steps, from their lap times alone."""
+    steps: list[tuple[float, float]] = []
+    begin = rank.window_open_s
+    for lap in rank.step_seconds:
+        steps.append((begin, begin + lap))
+        begin += lap
+    return steps
+
+
+def _drift(trainers: Sequence[RankResult]) -> float | None:
+    """Median step of the window's last third over that of its first third, less one.
+
+    Of several ranks the median counts; None for windows of fewer than six steps.
+    """
+    drifts = []
+    for rank in trainers:
+        third = len(rank.step_seconds) // 3
+        if third < 2:
+            return None
+        first = statistics.median(rank.step_seconds[:third])
+        last = statistics.median(rank.step_seconds[-third:])
+        if first <= 0:
+            return None
+        drifts.append(last / first - 1)
+    return statistics.median(drifts) if drifts else None
+
+
+def _largest(values: Iterable[N | None]) -> N | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _positive(value: float | None) -> bool:
+    return value is not None and math.isfinite(value) and value > 0
+
+
+def summarize_case(
+    *,
+    run_id: str,
+    case: Case,
+    cluster: str,
+    build: Build,
+    unit: str,
+    repeats: Sequence[RepeatSummary],
+    records: Sequence[RepeatRecord] = (),
+    good: Collection[int] | None = None,
+    definition_digest: str = "",
+    status: CaseStatus = CaseStatus.OK,
+    reason: str | None = None,
+) -> Measurement:
+    """Take the median over the good repeats of a case.
+
+    Args:
+        run_id: the run.
+        case: what was measured.
+        cluster: where.
+        build: which build of the framework line.
+        unit: what is counted.
+        repeats: the numbers of all repeats.
+        records: the same repeats as they came back, for versions and fingerprints.
+        good: numbers of the repeats that passed their checks; all that ended well when None.
+        definition_digest: what the case's name means.
+        status: how the gang's outcome was recorded.
+        reason: why it failed.
+
+    Returns:
+        The measurement, without scaling (see `scale`). It failed when no repeat is left.
+    """
+    bad = {record.repeat for record in records if record.status != "ok"}
+    counted = [
+        r
+        for r in repeats
+        if r.throughput is not None and r.repeat not in bad and (good is None or r.repeat in good)
+    ]
+    numbers = describe([r.throughput for r in counted if r.throughput is not None])
+    if status is CaseStatus.OK and not counted:
+        status = CaseStatus.FAILED
+        problems = [f"repeat {r.repeat}: {r.problem}" for r in repeats if r.problem]
+        reason = reason or "; ".join(problems) or "no repeat passed its checks"
+    first_steps = [r.time_to_first_step_s for r in counted if r.time_to_first_step_s is not None]
+    peaks = [r.peak_resident_bytes for r in counted if r.peak_resident_bytes is not None]
+    return Measurement(
+        run_id=run_id,
+        case=case,
+        cluster=cluster,
+        build=build,
+        unit=unit,
+        repeats=tuple(repeats),
+        n=numbers.n,
+        throughput=numbers.median,
+        minimum=numbers.minimum,
+        maximum=numbers.maximum,
+        mad=numbers.mad,
+        spread=numbers.spread,
+        half_width=numbers.half_width,
+        framework_version=_version(case.framework, records),
+        time_to_first_step_s=statistics.median(first_steps) if first_steps else None,
+        peak_resident_bytes=max(peaks, default=None),
+        definition_digest=definition_digest,
+        fingerprint_id=_fingerprint(records),
+        status=status,
+        reason=reason,
+    )
+
+
+def _version(line: str, records: Iterable[RepeatRecord]) -> str | None:
+    for record in records:
+        for rank in record.ranks:
+            if line in rank.versions:
+                return rank.versions[line]
+    return None
+
+
+def _fingerprint(records: Iterable[RepeatRecord]) -> str:
+    """One name for the fingerprints of all nodes of the gang; the only one as it is."""
+    nodes: dict[str, str] = {}
+    for record in records:
+        nodes.update(record.fingerprints)
+    found = sorted(set(nodes.values()))
+    if len(found) <= 1:
+        return found[0] if found else ""
+    return digest_of(found)[: len(found[0])]

@@ -1,0 +1,296 @@
+"""By when a scheduled night has to have brought its results, and how it stands. Pure.
+
+A schedule is a promise. Whoever keeps it can fail in ways that leave nothing behind to judge: the
+DAG never ran, nobody loaded the run, the whole machine was down. So what is expected is worked out
+from the suite's file alone, and held against what came.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, time, timedelta
+from enum import StrEnum
+from zoneinfo import ZoneInfo
+
+from nightbench.core.budget import clock, duration, room
+from nightbench.core.hours import Hours, zone
+
+LONGEST_WAIT = timedelta(hours=3)
+"""From a run's start to the beginning of its night; later it is another run's night."""
+
+GRACE = timedelta(hours=1)
+"""From the end of a night to its deadline: the last case ends, is loaded and judged."""
+
+WITHOUT_END = timedelta(hours=12)
+"""From the start of a night that nothing limits to its deadline."""
+
+LONGEST_RUN = timedelta(hours=23)
+"""No run of the night before goes on for longer: Airflow ends it then."""
+
+EARLY = timedelta(minutes=5)
+"""So much before its time a run may have begun: clocks differ a little."""
+
+UNCHECKED = timedelta(hours=1)
+"""Deadlines are checked every quarter of an hour: after so long without, something is wrong."""
+
+JUDGING = timedelta(minutes=30)
+"""From the loading of a run to its verdicts, at most."""
+
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2}) (\S+)\Z")
+_EXPECTED = 'expected a time of day with its time zone, such as "07:00 Europe/Berlin"'
+
+
+@dataclass(frozen=True)
+class Clock:
+    """A time of day by the clocks of one place."""
+
+    at: time
+    zone: ZoneInfo
+
+    @classmethod
+    def parse(cls, text: str) -> Clock:
+        """Read `07:00 Europe/Berlin`.
+
+        Raises:
+            ValueError: what was found, and what was expected.
+        """
+        match = _CLOCK.match(text)
+        if match is None:
+            raise ValueError(f'found "{text}"; {_EXPECTED}')
+        try:
+            at = time(int(match[1]), int(match[2]))
+        except ValueError:
+            raise ValueError(f'found "{text}"; {_EXPECTED}, from 00:00 to 23:59') from None
+        return cls(at, zone(match[3]))
+
+    def __str__(self) -> str:
+        return f"{self.at:%H:%M} {self.zone.key}"
+
+    def after(self, moment: datetime) -> datetime:
+        """The first such time after a moment, in UTC.
+
+        Of a time that comes twice the first counts; one that is jumped over comes so much later.
+        """
+        day = moment.astimezone(self.zone).date()
+        for offset in range(3):
+            found = datetime.combine(day + timedelta(days=offset), self.at, self.zone)
+            if found.astimezone(UTC) > moment:
+                return found.astimezone(UTC)
+        raise AssertionError("a day has each of its times once at least, or shortly after")
+
+
+@dataclass(frozen=True)
+class Timetable:
+    """When a suite's nights are, as its file and its cluster's say."""
+
+    schedule: str
+    """Cron expression or preset, UTC."""
+    hours: tuple[Hours, ...] = ()
+    """Of the cluster and of the suite, as far as they have any."""
+    budget_s: float | None = None
+    deadline: Clock | None = None
+    """The suite's own; worked out where None."""
+
+    @property
+    def text(self) -> str:
+        """The same as one line, for comparing and keeping."""
+        return json.dumps(
+            {
+                "schedule": self.schedule,
+                "hours": [str(each) for each in self.hours],
+                "budget_s": self.budget_s,
+                "deadline": str(self.deadline) if self.deadline else None,
+            },
+            sort_keys=True,
+        )
+
+    @classmethod
+    def from_text(cls, text: str) -> Timetable:
+        """Read what `text` wrote."""
+        found = json.loads(text)
+        return cls(
+            found["schedule"],
+            tuple(Hours.parse(each) for each in found["hours"]),
+            found["budget_s"],
+            Clock.parse(found["deadline"]) if found["deadline"] else None,
+        )
+
+
+@dataclass(frozen=True)
+class Night:
+    """A night that a suite promises."""
+
+    scheduled_at: datetime
+    until: datetime
+    """When the next run is due: what begins from then on belongs to that one."""
+    due_at: datetime
+    why: str
+    """What the deadline comes from, for messages."""
+
+
+def nights(timetable: Timetable, after: datetime, to: datetime) -> Iterator[Night]:
+    """Return the nights of a suite whose runs are due after a moment and up to another one.
+
+    A time of the schedule whose night begins more than `LONGEST_WAIT` later is none: such a run
+    skips itself. Where hours or a budget end the night, its deadline is `GRACE` later; where
+    nothing does, `WITHOUT_END` after its start.
+    """
+    from croniter import croniter
+
+    times = croniter(timetable.schedule, after.astimezone(UTC))
+    at = times.get_next(datetime)
+    while at <= to:
+        following = times.get_next(datetime)
+        found = room(timetable.hours, timetable.budget_s, at)
+        if found is not None and found.start - at <= LONGEST_WAIT:
+            if timetable.deadline is not None:
+                due, why = timetable.deadline.after(found.start), f"{timetable.deadline}"
+            elif found.end is not None:
+                due, why = found.end + GRACE, f"an hour after the end of {found.why}"
+            else:
+                due = found.start + WITHOUT_END
+                why = "twelve hours after its start: the suite names no night.deadline"
+            yield Night(at, following, due, why)
+        at = following
+
+
+class State(StrEnum):
+    """How a night stands."""
+
+    WAITING = "waiting"
+    MET = "met"
+    LATE = "late"
+    """It was missing, and came after all."""
+    MISSING = "missing"
+    PAUSED = "paused"
+    """Nobody wanted it: its DAG was switched off."""
+    OVERTAKEN = "overtaken"
+    """The run before went on, and took its place."""
+
+
+@dataclass(frozen=True)
+class NightRun:
+    """A scheduled run of a suite, as far as anybody knows of it."""
+
+    run_id: str
+    started_at: datetime
+    loaded_at: datetime | None = None
+    is_judged: bool = False
+    """It has its verdicts, or there is nothing to judge."""
+    planned: int = 0
+    """Cases that were to be measured; those that are left out do not count."""
+    without: tuple[str, ...] = field(default=())
+    """Of these the ones without any result: neither measured, nor failed, nor cancelled."""
+    problem: str | None = None
+    """Why nobody can say what it lacks."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a night stands, and why."""
+
+    state: State
+    sentence: str
+    run_id: str | None = None
+    without: tuple[str, ...] = ()
+    """Cases without a result, where there is a run."""
+    is_empty: bool = False
+    """Nothing at all came of it so far."""
+
+
+def standing(
+    night: Night,
+    runs: Sequence[NightRun],
+    now: datetime,
+    *,
+    was_missing: bool = False,
+    is_paused: bool = False,
+    problem: str | None = None,
+) -> Standing:
+    """Hold a night against the runs of its suite.
+
+    What a loaded run lacks has a verdict and an alert of its own, case by case. So a night is met
+    by a run that was loaded and judged, whatever came of its cases.
+
+    Args:
+        night: the night.
+        runs: scheduled runs of the suite on its cluster, those of the night before too.
+        now: with a time zone.
+        was_missing: it was found missing before.
+        is_paused: its DAG is switched off, or was at some time of the night.
+        problem: what is known to keep the suite from running, as a sentence.
+    """
+    first, last = night.scheduled_at - EARLY, night.until - EARLY
+    own = sorted(
+        (run for run in runs if first <= run.started_at < last), key=lambda run: run.started_at
+    )
+    done = next((run for run in own if run.loaded_at is not None and run.is_judged), None)
+    if done is not None:
+        late = was_missing or (done.loaded_at is not None and done.loaded_at > night.due_at)
+        said = f"{done.run_id} was loaded at {clock(done.loaded_at or now)}"
+        return Standing(State.LATE if late else State.MET, said, done.run_id)
+    if now < night.due_at:
+        return Standing(State.WAITING, f"due by {clock(night.due_at)}")
+    if own:
+        return _unfinished(own[-1], now)
+    before = [
+        run
+        for run in runs
+        if night.scheduled_at - LONGEST_RUN <= run.started_at < first
+        and (run.loaded_at is None or run.loaded_at > night.scheduled_at)
+    ]
+    if before:
+        run_id = before[0].run_id
+        return Standing(State.OVERTAKEN, f"{run_id} of the time before was still going", run_id)
+    if is_paused:
+        return Standing(State.PAUSED, "its DAG was paused, so nothing was expected")
+    reason = problem or (
+        "no run was planned: its DAG did not run, its plan failed, or the scheduler was down"
+    )
+    return Standing(State.MISSING, reason, is_empty=True)
+
+
+def _unfinished(run: NightRun, now: datetime) -> Standing:
+    """How a night stands whose time is over, and whose run is not done."""
+    if run.loaded_at is not None:
+        said = f"{run.run_id} was loaded at {clock(run.loaded_at)}"
+        if now - run.loaded_at < JUDGING:
+            return Standing(State.WAITING, f"{said}, and is being judged", run.run_id)
+        return Standing(
+            State.MISSING,
+            f"{said}, and has no verdicts: look at the DAG nightbench_regressions",
+            run.run_id,
+        )
+    if run.problem:
+        said = f"{run.run_id} cannot be read: {run.problem}"
+        return Standing(State.MISSING, said, run.run_id)
+    if run.without:
+        said = f"{len(run.without)} of {run.planned} cases of {run.run_id} have no result"
+        return Standing(
+            State.MISSING, said, run.run_id, run.without, len(run.without) == run.planned
+        )
+    return Standing(
+        State.MISSING,
+        f"all {run.planned} cases of {run.run_id} have ended, and nothing of it is in the "
+        "warehouse: the run waits in the spool",
+        run.run_id,
+    )
+
+
+def unchecked(checked_at: datetime | None, now: datetime) -> str | None:
+    """Why nobody would hear of a missing night; None where deadlines are checked.
+
+    Args:
+        checked_at: when they were last checked; None: never.
+        now: with a time zone.
+    """
+    advice = "look at the DAG nightbench_deadlines: is it paused, does it fail, is Airflow up?"
+    if checked_at is None:
+        return f"Deadlines were never checked; {advice}"
+    ago = now - checked_at
+    if ago <= UNCHECKED:
+        return None
+    return f"Deadlines were last checked {duration(ago.total_seconds())} ago; {advice}"

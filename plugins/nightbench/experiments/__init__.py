@@ -1,0 +1,1 @@
+"""Paired, interleaved measurements: compare, confirm, bisect, drill."""

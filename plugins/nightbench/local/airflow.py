@@ -1,0 +1,235 @@
+"""Airflow 3.3 on one machine: its settings, its Connections, its four processes.
+
+No import of airflow here: it is started as a program. `settings` is the one place that knows how
+it is configured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from nightbench.core.errors import UserError
+from nightbench.local import postgres, processes
+from nightbench.local.home import REPO, Home, Secrets, venv_bin, write_private
+from nightbench.local.logfiles import log_and_tail
+from nightbench.local.ports import Ports
+
+SERVICES = ("api-server", "scheduler", "dag-processor", "triggerer")
+ADMIN = "admin"
+VIEWER = "viewer"
+
+# What the services are started with. Their log servers would listen on every interface; the API
+# server reads the same files from the disk.
+_ARGUMENTS = {
+    "scheduler": ("--skip-serve-logs",),
+    "triggerer": ("--skip-serve-logs",),
+}
+
+
+def base_url(ports: Ports) -> str:
+    """Return the address of the UI and the API."""
+    return f"http://127.0.0.1:{ports.api}"
+
+
+def settings(home: Home, ports: Ports, secrets: Secrets) -> dict[str, str]:
+    """Return the environment variables that make a process part of this Airflow."""
+    kwargs = json.dumps({"connections_file_path": str(home.connections_file)})
+    database = (
+        f"127.0.0.1:{ports.postgres}/airflow",
+        f"airflow:{quote(secrets.airflow, safe='')}",
+    )
+    options = {
+        "core": {
+            "executor": "LocalExecutor",
+            "parallelism": "8",
+            "dags_folder": str(REPO / "dags"),
+            "plugins_folder": str(REPO / "plugins"),
+            "load_examples": "False",
+            "dags_are_paused_at_creation": "True",
+            "fernet_key": secrets.fernet_key,
+            "execution_api_server_url": f"{base_url(ports)}/execution/",
+            "simple_auth_manager_users": f"{ADMIN}:admin,{VIEWER}:viewer",
+            "simple_auth_manager_passwords_file": str(home.passwords_file),
+            # The fully qualified name asks the DNS, which may be slow or absent.
+            "hostname_callable": "socket.gethostname",
+        },
+        "database": {
+            "sql_alchemy_conn": f"postgresql+psycopg2://{database[1]}@{database[0]}",
+            "load_default_connections": "False",
+        },
+        "api": {
+            "host": "127.0.0.1",
+            "port": str(ports.api),
+            "base_url": base_url(ports),
+            "workers": "1",
+            "secret_key": secrets.api_secret_key,
+        },
+        "api_auth": {"jwt_secret": secrets.jwt_secret},
+        # Tasks of a killed scheduler are restarted after a minute; by default Airflow would wait
+        # five, because ours is back before its predecessor counts as dead.
+        "scheduler": {
+            "orphaned_tasks_check_interval": "60",
+            # A killed worker is noticed after this, not after five minutes. Its supervisor sends a
+            # heartbeat every few seconds; a restarted API server is back before.
+            "task_instance_heartbeat_timeout": "90",
+        },
+        # Ending a gang whose processes ignore SIGTERM, on a node that is slow to answer.
+        "triggerer": {"on_kill_timeout": "120"},
+        "dag_processor": {
+            "refresh_interval": "20",
+            "min_file_process_interval": "20",
+            "parsing_processes": "1",
+        },
+        "logging": {
+            "base_log_folder": str(home.airflow_logs),
+            "dag_processor_child_process_log_directory": str(home.airflow_logs / "dag_processor"),
+            "colored_console_log": "False",
+            # No log server runs (see _ARGUMENTS): port 1 refuses at once.
+            "worker_log_server_port": "1",
+            "trigger_log_server_port": "1",
+        },
+        "secrets": {
+            "backend": "airflow.secrets.local_filesystem.LocalFilesystemBackend",
+            "backend_kwargs": kwargs,
+        },
+        "usage_data_collection": {"enabled": "False"},
+    }
+    variables = {
+        f"AIRFLOW__{section.upper()}__{key.upper()}": value
+        for section, entries in options.items()
+        for key, value in entries.items()
+    }
+    return variables | {
+        "AIRFLOW_HOME": str(home.airflow),
+        "NIGHTBENCH_HOME": str(home.root),
+        # Nothing reports to outside hosts.
+        "GX_ANALYTICS_ENABLED": "false",
+        "SCARF_ANALYTICS": "false",
+        "DO_NOT_TRACK": "1",
+        # setproctitle would overwrite /proc/PID/environ, where `down` looks for its mark.
+        "SPT_NOENV": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def environment(home: Home, ports: Ports, secrets: Secrets) -> dict[str, str]:
+    """Return the whole environment for a process of this Airflow: the caller's plus settings."""
+    # Another project's modules on PYTHONPATH would be imported before ours.
+    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    path = kept.get("PATH", os.defpath)
+    no_proxy = kept.get("no_proxy") or kept.get("NO_PROXY") or ""
+    loopback = ",".join(filter(None, [no_proxy, "127.0.0.1", "localhost"]))
+    return {
+        **kept,
+        **settings(home, ports, secrets),
+        "PATH": f"{venv_bin()}{os.pathsep}{path}",
+        "NO_PROXY": loopback,
+        "no_proxy": loopback,
+    }
+
+
+def command(*words: str) -> list[str]:
+    """Return the words that run Airflow's command from this environment."""
+    return [str(venv_bin() / "python"), "-m", "airflow", *words]
+
+
+def connections(home: Home, ports: Ports, secrets: Secrets) -> dict[str, dict[str, Any]]:
+    """Return the Connections that this machine's stack offers, by conn_id."""
+    found: dict[str, dict[str, Any]] = {}
+    for conn_id, role in (
+        ("nightbench_warehouse", "nightbench_loader"),
+        ("nightbench_warehouse_reader", "nightbench_reader"),
+        ("nightbench_warehouse_triage", "nightbench_triage"),
+    ):
+        found[conn_id] = {
+            "conn_type": "postgres",
+            "host": "127.0.0.1",
+            "port": ports.postgres,
+            "schema": postgres.WAREHOUSE,
+            "login": role,
+            "password": getattr(secrets, role),
+        }
+    server = home.cluster / "server.json"
+    if server.is_file():
+        known = json.loads(server.read_text(encoding="utf-8"))
+        found["nightbench_local"] = {
+            "conn_type": "ssh",
+            "host": "127.0.0.2",
+            "port": int(known.get("port", ports.cluster)),
+            "login": str(known.get("user") or known.get("login") or "nightbench"),
+            "extra": {
+                "key_file": str(home.cluster / "id_ed25519"),
+                "known_hosts": str(home.cluster / "known_hosts"),
+                "host_key": _host_key(home.cluster / "known_hosts", "127.0.0.2"),
+                "no_host_key_check": "false",
+            },
+        }
+    return found
+
+
+def _host_key(known_hosts: Path, host: str) -> str:
+    """Return `TYPE KEY` of a host: the synchronous SSH hook reads no known_hosts file."""
+    for line in known_hosts.read_text(encoding="utf-8").splitlines():
+        names, _, key = line.partition(" ")
+        if any(name.strip("[").partition("]")[0] == host for name in names.split(",")):
+            return " ".join(key.split()[:2])
+    raise UserError(f"{known_hosts}: no key for {host}. Remove {known_hosts.parent}/server.json")
+
+
+def write_files(home: Home, ports: Ports, secrets: Secrets) -> None:
+    """Write the Connections and the UI's passwords (0600)."""
+    entries = connections(home, ports, secrets)
+    write_private(home.connections_file, json.dumps(entries, indent=1) + "\n")
+    passwords = {ADMIN: secrets.ui_admin, VIEWER: secrets.ui_viewer}
+    write_private(home.passwords_file, json.dumps(passwords) + "\n")
+
+
+def migrate(home: Home, env: dict[str, str], fresh: bool) -> bool:
+    """Bring Airflow's metadata database to the installed version; return whether it was needed.
+
+    Args:
+        home: the state folder; a stamp there names the version migrated to.
+        env: as `environment` gives it.
+        fresh: the database is new, so an old stamp does not count.
+
+    Raises:
+        UserError: `airflow db migrate` failed; the message holds the end of its log.
+    """
+    lock = REPO / "requirements" / "control.lock"
+    wanted = hashlib.sha256(lock.read_bytes()).hexdigest()
+    stamp = home.airflow / "migrated"
+    if not fresh and stamp.is_file() and stamp.read_text(encoding="ascii") == wanted:
+        return False
+    log = home.logs / "airflow-migrate.log"
+    with log.open("ab") as stream:
+        status = subprocess.run(
+            command("db", "migrate"),
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            check=False,
+        ).returncode
+    if status:
+        raise UserError(f"airflow db migrate failed (status {status}). {log_and_tail(log)}")
+    stamp.write_text(wanted, encoding="ascii")
+    return True
+
+
+def start(home: Home, env: dict[str, str], service: str) -> processes.Service:
+    """Start one of `SERVICES`."""
+    return processes.start(
+        service,
+        command(service, *_ARGUMENTS.get(service, ())),
+        env=env,
+        log=home.logs / f"{service}.log",
+        pid_file=home.run / f"{service}.pid",
+        home=home.root,
+        cwd=home.airflow,
+    )

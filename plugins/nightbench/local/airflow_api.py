@@ -1,0 +1,173 @@
+"""A small client of Airflow's REST API (v2): what the command needs and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+import httpx
+
+from nightbench.core.errors import UserError
+
+PAGE = 100
+
+
+class AirflowApi:
+    """Talks to one Airflow as one user; the token is fetched at the first call.
+
+    Args:
+        base_url: such as `http://127.0.0.1:8080`.
+        username: a user of the simple auth manager.
+        password: theirs.
+        timeout_s: for each request.
+    """
+
+    def __init__(
+        self, base_url: str, username: str, password: str, timeout_s: float = 30.0
+    ) -> None:
+        self.base_url = base_url
+        self._login = {"username": username, "password": password}
+        # trust_env off: a proxy of the environment has no business on loopback.
+        self._http = httpx.Client(base_url=base_url, timeout=timeout_s, trust_env=False)
+        self._token: str | None = None
+
+    def __enter__(self) -> Self:
+        """Return the client itself; leaving the block closes it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def health(self) -> dict[str, str]:
+        """Return `{component: status}`, for example `{"scheduler": "healthy", …}`.
+
+        Raises:
+            UserError: nothing answers there.
+        """
+        body = self._send("GET", "/api/v2/monitor/health", token=False).json()
+        return {name: str((entry or {}).get("status")) for name, entry in body.items()}
+
+    def dag(self, dag_id: str) -> dict[str, Any] | None:
+        """Return what Airflow knows about a DAG; None until it has been parsed."""
+        answer = self._send("GET", f"/api/v2/dags/{dag_id}", allow=(404,))
+        return None if answer.status_code == 404 else dict(answer.json())
+
+    def import_errors(self) -> dict[str, str]:
+        """Return `{file: traceback}` of DAG files that do not import."""
+        return {
+            str(entry["filename"]): str(entry["stack_trace"])
+            for entry in self._pages("/api/v2/importErrors", "import_errors")
+        }
+
+    def unpause(self, dag_id: str) -> None:
+        """Let a DAG run; what its schedule missed is up to the DAG's `catchup`."""
+        self._send("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": False})
+
+    def trigger(
+        self, dag_id: str, conf: Mapping[str, Any], run_id: str | None = None, note: str = ""
+    ) -> str:
+        """Start a run of a DAG now and return its dag_run_id.
+
+        Raises:
+            UserError: Airflow refused, for instance because `conf` does not fit the form.
+        """
+        body: dict[str, Any] = {"logical_date": None, "conf": dict(conf)}
+        if run_id:
+            body["dag_run_id"] = run_id
+        if note:
+            body["note"] = note
+        answer = self._send("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body)
+        return str(answer.json()["dag_run_id"])
+
+    def dag_run(self, dag_id: str, run_id: str) -> dict[str, Any]:
+        """Return one run of a DAG; its `state` is queued, running, success or failed."""
+        return dict(self._send("GET", self._run_path(dag_id, run_id)).json())
+
+    def task_instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        """Return all task instances of a run, every mapped one with its own `map_index`."""
+        path = f"{self._run_path(dag_id, run_id)}/taskInstances"
+        return list(self._pages(path, "task_instances"))
+
+    def fail_run(self, dag_id: str, run_id: str) -> None:
+        """End a run as failed: its running and deferred tasks are ended too (`on_kill`).
+
+        Airflow works by task, not by map index: mapped instances that had already succeeded show
+        as failed afterwards, too. What they measured stays in the spool.
+        """
+        self._send("PATCH", self._run_path(dag_id, run_id), json={"state": "failed"})
+
+    def log_tail(
+        self, dag_id: str, run_id: str, task_id: str, try_number: int, map_index: int, lines: int
+    ) -> list[str]:
+        """Return the last lines of a task's log as plain text."""
+        path = f"{self._run_path(dag_id, run_id)}/taskInstances/{task_id}/logs/{try_number}"
+        answer = self._send("GET", path, params={"map_index": map_index, "full_content": True})
+        content = answer.json().get("content") or []
+        events = [str(e.get("event", "")) if isinstance(e, dict) else str(e) for e in content]
+        return events[-lines:]
+
+    @staticmethod
+    def _run_path(dag_id: str, run_id: str) -> str:
+        return f"/api/v2/dags/{dag_id}/dagRuns/{httpx.URL('/' + run_id).raw_path[1:].decode()}"
+
+    def _pages(self, path: str, key: str) -> Iterator[dict[str, Any]]:
+        offset = 0
+        while True:
+            page = {"limit": PAGE, "offset": offset}
+            entries = self._send("GET", path, params=page).json()[key]
+            yield from entries
+            offset += PAGE
+            if len(entries) < PAGE:
+                return
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        token: bool = True,
+        allow: tuple[int, ...] = (),
+        json: Any = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> httpx.Response:
+        try:
+            answer = self._attempt(method, path, token, json, params)
+            if answer.status_code == 401 and token:  # a token lives for a day
+                self._token = None
+                answer = self._attempt(method, path, token, json, params)
+        except httpx.HTTPError as error:
+            raise UserError(
+                f"Airflow does not answer at {self.base_url} ({error}). "
+                "Look: nightbench status; start it: nightbench up"
+            ) from error
+        if answer.is_error and answer.status_code not in allow:
+            raise UserError(
+                f"Airflow refused {method} {path}: {answer.status_code} {_detail(answer)}"
+            )
+        return answer
+
+    def _attempt(
+        self, method: str, path: str, token: bool, json: Any, params: Mapping[str, Any] | None
+    ) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self._fetch_token()}"} if token else {}
+        return self._http.request(method, path, json=json, params=params, headers=headers)
+
+    def _fetch_token(self) -> str:
+        if self._token is None:
+            answer = self._http.post("/auth/token", json=self._login)
+            if answer.is_error:
+                raise UserError(
+                    f"Airflow at {self.base_url} does not let {self._login['username']!r} in: "
+                    f"{answer.status_code} {_detail(answer)}"
+                )
+            self._token = str(answer.json()["access_token"])
+        return self._token
+
+
+def _detail(answer: httpx.Response) -> str:
+    try:
+        body = answer.json()
+    except ValueError:
+        return answer.text[:500]
+    return str(body.get("detail", body) if isinstance(body, dict) else body)[:500]

@@ -1,0 +1,275 @@
+"""Start and stop the control plane of one machine: `nightbench up` and `nightbench down`.
+
+`up` starts the services that do not run and leaves the others alone. Services whose start takes
+seconds start at the same time: PostgreSQL and the local nodes, then Airflow's four processes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from nightbench.core.errors import UserError
+from nightbench.local import airflow, keeper, logfiles, postgres, processes
+from nightbench.local.deployment import CLUSTER, NODES, SERVICES, Stack, load, unhealthy
+from nightbench.local.home import Home, load_or_create_secrets, uv_env, venv_bin
+from nightbench.local.ports import choose_ports
+
+READY_TIMEOUT_S = 240.0
+STUCK_S = 45.0
+"""A service that ran before `up` and has reported no heartbeat for so long is restarted."""
+
+LOCK_WAIT_S = 120.0
+
+
+class HomeLocked(UserError):
+    """Another `up` or `down` works on this home."""
+
+
+def up(home: Home, wait_s: float = LOCK_WAIT_S) -> Iterator[str]:
+    """Start the services that do not run, wait until all answer; yield lines of progress.
+
+    Args:
+        home: the state folder.
+        wait_s: how long to wait for another `up` or `down`, such as a keeper's.
+
+    Raises:
+        HomeLocked: it has not ended by then.
+        UserError: a service failed; the message holds the end of its log.
+    """
+    home.make()
+    with _locked(home, wait_s):
+        stack = _prepare(home)
+        if all(stack.running(name) for name in SERVICES) and not unhealthy(stack):
+            yield from migrate_warehouse(stack)  # the code may be newer than what runs
+            yield f"everything runs: {airflow.base_url(stack.ports)}"
+            return
+        removed = logfiles.expire(home.logs)
+        if removed:
+            yield f"removed {removed} old log files"
+        yield from _start_base(stack)
+        yield from _stop_with_old_port(stack)
+        lacking = {name for name in airflow.SERVICES if not stack.running(name)}
+        yield from _start_airflow(stack, lacking)
+        yield from _await_airflow(stack, lacking)
+        yield from keeper.start_missing(home)
+
+
+def _stop_with_old_port(stack: Stack) -> Iterator[str]:
+    """End Airflow's processes that were started with another port of the API server.
+
+    Another process took that port while our server was down: they would talk to a stranger.
+    """
+    if _known_port(stack) in (None, stack.ports.api):
+        return
+    others = [name for name in airflow.SERVICES if stack.running(name)]
+    for name in others:
+        processes.stop(stack.pid_file(name))
+    if others:
+        yield f"Airflow: port {stack.ports.api} is new; restarting {', '.join(others)}"
+
+
+def _known_port(stack: Stack) -> int | None:
+    """Return the API server's port as Airflow's processes know it; None before the first start."""
+    known = stack.home.airflow / "api-port"
+    return int(known.read_text(encoding="ascii")) if known.is_file() else None
+
+
+def _prepare(home: Home) -> Stack:
+    held = frozenset(
+        name
+        for name, service in (("postgres", "postgres"), ("cluster", CLUSTER), ("api", "api-server"))
+        if processes.read(home.run / f"{service}.pid")
+    )
+    return Stack(home, choose_ports(home, held), load_or_create_secrets(home))
+
+
+def _start_base(stack: Stack) -> Iterator[str]:
+    home, ports, secrets = stack.home, stack.ports, stack.secrets
+    if not stack.running(CLUSTER):
+        (home.cluster / "server.json").unlink(missing_ok=True)
+        _start_cluster(stack)
+    if not stack.running("postgres"):
+        if postgres.initialise(home, secrets):
+            yield f"PostgreSQL: new data directory {home.postgres}"
+        postgres.start(home, ports.postgres)
+    postgres.wait_ready(home, ports, secrets)
+    made = postgres.provide(home, ports, secrets)
+    yield f"PostgreSQL answers on 127.0.0.1:{ports.postgres}" + _listed("made", made)
+    yield from migrate_warehouse(stack)
+    _wait(
+        lambda: (home.cluster / "server.json").is_file(),
+        lambda: stack.running(CLUSTER) is not None,
+        "The local cluster",
+        home.logs / f"{CLUSTER}.log",
+        timeout_s=60.0,
+    )
+    yield f"local cluster: {NODES} nodes answer SSH on port {ports.cluster}"
+    if airflow.migrate(home, stack.airflow_env(), fresh="database airflow" in made):
+        yield "Airflow: metadata database migrated"
+
+
+def migrate_warehouse(stack: Stack) -> Iterator[str]:
+    """Apply the warehouse's migrations; yield one line when there were any."""
+    # Imported here: `down` and `status` need neither the module nor its libraries.
+    from nightbench.warehouse import migrate
+
+    # A migration may grant to a role that an earlier version did not make.
+    postgres.provide(stack.home, stack.ports, stack.secrets)
+    applied = migrate.apply(stack.dsn("nightbench_owner"))
+    if applied:
+        yield "warehouse: applied " + ", ".join(applied)
+
+
+def _start_cluster(stack: Stack) -> None:
+    words = ("--home", str(stack.home.root), "--nodes", str(NODES))
+    env = {**os.environ, **uv_env(stack.home)}
+    env.pop("PYTHONPATH", None)
+    processes.start(
+        CLUSTER,
+        [
+            *(str(venv_bin() / "python"), "-m", "nightbench.local.local_cluster"),
+            *(*words, "--port", str(stack.ports.cluster)),
+        ],
+        env=env,
+        log=stack.home.logs / f"{CLUSTER}.log",
+        pid_file=stack.pid_file(CLUSTER),
+        home=stack.home.root,
+        cwd=stack.home.cluster,
+    )
+
+
+def _start_airflow(stack: Stack, names: set[str]) -> Iterator[str]:
+    airflow.write_files(stack.home, stack.ports, stack.secrets)
+    env = stack.airflow_env()
+    started = [name for name in airflow.SERVICES if name in names]
+    (stack.home.airflow / "api-port").write_text(str(stack.ports.api), encoding="ascii")
+    for name in started:
+        airflow.start(stack.home, env, name)
+    if started:
+        yield f"Airflow: starting {', '.join(started)}"
+
+
+def _await_airflow(stack: Stack, started: set[str]) -> Iterator[str]:
+    """Wait until all of Airflow is healthy; `started` holds what this `up` has started."""
+    began = shown = time.monotonic()
+    env = stack.airflow_env()
+    while waiting := unhealthy(stack):
+        for name in airflow.SERVICES:
+            if stack.running(name):
+                continue
+            if name in started:
+                raise UserError(f"Airflow's {name} ended. {_log_of(stack, name)}")
+            # It ran when `up` began, and ended because the database had been away.
+            airflow.start(stack.home, env, name)
+            started.add(name)
+            yield f"Airflow: {name} had ended, starting it again"
+        now = time.monotonic()
+        # A scheduler whose database went away can wait for ever for a worker of its own. The
+        # state of the others is known only once the API server answers.
+        hung = ["api-server"] if "api-server" in waiting else waiting
+        for name in hung if now - began > STUCK_S else ():
+            if name not in started:
+                processes.stop(stack.pid_file(name))
+                airflow.start(stack.home, env, name)
+                started.add(name)
+                yield f"Airflow: {name} reported no heartbeat for {STUCK_S:.0f} s, restarting it"
+        if now - began > READY_TIMEOUT_S:
+            raise UserError(
+                f"Airflow was not ready after {now - began:.0f} s. {_log_of(stack, waiting[0])}"
+            )
+        if now - shown > 10:
+            shown = now
+            yield f"Airflow: waiting for {', '.join(waiting)} ({now - began:.0f} s)"
+        time.sleep(0.5)
+    yield f"Airflow is ready at {airflow.base_url(stack.ports)} ({time.monotonic() - began:.0f} s)"
+
+
+def down(home: Home) -> Iterator[str]:
+    """End every service and every process that it started; yield lines of progress.
+
+    Raises:
+        UserError: a process could not be ended.
+    """
+    if not home.root.is_dir():
+        yield "nothing was ever started here"
+        return
+    home.make()
+    keepers = keeper.stop_all(home)  # first: they would restart what is ended here
+    with _locked(home, LOCK_WAIT_S):
+        keepers += keeper.stop_all(home)  # started by an `up` that has just ended
+        # The API server last: the others report to it how their tasks ended.
+        first = [name for name in airflow.SERVICES if name != "api-server"]
+        with ThreadPoolExecutor(len(first)) as pool:
+            outcomes = list(pool.map(lambda n: processes.stop(home.run / f"{n}.pid"), first))
+        stopped = [name for name, ran in zip(first, outcomes, strict=True) if ran]
+        if processes.stop(home.run / "api-server.pid"):
+            stopped.append("api-server")
+        if processes.stop(home.run / f"{CLUSTER}.pid"):
+            stopped.append(CLUSTER)
+        if processes.stop(home.run / "postgres.pid", first=postgres.STOP_SIGNAL, patience_s=30.0):
+            stopped.append("postgres")
+        ended = processes.end_leftovers(home.root, home.postgres)
+        stopped += keepers
+        yield f"stopped {', '.join(stopped)}" if stopped else "nothing was running"
+        if ended:
+            yield f"ended {ended} processes that were left"
+        if left := processes.leftovers(home.root, home.postgres):
+            raise UserError(f"These processes could not be ended: {sorted(left)}")
+
+
+def run_airflow(home: Home, words: Sequence[str]) -> None:
+    """Replace this process by `airflow WORDS` on this home's Airflow."""
+    # Warnings are about Airflow's own code: the reader could do nothing about them.
+    env = {"PYTHONWARNINGS": "ignore", **load(home).airflow_env()}
+    argv = airflow.command(*words)
+    sys.stdout.flush()
+    os.execve(argv[0], argv, env)
+
+
+def _wait(
+    ready: Callable[[], bool],
+    alive: Callable[[], bool],
+    what: str,
+    log: Path,
+    timeout_s: float,
+) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not ready():
+        dead = not alive()
+        if dead or time.monotonic() > deadline:
+            state = "ended" if dead else f"was not ready after {timeout_s:.0f} s"
+            raise UserError(f"{what} {state}. {logfiles.log_and_tail(log)}")
+        time.sleep(0.1)
+
+
+def _log_of(stack: Stack, service: str) -> str:
+    return logfiles.log_and_tail(stack.home.logs / f"{service}.log")
+
+
+def _listed(word: str, names: Sequence[str]) -> str:
+    return f" ({word}: {', '.join(names)})" if names else ""
+
+
+@contextmanager
+def _locked(home: Home, wait_s: float) -> Iterator[None]:
+    deadline = time.monotonic() + wait_s
+    with home.lock_file.open("w", encoding="ascii") as stream:
+        while True:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    raise HomeLocked(
+                        f"Another nightbench up or down works on {home.root} right now. "
+                        "Wait for it, then try again."
+                    ) from error
+            time.sleep(0.5)
+        yield

@@ -1,0 +1,361 @@
+"""A cluster on one machine: nodes that speak real SSH and SFTP, served by one unprivileged process.
+
+Node i is 127.0.0.(i+1) on a common port, named n<i>, with a home folder of its own. What a client
+sees is what OpenSSH would show: exec with environment and signals, SFTP over the same paths, keys
+only, and a job without a terminal that outlives its channel. There is no terminal (pty) support.
+
+    python -m nightbench.local.local_cluster --home .nightbench --nodes 2 --port 2222
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import getpass
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncssh
+
+PASSED = frozenset({"LANG", "LANGUAGE", "TZ", "TMPDIR", "SHELL", "LD_LIBRARY_PATH", "PYENV_ROOT"})
+PASSED_PREFIXES = ("LC_", "PIP_", "UV_", "SSL_CERT_", "NVIDIA_", "CUDA_")
+PASSED_SUFFIXES = ("_proxy", "_PROXY", "_CA_BUNDLE")
+
+
+@dataclass(frozen=True)
+class LocalNode:
+    """One node: its name, address, home folder, and the core that its commands are pinned to."""
+
+    name: str
+    host: str
+    home: Path
+    core: int | None
+
+
+def login_environment(source: Mapping[str, str], user_home: Path, cache: Path) -> dict[str, str]:
+    """The environment of a login, from the server's own.
+
+    As under OpenSSH little of the server's environment goes through, so that no secret of the
+    control plane reaches a job. What tells pip, uv and pyenv where interpreters and packages are
+    does, with the user's own folders named in full, because a node's HOME is another one.
+
+    Args:
+        source: the server's environment.
+        user_home: home folder of the user who runs the server.
+        cache: folder below which uv keeps its cache and the interpreters that it downloads.
+    """
+    env = {
+        key: value
+        for key, value in source.items()
+        if key in PASSED or key.startswith(PASSED_PREFIXES) or key.endswith(PASSED_SUFFIXES)
+    }
+    path = source.get("PATH", os.defpath).split(os.pathsep)
+    virtual_env = source.get("VIRTUAL_ENV")
+    own = {str(Path(sys.executable).parent), f"{virtual_env}/bin" if virtual_env else ""}
+    env["PATH"] = os.pathsep.join(p for p in path if p and p not in own)
+    env["USER"] = env["LOGNAME"] = getpass.getuser()
+    env.setdefault("SHELL", "/bin/sh")
+    env["UV_CACHE_DIR"] = str(cache / "uv")
+    managed = user_home / ".local/share/uv/python"
+    env.setdefault("UV_PYTHON_INSTALL_DIR", str(managed if managed.is_dir() else cache / "python"))
+    if (user_home / ".pyenv").is_dir():
+        env.setdefault("PYENV_ROOT", str(user_home / ".pyenv"))
+    for config in (user_home / ".config/pip/pip.conf", user_home / ".pip/pip.conf"):
+        if config.is_file():
+            env.setdefault("PIP_CONFIG_FILE", str(config))
+    return env
+
+
+class _Sftp(asyncssh.SFTPServer):
+    """SFTP as OpenSSH serves it: absolute paths as they are, relative ones below the home."""
+
+    def __init__(self, channel: asyncssh.SSHServerChannel[bytes], home: Path) -> None:
+        super().__init__(channel)
+        self._home = os.fsencode(home)
+
+    def map_path(self, path: bytes) -> bytes:
+        return os.path.join(self._home, path)
+
+
+class _Job:
+    """A command and our ends of its pipes, which can be closed while it runs.
+
+    Not asyncio's own subprocesses: those kill their child when the loop ends.
+    """
+
+    def __init__(self, argv: list[str], env: dict[str, str], home: Path, core: int | None) -> None:
+        def pin() -> None:
+            if core is not None:
+                os.sched_setaffinity(0, {core})
+
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=env,
+            cwd=home,
+            start_new_session=True,
+            preexec_fn=pin,
+        )
+        self._ends: list[asyncio.BaseTransport] = []
+
+    async def output(self, name: str) -> asyncio.StreamReader:
+        """The reading end of `stdout` or `stderr`."""
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), getattr(self._process, name)
+        )
+        self._ends.append(transport)
+        return reader
+
+    async def input(self) -> asyncio.StreamWriter:
+        """The writing end of its stdin."""
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.connect_write_pipe(
+            lambda: asyncio.streams.FlowControlMixin(loop), self._process.stdin
+        )
+        self._ends.append(transport)
+        return asyncio.StreamWriter(transport, protocol, None, loop)
+
+    def signal(self, name: str) -> None:
+        """Send a signal, by its SSH name (`TERM`), to the job's process group."""
+        with contextlib.suppress(ProcessLookupError, AttributeError):
+            os.killpg(self._process.pid, getattr(signal, f"SIG{name}"))
+
+    async def wait(self) -> int:
+        """The exit status; negative for a signal."""
+        if (status := self._process.poll()) is not None:
+            return status
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        handle = os.pidfd_open(self._process.pid)
+        try:
+            loop.add_reader(handle, ended.set)
+            await ended.wait()
+        finally:
+            loop.remove_reader(handle)
+            os.close(handle)
+        return self._process.wait()
+
+    def let_go(self) -> None:
+        """Close our ends: its next read sees the end of input, its next write a broken pipe."""
+        for end in self._ends:
+            end.close()
+
+
+async def _pump(source: asyncio.StreamReader, sink: asyncssh.SSHWriter[bytes]) -> None:
+    with contextlib.suppress(BrokenPipeError, ConnectionError):  # the client has gone
+        while chunk := await source.read(65536):
+            sink.write(chunk)
+            await sink.drain()
+
+
+async def _feed(source: asyncssh.SSHReader[bytes], sink: asyncio.StreamWriter, job: _Job) -> None:
+    """Hand the client's input and signals to the job; end of input closes its stdin."""
+    while True:
+        try:
+            chunk = await source.read(65536)
+        except asyncssh.SignalReceived as request:
+            job.signal(request.signal)
+            continue
+        except asyncssh.BreakReceived:
+            continue
+        if not chunk:
+            break
+        with contextlib.suppress(BrokenPipeError, ConnectionError):  # the job reads no more
+            sink.write(chunk)
+            await sink.drain()
+    sink.close()
+
+
+async def _finish(job: _Job, *pumps: Coroutine[None, None, None]) -> int:
+    """The job's exit status, once all its output has gone out."""
+    await asyncio.gather(*pumps)
+    return await job.wait()
+
+
+class LocalCluster:
+    """The listening nodes.
+
+    Args:
+        home: the state folder; keys, known_hosts and the nodes' homes lie in `<home>/cluster`.
+        nodes: how many.
+        port: the port that all of them listen on.
+        pin: pin each node's commands to a core of its own (shared where cores are too few).
+    """
+
+    def __init__(self, home: Path, nodes: int, port: int, pin: bool = True) -> None:
+        self.folder = home.resolve() / "cluster"
+        self.port = port
+        cores = sorted(os.sched_getaffinity(0))
+        self.nodes = [
+            LocalNode(
+                name=f"n{i}",
+                host=f"127.0.0.{i + 1}",
+                home=self.folder / f"n{i}",
+                core=cores[(i - 1) % len(cores)] if pin else None,
+            )
+            for i in range(1, nodes + 1)
+        ]
+        user_home = Path.home()
+        self._environment = login_environment(os.environ, user_home, home.resolve() / "cache")
+        self._listeners: list[asyncssh.SSHAcceptor] = []
+
+    async def start(self) -> None:
+        """Write keys and known_hosts, listen, then write server.json."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o700)
+        client = self._key("id_ed25519")
+        authorized = asyncssh.import_authorized_keys(client.export_public_key().decode())
+        known = []
+        for node in self.nodes:
+            node.home.mkdir(mode=0o700, exist_ok=True)
+            host_key = self._key(f"{node.name}_host_ed25519")
+            public = " ".join(host_key.export_public_key().decode().split()[:2])
+            known.append(f"[{node.host}]:{self.port} {public}\n")
+            self._listeners.append(
+                await asyncssh.listen(
+                    node.host,
+                    self.port,
+                    server_host_keys=[host_key],
+                    authorized_client_keys=authorized,
+                    process_factory=self._exec_on(node),
+                    sftp_factory=self._sftp_on(node),
+                    encoding=None,
+                    line_editor=False,
+                    allow_pty=False,
+                    agent_forwarding=False,
+                    password_auth=False,
+                    kbdint_auth=False,
+                    host_based_auth=False,
+                    gss_host=None,
+                    login_timeout=30,
+                    reuse_address=True,
+                )
+            )
+        self._write("known_hosts", "".join(known))
+        description = {
+            "pid": os.getpid(),
+            "port": self.port,
+            "user": getpass.getuser(),
+            "client_key": str(self.folder / "id_ed25519"),
+            "known_hosts": str(self.folder / "known_hosts"),
+            "nodes": [
+                {"name": n.name, "host": n.host, "home": str(n.home), "core": n.core}
+                for n in self.nodes
+            ],
+        }
+        self._write("server.json", json.dumps(description, indent=1) + "\n")
+
+    async def stop(self) -> None:
+        """Stop listening and close all connections; jobs go on, as under OpenSSH."""
+        for listener in self._listeners:
+            listener.close()
+        await asyncio.gather(*(listener.wait_closed() for listener in self._listeners))
+        (self.folder / "server.json").unlink(missing_ok=True)
+
+    def _key(self, name: str) -> asyncssh.SSHKey:
+        path = self.folder / name
+        if not path.exists():
+            key = asyncssh.generate_private_key("ssh-ed25519", comment=f"nightbench {name}")
+            self._write(name, key.export_private_key().decode(), mode=0o600)
+            self._write(f"{name}.pub", key.export_public_key().decode())
+        return asyncssh.read_private_key(str(path))
+
+    def _write(self, name: str, text: str, mode: int = 0o644) -> None:
+        beside = self.folder / f".{name}.{os.getpid()}"
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
+            file.write(text)
+        beside.rename(self.folder / name)
+
+    def _sftp_on(self, node: LocalNode) -> Callable[[asyncssh.SSHServerChannel[bytes]], _Sftp]:
+        return lambda channel: _Sftp(channel, node.home)
+
+    def _exec_on(self, node: LocalNode) -> Callable[[asyncssh.SSHServerProcess[bytes]], object]:
+        async def execute(request: asyncssh.SSHServerProcess[bytes]) -> None:
+            await self._execute(node, request)
+
+        return execute
+
+    async def _execute(self, node: LocalNode, request: asyncssh.SSHServerProcess[bytes]) -> None:
+        client, server = request.get_extra_info("peername"), request.get_extra_info("sockname")
+        env = {
+            **self._environment,
+            **request.env,
+            "HOME": str(node.home),
+            "NODE_NAME": node.name,
+            "SSH_CONNECTION": f"{client[0]} {client[1]} {server[0]} {server[1]}",
+        }
+        shell = ["/bin/bash"] if os.path.exists("/bin/bash") else ["/bin/sh"]
+        command = request.command
+        job = _Job([*shell, *(["-c", command] if command else ["-l"])], env, node.home, node.core)
+        feeding = asyncio.create_task(_feed(request.stdin, await job.input(), job))
+        # The exit status goes out after the last output, also that of children of the job that
+        # hold its pipes; a client that goes away ends the waiting and nothing else.
+        ending = asyncio.create_task(
+            _finish(
+                job,
+                _pump(await job.output("stdout"), request.stdout),
+                _pump(await job.output("stderr"), request.stderr),
+            )
+        )
+        gone = asyncio.create_task(request.channel.wait_closed())
+        await asyncio.wait([gone, ending], return_when=asyncio.FIRST_COMPLETED)
+        if not gone.done():
+            status = ending.result()
+            if status < 0:
+                request.exit_with_signal(signal.Signals(-status).name[3:])
+            else:
+                request.exit(status)
+        for task in (feeding, ending, gone):
+            task.cancel()
+        job.let_go()
+        await job.wait()
+
+
+async def serve(home: Path, nodes: int, port: int, pin: bool) -> None:
+    """Serve until SIGTERM or SIGINT; prints `ready` once every node answers."""
+    asyncssh.set_log_level("WARNING")
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    cluster = LocalCluster(home, nodes, port, pin)
+    await cluster.start()
+    print("ready", flush=True)
+    await ended.wait()
+    await cluster.stop()
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; returns its exit status."""
+    parser = argparse.ArgumentParser(prog="nightbench.local.local_cluster", description=__doc__)
+    parser.add_argument("--home", type=Path, required=True, help="state folder")
+    parser.add_argument("--nodes", type=int, default=2)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument(
+        "--cores",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="pin each node's commands to a core of its own",
+    )
+    options = parser.parse_args(argv)
+    try:
+        asyncio.run(serve(options.home, options.nodes, options.port, options.cores))
+    except OSError as error:
+        print(f"local cluster on port {options.port}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

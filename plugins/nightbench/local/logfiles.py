@@ -1,0 +1,87 @@
+"""The services' logs: show them, and remove old ones."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from nightbench.core.errors import UserError
+from nightbench.local.home import Home
+
+DEFAULT_DAYS = 30.0
+
+
+def keep_days() -> float:
+    """Return for how many days logs are kept: `NIGHTBENCH_LOG_DAYS`, else 30.
+
+    Raises:
+        UserError: the variable is not a positive number.
+    """
+    text = os.environ.get("NIGHTBENCH_LOG_DAYS", "")
+    if not text:
+        return DEFAULT_DAYS
+    try:
+        days = float(text)
+    except ValueError:
+        days = 0.0
+    if not days > 0:
+        raise UserError(f"NIGHTBENCH_LOG_DAYS is {text!r}, expected a number of days above 0")
+    return days
+
+
+def expire(folder: Path, days: float | None = None) -> int:
+    """Remove log files not written to for `days`, and empty folders; return how many files."""
+    oldest = time.time() - (keep_days() if days is None else days) * 86400
+    removed = 0
+    for parent, folders, files in os.walk(folder, topdown=False):
+        for name in files:
+            path = Path(parent, name)
+            if path.lstat().st_mtime < oldest:
+                path.unlink()
+                removed += 1
+        for name in folders:
+            path = Path(parent, name)
+            if path.lstat().st_mtime < oldest and not path.is_symlink() and not any(path.iterdir()):
+                path.rmdir()
+    return removed
+
+
+def tail(log: Path, lines: int = 20) -> list[str]:
+    """Return the last lines of a log; none where there is no log yet."""
+    if not log.exists():
+        return []
+    with log.open("rb") as stream:
+        stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, stream.tell() - 400 * lines))
+        return stream.read().decode(errors="replace").splitlines()[-lines:]
+
+
+def log_and_tail(log: Path) -> str:
+    """Return `Log PATH:` and the log's last lines, for the end of a message."""
+    shown = "\n  ".join(tail(log))
+    return f"Log {shlex.quote(str(log))}:\n  {shown}"
+
+
+def logs(home: Home, service: str, lines: int = 100, follow: bool = False) -> Iterator[str]:
+    """Yield the last lines of a service's log, and with `follow` every line that is added.
+
+    Raises:
+        UserError: there is no such log; the message lists those that there are.
+    """
+    path = home.logs / f"{service}.log"
+    if not path.is_file():
+        known = ", ".join(sorted(p.stem for p in home.logs.glob("*.log"))) or "none yet"
+        raise UserError(f"No log of {service!r} in {home.logs}. There are: {known}")
+    yield from tail(path, lines)
+    if not follow:
+        return
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        stream.seek(0, os.SEEK_END)
+        while True:
+            if line := stream.readline():
+                yield line.rstrip("\n")
+            else:
+                time.sleep(0.3)

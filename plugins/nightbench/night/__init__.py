@@ -1,0 +1,1 @@
+"""A scheduled run from its plan to its verdicts."""

@@ -1,0 +1,166 @@
+"""From a run's files in the spool to what the warehouse loads: parse, summarise, check."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from nightbench.checks import CheckContext, check_measurements, check_repeats
+from nightbench.core.model import (
+    CaseBundle,
+    CaseStatus,
+    CheckResult,
+    Measurement,
+    RepeatBundle,
+    RepeatRecord,
+    RepeatSummary,
+    RunBundle,
+    Severity,
+)
+from nightbench.core.repeat_record import repeat_record
+from nightbench.core.run_plan import CasePlan, RunPlan
+from nightbench.core.summarize import scale, summarize_case, summarize_repeat
+from nightbench.spool import CaseStore, Document, RunSpool
+from nightbench.spool.plans import read_plan
+
+NEVER_ENDED = "no outcome was recorded: whoever steered the gang was ended from outside"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Returned:
+    """A case between its files and its place in the bundle."""
+
+    context: CheckContext
+    generation: int
+    records: tuple[RepeatRecord, ...]
+    summaries: tuple[RepeatSummary, ...]
+    checks: tuple[CheckResult, ...]
+    measurement: Measurement
+    elapsed_s: float | None
+
+
+def build_bundle(folder: RunSpool) -> RunBundle:
+    """Summarise and check all that a run brought.
+
+    Raises:
+        UserError: the run has no plan, or a file of it cannot be read.
+    """
+    plan = read_plan(folder)
+    fingerprints: dict[str, Document] = {}
+    returned: dict[str, _Returned] = {}
+    for case in plan.cases:
+        store = folder.latest(case.planned.case_id)
+        if store is not None:
+            found = _fingerprints(store, plan)
+            fingerprints |= {document["id"]: document for document in found.values()}
+            names = {node: document["id"] for node, document in found.items()}
+            returned[case.planned.case_id] = _case(plan, case, store, names)
+
+    scaled = scale([each.measurement for each in returned.values()])
+    pairs = [(each.context, m) for each, m in zip(returned.values(), scaled, strict=True)]
+    # A case that the night had no room for is no measurement: nothing is to be held against it.
+    checked = [pair for pair in pairs if pair[1].status is not CaseStatus.LEFT_OUT]
+    results = iter(check_measurements(checked))
+    held = [() if m.status is CaseStatus.LEFT_OUT else next(results) for _, m in pairs]
+    bundles = [
+        _bundle(each, measurement, checks)
+        for each, measurement, checks in zip(returned.values(), scaled, held, strict=True)
+    ]
+    return RunBundle(
+        run=plan.run,
+        planned=tuple(case.planned for case in plan.cases),
+        cases=tuple(bundles),
+        fingerprints=fingerprints,
+        cluster=plan.cluster,
+    )
+
+
+def _bundle(
+    returned: _Returned, measurement: Measurement, checks: tuple[CheckResult, ...]
+) -> CaseBundle:
+    measured = dataclasses.replace(measurement, checks=(*returned.checks, *checks))
+    return CaseBundle(
+        case=measured.case,
+        generation=returned.generation,
+        status=measured.status,
+        reason=measured.reason,
+        repeats=tuple(
+            RepeatBundle(record, summary)
+            for record, summary in zip(returned.records, returned.summaries, strict=True)
+        ),
+        measurement=measured,
+        checks=measured.checks,
+        elapsed_s=returned.elapsed_s,
+    )
+
+
+def _case(
+    plan: RunPlan, case: CasePlan, store: CaseStore, fingerprints: Mapping[str, str]
+) -> _Returned:
+    planned = case.planned
+    records = tuple(_record(store, number, fingerprints) for number in store.repeats())
+    summaries = tuple(summarize_repeat(record, planned.case) for record in records)
+    context = CheckContext(
+        case=planned.case,
+        protocol=plan.protocol,
+        processes=case.processes,
+        unit=planned.unit or "",
+        parameters=case.parameters,
+        converges=case.converges,
+        shared=plan.cluster.shared,
+        transport=plan.cluster.transport,
+        requested_version=planned.build.version,
+    )
+    checks = tuple(check_repeats(context, records, summaries))
+    outcome = store.outcome()
+    measurement = summarize_case(
+        run_id=plan.run.run_id,
+        case=planned.case,
+        cluster=plan.cluster.name,
+        build=planned.build,
+        unit=planned.unit or "",
+        repeats=summaries,
+        records=records,
+        good=_good(records, checks),
+        definition_digest=planned.definition_digest,
+        status=CaseStatus(outcome["status"]) if outcome else CaseStatus.FAILED,
+        reason=outcome["reason"] if outcome else NEVER_ENDED,
+    )
+    return _Returned(
+        context=context,
+        generation=int(store.folder.name.removeprefix("g")),
+        records=records,
+        summaries=summaries,
+        checks=checks,
+        measurement=measurement,
+        elapsed_s=_elapsed_s(records, outcome),
+    )
+
+
+def _good(records: tuple[RepeatRecord, ...], checks: tuple[CheckResult, ...]) -> set[int]:
+    """Numbers of the repeats that ended well and that no check quarantines."""
+    refused = {c.repeat for c in checks if c.severity is Severity.FAIL and not c.success}
+    return {r.repeat for r in records if r.status == "ok" and r.repeat not in refused}
+
+
+def _record(store: CaseStore, number: int, fingerprints: Mapping[str, str]) -> RepeatRecord:
+    """One launch of the gang: the controller's record and the results of all nodes."""
+    said = {**(store.repeat(number) or {}), "repeat": number}
+    return repeat_record(said, store.results(number), fingerprints)
+
+
+def _fingerprints(store: CaseStore, plan: RunPlan) -> dict[str, Document]:
+    found = {node.name: store.fingerprint(node.name) for node in plan.cluster.nodes}
+    return {node: document for node, document in found.items() if document is not None}
+
+
+def _elapsed_s(
+    records: tuple[RepeatRecord, ...], outcome: Mapping[str, Any] | None
+) -> float | None:
+    """Seconds from the first launch to the end of the case; None where either is unknown."""
+    starts = [record.started_at for record in records if record.started_at is not None]
+    if not starts or outcome is None or not outcome.get("ended_at"):
+        return None
+    return max(0.0, (datetime.fromisoformat(outcome["ended_at"]) - min(starts)).total_seconds())

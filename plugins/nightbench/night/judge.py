@@ -1,0 +1,208 @@
+"""From loaded medians to verdicts and alerts. Everything may be done again.
+
+Verdicts are for every run; only nightly runs open and close alerts, and tell of them (`telling`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nightbench.alerts import AlertChanges, Delivery, Links, LiveAlert, alerts_for, drifts
+from nightbench.alerts.explain import explain_or_say
+from nightbench.alerts.noise import quarantine
+from nightbench.alerts.notify import Voice, tell
+from nightbench.core.errors import UserError
+from nightbench.core.model import (
+    CaseStatus,
+    CheckResult,
+    HistoryPoint,
+    MeasuredCase,
+    Measurement,
+    PlannedCase,
+    Run,
+    RunKind,
+    Severity,
+    Verdict,
+    VerdictKind,
+)
+from nightbench.core.run_plan import RunPlan
+from nightbench.detection import ChangeDetector, Judgement, judge_cases
+from nightbench.night.controls import controls_of_cases
+from nightbench.night.shadow import Graded, grade_or_say
+from nightbench.night.suspects import ask_or_say
+from nightbench.spool import Spool
+from nightbench.spool.plans import read_plan
+from nightbench.warehouse import Loader, Reader
+from nightbench.warehouse.causes import CauseBook
+from nightbench.warehouse.connection import Connect
+
+_CHANGES = (VerdictKind.REGRESSED, VerdictKind.IMPROVED)
+
+
+@dataclass(frozen=True)
+class JudgeResult:
+    """What judging a run did."""
+
+    verdicts: tuple[Verdict, ...]
+    opened: tuple[Verdict, ...] = ()
+    resolved: tuple[str, ...] = ()
+    """case_ids whose alerts ended."""
+    deliveries: tuple[Delivery, ...] = ()
+    graded: Graded | None = None
+    """How the detector does on shadow series; None where the run is no night."""
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A run's verdicts, and what they rest on."""
+
+    cases: Sequence[tuple[Verdict, Judgement | None]]
+    """In the order of the plan."""
+    histories: Mapping[str, Sequence[HistoryPoint]]
+    """Good nights before this run by case_id, oldest first."""
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        return tuple(verdict for verdict, _ in self.cases)
+
+
+def judge_run(
+    spool: Spool,
+    run_id: str,
+    connect: Connect,
+    *,
+    resolve: Callable[[str], str] | None = None,
+    base_url: str | None = None,
+    confirms: bool = False,
+) -> JudgeResult:
+    """Judge a loaded run, store its verdicts, and tell who must know.
+
+    Args:
+        spool: holds the run's plan with its policy and channels.
+        run_id: the run.
+        connect: opens a connection to the warehouse.
+        resolve: Airflow Connection id -> Apprise URL, for channels that are named so.
+        base_url: of Airflow's API server, for the links in a message.
+        confirms: somebody measures suspects again: a night's message waits for them.
+
+    Raises:
+        WarehouseUnavailable: the warehouse is away.
+        UserError: the run was never loaded, or no channel took the message.
+    """
+    plan = read_plan(spool.run(run_id))
+    connection = connect()
+    try:
+        reader, loader = Reader(connection), Loader(connection)
+        judged = _judge(reader, CauseBook(connection), plan)
+        verdicts = judged.verdicts
+        loader.store_verdicts(verdicts)
+        if plan.run.run_kind is not RunKind.NIGHTLY:
+            return JudgeResult(verdicts)
+        # Two who judge at once would both find an alert untold and both tell of it.
+        loader.lock_alerts(plan.run.cluster)
+        # A night that is judged late, or again, says nothing of alerts that later nights moved.
+        later = reader.judged_since(plan.run.cluster, plan.run.started_at, judged.histories)
+        noisy = quarantine(reader, loader, plan, judged.histories)
+        drifts.follow(reader, loader, plan, judged.cases, judged.histories, later, noisy)
+        changes = alerts_for(
+            [verdict for verdict in verdicts if verdict.case_id not in later],
+            [LiveAlert.from_row(row) for row in reader.standing_alerts(plan.run.cluster)],
+            plan.run.started_at,
+            plan.policy.min_change,
+            noisy,
+        )
+        opened, resolved = _store(loader, changes, run_id)
+        explain_or_say(connection, plan)
+        if confirms:
+            ask_or_say(connection, plan)
+        voice = Voice(resolve, Links(base_url) if base_url else None)
+        deliveries = tell(reader, loader, plan, voice)
+    finally:
+        connection.close()
+    # On a connection of its own: nobody waits for the alerts while the shadows are judged.
+    graded = grade_or_say(connect, plan)
+    return JudgeResult(verdicts, opened, tuple(resolved), deliveries, graded)
+
+
+def _store(
+    loader: Loader, changes: AlertChanges, run_id: str
+) -> tuple[tuple[Verdict, ...], list[str]]:
+    """Store what a run does to the alerts; the verdicts that are news, and the cases that ended."""
+    resolved = [
+        alert.case_id
+        for alert in changes.to_resolve
+        if loader.end_alert(alert.alert_id, run_id, "recovered on two nights, or changed its kind")
+        and not alert.is_dismissed
+    ]
+    reopened = [v for alert, v in changes.to_reopen if loader.reopen_alert(alert.alert_id, v)]
+    opened = [verdict for verdict in changes.to_open if loader.open_alert(verdict)]
+    for verdict in changes.to_continue:
+        loader.open_alert(verdict)
+    for alert, suspect in changes.to_watch:
+        loader.watch_alert(alert.alert_id, suspect, run_id)
+    return (*reopened, *opened), resolved
+
+
+def _judge(reader: Reader, book: CauseBook, plan: RunPlan) -> _Judged:
+    run = plan.run
+    planned = reader.planned_cases(run.run_id)
+    if not planned:
+        raise UserError(
+            f"run {run.run_id} is not in the warehouse; expected a run that was loaded. "
+            "Load it first (the task ingest, or nightbench results after a direct run)."
+        )
+    came_back = reader.measured(run.run_id)
+    # What the night had no room for gets no verdict: it is neither failed nor missing.
+    left_out = {each.case_id for each in came_back if each.status is CaseStatus.LEFT_OUT}
+    left_out |= {case.case_id for case in planned if case.left_out is not None}
+    by_id = {case.case_id: case for case in planned if case.case_id not in left_out}
+    measured = {
+        each.case_id: _measurement(run, by_id[each.case_id], each)
+        for each in came_back
+        if each.status is not None and each.case_id in by_id
+    }
+    histories = {
+        case_id: reader.series_history(case_id, run.cluster, before=run.started_at)
+        for case_id in by_id
+    }
+    cases = judge_cases(run, list(by_id), measured, histories, plan.policy)
+    # Judged once more with the controls of their nodes, which say more of a change and move none.
+    changed = [verdict.case_id for verdict, _ in cases if verdict.kind in _CHANGES]
+    with_controls = {
+        case_id: judge_cases(
+            run, [case_id], measured, histories, plan.policy, ChangeDetector(controls=controls)
+        )[0]
+        for case_id, controls in controls_of_cases(book, run, changed).items()
+    }
+    return _Judged([with_controls.get(case[0].case_id, case) for case in cases], histories)
+
+
+def _measurement(run: Run, planned: PlannedCase, measured: MeasuredCase) -> Measurement:
+    """A measurement as far as the warehouse says and a verdict needs."""
+    point = measured.point
+    return Measurement(
+        run_id=run.run_id,
+        case=planned.case,
+        cluster=run.cluster,
+        build=planned.build,
+        unit=planned.unit or "",
+        repeats=(),
+        n=(point.n or 0) if point else 0,
+        throughput=point.value if point else None,
+        spread=point.spread if point else None,
+        framework_version=point.framework_version if point else None,
+        definition_digest=(point.definition_digest or "") if point else "",
+        fingerprint_id=(point.fingerprint_id or "") if point else "",
+        status=measured.status or CaseStatus.FAILED,
+        reason=measured.reason,
+        checks=tuple(_refusals(measured.quarantine_reasons)) if measured.quarantined else (),
+    )
+
+
+def _refusals(reasons: Iterable[str]) -> Iterable[CheckResult]:
+    """The failed checks, as the warehouse's quarantine words them: `check: seen, expected ...`."""
+    for reason in reasons:
+        check, _, rest = reason.partition(": ")
+        observed, _, expected = rest.rpartition(", expected ")
+        yield CheckResult("measurement", None, check, Severity.FAIL, False, observed, expected)

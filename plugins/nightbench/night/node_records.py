@@ -1,0 +1,142 @@
+"""What speaks for and against the nodes of a run, and who is left out by it.
+
+A preflight that failed and a case that failed because of a node are its faults. They are counted
+in the warehouse over the nights (`book`, `book_run`), and in the spool alone over one
+(`out_by_now`).
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from nightbench.core.errors import UserError
+from nightbench.core.model import CaseStatus, Cluster, HealthPolicy
+from nightbench.night.preflight import ClusterHealth, read
+from nightbench.nodes import NodeEvent, NodeState, standing
+from nightbench.nodes.quarantine import CLEAN, FAULT, PERSON, PREFLIGHT, WORKED
+from nightbench.spool import CaseStore, RunSpool
+from nightbench.warehouse import NodeBook
+from nightbench.warehouse.connection import Connection
+
+
+def book(
+    connection: Connection, run_id: str, health: ClusterHealth, policy: HealthPolicy
+) -> dict[str, NodeState]:
+    """Store a preflight and count what it says; returns where the nodes stand now.
+
+    Raises:
+        WarehouseUnavailable: nothing was stored; `book_run` does it later.
+    """
+    keeper = NodeBook(connection)
+    keeper.store_looks(health.cluster, run_id, health.nodes, health.counted, health.at)
+    return keeper.count(health.cluster, list(_looked(health, run_id)), policy)
+
+
+def book_run(connection: Connection, folder: RunSpool, cluster: str) -> dict[str, NodeState]:
+    """Store what a whole run says of its nodes: its preflight and how its cases ended there."""
+    known = read(folder)
+    events = list(_cases(folder, cluster))
+    keeper = NodeBook(connection)
+    if known is None:
+        return keeper.count(cluster, events, HealthPolicy()) if events else {}
+    health = known.health
+    keeper.store_looks(cluster, folder.run_id, health.nodes, health.counted, health.at)
+    return keeper.count(cluster, [*_looked(health, folder.run_id), *events], known.policy)
+
+
+def decide(
+    connection: Connection, cluster: Cluster, node: str, kind: str, reason: str, by: str = ""
+) -> NodeState:
+    """Put a node into quarantine, or let it out, in a person's name.
+
+    Args:
+        connection: to the warehouse.
+        cluster: the node's.
+        node: its name.
+        kind: `quarantined` or `released`.
+        reason: shown wherever the node is.
+        by: who says so; the user of this process when empty.
+
+    Raises:
+        UserError: the cluster has no such node, or the warehouse is away.
+    """
+    names = [each.name for each in cluster.nodes]
+    if node not in names:
+        raise UserError(f'node: found "{node}"; expected one of {", ".join(names)}')
+    event = NodeEvent(
+        cluster=cluster.name,
+        node=node,
+        at=datetime.now(UTC),
+        kind=kind,
+        reason=reason,
+        by_whom=by or getpass.getuser(),
+        subject=PERSON,
+    )
+    return NodeBook(connection).count(cluster.name, [event], cluster.health)[node]
+
+
+def out_by_now(folder: RunSpool, cluster: str) -> dict[str, str]:
+    """Node -> why it takes no part any more: since the preflight, or since what ran tonight.
+
+    It needs the spool alone: a worker asks before each case, so that a node that dies at midnight
+    does not cost every later case its time limits.
+    """
+    known = read(folder)
+    events = list(_cases(folder, cluster))
+    if known is not None:
+        events += _looked(known.health, folder.run_id)
+    policy = known.policy if known else HealthPolicy()
+    tonight = {
+        node: state.reason
+        for node in sorted({event.node for event in events})
+        if (
+            state := standing(cluster, node, [e for e in events if e.node == node], policy)
+        ).quarantined
+    }
+    return {**tonight, **(known.out if known else {})}
+
+
+def _looked(health: ClusterHealth, run_id: str) -> Iterator[NodeEvent]:
+    for node in health.nodes:
+        fault = node.fault
+        yield NodeEvent(
+            cluster=health.cluster,
+            node=node.seen.node,
+            at=datetime.fromisoformat(node.seen.at),
+            kind=FAULT if fault else CLEAN,
+            reason=f"preflight: {fault}" if fault else "a clean preflight",
+            run_id=run_id,
+            subject=PREFLIGHT,
+        )
+
+
+def _cases(folder: RunSpool, cluster: str) -> Iterator[NodeEvent]:
+    for case_id in folder.case_ids():
+        for generation in folder.generations(case_id):
+            store = folder.case(case_id, generation)
+            yield from _case(store, folder.run_id, cluster, f"{case_id}/g{generation}")
+
+
+def _case(store: CaseStore, run_id: str, cluster: str, subject: str) -> Iterator[NodeEvent]:
+    """What the end of a case says of its nodes: a failure of the framework says nothing."""
+    outcome, job = store.outcome(), store.job()
+    if outcome is None:
+        return
+    told: dict[str, tuple[str, str]] = {}
+    if outcome["status"] == CaseStatus.OK and job is not None:
+        told = {node["name"]: (WORKED, "") for node in job["nodes"]}
+    for node, said in (outcome.get("nodes") or {}).items():
+        if said.get("fault"):
+            told[node] = (FAULT, f"{subject.rpartition('/')[0]}: {said['fault']}")
+    for node, (kind, reason) in told.items():
+        yield NodeEvent(
+            cluster=cluster,
+            node=node,
+            at=datetime.fromisoformat(outcome["ended_at"]),
+            kind=kind,
+            reason=reason,
+            run_id=run_id,
+            subject=subject,
+        )

@@ -1,0 +1,83 @@
+"""A suite's night: which of its cases the hours of suite and cluster have room for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from nightbench.core.budget import Night, Past, Room, candidate, clock, fit, room
+from nightbench.core.errors import UserError
+from nightbench.core.hours import Hours, Span, opening
+from nightbench.core.model import Catalog, Cluster, Suite
+from nightbench.core.placement import held_by, place
+from nightbench.core.plan import definition_digest
+
+
+def plan_night(
+    suite: Suite, cluster: Cluster, catalog: Catalog, past: Mapping[str, Past], at: datetime
+) -> Night:
+    """Fill the night that goes on at a moment, or the next one, with the cases of a suite.
+
+    Args:
+        suite: its window, budget and priorities count.
+        cluster: its hours, and how many cases it takes at once.
+        catalog: says how a case is defined now.
+        past: what earlier runs say of the cases.
+        at: with a time zone.
+
+    Raises:
+        UserError: the hours of suite and cluster do not hold together in the days to come.
+    """
+    tonight = next_night(suite, cluster, at)
+    cases = [
+        candidate(
+            case.case_id,
+            suite,
+            past.get(case.case_id, Past()).of(
+                definition_digest(case, catalog.workloads[case.workload], suite.protocol)
+            ),
+            held_by(place(case, cluster)[0], cluster.lock),
+            tonight,
+        )
+        for case in suite.cases
+    ]
+    return fit(cases, tonight, cluster.parallel_cases)
+
+
+def next_night(suite: Suite, cluster: Cluster, at: datetime) -> Room:
+    """Return the time that a suite's night has, that goes on at a moment or comes next.
+
+    Raises:
+        UserError: the hours of suite and cluster do not hold together in the days to come.
+    """
+    hours = [Hours.parse(text) for text in (cluster.window, suite.night.window) if text]
+    found = room(hours, suite.night.budget_s, at)
+    if found is None:
+        said = " and ".join(map(str, hours))
+        raise UserError(
+            f"suite {suite.name} on cluster {cluster.name}: the hours {said} do not hold together "
+            f"in the days after {clock(at)}; change night.window of the suite or limits.hours of "
+            "the cluster"
+        )
+    return found
+
+
+def open_now(cluster: Cluster, at: datetime) -> Span | None:
+    """Return until when a cluster may be measured on by whoever asks now; None: no limit.
+
+    Raises:
+        UserError: its hours do not hold now; says when they do.
+    """
+    if cluster.window is None:
+        return None
+    hours = Hours.parse(cluster.window)
+    span = opening([hours], at)
+    if span is not None and span.start <= at:
+        return span
+    there = at.astimezone(hours.zone)
+    again = f"; the next begin at {clock(span.start)}" if span else ""
+    raise UserError(
+        f"cluster {cluster.name} may be measured on at {hours} only, and it is "
+        f"{there:%H:%M} there{again}. Start then, or ask for it all the same: outside_hours in the "
+        "form, --outside-hours on the command line"
+    )

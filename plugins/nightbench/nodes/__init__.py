@@ -1,0 +1,26 @@
+"""The state of nodes, judged: what was found, what it means, who is left out. Pure.
+
+`gang.preflight` looks, `findings` judges one node, `compare` all of them, `standing` keeps
+count of a node's faults. Nothing here knows SSH, files or a database.
+"""
+
+from nightbench.nodes.cluster import compare
+from nightbench.nodes.controls import Control, controls_of
+from nightbench.nodes.findings import findings
+from nightbench.nodes.quarantine import NodeEvent, NodeState, standing
+from nightbench.nodes.seen import Finding, JudgedNode, Level, NodePreflight, worst
+
+__all__ = [
+    "Control",
+    "Finding",
+    "JudgedNode",
+    "Level",
+    "NodeEvent",
+    "NodePreflight",
+    "NodeState",
+    "compare",
+    "controls_of",
+    "findings",
+    "standing",
+    "worst",
+]

@@ -1,0 +1,270 @@
+"""Findings about cores, GPUs and links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from nightbench.core.model import Cluster, FrameworkInfo, Node
+from nightbench.nodes.seen import Finding, Level
+
+Document = Mapping[str, Any]
+
+MIN_DRIVERS = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
+"""CUDA's major version -> the oldest Linux driver that runs it (NVIDIA, CUDA Compatibility)."""
+
+HOT_C = 80.0
+"""Degrees Celsius: an idle GPU has 30 to 50."""
+
+
+def governor(document: Document, cluster: Cluster) -> Iterator[Finding]:
+    """The frequency governor, held against what the YAML says."""
+    found, wanted = document["cpu"]["governors"], cluster.health.governor
+    advice = "`cpupower frequency-set -g {}` as root, and at boot"
+    if wanted and found and found != [wanted]:
+        yield Finding(
+            Level.FAIL,
+            "governor",
+            ", ".join(found),
+            f"{wanted} (health.governor)",
+            advice.format(wanted),
+        )
+    elif wanted and not found:
+        yield Finding(
+            Level.INFO,
+            "governor",
+            "the node tells none (a virtual machine, or fixed frequencies)",
+            f"{wanted} (health.governor)",
+            "look at the hypervisor, or take the key out of the cluster's YAML",
+        )
+    elif {"powersave", "conservative"} & set(found):
+        yield Finding(
+            Level.WARN,
+            "governor",
+            ", ".join(found),
+            "performance: figures then do not depend on how fast the clock follows the load",
+            advice.format("performance") + "; or accept it with health.governor",
+        )
+
+
+# --- GPUs ---------------------------------------------------------------------------------
+
+
+def gpus(
+    document: Document, cluster: Cluster, node: Node, lines: Sequence[FrameworkInfo]
+) -> Iterator[Finding]:
+    """GPUs: as many as expected, healthy, with a driver that runs what was chosen."""
+    have, problem = document["gpus"], document["gpu_problem"]
+    wants = cluster.device_kind == "gpu"
+    if problem:
+        yield Finding(
+            Level.FAIL if wants else Level.INFO,
+            "GPUs",
+            problem,
+            "nvidia-smi answers" if wants else "no GPU is used on this cluster",
+            "load the driver (`nvidia-smi` on the node, `dmesg | grep -i nvrm`); after an update "
+            "of the driver reboot",
+        )
+    yield from _count(have, cluster, node, told=bool(problem))
+    for gpu in have if wants else ():
+        if not node.devices or _is_used(gpu, node.devices):
+            yield from _health(gpu)
+    if wants and have:
+        yield from _driver(have, cluster, lines)
+
+
+def _count(have: Sequence[Document], cluster: Cluster, node: Node, told: bool) -> Iterator[Finding]:
+    expected = cluster.health.expected_devices
+    if expected is None and cluster.device_kind == "gpu":
+        expected = len(node.devices) or cluster.devices_per_node
+    if expected is not None and len(have) < expected and not told:
+        yield Finding(
+            Level.FAIL,
+            "GPUs",
+            f"{len(have)}",
+            f"{expected}",
+            "look for Xid errors in `dmesg`; one that fell off the bus returns with a reboot",
+        )
+    elif cluster.health.expected_devices is not None and len(have) > (expected or 0):
+        yield Finding(
+            Level.WARN,
+            "GPUs",
+            f"{len(have)}",
+            f"{expected} (health.expected_devices)",
+            "correct the cluster's YAML",
+        )
+    if cluster.device_kind == "gpu":
+        known = {str(gpu["index"]) for gpu in have} | {gpu["uuid"] for gpu in have}
+        absent = [device for device in node.devices if device not in known]
+        if absent and have:
+            yield Finding(
+                Level.FAIL,
+                "GPUs",
+                f"no {', '.join(absent)}",
+                "every device that the YAML lists for the node",
+                "`nvidia-smi -L` on the node lists indices and UUIDs",
+            )
+
+
+def _is_used(gpu: Document, devices: Sequence[str]) -> bool:
+    return str(gpu["index"]) in devices or gpu["uuid"] in devices
+
+
+def _health(gpu: Document) -> Iterator[Finding]:
+    name = f"GPU {gpu['index']}"
+    if gpu["ecc_uncorrected"]:
+        yield Finding(
+            Level.FAIL,
+            f"{name} memory",
+            f"{gpu['ecc_uncorrected']} uncorrected ECC errors since the driver was loaded",
+            "none",
+            "reset the GPU (`nvidia-smi --gpu-reset`) or reboot; have it replaced if they return",
+        )
+    if gpu["remapped_rows_pending"]:
+        yield Finding(
+            Level.FAIL,
+            f"{name} memory",
+            "a row of its memory waits to be remapped",
+            "nothing pending",
+            "reset the GPU (`nvidia-smi --gpu-reset`) or reboot",
+        )
+    if gpu["retired_pages"]:
+        yield Finding(
+            Level.WARN,
+            f"{name} memory",
+            f"{gpu['retired_pages']} pages retired for double-bit errors",
+            "none",
+            "watch it; the vendor replaces a card with 60",
+        )
+    slowed = [r for r in gpu["throttle"] if "thermal" in r or "hw" in r or "brake" in r]
+    if slowed:
+        yield Finding(
+            Level.FAIL,
+            f"{name} throttle",
+            ", ".join(slowed),
+            "no slowdown before anything runs",
+            "look at fans, air flow and power supply; `nvidia-smi -q -d PERFORMANCE`",
+        )
+    temperature = gpu["temperature_c"]
+    if temperature is not None and temperature >= HOT_C and not slowed:
+        yield Finding(
+            Level.WARN,
+            f"{name} temperature",
+            f"{temperature:.0f} degrees Celsius before anything runs",
+            f"below {HOT_C:.0f}",
+            "see who computes there (`nvidia-smi`), then look at fans and air flow",
+        )
+    if gpu["persistence"] is False:
+        yield Finding(
+            Level.WARN,
+            f"{name} persistence",
+            "off: the driver unloads between launches, and the first step pays for it",
+            "on",
+            "`systemctl enable --now nvidia-persistenced` as root, or `nvidia-smi -pm 1`",
+        )
+    width, most = gpu["pcie_width"], gpu["pcie_width_max"]
+    if width is not None and most is not None and width < most:
+        yield Finding(
+            Level.WARN,
+            f"{name} PCIe",
+            f"{width} lanes",
+            f"{most} lanes",
+            "reseat the card; compare with `nvidia-smi -q -d PCIE` under load",
+        )
+
+
+def _driver(
+    have: Sequence[Document], cluster: Cluster, lines: Sequence[FrameworkInfo]
+) -> Iterator[Finding]:
+    """A driver that is older than what the chosen variants' CUDA needs."""
+    drivers = {gpu["driver"] for gpu in have if gpu["driver"]}
+    if not drivers:
+        return
+    driver = min(drivers, key=_version)
+    needs: dict[str, list[str]] = {}
+    for line in lines:
+        variant = cluster.environments.variants.get(line.line)
+        if variant is None:
+            variant = next((v for v in line.variants if v != "cpu"), "cpu")
+        least = MIN_DRIVERS.get(_cuda_major(variant) or 0)
+        if least and _version(driver) < _version(least):
+            needs.setdefault(least, []).append(f"{line.line} {variant}")
+    for least, who in sorted(needs.items()):
+        yield Finding(
+            Level.FAIL,
+            "driver",
+            driver,
+            f"{least} or newer for {', '.join(who)}",
+            "update the driver, or choose an older variant under environments.variants",
+        )
+
+
+def _cuda_major(variant: str) -> int | None:
+    """`cu126` -> 12, `cu130` -> 13; None where it is no CUDA variant."""
+    found = re.match(r"cu(?:da)?-?(\d{2})\d*\Z", variant)
+    return int(found[1]) if found else None
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text))
+
+
+# --- links --------------------------------------------------------------------------------
+
+
+def links(document: Document, cluster: Cluster, node: Node) -> Iterator[Finding]:
+    """The interface of the frameworks' traffic: there, up, and as fast as the YAML wants."""
+    if (node.interface or "").startswith("lo"):
+        return  # within one machine: there is no link
+    by_name = {link["name"]: link for link in document["links"]}
+    if node.interface and node.interface not in by_name:
+        have = ", ".join(sorted(by_name)) or "none"
+        yield Finding(
+            Level.FAIL,
+            "link",
+            f"no interface {node.interface} (there are {have})",
+            f"{node.interface}, as the YAML says",
+            "correct `interface`, or bring it up",
+        )
+        return
+    address = node.data_address or node.host
+    carrying = [
+        link
+        for link in document["links"]
+        if link["name"] == node.interface or (not node.interface and address in link["addresses"])
+    ]
+    least = cluster.health.min_link_mbps
+    for link in carrying:
+        if not link["up"]:
+            yield Finding(
+                Level.FAIL,
+                f"link {link['name']}",
+                "down",
+                "up",
+                f"`ip link set {link['name']} up`; look at cable and switch",
+            )
+        elif least is not None and link["mbps"] is None:
+            yield Finding(
+                Level.INFO,
+                f"link {link['name']}",
+                "it tells no speed",
+                f"{least} Mbit/s (health.min_link)",
+                "the control all_reduce (`--controls`) shows what it carries",
+            )
+        elif least is not None and link["mbps"] < least:
+            yield Finding(
+                Level.FAIL,
+                f"link {link['name']}",
+                f"{link['mbps']} Mbit/s",
+                f"{least} Mbit/s (health.min_link)",
+                "look at cable, switch port and auto-negotiation (`ethtool`)",
+            )
+    if least is not None and not carrying:
+        yield Finding(
+            Level.INFO,
+            "link",
+            f"no interface has the address {address}",
+            f"one of {least} Mbit/s (health.min_link)",
+            "give `interface` in the cluster's YAML",
+        )

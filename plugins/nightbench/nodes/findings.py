@@ -1,0 +1,336 @@
+"""What the look at one node means: findings, each with what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nightbench.core.model import Cluster, FrameworkInfo, Node
+from nightbench.nodes import devices, refusals
+from nightbench.nodes.seen import Finding, Level, NodePreflight
+
+LEFT_OUT_BELOW = 0.2
+"""Of `health.min_disk`: less than that leaves no room for results and logs."""
+FEW_INODES = 100_000
+"""An environment has about 20 000 files."""
+NO_INODES = 10_000
+LITTLE_SHM_BYTES = 256 * 2**20
+"""NCCL takes about 10 MB for each device there, data loaders a batch for each worker."""
+LITTLE_MEMLOCK_BYTES = 64 * 2**20
+FEW_FILES = 1024
+FEW_PROCESSES = 1024
+RDMA = ("ib", "hsn", "roce")
+"""How interfaces begin whose traffic needs locked memory."""
+NAMED_BY = 40
+"""Characters of a command."""
+MUCH_SWAP = 0.10
+LITTLE_MEMORY = 0.20
+
+
+@dataclass(frozen=True)
+class _Look:
+    """All that a check may ask."""
+
+    seen: NodePreflight
+    document: Mapping[str, Any]
+    cluster: Cluster
+    node: Node
+    lines: Sequence[FrameworkInfo]
+
+
+def findings(
+    seen: NodePreflight, cluster: Cluster, lines: Sequence[FrameworkInfo] = ()
+) -> tuple[Finding, ...]:
+    """Judge one node.
+
+    Args:
+        seen: what a look at it brought.
+        cluster: what its YAML expects.
+        lines: framework lines whose interpreters and drivers are to be there.
+
+    Returns:
+        The gravest first; empty where all is well.
+    """
+    if seen.document is None:
+        return (refusals.refusal(seen, cluster),)
+    node = next((n for n in cluster.nodes if n.name == seen.node), None)
+    if node is None:
+        raise ValueError(f"cluster {cluster.name} has no node {seen.node}")
+    look = _Look(seen, seen.document, cluster, node, lines)
+    found = [finding for check in _CHECKS for finding in check(look)]
+    order = (Level.FAIL, Level.WARN, Level.INFO)
+    return tuple(sorted(found, key=lambda finding: order.index(finding.level)))
+
+
+# --- the place to work in -----------------------------------------------------------------
+
+
+def _root(look: _Look) -> Iterator[Finding]:
+    document = look.document
+    if document["writable"] and not document["problem"]:
+        return
+    yield refusals.of_root(str(document["problem"] or "it cannot be written"), document["root"])
+
+
+def _disk(look: _Look) -> Iterator[Finding]:
+    disk, wanted = look.document["disk"], look.cluster.health.min_disk_bytes
+    room = "make room below environments.root, or move it to another disk"
+    free = disk["free_bytes"]
+    if free < wanted:
+        level = Level.FAIL if free < wanted * LEFT_OUT_BELOW else Level.WARN
+        yield Finding(
+            level,
+            "disk",
+            f"{_size(free)} free of {_size(disk['total_bytes'])}",
+            f"{_size(wanted)} (health.min_disk)",
+            f"{room}; `nightbench clean -c {look.cluster.name}` removes what nothing has used",
+        )
+    quota = disk["quota"]
+    if quota is not None:
+        left = max(0, quota["limit_bytes"] - quota["used_bytes"])
+        if left < wanted:
+            level = Level.FAIL if left < wanted * LEFT_OUT_BELOW else Level.WARN
+            yield Finding(
+                level,
+                "quota",
+                f"{_size(left)} left of {_size(quota['limit_bytes'])}",
+                f"{_size(wanted)} (health.min_disk)",
+                "ask for a larger quota, or move environments.root to a file system without one",
+            )
+    inodes = disk["inodes_free"]
+    if inodes is not None and inodes < FEW_INODES:
+        yield Finding(
+            Level.FAIL if inodes < NO_INODES else Level.WARN,
+            "inodes",
+            f"{inodes} free",
+            f"{FEW_INODES}: an environment has about 20 000 files",
+            "remove small files, or move environments.root to another disk",
+        )
+
+
+def _shm(look: _Look) -> Iterator[Finding]:
+    free = look.document["shm_free_bytes"]
+    if free is not None and free < LITTLE_SHM_BYTES:
+        yield Finding(
+            Level.WARN,
+            "/dev/shm",
+            f"{_size(free)} free",
+            f"{_size(LITTLE_SHM_BYTES)}: collectives and data loaders share memory there",
+            "mount it larger; a container takes --shm-size=1g or --ipc=host",
+        )
+
+
+def _memory(look: _Look) -> Iterator[Finding]:
+    memory = look.document["memory"]
+    total, available = memory["total_bytes"], memory["available_bytes"]
+    if available < total * LITTLE_MEMORY:
+        yield Finding(
+            Level.WARN,
+            "memory",
+            f"{_size(available)} of {_size(total)} available",
+            f"{LITTLE_MEMORY:.0%}",
+            "end what holds it; `ps aux --sort -rss` on the node shows who",
+        )
+    if memory["swap_used_bytes"] > total * MUCH_SWAP:
+        yield Finding(
+            Level.WARN,
+            "swap",
+            f"{_size(memory['swap_used_bytes'])} in use",
+            "none: a step that waits for a disk is no measurement",
+            "end what took the memory, then `swapoff -a && swapon -a` as root",
+        )
+
+
+# --- the login ----------------------------------------------------------------------------
+
+
+def _session(look: _Look) -> Iterator[Finding]:
+    session = look.document["session"]
+    if session["kill_user_processes"]:
+        linger = session["linger"]
+        yield Finding(
+            Level.WARN if linger else Level.FAIL,
+            "KillUserProcesses",
+            "logind ends all processes of a login with it"
+            + ("; lingering is on" if linger else "; lingering is off"),
+            "a gang goes on when the connection of its controller is cut",
+            "as root: KillUserProcesses=no, or KillExcludeUsers=USER, in /etc/systemd/logind.conf "
+            "and `systemctl restart systemd-logind`; where that may not be, `loginctl "
+            "enable-linger USER`",
+        )
+    allocation = session["allocation"]
+    if allocation["pam_slurm"] and not allocation["slurm_job"]:
+        yield Finding(
+            Level.WARN,
+            "Slurm",
+            "sshd lets only those in who have an allocation on the node (pam_slurm), and this "
+            "login is in none",
+            "a login that works all night",
+            "keep an allocation on the nodes for the night (`salloc --no-shell`), or have the "
+            "site exempt the user from pam_slurm_adopt",
+        )
+
+
+def _limits(look: _Look) -> Iterator[Finding]:
+    limits = look.document["limits"]
+    raise_it = "raise it in /etc/security/limits.d (sshd must use PAM), then log in anew"
+    memlock = limits["memlock_bytes"]
+    if memlock is not None and memlock < LITTLE_MEMLOCK_BYTES:
+        links = [link["name"] for link in look.document["links"]]
+        rdma = [name for name in links if name.startswith(RDMA)]
+        asked = "ib" in (look.cluster.transport or "").split("/")
+        if rdma or asked:
+            yield Finding(
+                Level.FAIL if asked else Level.WARN,
+                "memlock",
+                f"{_size(memlock)} may be locked",
+                "unlimited: InfiniBand registers its buffers; NCCL falls back to sockets or fails",
+                f"`* hard memlock unlimited` and soft: {raise_it}",
+            )
+    for name, few in (("nofile", FEW_FILES), ("nproc", FEW_PROCESSES)):
+        limit = limits[name]
+        if limit is not None and limit < few:
+            yield Finding(Level.WARN, f"limit {name}", str(limit), f"{few} or more", raise_it)
+
+
+# --- what frameworks need -----------------------------------------------------------------
+
+
+def _interpreters(look: _Look) -> Iterator[Finding]:
+    document, prepared = look.document, look.cluster.environments.paths
+    built = {env["line"] for env in document["envs"]}
+    missing: dict[str, list[str]] = {}
+    for line in look.lines:
+        series = line.python
+        if series is None or line.line in built or line.line in prepared:
+            continue
+        if document["interpreters"].get(series) is None:
+            missing.setdefault(series, []).append(line.line)
+    for series, lines in sorted(missing.items()):
+        yield Finding(
+            Level.WARN,
+            f"Python {series}",
+            "none on the PATH, among pyenv's or among uv's",
+            f"one for {', '.join(sorted(lines))}",
+            "uv downloads one where the network is open; else install it (pyenv install "
+            f"{series}), or prepare the environment yourself and name it under "
+            "environments.paths",
+        )
+
+
+# --- time ---------------------------------------------------------------------------------
+
+
+def _clock(look: _Look) -> Iterator[Finding]:
+    clock, wall, error = look.document["clock"], look.seen.wall, look.seen.wall_error_s
+    limit = look.cluster.health.max_clock_error_s
+    mend = "switch on time synchronisation (chrony, systemd-timesyncd)"
+    if wall is not None and error is not None and error > limit:
+        side = "ahead of" if wall.offset_s > 0 else "behind"
+        yield Finding(
+            Level.WARN,
+            "clock",
+            f"{_duration(error)} {side} the controller's",
+            f"{_duration(limit)} at most (health.max_clock_error)",
+            f"{mend}. Results stay right: durations come from monotonic clocks, dates from the "
+            "controller; logs and files of the node are dated wrongly",
+        )
+    elif clock["synchronised"] is False:
+        yield Finding(
+            Level.WARN,
+            "clock",
+            f"nothing keeps it in time (says {clock['source'] or 'the node'})",
+            "NTP",
+            f"{mend}. Results stay right",
+        )
+
+
+# --- others -------------------------------------------------------------------------------
+
+
+def _foreign(look: _Look) -> Iterator[Finding]:
+    foreign, policy = look.document["foreign"], look.cluster.neighbours
+    busy = foreign["cpu_share"] > policy.cpu_share
+    on_gpu = [p for p in foreign["processes"] if p["gpu"]] if policy.gpu else []
+    if not busy and not on_gpu:
+        return
+    meant = {
+        "record": "it is written down beside the results",
+        "wait": "a launch waits for it, and then fails",
+        "refuse": "nothing is launched beside it",
+    }[policy.action]
+    yield Finding(
+        Level.INFO if policy.action == "record" else Level.WARN,
+        "neighbours",
+        f"others take {foreign['cpu_share']:.0%} of the cores"
+        + (f" and compute on {len(on_gpu)} GPUs" if on_gpu else "")
+        + _who(foreign["processes"]),
+        f"{policy.cpu_share:.0%} at most (neighbours.cpu)"
+        + (", and no GPU process" if on_gpu else ""),
+        f"talk to them; {meant} (neighbours.action: {policy.action})",
+    )
+
+
+def _who(processes: Sequence[Mapping[str, Any]]) -> str:
+    busiest = sorted(processes, key=lambda p: -(p["cpu_share"] or 0.0))[:3]
+    said = [
+        f"{(p['command'] or 'a process')[:NAMED_BY]} of {p['user'] or '?'} (pid {p['pid']})"
+        for p in busiest
+    ]
+    return f": {', '.join(said)}" if said else ""
+
+
+def _held(look: _Look) -> Iterator[Finding]:
+    for holder in look.document["lock_holders"]:
+        what = f"{holder['device']} of it" if holder.get("device") else "it"
+        yield Finding(
+            Level.INFO,
+            "lock",
+            f"{holder.get('job_id') or 'somebody'} of {holder.get('user') or '?'} at "
+            f"{holder.get('controller') or '?'} holds {what} since {holder.get('since') or '?'}",
+            "nobody, before a night",
+            "wait: who comes next is served when it ends; the kernel frees a dead holder's lock",
+        )
+
+
+def _orphans(look: _Look) -> Iterator[Finding]:
+    orphans = look.document["orphans"]
+    if not orphans:
+        return
+    named = ", ".join(sorted({str(each.get("job")) for each in orphans})[:3])
+    yield Finding(
+        Level.WARN,
+        "orphans",
+        f"{len(orphans)} processes of ours whose agent is gone ({named})",
+        "none",
+        f"nightbench sweep {look.cluster.name} --kill",
+    )
+
+
+_CHECKS = (
+    _root,
+    _disk,
+    _shm,
+    _memory,
+    _session,
+    _limits,
+    _interpreters,
+    _clock,
+    lambda look: devices.governor(look.document, look.cluster),
+    lambda look: devices.gpus(look.document, look.cluster, look.node, look.lines),
+    lambda look: devices.links(look.document, look.cluster, look.node),
+    _foreign,
+    _held,
+    _orphans,
+)
+
+
+def _size(count: float) -> str:
+    if count >= 1e9:
+        return f"{count / 1e9:.1f} GB"
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 60:.1f} min" if seconds >= 120 else f"{seconds:.1f} s"

@@ -1,0 +1,104 @@
+"""Findings about nodes that could not be looked at: who refuses, and what to do."""
+
+from __future__ import annotations
+
+from nightbench.core.model import Cluster
+from nightbench.nodes.seen import Finding, Level, NodePreflight
+
+_LOGIN = (
+    (
+        ("pam_slurm", "no active jobs", "active jobs on this node"),
+        "Slurm",
+        "a login without an allocation, or with one",
+        "the site lets only those in who have an allocation: keep one on the nodes for the night "
+        "(`salloc --no-shell`), or have the user exempted from pam_slurm_adopt",
+    ),
+    (
+        ("pam_nologin", "/run/nologin", "system is going down", "booting up"),
+        "maintenance",
+        "logins are open",
+        "the node boots, or somebody closed it (/run/nologin): wait, or ask who did",
+    ),
+    (
+        ("account has expired", "password has expired", "account is locked"),
+        "account",
+        "a valid account",
+        "have the account renewed on the node",
+    ),
+)
+"""What PAM says, as sshd passes it on."""
+
+_KINDS = {
+    "HostKeyRejected": (
+        "host key",
+        "the key that known_hosts holds",
+        "if the machine was set up anew, compare the fingerprint with its console and replace the "
+        "line in known_hosts; else somebody may be in between: do not log in",
+    ),
+    "LoginRefused": (
+        "login",
+        "user and key of the Connection are accepted",
+        "check ~/.ssh/authorized_keys on the node and its rights (700 on ~/.ssh, 600 on the "
+        "file). A site with a scheduler may want an allocation first",
+    ),
+    "NotSsh": ("SSH", "an SSH server", "check `port` in the Connection or the YAML"),
+    "NodeUnreachable": (
+        "reach",
+        "the node answers",
+        "is it up, does sshd run, do firewall and jump host let us through?",
+    ),
+    "DiskFull": (
+        "disk",
+        "room for our code",
+        "make room, raise the quota, or move environments.root to another disk",
+    ),
+}
+
+
+def refusal(seen: NodePreflight, cluster: Cluster) -> Finding:
+    """The finding for a node of which there is no document."""
+    said = _said(seen)
+    lowered = said.lower()
+    for words, what, expected, advice in _LOGIN:
+        if any(word in lowered for word in words):
+            return Finding(Level.FAIL, what, said, expected, advice)
+    if seen.kind in _KINDS:
+        what, expected, advice = _KINDS[seen.kind]
+        return Finding(Level.FAIL, what, said, expected, advice)
+    if "older than 3.7" in said or "does not run" in said:
+        return Finding(
+            Level.FAIL,
+            "agent's Python",
+            said,
+            "Python 3.7 or newer",
+            "install python3, or name one under environments.python in the cluster's YAML",
+        )
+    return of_root(said, cluster.environments.root)
+
+
+def of_root(said: str, root: str) -> Finding:
+    """The finding for a root that cannot be used, by what was said of it."""
+    lowered = said.lower()
+    if "read-only" in lowered:
+        advice = "remount it writable (a disk error makes it so: `dmesg`), or move the root"
+    elif "noexec" in lowered:
+        advice = "programs may not run there: mount it without noexec, or move the root"
+    elif "permission" in lowered:
+        advice = "make the folder for the login's user (`install -d -o USER ROOT`), or move it"
+    elif "space" in lowered or "quota" in lowered:
+        advice = "make room or raise the quota there, or move the root"
+    else:
+        advice = "look at the folder on the node"
+    return Finding(
+        Level.FAIL,
+        "root",
+        said,
+        f"{root} can be written and programs run there",
+        f"{advice} (environments.root in the cluster's YAML)",
+    )
+
+
+def _said(seen: NodePreflight) -> str:
+    """The problem without the node's name, which stands beside it."""
+    text = seen.problem or "nothing was said"
+    return text.removeprefix(f"node {seen.node} ({seen.address}): ")

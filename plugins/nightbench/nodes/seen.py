@@ -1,0 +1,115 @@
+"""What was seen of a node, and what is to be said of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from nightbench.core.model import ClockOffset
+
+
+class Level(StrEnum):
+    """How much a finding matters."""
+
+    INFO = "info"
+    """Worth knowing; nothing is wrong."""
+    WARN = "warn"
+    """Somebody should look; the node is measured on."""
+    FAIL = "fail"
+    """Nothing is measured on the node until it is mended."""
+
+
+_ORDER = (Level.INFO, Level.WARN, Level.FAIL)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing about a node."""
+
+    level: Level
+    what: str
+    """What was looked at, in a word or two: `disk`, `clock`, `GPU 3 memory`."""
+    found: str
+    expected: str
+    advice: str
+    """What to do about it."""
+
+    def to_json(self) -> dict[str, str]:
+        """As it lies in the spool and the warehouse."""
+        return {**vars(self), "level": str(self.level)}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, str]) -> Finding:
+        """The inverse of `to_json`."""
+        texts = {name: document[name] for name in ("what", "found", "expected", "advice")}
+        return cls(level=Level(document["level"]), **texts)
+
+
+def worst(findings: Iterable[Finding]) -> Level | None:
+    """The level of the gravest finding; None where there is none."""
+    return max((f.level for f in findings), key=_ORDER.index, default=None)
+
+
+@dataclass(frozen=True)
+class NodePreflight:
+    """What a look at one node brought."""
+
+    node: str
+    address: str
+    """`host:port`."""
+    at: str
+    """When, by the controller's clock (UTC, ISO-8601)."""
+    reachable: bool
+    document: Mapping[str, Any] | None = None
+    """nightbench.preflight/1; None where the agent could not look."""
+    problem: str | None = None
+    """Why it could not."""
+    kind: str | None = None
+    """Name of the error's class: `NodeUnreachable`, `HostKeyRejected`, `LoginRefused`, ..."""
+    clock: ClockOffset | None = None
+    """The node's monotonic clock minus the controller's."""
+    wall: ClockOffset | None = None
+    """The node's wall clock minus the controller's."""
+    swept: tuple[Mapping[str, Any], ...] = ()
+    """Orphans of ours that were ended before the look."""
+
+    @property
+    def wall_error_s(self) -> float | None:
+        """How far the node's wall clock is off, certainly: less what the measurement leaves."""
+        if self.wall is None:
+            return None
+        return max(0.0, abs(self.wall.offset_s) - self.wall.error_s)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it lies in the spool."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> NodePreflight:
+        """The inverse of `to_json`."""
+        fields = dict(document)
+        for name in ("clock", "wall"):
+            fields[name] = ClockOffset(**fields[name]) if fields[name] else None
+        return cls(**{**fields, "swept": tuple(fields["swept"])})
+
+
+@dataclass(frozen=True)
+class JudgedNode:
+    """A look at a node with what it means."""
+
+    seen: NodePreflight
+    findings: tuple[Finding, ...]
+
+    @property
+    def level(self) -> Level | None:
+        """The gravest finding's."""
+        return worst(self.findings)
+
+    @property
+    def fault(self) -> str | None:
+        """Why nothing may be measured on it, in a line; None where something may."""
+        failed = [f for f in self.findings if f.level is Level.FAIL]
+        return f"{failed[0].what}: {failed[0].found}" if failed else None

@@ -1,0 +1,164 @@
+"""From cases to jobs: selection, placement, builds, environments and digests."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from nightbench.core.errors import UserError
+from nightbench.core.model import (
+    Build,
+    Case,
+    Catalog,
+    Cluster,
+    EnvironmentPolicy,
+    FrameworkInfo,
+    Node,
+    Protocol,
+    Strategy,
+    Suite,
+    WorkloadInfo,
+)
+from nightbench.core.plan import build_of, definition_digest, estimate, place, resolve, select
+
+SERVED = Case(
+    "net", "fake", Strategy.PARAMETER_SERVER, nodes=2, trainers=3, pservers=2, devices_per_node=2
+)
+PAIR = Case("net", "fake", Strategy.COLLECTIVE, nodes=2, devices_per_node=2, trainers=4)
+
+
+def node(name: str, **changes: object) -> Node:
+    return dataclasses.replace(Node(name, f"{name}.example.org", "ssh"), **changes)
+
+
+CLUSTER = Cluster("three", (node("z"), node("a"), node("m")), devices_per_node=2)
+GPUS = dataclasses.replace(
+    CLUSTER, device_kind="gpu", nodes=(node("g1", devices=("3", "GPU-b")), node("g2"))
+)
+LINE = FrameworkInfo(
+    "fake",
+    "Fake",
+    "1.0",
+    "3.11",
+    ("cpu", "cu126"),
+    tuple(Strategy),
+    ("sync",),
+    {"cpu": ("fp32",), "gpu": ("fp32",)},
+    ("none",),
+    {},
+)
+NET = WorkloadInfo(
+    "net", "Net", "images", ("fake",), tuple(Strategy), {"full": {"size": 224}}, digest="d"
+)
+CATALOG = Catalog({"fake": LINE}, {"net": NET}, "c0de")
+SUITE = Suite("s", "me", "three", (PAIR, SERVED))
+
+
+def test_ranks_of_a_collective_fill_a_node_before_the_next() -> None:
+    nodes, processes = place(PAIR, CLUSTER)
+    assert [n.name for n in nodes] == ["z", "a"]
+    assert [(p.name, p.node, p.local_rank) for p in processes] == [
+        ("trainer-0", "z", 0),
+        ("trainer-1", "z", 1),
+        ("trainer-2", "a", 0),
+        ("trainer-3", "a", 1),
+    ]
+
+
+def test_trainers_and_servers_go_round_robin() -> None:
+    _, processes = place(SERVED, CLUSTER)
+    assert [(p.name, p.node, p.local_rank) for p in processes] == [
+        ("pserver-0", "z", 0),
+        ("pserver-1", "a", 0),
+        ("trainer-0", "z", 0),
+        ("trainer-1", "a", 0),
+        ("trainer-2", "z", 1),
+    ]
+
+
+def test_trainers_get_the_nodes_devices_and_servers_none() -> None:
+    _, processes = place(PAIR, GPUS)
+    assert [p.device for p in processes] == ["3", "GPU-b", "0", "1"]
+    _, served = place(SERVED, GPUS)
+    assert [p.device for p in served] == [None, None, "3", "0", "GPU-b"]
+
+
+def test_a_cluster_that_is_too_small_is_named() -> None:
+    with pytest.raises(UserError, match=r"needs 4 x 2 .* cluster three has 3 x 2"):
+        place(dataclasses.replace(PAIR, nodes=4), CLUSTER)
+
+
+def test_selection() -> None:
+    cases = (PAIR, SERVED)
+    assert select(cases) == cases
+    assert select(cases, strategies=["collective"]) == (PAIR,)
+    with pytest.raises(UserError, match=r'framework: found "tf".*expected one of fake'):
+        select(cases, frameworks=["tf"])
+
+
+def test_a_suites_environment_is_stronger_than_a_clusters() -> None:
+    cluster = dataclasses.replace(
+        CLUSTER, env={"A": "cluster", "B": "cluster"}, role_env={"trainer": {"X": "c", "Y": "c"}}
+    )
+    suite = dataclasses.replace(SUITE, env={"B": "suite"}, role_env={"trainer": {"Y": "s"}})
+    job = resolve(PAIR, suite, cluster, CATALOG, "run")
+    assert job.env == {"A": "cluster", "B": "suite"}
+    assert job.role_env == {"trainer": {"X": "c", "Y": "s"}}
+    assert job.limits.repeat_s == suite.repeat_timeout_s
+    assert (job.unit, job.workload_params, job.code_digest) == ("images", {"size": 224}, "c0de")
+
+
+def test_builds() -> None:
+    assert build_of("fake", SUITE, CLUSTER, CATALOG) == Build("fake", "cpu")
+    assert build_of("fake", SUITE, GPUS, CATALOG).variant == "cu126"
+    prepared = dataclasses.replace(
+        CLUSTER, environments=EnvironmentPolicy(paths={"fake": "/opt/f"})
+    )
+    assert build_of("fake", SUITE, prepared, CATALOG).location == "/opt/f"
+    asked = dataclasses.replace(SUITE, builds={"fake": Build("fake", "", "index", "2.0")})
+    assert build_of("fake", asked, prepared, CATALOG) == Build("fake", "cpu", "index", "2.0")
+
+
+def test_a_wheel_is_known_by_its_content(tmp_path: Path) -> None:
+    wheel = tmp_path / "fake-2.0-py3-none-any.whl"
+    wheel.write_bytes(b"one")
+    suite = dataclasses.replace(
+        SUITE, builds={"fake": Build("fake", "", "wheel", "2.0", str(wheel))}
+    )
+    first = build_of("fake", suite, CLUSTER, CATALOG)
+    wheel.write_bytes(b"other")
+    assert build_of("fake", suite, CLUSTER, CATALOG).build_id != first.build_id
+    wheel.unlink()
+    with pytest.raises(UserError, match="the wheel cannot be read"):
+        build_of("fake", suite, CLUSTER, CATALOG)
+
+
+def test_what_a_case_means_is_in_its_digest_and_our_code_is_not() -> None:
+    digest = definition_digest(PAIR, NET, Protocol())
+    assert definition_digest(PAIR, dataclasses.replace(NET, title="Other"), Protocol()) == digest
+    other_code = dataclasses.replace(CATALOG, code_digest="other")
+    assert resolve(PAIR, SUITE, CLUSTER, other_code, "run").definition_digest == digest
+    changed = [
+        definition_digest(dataclasses.replace(PAIR, precision="bf16"), NET, Protocol()),
+        definition_digest(PAIR, dataclasses.replace(NET, digest="e"), Protocol()),
+        definition_digest(PAIR, dataclasses.replace(NET, scales={"full": {"size": 1}}), Protocol()),
+        definition_digest(PAIR, dataclasses.replace(NET, seed=2), Protocol()),
+        definition_digest(PAIR, NET, Protocol(warmup_steps=1)),
+    ]
+    assert len({digest, *changed}) == 6
+    more = dataclasses.replace(NET, scales={**NET.scales, "smoke": {"size": 32}})
+    assert definition_digest(PAIR, more, Protocol()) == digest
+
+
+def test_a_case_that_cannot_run_is_not_resolved() -> None:
+    line = dataclasses.replace(LINE, strategies=(Strategy.SINGLE,), remarks={"collective": "why"})
+    catalog = dataclasses.replace(CATALOG, frameworks={"fake": line})
+    with pytest.raises(UserError, match=r"fake cannot run collective \(it runs single\): why"):
+        resolve(PAIR, SUITE, CLUSTER, catalog, "run")
+
+
+def test_estimates_come_from_history_or_not_at_all() -> None:
+    assert estimate(PAIR, {PAIR.case_id: 42.0}) == 42.0
+    assert estimate(SERVED, {PAIR.case_id: 42.0}) is None

@@ -1,0 +1,142 @@
+"""What `make setup` takes over from pip's configuration, and that its vendored pip is the one."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from nightbench.local.home import REPO
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("bootstrap", REPO / "tools" / "bootstrap.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_pips_own_listing_is_read_with_pips_precedence(
+    bootstrap: ModuleType, tmp_path: Path
+) -> None:
+    config = tmp_path / "pip.conf"
+    config.write_text(
+        "[global]\nindex-url = https://index.example/simple\n"
+        "extra-index-url =\n    https://one.example/simple\n    https://two.example/simple\n"
+        "find-links = /wheels\n[install]\nfind-links = /install-wheels\n[list]\nfind-links = /no\n"
+    )
+    listing = subprocess.run(
+        [*bootstrap.pip_command(sys.executable, bootstrap.vendored_pip()), "config", "list"],
+        env={"PIP_CONFIG_FILE": str(config), "PIP_TRUSTED_HOST": "one.example"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    found = bootstrap.parse_pip_config(listing)
+    assert found["index-url"] == "https://index.example/simple"
+    assert found["find-links"] == "/install-wheels"
+    assert found["trusted-host"] == "one.example"
+    added = bootstrap.uv_environment(found, {})
+    assert added["UV_DEFAULT_INDEX"] == "https://index.example/simple"
+    assert added["UV_INDEX"] == "https://one.example/simple https://two.example/simple"
+    assert added["UV_INDEX_STRATEGY"] == "unsafe-best-match"
+    assert added["UV_FIND_LINKS"] == "/install-wheels"
+    assert added["UV_INSECURE_HOST"] == "one.example"
+
+
+def test_the_environment_wins_over_files(bootstrap: ModuleType) -> None:
+    listing = ":env:.index-url='https://env'\nglobal.index-url='https://file'\n"
+    assert bootstrap.parse_pip_config(listing) == {"index-url": "https://env"}
+
+
+def test_what_is_set_for_uv_by_hand_stays(bootstrap: ModuleType) -> None:
+    added = bootstrap.uv_environment(
+        {"index-url": "https://pip", "find-links": "/a /b", "proxy": "http://p:1"},
+        {"UV_DEFAULT_INDEX": "https://mine", "https_proxy": "http://mine:2"},
+    )
+    assert "UV_DEFAULT_INDEX" not in added
+    assert added["UV_FIND_LINKS"] == "/a,/b"
+    assert "HTTPS_PROXY" not in added
+    assert added["HTTP_PROXY"] == "http://p:1"
+
+
+def test_nothing_configured_means_the_systems_certificates_and_no_more(
+    bootstrap: ModuleType,
+) -> None:
+    assert bootstrap.uv_environment({}, {}) == {"UV_SYSTEM_CERTS": "1", "UV_NO_PROGRESS": "1"}
+
+
+def test_another_pip_than_the_pinned_one_is_refused(
+    bootstrap: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = bootstrap.vendored_pip()
+    (tmp_path / "pip.sha256").write_text((wheel.parent / "pip.sha256").read_text())
+    (tmp_path / wheel.name).write_bytes(wheel.read_bytes() + b"\0")
+    monkeypatch.setattr(bootstrap, "TOOLS", tmp_path)
+    with pytest.raises(bootstrap.SetupError, match=r"sha256 is [0-9a-f]{64}, expected"):
+        bootstrap.vendored_pip()
+
+
+def test_every_locked_package_has_a_hash() -> None:
+    for lock in (REPO / "requirements").glob("*.lock"):
+        entries = lock.read_text().replace("\\\n", " ").splitlines()
+        pinned = [line for line in entries if "==" in line and not line.lstrip().startswith("#")]
+        assert pinned
+        assert [line for line in pinned if "--hash=sha256:" not in line] == []
+
+
+def test_setup_says_when_no_fitting_python_answers(tmp_path: Path) -> None:
+    # A PATH with a python3 of the wrong version, as an old distribution has it.
+    fake = tmp_path / "python3"
+    fake.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.9.2" && exit 0\nexit 1\n')
+    fake.chmod(0o755)
+    script = (REPO / "tools" / "setup").read_text().replace("/usr/bin/python3", "/nowhere/python3")
+    (tmp_path / "setup").write_text(script)
+    outcome = subprocess.run(
+        ["/bin/sh", str(tmp_path / "setup")],
+        env={"PATH": f"{tmp_path}:/bin-none"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert outcome.returncode == 1
+    assert "NIGHTBENCH_PYTHON=" in outcome.stderr
+
+
+def test_setup_does_not_replace_a_python_that_was_named(tmp_path: Path) -> None:
+    outcome = subprocess.run(
+        [str(REPO / "tools" / "setup")],
+        env={"PATH": "/usr/bin:/bin", "NIGHTBENCH_PYTHON": "/nowhere/python3.12"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert outcome.returncode == 1
+    assert "NIGHTBENCH_PYTHON=/nowhere/python3.12 does not run" in outcome.stderr
+
+
+def test_a_state_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    ended = subprocess.run(
+        [sys.executable, str(REPO / "tools" / "bootstrap.py")],
+        env={"NIGHTBENCH_HOME": str(file)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert f"{file}: cannot be used as the state folder" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_an_active_environment_is_not_the_base_of_itself(bootstrap: ModuleType) -> None:
+    beneath = Path(bootstrap.base_python())
+    assert not beneath.is_relative_to(sys.prefix) or sys.prefix == sys.base_prefix
+    said = subprocess.run([beneath, "-c", "import sys; print(sys.version)"], capture_output=True)
+    assert said.stdout.decode().strip() == sys.version

@@ -1,0 +1,114 @@
+"""What starts again what has died: two processes that look after all others and each other."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nightbench.local import deployment, keeper, processes
+from nightbench.local.home import Home
+
+# Stands for `up`: says that it was called, and fails as long as it is told to.
+MENDER = """\
+import os, sys
+with open({calls!r}, "a") as stream:
+    stream.write("up\\n")
+sys.exit(1 if os.path.exists({broken!r}) else 0)
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path / "state")
+    home.make()
+    yield home
+    keeper.stop_all(home)
+    for service in deployment.SERVICES:
+        processes.stop(home.run / f"{service}.pid")
+
+
+def until(true: Callable[[], object], wait_s: float = 30.0) -> None:
+    deadline = time.monotonic() + wait_s
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_both_run_until_they_are_stopped(home: Home) -> None:
+    assert len(list(keeper.start_missing(home))) == 1
+    assert list(keeper.start_missing(home)) == []
+    first = processes.read(home.run / "keeper-a.pid")
+    assert first is not None
+    os.kill(first.pid, signal.SIGKILL)
+    os.waitpid(first.pid, 0)
+    assert len(list(keeper.start_missing(home))) == 1
+    assert keeper.stop_all(home) == list(keeper.NAMES)
+    assert keeper.stop_all(home) == []
+
+
+def test_a_dead_service_is_mended_and_failures_are_not_repeated_at_once(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, broken = tmp_path / "calls", tmp_path / "broken"
+    broken.touch()
+    mender = MENDER.format(calls=str(calls), broken=str(broken))
+    monkeypatch.setattr(keeper, "_argv", lambda home: [sys.executable, "-c", mender])
+    pauses: list[float] = []
+
+    class Enough(Exception):
+        pass
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 4:
+            broken.unlink()
+        if len(pauses) == 6:
+            raise Enough
+
+    monkeypatch.setattr(keeper.time, "sleep", sleep)
+    with pytest.raises(Enough):
+        keeper.keep(home, ("triggerer",))
+
+    assert calls.read_text() == 5 * "up\n"
+    first = keeper.CHECK_S
+    assert pauses == [first, 2 * first, 4 * first, 8 * first, first, first]
+
+
+def test_what_is_healthy_is_left_alone_and_what_stays_sick_is_mended(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = tmp_path / "calls"
+    mender = MENDER.format(calls=str(calls), broken=str(tmp_path / "never"))
+    monkeypatch.setattr(keeper, "_argv", lambda home: [sys.executable, "-c", mender])
+    processes.start(
+        "triggerer",
+        [sys.executable, "-c", "import time; time.sleep(600)"],
+        env=dict(os.environ),
+        log=tmp_path / "log",
+        pid_file=home.run / "triggerer.pid",
+        home=home.root,
+    )
+    answers = iter(
+        [[], ["triggerer"], [], *(["triggerer"] for _ in range(keeper.UNHEALTHY_IN_A_ROW))]
+    )
+
+    class Enough(Exception):
+        pass
+
+    def ask(home: Home) -> list[str]:
+        for answer in answers:
+            assert not calls.exists()
+            return answer
+        raise Enough
+
+    monkeypatch.setattr(keeper, "_not_running", ask)
+    monkeypatch.setattr(keeper.time, "sleep", lambda seconds: None)
+    with pytest.raises(Enough):
+        keeper.keep(home, ("triggerer",))
+    assert calls.read_text() == "up\n"

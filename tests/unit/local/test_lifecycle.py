@@ -1,0 +1,104 @@
+"""How `up` tells which of its services run and are healthy."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nightbench.core.errors import UserError
+from nightbench.local import deployment, lifecycle, processes
+from nightbench.local.deployment import Stack
+from nightbench.local.home import Home, load_or_create_secrets
+from nightbench.local.ports import Ports
+
+HEALTHY = """\
+import http.server, json, sys
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"scheduler": {"status": "healthy"}}).encode())
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Answer).serve_forever()
+"""
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    home = Home(tmp_path / "state")
+    home.make()
+    home.airflow.mkdir(exist_ok=True)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    yield Stack(home, Ports(api=port), load_or_create_secrets(home))
+    for service in deployment.SERVICES:
+        processes.stop(home.run / f"{service}.pid")
+
+
+def start(stack: Stack, service: str, *words: str) -> None:
+    processes.start(
+        service,
+        [sys.executable, "-c", *words],
+        env=dict(os.environ),
+        log=stack.home.logs / f"{service}.log",
+        pid_file=stack.pid_file(service),
+        home=stack.home.root,
+    )
+
+
+def wait_for_answer(port: int) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        with socket.socket() as client:
+            if client.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_stranger_that_took_our_port_first_is_not_taken_for_our_api_server(stack: Stack) -> None:
+    start(stack, "api-server", "import time; time.sleep(600)")
+    with subprocess.Popen([sys.executable, "-c", HEALTHY, str(stack.ports.api)]) as stranger:
+        try:
+            wait_for_answer(stack.ports.api)
+            assert deployment.airflow_health(stack) == {}
+        finally:
+            stranger.kill()
+    processes.stop(stack.pid_file("api-server"))
+    start(stack, "api-server", HEALTHY, str(stack.ports.api))
+    wait_for_answer(stack.ports.api)
+    assert deployment.airflow_health(stack) == {"scheduler": {"status": "healthy"}}
+
+
+def test_processes_that_know_another_port_of_the_api_server_are_ended(stack: Stack) -> None:
+    told = stack.home.airflow / "api-port"
+    start(stack, "triggerer", "import time; time.sleep(600)")
+    told.write_text(str(stack.ports.api))
+    assert list(lifecycle._stop_with_old_port(stack)) == []
+    assert stack.running("triggerer")
+
+    told.write_text(json.dumps(stack.ports.api + 1))
+    assert len(list(lifecycle._stop_with_old_port(stack))) == 1
+    assert not stack.running("triggerer")
+
+
+def test_what_ends_while_up_waits_is_started_again_once(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scheduler gives up a while after its database went away: `up` may come in between."""
+    short = "import time; time.sleep(0.2)"
+    monkeypatch.setattr(lifecycle.airflow, "command", lambda *words: [sys.executable, "-c", short])
+    for service in lifecycle.airflow.SERVICES[1:]:
+        start(stack, service, "import time; time.sleep(600)")
+    start(stack, "api-server", short)
+    said = lifecycle._await_airflow(stack, set())
+
+    assert next(said) == "Airflow: api-server had ended, starting it again"
+    with pytest.raises(UserError, match="Airflow's api-server ended"):
+        next(said)

@@ -1,0 +1,156 @@
+"""Cases go around nodes that are out, and the spool says so."""
+
+import dataclasses
+from datetime import UTC, datetime
+
+import pytest
+from tests.unit.sleeping import sleeping_job
+
+from nightbench.core.model import (
+    Cluster,
+    HealthPolicy,
+    JobSpec,
+    Node,
+)
+from nightbench.night.node_records import out_by_now
+from nightbench.night.preflight import ClusterHealth, notes, read, save
+from nightbench.night.replacement import keep_placement, out_tonight, place_around
+from nightbench.nodes import Control, Finding, JudgedNode, Level, NodePreflight, NodeState
+from nightbench.nodes.quarantine import QUARANTINED
+from nightbench.spool import Spool
+
+LAB = Cluster("lab", tuple(Node(f"n{i}", f"10.0.0.{i}", "c") for i in (1, 2, 3)))
+AT = datetime(2026, 11, 21, 1, tzinfo=UTC)
+ILL = Finding(Level.FAIL, "disk", "0 free", "5 GB", "make room")
+ODD = Finding(Level.WARN, "clock", "3 min ahead", "1 min", "NTP")
+
+
+def job(nodes: int) -> JobSpec:
+    return sleeping_job(LAB, nodes)
+
+
+def looked(*findings_of_each: tuple[Finding, ...]) -> ClusterHealth:
+    nodes = tuple(
+        JudgedNode(NodePreflight(f"n{i}", f"10.0.0.{i}:22", AT.isoformat(), True), found)
+        for i, found in enumerate(findings_of_each, 1)
+    )
+    control = Control("n1", "memory_copy", "cpu", "python-3.11", "GB/s", (1.0, 2.0))
+    return ClusterHealth("lab", AT, nodes, controls=(control,))
+
+
+def names(spec: JobSpec) -> list[str]:
+    return [node.name for node in spec.nodes]
+
+
+def test_ill_and_quarantined_nodes_take_no_part():
+    states = {"n3": NodeState("lab", "n3", QUARANTINED, AT, "3 faults in a row; the last: x", 3)}
+    out = out_tonight(looked((ODD,), (ILL,), ()), states)
+    assert out == {
+        "n2": "disk: 0 free",
+        "n3": "in quarantine since 2026-11-21 01:00 UTC: 3 faults in a row; the last: x",
+    }
+
+
+def test_cases_go_around_or_say_which_node_was_missing():
+    one, two, three = job(1), job(2), job(3)
+    placement = place_around([one, two, three], LAB, {"n1": "disk: 0 free"})
+    assert placement.moved == (one.case.case_id, two.case.case_id)
+    assert [names(j) for j in placement.jobs] == [["n2"], ["n2", "n3"]]
+    assert {p.node for p in placement.jobs[1].processes} == {"n2", "n3"}
+    reason = placement.unplaced[three.case.case_id]
+    assert reason.startswith("node unavailable: n1: disk: 0 free")
+
+
+def test_nothing_moves_where_nobody_is_out():
+    jobs = (job(1), job(3))
+    placement = place_around(jobs, LAB, {})
+    assert (placement.jobs, placement.moved, placement.unplaced) == (jobs, (), {})
+    # Whoever does not need the ill node stays where its history is.
+    assert place_around(jobs[:1], LAB, {"n3": "x"}).jobs == jobs[:1]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    run = Spool(tmp_path).run("r1")
+    run.save_planned(
+        [
+            {
+                "case_id": spec.case.case_id,
+                "processes": [dataclasses.asdict(p) for p in spec.processes],
+            }
+            for spec in (job(1), job(3))
+        ]
+    )
+    return run
+
+
+def test_placement_is_kept_in_plan_and_outcomes(folder):
+    keep_placement(folder, place_around([job(1), job(3)], LAB, {"n1": "away"}))
+    one, three = folder.planned()
+    assert [p["node"] for p in one["processes"]] == ["n2"]
+    assert [p["node"] for p in three["processes"]] == ["n1", "n2", "n3"]
+    outcome = folder.case(three["case_id"]).outcome()
+    assert outcome["status"] == "failed"
+    assert outcome["reason"].startswith("node unavailable: n1: away")
+    assert folder.case(one["case_id"]).outcome() is None
+
+
+def test_case_that_has_begun_is_left_alone(folder):
+    store = folder.case(job(3).case.case_id)
+    store.save_job(job(3).to_json())
+    keep_placement(folder, place_around([job(3)], LAB, {"n1": "away"}))
+    assert store.outcome() is None
+
+
+def test_spool_gives_back_what_was_found(folder):
+    health = dataclasses.replace(looked((ODD,), (ILL,), ()), busy=("n1",), between=(ODD,))
+    save(folder, health, HealthPolicy(quarantine_after=5), {"n2": "disk: 0 free"})
+    known = read(folder)
+    assert known is not None
+    assert (known.health, known.policy.quarantine_after) == (health, 5)
+    assert known.out == {"n2": "disk: 0 free"}
+    assert known.health.counted == ()
+    assert notes(folder) == [
+        "n2 was left out: disk: 0 free",
+        "n1: clock: 3 min ahead (expected 1 min)",
+        "clock: 3 min ahead",
+    ]
+
+
+def test_run_without_a_preflight_has_nothing_to_say(tmp_path):
+    run = Spool(tmp_path).run("r2")
+    assert read(run) is None
+    assert notes(run) == []
+
+
+def end(folder, case: str, hour: int, fault: str | None) -> None:
+    store = folder.case(case)
+    store.save_job({"nodes": [{"name": "n1"}, {"name": "n2"}]})
+    store.save_outcome(
+        {
+            "status": "failed" if fault else "ok",
+            "ended_at": AT.replace(hour=hour).isoformat(),
+            "nodes": {fault: {"fault": "unreachable"}} if fault else {},
+        }
+    )
+
+
+def test_a_node_that_fails_in_the_night_takes_no_part_from_then_on(folder):
+    save(folder, looked((), (), ()), HealthPolicy(quarantine_after=2), {"n3": "disk: 0 free"})
+    end(folder, "a", 2, "n2")
+    assert out_by_now(folder, "lab") == {"n3": "disk: 0 free"}
+    end(folder, "b", 3, "n2")
+    assert out_by_now(folder, "lab") == {
+        "n2": "2 faults in a row; the last: b: unreachable",
+        "n3": "disk: 0 free",
+    }
+    end(folder, "b", 3, None)
+    assert out_by_now(folder, "lab") == {"n3": "disk: 0 free"}
+
+
+def test_a_run_without_a_preflight_counts_its_cases(tmp_path):
+    run = Spool(tmp_path).run("r3")
+    for hour, case in enumerate("abc", 1):
+        assert out_by_now(run, "lab") == {}
+        end(run, case, hour, "n1")
+    assert out_by_now(run, "lab").keys() == {"n1"}
