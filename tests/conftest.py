@@ -7,27 +7,25 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-ONE_STACK = "airflow"
-"""The group of all tests that use the live stack: one worker starts it, once."""
-LONGEST_FIRST = ("live", "framework")
+LIVE = "airflow"
+"""The group of all tests that use the shared Airflow: one worker starts it, once."""
 SERVERS = ("integration", "sql")
 """Folders whose files start servers of their own: a file stays in one worker."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a worker: say which tests stay together, and begin with what takes longest.
+    """Begin with what takes longest; in workers, say which tests stay together.
 
     A long group that came last would have one worker busy while the others are done.
     """
+    items.sort(key=rank)
     if not hasattr(config, "workerinput"):
         return
     for item in items:
-        if item.get_closest_marker("live"):
-            item.add_marker(pytest.mark.xdist_group(ONE_STACK))
-        elif folder(item) in SERVERS:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    items.sort(key=rank)
+        if folder(item) in SERVERS:
+            live = item.get_closest_marker("live") is not None
+            item.add_marker(pytest.mark.xdist_group(LIVE if live else item.path.stem))
 
 
 def folder(item: pytest.Item) -> str:
@@ -37,7 +35,6 @@ def folder(item: pytest.Item) -> str:
 
 def rank(item: pytest.Item) -> int:
     """Its place in the order; what is equal stays in the order of files."""
-    for place, marker in enumerate(LONGEST_FIRST):
-        if item.get_closest_marker(marker):
-            return place
-    return len(LONGEST_FIRST) + (folder(item) not in SERVERS)
+    if folder(item) == "integration":
+        return 0 if item.get_closest_marker("live") else 1
+    return 2 if folder(item) == "sql" else 3

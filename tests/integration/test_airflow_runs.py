@@ -1,6 +1,6 @@
 """Runs through a live scheduler, a real PostgreSQL and real SSH: `fake`, and one real framework.
 
-One stack serves all tests of this file: its own home, ports and databases.
+One stack serves these tests and those of the nights (conftest.py).
 """
 
 from __future__ import annotations
@@ -9,43 +9,16 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.integration.live_airflow import Live, live_airflow
+from tests.integration.live_airflow import Live
 
 from nightbench.core.model import CaseStatus
 from nightbench.local import lifecycle
 from nightbench.warehouse import Reader, connect
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
-
-SUITES: dict[str, dict[str, Any]] = {
-    "good": {},
-    "torn": {"devices": "2x1", "env": '{FAKE_WEIGHTS_DIFFER: "1", FAKE_RANK: "1"}'},
-    "dying": {"devices": "1x1", "env": '{FAKE_DIE_AT_STEP: "3"}'},
-    # Everything that makes a process hard to end.
-    "stubborn": {
-        "devices": "2x1",
-        "env": '{FAKE_HANG_AT_STEP: "3", FAKE_IGNORE_TERM: "1", FAKE_DAEMON: "1"}',
-    },
-    "torch": {
-        "workload": "resnet50_v1.5",
-        "framework": "pytorch",
-        "devices": "1x1",
-        "steps": 5,
-        "repeats": 1,
-    },
-    "long": {"devices": "2x1", "steps": 24, "repeats": 3, "env": '{FAKE_STEP_S: "0.5"}'},
-}
-
-
-@pytest.fixture(scope="module")
-def live() -> Iterator[Live]:
-    with live_airflow(SUITES) as running:
-        yield running
 
 
 def marked(run_id: str) -> list[int]:
