@@ -59,7 +59,12 @@ def _preflight(options: argparse.Namespace) -> object:
     from nodeside import preflight
 
     return preflight.preflight(
-        options.root, options.lock_dir, HERE, options.cpus, options.python, options.controls
+        options.root,
+        options.lock_dir,
+        HERE,
+        options.cpus,
+        options.controls,
+        dict(options.prefix),
     )
 
 
@@ -79,6 +84,14 @@ def _allreduce(options: argparse.Namespace) -> object:
 def _cores(text: str) -> list[int]:
     """Core numbers: "0,1,4"."""
     return [int(word) for word in text.split(",") if word]
+
+
+def _prefix(text: str) -> tuple[str, str]:
+    """Framework line and folder: "pytorch=/opt/envs/torch"."""
+    line, mark, folder = text.partition("=")
+    if not (line and mark and folder):
+        raise argparse.ArgumentTypeError("expected LINE=FOLDER, found {!r}".format(text))
+    return line, folder
 
 
 def _port_range(text: str) -> tuple[int, int]:
@@ -162,8 +175,16 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--root", required=True)
     verb.add_argument("--lock-dir")
     verb.add_argument("--cpus", type=_cores, default=[], help="cores that jobs use: 0,1; all")
-    verb.add_argument("--python", help="interpreter with torch, for controls on GPUs")
-    verb.add_argument("--controls", action="store_true", help="measure too")
+    verb.add_argument(
+        "--controls", choices=("cpu", "gpu"), help="measure too: CPU, or GPUs as well"
+    )
+    verb.add_argument(
+        "--prefix",
+        type=_prefix,
+        action="append",
+        default=[],
+        help="LINE=FOLDER: what a framework line runs from instead of an environment",
+    )
     verb.set_defaults(run=_preflight)
 
     verb = verbs.add_parser("allreduce", help="one rank of a ring over TCP; talks over stdin")

@@ -1,5 +1,5 @@
 """The Airflow DAG `nightbench_deadlines`: tells of nights that are missing."""
 
-from nightbench.orchestration.dags import deadlines_dag
+from nightbench.orchestration.deadlines_dag import deadlines_dag
 
 dag = deadlines_dag()

@@ -3,6 +3,6 @@
 Edit dags/suites/*.yaml, not this file. Airflow's safe mode looks for the words airflow and dag.
 """
 
-from nightbench.orchestration.dags import nightly_dags
+from nightbench.orchestration.suite_dags import nightly_dags
 
 globals().update(nightly_dags())

@@ -2,57 +2,22 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import platform
 import subprocess
 import time
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
+
+from nodeside.doctor import environments
+from nodeside.files import read_json
 
 VALUES = 7
 _BUDGET_S = 1.2
 """For each control of the CPU."""
 _SIDE = 48
 _COPY_BYTES = 32 * 2**20
-
-_ON_DEVICE = """
-import json, sys, time
-import torch
-name, side, copied, values = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-torch.backends.cuda.matmul.allow_tf32 = False
-found = []
-def wait(device):
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-def rates(device, work, amount):
-    for _ in range(3):
-        work()
-    wait(device)
-    said = []
-    for _ in range(values):
-        begin = time.perf_counter()
-        work()
-        wait(device)
-        said.append(amount / (time.perf_counter() - begin) / 1e9)
-    return said
-if name == "cuda" and not torch.cuda.is_available():
-    sys.exit("torch %s finds no usable GPU" % torch.__version__)
-count = torch.cuda.device_count() if name == "cuda" else 1
-for index in range(count):
-    device = torch.device(name, index) if name == "cuda" else torch.device(name)
-    backend = "torch-%s %s" % (torch.__version__, name)
-    where = "gpu-%d" % index if name == "cuda" else "cpu"
-    a, b = (torch.randn(side, side, device=device) for _ in range(2))
-    out = torch.empty(side, side, device=device)
-    product = rates(device, lambda: torch.mm(a, b, out=out), 2.0 * side ** 3)
-    one = torch.empty(copied, dtype=torch.uint8, device=device)
-    other = torch.empty_like(one)
-    copy = rates(device, lambda: other.copy_(one), float(copied))
-    both = (("matrix_product", "GFLOP/s", product), ("memory_copy", "GB/s", copy))
-    for metric, unit, said in both:
-        found.append(dict(metric=metric, unit=unit, backend=backend, device=where, values=said))
-print(json.dumps(found))
-"""
 
 
 def of_cpu(cpus: Sequence[int]) -> list[dict[str, Any]]:
@@ -125,34 +90,52 @@ def _memory_copy() -> Any:
 
 
 def of_devices(
-    python: str,
-    kind: str = "cuda",
-    side: int = 4096,
-    copy_bytes: int = 512 * 2**20,
-    timeout_s: float = 120.0,
+    kind: str, code: str, root: str, prefixes: Mapping[str, str]
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """The same with torch on every GPU; the controls, and why there are none.
+    """The same on every GPU, by the first framework line that can; and why there are none.
 
     Args:
-        python: interpreter of an environment with torch.
-        kind: torch's name of the devices.
-        side: of the square matrices, in full single precision.
-        copy_bytes: copied within the device's memory; read and write count once.
-        timeout_s: importing torch takes most of it.
+        kind: of the devices, as `controls` of framework.json names them.
+        code: folder of the shipped code.
+        root: folder of Nightbench on the node; its newest environment of the line is taken.
+        prefixes: framework line -> prefix that takes the environment's place.
     """
-    argv = [python, "-c", _ON_DEVICE, kind, str(side), str(copy_bytes), str(VALUES)]
+    newest = {env["line"]: env for env in sorted(environments(root), key=lambda e: e["used_at_s"])}
+    for path in sorted(glob.glob(os.path.join(glob.escape(code), "frameworks/*/framework.json"))):
+        folder = os.path.dirname(path)
+        line = os.path.basename(folder)
+        script = read_json(path).get("controls", {}).get(kind)
+        prefix = prefixes.get(line)
+        if prefix is None and line in newest:
+            prefix = os.path.join(root, "envs", newest[line]["name"])
+        if script is not None and prefix is not None:
+            python = os.path.join(os.path.expanduser(prefix), "bin", "python")
+            return run_script(python, os.path.join(folder, script))
+    return [], None
+
+
+def run_script(
+    python: str, script: str, timeout_s: float = 120.0
+) -> tuple[list[dict[str, Any]], str | None]:
+    """What a line's script of controls measured, and why it measured nothing.
+
+    Args:
+        python: interpreter of the line's environment.
+        script: prints a JSON list of controls; see benchmarks/README.md.
+        timeout_s: importing a framework takes most of it.
+    """
     try:
         done = subprocess.run(
-            argv,
+            [python, script, str(VALUES)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=timeout_s,
         )
     except subprocess.TimeoutExpired:
-        return [], "the GPUs' controls took longer than {:g} s".format(timeout_s)
+        return [], "the controls of {} took longer than {:g} s".format(script, timeout_s)
     except OSError as error:
         return [], "cannot run {}: {}".format(python, error.strerror)
     if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        return [], "the GPUs' controls failed: {}".format(" ".join(said)[:300])
+        return [], "the controls of {} failed: {}".format(script, " ".join(said)[:300])
     return list(json.loads(done.stdout.decode())), None

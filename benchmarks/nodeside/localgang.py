@@ -31,7 +31,7 @@ class LocalGang:
         self._job = job
         self._number = number
         self._folder = folder
-        self._roles = {entry["name"]: entry["role"] for entry in job.processes}
+        self._measured = {entry["name"] for entry in job.processes if entry["measured"]}
         self._launched: dict[str, Launched] = {}
         self._progress: dict[str, Progress] = {}
         self._cgroup: Cgroup | None = None
@@ -68,17 +68,21 @@ class LocalGang:
                 self._exits.add(name)
                 self._note("exit", process=name, code=item.returncode)
 
-    def of_role(self, role: str) -> list[Launched]:
-        """Those that were started, in the job's order."""
-        return [x for name, x in self._launched.items() if self._roles[name] == role]
+    def measured(self) -> list[Launched]:
+        """Processes that train and are timed, in the job's order."""
+        return [x for name, x in self._launched.items() if name in self._measured]
+
+    def serving(self) -> list[Launched]:
+        """Processes that serve until they are ended, in the job's order."""
+        return [x for name, x in self._launched.items() if name not in self._measured]
 
     def pids(self) -> list[int]:
         """Of all that were started."""
         return [item.pid for item in self._launched.values()]
 
     def trainer_phases(self) -> tuple[str, ...]:
-        """The phase of each trainer as it was seen last."""
-        return tuple(self._progress[item.name].phase for item in self.of_role("trainer"))
+        """The phase of each measured process as it was seen last."""
+        return tuple(self._progress[item.name].phase for item in self.measured())
 
     def summary(self, name: str) -> Any:
         """rank.json of a process; None where there is none."""
@@ -96,10 +100,10 @@ class LocalGang:
             if item.returncode != 0:
                 self._failed = name
                 return "{} {}".format(name, self._why_it_ended(item))
-            if self._roles[name] == "trainer" and self.summary(name) is None:
+            if name in self._measured and self.summary(name) is None:
                 self._failed = name
                 return "{} exited with code 0 but left no rank.json".format(name)
-        for item in self.of_role("trainer"):
+        for item in self.measured():
             progress = self._progress[item.name]
             if item.running and progress.idle_s() > limits["progress_s"]:
                 self._failed = item.name
@@ -149,16 +153,16 @@ class LocalGang:
         return stuck
 
     def finish(self) -> None:
-        """End the parameter servers, whose trainers are all done."""
-        pservers = [item for item in self.of_role("pserver") if item.running]
-        self._note("finish", processes=[item.name for item in pservers])
-        end_processes(pservers, self._job.limits["term_s"])
+        """End the processes that serve: all that are measured are done."""
+        servers = [item for item in self.serving() if item.running]
+        self._note("finish", processes=[item.name for item in servers])
+        end_processes(servers, self._job.limits["term_s"])
 
     def _take_stacks(self) -> None:
         patience_s = self._job.limits["progress_s"] * STALLED
         hung = {
             item.name: item.pid
-            for item in self.of_role("trainer")
+            for item in self.measured()
             if item.running
             and (self._takes_too_long() or self._progress[item.name].idle_s() > patience_s)
         }
@@ -194,6 +198,7 @@ class LocalGang:
             "name": entry["name"],
             "role": entry["role"],
             "rank": entry["rank"],
+            "measured": entry["measured"],
             "exit_code": item.exit_code if item else None,
             "signal": item.signal if item else None,
             "summary": self.summary(entry["name"]),

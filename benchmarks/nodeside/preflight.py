@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 from nodeside import controls, gpuneighbours, gpus, system
 from nodeside.doctor import environments, interpreters_of, why_not_writable
@@ -26,8 +26,8 @@ def preflight(
     lock_dir: str | None,
     code: str,
     cpus: Sequence[int],
-    python: str | None,
-    with_controls: bool,
+    controls_of: str | None,
+    prefixes: Mapping[str, str],
 ) -> dict[str, Any]:
     """The preflight/1 document; nothing is changed except that `root` is made.
 
@@ -36,8 +36,9 @@ def preflight(
         lock_dir: folder of the node's lock.
         code: folder of the shipped code.
         cpus: cores that jobs are pinned to; all when empty.
-        python: interpreter of an environment with torch, for controls on GPUs.
-        with_controls: measure too: up to 3 s on the CPU, and torch's import for GPUs.
+        controls_of: device kind that is measured too, `cpu` (up to 3 s) or `gpu` as well (a
+            framework's import more); nothing when None.
+        prefixes: framework line -> prefix that the site prepared, for the controls of GPUs.
     """
     present = [core for core in cpus if core in os.sched_getaffinity(0)]
     problem = why_not_writable(root)
@@ -46,10 +47,10 @@ def preflight(
     foreign = _foreign(present, [gpu["uuid"] for gpu in shown])
     measured: list[dict[str, Any]] = []
     control_problem = None
-    if with_controls:
+    if controls_of is not None:
         measured = controls.of_cpu(present)
-        if shown and python:
-            more, control_problem = controls.of_devices(python)
+        if shown and controls_of != "cpu":
+            more, control_problem = controls.of_devices(controls_of, code, root, prefixes)
             measured += more
     return {
         "schema": SCHEMA,

@@ -244,14 +244,14 @@ def _install(recipe: Recipe, uv: uvtool.Uv, env: str, options: argparse.Namespac
     with open(path, "w") as handle:
         handle.write(lock if replaced else recipe.requirements)
     _say("{}: installing the locked packages".format(recipe.name))
-    uv.install(recipe.package, python, ["--require-hashes", "-r", path], recipe.variant)
+    uv.install(python, ["--require-hashes", "-r", path], recipe.index)
     if not replaced:
         return
     what = recipe.wheel or "{}=={}".format(
         recipe.package, uvtool.like_build(str(recipe.version), pinned)
     )
     _say("{}: installing {}".format(recipe.name, os.path.basename(what)))
-    uv.install(recipe.package, python, [what], recipe.variant)
+    uv.install(python, [what], recipe.index)
 
 
 def _why(recipe: Recipe, failure: uvtool.UvFailure, log: str) -> Exception:
@@ -267,11 +267,11 @@ def _why(recipe: Recipe, failure: uvtool.UvFailure, log: str) -> Exception:
         "Give the node an index (`environments.index_url`, `find_links`, or pip's own "
         "configuration there), or ship wheels from the controller (`environments.wheelhouse`)"
     )
-    if recipe.package == "torch" and recipe.variant == "cpu":
+    if recipe.index is not None:
         hint += (
-            ". PyTorch's CPU build comes from https://download.pytorch.org/whl/cpu, or from a "
-            "folder that holds its wheel: PIP_FIND_LINKS=/folder in the node's environment"
-        )
+            ". The {} build of {} comes from {}, or from a folder that holds its wheel: "
+            "PIP_FIND_LINKS=/folder in the node's environment"
+        ).format(recipe.variant, recipe.package, recipe.index["url"])
     return Unavailable(
         "the packages of {} ({}) could not be installed: {}".format(
             recipe.line, recipe.variant, shortly(text)

@@ -35,6 +35,7 @@ class Recipe:
         self.info: dict[str, Any] = described
         self.python: str | None = described["python"]
         self.package: str = described.get("package") or line
+        self.index: dict[str, Any] | None = described["variants"].get(variant, {}).get("index")
         self.lock = os.path.join(folder, "requirements-{}.lock".format(variant))
         self.version = version if version != described["version"] else None
         self.wheel = wheel

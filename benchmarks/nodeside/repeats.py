@@ -164,9 +164,9 @@ class Repeat:
         if failure is not None:
             self._end("failed", failure)
             return
-        if any(item.running for item in self._gang.of_role("trainer")):
+        if any(item.running for item in self._gang.measured()):
             return
-        if any(item.running for item in self._gang.of_role("pserver")):
+        if any(item.running for item in self._gang.serving()):
             if not self._finishing:
                 return
             self._gang.finish()
@@ -195,7 +195,7 @@ class Repeat:
         processes = self._gang.results()
         disturbed = None
         if self._observer is not None and status == "done":
-            trainers = [p["summary"] for p in processes if p["role"] == "trainer"]
+            trainers = [p["summary"] for p in processes if p["measured"]]
             disturbed = self._observer.disturbed(trainers)
         self.state, self.reason = status, reason
         self._write_state()

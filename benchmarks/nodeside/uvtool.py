@@ -6,7 +6,7 @@ import argparse
 import glob
 import os
 import re
-from typing import Sequence
+from typing import Any, Mapping, Sequence
 
 from nodeside import hangup
 from nodeside.files import AgentError, utc_now
@@ -91,11 +91,15 @@ class Uv:
         if said is not None:
             raise UvFailure(said)
 
-    def install(self, package: str, python: str, what: Sequence[str], variant: str) -> None:
+    def install(self, python: str, what: Sequence[str], index: Mapping[str, Any] | None) -> None:
         """`uv pip install`, from the sources that the site has, one after another.
 
-        A CPU variant of torch never comes from the plain index, which holds the CUDA build of
-        several gigabytes: it comes from links, from the wheelhouse, or from uv's own CPU index.
+        Args:
+            python: interpreter of the environment.
+            what: requirements.
+            index: of the variant, as framework.json has it. Such a variant never comes from the
+                default index, which may hold another build of several gigabytes: it comes from
+                links, from the wheelhouse, or from this index.
 
         Raises:
             UvFailure: no source had it; what the first one said.
@@ -110,8 +114,8 @@ class Uv:
         for link in self._links:
             call += ["--find-links", link]
         ways: list[list[str]] = [[]]
-        if package == "torch" and variant == "cpu" and not self._wheelhouse and not alone:
-            ways = [["--torch-backend", "cpu"]]
+        if index is not None and not self._wheelhouse and not alone:
+            ways = [list(index.get("options") or ["--index", index["url"]])]
             if self._links or self.env.get("UV_FIND_LINKS"):
                 ways.insert(0, [])
         first: str | None = None

@@ -25,7 +25,6 @@ from nodeside.recipe import Recipe
 TIMEOUT_S = 30.0
 LARGEST_BYTES = 64 * 2**20
 PYPI = "https://pypi.org/simple"
-TORCH_CPU = "https://download.pytorch.org/whl/cpu"
 _JSON = "application/vnd.pypi.simple.v1+json"
 _SECRET = re.compile(r"(://)[^/@\s]+@")
 
@@ -78,8 +77,8 @@ def _indexes(env: Mapping[str, str], recipe: Recipe) -> list[str]:
         return []
     first = env.get("UV_DEFAULT_INDEX") or env.get("UV_INDEX_URL") or PYPI
     more = (env.get("UV_INDEX") or env.get("UV_EXTRA_INDEX_URL") or "").split()
-    if recipe.package == "torch" and recipe.variant == "cpu":
-        more.append(TORCH_CPU)
+    if recipe.index is not None:
+        more.append(recipe.index["url"])
     # uv lets an index have a name: "site=https://…".
     return [re.sub(r"\A[\w-]+=(?=\w+:|/)", "", index) for index in [first, *more]]
 

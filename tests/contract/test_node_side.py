@@ -58,7 +58,7 @@ def test_golden_steps_keep_the_contract():
     [
         ("job", "job.json", lambda d: d.update(surprise=1)),
         ("job", "job.json", lambda d: d["limits"].pop("lease_s")),
-        ("job", "job.json", lambda d: d["processes"][0].update(role="chief")),
+        ("job", "job.json", lambda d: d["processes"][0].update(role="no role")),
         ("result", "result.json", lambda d: d.update(status="good")),
         ("result", "result.json", lambda d: d["processes"][0]["summary"].pop("window")),
         ("result", "result-disturbed.json", lambda d: d["disturbed"].pop("share")),
@@ -142,7 +142,7 @@ def test_optional_keys_of_a_job_have_defaults_on_the_node(tmp_path, asked):
 
 
 def test_preflight_keeps_the_contract(tmp_path):
-    code, found = verb("preflight", "--root", tmp_path, "--controls", "--cpus", "0")
+    code, found = verb("preflight", "--root", tmp_path, "--controls", "cpu", "--cpus", "0")
     assert code == 0
     assert problems("preflight", found) == []
     assert found["controls"]

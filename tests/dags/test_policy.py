@@ -228,7 +228,7 @@ def test_suspects_are_confirmed_one_by_one_and_told_of_whatever_came_out(
     assert tasks["nightbench_confirm.tell"]["trigger_rule"] == "all_done"
 
 
-def test_runs_are_judged_each_for_itself_and_doubted_whatever_came_of_their_messages(
+def test_runs_are_judged_each_for_itself_and_confirmed_whatever_came_of_their_messages(
     tasks: dict[str, dict[str, Any]], parsed: Parsed
 ) -> None:
     dag = "nightbench_regressions"
@@ -238,10 +238,10 @@ def test_runs_are_judged_each_for_itself_and_doubted_whatever_came_of_their_mess
     assert tasks[f"{dag}.judge"]["max_active_tis_per_dagrun"] == 1
     assert tasks[f"{dag}.judge"]["outlets"] == []
     # A failed task's events are lost.
-    assert tasks[f"{dag}.doubt"]["trigger_rule"] == "all_done"
-    assert tasks[f"{dag}.doubt"]["upstream"] == ["judge"]
-    assert tasks[f"{dag}.doubt"]["outlets"] == ["nightbench_suspects"]
-    # The end of a DAG run is that of its last tasks: `doubt` alone would hide what failed.
+    assert tasks[f"{dag}.request_confirmations"]["trigger_rule"] == "all_done"
+    assert tasks[f"{dag}.request_confirmations"]["upstream"] == ["judge"]
+    assert tasks[f"{dag}.request_confirmations"]["outlets"] == ["nightbench_suspects"]
+    # The end of a DAG run is that of its last tasks: this one alone would hide what failed.
     assert tasks[f"{dag}.all_judged"]["trigger_rule"] == "none_failed"
     assert tasks[f"{dag}.all_judged"]["upstream"] == ["judge"]
     assert parsed["dags"][dag]["timeout_s"] > 8 * tasks[f"{dag}.judge"]["timeout_s"]

@@ -65,7 +65,7 @@ def make_job(
     processes = [Process(f"trainer-{k}", "trainer", k, name, 0) for k, name in enumerate(names)]
     pservers = int(strategy is Strategy.PARAMETER_SERVER)
     if pservers:
-        processes.insert(0, Process("pserver-0", "pserver", 0, names[0], 0))
+        processes.insert(0, Process("pserver-0", "pserver", 0, names[0], 0, measured=False))
     if len(names) == 1 and strategy is Strategy.COLLECTIVE:
         strategy = Strategy.SINGLE
     policy = dataclasses.replace(lab.environments, **(environments or {}))

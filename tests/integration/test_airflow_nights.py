@@ -13,8 +13,8 @@ from tests.integration.live_suites import STEP_S, THREADS
 from tests.sql.nights import Inbox
 
 from nightbench.core.model import Build, Case, Measurement, PlannedCase, Run, RunKind, Strategy
-from nightbench.orchestration.jobs import load_job
 from nightbench.spool import RunSpool
+from nightbench.spool.planned_job import load_job
 from nightbench.warehouse import Loader, Reader, connect
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]

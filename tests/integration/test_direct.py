@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 import pytest
 from tests.integration.terminal import TRIAL, Terminal, marked, terminal, wait_for_a_launch
 
+from nightbench.night.ingest import ORPHANED, close_abandoned
+
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
@@ -54,23 +56,22 @@ def test_ctrl_c_leaves_no_process_and_says_what_was_not_measured(here: Terminal)
 
 
 def test_a_run_whose_process_was_killed_is_closed_once_its_leases_have_ended(
-    here: Terminal, monkeypatch: pytest.MonkeyPatch
+    here: Terminal,
 ) -> None:
     running = here.begin("run", "trial", "--direct", "--repeats", "50", until="repeat 1 of 50")
     run = here.newest()
-    monkeypatch.setenv("NIGHTBENCH_HOME", str(here.home))
-    from nightbench.orchestration.runs import ORPHANED, close_abandoned
-
     later = datetime.now(UTC) + 2 * ORPHANED
     assert run.is_steered() is True
-    assert run.run_id not in close_abandoned(later)  # it is measured right now
+    assert run.run_id not in close_abandoned(here.spool, later)  # it is measured right now
 
     running.kill()
     running.wait()
     assert running.stdout is not None
     running.stdout.close()
 
-    assert run.run_id not in close_abandoned(datetime.now(UTC))  # its gang has a lease still
-    assert close_abandoned(later) == [run.run_id]
+    assert run.run_id not in close_abandoned(
+        here.spool, datetime.now(UTC)
+    )  # its gang has a lease still
+    assert close_abandoned(here.spool, later) == [run.run_id]
     assert (run.run() or {})["ended_at"]
     assert here.run("cancel", run.run_id).returncode == 0

@@ -41,7 +41,7 @@ class Ground:
         line = self.benchmarks / "frameworks" / "tiny"
         line.mkdir()
         about = {"line": "tiny", "version": "1.0", "package": "tiny_main", "python": SERIES}
-        about |= {"variants": ["cpu"], "size_bytes": 1000}
+        about |= {"variants": {"cpu": {"device": "cpu"}}, "size_bytes": 1000}
         (line / "framework.json").write_text(json.dumps(about))
         lock = ""
         for name, size in (("tiny_dep", 0), ("tiny_main", 9_000_000)):

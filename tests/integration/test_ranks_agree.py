@@ -77,6 +77,7 @@ def two_ranks(folder: Path, line: str, strategy: str, python: str) -> list[dict[
                 "node": f"n{i + 1}",
                 "local_rank": 0,
                 "device": None,
+                "measured": True,
             }
             for i, name in enumerate(names)
         ],

@@ -77,7 +77,9 @@ class Ground:
                 node = nodes[rank % len(nodes)].name
                 local = counts.get((role, node), 0)
                 counts[(role, node)] = local + 1
-                processes.append(Process(f"{role}-{rank}", role, rank, node, local))
+                measured = role == "trainer"
+                name = f"{role}-{rank}"
+                processes.append(Process(name, role, rank, node, local, None, measured))
         return JobSpec(
             run_id=run_id,
             case=Case(

@@ -99,8 +99,8 @@ def by_trigger(field: Ground) -> Steer:
     )
 
     async def steer(job: JobSpec) -> bool:
-        from nightbench.orchestration.jobs import PlannedJob, save_job
-        from nightbench.orchestration.trigger import GangTrigger
+        from nightbench.orchestration.gang_trigger import GangTrigger
+        from nightbench.spool.planned_job import PlannedJob, save_job
 
         run = field.spool.run(job.run_id)
         await asyncio.to_thread(save_job, run, PlannedJob(job, str(first.known_hosts)))

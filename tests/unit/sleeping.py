@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from nightbench.core.model import Build, Case, Cluster, JobSpec, Limits, Protocol, Strategy
+from nightbench.core.model import (
+    TRAINERS,
+    Build,
+    Case,
+    Cluster,
+    JobSpec,
+    Limits,
+    Protocol,
+    Strategy,
+)
 from nightbench.core.placement import place
 
 
 def sleeping_job(cluster: Cluster, nodes: int = 1) -> JobSpec:
     """The collective `sleep` case, placed on the first nodes of a cluster."""
     case = Case("sleep", "fake", Strategy.COLLECTIVE, nodes=nodes, trainers=nodes)
-    placed, processes = place(case, cluster)
+    placed, processes = place(case, cluster, TRAINERS)
     return JobSpec(
         run_id="r1",
         case=case,

@@ -32,17 +32,10 @@ def processes(job, node, ports, python, code):
             "PADDLE_LOCAL_SIZE": str(len(mine)),
             "PADDLE_LOCAL_RANK": str(process["local_rank"]),
             "PADDLE_RANK_IN_NODE": str(process["local_rank"]),
+            "PADDLE_DISTRI_BACKEND": "gloo",
         }
         if interface:
             env["GLOO_SOCKET_IFNAME"] = interface
-        if process["device"] is None:
-            env["PADDLE_DISTRI_BACKEND"] = "gloo"
-        else:
-            env["CUDA_VISIBLE_DEVICES"] = process["device"]
-            env["FLAGS_selected_gpus"] = "0"
-            env["PADDLE_DISTRI_BACKEND"] = "nccl"
-            if interface:
-                env["NCCL_SOCKET_IFNAME"] = interface
         argv = [python, "-u", os.path.join(code, "rank.py")]
         started.append({"name": process["name"], "argv": argv, "env": env})
     return started

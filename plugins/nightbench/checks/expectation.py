@@ -56,7 +56,7 @@ class CheckContext:
     @property
     def trainers(self) -> tuple[Process, ...]:
         """The planned processes that measure."""
-        return tuple(p for p in self.processes if p.role != "pserver")
+        return tuple(p for p in self.processes if p.measured)
 
     @property
     def asynchronous(self) -> bool:

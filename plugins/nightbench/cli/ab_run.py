@@ -279,14 +279,13 @@ def suite_of(cases: Sequence[str]) -> str:
     Raises:
         UserError: none does, or several do.
     """
-    from nightbench.config import find_suites, load_suite
-    from nightbench.orchestration import places
+    from nightbench.config import find_suites, load_suite, locations
 
     if not cases:
         raise UserError("cases: found none; expected --case SLUG or --suite NAME")
     catalog = common.catalog()
     holding = []
-    for name, path in sorted(find_suites(places.dags_folder()).items()):
+    for name, path in sorted(find_suites(locations.dags_folder()).items()):
         have = {case.case_id for case in load_suite(path, catalog).cases}
         if have >= set(cases):
             holding.append(name)

@@ -15,8 +15,8 @@ from rich.table import Table
 
 from nightbench.cli import common
 from nightbench.cli.common import err, out, say
+from nightbench.config import locations
 from nightbench.core.errors import UserError
-from nightbench.orchestration import places
 
 if TYPE_CHECKING:
     from nightbench.alerts.backtest import Backtest, Past
@@ -140,7 +140,7 @@ def _policies(pasts: Sequence[Past]) -> tuple[dict[str, RegressionPolicy], list[
     from nightbench.config import find_suites, load_suite
     from nightbench.core.model import RegressionPolicy
 
-    files = find_suites(places.dags_folder())
+    files = find_suites(locations.dags_folder())
     catalog = common.catalog()
     policies, unknown = {}, []
     for name in sorted({past.suite for past in pasts}):

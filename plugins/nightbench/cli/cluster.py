@@ -16,8 +16,9 @@ from rich.table import Table
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, out, say
+from nightbench.config import locations
+from nightbench.config.run_request import cluster_file
 from nightbench.core.errors import UserError
-from nightbench.orchestration import places
 
 if TYPE_CHECKING:
     from nightbench.core.model import Cluster
@@ -65,11 +66,10 @@ def scan(
 
 def _cluster_of(name: str) -> Cluster:
     from nightbench.config import load_cluster
-    from nightbench.orchestration import wishes
 
-    path = wishes.cluster_file(name, files=True)
+    path = cluster_file(name, files=True)
     found = load_cluster(
-        path, home=places.home_folder(), catalog=common.catalog(), new_known_hosts=True
+        path, home=locations.home_folder(), catalog=common.catalog(), new_known_hosts=True
     )
     if found.known_hosts is None:
         raise UserError(
@@ -253,6 +253,8 @@ def download(
         variant = variant_of(known.frameworks[each], where, {})
         if not isinstance(variant, str):
             raise UserError(f"--line {each}: {variant.message}")
-        files = fetching.fetch(Path(house), places.benchmarks_folder(), each, variant, machine, say)
+        files = fetching.fetch(
+            Path(house), locations.benchmarks_folder(), each, variant, machine, say
+        )
         size = sum(file.path.stat().st_size for file in files)
         say(f"{each} {variant}: {len(files)} wheels, {size / 1e6:.0f} MB, in {house}")

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from nightbench.config import locations, run_request
+from nightbench.config.run_request import RunRequest, resolve_request
 from nightbench.local.home import Home, find_home
-from nightbench.orchestration import places
 
 if TYPE_CHECKING:
     from nightbench.core.budget import Past
@@ -89,12 +90,14 @@ def catalog() -> Catalog:
     """
     from nightbench.config import load_catalog
 
-    return load_catalog(places.benchmarks_folder())
+    return load_catalog(locations.benchmarks_folder())
 
 
 def spool() -> Spool:
     """Return the spool of runs."""
-    return places.spool()
+    from nightbench.spool import open_spool
+
+    return open_spool()
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -146,9 +149,7 @@ def choose(
     Raises:
         UserError: something is wrong in a file or on the command line.
     """
-    from nightbench.orchestration import wishes
-
-    wish = wishes.Wish(
+    request = RunRequest(
         suite,
         cluster,
         words(frameworks),
@@ -161,8 +162,8 @@ def choose(
         outside_hours=outside_hours,
         cases=tuple(cases or ()),
     )
-    chosen, where, known = wishes.choose(wish, files=True)
-    asked = dataclasses.replace(wish, suite=chosen.name, cluster=where.name)
+    chosen, where, known = resolve_request(request, files=True)
+    asked = dataclasses.replace(request, suite=chosen.name, cluster=where.name)
     return Chosen(chosen, where, known, asked.to_params(), night, outside_hours)
 
 
@@ -172,9 +173,7 @@ def cluster_of(name: str, catalog: Catalog | None = None) -> Cluster:
     Raises:
         UserError: there is none, or it is wrong.
     """
-    from nightbench.orchestration import wishes
-
-    return wishes.cluster_of(name, catalog, files=True)
+    return run_request.cluster_of(name, catalog, files=True)
 
 
 def reach(cluster: Cluster) -> dict[str, SshTarget]:
@@ -184,7 +183,7 @@ def reach(cluster: Cluster) -> dict[str, SshTarget]:
         UserError: a Connection is missing or says too little.
     """
     _settle_airflow()
-    from nightbench.orchestration.connections import ssh_targets
+    from nightbench.orchestration.ssh_targets import ssh_targets
 
     targets = dict(ssh_targets(cluster))
     quiet()
@@ -198,9 +197,9 @@ def channel_url(conn_id: str) -> str:
         UserError: the Connection is missing or holds no URL.
     """
     _settle_airflow()
-    from nightbench.orchestration import channels
+    from nightbench.orchestration import connections
 
-    url = channels.channel_url(conn_id)
+    url = connections.channel_url(conn_id)
     quiet()
     return url
 
@@ -230,7 +229,9 @@ def shipment(cluster: Cluster) -> Shipment:
     Raises:
         UserError: the uv binary does not run.
     """
-    return places.shipment(cluster.environments.wheelhouse)
+    from nightbench.gang import local_shipment
+
+    return local_shipment(cluster.environments.wheelhouse)
 
 
 def warehouse_dsn(role: str = "nightbench_loader") -> str | None:

@@ -29,7 +29,8 @@ def drill(
     suite: Annotated[
         str | None,
         typer.Argument(
-            metavar="SUITE", help="Suite of the case, by name or file; a case that sleeps if none."
+            metavar="SUITE",
+            help="Suite of the case, by name or file; a case that only sleeps if none.",
         ),
     ] = None,
     case: Annotated[
@@ -113,14 +114,17 @@ def _chosen(asked: Mapping[str, Any]) -> common.Chosen:
 
 
 def _sleeping(asked: Mapping[str, Any]) -> common.Chosen:
-    """A suite of one case that sleeps: small, and steady where nothing else is."""
+    """A suite of one case that a framework line names for drills."""
     from nightbench.core.model import Case, Protocol, Strategy, Suite
 
     catalog = common.catalog()
     cluster = common.cluster_of(asked["cluster"] or "local", catalog)
-    case = Case("sleep", "fake", Strategy.SINGLE, batch_size_per_device=2)
+    line = next((each for each in catalog.frameworks.values() if each.drill_workload), None)
+    if line is None or line.drill_workload is None:
+        raise UserError("drill: no framework line names a `drill_workload`; give a suite")
+    case = Case(line.drill_workload, line.line, Strategy.SINGLE, batch_size_per_device=2)
     protocol = Protocol(warmup_steps=3, measured_steps=30, repeats=asked["repeats"] or 5)
-    suite = Suite("sleep", "nightbench", cluster.name, (case,), protocol)
+    suite = Suite(case.workload, "nightbench", cluster.name, (case,), protocol)
     return common.Chosen(suite, cluster, catalog, {})
 
 
@@ -245,7 +249,7 @@ def _send(drill: Drill, judged: list[Night], found: Night, channels: list[str]) 
 
     def resolve(conn_id: str) -> str:
         # Importing Airflow costs seconds: only where a Connection is named.
-        from nightbench.orchestration.channels import channel_url
+        from nightbench.orchestration.connections import channel_url
 
         return channel_url(conn_id)
 

@@ -99,10 +99,10 @@ def _show(night: Night, past: dict[str, Past], chosen: common.Chosen, place: tzi
 
 
 def _nodes(chosen: common.Chosen) -> dict[str, list[str]]:
-    from nightbench.core.placement import place
+    from nightbench.core.placement import nodes_for
 
     return {
-        case.case_id: [node.name for node in place(case, chosen.cluster)[0]]
+        case.case_id: [node.name for node in nodes_for(case, chosen.cluster)]
         for case in chosen.suite.cases
     }
 

@@ -10,9 +10,9 @@ from rich.table import Table
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, err, out, say
+from nightbench.config import locations
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster
-from nightbench.orchestration import places
 
 app = typer.Typer()
 
@@ -35,8 +35,8 @@ def validate(
             f"{len(catalog.workloads)} workloads"
         )
     chosen = files or [
-        *find_clusters(places.dags_folder()).values(),
-        *find_suites(places.dags_folder()).values(),
+        *find_clusters(locations.dags_folder()).values(),
+        *find_suites(locations.dags_folder()).values(),
     ]
     wrong: dict[str, None] = {}
     for path in chosen:

@@ -10,8 +10,8 @@ import typer
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, err, out, say
+from nightbench.config import locations
 from nightbench.core.errors import UserError
-from nightbench.orchestration import places
 
 app = typer.Typer()
 
@@ -108,8 +108,8 @@ def import_history(
     if apart:
         names = "\n".join(f"  {case_id} on {cluster}" for case_id, cluster in apart)
         err.print(
-            f"No suite in {places.dags_folder() / 'suites'} makes these cases on its own cluster. "
-            f"If one should, compare the names with `nightbench plan SUITE`:\n{names}",
+            f"No suite in {locations.dags_folder() / 'suites'} makes these cases on its own "
+            f"cluster. If one should, compare the names with `nightbench plan SUITE`:\n{names}",
             markup=False,
             soft_wrap=True,
         )
@@ -120,5 +120,5 @@ def _planned_series() -> set[tuple[str, str]]:
     from nightbench.config import find_suites, load_suite
 
     catalog = common.catalog()
-    suites = [load_suite(path, catalog) for path in find_suites(places.dags_folder()).values()]
+    suites = [load_suite(path, catalog) for path in find_suites(locations.dags_folder()).values()]
     return {(case.case_id, suite.cluster) for suite in suites for case in suite.cases}

@@ -11,11 +11,10 @@ import typer
 
 from nightbench.cli import common, dag_run
 from nightbench.cli.common import FAILED, INTERRUPTED, err, say
-from nightbench.config import find_suites
+from nightbench.config import find_suites, locations
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus
 from nightbench.local.airflow_api import AirflowApi
-from nightbench.orchestration import places
 from nightbench.spool import RunSpool, Spool, utc_now
 
 app = typer.Typer()
@@ -57,10 +56,10 @@ def run(
         from nightbench.cli.direct_run import measure_directly
 
         raise typer.Exit(measure_directly(chosen))
-    if Path(chosen.suite.source) not in find_suites(places.dags_folder()).values():
+    if Path(chosen.suite.source) not in find_suites(locations.dags_folder()).values():
         raise UserError(
-            f"{suite}: lies outside of {places.dags_folder() / 'suites'}, where Airflow looks. Put "
-            "it there, or measure without Airflow: add --direct"
+            f"{suite}: lies outside of {locations.dags_folder() / 'suites'}, where Airflow looks. "
+            "Put it there, or measure without Airflow: add --direct"
         )
     api = dag_run.airflow_runs()
     if api is None:

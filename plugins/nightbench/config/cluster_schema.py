@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nightbench.config import values as v
-from nightbench.config.schema import FrameworkName, Role
+from nightbench.config.schema import FrameworkName, RoleName
 from nightbench.config.validate import Strict
 
 
@@ -186,8 +186,10 @@ class ClusterFile(Strict):
         "not count. Not compared unless given.",
     )
     env: v.Env = Field(default_factory=dict, description="Environment of all processes.")
-    role_env: dict[Role, v.Env] = Field(
-        default_factory=dict, description="Environment of `trainer` or `pserver` processes."
+    role_env: dict[RoleName, v.Env] = Field(
+        default_factory=dict,
+        description="Role of a process (`trainer`, `pserver`, …, as the lines have them): its "
+        "environment.",
     )
     lock: Literal["node", "devices"] = Field(
         "node",

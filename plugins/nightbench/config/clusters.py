@@ -27,6 +27,7 @@ from nightbench.core.model import (
     JumpHost,
     NeighbourPolicy,
     Node,
+    Strategy,
 )
 
 HOME = "${NIGHTBENCH_HOME}"
@@ -129,7 +130,16 @@ def lines_of(catalog: Catalog | None) -> dict[str, object]:
     """Return what validators of names need to know of the catalog."""
     if catalog is None:
         return {}
-    return {"frameworks": catalog.frameworks, "workloads": catalog.workloads}
+    lines = catalog.frameworks.values()
+    return {
+        "frameworks": catalog.frameworks,
+        "workloads": catalog.workloads,
+        "roles": {role.name for line in lines for each in Strategy for role in line.roles_of(each)},
+        "launcher_env": {
+            variable: [line.line for line in lines if variable in line.launcher_env]
+            for variable in sorted(set().union(*(line.launcher_env for line in lines)))
+        },
+    }
 
 
 def named_as_file(document: Document, key: str) -> list[Problem]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from pydantic import ValidationInfo
+
 from nightbench.config.source import describe
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}\Z")
@@ -27,14 +29,6 @@ _SECRET_VALUE = re.compile(
 )
 _LONGEST = 32_768
 
-_LAUNCHER = re.compile(
-    r"(?:RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|MASTER_ADDR|MASTER_PORT"
-    r"|CUDA_VISIBLE_DEVICES|PADDLE_(?:MASTER|NNODES|PORT|RANK_IN_NODE|DISTRI_BACKEND"
-    r"|TRAINERS_NUM|TRAINER_ID|TRAINER_ENDPOINTS|CURRENT_ENDPOINT|PSERVERS_IP_PORT_LIST"
-    r"|(?:GLOBAL|LOCAL)_(?:SIZE|RANK))|POD_IP|TRAINING_ROLE|FLAGS_selected_gpus)\Z"
-)
-"""What places the processes: the launcher sets it from the case and the cluster."""
-
 _OTHER_CODE = re.compile(
     r"(?:LD_PRELOAD|LD_AUDIT|BASH_ENV|ENV"
     r"|PYTHON(?:PATH|HOME|STARTUP|USERBASE|INSPECT|BREAKPOINT|PLATLIBDIR))\Z"
@@ -42,8 +36,11 @@ _OTHER_CODE = re.compile(
 _NODE = re.compile(r"(?:PATH|HOME|USER|LOGNAME|SHELL|PWD|VIRTUAL_ENV)\Z")
 
 
-def name(value: str) -> str:
-    """The name of a variable that may stand in a file."""
+def name(value: str, info: ValidationInfo) -> str:
+    """The name of a variable that may stand in a file.
+
+    The context's `launcher_env` holds the variables that framework lines' launchers own.
+    """
     if not _NAME.match(value):
         raise ValueError(
             f"found {describe(value[:100])}; expected the name of an environment variable"
@@ -55,10 +52,11 @@ def name(value: str) -> str:
             "looks like a secret, and files are no place for one (the environment is stored with "
             "every run); put it into the environment of the nodes or an Airflow Connection"
         )
-    if _LAUNCHER.match(value):
+    owners = (info.context or {}).get("launcher_env", {}).get(value)
+    if owners:
         raise ValueError(
-            "is set by the launcher for each process, from the case and the cluster's nodes; "
-            "expected no such variable in a file"
+            f"is set for each process by the launcher of {' and '.join(owners)}, from the case and "
+            "the cluster's nodes; expected no such variable in a file"
         )
     if _OTHER_CODE.match(value):
         raise ValueError(

@@ -58,10 +58,21 @@ def _inner_models(
         inner = _model_in(field.annotation)
         if inner is None:
             continue
-        mark = "[]" if _origin(field.annotation) is list else ""
-        mark = ".<line>" if _origin(field.annotation) is dict else mark
+        mark = _mark(field.annotation)
         yield f"{prefix}{name}{mark}", inner
         yield from _inner_models(inner, f"{prefix}{name}{mark}.")
+
+
+def _mark(annotation: Any) -> str:
+    """How the key of an inner model goes on: `[]` in a list, `.<name>` in a mapping of names."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _mark(typing.get_args(annotation)[0])
+    if typing.get_origin(annotation) is list:
+        return "[]"
+    if typing.get_origin(annotation) is dict:
+        key, value = typing.get_args(annotation)
+        return f".<{_type_words(key)}>{_mark(value)}"
+    return ""
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
@@ -74,12 +85,6 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return None
 
 
-def _origin(annotation: Any) -> Any:
-    if typing.get_origin(annotation) is typing.Annotated:
-        return _origin(typing.get_args(annotation)[0])
-    return typing.get_origin(annotation)
-
-
 def _words(field: FieldInfo) -> str:
     named = [each.text for each in field.metadata if isinstance(each, Words)]
     return named[0] if named else _type_words(field.annotation)
@@ -90,7 +95,7 @@ def _type_words(annotation: Any) -> str:
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         named = [each.text for each in arguments[1:] if isinstance(each, Words)]
-        return named[0] if named else _type_words(arguments[0])
+        return named[-1] if named else _type_words(arguments[0])
     if origin is typing.Literal:
         return ", ".join(f"`{choice}`" for choice in arguments)
     if origin in (typing.Union, types.UnionType):

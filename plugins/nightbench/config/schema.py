@@ -58,7 +58,7 @@ def _enough(value: int) -> int:
 
 FrameworkName = Annotated[str, _known("frameworks"), v.Words("framework line")]
 WorkloadName = Annotated[str, _known("workloads"), v.Words("workload")]
-Role = Literal["trainer", "pserver"]
+RoleName = Annotated[str, _known("roles"), v.Words("role")]
 Url = Annotated[str, AfterValidator(_url), v.Words("URL")]
 
 _axis = (BeforeValidator(v.as_list), Field(min_length=1), AfterValidator(v.no_twins))
@@ -150,10 +150,11 @@ class BlockFile(Strict):
         None, description="Parameter servers (`parameter_server` only; 1 unless given)."
     )
     trainers: Counts | None = Field(None, description="Trainers (`parameter_server` only).")
-    sync: Annotated[
-        list[Literal["sync", "async", "half_async", "geo"]] | None,
-        BeforeValidator(v.as_list),
-    ] = Field(None, description="How trainers wait for each other (`parameter_server` only).")
+    sync: Names | None = Field(
+        None,
+        description="Whether trainers wait for each other, `sync`, or how they do not: `async`, "
+        "`half_async`, `geo`, as the line has it (`parameter_server` only).",
+    )
     batch_size_per_device: Counts = Field(description="Samples in a step of one trainer.")
     precision: Names = Field(
         ["fp32"], description="`fp32`, `tf32`, `bf16` or `fp16`, as the line has it."
@@ -282,8 +283,10 @@ class SuiteFile(Strict):
         default_factory=dict, description="Framework line: build; the line's lock unless given."
     )
     env: v.Env = Field(default_factory=dict, description="Environment of all processes.")
-    role_env: dict[Role, v.Env] = Field(
-        default_factory=dict, description="Environment of `trainer` or `pserver` processes."
+    role_env: dict[RoleName, v.Env] = Field(
+        default_factory=dict,
+        description="Role of a process (`trainer`, `pserver`, …, as the lines have them): its "
+        "environment.",
     )
     policy: PolicyFile = Field(default_factory=PolicyFile, description="What is a regression.")
     alerts: list[Url] = Field(

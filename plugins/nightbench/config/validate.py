@@ -95,7 +95,8 @@ def _problem(model: type[BaseModel], document: Document, at: Key, error: dict[st
         expected = f"a number of {words} {context[name]}"
         return document.problem(key, f"found {describe(found)}; expected {expected}")
     if kind == "too_short":
-        return document.problem(key, "found an empty list; expected at least one entry")
+        empty = describe(found).replace("a ", "an empty ", 1)
+        return document.problem(key, f"found {empty}; expected at least one entry")
     expected = _TYPES.get(kind, error["msg"])
     return document.problem(key, f"found {describe(found)}; expected {expected}")
 

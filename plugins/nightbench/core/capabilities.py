@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nightbench.core.model import Build, Case, Catalog, Cluster, FrameworkInfo, Strategy
+from nightbench.core.model import (
+    LINE_AXES,
+    Build,
+    Case,
+    Catalog,
+    Cluster,
+    FrameworkInfo,
+    Strategy,
+)
 
 
 @dataclass(frozen=True)
@@ -16,51 +24,26 @@ class Refusal:
     message: str
 
 
-_ONLY_DEFAULT = {
-    "execution": "default",
-    "layout": "default",
-    "compression": "none",
-    "link_bandwidth": "full",
-    "data": "synthetic",
-}
-"""Axes that no line has another value for yet: a result must not be called what it is not."""
-
-
 def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
     """Say why no cluster could run a case, or None where framework and workload have it."""
     framework = catalog.frameworks[case.framework]
     workload = catalog.workloads[case.workload]
-    for who, strategies, remarks in (
-        (case.framework, framework.strategies, framework.remarks),
-        (case.workload, workload.strategies, {}),
-    ):
-        if case.strategy not in strategies:
-            have = ", ".join(sorted(strategies))
-            said = f"{who} cannot run {case.strategy} (it runs {have})"
-            return Refusal("strategy", said + _because(remarks, case.strategy, "strategy"))
+    refusal = _refused(framework, case, "strategy")
+    if refusal is not None:
+        return refusal
+    if case.strategy not in workload.strategies:
+        have = ", ".join(sorted(workload.strategies))
+        return Refusal("strategy", f"{case.workload} cannot run {case.strategy} (it runs {have})")
     # After the strategy: what a line cannot do at all is the better reason.
     if case.framework not in workload.frameworks:
         have = ", ".join(sorted(workload.frameworks)) or "no line"
         return Refusal(
             "framework", f"{case.workload} is not written for {case.framework} (for {have})"
         )
-    if case.strategy is Strategy.PARAMETER_SERVER and case.sync not in framework.sync_modes:
-        have = ", ".join(framework.sync_modes) or "none"
-        said = f"{case.framework} has no {case.sync} updates (it has {have})"
-        return Refusal("sync", said + _because(framework.remarks, case.sync, "sync"))
-    if case.compiler != "none" and case.compiler not in framework.compilers:
-        have = ", ".join(c for c in framework.compilers if c != "none") or "none"
-        said = f"{case.framework} has no compiler {case.compiler} (it has {have})"
-        return Refusal("compiler", said + _because(framework.remarks, case.compiler, "compiler"))
-    for axis, default in _ONLY_DEFAULT.items():
-        value = str(getattr(case, axis))
-        if value != default:
-            said = f"{case.framework} honours no {axis} but {default}; found {value}"
-            return Refusal(axis, said + _because(framework.remarks, value, axis))
-    known = sorted({p for each in framework.precisions.values() for p in each})
-    if case.precision not in known:
-        said = f"{case.framework} has no {case.precision} (it has {', '.join(known)})"
-        return Refusal("precision", said + _because(framework.remarks, case.precision, "precision"))
+    for axis in LINE_AXES:
+        refusal = _refused(framework, case, axis)
+        if refusal is not None:
+            return refusal
     if case.scale not in workload.scales:
         have = ", ".join(sorted(workload.scales))
         return Refusal("scale", f"{case.workload} has no scale {case.scale} (it has {have})")
@@ -71,14 +54,14 @@ def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
 
 def unfit(case: Case, cluster: Cluster, framework: FrameworkInfo) -> Refusal | None:
     """Say why a case that some cluster could run does not fit this one."""
-    precisions = framework.precisions.get(cluster.device_kind, ())
-    if case.precision not in precisions:
-        have = ", ".join(precisions) or "nothing"
-        said = (
-            f"{case.framework} cannot compute in {case.precision} on the {cluster.device_kind} "
-            f"devices of cluster {cluster.name} (it has {have})"
-        )
-        return Refusal("precision", said + _because(framework.remarks, case.precision, "precision"))
+    there = f" on the {cluster.device_kind} devices of cluster {cluster.name}"
+    if framework.devices.get(cluster.device_kind, "") is not None:
+        because = _because(framework.devices.get(cluster.device_kind))
+        return Refusal("framework", f"{case.framework} does not run{there}{because}")
+    for axis in LINE_AXES:
+        refusal = _refused(framework, case, axis, cluster.device_kind, there)
+        if refusal is not None:
+            return refusal
     if case.nodes > len(cluster.nodes):
         have = _count(len(cluster.nodes), "node")
         wanted = _count(case.nodes, "node")
@@ -99,37 +82,77 @@ def unfit(case: Case, cluster: Cluster, framework: FrameworkInfo) -> Refusal | N
     return None
 
 
+def prefix_of(line: str, cluster: Cluster, builds: Mapping[str, Build]) -> str | None:
+    """Name the prefix on the nodes that a line runs from; None where it gets an environment.
+
+    A prefix that the cluster's nodes were prepared with gives way to a build that a suite names.
+    """
+    build = builds.get(line)
+    if build is None or (build.source == "index" and build.version is None):
+        return cluster.environments.paths.get(line)
+    return build.location if build.source == "path" else None
+
+
 def variant_of(
     framework: FrameworkInfo, cluster: Cluster, builds: Mapping[str, Build]
 ) -> str | Refusal:
-    """Name the variant of a line's lock that a cluster runs.
+    """Name the variant of a line that a cluster runs: the suite's, else the cluster's.
 
-    It is the suite's, else the cluster's, else `cpu` on CPUs and the first other one on GPUs.
+    Where neither names one it is the first whose lock is for the cluster's devices. A prefix needs
+    no lock: its variant may have any name, and is called like the devices where nobody says.
     """
     build = builds.get(framework.line)
     asked = (build.variant if build else "") or cluster.environments.variants.get(framework.line)
+    fitting = [v for v, kind in framework.variants.items() if kind == cluster.device_kind]
+    if prefix_of(framework.line, cluster, builds) is not None:
+        return asked or next(iter(fitting), cluster.device_kind)
     have = ", ".join(framework.variants)
-    if asked:
-        if asked in framework.variants:
-            return asked
+    if asked and asked not in framework.variants:
         return Refusal("framework", f"{framework.line} has no variant {asked} (it has {have})")
-    fitting = [v for v in framework.variants if (v == "cpu") == (cluster.device_kind == "cpu")]
-    if fitting:
-        return fitting[0]
-    if framework.python is None and framework.variants:
-        return framework.variants[0]
+    if asked or fitting:
+        return asked or fitting[0]
     return Refusal(
         "framework",
-        f"{framework.line} has no variant for {cluster.device_kind} devices (it has {have})",
+        f"{framework.line} has no variant for {cluster.device_kind} devices (it has {have}); a "
+        "prefix on the nodes (`environments.paths`) needs none",
     )
 
 
-def _because(remarks: Mapping[str, str], *words: str) -> str:
-    """The first remark of a line on the value or its axis, as the end of a sentence."""
-    for word in words:
-        if word.lower() in remarks:
-            return f": {remarks[word.lower()]}"
-    return ""
+def _refused(
+    framework: FrameworkInfo, case: Case, axis: str, kind: str | None = None, there: str = ""
+) -> Refusal | None:
+    """Say why a line does not run a case's value of an axis.
+
+    Args:
+        framework: the line.
+        case: the case.
+        axis: one of `LINE_AXES`.
+        kind: of the devices; any that the line runs on when None.
+        there: of which devices, for the message.
+    """
+    if axis == "sync" and case.strategy is not Strategy.PARAMETER_SERVER:
+        return None
+    kinds = [kind] if kind else [k for k, reason in framework.devices.items() if reason is None]
+    default = LINE_AXES[axis]
+    values = dict(framework.axes.get(axis, {}))
+    if default is not None:
+        values.setdefault(default, dict.fromkeys(kinds))
+    value = str(getattr(case, axis))
+    reasons = values.get(value, {})
+    if any(k in reasons and reasons[k] is None for k in kinds):
+        return None
+    have = [v for v, support in values.items() if any(support.get(k, "") is None for k in kinds)]
+    because = _because(*(reasons.get(k) for k in kinds))
+    return Refusal(
+        axis,
+        f"{framework.line} does not support {axis} {value}{there}{because}. Supported: "
+        + (", ".join(sorted(have)) or "nothing"),
+    )
+
+
+def _because(*reasons: str | None) -> str:
+    """The first reason, as the end of a sentence."""
+    return next((f": {reason}" for reason in reasons if reason), "")
 
 
 def _count(number: int, thing: str) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from nightbench.core.errors import UserError
-from nightbench.core.model import Case, Cluster, Node, Process, Strategy, digest_of
+from nightbench.core.model import Case, Cluster, Node, Process, Role, digest_of
 
 
 class NodesAway(UserError):
@@ -15,24 +15,79 @@ class NodesAway(UserError):
 
 
 def place(
-    case: Case, cluster: Cluster, without: Collection[str] = ()
+    case: Case, cluster: Cluster, roles: Sequence[Role], without: Collection[str] = ()
 ) -> tuple[tuple[Node, ...], tuple[Process, ...]]:
     """Choose the nodes of a gang and spread its processes over them.
 
-    The same case always gets the same nodes, as long as they take part: series stay comparable.
-    Where cases go one after another these are the cluster's first nodes, in the order of its file;
-    where several may go at once, each case has a block of neighbouring nodes (and devices, where
-    only these are locked) of its own, by a digest of its name. The ranks of `collective` fill a
-    node before the next; trainers and parameter servers go round robin.
-
     Args:
         case: the case.
-        cluster: with `lock: devices` the nodes come back with the devices (or cores) of this case
-            only.
+        cluster: where.
+        roles: of the case's strategy, as its framework line has them.
         without: names of nodes that take no part.
+
+    Returns:
+        The nodes, see `nodes_for`, and the processes in the order of their roles.
 
     Raises:
         NodesAway: without those there are too few.
+        UserError: the cluster is too small, or a node has too few GPUs.
+    """
+    nodes = nodes_for(case, cluster, without)
+    processes: list[Process] = []
+    computing: Counter[str] = Counter()
+    for role in roles:
+        on_node: Counter[str] = Counter()
+        count = role.count if isinstance(role.count, int) else int(getattr(case, role.count))
+        for rank in range(count):
+            turn = {"spread": rank, "fill": rank // case.devices_per_node, "lead": 0}[role.place]
+            node = nodes[turn % len(nodes)]
+            local = on_node[node.name]
+            on_node[node.name] += 1
+            device = None
+            if role.device and cluster.device_kind != "cpu":
+                devices = _devices(node, cluster)
+                if computing[node.name] == len(devices):
+                    raise UserError(
+                        f"{case.case_id} has more processes that compute than the {len(devices)} "
+                        f"devices of {node.name}: choose fewer of them, or more devices"
+                    )
+                device = devices[computing[node.name]]
+                computing[node.name] += 1
+            name = f"{role.name}-{rank}"
+            processes.append(
+                Process(name, role.name, rank, node.name, local, device, role.measured)
+            )
+    return nodes, tuple(processes)
+
+
+def moved(
+    processes: Iterable[Process], before: Sequence[Node], after: Sequence[Node], cluster: Cluster
+) -> tuple[Process, ...]:
+    """Put the processes of a gang on other nodes, each on the device of the same position."""
+    nodes = {old.name: (old, new) for old, new in zip(before, after, strict=True)}
+
+    def move(process: Process) -> Process:
+        old, new = nodes[process.node]
+        device = process.device
+        if device is not None:
+            device = _devices(new, cluster)[_devices(old, cluster).index(device)]
+        return dataclasses.replace(process, node=new.name, device=device)
+
+    return tuple(map(move, processes))
+
+
+def nodes_for(case: Case, cluster: Cluster, without: Collection[str] = ()) -> tuple[Node, ...]:
+    """Choose the nodes of a gang: the same case gets the same ones, as long as they take part.
+
+    Where cases go one after another these are the cluster's first nodes, in the order of its file;
+    where several may go at once, each case has a block of neighbouring nodes (and devices, where
+    only these are locked) of its own, by a digest of its name.
+
+    Returns:
+        The nodes, lead first; with `lock: devices` each with the devices (or cores) of this case.
+
+    Raises:
+        NodesAway: without those that take no part there are too few.
         UserError: the cluster is too small.
     """
     if case.nodes > len(cluster.nodes) or case.devices_per_node > cluster.devices_per_node:
@@ -41,24 +96,6 @@ def place(
             f"cluster {cluster.name} has {len(cluster.nodes)} x {cluster.devices_per_node}: "
             "choose another cluster or fewer devices"
         )
-    nodes = _seat(case, cluster, without)
-    processes: list[Process] = []
-    for role, number in (("pserver", case.pservers), ("trainer", case.trainers)):
-        on_node: Counter[str] = Counter()
-        for rank in range(number):
-            if case.strategy is Strategy.PARAMETER_SERVER:
-                node = nodes[rank % len(nodes)]
-            else:
-                node = nodes[rank // case.devices_per_node]
-            local = on_node[node.name]
-            on_node[node.name] += 1
-            device = _device(cluster, node, local) if role == "trainer" else None
-            processes.append(Process(f"{role}-{rank}", role, rank, node.name, local, device))
-    return nodes, tuple(processes)
-
-
-def _seat(case: Case, cluster: Cluster, without: Collection[str]) -> tuple[Node, ...]:
-    """The nodes of a case, each with what the case has of it."""
     there = [node for node in cluster.nodes if node.name not in without]
     if len(there) < case.nodes:
         raise NodesAway(
@@ -90,8 +127,7 @@ def _share(case: Case, cluster: Cluster, node: Node, slot: int) -> Node:
         return node
     mine = slice(slot * case.devices_per_node, (slot + 1) * case.devices_per_node)
     if cluster.device_kind != "cpu":
-        devices = node.devices or tuple(map(str, range(cluster.devices_per_node)))
-        return dataclasses.replace(node, devices=devices[mine])
+        return dataclasses.replace(node, devices=_devices(node, cluster)[mine])
     if case.devices_per_node == cluster.devices_per_node:
         return node
     # Groups of equal size: cores that are left over belong to none.
@@ -113,7 +149,5 @@ def held_by(nodes: Iterable[Node], lock: str) -> frozenset[str]:
     )
 
 
-def _device(cluster: Cluster, node: Node, local_rank: int) -> str | None:
-    if cluster.device_kind == "cpu":
-        return None
-    return node.devices[local_rank] if node.devices else str(local_rank)
+def _devices(node: Node, cluster: Cluster) -> tuple[str, ...]:
+    return node.devices or tuple(map(str, range(cluster.devices_per_node)))

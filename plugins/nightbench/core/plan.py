@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
-from nightbench.core.capabilities import Refusal, unfit, unsupported, variant_of
+from nightbench.core.capabilities import Refusal, prefix_of, unfit, unsupported, variant_of
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     Build,
@@ -84,10 +84,10 @@ def build_of(line: str, suite: Suite, cluster: Cluster, catalog: Catalog) -> Bui
     variant = variant_of(catalog.frameworks[line], cluster, suite.builds)
     if isinstance(variant, Refusal):
         raise UserError(f"suite {suite.name}: {variant.message}")
-    build = suite.builds.get(line)
-    prefix = cluster.environments.paths.get(line)
-    if (build is None or (build.source == "index" and build.version is None)) and prefix:
+    prefix = prefix_of(line, cluster, suite.builds)
+    if prefix is not None:
         return Build(line, variant, "path", None, prefix)
+    build = suite.builds.get(line)
     if build is None:
         return Build(line, variant)
     digest = build.digest
@@ -165,7 +165,7 @@ def resolve(
     if refusal is not None:
         raise UserError(f"suite {suite.name}: {case.case_id}: {refusal.message}")
     workload = catalog.workloads[case.workload]
-    nodes, processes = place(case, cluster)
+    nodes, processes = place(case, cluster, framework.roles_of(case.strategy))
     roles = {*cluster.role_env, *suite.role_env}
     return JobSpec(
         run_id=run_id,

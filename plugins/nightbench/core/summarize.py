@@ -79,7 +79,7 @@ def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
     Returns:
         The numbers; without throughput, and with the problem named, where there is none.
     """
-    trainers = [rank for rank in record.ranks if rank.role == "trainer"]
+    trainers = [rank for rank in record.ranks if rank.measured]
     problem = _why_not(record, case, trainers)
     if problem is not None:
         return RepeatSummary(record.repeat, None, None, None, None, problem=problem)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -29,6 +29,7 @@ from nightbench.core.model import (
     JobSpec,
     Node,
     Process,
+    Role,
     RunKind,
     Suite,
     WorkloadInfo,
@@ -134,7 +135,8 @@ def plan_comparison(
         raise UserError(f"suite {suite.name}: no case of {line} is left to compare; it has {have}")
     compared = []
     for case in cases:
-        nodes, processes = _place(case, cluster, left_out or {})
+        roles = catalog.frameworks[line].roles_of(case.strategy)
+        nodes, processes = _place(case, cluster, roles, left_out or {})
         jobs = {}
         for side, build in zip(Side, builds, strict=True):
             of_side = dataclasses.replace(suite, builds={**suite.builds, line: build})
@@ -158,10 +160,10 @@ def plan_comparison(
 
 
 def _place(
-    case: Case, cluster: Cluster, left_out: Mapping[str, str]
+    case: Case, cluster: Cluster, roles: Sequence[Role], left_out: Mapping[str, str]
 ) -> tuple[tuple[Node, ...], tuple[Process, ...]]:
     try:
-        return place(case, cluster, without=left_out.keys())
+        return place(case, cluster, roles, left_out.keys())
     except NodesAway as error:
         why = "; ".join(f"{node}: {reason}" for node, reason in left_out.items())
         raise UserError(f"{case.case_id}: {error} ({why})") from error

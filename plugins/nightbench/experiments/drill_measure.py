@@ -128,6 +128,6 @@ def _steps_s(folder: RunSpool, case_id: str) -> list[float]:
         for repeat in store.repeats()
         for result in store.results(repeat).values()
         for process in result["processes"]
-        if process.get("summary") and process["role"] == "trainer"
+        if process.get("summary")
     ]
     return [window["wall_s"] / window["steps"] for window in windows if window["steps"]]

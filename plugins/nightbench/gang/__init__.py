@@ -22,7 +22,7 @@ from nightbench.gang.events import CaseOutcome, GangEvent, OnEvent, RepeatOutcom
 from nightbench.gang.login import SshTarget
 from nightbench.gang.preflight import Network, preflight
 from nightbench.gang.provisioning import prepare
-from nightbench.gang.shipping import Shipment
+from nightbench.gang.shipment import Shipment, local_shipment
 from nightbench.gang.ssh import SshTransport
 from nightbench.gang.steer import run_gang
 from nightbench.gang.tidying import clean, sweep
@@ -51,6 +51,7 @@ __all__ = [
     "cancel_run",
     "clean",
     "faults_of",
+    "local_shipment",
     "node_faults",
     "preflight",
     "prepare",

@@ -24,7 +24,8 @@ from nightbench.gang.layout import Layout
 from nightbench.gang.login import SshTarget
 from nightbench.gang.pool import shared
 from nightbench.gang.provisioning import Connect, connections
-from nightbench.gang.shipping import Shipment, machine_of, ship_code
+from nightbench.gang.shipment import Shipment
+from nightbench.gang.shipping import machine_of, ship_code
 from nightbench.gang.wheelhouse import line_of, runs_there
 
 LIST_S = 180.0

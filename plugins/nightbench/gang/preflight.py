@@ -15,7 +15,7 @@ from typing import Any
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, Node
-from nightbench.gang.agentcall import call_agent
+from nightbench.gang.agentcall import call_agent, words
 from nightbench.gang.clock import measure_clocks
 from nightbench.gang.errors import NodeError, RemoteFailure
 from nightbench.gang.events import GangEvent, OnEvent, ignore
@@ -23,7 +23,8 @@ from nightbench.gang.layout import Layout
 from nightbench.gang.login import SshTarget
 from nightbench.gang.pool import shared
 from nightbench.gang.provisioning import Connect, connections, lock_words
-from nightbench.gang.shipping import Shipment, ship_code
+from nightbench.gang.shipment import Shipment
+from nightbench.gang.shipping import ship_code
 from nightbench.gang.transport import Conversation, Transport
 from nightbench.nodes import Control, NodePreflight
 from nightbench.nodes.controls import all_reduce
@@ -33,10 +34,8 @@ AT_ONCE = 32
 """Nodes that are looked at together."""
 LOOK_S = 120.0
 CONTROLS_S = 300.0
-"""For the look with controls: torch's import on a cold file system takes most of it."""
+"""For the look with controls: a framework's import on a cold file system takes most of it."""
 RING_S = 90.0
-GPU_LINE = "pytorch"
-"""The line whose environment measures GPUs, where the node has it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,15 +116,15 @@ async def _look(
             seen = dataclasses.replace(seen, swept=found)
             if found:
                 on_event(GangEvent("sweep", f"{len(found)} orphans ended", node.name))
-        words = [*where, *(["--cpus", ",".join(map(str, node.cpus))] if node.cpus else [])]
+        options = [*where, *(["--cpus", ",".join(map(str, node.cpus))] if node.cpus else [])]
         if controls:
-            words += await _control_words(cluster, transport, agent, where, layout)
+            options += await _control_words(cluster, transport, agent, where)
         document = await call_agent(
             transport,
             policy.python,
             agent,
             "preflight",
-            *words,
+            *options,
             timeout_s=CONTROLS_S if controls else LOOK_S,
         )
         clock, wall = await measure_clocks(transport, policy.python, agent)
@@ -137,24 +136,15 @@ async def _look(
 
 
 async def _control_words(
-    cluster: Cluster, transport: Transport, agent: str, where: Sequence[str], layout: Layout
+    cluster: Cluster, transport: Transport, agent: str, where: Sequence[str]
 ) -> list[str]:
     """The options for control measurements: none where somebody measures on the node."""
     policy = cluster.environments
     known = await call_agent(transport, policy.python, agent, "doctor", *where)
     if known.get("lock_holder") or known.get("lock_holders"):
         return []
-    if cluster.device_kind != "gpu":
-        return ["--controls"]
-    prepared = policy.paths.get(GPU_LINE)
-    if prepared is not None:
-        return ["--controls", "--python", posixpath.join(prepared, "bin/python")]
-    ready = [env for env in known.get("envs", ()) if env["line"] == GPU_LINE]
-    newest = max(ready, key=lambda env: env["used_at_s"], default=None)
-    if newest is None:
-        return ["--controls"]
-    python = posixpath.join(layout.root, "envs", newest["name"], "bin/python")
-    return ["--controls", "--python", python]
+    prefixes = [f"{line}={prefix}" for line, prefix in policy.paths.items()]
+    return ["--controls", cluster.device_kind, *words("--prefix", prefixes)]
 
 
 # --- between nodes ------------------------------------------------------------------------

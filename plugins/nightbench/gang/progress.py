@@ -69,11 +69,12 @@ class Progress:
 
     def _steps(self, views: Sequence[NodeView]) -> tuple[str | None, int, float | None]:
         """Phase, step (warm-up and window together) and steps/s of the slowest trainer."""
+        measured = {process.name for process in self._job.processes if process.measured}
         trainers = [
             process
             for view in views
             for name, process in view.processes.items()
-            if name.startswith("trainer") and process.phase
+            if name in measured and process.phase
         ]
         if not trainers:
             return None, 0, None

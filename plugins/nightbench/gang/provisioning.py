@@ -17,7 +17,8 @@ from nightbench.gang.events import GangEvent, OnEvent, ignore
 from nightbench.gang.layout import Layout
 from nightbench.gang.login import SshTarget
 from nightbench.gang.pool import shared
-from nightbench.gang.shipping import Shipment, Shipped, machine_of, ship
+from nightbench.gang.shipment import Shipment
+from nightbench.gang.shipping import Shipped, machine_of, ship
 from nightbench.gang.transport import Transport, expand
 from nightbench.gang.wheelhouse import Wheel, choose, line_of, wanted_by
 

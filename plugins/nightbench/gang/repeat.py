@@ -117,7 +117,7 @@ class RepeatSteering:
         gang, job = self.gang, self.gang.job
         timing = Timing(prepared_s=gang.clock())
         reason: str | None = None
-        trainers = [p.name for p in job.processes if p.role == "trainer"]
+        trainers = [p.name for p in job.processes if p.measured]
         patience_s = job.neighbours.wait_s if job.neighbours.action == "wait" else 0.0
         await self._tell("preparing", timing)
         if found:

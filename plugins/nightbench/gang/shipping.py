@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nightbench.core.code_digest import code_digest, shipped_files
+from nightbench.core.code_digest import shipped_files
 from nightbench.gang.errors import DiskFull, NodeUnreachable, RemoteFailure
 from nightbench.gang.events import GangEvent, OnEvent
 from nightbench.gang.layout import Layout
+from nightbench.gang.shipment import Shipment
 from nightbench.gang.transport import Transport
 from nightbench.gang.wheelhouse import Wheel, digest_of
 
@@ -28,23 +29,6 @@ QUIET_S = 20.0
 """After so long without a byte more, who brought a file has gone."""
 
 TOO_OLD = "import sys; sys.exit(0 if sys.version_info >= (3, 7) else 3)"
-
-
-@dataclass(frozen=True)
-class Shipment:
-    """What the controller has to bring to the nodes of a cluster."""
-
-    benchmarks: Path
-    """The `benchmarks/` folder."""
-    uv: Path | None = None
-    """The uv binary for the nodes; None where they have their own."""
-    uv_version: str = ""
-    wheelhouse: Path | None = None
-    """Folder of wheels for nodes without an index."""
-
-    def code_digest(self) -> str:
-        """Digest of the tree, which names it on the nodes."""
-        return code_digest(self.benchmarks)
 
 
 @dataclass(frozen=True)

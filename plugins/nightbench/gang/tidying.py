@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import posixpath
 from collections.abc import Mapping
 from typing import Any
@@ -15,8 +16,11 @@ from nightbench.gang.layout import Layout
 from nightbench.gang.login import SshTarget
 from nightbench.gang.pool import shared
 from nightbench.gang.provisioning import Connect, connections, lock_words
-from nightbench.gang.shipping import Shipment, ship_code
+from nightbench.gang.shipment import Shipment
+from nightbench.gang.shipping import ship_code
 from nightbench.gang.transport import Transport
+
+log = logging.getLogger(__name__)
 
 
 async def sweep(
@@ -60,6 +64,41 @@ async def clean(
     digest = await asyncio.to_thread(shipment.code_digest)
     words = ["--keep-days", f"{keep_days:g}", "--keep-code", digest]
     return await _everywhere(cluster, targets, shipment, connect, "clean", words)
+
+
+async def sweep_and_clean(
+    cluster: Cluster,
+    targets: Mapping[str, SshTarget],
+    shipment: Shipment,
+    keep_days: float,
+) -> dict[str, Any]:
+    """End our orphaned processes on a cluster's nodes and remove what is old there.
+
+    A node that does not answer is logged and keeps no other from being swept: its orphans end with
+    their lease, and before the next night's preflight.
+
+    Returns:
+        {"killed": node -> count, "removed": node -> count, "away": [node]}.
+
+    Raises:
+        UserError: no node answers.
+    """
+    swept = await sweep(cluster, targets, shipment, kill=True)
+    cleaned = await clean(cluster, targets, shipment, keep_days)
+    away = {n: a["problem"] for n, a in {**swept, **cleaned}.items() if a.get("problem")}
+    for node, why in away.items():
+        log.error("%s was not swept: %s", node, why)
+    if len(away) == len(cluster.nodes):
+        raise UserError(f"no node of {cluster.name} could be swept: {next(iter(away.values()))}")
+    for node, found in swept.items():
+        for process in found["found"]:
+            log.info("%s: orphan %s of %s", node, process.get("pid"), process.get("job"))
+        log.info("%s: %d orphans ended", node, len(found["killed"]))
+    return {
+        "killed": {node: len(found["killed"]) for node, found in swept.items()},
+        "removed": {node: len(found.get("removed", ())) for node, found in cleaned.items()},
+        "away": sorted(away),
+    }
 
 
 async def _everywhere(

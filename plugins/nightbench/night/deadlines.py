@@ -20,6 +20,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import RunKind
 from nightbench.core.timetable import (
     LONGEST_RUN,
+    UNCHECKED,
     Night,
     NightRun,
     Standing,
@@ -27,6 +28,7 @@ from nightbench.core.timetable import (
     Timetable,
     nights,
     standing,
+    unchecked,
 )
 from nightbench.night.missing import Kept, Promise, Telling
 from nightbench.spool import RunSpool, Spool, SpoolError
@@ -245,3 +247,19 @@ def refuse(checked: Checked) -> None:
             f"No channel took {'; '.join(checked.refusals)}. What is missing is stored; the next "
             "check sends it again."
         )
+
+
+def require_recent_check(connect: Connect, now: datetime) -> None:
+    """Complain where deadlines are not checked, so that a missing night would go unnoticed.
+
+    Raises:
+        UserError: the last check is more than an hour old, or the warehouse is away.
+    """
+    with closing(connect()) as connection:
+        book = NightBook(connection)
+        last, first = book.last_check(), book.first_run()
+    if last is None and (first is None or now - first <= UNCHECKED):
+        return  # A deployment that has just begun: the first check is on its way.
+    problem = unchecked(last["checked_at"] if last else None, now)
+    if problem is not None:
+        raise UserError(problem)

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
+from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, RunBundle
 from nightbench.night.bundles import build_bundle
 from nightbench.night.node_records import book_run
-from nightbench.spool import RunSpool, Spool, utc_now
+from nightbench.spool import RunSpool, Spool, SpoolError, utc_now
+from nightbench.spool.plans import mark_ended
 from nightbench.warehouse import Loader
 from nightbench.warehouse.connection import Connect
+
+ABANDONED = timedelta(days=2)
+"""A run that has not ended for so long will not end: its tasks were ended from outside."""
+
+ORPHANED = timedelta(minutes=5)
+"""So long after the last progress of a run whose process is dead, its leases have ended, too."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -72,6 +84,101 @@ def ingest_waiting(spool: Spool, connect: Connect) -> Iterator[IngestResult]:
     """Load all runs that wait."""
     for folder in waiting_runs(spool):
         yield ingest_run(spool, folder.run_id, connect)
+
+
+def ingest_ended(spool: Spool, connect: Connect, run_id: str | None = None) -> list[str]:
+    """Load a run, which ends by that, and every other that has ended; returns those loaded.
+
+    A waiting run that cannot be loaded keeps waiting and does not keep the others from it.
+
+    Raises:
+        UserError: the warehouse is away (everything stays in the spool), the run cannot be read,
+            or no run that waits can be loaded.
+    """
+    loaded: list[str] = []
+    if run_id is not None:
+        mark_ended(spool.run(run_id))
+        log.info("%s", ingest_run(spool, run_id, connect).sentence())
+        loaded.append(run_id)
+    failure: UserError | None = None
+    for waiting in waiting_runs(spool):
+        try:
+            log.info("%s", ingest_run(spool, waiting.run_id, connect).sentence())
+        except UserError as error:
+            log.error("run %s still waits: %s", waiting.run_id, error)
+            failure = error
+        else:
+            loaded.append(waiting.run_id)
+    if failure is not None and not loaded:
+        raise failure
+    return loaded
+
+
+# --- runs that were ended from outside ----------------------------------------------------
+
+
+def close_ended(spool: Spool, state_of: Callable[[str, str], str | None]) -> list[str]:
+    """Mark runs as ended whose DAG run was ended before its ingest; returns those marked.
+
+    A run whose gang is still being ended keeps waiting: its outcome is about to be written.
+
+    Args:
+        spool: holds the runs.
+        state_of: dag_id and DAG run id -> the DAG run's state; None where Airflow has no such run.
+    """
+    closed = []
+    for run in spool.runs():
+        document = run.run() or {}
+        dag_id, dag_run_id = document.get("dag_id"), document.get("dag_run_id")
+        if document.get("ended_at") or run.loaded() is not None or not (dag_id and dag_run_id):
+            continue
+        begun = [store for case_id in run.case_ids() if (store := run.latest(case_id))]
+        try:
+            if any(store.outcome() is None for store in begun):
+                continue
+        except SpoolError as error:
+            # Another run's damaged file must not keep this night's from its ingest.
+            log.error("run %s still waits: %s", run.run_id, error)
+            continue
+        if state_of(dag_id, dag_run_id) in ("success", "failed"):
+            mark_ended(run)
+            closed.append(run.run_id)
+    return closed
+
+
+def close_abandoned(spool: Spool, now: datetime) -> list[str]:
+    """Mark runs as ended that nothing will end any more; returns those marked.
+
+    Those are runs of a terminal whose process was killed, and runs whose DAG run was ended from
+    outside long ago.
+    """
+    closed = []
+    for run in spool.runs():
+        document = run.run() or {}
+        started = document.get("started_at")
+        if not started or document.get("ended_at") or run.loaded() is not None:
+            continue
+        killed = run.is_steered() is False
+        progress = _last_progress(run) if killed else None
+        if (progress or _moment(started)) < now - (ORPHANED if killed else ABANDONED):
+            mark_ended(run)
+            closed.append(run.run_id)
+    return closed
+
+
+def _last_progress(run: RunSpool) -> datetime | None:
+    """When the progress of a case was written last."""
+    found = [
+        _moment(progress["at"])
+        for case_id in run.case_ids()
+        if (store := run.latest(case_id)) and (progress := store.progress())
+    ]
+    return max(found, default=None)
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _result(bundle: RunBundle, changed: bool) -> IngestResult:

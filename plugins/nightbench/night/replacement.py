@@ -1,19 +1,25 @@
-"""Cases whose nodes take no part: placed on others, or ended as failed."""
+"""Cases whose nodes take no part in a run: placed on others, or ended as failed."""
 
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, Cluster, JobSpec
-from nightbench.core.placement import NodesAway, place
+from nightbench.core.placement import NodesAway, moved, nodes_for
+from nightbench.night.node_records import out_by_now
 from nightbench.night.preflight import ClusterHealth
 from nightbench.nodes import NodeState
 from nightbench.spool import RunSpool, utc_now
+from nightbench.spool.planned_job import PlannedJob, load_cluster, save_job
 
 UNAVAILABLE = "node unavailable"
 """How the reason begins of a case that found too few nodes."""
+
+log = logging.getLogger(__name__)
 
 
 def out_tonight(health: ClusterHealth, states: Mapping[str, NodeState]) -> dict[str, str]:
@@ -44,7 +50,7 @@ class Placement:
 def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: Mapping[str, str]) -> Placement:
     """Place the cases whose nodes are out on others, where the cluster has them."""
     kept: list[JobSpec] = []
-    moved: list[str] = []
+    changed: list[str] = []
     unplaced: dict[str, str] = {}
     for job in jobs:
         lost = sorted({node.name for node in job.nodes} & out.keys())
@@ -52,14 +58,15 @@ def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: Mapping[str, st
             kept.append(job)
             continue
         try:
-            nodes, processes = place(job.case, cluster, without=out.keys())
+            nodes = nodes_for(job.case, cluster, out.keys())
         except NodesAway as error:
             why = "; ".join(f"{node}: {out[node]}" for node in lost)
             unplaced[job.case.case_id] = f"{UNAVAILABLE}: {why} ({error})"
             continue
-        moved.append(job.case.case_id)
+        changed.append(job.case.case_id)
+        processes = moved(job.processes, job.nodes, nodes, cluster)
         kept.append(dataclasses.replace(job, nodes=nodes, processes=processes))
-    return Placement(tuple(kept), tuple(moved), unplaced)
+    return Placement(tuple(kept), tuple(changed), unplaced)
 
 
 def keep_placement(folder: RunSpool, placement: Placement) -> None:
@@ -88,3 +95,22 @@ def keep_placement(folder: RunSpool, placement: Placement) -> None:
                     "ended_at": utc_now(),
                 }
             )
+
+
+def place_around_unhealthy(run: RunSpool, planned: PlannedJob) -> PlannedJob:
+    """The job on nodes that have not failed tonight; the same where its own have not.
+
+    Raises:
+        UserError: too few nodes are left: `node unavailable: ...`.
+    """
+    out = out_by_now(run, planned.job.cluster)
+    if not {node.name for node in planned.job.nodes} & out.keys():
+        return planned
+    placement = place_around([planned.job], load_cluster(run), out)
+    for reason in placement.unplaced.values():
+        raise UserError(reason)
+    moved = dataclasses.replace(planned, job=placement.jobs[0])
+    save_job(run, moved)
+    where = ", ".join(node.name for node in moved.job.nodes)
+    log.warning("%s goes to %s: %s", planned.job.case.case_id, where, out)
+    return moved

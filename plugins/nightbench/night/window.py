@@ -9,7 +9,7 @@ from nightbench.core.budget import Night, Past, Room, candidate, clock, fit, roo
 from nightbench.core.errors import UserError
 from nightbench.core.hours import Hours, Span, opening
 from nightbench.core.model import Catalog, Cluster, Suite
-from nightbench.core.placement import held_by, place
+from nightbench.core.placement import held_by, nodes_for
 from nightbench.core.plan import definition_digest
 
 
@@ -36,7 +36,7 @@ def plan_night(
             past.get(case.case_id, Past()).of(
                 definition_digest(case, catalog.workloads[case.workload], suite.protocol)
             ),
-            held_by(place(case, cluster)[0], cluster.lock),
+            held_by(nodes_for(case, cluster), cluster.lock),
             tonight,
         )
         for case in suite.cases

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from nightbench.core.capabilities import variant_of
 from nightbench.core.model import Cluster, FrameworkInfo, Node
 from nightbench.nodes.seen import Finding, Level
 
@@ -184,10 +185,8 @@ def _driver(
     driver = min(drivers, key=_version)
     needs: dict[str, list[str]] = {}
     for line in lines:
-        variant = cluster.environments.variants.get(line.line)
-        if variant is None:
-            variant = next((v for v in line.variants if v != "cpu"), "cpu")
-        least = MIN_DRIVERS.get(_cuda_major(variant) or 0)
+        variant = variant_of(line, cluster, {})
+        least = MIN_DRIVERS.get(_cuda_major(variant) or 0) if isinstance(variant, str) else None
         if least and _version(driver) < _version(least):
             needs.setdefault(least, []).append(f"{line.line} {variant}")
     for least, who in sorted(needs.items()):

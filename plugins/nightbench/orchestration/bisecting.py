@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowException
 
+from nightbench.config import locations
+from nightbench.config.suite_heads import cluster_names, suite_heads
 from nightbench.core.errors import UserError
-from nightbench.orchestration import places
-from nightbench.orchestration.heads import cluster_names, suite_heads
-from nightbench.orchestration.shared import DEFAULTS, OWNER, START
-from nightbench.orchestration.texts import BISECT_DOC
+from nightbench.orchestration.dag_common import DEFAULTS, OWNER, START
 
 if TYPE_CHECKING:
     from nightbench.experiments.bisect import Ground
@@ -27,6 +26,15 @@ if TYPE_CHECKING:
     from nightbench.spool import RunSpool
 
 LONGEST = timedelta(hours=48)
+
+DOC = """\
+### Which version made it slower
+
+**Trigger** asks for an alert, or for two versions and a case. Versions between are installed and
+held against the good one by the paired method, half of them left out by each test, until the first
+bad one is found or the budget is used up. A task that was ended goes on where it was when it is
+cleared. The answer stands on the alert: `nightbench alert show ID`.
+"""
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +53,7 @@ def bisect_dag() -> DAG:
         # It runs only when somebody fills in its form.
         is_paused_upon_creation=False,
         description="Finds the first version of a framework that made a case slower",
-        doc_md=BISECT_DOC,
+        doc_md=DOC,
         tags=["nightbench", "verdicts"],
     ) as dag:
         bisect()
@@ -53,7 +61,7 @@ def bisect_dag() -> DAG:
 
 
 def _form() -> dict[str, Param]:
-    suites = [head.name for head in suite_heads(places.dags_folder()) if head.problem is None]
+    suites = [head.name for head in suite_heads(locations.dags_folder()) if head.problem is None]
 
     def text(title: str, description: str, **more: Any) -> Param:
         return Param(None, type=["null", "string"], title=title, description=description, **more)
@@ -71,7 +79,7 @@ def _form() -> dict[str, Param]:
         "case": text("Case", "Slug of the case that shows it."),
         "suite": text("Suite", "Of the case.", examples=suites),
         "cluster": text(
-            "Cluster", "Empty: the suite's own.", examples=cluster_names(places.dags_folder())
+            "Cluster", "Empty: the suite's own.", examples=cluster_names(locations.dags_folder())
         ),
         "versions": Param(
             None,
@@ -121,8 +129,9 @@ def _bisect(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
     from nightbench.experiments import bisect as bisecting
     from nightbench.experiments import bisect_store
     from nightbench.gang import direct
+    from nightbench.spool import open_spool
 
-    spool = places.spool()
+    spool = open_spool()
     folder = spool.bisect(name)
     if folder.is_steered():
         raise UserError(
@@ -155,7 +164,7 @@ def _asked(params: Mapping[str, Any], limits: Mapping[str, Any]) -> tuple[Asked,
 
     from nightbench.experiments import bisect as bisecting
     from nightbench.experiments import bisect_store
-    from nightbench.orchestration.runs import connect
+    from nightbench.orchestration.connections import connect
     from nightbench.warehouse import NodeBook, Reader
     from nightbench.warehouse.bisects import Bisects
 
@@ -202,13 +211,14 @@ def _ground(suite: str, cluster: str | None, case: str, outside_hours: bool) -> 
     import dataclasses
     from datetime import UTC, datetime
 
+    from nightbench.config.run_request import RunRequest, resolve_request
     from nightbench.config.source import one_of
     from nightbench.experiments.bisect import Ground
+    from nightbench.gang import local_shipment
     from nightbench.night.window import open_now
-    from nightbench.orchestration.connections import ssh_targets
-    from nightbench.orchestration.wishes import Wish, choose
+    from nightbench.orchestration.ssh_targets import ssh_targets
 
-    chosen, where, catalog = choose(Wish(suite, cluster=cluster))
+    chosen, where, catalog = resolve_request(RunRequest(suite, cluster=cluster))
     known = {each.case_id: each for each in chosen.cases}
     if case not in known:
         raise UserError(f"case: {one_of(case, known)}; of the suite {suite}")
@@ -218,7 +228,7 @@ def _ground(suite: str, cluster: str | None, case: str, outside_hours: bool) -> 
         cluster=where,
         catalog=catalog,
         targets=ssh_targets(where),
-        shipment=places.shipment(where.environments.wheelhouse),
+        shipment=local_shipment(where.environments.wheelhouse),
         end=span.end if span else None,
     )
 
@@ -226,7 +236,7 @@ def _ground(suite: str, cluster: str | None, case: str, outside_hours: bool) -> 
 def _store(document: Document) -> None:
     """Keep a copy in the warehouse; where that does not take it the spool has all of it."""
     from nightbench.experiments import bisect_store
-    from nightbench.orchestration.runs import connect
+    from nightbench.orchestration.connections import connect
     from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable
     from nightbench.warehouse.bisects import Bisects
 

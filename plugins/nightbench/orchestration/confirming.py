@@ -11,8 +11,14 @@ from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from nightbench.core.errors import UserError
-from nightbench.orchestration.shared import DEFAULTS, OWNER, START, SUSPECTS
-from nightbench.orchestration.texts import CONFIRM_DOC
+from nightbench.orchestration.dag_common import (
+    DEFAULTS,
+    OWNER,
+    START,
+    SUSPECTS,
+    base_url,
+    log_refused,
+)
 
 if TYPE_CHECKING:
     from nightbench.core.run_plan import RunPlan
@@ -26,6 +32,14 @@ AT_ONCE = 4
 """Nights, mostly of other clusters; locks of the nodes keep those apart that share any."""
 
 RETRIES = 2
+
+DOC = """\
+### Before a night is told of
+
+Runs when a night has suspected regressions. Each is measured again: the last good build and the
+night's in turn on the same nodes, and once on others. The night's message waits for it, no longer
+than the suite's `policy.confirm`, and says what came out.
+"""
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +57,7 @@ def confirm_dag() -> DAG:
         # It measures only what a night has asked for; paused it would keep messages waiting.
         is_paused_upon_creation=False,
         description="Measures suspected regressions again before a night is told of",
-        doc_md=CONFIRM_DOC,
+        doc_md=DOC,
         tags=["nightbench", "verdicts"],
     ) as dag:
         confirm.expand(confirmation=suspects()) >> tell()
@@ -53,7 +67,7 @@ def confirm_dag() -> DAG:
 @task(doc_md="What the night wants measured again, the largest fall first.")
 def suspects(**context: Any) -> list[int]:
     """Ids of the confirmations that a message waits for."""
-    from nightbench.orchestration.runs import connect
+    from nightbench.orchestration.connections import connect
     from nightbench.warehouse.confirmations import ConfirmationBook
 
     connection = connect()
@@ -93,16 +107,20 @@ def confirm(confirmation: int, **context: Any) -> dict[str, Any]:
 @task(trigger_rule="all_done", doc_md="Sends the night's message, which has waited for this.")
 def tell(**context: Any) -> list[str]:
     """Tell of the runs whose suspects were measured; one that fails keeps no other from it."""
+    from nightbench.alerts.notify import tell_run
     from nightbench.experiments.confirm import give_up_rest
-    from nightbench.orchestration import places, runs
+    from nightbench.orchestration.connections import channel_url, connect
+    from nightbench.spool import open_spool
 
     told = list(_run_ids(context))
     problems = []
     for run_id in told:
         try:
-            if given_up := give_up_rest(runs.connect, places.spool(), run_id):
+            if given_up := give_up_rest(connect, open_spool(), run_id):
                 log.warning("run %s: %d suspects were not measured again", run_id, given_up)
-            runs.tell(run_id)
+            log_refused(
+                tell_run(open_spool(), run_id, connect, resolve=channel_url, base_url=base_url())
+            )
         except UserError as error:
             log.error("run %s: %s", run_id, error)
             problems.append(f"run {run_id}: {error}")
@@ -123,7 +141,7 @@ def _run_ids(context: Any) -> Iterable[str]:
 
 def waiting_runs(run_ids: Iterable[str]) -> list[str]:
     """Which of the runs have suspects that their message waits for."""
-    from nightbench.orchestration.runs import connect
+    from nightbench.orchestration.connections import connect
     from nightbench.warehouse.confirmations import ConfirmationBook
 
     connection = connect()
@@ -137,7 +155,7 @@ def waiting_runs(run_ids: Iterable[str]) -> list[str]:
 def give_up_late() -> None:
     """Give up what did not end in time, so that nobody takes it for something that goes on."""
     from nightbench.experiments.confirm import overdue
-    from nightbench.orchestration.runs import connect
+    from nightbench.orchestration.connections import connect
 
     for run_id in overdue(connect):
         log.warning("run %s: not all of its suspects were measured again in time", run_id)
@@ -145,14 +163,14 @@ def give_up_late() -> None:
 
 def _begin(confirmation: int) -> tuple[Asked, RunPlan]:
     from nightbench.experiments.confirm import begin
-    from nightbench.orchestration import places
-    from nightbench.orchestration.runs import connect
+    from nightbench.orchestration.connections import connect
+    from nightbench.spool import open_spool
     from nightbench.spool.plans import read_plan
 
     asked = begin(connect, confirmation)
     if asked is None:
         raise AirflowSkipException(f"confirmation {confirmation} has ended or was given up")
-    return asked, read_plan(places.spool().run(asked.suspect.run_id))
+    return asked, read_plan(open_spool().run(asked.suspect.run_id))
 
 
 def _confirm(asked: Asked, plan: RunPlan, last_try: bool) -> dict[str, Any]:
@@ -161,12 +179,12 @@ def _confirm(asked: Asked, plan: RunPlan, last_try: bool) -> dict[str, Any]:
     from nightbench.experiments.confirm import Busy, end, measure_again
     from nightbench.experiments.confirmation_outcome import inconclusive
     from nightbench.gang import NodeError, direct
-    from nightbench.orchestration import places
-    from nightbench.orchestration.runs import connect
+    from nightbench.orchestration.connections import connect
+    from nightbench.spool import open_spool
 
     detail: dict[str, Any] = {}
     try:
-        work = measure_again(asked, plan, places.spool(), _ground(asked, plan), _watch)
+        work = measure_again(asked, plan, open_spool(), _ground(asked, plan), _watch)
         found, detail = asyncio.run(direct.until_done(work, lambda: None))
     except KeyboardInterrupt:
         raise AirflowException("ended from outside; a retry goes on") from None
@@ -186,13 +204,13 @@ def _confirm(asked: Asked, plan: RunPlan, last_try: bool) -> dict[str, Any]:
 def _ground(asked: Asked, plan: RunPlan) -> Ground:
     from datetime import UTC, datetime
 
+    from nightbench.config.run_request import RunRequest, resolve_request
     from nightbench.experiments.confirm import Ground
+    from nightbench.gang import local_shipment
     from nightbench.night.window import open_now
-    from nightbench.orchestration import places
-    from nightbench.orchestration.connections import ssh_targets
-    from nightbench.orchestration.wishes import Wish, choose
+    from nightbench.orchestration.ssh_targets import ssh_targets
 
-    suite, cluster, catalog = choose(Wish(plan.run.suite, cluster=plan.run.cluster))
+    suite, cluster, catalog = resolve_request(RunRequest(plan.run.suite, cluster=plan.run.cluster))
     span = open_now(cluster, datetime.now(UTC))
     ends = [end for end in (asked.until, span.end if span else None) if end is not None]
     return Ground(
@@ -200,7 +218,7 @@ def _ground(asked: Asked, plan: RunPlan) -> Ground:
         cluster,
         catalog,
         ssh_targets(cluster),
-        places.shipment(cluster.environments.wheelhouse),
+        local_shipment(cluster.environments.wheelhouse),
         min(ends, default=None),
     )
 

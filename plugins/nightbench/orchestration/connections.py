@@ -1,27 +1,26 @@
-"""Airflow Connections as what our packages take: SSH targets, connection strings, URLs.
+"""Airflow Connections by their ids: the warehouse, and the channels of alerts.
 
-`ssh_targets` works in a task and from a terminal, `ssh_targets_async` in a trigger.
+Outside of Airflow's processes Connections come from `AIRFLOW_CONN_*`, from the configured secrets
+backend, from `<home>/connections.json`, and from Airflow's database where that can be reached.
 
-Nothing here is ever logged: a Connection holds keys and passwords.
+Nothing here is ever logged: a Connection holds keys, tokens and passwords.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+import logging
+import os
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
 
+from nightbench.config.locations import home_folder
 from nightbench.core.errors import UserError
-from nightbench.core.model import Cluster, JumpHost, Node
-from nightbench.orchestration.lookup import get_connection, missing, not_found
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
-    from nightbench.gang import SshTarget
+    from nightbench.warehouse.connection import Connection as WarehouseConnection
 
 WAREHOUSE = "nightbench_warehouse"
 """Connection that loads; its role is a member of nightbench_loader."""
@@ -29,206 +28,121 @@ WAREHOUSE_READER = "nightbench_warehouse_reader"
 """Connection that the results page reads through."""
 WAREHOUSE_TRIAGE = "nightbench_warehouse_triage"
 """Connection through which people change alerts on the page; a member of nightbench_triage."""
+MADE_BY_UP = (WAREHOUSE, WAREHOUSE_READER, WAREHOUSE_TRIAGE, "nightbench_local")
+"""Connections of the control plane that runs on one machine."""
 
-SSH_PORT = 22
-CERTIFICATES = ("certificate_file", "certificate")
-"""Keys of a Connection's extra with an OpenSSH user certificate: its path, or its text."""
-USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+\\-]{0,103}\$?\Z")
-KEY_TYPES = ("ssh-", "ecdsa-", "sk-")
+SLACK = "https://hooks.slack.com/services"
+_CHANNELS = (
+    'expected type apprise with an extra such as {"config": {"path": "slack://…"}}, type '
+    "slackwebhook with its token as password, or type smtp with from_email and to_email in its "
+    "extra"
+)
 
-
-# --- SSH ----------------------------------------------------------------------------------
-
-
-def ssh_targets(cluster: Cluster) -> dict[str, SshTarget]:
-    """How each node of a cluster is reached, by the node's name.
-
-    Raises:
-        UserError: a Connection is missing, is not of type ssh, or no host key is known.
-    """
-    named = _named_by(cluster)
-    known = {conn_id: get_connection(conn_id, named) for conn_id in _conn_ids(cluster)}
-    extras = {conn_id: connection.extra_dejson for conn_id, connection in known.items()}
-    return _targets(cluster, known, extras)
+log = logging.getLogger(__name__)
 
 
-async def ssh_targets_async(cluster: Cluster) -> dict[str, SshTarget]:
-    """`ssh_targets` for an event loop, as a triggerer's is: nothing in it may block.
+def get_connection(conn_id: str, named: str = "") -> Connection:
+    """A Connection by its id.
+
+    Args:
+        conn_id: the id.
+        named: who names it, for the message where nobody knows it.
 
     Raises:
-        UserError: as `ssh_targets` does.
+        UserError: nobody knows it.
     """
-    from airflow.providers.common.compat.connection import get_async_connection
+    from airflow.sdk import BaseHook
 
-    known, extras, named = {}, {}, _named_by(cluster)
-    for conn_id in _conn_ids(cluster):
-        try:
-            known[conn_id] = await get_async_connection(conn_id)
-        except not_found() as error:
-            raise missing(conn_id, named) from error
-        # The plain property masks secrets by a blocking call, which a trigger must not make.
-        extras[conn_id] = _extra(conn_id, known[conn_id].extra)
-    return _targets(cluster, known, extras)
-
-
-def _extra(conn_id: str, written: str | None) -> Mapping[str, Any]:
-    """A Connection's extra; broken JSON is told without showing it: it may hold a key."""
     try:
-        found = json.loads(written or "{}")
-    except ValueError as error:
-        raise UserError(f"connection {conn_id}: its extra is no JSON: {error}") from None
-    return found if isinstance(found, dict) else {}
+        return BaseHook.get_connection(conn_id)
+    except not_found():
+        found = None if _in_task() else _from_home(conn_id) or _from_database(conn_id)
+        if found is None:
+            raise missing(conn_id, named) from None
+        return found
 
 
-def _named_by(cluster: Cluster) -> str:
-    return f", ssh_conn_id in the cluster {cluster.name}"
+def not_found() -> tuple[type[BaseException], ...]:
+    """What is raised for a Connection that nobody knows."""
+    from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
+
+    return (AirflowNotFoundException, AirflowRuntimeError)
 
 
-def _hops(cluster: Cluster, node: Node) -> tuple[JumpHost, ...]:
-    return cluster.jump if node.jump is None else node.jump
+def missing(conn_id: str, named: str = "") -> UserError:
+    """The error for a Connection that nobody knows; `named` says who names it."""
+    variable = f"AIRFLOW_CONN_{conn_id.upper()}"
+    made = "`nightbench up` makes it. " if conn_id in MADE_BY_UP else ""
+    return UserError(
+        f"connection {conn_id}{named}: no such Airflow Connection. {made}Add it in the UI (Admin, "
+        f"Connections), with `nightbench airflow connections add {quote(conn_id)} …`, or as "
+        f"{variable} in the environment of every Airflow process"
+    )
 
 
-def _conn_ids(cluster: Cluster) -> list[str]:
-    hops = {hop.ssh_conn_id for node in cluster.nodes for hop in _hops(cluster, node)}
-    return sorted(hops | {node.ssh_conn_id for node in cluster.nodes})
+def _in_task() -> bool:
+    """Whether this process is a task's or a trigger's: those ask Airflow's API and nobody else."""
+    from airflow.sdk.execution_time import task_runner
+
+    return getattr(task_runner, "SUPERVISOR_COMMS", None) is not None
 
 
-def _targets(
-    cluster: Cluster, known: Mapping[str, Connection], extras: Mapping[str, Mapping[str, Any]]
-) -> dict[str, SshTarget]:
-    found = {}
-    for node in cluster.nodes:
-        here = _Place(cluster, node.name, node.host, node.ssh_conn_id, node.port, node.user)
-        hops = []
-        for hop in _hops(cluster, node):
-            there = _Place(cluster, node.name, hop.host, hop.ssh_conn_id, hop.port, None)
-            hops.append(there.target(known[hop.ssh_conn_id], extras[hop.ssh_conn_id], ()))
-        target = here.target(known[node.ssh_conn_id], extras[node.ssh_conn_id], tuple(hops))
-        found[node.name] = target
-    return found
-
-
-@dataclass(frozen=True)
-class _Place:
-    """A node or a jump host on the way to it, before its Connection is known."""
-
-    cluster: Cluster
-    node: str
-    host: str
-    conn_id: str
-    own_port: int | None
-    own_user: str | None
-
-    def target(
-        self, connection: Connection, extra: Mapping[str, Any], jump: tuple[SshTarget, ...]
-    ) -> SshTarget:
-        from nightbench.gang import SshTarget
-
-        if connection.conn_type and connection.conn_type.lower() not in ("ssh", "sftp"):
-            raise UserError(
-                f"connection {self.conn_id}: found type {connection.conn_type!r}; expected ssh, "
-                f"for node {self.node} of cluster {self.cluster.name}"
-            )
-        port = self.own_port or connection.port or SSH_PORT
-        if not 1 <= port <= 65535:
-            raise UserError(
-                f"connection {self.conn_id}: port: found {str(port)[:50]!r}; expected 1 to 65535"
-            )
-        keys = [str(extra["private_key"])] if extra.get("private_key") else []
-        if extra.get("key_file"):
-            keys.append(_path(extra["key_file"]))
-        certificates = [extra[name] for name in CERTIFICATES if extra.get(name)]
-        return SshTarget(
-            node=self.node,
-            host=self.host,
-            port=port,
-            user=_user(self.own_user or connection.login or None, self.conn_id),
-            known_hosts=self._known_hosts(extra, port),
-            client_keys=tuple(keys),
-            passphrase=extra.get("private_key_passphrase") or extra.get("passphrase") or None,
-            password=connection.password or None,
-            certificates=tuple(_path(one) for one in certificates),
-            agent=_agent(extra, self.conn_id),
-            jump=jump,
-        )
-
-    def _known_hosts(self, extra: Mapping[str, Any], port: int) -> str | bytes:
-        """The host keys: the cluster's file, then the Connection's, then the user's own.
-
-        `no_host_key_check` of the Connection is not honoured: measured numbers and a user's keys
-        go to a host that has proved who it is, or nowhere.
-        """
-        cluster, conn_id = self.cluster, self.conn_id
-        if cluster.known_hosts:
-            return _file(cluster.known_hosts, f"cluster {cluster.name}: known_hosts")
-        written = str(extra.get("known_hosts") or "").strip()
-        if written and written.lower() != "none":
-            if any(kind in written for kind in (" ssh-", " ecdsa-", " sk-")):
-                return written.encode()
-            return _file(written, f"connection {conn_id}: known_hosts")
-        host_key = str(extra.get("host_key") or "").strip()
-        if host_key:
-            words = host_key.split()
-            if len(words) < 2 or not words[0].startswith(KEY_TYPES):
-                raise UserError(
-                    f"connection {conn_id}: host_key: found one that begins {words[0][:12]!r}; "
-                    "expected type and key, as in `ssh-ed25519 AAAA…`"
-                )
-            names = ",".join(dict.fromkeys([self.host, f"[{self.host}]:{port}"]))
-            return f"{names} {words[0]} {words[1]}\n".encode()
-        own = Path("~/.ssh/known_hosts").expanduser()
-        if own.is_file():
-            return str(own)
-        raise UserError(
-            f"node {self.node} ({self.host}:{port}) of cluster {cluster.name}: no host key is "
-            "known. Name a file by known_hosts in the cluster's YAML and fill it with `nightbench "
-            f"cluster scan {cluster.name}`; or print it with `ssh-keyscan -p {port} {self.host}`, "
-            "compare it with the host's console, then put it into such a file, or as host_key "
-            f"(`ssh-ed25519 AAAA…`) into the extra of connection {conn_id}"
-        )
-
-
-def _user(login: str | None, conn_id: str) -> str | None:
-    """The login name; its characters are checked here, as a Connection takes any text."""
-    if login is not None and not USER.match(login):
-        raise UserError(
-            f"connection {conn_id}: login: found {login[:80]!r}; expected a user name of letters, "
-            'digits, ".", "_", "-", "@", "+" and "\\"'
-        )
-    return login
-
-
-def _agent(extra: Mapping[str, Any], conn_id: str) -> str | None:
-    """The agent's socket: "" stands for SSH_AUTH_SOCK, None for no agent."""
-    asked, socket = extra.get("agent"), extra.get("agent_socket")
-    if isinstance(asked, str) and asked.lower() in ("true", "false"):
-        asked = asked.lower() == "true"
-    if asked not in (None, True, False):
-        raise UserError(
-            f"connection {conn_id}: agent: found {str(asked)[:80]!r}; expected true or false"
-        )
-    if asked is False or not (asked or socket):
-        return None
-    return str(Path(str(socket)).expanduser()) if socket else ""
-
-
-def _path(written: object) -> str:
-    """A path with its `~` replaced, or the text of a certificate as it is."""
-    text = str(written)
-    return text if "-cert-v01@openssh.com " in text else str(Path(text).expanduser())
-
-
-def _file(written: str, what: str) -> str:
-    path = Path(written).expanduser()
+def _from_home(conn_id: str) -> Connection | None:
+    """From the file that `nightbench up` writes, for terminals without Airflow's settings."""
+    path = home_folder() / "connections.json"
     if not path.is_file():
-        raise UserError(
-            f"{what}: found {written!r}, which is not there; expected a file as ssh-keyscan "
-            "writes it"
-        )
-    return str(path)
+        return None
+    from airflow.sdk import Connection
+
+    entry = json.loads(path.read_text(encoding="utf-8")).get(conn_id)
+    if entry is None:
+        return None
+    extra = entry.get("extra")
+    fields = {**entry, "extra": json.dumps(extra) if isinstance(extra, dict) else extra}
+    return Connection(conn_id=conn_id, **fields)
+
+
+def _from_database(conn_id: str) -> Connection | None:
+    """From Airflow's database, where this terminal is told how to reach it."""
+    if not os.environ.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"):
+        return None
+    from airflow.secrets.metastore import MetastoreBackend
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        stored = MetastoreBackend().get_connection(conn_id)
+    except SQLAlchemyError as error:
+        log.warning("Airflow's database cannot be asked for %s: %s", conn_id, type(error).__name__)
+        return None
+    if stored is None:
+        return None
+    from airflow.sdk import Connection
+
+    return Connection(
+        conn_id=conn_id,
+        conn_type=stored.conn_type,
+        host=stored.host,
+        port=stored.port,
+        login=stored.login,
+        password=stored.password,
+        schema=stored.schema,
+        extra=stored.extra,
+    )
 
 
 # --- the warehouse ------------------------------------------------------------------------
+
+
+def connect(conn_id: str = WAREHOUSE) -> WarehouseConnection:
+    """A connection to the warehouse.
+
+    Raises:
+        WarehouseUnavailable: it is away.
+        UserError: nobody knows the Connection, or it is none of PostgreSQL's.
+    """
+    from nightbench.warehouse import connect as open_connection
+
+    return open_connection(warehouse_dsn(conn_id))
 
 
 def warehouse_dsn(conn_id: str = WAREHOUSE) -> dict[str, Any]:
@@ -237,10 +151,7 @@ def warehouse_dsn(conn_id: str = WAREHOUSE) -> dict[str, Any]:
     Raises:
         UserError: the Connection is missing or is none of PostgreSQL's.
     """
-    return _dsn(conn_id, get_connection(conn_id))
-
-
-def _dsn(conn_id: str, connection: Connection) -> dict[str, Any]:
+    connection = get_connection(conn_id)
     if (connection.conn_type or "postgres").lower() not in ("postgres", "postgresql"):
         raise UserError(
             f"connection {conn_id}: found type {connection.conn_type!r}; expected postgres"
@@ -256,3 +167,68 @@ def _dsn(conn_id: str, connection: Connection) -> dict[str, Any]:
     extra = connection.extra_dejson
     parts |= {name: extra.get(name) for name in passed}
     return {name: value for name, value in parts.items() if value not in (None, "")}
+
+
+# --- channels of alerts -------------------------------------------------------------------
+
+
+def channel_url(conn_id: str) -> str:
+    """The Apprise URL in a Connection; several of them are joined as Apprise reads them.
+
+    The Connections are those that Airflow's own notifiers use.
+
+    Args:
+        conn_id: of type `apprise` (extra: `config`, an object or a list of them with `path`; a host
+            that is a URL does as well), `slackwebhook` or `smtp` (extra: `from_email`, `to_email`).
+
+    Raises:
+        UserError: the Connection is missing or holds no channel.
+    """
+    connection = get_connection(conn_id)
+    kind = (connection.conn_type or "").lower()
+    if kind == "slackwebhook":
+        return _slack(conn_id, connection)
+    if kind == "smtp":
+        return _mail(conn_id, connection)
+    config = connection.extra_dejson.get("config")
+    if isinstance(config, str):
+        config = json.loads(config)
+    entries = config if isinstance(config, list) else [config]
+    paths = [str(entry["path"]) for entry in entries if entry and entry.get("path")]
+    if not paths and connection.host and "://" in connection.host:
+        paths = [connection.host]
+    if not paths:
+        raise UserError(f"connection {conn_id}: no channel in it; {_CHANNELS}")
+    return ", ".join(paths)
+
+
+def _slack(conn_id: str, connection: Connection) -> str:
+    """As Airflow's SlackWebhookHook reads it: the token is the password, or a whole URL is."""
+    token = (connection.password or "").strip().strip("/")
+    if not token:
+        raise UserError(f"connection {conn_id}: no token in its password; {_CHANNELS}")
+    return token if token.startswith("https://") else f"{SLACK}/{token}"
+
+
+def _mail(conn_id: str, connection: Connection) -> str:
+    """As Airflow's SmtpHook reads it, with the recipients in `to_email`, which it leaves out."""
+    extra = connection.extra_dejson
+    sender, to = extra.get("from_email"), extra.get("to_email")
+    if isinstance(to, list):
+        to = ",".join(map(str, to))
+    if not (connection.host and sender and to):
+        raise UserError(f"connection {conn_id}: found no host, from_email or to_email; {_CHANNELS}")
+    plain = _is_on(extra.get("disable_ssl"))
+    mode = "ssl" if not plain else "insecure" if _is_on(extra.get("disable_tls")) else "starttls"
+    login = ""
+    if connection.login:
+        words = [connection.login, *([connection.password] if connection.password else [])]
+        login = ":".join(quote(word, safe="") for word in words) + "@"
+    port = f":{connection.port}" if connection.port else ""
+    query = urlencode({"from": sender, "to": to, "mode": mode})
+    scheme = "mailto" if mode == "insecure" else "mailtos"
+    return f"{scheme}://{login}{connection.host}{port}?{query}"
+
+
+def _is_on(value: object) -> bool:
+    return str(value).lower() in ("true", "1")

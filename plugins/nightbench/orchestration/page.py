@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import Depends, HTTPException, Request
 
-from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE
-from nightbench.orchestration.runs import connect
+from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE, connect
 from nightbench.web import Access, Desk, NotAllowed, Visitor, create_app
 
 if TYPE_CHECKING:

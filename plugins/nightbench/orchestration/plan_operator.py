@@ -14,7 +14,7 @@ from nightbench.core.model import RunKind
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from nightbench.orchestration.wishes import Wish
+    from nightbench.config.run_request import RunRequest
 
 RUN = "nightbench_run"
 """Key of the XCom that holds the run's id, also where the night had room for no case."""
@@ -46,22 +46,22 @@ class PlanOperator(BaseOperator):
             AirflowFailException: it cannot run as it is asked for.
             AirflowSkipException: a scheduled run comes too late for its night.
         """
-        from nightbench.orchestration.planning import NotTonight, opens_at
+        from nightbench.night.planning import TooLateForNight, night_start
 
         try:
-            wish = self._wish(context)
-            begin = opens_at(wish, datetime.now(UTC)) if self._is_new(context) else None
-        except NotTonight as error:
-            if wish.run_kind is not RunKind.NIGHTLY:
+            request = self._request(context)
+            begin = night_start(request, datetime.now(UTC)) if self._is_new(context) else None
+        except TooLateForNight as error:
+            if request.run_kind is not RunKind.NIGHTLY:
                 self._refuse(error)
-            # Airflow makes up for a missed night when a DAG is switched on: by day, mostly.
+            # Airflow makes up for a missed night when a DAG is unpaused: by day, mostly.
             self.log.warning("%s", error)
             raise AirflowSkipException(str(error)) from None
         except UserError as error:
             self._refuse(error)
         if begin is not None:
             self._wait(begin)
-        return self._plan(context, wish)
+        return self._plan(context, request)
 
     def opened(self, context: Context, event: Any = None) -> list[dict[str, str]]:
         """Plan: the night has begun.
@@ -71,28 +71,28 @@ class PlanOperator(BaseOperator):
         """
         self.log.info("the night has begun: %s", event)
         try:
-            wish = self._wish(context)
+            request = self._request(context)
         except UserError as error:
             self._refuse(error)
-        return self._plan(context, wish)
+        return self._plan(context, request)
 
-    def _wish(self, context: Context) -> Wish:
-        from nightbench.orchestration.wishes import Wish
+    def _request(self, context: Context) -> RunRequest:
+        from nightbench.config.run_request import RunRequest
 
         if self.suite is None:
-            return Wish.from_params(dict(context["params"]))
+            return RunRequest.from_params(dict(context["params"]))
         run_type = context["dag_run"].run_type
         name = str(getattr(run_type, "value", run_type))
         if name == "scheduled":
-            return Wish(self.suite, run_kind=RunKind.NIGHTLY, night=True)
+            return RunRequest(self.suite, run_kind=RunKind.NIGHTLY, night=True)
         kind = RunKind.BACKFILL if name == "backfill" else RunKind.ON_DEMAND
-        return Wish(self.suite, run_kind=kind)
+        return RunRequest(self.suite, run_kind=kind)
 
     def _is_new(self, context: Context) -> bool:
         """Whether this is a new run: a retry goes on with the same, a clear begins another."""
-        remembered: Any = context["task_state_store"].get(_PLAN)
+        planned: Any = context["task_state_store"].get(_PLAN)
         # A clear raises max_tries, a retry does not.
-        return not remembered or bool(context["ti"].max_tries > remembered["max_tries"])
+        return not planned or bool(context["ti"].max_tries > planned["max_tries"])
 
     def _wait(self, begin: datetime) -> None:
         from airflow.providers.standard.triggers.temporal import DateTimeTrigger
@@ -105,9 +105,11 @@ class PlanOperator(BaseOperator):
             timeout=wait + timedelta(hours=1),
         )
 
-    def _plan(self, context: Context, wish: Wish) -> list[dict[str, str]]:
+    def _plan(self, context: Context, request: RunRequest) -> list[dict[str, str]]:
         from nightbench.core.run_plan import new_run_id
-        from nightbench.orchestration.planning import plan_run
+        from nightbench.night.planning import plan_run
+        from nightbench.orchestration.connections import connect
+        from nightbench.spool import open_spool
 
         dag_run, state = context["dag_run"], context["task_state_store"]
         if self._is_new(context):
@@ -115,28 +117,30 @@ class PlanOperator(BaseOperator):
             state.set(
                 _PLAN,
                 {
-                    "run_id": new_run_id(wish.suite, now),
+                    "run_id": new_run_id(request.suite, now),
                     "started_at": now.isoformat(),
                     "max_tries": context["ti"].max_tries,
                 },
             )
-        remembered: Any = state.get(_PLAN)
+        planned: Any = state.get(_PLAN)
         try:
             cases = plan_run(
-                wish,
-                remembered["run_id"],
-                datetime.fromisoformat(remembered["started_at"]),
+                request,
+                planned["run_id"],
+                datetime.fromisoformat(planned["started_at"]),
+                open_spool(),
+                connect,
                 requested_by=dag_run.triggering_user_name or "",
                 dag_id=dag_run.dag_id,
                 dag_run_id=dag_run.run_id,
             )
         except UserError as error:
             self._refuse(error)
-        context["ti"].xcom_push(key=RUN, value=remembered["run_id"])
-        return [{"nightbench_run": remembered["run_id"], "case_id": case} for case in cases]
+        context["ti"].xcom_push(key=RUN, value=planned["run_id"])
+        return [{"nightbench_run": planned["run_id"], "case_id": case} for case in cases]
 
     def _refuse(self, error: UserError) -> NoReturn:
-        # No retry mends what a person wrote. Said in a line of its own, because the text of an
-        # exception is a detail that terminals do not show.
+        # No retry mends what a person wrote. A line of its own: terminals do not show the text of
+        # an exception.
         self.log.error("%s", error)
         raise AirflowFailException(str(error)) from None

@@ -16,7 +16,7 @@ stores give the same by themselves.
 
 from nightbench.spool.case import CaseStore
 from nightbench.spool.documents import Document, SpoolError, read_json, utc_now, write_json
-from nightbench.spool.root import Spool
+from nightbench.spool.root import Spool, open_spool
 from nightbench.spool.run import RunSpool
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "RunSpool",
     "Spool",
     "SpoolError",
+    "open_spool",
     "read_json",
     "utc_now",
     "write_json",

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from upath import UPath
 
+from nightbench.config import locations
 from nightbench.spool.case import CaseStore
 from nightbench.spool.documents import SpoolError, component, entries
 from nightbench.spool.run import RunSpool, started_at
@@ -78,6 +79,11 @@ class Spool:
                 run.remove()
                 removed.append(run.run_id)
         return removed
+
+
+def open_spool() -> Spool:
+    """The spool of this deployment; worker and triggerer must both reach it."""
+    return Spool(locations.spool_root())
 
 
 def _by_date(folder: UPath) -> list[RunSpool]:

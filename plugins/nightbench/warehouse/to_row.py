@@ -68,7 +68,7 @@ def planned_row(run: Run, planned: PlannedCase) -> Row:
 def repeat_row(bundle: RepeatBundle) -> Row:
     """A repeat: its numbers, and the step times of the rank with the longest window."""
     record, summary = bundle.record, bundle.summary
-    trainers = [r for r in record.ranks if r.role == "trainer" and r.step_seconds]
+    trainers = [r for r in record.ranks if r.step_seconds]
     slowest = max(trainers, key=lambda r: (r.window_wall_s, -r.rank), default=None)
     row: Row = {
         "status": record.status,

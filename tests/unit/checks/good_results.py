@@ -33,7 +33,7 @@ ASYNC = replace(
     CONTEXT,
     case=Case("ctr_dnn", "paddle1", Strategy.PARAMETER_SERVER, trainers=2, pservers=1,
               batch_size_per_device=2, sync="async", scale="smoke"),
-    processes=(*CONTEXT.processes, Process("pserver-0", "pserver", 0, "n1", 0)),
+    processes=(*CONTEXT.processes, Process("pserver-0", "pserver", 0, "n1", 0, measured=False)),
     unit="samples",
     parameters=None,
     converges=False,
@@ -62,7 +62,7 @@ RANK = RankResult(
     versions={"pytorch": "2.13.0+cpu"},
 )
 RANKS = (RANK, replace(RANK, name="trainer-1", rank=1, node="n2"))
-PSERVER = RankResult("pserver-0", "pserver", 0, "n1")
+PSERVER = RankResult("pserver-0", "pserver", 0, "n1", measured=False)
 
 RECORD = RepeatRecord(repeat=1, status="ok", reason=None, ranks=RANKS)
 SUMMARY = RepeatSummary(

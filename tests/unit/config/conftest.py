@@ -7,8 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from nightbench.core.model import Catalog, FrameworkInfo, Strategy, WorkloadInfo
+from nightbench.core.model import Catalog, FrameworkInfo, Role, Strategy, Support, WorkloadInfo
 
+EVERYWHERE: Support = {"cpu": None, "gpu": None}
+SERVED = {
+    "strategy": {str(strategy): EVERYWHERE for strategy in Strategy},
+    "sync": {"sync": EVERYWHERE, "async": EVERYWHERE},
+}
+ROLES = {
+    Strategy.PARAMETER_SERVER: (
+        Role("pserver", "pservers"),
+        Role("trainer", "trainers", measured=True, device=True),
+    )
+}
 ALL = (Strategy.SINGLE, Strategy.COLLECTIVE, Strategy.PARAMETER_SERVER)
 
 
@@ -18,12 +29,17 @@ def framework(line: str, **changes: object) -> FrameworkInfo:
         "title": line,
         "version": "1.0",
         "python": "3.11",
-        "variants": ("cpu", "cu126"),
-        "strategies": (Strategy.SINGLE, Strategy.COLLECTIVE),
-        "sync_modes": (),
-        "precisions": {"cpu": ("fp32",), "gpu": ("fp32", "bf16")},
-        "compilers": ("none",),
-        "remarks": {"parameter_server": "the wheel is built without it"},
+        "devices": EVERYWHERE,
+        "variants": {"cpu": "cpu", "cu126": "gpu"},
+        "axes": {
+            "strategy": {
+                "single": EVERYWHERE,
+                "collective": EVERYWHERE,
+                "parameter_server": dict.fromkeys(EVERYWHERE, "the wheel is built without it"),
+            },
+            "precision": {"fp32": EVERYWHERE, "bf16": {"cpu": "too slow", "gpu": None}},
+        },
+        "launcher_env": frozenset({"RANK", "CUDA_VISIBLE_DEVICES"}),
     }
     return FrameworkInfo(**{**fields, **changes})
 
@@ -32,14 +48,8 @@ def framework(line: str, **changes: object) -> FrameworkInfo:
 def catalog() -> Catalog:
     return Catalog(
         frameworks={
-            "fake": framework("fake", strategies=ALL, sync_modes=("sync", "async")),
-            "paddle1": framework(
-                "paddle1",
-                strategies=ALL,
-                sync_modes=("sync", "async"),
-                variants=("cpu",),
-                remarks={},
-            ),
+            "fake": framework("fake", axes=SERVED, roles=ROLES),
+            "paddle1": framework("paddle1", axes=SERVED, roles=ROLES, variants={"cpu": "cpu"}),
             "paddle3": framework("paddle3"),
             "pytorch": framework("pytorch"),
         },

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nightbench.config import ConfigError, load_cluster
+from nightbench.config import ConfigError, load_catalog, load_cluster
 from nightbench.config.values import hosts, readable_hosts
 from nightbench.core.model import JumpHost
 
@@ -31,6 +31,9 @@ HOSTILE = [
 ]
 
 
+CATALOG = load_catalog(Path(__file__).resolve().parents[3] / "benchmarks")
+
+
 def write(folder: Path, text: str) -> Path:
     path = folder / "lab.yaml"
     path.write_text("cluster: lab\n" + text, encoding="utf-8")
@@ -39,7 +42,7 @@ def write(folder: Path, text: str) -> Path:
 
 def refused(folder: Path, text: str) -> str:
     with pytest.raises(ConfigError) as caught:
-        load_cluster(write(folder, text))
+        load_cluster(write(folder, text), catalog=CATALOG)
     return str(caught.value)
 
 

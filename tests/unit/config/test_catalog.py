@@ -17,9 +17,9 @@ LINE = {
     "title": "Thing",
     "version": "1.0",
     "python": "3.11",
-    "variants": ["cpu"],
-    "strategies": ["single"],
-    "precisions": {"cpu": ["fp32"]},
+    "devices": {"cpu": True, "gpu": True},
+    "variants": {"cpu": {"device": "cpu"}},
+    "axes": {"strategy": {"single": True}},
 }
 SPEC = {
     "name": "net",
@@ -39,6 +39,7 @@ def tree(tmp_path: Path, line: dict[str, object], spec: dict[str, object]) -> Pa
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(document, indent=2))
     (tmp_path / "benchmarks/workloads/net/thing.py").write_text("")
+    (tmp_path / "benchmarks/frameworks/thing/requirements-cpu.lock").write_text("")
     return tmp_path / "benchmarks"
 
 
@@ -62,21 +63,82 @@ def test_all_wrong_descriptions_are_said_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    line = {**LINE, "line": "thin", "strategies": ["singel"], "extra": 1}
+    line = {**LINE, "line": "thin", "axes": {"strategi": {}}, "extra": 1}
     spec = {**SPEC, "scales": {"full": {"converges": "yes"}}}
     with pytest.raises(UserError) as caught:
         load_catalog(tree(tmp_path, line, spec))
     assert str(caught.value).splitlines() == [
         'benchmarks/frameworks/thing/framework.json:2: line: found "thin"; expected the name of '
         'its folder, "thing"',
-        'benchmarks/frameworks/thing/framework.json:10: strategies[0]: found "singel"; expected '
-        'one of collective, parameter_server, single (did you mean "single"?)',
-        'benchmarks/frameworks/thing/framework.json:17: extra: found the unknown key "extra"; '
-        "expected one of compilers, for_tests, line, package, precisions, python, remarks, "
-        "size_bytes, strategies, sync_modes, title, variants, version",
+        'benchmarks/frameworks/thing/framework.json:16: axes.strategi: found "strategi"; expected '
+        "one of compiler, compression, data, execution, layout, link_bandwidth, precision, "
+        'strategy, sync (did you mean "strategy"?)',
+        'benchmarks/frameworks/thing/framework.json:18: extra: found the unknown key "extra"; '
+        "expected one of axes, controls, devices, drill_workload, for_tests, launcher_env, line, "
+        "package, python, roles, size_bytes, title, variants, version",
         'benchmarks/workloads/net/spec.json:10: scales.full.converges: found "yes"; expected true '
         "or false",
     ]
+
+
+TRAINER = {"count": "trainers", "measured": True}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        (
+            "devices",
+            {"cpu": False},
+            "devices.cpu: found false (a switch); expected true, the reason",
+        ),
+        ("devices", {"tpu": True}, 'devices.tpu: found "tpu"; expected one of cpu, gpu'),
+        ("devices", {"cpu": "why"}, "devices: found no device kind with true; expected one that "),
+        ("variants", {}, "variants: found an empty mapping; expected at least one entry"),
+        ("variants", {"cpu": {"device": "cpus"}}, 'variants.cpu.device: found "cpus"; expected on'),
+        ("variants", {"x": {"device": "cpu"}}, "variants.x: found no requirements-x.lock in this "),
+        ("axes", {"strategy": {"single": 1}}, "axes.strategy.single: found 1; expected true, the "),
+        ("axes", {"strategy": {"sngle": True}}, 'axes.strategy.sngle: found "sngle"; expected one'),
+        ("axes", {"strategy": {"single": "no"}}, "axes.strategy: found no strategy with true; exp"),
+        ("axes", {}, "axes: found no strategy with true; expected one of collective, parameter_s"),
+        (
+            "axes",
+            {**LINE["axes"], "precision": {"bf16": {"gpu": True}}},
+            "axes.precision.bf16: found an answer for gpu; expected one for each of cpu, gpu",
+        ),
+        (
+            "axes",
+            {"strategy": {"parameter_server": True}},
+            "axes.strategy.parameter_server: found true; expected `roles.parameter_server` as well",
+        ),
+        ("roles", {"single": {"t": {}}}, "roles.single.t.count: is missing; expected: How many"),
+        ("roles", {"single": {"t": {"count": 0}}}, "roles.single.t.count: found 0; expected a who"),
+        (
+            "roles",
+            {"single": {"t": {"count": "workers"}}},
+            'roles.single.t.count: found "workers"; expected a whole number of at least 1, or nod',
+        ),
+        (
+            "roles",
+            {"single": {"t": {**TRAINER, "place": "any"}}},
+            'roles.single.t.place: found "any"; expected one of fill, lead, spread',
+        ),
+        ("roles", {"pair": {"t": TRAINER}}, 'roles.pair: found "pair"; expected one of collectiv'),
+        ("roles", {"single": {"s": {"count": 1}}}, "roles.single: found no role with measured: t"),
+        ("controls", {"gpu": "a.py"}, 'controls.gpu: found "a.py", which is not in this folder; '),
+        ("drill_workload", "nett", 'drill_workload: found "nett"; expected net (did you mean "ne'),
+    ],
+)
+def test_a_mistake_in_a_line_is_named_with_file_key_value_and_expectation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: object, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as caught:
+        load_catalog(tree(tmp_path, {**LINE, key: value}, SPEC))
+    (complaint,) = str(caught.value).splitlines()
+    file, _, message = complaint.split(":", 2)
+    assert file == "benchmarks/frameworks/thing/framework.json"
+    assert message.strip().startswith(said)
 
 
 def test_everything_in_the_repository_is_in_order() -> None:

@@ -137,14 +137,14 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
         (
             "    strategy: collective\n    devices: [1x1, 2x1]",
             "    strategy: parameter_server\n    trainers: 2",
-            ":7: matrix[0].strategy: paddle3 cannot run parameter_server (it runs collective, "
-            "single): the wheel is built without it",
+            ":7: matrix[0].strategy: paddle3 does not support strategy parameter_server: "
+            "the wheel is built without it. Supported: collective, single",
         ),
         (
             "frameworks: [pytorch, paddle3]",
             "frameworks: [pytorch]\n    precision: [fp32, bf16]",
-            ":7: matrix[0].precision[1]: pytorch cannot compute in bf16 on the cpu devices of "
-            "cluster pair (it has fp32)",
+            ":7: matrix[0].precision[1]: pytorch does not support precision bf16 on the cpu "
+            "devices of cluster pair: too slow. Supported: fp32",
         ),
         (
             "[1x1, 2x1]",
@@ -258,7 +258,7 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
         (
             "devices: [1x1, 2x1]",
             "compression: dgc",
-            ":8: matrix[0].compression: pytorch honours no compression but none; found dgc",
+            ":8: matrix[0].compression: pytorch does not support compression dgc. Supported:",
         ),
         (
             "devices: [1x1, 2x1]",

@@ -9,6 +9,7 @@ import pytest
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
+    TRAINERS,
     Build,
     Case,
     Catalog,
@@ -17,8 +18,10 @@ from nightbench.core.model import (
     FrameworkInfo,
     Node,
     Protocol,
+    Role,
     Strategy,
     Suite,
+    Support,
     WorkloadInfo,
 )
 from nightbench.core.plan import build_of, definition_digest, estimate, place, resolve, select
@@ -37,17 +40,20 @@ CLUSTER = Cluster("three", (node("z"), node("a"), node("m")), devices_per_node=2
 GPUS = dataclasses.replace(
     CLUSTER, device_kind="gpu", nodes=(node("g1", devices=("3", "GPU-b")), node("g2"))
 )
+EVERYWHERE: Support = {"cpu": None, "gpu": None}
+SERVERS = (
+    Role("pserver", "pservers"),
+    Role("trainer", "trainers", measured=True, device=True),
+)
 LINE = FrameworkInfo(
     "fake",
     "Fake",
     "1.0",
     "3.11",
-    ("cpu", "cu126"),
-    tuple(Strategy),
-    ("sync",),
-    {"cpu": ("fp32",), "gpu": ("fp32",)},
-    ("none",),
-    {},
+    EVERYWHERE,
+    {"cpu": "cpu", "cu126": "gpu"},
+    {"strategy": {str(strategy): EVERYWHERE for strategy in Strategy}},
+    {Strategy.PARAMETER_SERVER: SERVERS},
 )
 NET = WorkloadInfo(
     "net", "Net", "images", ("fake",), tuple(Strategy), {"full": {"size": 224}}, digest="d"
@@ -57,7 +63,7 @@ SUITE = Suite("s", "me", "three", (PAIR, SERVED))
 
 
 def test_ranks_of_a_collective_fill_a_node_before_the_next() -> None:
-    nodes, processes = place(PAIR, CLUSTER)
+    nodes, processes = place(PAIR, CLUSTER, TRAINERS)
     assert [n.name for n in nodes] == ["z", "a"]
     assert [(p.name, p.node, p.local_rank) for p in processes] == [
         ("trainer-0", "z", 0),
@@ -68,7 +74,7 @@ def test_ranks_of_a_collective_fill_a_node_before_the_next() -> None:
 
 
 def test_trainers_and_servers_go_round_robin() -> None:
-    _, processes = place(SERVED, CLUSTER)
+    _, processes = place(SERVED, CLUSTER, SERVERS)
     assert [(p.name, p.node, p.local_rank) for p in processes] == [
         ("pserver-0", "z", 0),
         ("pserver-1", "a", 0),
@@ -79,15 +85,15 @@ def test_trainers_and_servers_go_round_robin() -> None:
 
 
 def test_trainers_get_the_nodes_devices_and_servers_none() -> None:
-    _, processes = place(PAIR, GPUS)
+    _, processes = place(PAIR, GPUS, TRAINERS)
     assert [p.device for p in processes] == ["3", "GPU-b", "0", "1"]
-    _, served = place(SERVED, GPUS)
+    _, served = place(SERVED, GPUS, SERVERS)
     assert [p.device for p in served] == [None, None, "3", "0", "GPU-b"]
 
 
 def test_a_cluster_that_is_too_small_is_named() -> None:
     with pytest.raises(UserError, match=r"needs 4 x 2 .* cluster three has 3 x 2"):
-        place(dataclasses.replace(PAIR, nodes=4), CLUSTER)
+        place(dataclasses.replace(PAIR, nodes=4), CLUSTER, TRAINERS)
 
 
 def test_selection() -> None:
@@ -119,6 +125,30 @@ def test_builds() -> None:
     assert build_of("fake", SUITE, prepared, CATALOG).location == "/opt/f"
     asked = dataclasses.replace(SUITE, builds={"fake": Build("fake", "", "index", "2.0")})
     assert build_of("fake", asked, prepared, CATALOG) == Build("fake", "cpu", "index", "2.0")
+
+
+def test_a_prefix_on_a_gpu_cluster_needs_no_lock_for_gpus() -> None:
+    line = dataclasses.replace(LINE, variants={"cpu": "cpu"})
+    catalog = dataclasses.replace(CATALOG, frameworks={"fake": line})
+    with pytest.raises(
+        UserError, match=r"fake has no variant for gpu devices \(it has cpu\); a pre"
+    ):
+        resolve(PAIR, SUITE, GPUS, catalog, "run")
+    prefix = Build("fake", "gpu", "path", None, "/opt/f")
+    prepared = dataclasses.replace(GPUS, environments=EnvironmentPolicy(paths={"fake": "/opt/f"}))
+    assert resolve(PAIR, SUITE, prepared, catalog, "run").build == prefix
+    asked = dataclasses.replace(SUITE, builds={"fake": Build("fake", "", "path", None, "/opt/f")})
+    assert resolve(PAIR, asked, GPUS, catalog, "run").build == prefix
+    named = EnvironmentPolicy(paths={"fake": "/opt/f"}, variants={"fake": "cu126"})
+    prepared = dataclasses.replace(GPUS, environments=named)
+    assert resolve(PAIR, SUITE, prepared, catalog, "run").build.variant == "cu126"
+
+
+def test_a_line_that_knows_no_gpus_is_refused_with_its_reason() -> None:
+    line = dataclasses.replace(LINE, devices={"cpu": None, "gpu": "its trainer knows none"})
+    catalog = dataclasses.replace(CATALOG, frameworks={"fake": line})
+    with pytest.raises(UserError, match="on the gpu devices of cluster three: its trainer knows"):
+        resolve(PAIR, SUITE, GPUS, catalog, "run")
 
 
 def test_a_wheel_is_known_by_its_content(tmp_path: Path) -> None:
@@ -153,9 +183,12 @@ def test_what_a_case_means_is_in_its_digest_and_our_code_is_not() -> None:
 
 
 def test_a_case_that_cannot_run_is_not_resolved() -> None:
-    line = dataclasses.replace(LINE, strategies=(Strategy.SINGLE,), remarks={"collective": "why"})
+    strategies = {"single": EVERYWHERE, "collective": dict.fromkeys(EVERYWHERE, "why")}
+    line = dataclasses.replace(LINE, axes={"strategy": strategies})
     catalog = dataclasses.replace(CATALOG, frameworks={"fake": line})
-    with pytest.raises(UserError, match=r"fake cannot run collective \(it runs single\): why"):
+    with pytest.raises(
+        UserError, match=r"does not support strategy collective: why\. Supp.*: single"
+    ):
         resolve(PAIR, SUITE, CLUSTER, catalog, "run")
 
 

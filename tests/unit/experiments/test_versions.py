@@ -90,7 +90,9 @@ def code(tmp_path: Path) -> Path:
     line = tmp_path / "code/frameworks/tiny"
     line.mkdir(parents=True)
     described = {"line": "tiny", "version": "1.0", "package": "Tiny_Main", "python": "3.11"}
-    (line / "framework.json").write_text(json.dumps({**described, "variants": ["cpu"]}))
+    (line / "framework.json").write_text(
+        json.dumps({**described, "variants": {"cpu": {"device": "cpu"}}})
+    )
     (line / "requirements-cpu.lock").write_text("tiny-main==1.0\n")
     return tmp_path / "code"
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from measure import Drilled, drill_sleep_s
+from pydantic import TypeAdapter
 
-from nightbench.config import env
+from nightbench.config.values import EnvName
 from nightbench.experiments.drill_measure import KNOB
 
 
@@ -34,7 +35,7 @@ def test_the_environment_of_a_node_slows_nothing(monkeypatch: pytest.MonkeyPatch
 
 def test_no_file_may_set_it() -> None:
     with pytest.raises(ValueError, match="belong to the launcher"):
-        env.name(KNOB)
+        TypeAdapter(EnvName).validate_python(KNOB)
 
 
 def test_a_step_ends_on_the_device_before_it_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +131,21 @@ def test_paddle1_servers_and_trainers_know_their_roles(parameter_server: dict[st
     assert "PADDLE_TRAINER_ID" not in server
     assert [env["TRAINING_ROLE"] for env in (first, second)] == ["TRAINER", "TRAINER"]
     assert [env["PADDLE_TRAINER_ID"] for env in (first, second)] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    "line", sorted(p.parent.name for p in BENCHMARKS.glob("frameworks/*/launch.py"))
+)
+@pytest.mark.parametrize("device", [None, "0"])
+def test_framework_json_names_every_variable_that_the_launcher_owns(
+    line: str, device: str | None
+) -> None:
+    job = {
+        "nodes": [node("n1", "10.0.0.1", "eth1")],
+        "processes": [process("pserver-0", "n1"), process("trainer-0", "n1", device=device)],
+    }
+    described = json.loads((BENCHMARKS / "frameworks" / line / "framework.json").read_text())
+    # Interfaces are the site's: a cluster without `interface` may set them itself.
+    for started in launch(line, job, "n1"):
+        own = {name for name in started["env"] if not name.endswith("_SOCKET_IFNAME")}
+        assert own <= set(described.get("launcher_env", ()))

@@ -70,6 +70,7 @@ def one_node(trainers: int = 2, pservers: int = 0, **changes: Any) -> dict[str, 
             "node": "n1",
             "local_rank": rank,
             "device": None,
+            "measured": role == "trainer",
         }
         for role, rank in roles
     ]

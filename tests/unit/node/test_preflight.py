@@ -37,7 +37,7 @@ def test_a_node_is_described(tmp_path):
 def test_controls_are_rates_of_one_core(tmp_path):
     began = time.monotonic()
     core = min(os.sched_getaffinity(0))
-    words = ("--root", tmp_path / "root", "--cpus", core, "--controls")
+    words = ("--root", tmp_path / "root", "--cpus", core, "--controls", "cpu")
     found = verb("preflight", *words)[1]["controls"]
     print(f"preflight with controls took {time.monotonic() - began:.1f} s")
     assert [(c["metric"], c["unit"], c["device"]) for c in found] == [
@@ -126,12 +126,27 @@ def test_a_daemon_that_keeps_the_clock_is_asked_where_the_kernel_does_not_know(
     assert found["source"] == "kernel" or found["synchronised"] is False
 
 
-def test_controls_with_torch_that_cannot_run_say_why():
-    found, problem = controls.of_devices(sys.executable)
-    assert found == []
-    assert "ModuleNotFoundError" in problem
-    found, problem = controls.of_devices("/nowhere/python")
-    assert "cannot run /nowhere/python" in problem
+def test_controls_of_devices_are_what_a_lines_own_script_says(tmp_path):
+    line = tmp_path / "code/frameworks/thing"
+    line.mkdir(parents=True)
+    (line / "framework.json").write_text('{"controls": {"gpu": "speed.py"}}')
+    script = line / "speed.py"
+    script.write_text("import sys; print('[{\"values\": %s}]' % ([1.5] * int(sys.argv[1])))")
+    prefix = tmp_path / "prefix"
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "bin/python").symlink_to(sys.executable)
+
+    def measured(kind="gpu", **prefixes):
+        return controls.of_devices(kind, str(tmp_path / "code"), str(tmp_path / "root"), prefixes)
+
+    assert measured(thing=str(prefix)) == ([{"values": [1.5] * controls.VALUES}], None)
+    assert measured() == measured("tpu", thing=str(prefix)) == ([], None)
+    environment = tmp_path / "root/envs/thing-cu126-1"
+    environment.mkdir(parents=True)
+    (environment / ".ok.json").write_text('{"line": "thing", "variant": "cu126"}')
+    assert f"cannot run {environment}/bin/python" in measured()[1]
+    script.write_text("import torch_that_is_not_here")
+    assert "ModuleNotFoundError" in measured(thing=str(prefix))[1]
 
 
 # --- the ring ----------------------------------------------------------------------------

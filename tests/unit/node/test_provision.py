@@ -52,7 +52,7 @@ class Site:
             "version": "1.0",
             "package": "tiny_main",
             "python": python,
-            "variants": ["cpu"],
+            "variants": {"cpu": {"device": "cpu"}},
             "size_bytes": 1000,
         }
         self.write_info()

@@ -10,7 +10,6 @@ from nightbench.core.model import (
     HealthPolicy,
     NeighbourPolicy,
     Node,
-    Strategy,
 )
 from nightbench.nodes import Level, NodePreflight, compare, findings, worst
 
@@ -25,12 +24,9 @@ def line(name: str, python: str | None = "3.11", variants: tuple[str, ...] = ("c
         title=name,
         version="1",
         python=python,
-        variants=variants,
-        strategies=(Strategy.SINGLE,),
-        sync_modes=(),
-        precisions={},
-        compilers=(),
-        remarks={},
+        devices={"cpu": None, "gpu": None},
+        variants={variant: "cpu" if variant == "cpu" else "gpu" for variant in variants},
+        axes={"strategy": {"single": {"cpu": None, "gpu": None}}},
     )
 
 

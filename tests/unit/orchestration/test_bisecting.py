@@ -11,7 +11,7 @@ import pytest
 from nightbench.core.errors import UserError
 from nightbench.experiments import bisect_store
 from nightbench.experiments.bisect_store import Asked
-from nightbench.orchestration import bisecting, runs
+from nightbench.orchestration import bisecting, connections
 from nightbench.spool import RunSpool, Spool
 from nightbench.warehouse import WarehouseRefused
 
@@ -38,7 +38,7 @@ def test_a_warehouse_that_refuses_a_bisect_does_not_end_it(
     def refuse() -> NoReturn:
         raise WarehouseRefused("the migrations have not been applied")
 
-    monkeypatch.setattr(runs, "connect", refuse)
+    monkeypatch.setattr(connections, "connect", refuse)
     with caplog.at_level(logging.WARNING):
         bisecting._store(bisect_store.document_of(begun))
     assert "the migrations have not been applied" in caplog.text

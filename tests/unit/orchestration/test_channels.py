@@ -15,7 +15,7 @@ import pytest
 
 from nightbench.alerts import Picture, send
 from nightbench.core.errors import UserError
-from nightbench.orchestration.channels import channel_url
+from nightbench.orchestration.connections import channel_url
 
 # Some of Apprise's plugins import what Python will drop.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

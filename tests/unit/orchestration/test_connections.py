@@ -10,12 +10,8 @@ import pytest
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, Node
-from nightbench.orchestration.connections import (
-    get_connection,
-    ssh_targets,
-    ssh_targets_async,
-    warehouse_dsn,
-)
+from nightbench.orchestration.connections import get_connection, warehouse_dsn
+from nightbench.orchestration.ssh_targets import ssh_targets, ssh_targets_async
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE6Z2wWbFZ0Zx8bS3bPSl8xwTR3bUEdaXvW6sDZs1234"
 

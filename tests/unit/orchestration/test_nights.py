@@ -11,16 +11,18 @@ from typing import Any, NoReturn
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 
+from nightbench.config.run_request import RunRequest
 from nightbench.core.errors import UserError
 from nightbench.core.model import RunKind
-from nightbench.orchestration.jobs import load_job, save_job
-from nightbench.orchestration.operator import GangOperator, asked_now
+from nightbench.night.planning import TooLateForNight, night_start, plan_run
+from nightbench.orchestration.connections import connect
+from nightbench.orchestration.gang_operator import GangOperator, job_after_clear
 from nightbench.orchestration.plan_operator import PlanOperator
-from nightbench.orchestration.planning import NotTonight, opens_at, plan_run
-from nightbench.orchestration.wishes import Wish
 from nightbench.spool import RunSpool, Spool
+from nightbench.spool.planned_job import load_job, save_job
 from nightbench.spool.plans import read_plan
 from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable
+from nightbench.warehouse.connection import Connect
 
 NOW = datetime.now(UTC)
 RUN = "short-20261121T010203-9f3a"
@@ -85,9 +87,12 @@ def files(tmp_path: Path, night: str = "", limits: str = "") -> None:
         path.write_text(text)
 
 
-def plan(spool: Spool, at: datetime = NOW, **wish: Any) -> tuple[list[str], RunSpool]:
+def plan(
+    spool: Spool, at: datetime = NOW, open_warehouse: Connect = connect, **request: Any
+) -> tuple[list[str], RunSpool]:
     """Plan a run; the cases that are measured, and its files."""
-    return plan_run(Wish("short", **wish), RUN, at), spool.run(RUN)
+    cases = plan_run(RunRequest("short", **request), RUN, at, spool, open_warehouse)
+    return cases, spool.run(RUN)
 
 
 # --- planning -----------------------------------------------------------------------------
@@ -107,10 +112,9 @@ def test_a_warehouse_that_fails_within_the_planning_does_not_cost_the_night(
         raise error
 
     opened = SimpleNamespace(close=lambda: None)
-    monkeypatch.setattr("nightbench.orchestration.planning.connect", lambda: opened)
     monkeypatch.setattr("nightbench.warehouse.Reader.case_past", fails)
     monkeypatch.setattr("nightbench.warehouse.Loader.plan_run", fails)
-    cases, run = plan(spool, night=True)
+    cases, run = plan(spool, open_warehouse=lambda: opened, night=True)
     assert cases == [SINGLE, PAIR]
     assert run.planned()
 
@@ -136,8 +140,8 @@ def test_who_was_left_out_comes_first_in_the_next_night(spool: Spool, tmp_path: 
     run.case(SINGLE).save_outcome(
         {"status": "failed", "reason": "x", "repeats": [], "ended_at": NOW.isoformat()}
     )
-    wish = Wish("short", run_kind=RunKind.NIGHTLY, night=True)
-    again = plan_run(wish, f"{RUN[:-4]}0000", NOW + timedelta(days=1))
+    request = RunRequest("short", run_kind=RunKind.NIGHTLY, night=True)
+    again = plan_run(request, f"{RUN[:-4]}0000", NOW + timedelta(days=1), spool, connect)
     assert again == [PAIR]
 
 
@@ -165,16 +169,16 @@ def test_a_persons_run_ends_with_the_clusters_hours_and_knows_no_window(
 
 
 def test_the_night_is_waited_for(spool: Spool, tmp_path: Path) -> None:
-    scheduled = Wish("short", night=True)
-    assert opens_at(scheduled, NOW) is None
+    scheduled = RunRequest("short", night=True)
+    assert night_start(scheduled, NOW) is None
     files(tmp_path, night=f'window: "{LATER}"')
-    begin = opens_at(scheduled, NOW)
+    begin = night_start(scheduled, NOW)
     assert begin is not None
     assert f"{begin:%H:%M}" == clock(timedelta(hours=2))
-    assert opens_at(Wish("short"), NOW) is None
+    assert night_start(RunRequest("short"), NOW) is None
     files(tmp_path, night=f'window: "{hours(timedelta(hours=14), timedelta(hours=15))}"')
-    with pytest.raises(NotTonight, match="more than 3 h from now: this run comes too late"):
-        opens_at(scheduled, NOW)
+    with pytest.raises(TooLateForNight, match="more than 3 h from now: this run comes too late"):
+        night_start(scheduled, NOW)
 
 
 def test_a_run_that_is_made_up_for_by_day_is_skipped(spool: Spool, tmp_path: Path) -> None:
@@ -295,11 +299,11 @@ def test_a_person_who_clears_a_case_asks_for_it_now(spool: Spool, tmp_path: Path
     _, run = plan(spool, at=NOW - timedelta(minutes=30), night=True)
     first = load_job(run, SINGLE, 0).job.deadline
     assert first == NOW + timedelta(minutes=150)
-    planned = asked_now(run, load_job(run, SINGLE, 1), NOW)
+    planned = job_after_clear(run, load_job(run, SINGLE, 1), NOW)
     assert planned.job.deadline is not None
     assert planned.job.deadline > first
     # The triggerer reads the same, and the first generation stays as it was.
     assert load_job(run, SINGLE, 1) == planned
     assert load_job(run, SINGLE, 0).job.deadline == first
     with pytest.raises(UserError, match="cluster pair may be measured on at"):
-        asked_now(run, planned, NOW + timedelta(hours=9))
+        job_after_clear(run, planned, NOW + timedelta(hours=9))

@@ -14,7 +14,7 @@ from nightbench.core.model.bundles import (
     RepeatBundle,
     RunBundle,
 )
-from nightbench.core.model.cases import Build, Case, Protocol
+from nightbench.core.model.cases import LINE_AXES, Build, Case, Protocol
 from nightbench.core.model.clusters import (
     Cluster,
     EnvironmentPolicy,
@@ -33,12 +33,15 @@ from nightbench.core.model.results import (
 )
 from nightbench.core.model.runs import JobSpec, Limits, Process, Run
 from nightbench.core.model.suites import (
+    TRAINERS,
     Catalog,
     FrameworkInfo,
     NightPolicy,
     RegressionPolicy,
+    Role,
     Route,
     Suite,
+    Support,
     WorkloadInfo,
 )
 from nightbench.core.model.verdicts import HistoryPoint, Verdict
@@ -53,7 +56,9 @@ from nightbench.core.model.words import (
 )
 
 __all__ = [
+    "LINE_AXES",
     "SLUG",
+    "TRAINERS",
     "Build",
     "Case",
     "CaseBundle",
@@ -82,6 +87,7 @@ __all__ = [
     "RepeatBundle",
     "RepeatRecord",
     "RepeatSummary",
+    "Role",
     "Route",
     "Run",
     "RunBundle",
@@ -89,6 +95,7 @@ __all__ = [
     "Severity",
     "Strategy",
     "Suite",
+    "Support",
     "Verdict",
     "VerdictKind",
     "WorkloadInfo",

@@ -52,7 +52,7 @@ class Case:
     batch_size_per_device: int = 1
     precision: str = "fp32"
     sync: str = "sync"
-    """Parameter server only: sync, async, half_async or geo."""
+    """Parameter server only: sync, or how trainers go ahead of each other (async, geo)."""
     compiler: str = "none"
     execution: str = "default"
     """The framework line's own default (eager or graph), or another by name."""
@@ -108,6 +108,18 @@ _OPTIONAL_AXES: tuple[tuple[str, str], ...] = (
 
 
 _AXIS_DEFAULTS: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(Case)}
+
+LINE_AXES: Mapping[str, str | None] = {
+    "strategy": None,
+    **{
+        axis: _AXIS_DEFAULTS[axis]
+        for axis in (
+            *("sync", "precision", "compiler", "execution"),
+            *("layout", "compression", "link_bandwidth", "data"),
+        )
+    },
+}
+"""Axes whose values a framework line declares -> the value that every line has."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ class RankResult:
     role: str
     rank: int
     node: str
+    measured: bool = True
+    """Whether it was to write a rank.json; a process that only serves was not."""
     samples_per_step: float = 0.0
     window_open_s: float = 0.0
     """Monotonic clock of the rank's node."""
@@ -44,7 +46,7 @@ class RankResult:
     @classmethod
     def from_json(cls, node: str, process: Mapping[str, Any]) -> RankResult:
         """From one entry of `processes` of a node's result.json."""
-        identity = {"name": process["name"], "role": process["role"], "rank": process["rank"]}
+        identity = {key: process[key] for key in ("name", "role", "rank", "measured")}
         doc = process.get("summary")
         if doc is None:
             return cls(node=node, **identity)

@@ -35,13 +35,15 @@ class Process:
     name: str
     """`trainer-0`, `pserver-1`."""
     role: str
-    """`trainer` or `pserver`."""
+    """One of the line's for the strategy: `trainer`, `pserver`, `scheduler`."""
     rank: int
     """Rank within the role."""
     node: str
     local_rank: int
     """Index among the processes of its role on its node."""
     device: str | None = None
+    measured: bool = True
+    """Its steps are timed; it writes rank.json."""
 
 
 @dataclass(frozen=True)

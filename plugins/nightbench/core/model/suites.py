@@ -81,6 +81,31 @@ class Suite:
 
 
 @dataclass(frozen=True)
+class Role:
+    """What the processes of one role are in a strategy of a framework line."""
+
+    name: str
+    """`trainer`, `pserver`, `scheduler`: processes are called `<role>-<number>`."""
+    count: int | str
+    """How many, or the axis of the case that says it (`trainers`, `pservers`, `nodes`)."""
+    place: str = "spread"
+    """`spread`: on the nodes in turn; `fill`: a node's devices before the next node's; `lead`: on
+    the first node."""
+    measured: bool = False
+    """It trains, and its steps are timed; a process that is not measured serves until it is ended.
+    """
+    device: bool = False
+    """It computes: on GPU clusters it gets a device of its own."""
+
+
+TRAINERS = (Role("trainer", "trainers", "fill", measured=True, device=True),)
+"""The roles of a strategy for which a line names none."""
+
+Support = Mapping[str, str | None]
+"""Device kind -> None where it runs there, else why it does not."""
+
+
+@dataclass(frozen=True)
 class FrameworkInfo:
     """What the control plane knows of a framework line: its `framework.json`, as data."""
 
@@ -89,17 +114,24 @@ class FrameworkInfo:
     version: str
     python: str | None
     """Interpreter series of the environment ("3.7"); None: the agent's own interpreter."""
-    variants: tuple[str, ...]
-    strategies: tuple[Strategy, ...]
-    sync_modes: tuple[str, ...]
-    precisions: Mapping[str, tuple[str, ...]]
-    """Device kind -> precisions that truly run there."""
-    compilers: tuple[str, ...]
-    remarks: Mapping[str, str]
-    """Axis or axis value -> why it is not supported, for messages."""
+    devices: Support
+    variants: Mapping[str, str]
+    """Names of the line's locks -> device kind that they are for."""
+    axes: Mapping[str, Mapping[str, Support]]
+    """Axis -> value -> where it runs. Axes that are not here have their default alone."""
+    roles: Mapping[Strategy, tuple[Role, ...]] = field(default_factory=dict)
+    """Processes of a gang, in the order of launch; see `roles_of`."""
+    launcher_env: frozenset[str] = frozenset()
+    """Environment variables that the line's launcher sets: no file may."""
+    drill_workload: str | None = None
+    """What a drill measures that is given no suite."""
     for_tests: bool = False
     size_bytes: int = 0
     """Disk that the environment takes."""
+
+    def roles_of(self, strategy: Strategy) -> tuple[Role, ...]:
+        """The roles of a strategy's processes: trainers alone unless the line says more."""
+        return self.roles.get(strategy, TRAINERS)
 
 
 @dataclass(frozen=True)
@@ -109,7 +141,7 @@ class WorkloadInfo:
     name: str
     title: str
     unit: str
-    """Unit of work counted: images, samples, sequences, tokens, words."""
+    """Unit of work counted, in the plural: images, samples, tokens."""
     frameworks: tuple[str, ...]
     """Lines that have an implementation file in the workload's folder."""
     strategies: tuple[Strategy, ...]

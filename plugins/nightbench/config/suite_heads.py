@@ -29,6 +29,11 @@ class SuiteHead:
     problem: str | None = None
     """Why the file cannot be read; such a suite is shown, and never scheduled."""
 
+    @property
+    def dag_id(self) -> str:
+        """The DAG of the suite, where it has a schedule."""
+        return f"nightly_{self.name}"
+
 
 def suite_heads(dags: Path) -> list[SuiteHead]:
     """The heads of all suites below a `dags` folder, by name."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from nightbench.config.run_request import RunRequest, resolve_request
 from nightbench.core.errors import UserError
 from nightbench.core.model import RunKind
-from nightbench.orchestration.wishes import Wish, choose
 
 FIXTURES = Path(__file__).resolve().parents[2] / "dags" / "fixtures"
 
@@ -20,16 +20,16 @@ def _fixtures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_empty_fields_mean_the_suite_s_own() -> None:
-    wish = Wish.from_params(
+    request = RunRequest.from_params(
         {"suite": "nightly_cpu", "cluster": None, "frameworks": None, "scale": "", "repeats": None}
     )
-    assert wish == Wish("nightly_cpu")
-    suite, cluster, _ = choose(wish)
+    assert request == RunRequest("nightly_cpu")
+    suite, cluster, _ = resolve_request(request)
     assert (len(suite.cases), suite.protocol.repeats, cluster.name) == (2, 7, "pair")
 
 
 def test_every_field_counts() -> None:
-    wish = Wish.from_params(
+    request = RunRequest.from_params(
         {
             "suite": "nightly_cpu",
             "cluster": "pair",
@@ -43,18 +43,18 @@ def test_every_field_counts() -> None:
             "night": True,
         }
     )
-    suite, _, _ = choose(wish)
-    assert Wish.from_params(wish.to_params()) == wish
-    assert wish.run_kind is RunKind.CONFIRM
+    suite, _, _ = resolve_request(request)
+    assert RunRequest.from_params(request.to_params()) == request
+    assert request.run_kind is RunKind.CONFIRM
     assert {case.scale for case in suite.cases} == {"full"}
     assert (suite.protocol.repeats, suite.builds["fake"].version) == (3, "2.0")
 
 
 def test_a_case_is_asked_for_by_its_name() -> None:
-    every = choose(Wish("nightly_cpu"))[0].cases
-    wish = Wish.from_params({"suite": "nightly_cpu", "cases": [every[1].case_id]})
-    assert Wish.from_params(wish.to_params()) == wish
-    assert choose(wish)[0].cases == (every[1],)
+    every = resolve_request(RunRequest("nightly_cpu"))[0].cases
+    request = RunRequest.from_params({"suite": "nightly_cpu", "cases": [every[1].case_id]})
+    assert RunRequest.from_params(request.to_params()) == request
+    assert resolve_request(request)[0].cases == (every[1],)
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_a_case_is_asked_for_by_its_name() -> None:
 )
 def test_what_cannot_be_is_said_in_words(params: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError) as error:
-        choose(Wish.from_params(params))
+        resolve_request(RunRequest.from_params(params))
     assert words in str(error.value)
 
 
 def test_a_form_opens_no_file_but_a_command_may() -> None:
     path = str(FIXTURES / "suites" / "by_hand.yaml")
     with pytest.raises(UserError, match="suite: found"):
-        choose(Wish(path))
-    suite, _, _ = choose(Wish(path), files=True)
+        resolve_request(RunRequest(path))
+    suite, _, _ = resolve_request(RunRequest(path), files=True)
     assert suite.name == "by_hand"

@@ -19,25 +19,24 @@ from airflow.triggers.base import (
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus
-from nightbench.orchestration import places
-from nightbench.orchestration.operator import record_failure, summary, time_limit_s
+from nightbench.orchestration.gang_operator import record_failure, summary, time_limit_s
 
 if TYPE_CHECKING:
     from nightbench.gang import CaseOutcome, GangEvent, SshTarget
-    from nightbench.orchestration.jobs import PlannedJob
     from nightbench.spool import CaseStore
+    from nightbench.spool.planned_job import PlannedJob
 
-TELL_S = 20.0
+LOG_S = 20.0
 """Between lines of progress in the task's log."""
 
-LOOK_S = 5.0
+POLL_S = 5.0
 
 SILENT_S = 600.0
 """Another controller that writes no progress for so long has died; one that waits for nodes may
 be taken over by this, which costs it nothing."""
 
-REACH_S = 90.0
-"""The worker has found job and Connections already: where they cannot be had now, Airflow's
+LOOK_UP_S = 90.0
+"""How long job and Connections are looked up again: the worker has found them, so Airflow's
 database or the spool's disk is away for a moment."""
 
 
@@ -66,7 +65,7 @@ class GangTrigger(BaseTrigger):
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """As Airflow stores it."""
         return (
-            "nightbench.orchestration.trigger.GangTrigger",
+            "nightbench.orchestration.gang_trigger.GangTrigger",
             {
                 "nightbench_run": self.nightbench_run,
                 "case_id": self.case_id,
@@ -104,7 +103,7 @@ class GangTrigger(BaseTrigger):
         store = self._store()
         reason = "ended by a person in Airflow"
         try:
-            planned, targets = await self._reach()
+            planned, targets = await self._look_up()
             report = await cancel(planned.job, targets, reason, store)
             killed = sum(len(pids) for pids in report.killed.values())
             self.log.info("%s cancelled; %d processes had to be swept", self.case_id, killed)
@@ -118,8 +117,8 @@ class GangTrigger(BaseTrigger):
         from nightbench.core.summarize import throughput_of
         from nightbench.gang import CaseOutcome, Superseded, cancel, run_gang
 
-        planned, targets = await self._reach()
-        teller = asyncio.create_task(self._tell(store))
+        planned, targets = await self._look_up()
+        logger = asyncio.create_task(self._log_progress(store))
         try:
             async with asyncio.timeout(time_limit_s(planned.job)):
                 return await run_gang(
@@ -139,72 +138,75 @@ class GangTrigger(BaseTrigger):
                 await asyncio.to_thread(record_failure, store, reason)
             return CaseOutcome(CaseStatus.FAILED, reason, (), "")
         except Superseded as error:
-            # Another triggerer has taken over. Should this one still be asked, it answers alike.
+            # Another triggerer has taken over; this trigger ends with the same outcome.
             self.log.warning("%s", error)
             known = await self._outcome_of_another(store)
             if known is not None:
                 return CaseOutcome.from_json(known)
-            self.log.warning("Nothing has been heard of the other for long: steering again")
+            self.log.warning("The other triggerer has written no progress for long: steering again")
         finally:
-            teller.cancel()
+            logger.cancel()
             with suppress(asyncio.CancelledError):
-                await teller
+                await logger
         return await self._steer(store)
 
     async def _outcome_of_another(self, store: CaseStore) -> dict[str, Any] | None:
         """The outcome that another controller brings; None where it has fallen silent."""
-        told, told_s = await asyncio.to_thread(store.progress), time.monotonic()
+        last, changed_s = await asyncio.to_thread(store.progress), time.monotonic()
         while (known := await asyncio.to_thread(store.outcome)) is None:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
             found = await asyncio.to_thread(store.progress)
-            if found != told:
-                told, told_s = found, time.monotonic()
-            elif time.monotonic() - told_s > SILENT_S:
+            if found != last:
+                last, changed_s = found, time.monotonic()
+            elif time.monotonic() - changed_s > SILENT_S:
                 return None
         return known
 
-    async def _reach(self) -> tuple[PlannedJob, dict[str, SshTarget]]:
-        until_s = time.monotonic() + REACH_S
+    async def _look_up(self) -> tuple[PlannedJob, dict[str, SshTarget]]:
+        until_s = time.monotonic() + LOOK_UP_S
         while True:
             try:
-                return await self._look_up()
+                return await self._look_up_once()
             except UserError as error:
                 if time.monotonic() > until_s:
                     raise
-                self.log.warning("%s: %s; asked again in %d s", self.case_id, error, LOOK_S)
-            await asyncio.sleep(LOOK_S)
+                self.log.warning("%s: %s; looked up again in %d s", self.case_id, error, POLL_S)
+            await asyncio.sleep(POLL_S)
 
-    async def _look_up(self) -> tuple[PlannedJob, dict[str, SshTarget]]:
-        from nightbench.orchestration.connections import ssh_targets_async
-        from nightbench.orchestration.jobs import load_job
+    async def _look_up_once(self) -> tuple[PlannedJob, dict[str, SshTarget]]:
+        from nightbench.orchestration.ssh_targets import ssh_targets_async
+        from nightbench.spool import open_spool
+        from nightbench.spool.planned_job import load_job
 
-        run = places.spool().run(self.nightbench_run)
+        run = open_spool().run(self.nightbench_run)
         planned = await asyncio.to_thread(load_job, run, self.case_id, self.generation)
         return planned, await ssh_targets_async(planned.cluster)
 
-    async def _tell(self, store: CaseStore) -> None:
+    async def _log_progress(self, store: CaseStore) -> None:
         """A line of progress now and then; the live view reads the spool itself."""
-        told: tuple[object, ...] = ()
-        told_s = time.monotonic()
+        logged: tuple[object, ...] = ()
+        logged_s = time.monotonic()
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
             found = await asyncio.to_thread(store.progress)
             if found is None:
                 continue
-            stand = (found.get("state"), found.get("repeat"))
-            if stand == told and time.monotonic() - told_s < TELL_S:
+            phase = (found.get("state"), found.get("repeat"))
+            if phase == logged and time.monotonic() - logged_s < LOG_S:
                 continue
-            told, told_s = stand, time.monotonic()
-            self.log.info("%s", sentence(found))
+            logged, logged_s = phase, time.monotonic()
+            self.log.info("%s", progress_sentence(found))
 
     def _on_event(self, event: GangEvent) -> None:
         self.log.info("%s%s", f"{event.node}: " if event.node else "", event.message)
 
     def _store(self) -> CaseStore:
-        return places.spool().case(self.nightbench_run, self.case_id, self.generation)
+        from nightbench.spool import open_spool
+
+        return open_spool().case(self.nightbench_run, self.case_id, self.generation)
 
 
-def sentence(progress: dict[str, Any]) -> str:
+def progress_sentence(progress: dict[str, Any]) -> str:
     """progress.json as one line."""
     parts = [str(progress.get("state"))]
     if progress.get("repeat"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nightbench.orchestration import runs
+from nightbench.night.ingest import close_ended
 from nightbench.spool import RunSpool, Spool
 
 CASE = "sleep-fake-single-1x1-bs2-smoke"
@@ -14,9 +14,7 @@ CANCELLED = {"status": "cancelled", "reason": None, "repeats": [], "ended_at": "
 
 
 @pytest.fixture
-def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
-    monkeypatch.setenv("NIGHTBENCH_HOME", str(tmp_path))
-    monkeypatch.delenv("NIGHTBENCH_SPOOL", raising=False)
+def spool(tmp_path: Path) -> Spool:
     return Spool(tmp_path / "spool")
 
 
@@ -36,7 +34,7 @@ def test_a_run_is_closed_once_airflow_says_that_its_dag_run_has_ended(spool: Spo
     found = {name: planned(spool, name, name) for name in states}
     direct = planned(spool, "direct", None)
 
-    closed = runs.close_ended(lambda dag_id, dag_run_id: states[dag_run_id])
+    closed = close_ended(spool, lambda dag_id, dag_run_id: states[dag_run_id])
 
     assert closed == [found["failed"].run_id]
     assert ended(found["failed"])
@@ -47,19 +45,7 @@ def test_a_gang_that_is_still_being_ended_is_waited_for(spool: Spool) -> None:
     run = planned(spool, "failed", "failed")
     store = run.case(CASE)
     store.save_progress({"state": "running"})
-    assert runs.close_ended(lambda dag_id, dag_run_id: "failed") == []
+    assert close_ended(spool, lambda dag_id, dag_run_id: "failed") == []
 
     store.save_outcome(CANCELLED)
-    assert runs.close_ended(lambda dag_id, dag_run_id: "failed") == [run.run_id]
-
-
-def test_a_dag_runs_state_is_read_as_airflow_answers_it() -> None:
-    from airflow.sdk.execution_time.comms import DagRunStateResult
-
-    from nightbench.orchestration.shared import state_of_runs as _state_of
-
-    class Ti:
-        def get_dagrun_state(self, dag_id: str, run_id: str) -> object:
-            return DagRunStateResult(state="failed").state
-
-    assert _state_of({"ti": Ti()})("on_demand", "one") == "failed"
+    assert close_ended(spool, lambda dag_id, dag_run_id: "failed") == [run.run_id]

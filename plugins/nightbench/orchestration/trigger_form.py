@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from airflow.sdk import Param
 
+from nightbench.config import locations
+from nightbench.config.suite_heads import cluster_names, framework_names, workload_scales
 from nightbench.core.model import RunKind, Strategy
-from nightbench.orchestration import places
-from nightbench.orchestration.heads import cluster_names, framework_names, workload_scales
 
 
 def form(suites: Sequence[str]) -> dict[str, Param]:
     """The fields of the trigger form; the plan checks them once more, against each other."""
-    benchmarks = places.benchmarks_folder()
-    clusters = cluster_names(places.dags_folder())
+    benchmarks = locations.benchmarks_folder()
+    clusters = cluster_names(locations.dags_folder())
     scales = workload_scales(benchmarks)
     every_scale = sorted({scale for each in scales.values() for scale in each})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,15 +14,13 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, JobSpec
-from nightbench.orchestration import places
-from nightbench.orchestration.generations import KEY, Memory, recall
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from nightbench.gang import GangEvent
-    from nightbench.orchestration.jobs import PlannedJob
     from nightbench.spool import CaseStore, RunSpool
+    from nightbench.spool.planned_job import PlannedJob
 
 PREPARE_TIMEOUT = timedelta(hours=3)
 """For shipping and provisioning; a framework's environment can take an hour on a slow link."""
@@ -29,7 +28,42 @@ PREPARE_TIMEOUT = timedelta(hours=3)
 WAIT_S = 12 * 3600.0
 """How long a gang may wait for nodes that others hold."""
 
-REMEMBER = timedelta(days=90)
+STATE_KEY = "gang"
+"""Under this key `GenerationState` lies in Airflow's task state store."""
+
+STATE_RETENTION = timedelta(days=90)
+
+
+@dataclass(frozen=True)
+class GenerationState:
+    """Which generation of its case a task instance measures, kept from one try to the next.
+
+    An automatic retry goes on with the job that is there; a person's clear measures anew. Airflow
+    tells them apart: a clear raises `max_tries` (to the tries so far plus the retries), a retry
+    does not.
+    """
+
+    run_id: str
+    generation: int
+    max_tries: int
+
+    @classmethod
+    def of_try(cls, stored: object, run_id: str, max_tries: int) -> GenerationState:
+        """The state of this try.
+
+        Args:
+            stored: what the task state store held, None before the first try.
+            run_id: the Nightbench run that is measured now.
+            max_tries: as Airflow counts them for this try.
+        """
+        if not isinstance(stored, Mapping) or stored.get("run_id") != run_id:
+            return cls(run_id, 0, max_tries)
+        generation, before = int(stored["generation"]), int(stored["max_tries"])
+        return cls(run_id, generation + 1 if max_tries > before else generation, max_tries)
+
+    def to_json(self) -> dict[str, Any]:
+        """As the task state store takes it."""
+        return dataclasses.asdict(self)
 
 
 class GangOperator(BaseOperator):
@@ -61,22 +95,23 @@ class GangOperator(BaseOperator):
             AirflowException: preparing failed in a way that a retry may mend.
             AirflowSkipException: the night has no room for the case.
         """
-        from nightbench.orchestration.jobs import load_job
-        from nightbench.orchestration.nodes import around_ill_nodes
+        from nightbench.night.replacement import place_around_unhealthy
+        from nightbench.spool import open_spool
+        from nightbench.spool.planned_job import load_job
 
-        memory = self._remember(context)
-        run = places.spool().run(self.nightbench_run)
-        store = run.case(self.case_id, memory.generation)
+        state = self._generation_state(context)
+        run = open_spool().run(self.nightbench_run)
+        store = run.case(self.case_id, state.generation)
         outcome = store.outcome()
         if outcome is not None:
-            return self._ended_before(outcome, memory)
+            return self._ended_before(outcome, state)
         try:
-            planned = load_job(run, self.case_id, memory.generation)
-            if memory.generation > 0:
-                planned = asked_now(run, planned, datetime.now(UTC))
+            planned = load_job(run, self.case_id, state.generation)
+            if state.generation > 0:
+                planned = job_after_clear(run, planned, datetime.now(UTC))
             elif store.job() is None:
                 # A retry goes on where its repeats are; a person who clears means these nodes.
-                planned = around_ill_nodes(run, planned)
+                planned = place_around_unhealthy(run, planned)
             self._leave_out_if_late(planned.job, store)
             store.save_job(planned.job.to_json())
             store.save_progress({"state": "provisioning", "message": "preparing the nodes"})
@@ -93,23 +128,24 @@ class GangOperator(BaseOperator):
         """Never called: the trigger ends the task. Airflow wants the name of a method."""
         raise AirflowException(f"the trigger of {self.case_id} handed over: {event!r}")
 
-    def _remember(self, context: Context) -> Memory:
-        state = context["task_state_store"]
-        memory = recall(state.get(KEY), self.nightbench_run, context["ti"].max_tries)
-        state.set(KEY, memory.to_json(), retention=REMEMBER)
+    def _generation_state(self, context: Context) -> GenerationState:
+        store = context["task_state_store"]
+        max_tries = context["ti"].max_tries
+        state = GenerationState.of_try(store.get(STATE_KEY), self.nightbench_run, max_tries)
+        store.set(STATE_KEY, state.to_json(), retention=STATE_RETENTION)
         self.log.info(
-            "run %s, case %s, generation %d", memory.run_id, self.case_id, memory.generation
+            "run %s, case %s, generation %d", state.run_id, self.case_id, state.generation
         )
-        return memory
+        return state
 
-    def _ended_before(self, outcome: Mapping[str, Any], memory: Memory) -> dict[str, Any]:
+    def _ended_before(self, outcome: Mapping[str, Any], state: GenerationState) -> dict[str, Any]:
         if outcome["status"] == CaseStatus.OK:
-            return summary(self.case_id, memory.generation, outcome["status"])
+            return summary(self.case_id, state.generation, outcome["status"])
         if outcome["status"] == CaseStatus.LEFT_OUT:
             raise AirflowSkipException(f"{self.case_id} was left out: {outcome.get('reason')}")
         raise AirflowFailException(
             f"{self.case_id} {outcome['status']}: {outcome.get('reason')}. A retry does not "
-            f"launch it again; clear the task to measure generation {memory.generation + 1}"
+            f"launch it again; clear the task to measure generation {state.generation + 1}"
         )
 
     def _leave_out_if_late(self, job: JobSpec, store: CaseStore) -> None:
@@ -129,19 +165,19 @@ class GangOperator(BaseOperator):
         raise AirflowSkipException(reason)
 
     def _prepare(self, planned: PlannedJob, store: CaseStore) -> None:
-        from nightbench.gang import prepare
-        from nightbench.orchestration.connections import ssh_targets
+        from nightbench.gang import local_shipment, prepare
+        from nightbench.orchestration.ssh_targets import ssh_targets
 
         targets = ssh_targets(planned.cluster)
-        shipment = places.shipment(planned.job.environments.wheelhouse)
+        shipment = local_shipment(planned.job.environments.wheelhouse)
 
-        def hear(event: GangEvent) -> None:
+        def log_event(event: GangEvent) -> None:
             said = f"{event.node}: {event.message}" if event.node else event.message
             self.log.info("%s", said)
-            # Building an environment takes minutes: whoever waits sees what is being done.
+            # Building an environment takes minutes: progress shows what is being done.
             store.save_progress({"state": "provisioning", "message": f"preparing: {said}"})
 
-        asyncio.run(prepare(planned.job, targets, shipment, hear))
+        asyncio.run(prepare(planned.job, targets, shipment, log_event))
 
     def _failed(self, context: Context, store: CaseStore, error: UserError) -> NoReturn:
         from nightbench.gang import EnvironmentUnavailable, NodeUnreachable
@@ -155,7 +191,7 @@ class GangOperator(BaseOperator):
         raise AirflowFailException(str(error)) from None
 
     def _trigger(self, context: Context, job: JobSpec) -> Any:
-        from nightbench.orchestration.trigger import GangTrigger
+        from nightbench.orchestration.gang_trigger import GangTrigger
 
         return GangTrigger(
             nightbench_run=self.nightbench_run,
@@ -165,8 +201,8 @@ class GangOperator(BaseOperator):
         )
 
 
-def asked_now(run: RunSpool, planned: PlannedJob, now: datetime) -> PlannedJob:
-    """The job of a case that a person has cleared: the night's end no longer counts.
+def job_after_clear(run: RunSpool, planned: PlannedJob, now: datetime) -> PlannedJob:
+    """The job of a case whose task a person has cleared: the night's end no longer counts.
 
     What counts are the hours of the cluster, unless the run was asked for outside of them.
 
@@ -174,7 +210,7 @@ def asked_now(run: RunSpool, planned: PlannedJob, now: datetime) -> PlannedJob:
         UserError: the cluster's hours do not hold now.
     """
     from nightbench.night.window import open_now
-    from nightbench.orchestration.jobs import save_job
+    from nightbench.spool.planned_job import save_job
 
     span = open_now(planned.cluster, now)
     job = dataclasses.replace(planned.job, deadline=span.end if span else None)
@@ -211,7 +247,7 @@ def record_failure(
     status: CaseStatus = CaseStatus.FAILED,
     because: BaseException | None = None,
 ) -> None:
-    """Say in the spool that the case ended without a gang's outcome, unless it has one.
+    """Store that the case ended without a gang's outcome, unless it has one.
 
     Args:
         store: the case's files.

@@ -9,8 +9,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowException
 
 from nightbench.core.errors import UserError
-from nightbench.orchestration import confirming, judging, runs
-from nightbench.orchestration.shared import MAY_SUSPECT, SUSPECTS
+from nightbench.orchestration import confirming, regressions_dag
+from nightbench.orchestration.dag_common import SUSPECTS, SUSPECTS_ALIAS
 
 
 def context(*extras: dict[str, Any] | None, run_ids: list[str] | None = None) -> dict[str, Any]:
@@ -22,14 +22,16 @@ def context(*extras: dict[str, Any] | None, run_ids: list[str] | None = None) ->
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Runs that were told of; `bad` cannot be. There is nothing to give up."""
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "http://airflow.example.org")
     heard: list[str] = []
 
-    def tell(run_id: str) -> None:
+    def tell_run(spool: object, run_id: str, *_: object, **__: object) -> list[object]:
         if run_id == "bad":
             raise UserError("no channel took it")
         heard.append(run_id)
+        return []
 
-    monkeypatch.setattr(runs, "tell", tell)
+    monkeypatch.setattr("nightbench.alerts.notify.tell_run", tell_run)
     monkeypatch.setattr("nightbench.experiments.confirm.give_up_rest", lambda *_: 0)
     return heard
 
@@ -42,13 +44,15 @@ def test_a_message_that_is_refused_keeps_no_other_run_from_its_own(told: list[st
 
 def test_an_event_that_a_person_made_names_no_runs(told: list[str]) -> None:
     assert confirming.tell.function(**context(None, {}, {"by": "ada"}, {"run_ids": ["a"]})) == ["a"]
-    assert judging.loaded_runs.function(**context({"by": "ada"}, run_ids=["a"])) == ["a"]
+    assert regressions_dag.loaded_runs.function(**context({"by": "ada"}, run_ids=["a"])) == ["a"]
 
 
-def test_what_is_doubted_is_asked_of_all_runs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_confirmations_of_all_runs_are_requested_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confirming, "waiting_runs", lambda named: list(named)[1:])
     added: list[Any] = []
-    outlets = {MAY_SUSPECT: SimpleNamespace(add=lambda *args, **more: added.append((args, more)))}
+    outlets = {
+        SUSPECTS_ALIAS: SimpleNamespace(add=lambda *args, **more: added.append((args, more)))
+    }
     named = context({"run_ids": ["a", "b"]}, {"run_ids": ["a"]})
-    assert judging.doubt.function(**named, outlet_events=outlets) == ["b"]
+    assert regressions_dag.request_confirmations.function(**named, outlet_events=outlets) == ["b"]
     assert added == [((SUSPECTS,), {"extra": {"run_ids": ["b"]}})]

@@ -1,7 +1,7 @@
-"""What somebody wants measured, and the suite and cluster that it means.
+"""What somebody asks to be measured, and the suite and cluster that it means.
 
-The form of `on_demand`, a nightly DAG and the command line all say it by a `Wish`. It is checked
-where it is carried out: a form's own checks can be passed by.
+The form of `on_demand`, a nightly DAG and the command line all make a `RunRequest`. It is checked
+where the run is planned: REST calls bypass the checks of the form.
 """
 
 from __future__ import annotations
@@ -13,14 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nightbench.config import locations
+from nightbench.config.builds import parse_build
+from nightbench.config.catalog import load_catalog
+from nightbench.config.clusters import find_clusters, load_cluster
+from nightbench.config.source import one_of
+from nightbench.config.suites import customise, find_suites, load_suite
 from nightbench.core.errors import UserError
 from nightbench.core.model import Catalog, Cluster, RunKind, Suite
-from nightbench.orchestration import places
+from nightbench.core.plan import select
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What somebody asks for: the form of `on_demand`, or a night's suite as it is."""
+class RunRequest:
+    """A suite, and what of it is measured, where and how; None and () keep the suite's own."""
 
     suite: str
     cluster: str | None = None
@@ -46,7 +52,7 @@ class Wish:
             )
 
     @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> Wish:
+    def from_params(cls, params: Mapping[str, Any]) -> RunRequest:
         """From the values of the form; empty fields mean the suite's own.
 
         Raises:
@@ -119,39 +125,36 @@ class Wish:
         }
 
 
-def choose(wish: Wish, *, files: bool = False) -> tuple[Suite, Cluster, Catalog]:
-    """The suite and the cluster that a wish means, after every check.
+def resolve_request(request: RunRequest, *, files: bool = False) -> tuple[Suite, Cluster, Catalog]:
+    """The suite and the cluster that a request means, after every check.
 
     Args:
-        wish: what is wanted.
+        request: what is to be measured.
         files: names may be paths of YAML files: for the command line, whose user may read them
             anyway, and never for what comes from a form.
 
     Raises:
         UserError: an unknown name, a wrong file, or a case that cannot run there.
     """
-    from nightbench.config import customise, load_catalog, load_suite, parse_build
-    from nightbench.core.plan import select
-
-    catalog = load_catalog(places.benchmarks_folder())
-    path = suite_file(wish.suite, files=files)
-    named = cluster_of(wish.cluster, catalog, files=files) if wish.cluster else None
+    catalog = load_catalog(locations.benchmarks_folder())
+    path = suite_file(request.suite, files=files)
+    named = cluster_of(request.cluster, catalog, files=files) if request.cluster else None
     suite = load_suite(path, catalog, cluster=named)
     cluster = named or cluster_of(suite.cluster, catalog, beside=path)
     cases = select(
         suite.cases,
-        frameworks=wish.frameworks,
-        workloads=wish.workloads,
-        strategies=wish.strategies,
-        case_ids=wish.cases,
+        frameworks=request.frameworks,
+        workloads=request.workloads,
+        strategies=request.strategies,
+        case_ids=request.cases,
     )
     chosen = customise(
         dataclasses.replace(suite, cases=cases),
         catalog,
         cluster,
-        scale=wish.scale,
-        repeats=wish.repeats,
-        builds={build.line: build for build in map(parse_build, wish.builds)},
+        scale=request.scale,
+        repeats=request.repeats,
+        builds={build.line: build for build in map(parse_build, request.builds)},
     )
     return chosen, cluster, catalog
 
@@ -162,11 +165,9 @@ def suite_file(name: str, *, files: bool = False) -> Path:
     Raises:
         UserError: there is none.
     """
-    from nightbench.config import find_suites
-
     if files and _is_path(name):
         return Path(name).expanduser().absolute()
-    return _known("suite", name, find_suites(places.dags_folder()))
+    return _known("suite", name, find_suites(locations.dags_folder()))
 
 
 def cluster_of(
@@ -183,10 +184,8 @@ def cluster_of(
     Raises:
         UserError: there is none, or it is wrong.
     """
-    from nightbench.config import load_cluster
-
     path = cluster_file(name, beside=beside, files=files)
-    return load_cluster(path, home=places.home_folder(), catalog=catalog)
+    return load_cluster(path, home=locations.home_folder(), catalog=catalog)
 
 
 def cluster_file(name: str, *, beside: Path | None = None, files: bool = False) -> Path:
@@ -195,11 +194,9 @@ def cluster_file(name: str, *, beside: Path | None = None, files: bool = False) 
     Raises:
         UserError: there is none of this name.
     """
-    from nightbench.config import find_clusters
-
     if files and _is_path(name):
         return Path(name).expanduser().absolute()
-    known = find_clusters(places.dags_folder())
+    known = find_clusters(locations.dags_folder())
     if beside is not None:
         known |= find_clusters(beside.absolute().parent.parent)
     return _known("cluster", name, known)
@@ -210,9 +207,7 @@ def _is_path(name: str) -> bool:
 
 
 def _known(what: str, name: str, known: Mapping[str, Path]) -> Path:
-    from nightbench.config.source import one_of
-
     if name not in known:
-        where = places.dags_folder() / f"{what}s"
+        where = locations.dags_folder() / f"{what}s"
         raise UserError(f"{what}: {one_of(name, known)}; {what}s lie in {where}")
     return known[name]

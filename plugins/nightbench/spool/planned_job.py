@@ -1,10 +1,11 @@
-"""Resolved jobs between the tasks of a run: written by the plan, read by workers and triggers.
+"""Jobs and cluster of a run as they were planned: read by workers and triggers.
 
+    <spool>/runs/<run_id>/cluster.json
     <spool>/runs/<run_id>/jobs/<case_id>.json
     <spool>/runs/<run_id>/jobs/<case_id>.g1.json   of a generation that is measured otherwise
 
-A job crosses from the worker that planned it to the one that prepares it and to the triggerer
-that steers it; it is resolved once, so that an edit of a YAML file in between changes nothing.
+They are resolved once, when the run is planned: an edit of a YAML file afterwards changes no run
+that is under way.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from upath import UPath
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, JobSpec, JumpHost
-from nightbench.spool import RunSpool, read_json, write_json
+from nightbench.spool.documents import read_json, write_json
+from nightbench.spool.run import RunSpool
 
 SCHEMA = "nightbench.planned-job/1"
+CLUSTER_SCHEMA = "nightbench.planned-cluster/1"
 
 T = TypeVar("T")
 
@@ -98,10 +101,32 @@ def load_job(run: RunSpool, case_id: str, generation: int) -> PlannedJob:
             "triggerer must share the spool (NIGHTBENCH_SPOOL), or the run was removed: start a "
             "new one"
         )
-    if document.get("schema") != SCHEMA:
-        raise UserError(f'{path}: schema: found {document.get("schema")!r}, expected "{SCHEMA}"')
-    fields = {name: value for name, value in document.items() if name != "schema"}
-    return decode(PlannedJob, fields).generation(generation)
+    return decode(PlannedJob, _fields(document, SCHEMA, path)).generation(generation)
+
+
+def save_cluster(run: RunSpool, cluster: Cluster) -> None:
+    """Keep the cluster of a run as it was planned for."""
+    write_json(_cluster_path(run), {"schema": CLUSTER_SCHEMA, **dataclasses.asdict(cluster)})
+
+
+def load_cluster(run: RunSpool) -> Cluster:
+    """The cluster as `save_cluster` kept it.
+
+    Raises:
+        UserError: the run has none, or one of another version.
+    """
+    path = _cluster_path(run)
+    return decode(Cluster, _fields(read_json(path) or {}, CLUSTER_SCHEMA, path))
+
+
+def _fields(document: Mapping[str, Any], schema: str, path: UPath) -> dict[str, Any]:
+    if document.get("schema") != schema:
+        raise UserError(f'{path}: schema: found {document.get("schema")!r}, expected "{schema}"')
+    return {name: value for name, value in document.items() if name != "schema"}
+
+
+def _cluster_path(run: RunSpool) -> UPath:
+    return run.folder / "cluster.json"
 
 
 def _path(run: RunSpool, case_id: str, generation: int | None = None) -> UPath:

@@ -13,6 +13,7 @@ from nightbench.core.model import (
     Case,
     Cluster,
     EnvironmentPolicy,
+    HealthPolicy,
     JobSpec,
     JumpHost,
     Limits,
@@ -22,8 +23,14 @@ from nightbench.core.model import (
     Protocol,
     Strategy,
 )
-from nightbench.orchestration.jobs import PlannedJob, load_job, save_job
 from nightbench.spool import Spool
+from nightbench.spool.planned_job import (
+    PlannedJob,
+    load_cluster,
+    load_job,
+    save_cluster,
+    save_job,
+)
 
 CASE = Case("ctr_dnn", "paddle1", Strategy.PARAMETER_SERVER, 2, 1, 2, 1, 2, sync="async")
 JOB = JobSpec(
@@ -38,7 +45,7 @@ JOB = JobSpec(
         Node("n2", "127.0.0.3", "c", env={"A": "b"}, user="bench", jump=(JumpHost("g2", "s"),)),
     ),
     processes=(
-        Process("pserver-0", "pserver", 0, "n1", 0),
+        Process("pserver-0", "pserver", 0, "n1", 0, measured=False),
         Process("trainer-0", "trainer", 0, "n1", 0, "0"),
         Process("trainer-1", "trainer", 1, "n2", 0),
     ),
@@ -113,3 +120,27 @@ def test_a_job_of_an_older_version_has_defaults(tmp_path: Path) -> None:
     path.write_text(json.dumps(document))
     old = load_job(run, CASE.case_id, 0)
     assert (old.hours, old.jump, old.job.deadline) == (None, (), None)
+
+
+def test_cluster_comes_back_as_it_was_planned(tmp_path: Path) -> None:
+    cluster = Cluster(
+        "lab",
+        (
+            Node("n1", "10.0.0.1", "c", port=2222, cpus=(0, 1), env={"A": "b"}),
+            Node("n2", "10.0.0.2", "c", devices=("GPU-1",), jump=(JumpHost("j", "c", 22),)),
+        ),
+        device_kind="gpu",
+        environments=EnvironmentPolicy(paths={"pytorch": "/opt/t"}, lock_dir="/locks"),
+        role_env={"pserver": {"X": "1"}},
+        jump=(JumpHost("gate", "gate"),),
+        neighbours=NeighbourPolicy(action="wait"),
+        health=HealthPolicy(expected_devices=8, min_link_mbps=1000),
+    )
+    run = Spool(tmp_path).run("r1")
+    save_cluster(run, cluster)
+    assert load_cluster(run) == cluster
+
+
+def test_a_cluster_of_another_version_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="planned-cluster/1"):
+        load_cluster(Spool(tmp_path).run("r1"))

@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from nightbench.orchestration.housekeeping import expire_logs
+from nightbench.orchestration.maintenance_dag import expire_logs
 
 
 def test_old_logs_go_and_nothing_else(tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ def test_old_logs_go_and_nothing_else(tmp_path: Path) -> None:
     for path in (old, other, alone):
         os.utime(path, (ago, ago))
 
-    assert expire_logs(30, tmp_path) == 2
+    assert expire_logs(tmp_path, 30) == 2
 
     assert not old.exists()
     assert new.exists()

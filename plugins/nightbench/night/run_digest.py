@@ -1,0 +1,43 @@
+"""The digest of a loaded run as a file: its results, its nodes, where to look further."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from nightbench.night.preflight import notes as node_notes
+from nightbench.night.shadow import Graded
+from nightbench.report import digest_text, from_warehouse, write_digest
+from nightbench.report.digest import headline
+from nightbench.spool import RunSpool
+from nightbench.spool.plans import read_plan
+from nightbench.warehouse import Reader
+from nightbench.warehouse.connection import Connect
+
+
+def write_run_digest(
+    run: RunSpool,
+    connect: Connect,
+    folder: Path,
+    notes: Sequence[str],
+    graded: Graded | None = None,
+) -> tuple[str, Path]:
+    """Write the digest of a run; returns its headline and its path.
+
+    Args:
+        run: the run, which has been loaded.
+        connect: opens a connection to the warehouse.
+        folder: where digests lie.
+        notes: where to look further, one line each.
+        graded: how the detector does on shadow series, where that is known.
+
+    Raises:
+        UserError: the warehouse is away, or the run's files cannot be read.
+    """
+    with closing(connect()) as connection:
+        rows = from_warehouse(Reader(connection).results_rows(run.run_id))
+    lines = [*notes, graded.sentence()] if graded is not None else notes
+    planned = read_plan(run).run
+    text = digest_text(planned, rows, lines, node_notes(run))
+    return headline(rows), write_digest(folder, planned, text)

@@ -1,0 +1,129 @@
+"""The preflight of a run: examine its nodes, record that, place cases around unhealthy ones.
+
+It never fails a run. An unhealthy node costs the cases that need it; where the nodes cannot be
+examined, each case meets the same problem and reports it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import closing
+from typing import Any
+
+from nightbench.config import load_catalog, locations
+from nightbench.core.errors import UserError
+from nightbench.core.model import Cluster, HealthPolicy, RunKind
+from nightbench.gang import GangEvent, SshTarget, local_shipment
+from nightbench.night.node_records import book
+from nightbench.night.preflight import ClusterHealth, examine, save
+from nightbench.night.replacement import keep_placement, out_tonight, place_around
+from nightbench.nodes import Level, NodeState
+from nightbench.spool import RunSpool
+from nightbench.spool.planned_job import load_cluster, load_job, save_job
+from nightbench.warehouse.connection import Connect
+
+EXAMINE_LIMIT_S = 900.0
+"""For all nodes of a run; below the time limit of the task."""
+
+OpenTargets = Callable[[Cluster], Awaitable[Mapping[str, SshTarget]]]
+"""How each node of a cluster is reached."""
+
+log = logging.getLogger(__name__)
+
+
+def examine_run(run: RunSpool, open_targets: OpenTargets, connect: Connect) -> dict[str, Any]:
+    """Examine the nodes of a planned run and place its cases around the unhealthy ones.
+
+    Orphans of ours are ended first.
+
+    Returns:
+        For XCom: `out` (node -> reason), `moved` (case_ids), `unplaced` (case_id -> reason); or
+        `problem` where the nodes could not be examined.
+    """
+    try:
+        cluster = load_cluster(run)
+        examined = _examine(run, cluster, open_targets)
+        health = asyncio.run(asyncio.wait_for(examined, EXAMINE_LIMIT_S))
+    except TimeoutError:
+        # The task's own limit would fail it, and with it every case.
+        log.error("The nodes could not be examined within %.0f s", EXAMINE_LIMIT_S)
+        return {"problem": f"the nodes could not be examined within {EXAMINE_LIMIT_S:.0f} s"}
+    except UserError as error:
+        # Each case meets the same problem and reports it.
+        log.error("The nodes could not be examined: %s", error)
+        return {"problem": str(error)}
+    except Exception as defect:
+        # A defect of ours, over an unforeseen answer of one node, must not cost the night.
+        log.exception("The nodes could not be examined")
+        return {"problem": f"a defect of Nightbench, see the log of this task: {defect!r}"}
+    _log_findings(health)
+    states = _record(run.run_id, health, cluster.health, connect)
+    return _place(run, cluster, health, states)
+
+
+async def _examine(run: RunSpool, cluster: Cluster, open_targets: OpenTargets) -> ClusterHealth:
+    def hear(event: GangEvent) -> None:
+        log.info("%s", f"{event.node}: {event.message}" if event.node else event.message)
+
+    frameworks = load_catalog(locations.benchmarks_folder()).frameworks
+    wanted = {entry["axes"]["framework"] for entry in run.planned()}
+    return await examine(
+        cluster,
+        await open_targets(cluster),
+        local_shipment(cluster.environments.wheelhouse),
+        [frameworks[line] for line in sorted(wanted & frameworks.keys())],
+        # They are series of the nights: whoever asks for a case by day waits for the case.
+        controls=(run.run() or {}).get("run_kind") == RunKind.NIGHTLY,
+        sweep=True,
+        on_event=hear,
+    )
+
+
+def _log_findings(health: ClusterHealth) -> None:
+    levels = {Level.FAIL: logging.ERROR, Level.WARN: logging.WARNING, Level.INFO: logging.INFO}
+    for node in health.nodes:
+        log.info("%s: %s", node.seen.node, node.level or "well")
+        for f in node.findings:
+            said = (node.seen.node, f.what, f.found, f.expected, f.advice)
+            log.log(levels[f.level], "%s: %s: %s; expected %s. %s", *said)
+    for f in health.between:
+        log.log(levels[f.level], "%s: %s; expected %s. %s", f.what, f.found, f.expected, f.advice)
+
+
+def _record(
+    run_id: str, health: ClusterHealth, policy: HealthPolicy, connect: Connect
+) -> dict[str, NodeState]:
+    try:
+        with closing(connect()) as connection:
+            return book(connection, run_id, health, policy)
+    except UserError as error:
+        # Away, or it refuses (a migration that is missing, say): the ingest reports that again.
+        log.warning("Quarantined nodes are unknown, the preflight waits in the spool: %s", error)
+        return {}
+
+
+def _place(
+    run: RunSpool, cluster: Cluster, health: ClusterHealth, states: Mapping[str, NodeState]
+) -> dict[str, Any]:
+    out = out_tonight(health, states)
+    save(run, health, cluster.health, out)
+    for node, reason in out.items():
+        log.error("%s takes no part tonight: %s", node, reason)
+    planned = {
+        case_id: load_job(run, case_id, 0)
+        for case_id in (entry["case_id"] for entry in run.planned())
+        if (run.folder / "jobs" / f"{case_id}.json").exists()
+    }
+    placement = place_around([each.job for each in planned.values()], cluster, out)
+    for job in placement.jobs:
+        case_id = job.case.case_id
+        if case_id in placement.moved:
+            save_job(run, dataclasses.replace(planned[case_id], job=job))
+            log.warning("%s goes to %s", case_id, ", ".join(node.name for node in job.nodes))
+    keep_placement(run, placement)
+    for case_id, reason in placement.unplaced.items():
+        log.error("%s: %s", case_id, reason)
+    return {"out": out, "moved": list(placement.moved), "unplaced": dict(placement.unplaced)}

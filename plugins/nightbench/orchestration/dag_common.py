@@ -1,0 +1,93 @@
+"""What the DAGs share: assets, defaults, and what their tasks ask of Airflow."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, AssetAlias
+from airflow.sdk.exceptions import AirflowException
+
+from nightbench.core.errors import UserError
+
+if TYPE_CHECKING:
+    from nightbench.alerts import Delivery
+
+MEDIANS = Asset("nightbench_medians", uri="x-nightbench://warehouse/marts/fct_measurement")
+"""Updated when a run has been loaded; its event's extra holds `run_ids`."""
+
+SUSPECTS = Asset("nightbench_suspects", uri="x-nightbench://suspects")
+"""Updated when a night's regressions are to be measured again; its event's extra holds `run_ids`.
+"""
+SUSPECTS_ALIAS = AssetAlias("nightbench_suspects")
+"""The outlet of a task that updates `SUSPECTS` only where there are any."""
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+OWNER = "nightbench"
+DEFAULTS: dict[str, Any] = {
+    "retries": 1,
+    "retry_delay": timedelta(seconds=30),
+    "execution_timeout": timedelta(minutes=30),
+}
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def user_errors_fail_task() -> Iterator[None]:
+    """Fail the task with the text of a `UserError`, without its traceback.
+
+    Raises:
+        AirflowException: in place of the `UserError`; Airflow retries it.
+    """
+    try:
+        yield
+    except UserError as error:
+        # A line of its own: terminals do not show the text of an exception.
+        log.error("%s", error)
+        raise AirflowException(str(error)) from None
+
+
+def base_url() -> str:
+    """The address of Airflow's API server, without a slash at its end."""
+    from airflow.sdk.configuration import conf
+
+    return str(conf.get("api", "base_url")).rstrip("/")
+
+
+def triggering_run_ids(context: Mapping[str, Any]) -> list[str]:
+    """Runs that the asset events behind a DAG run name, each once, in their order."""
+    found = [
+        run_id
+        for events in (context.get("triggering_asset_events") or {}).values()
+        for event in events
+        # An event that a person made may name none.
+        for run_id in (event.extra or {}).get("run_ids", [])
+    ]
+    return list(dict.fromkeys(found))
+
+
+def dag_run_state(context: Mapping[str, Any]) -> Callable[[str, str], str | None]:
+    """A function of dag_id and DAG run id; returns the state of that DAG run, None if unknown."""
+    from airflow.sdk import DagRunState
+    from airflow.sdk.exceptions import AirflowRuntimeError
+
+    def ask(dag_id: str, dag_run_id: str) -> str | None:
+        try:
+            # An enumeration, in spite of its annotation: its text is the value's name.
+            return str(DagRunState(context["ti"].get_dagrun_state(dag_id, dag_run_id)).value)
+        except AirflowRuntimeError as error:
+            log.info("Airflow does not know DAG run %s of %s: %s", dag_run_id, dag_id, error)
+            return None
+
+    return ask
+
+
+def log_refused(deliveries: Iterable[Delivery]) -> None:
+    """Warn of each channel that refused a message."""
+    for delivery in deliveries:
+        if not delivery.sent:
+            log.warning("%s took no message: %s", delivery.channel, delivery.error)

@@ -1,0 +1,101 @@
+"""The DAG that checks deadlines: nights that schedules promised and that brought nothing.
+
+Airflow's own deadline alerts belong to a DAG run. This finds the night of which there is none:
+its DAG is paused, it was never scheduled, or the scheduler was down.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.sdk import DAG, task
+
+from nightbench.orchestration.dag_common import (
+    DEFAULTS,
+    OWNER,
+    START,
+    base_url,
+    log_refused,
+    user_errors_fail_task,
+)
+
+DOC = """\
+### Missing nights
+
+Every quarter of an hour each suite with a schedule is held against what came of its nights. A
+night that has brought nothing by its deadline (`night.deadline` of the suite; an hour after the
+night's end unless given) is reported once, to the suite's channels: no run, a run that is not
+finished, one that was not judged, or a whole cluster that is silent. What comes late ends it. A
+suite whose DAG is paused promises nothing. `nightbench nights` lists them all.
+"""
+
+log = logging.getLogger(__name__)
+
+
+def deadlines_dag() -> DAG:
+    """The DAG that checks deadlines."""
+    with DAG(
+        "nightbench_deadlines",
+        schedule="*/15 * * * *",
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        dagrun_timeout=timedelta(minutes=30),
+        default_args={**DEFAULTS, "owner": OWNER, "execution_timeout": timedelta(minutes=10)},
+        # It measures nothing, and paused nobody would hear of a night that never was.
+        is_paused_upon_creation=False,
+        description="Reports missing nights: suites without a result by their deadline",
+        doc_md=DOC,
+        tags=["nightbench", "alerts"],
+    ) as dag:
+        check_deadlines()
+    return dag
+
+
+@task(doc_md="Holds every promised night against what came; a missing one is reported once.")
+def check_deadlines(**context: Any) -> str:
+    """Check all suites with a schedule; returns a line of summary."""
+    from nightbench.night import deadlines
+    from nightbench.night.promises import promises
+    from nightbench.orchestration.connections import channel_url, connect
+    from nightbench.spool import open_spool
+
+    is_paused = dag_is_paused(context)
+    with user_errors_fail_task():
+        found = []
+        for promise in promises():
+            paused = is_paused(promise.dag_id)
+            problem = promise.problem
+            if paused is None:
+                problem = problem or f"Airflow knows no DAG {promise.dag_id}"
+            found.append(dataclasses.replace(promise, is_paused=bool(paused), problem=problem))
+        checked = deadlines.check_deadlines(
+            found,
+            open_spool(),
+            connect,
+            datetime.now(UTC),
+            resolve=channel_url,
+            base_url=base_url(),
+        )
+        log_refused(checked.deliveries)
+        deadlines.refuse(checked)
+    log.info("%s", checked.sentence())
+    return checked.sentence()
+
+
+def dag_is_paused(context: Mapping[str, Any]) -> Callable[[str], bool | None]:
+    """A function of dag_id; returns whether that DAG is paused, None where Airflow has none."""
+    from airflow.sdk.exceptions import AirflowRuntimeError
+
+    def ask(dag_id: str) -> bool | None:
+        try:
+            return bool(context["ti"].get_dag(dag_id).is_paused)
+        except AirflowRuntimeError as error:
+            log.info("Airflow does not know the DAG %s: %s", dag_id, error)
+            return None
+
+    return ask

@@ -1,0 +1,195 @@
+"""The DAG of maintenance: waiting runs, unsent messages, retention, orphans on the nodes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG, Param, task
+from airflow.sdk.exceptions import AirflowSkipException
+
+from nightbench.config import locations
+from nightbench.config.suite_heads import cluster_names
+from nightbench.core.errors import UserError
+from nightbench.orchestration.dag_common import (
+    DEFAULTS,
+    MEDIANS,
+    OWNER,
+    START,
+    base_url,
+    dag_run_state,
+    log_refused,
+    user_errors_fail_task,
+)
+
+STACK = "NIGHTBENCH_STACK"
+"""Marks every process of a deployment that `nightbench up` made."""
+
+DAY_S = 86400.0
+
+DOC = """\
+### Maintenance
+
+Loads runs that wait in the spool, removes loaded runs and task logs after their time, ends
+orphaned processes of ours on the nodes and removes environments that nothing has used for long.
+Only processes that carry our mark are ever ended. Sends the messages about alerts that no night
+has sent.
+"""
+
+log = logging.getLogger(__name__)
+
+
+def maintenance_dag() -> DAG:
+    """The DAG of retention and of the orphan sweep."""
+    clusters = cluster_names(locations.dags_folder())
+    with DAG(
+        "nightbench_maintenance",
+        schedule="30 12 * * *",
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        dagrun_timeout=timedelta(hours=4),
+        default_args={**DEFAULTS, "owner": OWNER},
+        params={
+            "spool_days": Param(90, type="integer", minimum=1, title="Days to keep loaded runs"),
+            "log_days": Param(30, type="integer", minimum=1, title="Days to keep task logs"),
+            "node_days": Param(
+                60, type="integer", minimum=1, title="Days to keep what nodes do not use"
+            ),
+            "clusters": Param(
+                None,
+                type=["null", "array"],
+                items={"type": "string"},
+                examples=clusters,
+                title="Clusters to sweep",
+                description="Nodes of these are swept and cleaned. Empty: of all clusters.",
+            ),
+        },
+        # Where `nightbench up` made the whole deployment, it runs from the start. In an Airflow
+        # with other DAGs it starts paused: it removes task logs of all of them.
+        is_paused_upon_creation=False if os.environ.get(STACK) else None,
+        description="Retention of spool and logs, orphan sweep",
+        doc_md=DOC,
+        tags=["nightbench", "maintenance"],
+    ) as dag:
+        waiting = load_waiting()
+        waiting >> expire_files()
+        tell_leftovers()
+        deadlines_are_checked()
+        sweep.expand(cluster=clusters_to_sweep())
+    return dag
+
+
+@task(outlets=[MEDIANS], retries=2)
+def load_waiting(**context: Any) -> list[str]:
+    """Load runs that wait in the spool, also those whose DAG run was ended from outside."""
+    from nightbench.night.ingest import close_abandoned, close_ended, ingest_ended
+    from nightbench.orchestration.connections import connect
+    from nightbench.spool import open_spool
+
+    spool = open_spool()
+    close_ended(spool, dag_run_state(context))
+    close_abandoned(spool, datetime.now(UTC))
+    with user_errors_fail_task():
+        loaded = ingest_ended(spool, connect)
+    if not loaded:
+        raise AirflowSkipException("no run waits in the spool")
+    context["outlet_events"][MEDIANS].extra = {"run_ids": loaded}
+    return loaded
+
+
+@task(retries=2)
+def tell_leftovers() -> int:
+    """Give up confirmations that did not end in time; send the messages that no night has sent."""
+    from nightbench.alerts import notify
+    from nightbench.orchestration import confirming
+    from nightbench.orchestration.connections import channel_url, connect
+    from nightbench.spool import open_spool
+
+    with user_errors_fail_task():
+        confirming.give_up_late()
+        deliveries, problems = notify.tell_leftovers(
+            open_spool(), connect, resolve=channel_url, base_url=base_url()
+        )
+        log_refused(deliveries)
+        if problems:
+            raise UserError("\n".join(problems))
+    return sum(delivery.sent for delivery in deliveries)
+
+
+@task
+def deadlines_are_checked() -> None:
+    """Fail where `nightbench_deadlines` has not checked anything for an hour."""
+    from nightbench.night.deadlines import require_recent_check
+    from nightbench.orchestration.connections import connect
+
+    with user_errors_fail_task():
+        require_recent_check(connect, datetime.now(UTC))
+
+
+@task(trigger_rule="all_done")
+def expire_files(**context: Any) -> dict[str, int]:
+    """Remove loaded runs and task logs that are older than their time."""
+    from airflow.sdk.configuration import conf
+
+    from nightbench.spool import open_spool
+
+    removed = open_spool().expire(context["params"]["spool_days"])
+    for run_id in removed:
+        log.info("removed run %s from the spool", run_id)
+    logs = Path(conf.get("logging", "base_log_folder"))
+    return {"runs": len(removed), "logs": expire_logs(logs, context["params"]["log_days"])}
+
+
+def expire_logs(folder: Path, days: float) -> int:
+    """Remove task and DAG-processor logs that nothing was written to for `days`; returns how many.
+
+    Args:
+        folder: Airflow's log folder.
+        days: how old.
+    """
+    limit = time.time() - days * DAY_S
+    removed = 0
+    for path in sorted(folder.rglob("*"), key=lambda p: len(p.parts), reverse=True):
+        if path.is_symlink():
+            continue
+        if path.is_dir():
+            if path.stat().st_mtime < limit and not any(path.iterdir()):
+                path.rmdir()
+        elif path.suffix == ".log" and path.stat().st_mtime < limit:
+            path.unlink(missing_ok=True)
+            removed += 1
+    return removed
+
+
+@task
+def clusters_to_sweep(**context: Any) -> list[str]:
+    """The clusters that the form names; all where it names none."""
+    named = context["params"].get("clusters")
+    return list(named or cluster_names(locations.dags_folder()))
+
+
+@task(
+    map_index_template="{{ cluster }}",
+    max_active_tis_per_dagrun=1,
+    execution_timeout=timedelta(hours=1),
+)
+def sweep(cluster: str, **context: Any) -> dict[str, Any]:
+    """End orphans and remove what is old on the nodes of one cluster."""
+    import asyncio
+
+    from nightbench.config.run_request import cluster_of
+    from nightbench.gang import local_shipment
+    from nightbench.gang.tidying import sweep_and_clean
+    from nightbench.orchestration.ssh_targets import ssh_targets
+
+    context["cluster"] = cluster
+    with user_errors_fail_task():
+        known = cluster_of(cluster)
+        targets = ssh_targets(known)
+        keep_days = context["params"]["node_days"]
+        return asyncio.run(sweep_and_clean(known, targets, local_shipment(), keep_days))

@@ -1,0 +1,124 @@
+"""The DAG that judges what was loaded: verdicts, alerts, a digest of each run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, Param, task
+
+from nightbench.orchestration.dag_common import (
+    DEFAULTS,
+    MEDIANS,
+    OWNER,
+    START,
+    SUSPECTS,
+    SUSPECTS_ALIAS,
+    base_url,
+    log_refused,
+    triggering_run_ids,
+    user_errors_fail_task,
+)
+
+DOC = """\
+### Verdicts and alerts
+
+Runs when new medians have been loaded. Every planned case gets a verdict: ok, regressed,
+improved, insufficient_data, failed or missing. What is new is sent once to the channels that the
+suite names; the digest of each run lies in the state folder below `reports/`.
+"""
+
+log = logging.getLogger(__name__)
+
+
+def regressions_dag() -> DAG:
+    """The DAG that judges what was loaded."""
+    with DAG(
+        "nightbench_regressions",
+        schedule=[MEDIANS],
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        dagrun_timeout=timedelta(hours=12),
+        default_args={**DEFAULTS, "owner": OWNER, "retries": 2},
+        params={
+            "run_ids": Param(
+                None,
+                type=["null", "array"],
+                items={"type": "string"},
+                title="Runs",
+                description="Judge these runs again. Empty: those that were loaded just now.",
+            )
+        },
+        # It only ever runs when something was loaded: paused it would leave runs without verdicts.
+        is_paused_upon_creation=False,
+        description="A verdict for every planned case, alerts, a digest",
+        doc_md=DOC,
+        tags=["nightbench", "verdicts"],
+    ) as dag:
+        judged = judge.expand(loaded=loaded_runs())
+        judged >> request_confirmations()
+        # The run's state says whether each was judged, and its message taken by a channel.
+        judged >> EmptyOperator(task_id="all_judged", trigger_rule="none_failed")
+    return dag
+
+
+@task(doc_md="The runs that the asset's events name, or the form.")
+def loaded_runs(**context: Any) -> list[str]:
+    """Ids of the runs to judge, in the order in which they were loaded."""
+    return _run_ids(context)
+
+
+@task(
+    # One after the other: judging holds the lock of the cluster's alerts.
+    max_active_tis_per_dagrun=1,
+    map_index_template="{{ task.op_kwargs['loaded'] }}",
+    doc_md="One task for each run that was loaded; what is new is sent once, suspects wait.",
+)
+def judge(loaded: str) -> str:
+    """Judge one run and write its digest; a retry also sends the message that no channel took."""
+    from nightbench.config.locations import home_folder
+    from nightbench.night.judge import judge_run
+    from nightbench.night.run_digest import write_run_digest
+    from nightbench.orchestration.connections import channel_url, connect
+    from nightbench.spool import open_spool
+
+    run = open_spool().run(loaded)
+    with user_errors_fail_task():
+        result = judge_run(
+            open_spool(), loaded, connect, resolve=channel_url, base_url=base_url(), confirms=True
+        )
+        log_refused(result.deliveries)
+        link = f"{base_url()}/nightbench/?run={loaded}"
+        headline, path = write_run_digest(
+            run, connect, home_folder() / "reports", [f"Results page: {link}"], result.graded
+        )
+    said = f"{headline}; {len(result.opened)} alerts opened, {len(result.resolved)} resolved"
+    log.info("run %s: %s; digest %s", loaded, said, path)
+    return said
+
+
+@task(
+    outlets=[SUSPECTS_ALIAS],
+    # A failed task's events are lost: whether a run's suspects are measured again must not depend
+    # on whether another run could be judged, nor on whether a channel took its message.
+    trigger_rule="all_done",
+    doc_md="Requests that suspects are measured again, whatever came of the messages.",
+)
+def request_confirmations(**context: Any) -> list[str]:
+    """Ids of the runs with suspects that their message waits for; `SUSPECTS` names them."""
+    from nightbench.orchestration import confirming
+
+    with user_errors_fail_task():
+        waiting = confirming.waiting_runs(_run_ids(context))
+    if waiting:
+        context["outlet_events"][SUSPECTS_ALIAS].add(SUSPECTS, extra={"run_ids": waiting})
+    return waiting
+
+
+def _run_ids(context: Mapping[str, Any]) -> list[str]:
+    named = list(context["params"].get("run_ids") or [])
+    return list(dict.fromkeys([*named, *triggering_run_ids(context)]))

@@ -1,0 +1,218 @@
+"""How nodes are reached: SSH targets from Airflow Connections.
+
+`ssh_targets` works in a task and from a terminal, `ssh_targets_async` in a trigger.
+
+Nothing here is ever logged: a Connection holds keys and passwords.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nightbench.core.errors import UserError
+from nightbench.core.model import Cluster, JumpHost, Node
+from nightbench.orchestration.connections import get_connection, missing, not_found
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+    from nightbench.gang import SshTarget
+
+SSH_PORT = 22
+CERTIFICATES = ("certificate_file", "certificate")
+"""Keys of a Connection's extra with an OpenSSH user certificate: its path, or its text."""
+USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+\\-]{0,103}\$?\Z")
+KEY_TYPES = ("ssh-", "ecdsa-", "sk-")
+
+
+def ssh_targets(cluster: Cluster) -> dict[str, SshTarget]:
+    """How each node of a cluster is reached, by the node's name.
+
+    Raises:
+        UserError: a Connection is missing, is not of type ssh, or no host key is known.
+    """
+    named = _named_by(cluster)
+    known = {conn_id: get_connection(conn_id, named) for conn_id in _conn_ids(cluster)}
+    extras = {conn_id: connection.extra_dejson for conn_id, connection in known.items()}
+    return _targets(cluster, known, extras)
+
+
+async def ssh_targets_async(cluster: Cluster) -> dict[str, SshTarget]:
+    """`ssh_targets` for an event loop, as a triggerer's is: nothing in it may block.
+
+    Raises:
+        UserError: as `ssh_targets` does.
+    """
+    from airflow.providers.common.compat.connection import get_async_connection
+
+    known, extras, named = {}, {}, _named_by(cluster)
+    for conn_id in _conn_ids(cluster):
+        try:
+            known[conn_id] = await get_async_connection(conn_id)
+        except not_found() as error:
+            raise missing(conn_id, named) from error
+        # The plain property masks secrets by a blocking call, which a trigger must not make.
+        extras[conn_id] = _extra(conn_id, known[conn_id].extra)
+    return _targets(cluster, known, extras)
+
+
+def _extra(conn_id: str, written: str | None) -> Mapping[str, Any]:
+    """A Connection's extra; broken JSON is reported without its text: it may hold a key."""
+    try:
+        found = json.loads(written or "{}")
+    except ValueError as error:
+        raise UserError(f"connection {conn_id}: its extra is no JSON: {error}") from None
+    return found if isinstance(found, dict) else {}
+
+
+def _named_by(cluster: Cluster) -> str:
+    return f", ssh_conn_id in the cluster {cluster.name}"
+
+
+def _hops(cluster: Cluster, node: Node) -> tuple[JumpHost, ...]:
+    return cluster.jump if node.jump is None else node.jump
+
+
+def _conn_ids(cluster: Cluster) -> list[str]:
+    hops = {hop.ssh_conn_id for node in cluster.nodes for hop in _hops(cluster, node)}
+    return sorted(hops | {node.ssh_conn_id for node in cluster.nodes})
+
+
+def _targets(
+    cluster: Cluster, known: Mapping[str, Connection], extras: Mapping[str, Mapping[str, Any]]
+) -> dict[str, SshTarget]:
+    found = {}
+    for node in cluster.nodes:
+        here = _Endpoint(cluster, node.name, node.host, node.ssh_conn_id, node.port, node.user)
+        hops = []
+        for hop in _hops(cluster, node):
+            there = _Endpoint(cluster, node.name, hop.host, hop.ssh_conn_id, hop.port, None)
+            hops.append(there.target(known[hop.ssh_conn_id], extras[hop.ssh_conn_id], ()))
+        target = here.target(known[node.ssh_conn_id], extras[node.ssh_conn_id], tuple(hops))
+        found[node.name] = target
+    return found
+
+
+@dataclass(frozen=True)
+class _Endpoint:
+    """A node or a jump host on the way to it, before its Connection is known."""
+
+    cluster: Cluster
+    node: str
+    host: str
+    conn_id: str
+    own_port: int | None
+    own_user: str | None
+
+    def target(
+        self, connection: Connection, extra: Mapping[str, Any], jump: tuple[SshTarget, ...]
+    ) -> SshTarget:
+        from nightbench.gang import SshTarget
+
+        if connection.conn_type and connection.conn_type.lower() not in ("ssh", "sftp"):
+            raise UserError(
+                f"connection {self.conn_id}: found type {connection.conn_type!r}; expected ssh, "
+                f"for node {self.node} of cluster {self.cluster.name}"
+            )
+        port = self.own_port or connection.port or SSH_PORT
+        if not 1 <= port <= 65535:
+            raise UserError(
+                f"connection {self.conn_id}: port: found {str(port)[:50]!r}; expected 1 to 65535"
+            )
+        keys = [str(extra["private_key"])] if extra.get("private_key") else []
+        if extra.get("key_file"):
+            keys.append(_path(extra["key_file"]))
+        certificates = [extra[name] for name in CERTIFICATES if extra.get(name)]
+        return SshTarget(
+            node=self.node,
+            host=self.host,
+            port=port,
+            user=_user(self.own_user or connection.login or None, self.conn_id),
+            known_hosts=self._known_hosts(extra, port),
+            client_keys=tuple(keys),
+            passphrase=extra.get("private_key_passphrase") or extra.get("passphrase") or None,
+            password=connection.password or None,
+            certificates=tuple(_path(one) for one in certificates),
+            agent=_agent(extra, self.conn_id),
+            jump=jump,
+        )
+
+    def _known_hosts(self, extra: Mapping[str, Any], port: int) -> str | bytes:
+        """The host keys: the cluster's file, then the Connection's, then the user's own.
+
+        `no_host_key_check` of the Connection is not honoured: measured numbers and a user's keys
+        go to a host that has proved who it is, or nowhere.
+        """
+        cluster, conn_id = self.cluster, self.conn_id
+        if cluster.known_hosts:
+            return _file(cluster.known_hosts, f"cluster {cluster.name}: known_hosts")
+        written = str(extra.get("known_hosts") or "").strip()
+        if written and written.lower() != "none":
+            if any(kind in written for kind in (" ssh-", " ecdsa-", " sk-")):
+                return written.encode()
+            return _file(written, f"connection {conn_id}: known_hosts")
+        host_key = str(extra.get("host_key") or "").strip()
+        if host_key:
+            words = host_key.split()
+            if len(words) < 2 or not words[0].startswith(KEY_TYPES):
+                raise UserError(
+                    f"connection {conn_id}: host_key: found one that begins {words[0][:12]!r}; "
+                    "expected type and key, as in `ssh-ed25519 AAAA…`"
+                )
+            names = ",".join(dict.fromkeys([self.host, f"[{self.host}]:{port}"]))
+            return f"{names} {words[0]} {words[1]}\n".encode()
+        own = Path("~/.ssh/known_hosts").expanduser()
+        if own.is_file():
+            return str(own)
+        raise UserError(
+            f"node {self.node} ({self.host}:{port}) of cluster {cluster.name}: no host key is "
+            "known. Name a file by known_hosts in the cluster's YAML and fill it with `nightbench "
+            f"cluster scan {cluster.name}`; or print it with `ssh-keyscan -p {port} {self.host}`, "
+            "compare it with the host's console, then put it into such a file, or as host_key "
+            f"(`ssh-ed25519 AAAA…`) into the extra of connection {conn_id}"
+        )
+
+
+def _user(login: str | None, conn_id: str) -> str | None:
+    """The login name; its characters are checked here, as a Connection takes any text."""
+    if login is not None and not USER.match(login):
+        raise UserError(
+            f"connection {conn_id}: login: found {login[:80]!r}; expected a user name of letters, "
+            'digits, ".", "_", "-", "@", "+" and "\\"'
+        )
+    return login
+
+
+def _agent(extra: Mapping[str, Any], conn_id: str) -> str | None:
+    """The agent's socket: "" stands for SSH_AUTH_SOCK, None for no agent."""
+    asked, socket = extra.get("agent"), extra.get("agent_socket")
+    if isinstance(asked, str) and asked.lower() in ("true", "false"):
+        asked = asked.lower() == "true"
+    if asked not in (None, True, False):
+        raise UserError(
+            f"connection {conn_id}: agent: found {str(asked)[:80]!r}; expected true or false"
+        )
+    if asked is False or not (asked or socket):
+        return None
+    return str(Path(str(socket)).expanduser()) if socket else ""
+
+
+def _path(written: object) -> str:
+    """A path with its `~` replaced, or the text of a certificate as it is."""
+    text = str(written)
+    return text if "-cert-v01@openssh.com " in text else str(Path(text).expanduser())
+
+
+def _file(written: str, what: str) -> str:
+    path = Path(written).expanduser()
+    if not path.is_file():
+        raise UserError(
+            f"{what}: found {written!r}, which is not there; expected a file as ssh-keyscan "
+            "writes it"
+        )
+    return str(path)

@@ -1,0 +1,220 @@
+"""The DAGs that measure: one for each suite with a schedule, and `on_demand` with its form.
+
+Imported at every parse of a DAG file and at every task start: whatever is heavy (SSH, databases,
+checks) is imported in the body of a task.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, Param, task
+from airflow.sdk.exceptions import AirflowSkipException
+
+from nightbench.config import locations
+from nightbench.config.suite_heads import SuiteHead, parallel_cases, suite_heads
+from nightbench.orchestration.dag_common import (
+    DEFAULTS,
+    MEDIANS,
+    OWNER,
+    START,
+    dag_run_state,
+    user_errors_fail_task,
+)
+from nightbench.orchestration.gang_operator import PREPARE_TIMEOUT, GangOperator
+from nightbench.orchestration.plan_operator import RUN, PlanOperator
+from nightbench.orchestration.trigger_form import form
+
+RUN_TIMEOUT = timedelta(hours=23)
+"""A nightly run has ended when the next night's begins."""
+
+NIGHTLY_DOC = """\
+### {name}
+
+{description}
+
+Measures every case of the suite `{name}` on the cluster `{cluster}` at `{schedule}` (UTC).
+
+1. **plan** waits for the night to begin, decides which cases it has room for, and stores that
+   before anything is launched. What is left out is listed and comes first in the next night.
+2. **preflight** examines the nodes. Cases are moved off unhealthy ones, where others are left.
+3. **measure** holds one task for each case, {at_once}: the nodes are prepared, then the gang is
+   launched over SSH and watched until it has ended everywhere. A retry does not launch a failed
+   case again; clear its task to measure it anew. A skipped one had no room in the night.
+4. **ingest** checks and loads whatever came back; `nightbench_regressions` judges it.
+
+Results: *Benchmarks* in the navigation, or the tab *Results* of a run.
+"""
+
+ON_DEMAND_DOC = """\
+### Measure now
+
+Measures a suite, or a part of it, on request: **Trigger** opens the form. Empty fields keep the
+suite's own values.
+
+Runs of the kind `nightly` feed the baselines of later verdicts; the others do not. A build is
+written `LINE=VERSION`, `LINE=/path/to/file.whl` (on the control plane) or `LINE=/prefix` (on the
+nodes), for example `pytorch=2.13.0`.
+"""
+
+
+def nightly_dags() -> dict[str, DAG]:
+    """A DAG for each suite with a schedule, by dag_id; also for a suite that cannot be read."""
+    heads = [head for head in suite_heads(locations.dags_folder()) if head.schedule or head.problem]
+    return {head.dag_id: nightly_dag(head) for head in heads}
+
+
+def nightly_dag(head: SuiteHead) -> DAG:
+    """The DAG of a suite with a schedule."""
+    at_once = parallel_cases(locations.dags_folder()).get(head.cluster, 1)
+    fields = {
+        **dataclasses.asdict(head),
+        "schedule": head.schedule or "-",
+        "at_once": "one after another" if at_once == 1 else f"at most {at_once} at once",
+    }
+    doc = NIGHTLY_DOC.format(**fields)
+    if head.problem:
+        doc = f"**This suite is not scheduled:** {head.problem}\n\n{doc}"
+    return suite_dag(
+        head.dag_id,
+        suite=head.name,
+        schedule=head.schedule,
+        owner=head.owner,
+        description=head.description or f"The suite {head.name}, every night",
+        tags=["nightly", head.name, *([head.cluster] if head.cluster else [])],
+        doc_md=doc,
+        at_once=at_once,
+    )
+
+
+def on_demand_dag() -> DAG | None:
+    """The DAG with the form; None where there is no suite to offer."""
+    names = [head.name for head in suite_heads(locations.dags_folder()) if head.problem is None]
+    if not names:
+        return None
+    return suite_dag(
+        "on_demand",
+        description="Measure a suite, or a part of it, now",
+        tags=["on demand"],
+        doc_md=ON_DEMAND_DOC,
+        params=form(names),
+        paused=False,
+        # A form may choose any cluster, and this number cannot follow: where the chosen one takes
+        # fewer at once, the locks of its nodes let the others wait.
+        at_once=max(parallel_cases(locations.dags_folder()).values(), default=1),
+    )
+
+
+def suite_dag(
+    dag_id: str,
+    *,
+    suite: str | None = None,
+    schedule: str | None = None,
+    owner: str = OWNER,
+    description: str = "",
+    tags: Sequence[str] = (),
+    doc_md: str = "",
+    params: Mapping[str, Param] | None = None,
+    paused: bool | None = None,
+    at_once: int = 1,
+) -> DAG:
+    """A DAG that plans a run, examines the nodes, measures and ingests.
+
+    Args:
+        dag_id: its name.
+        suite: the suite; None where the form says which.
+        schedule: cron expression or preset, in UTC.
+        owner: shown in the UI.
+        description: one line.
+        tags: beside `nightbench`.
+        doc_md: shown in the UI.
+        params: fields of the trigger form.
+        paused: whether it starts paused; as Airflow is configured when None.
+        at_once: cases that may be measured at once; their nodes' locks keep those apart that
+            share nodes.
+    """
+    with DAG(
+        dag_id,
+        schedule=schedule,
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        dagrun_timeout=RUN_TIMEOUT,
+        default_args={**DEFAULTS, "owner": owner},
+        params=dict(params or {}),
+        is_paused_upon_creation=paused,
+        description=description,
+        doc_md=doc_md,
+        tags=["nightbench", *tags],
+    ) as dag:
+        plan = PlanOperator(
+            task_id="plan",
+            suite=suite,
+            doc_md="Checks what is asked for, fits it into the night, stores the plan of the run.",
+        )
+        planned = plan.output
+        measured = GangOperator.partial(
+            task_id="measure",
+            max_active_tis_per_dagrun=at_once,
+            map_index_template="{{ task.case_id }}",
+            execution_timeout=PREPARE_TIMEOUT,
+            doc_md="One task for each case; its log shows the gang's progress.",
+        ).expand_kwargs(planned)
+        # A task that takes another's output is typed by the value, not by the reference to it.
+        preflight(planned) >> measured  # type: ignore[arg-type]
+        loaded = ingest()
+        # The run fails where a case failed, although the ingest loaded all that came back. What
+        # the night had no room for is skipped, and no failure.
+        all_measured = EmptyOperator(task_id="all_measured", trigger_rule="none_failed")
+        measured >> loaded >> all_measured
+        measured >> all_measured
+    return dag
+
+
+@task(
+    execution_timeout=timedelta(minutes=20),
+    doc_md="Ends orphans of ours on the nodes, examines them, leaves unhealthy ones out.",
+)
+def preflight(planned: list[dict[str, str]] | None) -> dict[str, Any]:
+    """Examine the run's nodes and place its cases around unhealthy ones."""
+    from nightbench.night.run_preflight import examine_run
+    from nightbench.orchestration.connections import connect
+    from nightbench.orchestration.ssh_targets import ssh_targets_async
+    from nightbench.spool import open_spool
+
+    if not planned:
+        return {}
+    run = open_spool().run(planned[0]["nightbench_run"])
+    return examine_run(run, ssh_targets_async, connect)
+
+
+@task(
+    trigger_rule="all_done",
+    outlets=[MEDIANS],
+    # Half an hour in all: a warehouse that is restarted or failed over is back by then.
+    retries=5,
+    retry_delay=timedelta(minutes=1),
+    retry_exponential_backoff=2.0,
+    doc_md="Summarises, checks and loads what came back, whatever the cases' end.",
+)
+def ingest(**context: Any) -> dict[str, Any]:
+    """Load the run, and others that wait; publishes the asset."""
+    from nightbench.night.ingest import close_ended, ingest_ended
+    from nightbench.orchestration.connections import connect
+    from nightbench.spool import open_spool
+
+    # Asked for here, not as an argument: one that a refused plan never gave is an error there,
+    # which would be tried again for half an hour.
+    nightbench_run = context["ti"].xcom_pull(task_ids="plan", key=RUN)
+    if not nightbench_run:
+        raise AirflowSkipException("nothing was planned, so there is nothing to load")
+    spool = open_spool()
+    close_ended(spool, dag_run_state(context))
+    with user_errors_fail_task():
+        loaded = ingest_ended(spool, connect, nightbench_run)
+    context["outlet_events"][MEDIANS].extra = {"run_ids": loaded}
+    return {"run_ids": loaded}

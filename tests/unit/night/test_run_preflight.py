@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from tests.unit.sleeping import sleeping_job
+
+from nightbench.core.errors import UserError
+from nightbench.core.model import Cluster, HealthPolicy, Node
+from nightbench.night.preflight import ClusterHealth, save
+from nightbench.night.replacement import place_around_unhealthy
+from nightbench.night.run_preflight import _record, examine_run
+from nightbench.nodes import JudgedNode, NodePreflight
+from nightbench.spool import Spool
+from nightbench.spool.planned_job import PlannedJob, load_job, save_cluster, save_job
+from nightbench.warehouse import WarehouseRefused
+
+
+@pytest.mark.parametrize("error", [UserError("no such connection"), KeyError("foreign")])
+def test_an_error_of_the_preflight_is_returned_and_fails_no_run(tmp_path, error):
+    async def targets(cluster):
+        raise error
+
+    run = Spool(tmp_path).run("r1")
+    run.save_planned([])
+    save_cluster(run, Cluster("lab", (Node("n1", "10.0.0.1", "c"),)))
+    assert error.args[0] in examine_run(run, targets, refuse)["problem"]
+
+
+def refuse():
+    raise WarehouseRefused("raw.node_event does not exist")
+
+
+def test_a_warehouse_that_refuses_the_preflight_fails_no_run():
+    health = ClusterHealth("lab", datetime(2026, 11, 20, 21, tzinfo=UTC), ())
+    assert _record("r1", health, HealthPolicy(), refuse) == {}
+
+
+@pytest.fixture
+def planned(tmp_path):
+    """A run on two nodes with a case on one of them."""
+    cluster = Cluster("lab", (Node("n1", "10.0.0.1", "c"), Node("n2", "10.0.0.2", "c")))
+    job = sleeping_job(cluster)
+    run = Spool(tmp_path).run("r1")
+    save_cluster(run, cluster)
+    found = PlannedJob(job, known_hosts=None)
+    save_job(run, found)
+    return run, found
+
+
+def out(run, **reasons: str) -> None:
+    looks = tuple(
+        JudgedNode(NodePreflight(node, node, "2026-11-21T01:00:00+00:00", True), ())
+        for node in ("n1", "n2")
+    )
+    health = ClusterHealth("lab", datetime(2026, 11, 21, 1, tzinfo=UTC), looks)
+    save(run, health, HealthPolicy(), reasons)
+
+
+def test_a_case_starts_where_it_was_planned(planned):
+    run, found = planned
+    assert place_around_unhealthy(run, found) is found
+    out(run, n2="disk: 0 free")
+    assert place_around_unhealthy(run, found) is found
+
+
+def test_a_case_starts_on_a_node_that_is_left(planned):
+    run, found = planned
+    out(run, n1="disk: 0 free")
+    moved = place_around_unhealthy(run, found)
+    assert [node.name for node in moved.job.nodes] == ["n2"]
+    assert {process.node for process in moved.job.processes} == {"n2"}
+    # The triggerer reads the same.
+    assert load_job(run, found.job.case.case_id, 0) == moved
+
+
+def test_a_case_ends_where_no_node_is_left(planned):
+    run, found = planned
+    out(run, n1="disk: 0 free", n2="reach: no answer")
+    with pytest.raises(UserError, match="node unavailable: n1: disk: 0 free"):
+        place_around_unhealthy(run, found)
