@@ -17,7 +17,7 @@ from nightbench.spool import RunSpool
 from nightbench.spool.planned_job import load_job
 from nightbench.warehouse import Loader, Reader, connect
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_a_short_night_measures_what_it_has_room_for(live: Live) -> None:

@@ -101,6 +101,7 @@ def test_a_result_that_fails_a_check_is_quarantined(live: Live) -> None:
     assert all(any("weights_agree" in reason for reason in reasons) for _, reasons in repeats)
 
 
+@pytest.mark.slow
 def test_a_case_that_failed_is_not_launched_again_by_the_retry(live: Live) -> None:
     dag_run = live.trigger("dying")
     run = live.run_of(dag_run)
@@ -118,6 +119,7 @@ def test_a_case_that_failed_is_not_launched_again_by_the_retry(live: Live) -> No
     assert row["throughput"] is None
 
 
+@pytest.mark.slow
 def test_a_clear_by_a_person_measures_a_new_generation(live: Live) -> None:
     dag_run = live.trigger("good", repeats=1, frameworks=["fake"])
     run = live.run_of(dag_run)
@@ -162,6 +164,7 @@ def test_a_run_that_is_marked_failed_leaves_no_process(live: Live) -> None:
     assert live.state(dag_run) == "failed"
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_every_repeat_is_launched_once(live: Live) -> None:
     dag_run = live.trigger("long")
     run = live.run_of(dag_run)
@@ -213,6 +216,7 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_while_the_warehouse_is_away_the_run_waits_and_the_next_one_loads_it(live: Live) -> None:
     stack = live.stack
     dag_run = live.trigger("good", repeats=1, run_kind="drill")
@@ -249,6 +253,7 @@ def test_what_the_form_cannot_run_is_refused_before_anything_is_launched(live: L
     assert 'workload: found "resnet50_v1.5"' in text
 
 
+@pytest.mark.slow
 def test_maintenance_sweeps_the_nodes_and_keeps_what_is_young(live: Live) -> None:
     live.api.unpause("nightbench_maintenance")
     before = {run.run_id for run in live.spool.runs()}

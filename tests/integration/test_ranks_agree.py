@@ -26,7 +26,7 @@ from nightbench.local.home import find_home
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 LIMIT_S = 300.0
 
-pytestmark = [pytest.mark.framework, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")
