@@ -1,7 +1,7 @@
-"""The Nightbench agent: everything that is done on a node. Python 3.7 or newer, nothing else.
+"""The Nightbench agent: all work on a node. It needs Python 3.7 or newer and nothing else.
 
 Every verb prints one JSON document and exits 0; on failure it prints {"error": ...} and exits
-non-zero. The node-side parts lie in `nodeside/`; benchmarks/README.md has the contract.
+non-zero. Its modules are in `nodeside/`; benchmarks/README.md describes the contract.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _clean(options: argparse.Namespace) -> object:
 
 
 def _clock() -> None:
-    """For every line on stdin, both clocks at once: the controller halves the round trip."""
+    """Print both clocks for every line on stdin; the controller halves the round trip."""
     for _ in iter(sys.stdin.readline, ""):
         print(json.dumps({"monotonic_s": time.monotonic(), "wall_s": time.time()}), flush=True)
 
@@ -207,7 +207,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Run one verb; the exit code."""
+    """Run one verb; return the exit code."""
     options = _parser().parse_args()
     try:
         if options.verb == "clock":

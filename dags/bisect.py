@@ -1,4 +1,4 @@
-"""The Airflow DAG `nightbench_bisect`: the first bad version, by its form."""
+"""The Airflow DAG `nightbench_bisect`: the first bad version, from its form."""
 
 from nightbench.orchestration.bisecting import bisect_dag
 

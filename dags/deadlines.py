@@ -1,4 +1,4 @@
-"""The Airflow DAG `nightbench_deadlines`: tells of nights that are missing."""
+"""The Airflow DAG `nightbench_deadlines`: reports missing nights."""
 
 from nightbench.orchestration.deadlines_dag import deadlines_dag
 

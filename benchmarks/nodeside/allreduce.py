@@ -1,7 +1,7 @@
-"""A ring all-reduce over plain TCP between nodes: how fast the network is, without a framework.
+"""A ring all-reduce over plain TCP: the speed of the network between nodes, without a framework.
 
-The operation is a bitwise exclusive or, which costs little beside the network and whose result
-shows a byte that went wrong.
+The operation is a bitwise exclusive or: it costs little beside the network, and its result
+shows a corrupted byte.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Sequence
 from nodeside.files import AgentError
 
 TIMEOUT_S = 60.0
-"""For each of: the others' arrival, and one round."""
+"""Limit for the arrival of the other ranks, and for one round."""
 _HELLO = struct.Struct("!32sI")
 
 
@@ -31,14 +31,14 @@ def allreduce(
     rounds: int,
     address: str | None,
 ) -> dict[str, Any]:
-    """Take part as one rank; talks over stdin and stdout.
+    """Run one rank of the all-reduce; ports and peers are exchanged over stdin and stdout.
 
     Prints {"port": P}; reads one line, the JSON list of "address:port" of all ranks in order;
     returns {"seconds": [of each round], "bytes": of the buffer, "ranks"}. A buffer of B bytes
     makes 2 (N - 1) / N B cross each link in each direction.
 
     Raises:
-        AgentError: a rank does not come, a round takes too long, or the result is wrong.
+        AgentError: a rank does not connect, a round takes too long, or the result is wrong.
     """
     if not 0 <= rank < world or world < 2:
         raise AgentError("rank {} of {} ranks: there must be two at least".format(rank, world))
@@ -81,7 +81,7 @@ def _listen(address: str | None, port_range: tuple[int, int]) -> socket.socket:
 
 
 def _bind(address: str | None, port: int) -> socket.socket:
-    """A listening socket; without an address on all interfaces, IPv6 and IPv4 alike."""
+    """Return a listening socket; without an address it listens on all, over IPv6 and IPv4."""
     families = [socket.AF_INET6, socket.AF_INET]
     if address is not None:
         families = [socket.AF_INET6 if ":" in address else socket.AF_INET]
@@ -98,7 +98,7 @@ def _bind(address: str | None, port: int) -> socket.socket:
         except OSError as error:
             if server is not None:
                 server.close()
-            # A kernel without IPv6 has no such family or address; a port in use is another thing.
+            # A kernel without IPv6 lacks the family or the address; a port in use is another error.
             if family == families[-1] or error.errno == errno.EADDRINUSE:
                 raise
     raise AssertionError("a list of families is never empty")
@@ -118,7 +118,7 @@ def _peers(line: str, world: int) -> list[tuple[str, int]]:
 def _join(
     server: socket.socket, peers: Sequence[tuple[str, int]], rank: int
 ) -> tuple[socket.socket, socket.socket]:
-    """Connect to the rank on the right, and let that on the left in, and nobody else."""
+    """Connect to the rank on the right, and accept only the rank on the left."""
     world = len(peers)
     ring = hashlib.sha256(json.dumps(peers).encode()).digest()
     right = _connect(peers[(rank + 1) % world])
@@ -131,7 +131,7 @@ def _join(
         try:
             said = _HELLO.unpack(_receive(left, _HELLO.size))
         except OSError:
-            said = None  # a port scanner, or one that hung up
+            said = None  # a port scanner, or a client that hung up
         if said == (ring, (rank - 1) % world):
             break
         left.close()
@@ -177,7 +177,7 @@ def _run(
 ) -> dict[str, Any]:
     chunk = -(-size_bytes // world)
     seconds = []
-    for number in range(rounds + 1):  # the first opens the connections' windows: not counted
+    for number in range(rounds + 1):  # not counted: the first round opens the connections' windows
         mine = [_pattern(rank, number, index, chunk) for index in range(world)]
         begin_s = time.monotonic()
         _reduce(right, left, rank, mine)
@@ -203,7 +203,7 @@ def _reduce(right: socket.socket, left: socket.socket, rank: int, parts: list[by
 
 
 def _exchange(right: socket.socket, left: socket.socket, piece: bytes) -> bytes:
-    """Send to the right while receiving from the left: both at once, or a full buffer blocks."""
+    """Send to the right while receiving from the left: a full buffer would block one alone."""
     wrong: list[OSError] = []
 
     def send() -> None:
@@ -224,7 +224,7 @@ def _exchange(right: socket.socket, left: socket.socket, piece: bytes) -> bytes:
 
 
 def _pattern(rank: int, number: int, index: int, size: int) -> bytes:
-    """Bytes that every rank can make for every other."""
+    """Return bytes that every rank can compute for every other."""
     seed = hashlib.sha256("{}/{}/{}".format(rank, number, index).encode()).digest()
     return (seed * (-(-size // len(seed))))[:size]
 

@@ -1,9 +1,9 @@
-"""Who builds an environment: a lock that holds on shared file systems, where flock may not.
+"""The lock of an environment's build; it works on shared file systems, where flock may not.
 
-A folder that one mkdir makes belongs to one host, whatever the file system; its holder writes a
-new word into it every few seconds. Who waits watches that word by its own clock, so that clocks
-of hosts are never compared: when it has stood still for `STALE_S`, the holder is dead, and the
-folder is taken over by a rename, which again only one host wins.
+mkdir succeeds for one host only, on every file system. The holder writes a new word into the
+folder every few seconds. Hosts that wait watch the word by their own clocks, so that clocks of
+hosts are never compared: when it has not changed for `STALE_S`, the holder is dead, and one host
+takes the folder over by renaming it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class BuildLock:
 
     Args:
         path: the lock's folder, beside the environment.
-        who: what the others are told of the holder.
+        who: description of the holder for the hosts that wait.
     """
 
     def __init__(self, path: str, who: dict[str, Any]) -> None:
@@ -43,7 +43,7 @@ class BuildLock:
     def acquire(self) -> bool:
         """Take the lock without waiting; False where another host or process has it."""
         if self._held_by_the_dead():
-            # The name is gone with the first rename: whoever comes second finds nothing.
+            # The first rename removes the name: a second host's rename fails.
             aside = "{}.stale-{}".format(self._path, self._word)
             try:
                 os.rename(self._path, aside)
@@ -62,16 +62,16 @@ class BuildLock:
         return True
 
     def holder(self) -> dict[str, Any]:
-        """Who holds it by its own word."""
+        """Return the holder's description of itself."""
         found = read_json(os.path.join(self._path, "holder.json"))
         return found if isinstance(found, dict) else {}
 
     def mine(self) -> bool:
-        """Whether nobody has taken it over meanwhile (this host was suspended, say)."""
+        """Tell whether this process still holds it: after a suspend another may have it."""
         return self.holder().get("word") == self._word
 
     def release(self) -> None:
-        """Give it back."""
+        """Release it."""
         if self._beating is None:
             return
         self._done.set()
@@ -106,17 +106,17 @@ class BuildLock:
                     return
                 self._beat(number)
             except OSError:
-                continue  # a full disk or a server that is away: the next beat may get through
+                continue  # a full disk, or no answer: the next attempt may succeed
 
 
 def _alive(holder: dict[str, Any]) -> bool:
-    """Whether a holder that this kernel knows lives."""
+    """Tell whether a holder that this kernel knows lives."""
     pid = holder.get("pid")
     return not isinstance(pid, int) or _start_of(pid) == holder.get("start")
 
 
 def _kernel() -> str:
-    """This boot of this machine and its table of processes; host names may be alike."""
+    """Return an id of this boot and PID namespace: host names may be equal."""
     try:
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -125,7 +125,7 @@ def _kernel() -> str:
 
 
 def _start_of(pid: int) -> str:
-    """When a process began, in the kernel's ticks: a pid is used again, this is not."""
+    """Return a process's start in kernel ticks: pids are reused, this pair is not."""
     try:
         with open("/proc/{}/stat".format(pid)) as handle:
             return handle.read().rpartition(")")[2].split()[19]

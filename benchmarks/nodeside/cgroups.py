@@ -1,7 +1,7 @@
-"""A cgroup for the processes of a repeat, where the login may make one, and memory events.
+"""A cgroup for the processes of a repeat, where the login may create one, and memory events.
 
-Without one everything works as well: sessions, marks and descent find the processes too. What a
-cgroup adds is that nothing can leave it, and that the kernel says whom it killed for memory.
+Without one, sessions, marks and descent find the processes. A cgroup adds that no process can
+leave it, and that the kernel reports which process it killed for lack of memory.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from nodeside.processes import AGENT_MARK, Launched, environ_of, reap, send
 
 PREFIX = "nightbench-"
 WHOLE_MACHINE = "/proc/vmstat"
-"""Evidence that may be another process's."""
+"""Evidence that may concern another process."""
 _V1_PREFERRED = ("memory", "freezer", "pids", "name=systemd")
 
 
 class _Hierarchy:
-    """One mounted hierarchy: where this process stands in it."""
+    """One mounted hierarchy, and this process's folder in it."""
 
     def __init__(self, version: int, controllers: Sequence[str], folder: str) -> None:
         self.version = version
@@ -30,7 +30,7 @@ class _Hierarchy:
 
 
 def _hierarchies() -> list[_Hierarchy]:
-    """The hierarchies of this process whose folder can be seen here."""
+    """Return the hierarchies of this process whose folder is visible here."""
     mounts = []
     for line in (read_text("/proc/self/mountinfo") or "").splitlines():
         left, _, right = line.partition(" - ")
@@ -54,12 +54,12 @@ def _hierarchies() -> list[_Hierarchy]:
 
 
 def _rank(hierarchy: _Hierarchy) -> int:
-    """Which is tried first: one that counts memory events of its own, then one that can kill."""
+    """Sort key: first a hierarchy that counts its own memory events, then one that can kill."""
     if hierarchy.version == 2:
         return 1
     for place, name in enumerate(_V1_PREFERRED):
         if name in hierarchy.controllers:
-            # In the root group memory is not accounted: to begin with it would cost the ranks.
+            # The root group does not account memory: starting to would cost the ranks.
             free = name == "memory" and os.path.ismount(hierarchy.folder)
             return 8 if free else 0 if place == 0 else 1 + place
     return 9
@@ -69,7 +69,7 @@ class Cgroup:
     """The processes of one repeat.
 
     Args:
-        number: what tells this agent's groups apart: the repeat.
+        number: of the repeat; it distinguishes this agent's groups.
     """
 
     def __init__(self, number: int) -> None:
@@ -80,7 +80,7 @@ class Cgroup:
             try:
                 os.mkdir(folder)
             except OSError:
-                continue  # not delegated to this login: the next one, or none
+                continue  # not delegated to this login: try the next one
             if os.access(os.path.join(folder, "cgroup.procs"), os.W_OK):
                 self._folder = folder
                 break
@@ -89,32 +89,32 @@ class Cgroup:
 
     @property
     def procs(self) -> str | None:
-        """The file that a process writes itself into; None where there is no cgroup."""
+        """Return the file into which a process writes its pid; None where there is no cgroup."""
         return os.path.join(self._folder, "cgroup.procs") if self._folder else None
 
     def members(self) -> list[int]:
-        """Processes in it and below."""
+        """Return the pids in it and below."""
         return _members(self._folder) if self._folder else []
 
     def kill(self, launched: Iterable[Launched], give_up_s: float = 5.0) -> list[int]:
-        """SIGKILL everything in it; the pids that were there."""
+        """Send SIGKILL to all processes in it; return their pids."""
         return _kill(self._folder, launched, give_up_s) if self._folder else []
 
     def out_of_memory(self) -> str | None:
-        """Evidence that the kernel killed one of the processes for memory; None without."""
+        """Return evidence that the kernel killed one of the processes for memory, or None."""
         return self._events.out_of_memory()
 
     def close(self) -> None:
-        """Remove it; what is in use stays."""
+        """Remove it, unless a process is left in it."""
         if self._folder:
             remove_folder(self._folder)
 
 
 class MemoryEvents:
-    """Counts of kills for memory since the making of this object.
+    """Counts of kills for memory since this object was created.
 
     Args:
-        folder: the cgroup of the processes, where they have one of their own.
+        folder: the cgroup of the processes, where they have their own.
     """
 
     def __init__(self, folder: str | None = None) -> None:
@@ -126,12 +126,12 @@ class MemoryEvents:
             if hierarchy.version == 2:
                 path = os.path.join(hierarchy.folder, "memory.events")
                 self._files.append((path, "the login's cgroup"))
-        # Of the whole machine: the last word, because the victim may have been another's.
+        # The machine's count comes last: the victim may have been another user's.
         self._files.append((WHOLE_MACHINE, WHOLE_MACHINE))
         self._before = [_oom_kills(path) for path, _ in self._files]
 
     def out_of_memory(self) -> str | None:
-        """Which count has grown; None where none has."""
+        """Return the name of the count that has grown, or None."""
         for (path, name), before in zip(self._files, self._before):
             now = _oom_kills(path)
             if now is not None and before is not None and now > before:
@@ -140,7 +140,7 @@ class MemoryEvents:
 
 
 def _oom_kills(path: str) -> int | None:
-    """The count named oom_kill in a file of `key value` lines."""
+    """Return the count named oom_kill in a file of `key value` lines."""
     for line in (read_text(path) or "").splitlines():
         words = line.split()
         if len(words) == 2 and words[0] == "oom_kill":
@@ -149,7 +149,7 @@ def _oom_kills(path: str) -> int | None:
 
 
 def remove_folder(folder: str) -> None:
-    """Remove a cgroup; one in which something lives stays."""
+    """Remove a cgroup, unless a process lives in it."""
     for inner, _, _ in os.walk(folder, topdown=False):
         try:
             os.rmdir(inner)
@@ -158,7 +158,7 @@ def remove_folder(folder: str) -> None:
 
 
 def clear_left_behind() -> list[int]:
-    """End and remove what agents that died have left in this login's cgroups; the ended pids."""
+    """End processes and remove cgroups that dead agents of this login left; return the pids."""
     ended = []
     for hierarchy in _hierarchies():
         for name in sorted(os.listdir(hierarchy.folder)):
@@ -173,9 +173,9 @@ def clear_left_behind() -> list[int]:
 
 
 def _mine() -> str:
-    """How the names of groups begin whose agents' numbers mean something to this process.
+    """Return the prefix of the names of groups whose agents are in this PID namespace.
 
-    An agent of another container may share the hierarchy, and its number is another one here.
+    An agent of another container may share the hierarchy, but its pid is another one here.
     """
     return "{}{}-".format(PREFIX, os.stat("/proc/self/ns/pid").st_ino)
 
@@ -184,7 +184,7 @@ def _members(folder: str) -> list[int]:
     found = []
     for inner, _, _ in os.walk(folder):
         text = read_text(os.path.join(inner, "cgroup.procs")) or ""
-        # 0 stands for a process of another PID namespace, and in kill(2) for one's own group.
+        # 0 is a process of another PID namespace, and for kill(2) the caller's own group.
         found += [int(word) for word in text.split() if word != "0"]
     return found
 
@@ -197,7 +197,7 @@ def _kill(folder: str, launched: Iterable[Launched], give_up_s: float) -> list[i
         ended.update(left)
         if not _kill_at_once(folder):
             for pid in left:
-                # A pid stays a member until it is reaped: it is nobody else's by now.
+                # A pid stays a member until it is reaped: it is not another process's yet.
                 send(pid, signal.SIGKILL)
         time.sleep(0.02)
         reap(launched)
@@ -206,7 +206,7 @@ def _kill(folder: str, launched: Iterable[Launched], give_up_s: float) -> list[i
 
 
 def _kill_at_once(folder: str) -> bool:
-    """cgroup.kill of version 2, Linux 5.14 and later."""
+    """Use cgroup.kill of version 2 (Linux 5.14 and later)."""
     try:
         with open(os.path.join(folder, "cgroup.kill"), "w") as handle:
             handle.write("1")

@@ -1,4 +1,4 @@
-"""Removing what is old on a node, never what is in use."""
+"""Removing old files on a node; what is in use stays."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def clean(
 ) -> dict[str, Any]:
     """Remove jobs, environments, wheels and code that nobody used for `keep_days`.
 
-    The node's lock is taken for it, so that nothing is measured or built meanwhile.
+    It holds the node's lock, so that nothing is measured or built meanwhile.
 
     Args:
         root: folder of Nightbench on the node.
-        keep_days: age in days from which a thing is old.
+        keep_days: age in days from which a file is old.
         keep_code: digests of code that stay.
         lock_dir: folder of the node's lock.
         job_root: folder whose `jobs/` holds the state of jobs; the root when None.
@@ -75,7 +75,7 @@ class _Cleaner:
             for folder in self._below(pattern, self._job_root):
                 if not os.listdir(folder):
                     os.rmdir(folder)
-        # What jobs that stay refer to stays too.
+        # What the remaining jobs refer to stays too.
         jobs = self._jobs()
         pythons = {read_text(os.path.join(job, "python")) or "" for job in jobs}
         digests = {
@@ -109,7 +109,7 @@ class _Cleaner:
         return sorted(path for path in found if os.path.isdir(path))
 
     def _is_idle(self, job: str) -> bool:
-        """False where an agent serves the job directory now."""
+        """Tell whether no agent serves the job directory now."""
         path = os.path.join(job, "agent.lock")
         if not os.path.exists(path):
             return True
@@ -124,7 +124,7 @@ class _Cleaner:
         if any(used == path or used.startswith(path + os.sep) for used in self._in_use):
             self._kept.append(name)
             return
-        # Renamed first: nobody takes a half-removed environment for a whole one.
+        # Renamed first: a partly removed environment must not be taken for a complete one.
         going = os.path.join(
             os.path.dirname(path), ".removing-{}-{}".format(os.getpid(), os.path.basename(path))
         )
@@ -147,13 +147,13 @@ def _size(path: str) -> int:
     for folder, _, names in os.walk(path):
         for name in names:
             found = os.lstat(os.path.join(folder, name))
-            # Files that are linked to the cache as well are not freed.
+            # Files with a second link in the cache free no space.
             total += found.st_size if found.st_nlink == 1 else 0
     return total
 
 
 def _paths_of_processes() -> set[str]:
-    """Absolute words of all command lines, and all working folders."""
+    """Return absolute paths in all command lines, and all working folders."""
     found = set()
     for pid in pids():
         try:

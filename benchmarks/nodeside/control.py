@@ -1,4 +1,4 @@
-"""What controllers tell the agent: files under control/, each with the epoch of its writer."""
+"""The controllers' commands: files under control/, each with the epoch of its writer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COMMAND = re.compile(r"(prepare|go|drain|finish|abort)-(\d+)\.json\Z")
 
 
 class Control:
-    """Reads the control folder; commands of an epoch that was overtaken do not exist."""
+    """Reads the control folder; commands of a superseded epoch are ignored."""
 
     def __init__(self, folder: str, log: EventLog) -> None:
         self._folder = folder
@@ -52,7 +52,7 @@ class Control:
             return
         epoch = document.get("epoch")
         if not isinstance(epoch, int) or epoch < self.epoch:
-            # bool, str and None are refused like an old epoch: nobody can be held to them.
+            # bool, str and None are ignored like an old epoch.
             seen = (name, epoch if isinstance(epoch, int) else -1)
             if seen not in self._refused:
                 self._refused.add(seen)
@@ -61,13 +61,13 @@ class Control:
         self.commands[key] = document
 
     def command(self, verb: str, repeat: int = 0) -> dict[str, Any] | None:
-        """The command where it was given."""
+        """Return the command if it was given."""
         return self.commands.get((verb, repeat))
 
     def prepared(self) -> list[int]:
-        """Repeats that somebody asked to prepare, in order."""
+        """Return the repeats that are to be prepared, in order."""
         return sorted(repeat for verb, repeat in self.commands if verb == "prepare")
 
     def unrenewed_s(self) -> float:
-        """Seconds since a controller renewed the lease (since the start, where none did)."""
+        """Return the seconds since a controller renewed the lease, or since the start."""
         return time.monotonic() - self._renewed_s

@@ -1,4 +1,4 @@
-"""Control measurements: how fast a node is by itself, so that a slow one is told from slow code."""
+"""Control measurements: a node's own speed, to tell a slow node from slow code."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _COPY_BYTES = 32 * 2**20
 
 
 def of_cpu(cpus: Sequence[int]) -> list[dict[str, Any]]:
-    """A matrix product and a copy of memory in this interpreter, on one of the job's cores.
+    """Measure a matrix product and a memory copy in this interpreter, on one of the job's cores.
 
-    Rates of the interpreter, not of the machine: comparable only with themselves.
+    These are rates of the interpreter, not of the machine: compare them only with each other.
     """
     allowed = os.sched_getaffinity(0)
     if cpus:
@@ -51,7 +51,7 @@ def of_cpu(cpus: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def _rates(work: Any) -> list[float]:
-    """At least five rates in 1e9/s; fewer than `VALUES` where the machine is slow."""
+    """Return at least five rates in 1e9/s; fewer than `VALUES` on a slow machine."""
     work()
     found: list[float] = []
     begun_s = time.perf_counter()
@@ -92,13 +92,13 @@ def _memory_copy() -> Any:
 def of_devices(
     kind: str, code: str, root: str, prefixes: Mapping[str, str]
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """The same on every GPU, by the first framework line that can; and why there are none.
+    """Return the same for every GPU, by the first framework line that can, and why there are none.
 
     Args:
         kind: of the devices, as `controls` of framework.json names them.
         code: folder of the shipped code.
         root: folder of Nightbench on the node; its newest environment of the line is taken.
-        prefixes: framework line -> prefix that takes the environment's place.
+        prefixes: framework line -> prefix used instead of an environment.
     """
     newest = {env["line"]: env for env in sorted(environments(root), key=lambda e: e["used_at_s"])}
     for path in sorted(glob.glob(os.path.join(glob.escape(code), "frameworks/*/framework.json"))):
@@ -117,7 +117,7 @@ def of_devices(
 def run_script(
     python: str, script: str, timeout_s: float = 120.0
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """What a line's script of controls measured, and why it measured nothing.
+    """Return what a line's script of controls measured, and why it measured nothing.
 
     Args:
         python: interpreter of the line's environment.

@@ -1,4 +1,4 @@
-"""Who used how much CPU time, from /proc. Times are clock ticks (`TICKS_PER_S`) unless named."""
+"""CPU time by process, from /proc; in clock ticks (`TICKS_PER_S`) unless another unit is named."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ class ProcessTime(NamedTuple):
     """One process at one moment."""
 
     started: int
-    """Start in ticks since boot: with it a number that came round again is another process."""
+    """Start in ticks since boot: it distinguishes processes that had the same pid."""
     ticks: float
-    """User and system time of its own."""
+    """Its own user and system time."""
     with_children: float
-    """The same with that of the children it has waited for."""
+    """The same, with the time of the children that it has waited for."""
     parent: int
     kernel_thread: bool
     core: int
-    """Where it ran last."""
+    """The core on which it ran last."""
 
 
 class Scan(NamedTuple):
-    """All processes of the machine at one moment: some milliseconds of work."""
+    """All processes of the machine at one moment; taking it costs some milliseconds."""
 
     t_s: float
     processes: dict[int, ProcessTime]
 
 
 def core_count(cpus: Sequence[int]) -> int:
-    """How many cores are looked at: those named, otherwise all of the machine."""
+    """Return the number of cores: those named, otherwise all of the machine."""
     return len(cpus) or os.cpu_count() or 1
 
 
 def core_ticks(cpus: Sequence[int]) -> float:
-    """Time that the cores gave to programs and kernel threads since boot.
+    """Return the time that the cores spent on programs and kernel threads since boot.
 
     Interrupts are left out: on a node that sends gradients they are the job's own.
     """
@@ -58,7 +58,7 @@ def core_ticks(cpus: Sequence[int]) -> float:
 
 
 def process_time(pid: int) -> ProcessTime | None:
-    """What /proc says of a process; None where it is gone."""
+    """Return a process as /proc shows it; None when it is gone."""
     try:
         descriptor = os.open("/proc/{}/stat".format(pid), os.O_RDONLY)
     except OSError:
@@ -83,7 +83,7 @@ def process_time(pid: int) -> ProcessTime | None:
 
 
 def scan() -> Scan:
-    """Look at every process."""
+    """Read every process."""
     found = {}
     for pid in pids():
         seen = process_time(pid)
@@ -93,9 +93,9 @@ def scan() -> Scan:
 
 
 def own_ticks(launched: Sequence[int]) -> float:
-    """Time of this process, of the children it has waited for, and of running ones.
+    """Return the time of this process, of the children it has waited for, and of running ones.
 
-    Cheap: one read for each of `launched`. Their own children count once they were waited for.
+    One read for each of `launched`; their children count once they have been waited for.
     """
     times = os.times()
     total = sum(times[:4]) * TICKS_PER_S
@@ -107,7 +107,7 @@ def own_ticks(launched: Sequence[int]) -> float:
 
 
 def descendants(processes: dict[int, ProcessTime], ancestor: int) -> set[int]:
-    """Processes that come from `ancestor`, itself included."""
+    """Return the descendants of `ancestor`, and itself."""
     children: dict[int, list[int]] = {}
     for pid, seen in processes.items():
         children.setdefault(seen.parent, []).append(pid)

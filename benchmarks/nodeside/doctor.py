@@ -1,4 +1,4 @@
-"""What a node has, for people who look before they run."""
+"""What a node has: the document of the verb `doctor`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nodeside.telemetry import memory
 
 
 def doctor(root: str, lock_dir: str | None, code: str) -> dict[str, Any]:
-    """The doctor's document; nothing is changed except that `root` is made."""
+    """Return the doctor's document; nothing is changed except that `root` is created."""
     problem = why_not_writable(root)
     holders = current_holders(lock_dir, os.environ)
     return {
@@ -38,7 +38,7 @@ def doctor(root: str, lock_dir: str | None, code: str) -> dict[str, Any]:
 
 
 def why_not_writable(root: str) -> str | None:
-    """Why Nightbench's folder cannot be written; None where it can."""
+    """Return why Nightbench's folder cannot be written; None where it can."""
     try:
         probe_writable(root)
     except AgentError as error:
@@ -47,13 +47,13 @@ def why_not_writable(root: str) -> str | None:
 
 
 def interpreters_of(root: str, code: str) -> dict[str, str | None]:
-    """The interpreter of each series that a framework line asks for; None where none answers."""
+    """Return the interpreter of each series that a framework line needs; None where none runs."""
     uv = interpreters.any_uv(root)
     return {series: interpreters.find(series, uv) for series in _series(code)}
 
 
 def _series(code: str) -> list[str]:
-    """Interpreter series that the shipped framework lines ask for."""
+    """Return the interpreter series that the shipped framework lines need."""
     folder = os.path.join(code, "frameworks")
     found = set()
     for line in os.listdir(folder):
@@ -64,7 +64,7 @@ def _series(code: str) -> list[str]:
 
 
 def environments(root: str) -> list[dict[str, Any]]:
-    """Framework environments that are complete: name, line, variant, last use."""
+    """Return the complete framework environments: name, line, variant, last use."""
     folder = os.path.join(root, "envs")
     if not os.path.isdir(folder):
         return []

@@ -1,4 +1,4 @@
-"""What a node is: hardware, drivers, kernel, and the software that a job runs on it."""
+"""The fingerprint of a node: hardware, drivers, kernel, and the software of a job."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def fingerprint(
 ) -> dict[str, Any]:
     """The fingerprint/1 document.
 
-    `id` is a digest over hardware, drivers and kernel alone: another framework version or
-    another state of our code is evidence for a change, not another node.
+    `id` is a digest over hardware, drivers and kernel alone: another framework version or code
+    digest is evidence for a change, not another node.
 
     Args:
         code: folder of the shipped code.
@@ -75,13 +75,13 @@ def fingerprint(
 
 
 def _identity(stable: Mapping[str, Any]) -> dict[str, Any]:
-    """What of it stays the same while nobody changes the node."""
+    """Return the part that stays the same while nobody changes the node."""
     kept = {key: value for key, value in stable.items() if key != "network"}
-    # A cable that is out or a virtual interface must not make another node of it.
+    # An unplugged cable or a virtual interface must not change the id.
     kept["network"] = [
         [card["name"], card["driver"]] for card in stable["network"] if card["driver"]
     ]
-    # Firmware and kernels round MemTotal differently from boot to boot.
+    # MemTotal varies a little from boot to boot.
     kept["memory_bytes"] = round(stable["memory_bytes"] / 2**30)
     kept["infiniband"] = [
         [port["device"], port["port"], port["rate"]] for port in stable["infiniband"]
@@ -90,10 +90,10 @@ def _identity(stable: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def code_digest(code: str) -> str:
-    """sha256 over content, execute bit and path of every shipped file below `code`.
+    """Return the sha256 over content, execute bit and path of every shipped file below `code`.
 
-    The controller names the shipped tree by the same rule: hidden and compiled files do not
-    count, lines are sorted by path.
+    The controller computes the name of the shipped tree by the same rule: hidden and compiled
+    files do not count, lines are sorted by path.
     """
     total = hashlib.sha256()
     for name in sorted(_shipped(code)):
@@ -116,7 +116,7 @@ def _shipped(code: str) -> list[str]:
 
 
 def cpu_description() -> dict[str, Any]:
-    """Model, sockets, cores, threads, and the instruction sets that matter."""
+    """Return model, sockets, cores, threads, and the relevant instruction sets."""
     model, flags, sockets, cores, threads = platform.machine(), set(), set(), set(), 0
     socket = "0"
     with open("/proc/cpuinfo") as handle:
@@ -214,7 +214,7 @@ _GPU_KEYS = (
 
 
 def gpus() -> list[dict[str, Any]]:
-    """The NVIDIA GPUs that nvidia-smi names; empty where it does not answer."""
+    """Return the NVIDIA GPUs that nvidia-smi lists; none where it does not answer."""
     query = "--query-gpu=" + ",".join(field for _, field in _GPU_KEYS)
     text = answer(["nvidia-smi", query, "--format=csv,noheader,nounits"])
     found = []
@@ -237,7 +237,7 @@ def gpus() -> list[dict[str, Any]]:
 
 def _topology() -> str | None:
     text = answer(["nvidia-smi", "topo", "-m"])
-    # Without its colours: nvidia-smi underlines the header even into a pipe.
+    # nvidia-smi colours and underlines the header even when it writes into a pipe.
     return re.sub(r"\x1b\[[0-9;]*m", "", text).strip() if text else None
 
 

@@ -1,4 +1,4 @@
-"""Who computes on a job's GPUs beside it, as nvidia-smi tells."""
+"""Other processes that compute on a job's GPUs, from nvidia-smi."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _IDENTITIES: dict[str, str] = {}
 
 
 def identities() -> dict[str, str]:
-    """Index -> UUID of this node's GPUs, asked once; empty where nvidia-smi does not answer."""
+    """Return index -> UUID of this node's GPUs, read once; empty without nvidia-smi."""
     if _IDENTITIES:
         return _IDENTITIES
     text = answer(["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"])
@@ -29,7 +29,7 @@ def identities() -> dict[str, str]:
 
 
 def compute_processes(devices: Sequence[str]) -> list[dict[str, Any]]:
-    """Processes that compute now on the given GPUs (indices or UUIDs), whoever's they are.
+    """Return the processes of all users that compute now on the given GPUs (indices or UUIDs).
 
     Returns:
         Entries as of `neighbours.who`, with `gpu`. A process that is not visible here (that of
@@ -44,7 +44,7 @@ def compute_processes(devices: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def resolve(devices: Sequence[str]) -> list[str]:
-    """UUIDs of devices, which are indices or UUIDs; as they are where nvidia-smi is silent."""
+    """Return the UUIDs of devices (indices or UUIDs); unchanged without nvidia-smi."""
     known = identities() if devices else {}
     return [known.get(device, device) for device in devices]
 
@@ -52,10 +52,10 @@ def resolve(devices: Sequence[str]) -> list[str]:
 def foreign(
     job_id: str | None, found: Sequence[dict[str, Any]], before_launch: bool
 ) -> list[dict[str, Any]]:
-    """Those of `found` that carry neither the job's mark nor that of its agent.
+    """Return those of `found` that carry neither the job's mark nor its agent's.
 
     Args:
-        job_id: the job; None: any Nightbench mark will do.
+        job_id: the job; None: a process with any Nightbench mark is not foreign.
         found: compute processes.
         before_launch: nothing of the job runs, so that a process which is not visible here (in
             a container nvidia-smi shows the host's numbers) cannot be the job's own.
@@ -86,7 +86,7 @@ class ComputeWatch:
         self._seen: list[tuple[float, dict[str, Any]]] = []
 
     def tick(self) -> None:
-        """Read what has come; does not wait."""
+        """Read new output without waiting."""
         if self._stream is None:
             return
         now_s = time.monotonic()
@@ -95,7 +95,7 @@ class ComputeWatch:
         self._seen += [(now_s, entry) for entry in foreign(self._job_id, mine, False)]
 
     def during(self, from_s: float, to_s: float) -> list[dict[str, Any]]:
-        """Foreign processes seen in a span, each once."""
+        """Return the foreign processes seen in a span, each once."""
         found = {}
         for t_s, entry in self._seen:
             if from_s <= t_s <= to_s + INTERVAL_S:
@@ -103,7 +103,7 @@ class ComputeWatch:
         return [found[key] for key in sorted(found)]
 
     def close(self) -> None:
-        """End the nvidia-smi."""
+        """End nvidia-smi."""
         if self._stream is not None:
             self._stream.close()
 

@@ -1,4 +1,4 @@
-"""What nvidia-smi says of GPUs beyond their telemetry: health, and what slowed them down."""
+"""Health of GPUs, and why their clocks were lowered, from nvidia-smi."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ THROTTLE_BITS = (
 )
 """Names of the bits of clocks_event_reasons.active (NVML's nvmlClocksEventReason*)."""
 DISTURBING = 0x8 | 0x20 | 0x40 | 0x80
-"""A power cap is how these devices work; heat and the hardware's own brakes are not."""
+"""Reasons that count as throttling; a power cap is normal for these devices."""
 
 _HEALTH = (
     ("index", "index"),
@@ -46,7 +46,7 @@ _OLD_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
 
 
 def throttle_names(bits: str | int | None) -> list[str]:
-    """The reasons that a word of bits ("0x0000000000000044") stands for."""
+    """Return the reasons in a bit mask ("0x0000000000000044")."""
     try:
         value = int(bits, 16) if isinstance(bits, str) else int(bits or 0)
     except ValueError:
@@ -55,7 +55,7 @@ def throttle_names(bits: str | int | None) -> list[str]:
 
 
 def throttled(samples: Sequence[dict[str, Any]], devices: Sequence[str]) -> list[dict[str, Any]]:
-    """Devices that heat or hardware slowed down in some telemetry samples.
+    """Return the devices that heat or hardware slowed down in some telemetry samples.
 
     Returns:
         [{"gpu": uuid or index, "reasons": [name], "samples": how many show it}].
@@ -85,12 +85,12 @@ def throttled(samples: Sequence[dict[str, Any]], devices: Sequence[str]) -> list
 
 
 def is_among(gpu: dict[str, Any], devices: Sequence[str]) -> bool:
-    """Whether a GPU is one of `devices`, which are indices or UUIDs."""
+    """Tell whether a GPU is one of `devices` (indices or UUIDs)."""
     return str(gpu["index"]) in devices or str(gpu["uuid"]) in devices
 
 
 def health() -> tuple[list[dict[str, Any]], str | None]:
-    """The state of every GPU, and why GPUs of this node cannot be used although it has some."""
+    """Return the state of every GPU, and why the node's GPUs cannot be used, if so."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         cards = len(_nvidia_cards())
@@ -122,7 +122,7 @@ def health() -> tuple[list[dict[str, Any]], str | None]:
 
 
 def _table(tool: str) -> tuple[list[dict[str, str]], str | None]:
-    """One row for each GPU; fields that this driver does not know are left out."""
+    """Return one row for each GPU, without the fields that this driver does not know."""
     fields = dict(_HEALTH)
     code, text = _ask(tool, "--query-gpu=" + ",".join(fields.values()))
     if code != 0 and "not a valid field" in text:
@@ -175,7 +175,7 @@ def _remapped_pending(tool: str) -> dict[str, bool]:
 
 
 def _nvidia_cards() -> list[str]:
-    """PCI devices of class display or 3D controller whose vendor is NVIDIA."""
+    """Return the PCI devices of class display or 3D controller whose vendor is NVIDIA."""
     found = []
     for folder in sorted(glob.glob("/sys/bus/pci/devices/*")):
         vendor = read_text(os.path.join(folder, "vendor"))
@@ -186,7 +186,7 @@ def _nvidia_cards() -> list[str]:
 
 
 def _word(text: str | None) -> str | None:
-    """None for what the device does not tell: "[N/A]", "[Not Supported]"."""
+    """Return a value; None for what the device does not report ("[N/A]", "[Not Supported]")."""
     return None if text is None or text.startswith("[") or text in ("N/A", "") else text
 
 

@@ -1,7 +1,7 @@
-"""Ending with who asked: a build whose controller has gone must not go on by itself.
+"""Ending a command together with its controller: a build must not go on without one.
 
 sshd closes its ends of a command's pipes when the controller closes the channel or the connection
-dies; nothing else tells the command.
+dies; the command has no other sign.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Cancelled(BaseException):
-    """The controller has gone, or a signal asked for the end; everything cleans up on its way."""
+    """The controller is gone, or a signal ended the command; `finally` blocks clean up."""
 
 
 def end_with_reader() -> None:
-    """From now on SIGTERM, SIGHUP, SIGINT and the loss of who reads our output raise `Cancelled`.
+    """Make SIGTERM, SIGHUP, SIGINT and the loss of the reader of our output raise `Cancelled`.
 
-    For the main thread of a process that has nobody else's work to do.
+    For the main thread of a process that does only this command's work.
     """
 
     def cancel(number: int, frame: Any) -> None:
@@ -45,10 +45,10 @@ def _watch() -> None:
     reader = select.poll()
     for stream in (sys.stdout, sys.stderr):
         try:
-            # No event is asked for: errors and hang-ups are always told.
+            # No event is requested: errors and hang-ups are always reported.
             reader.register(stream.fileno(), 0)
         except (OSError, ValueError):
-            continue  # closed from the beginning, or no file at all
+            continue  # closed from the beginning, or not a file
     while True:
         events = reader.poll()
         if any(event & (select.POLLERR | select.POLLHUP) for _, event in events):
@@ -59,13 +59,13 @@ def _watch() -> None:
 
 
 def run(argv: Sequence[str], env: Mapping[str, str], log: Any) -> int:
-    """Run a command that ends with us, whatever happens; its exit code.
+    """Run a command that ends when this process ends; return its exit code.
 
-    It has a group of its own, so that what it starts is ended with it.
+    It has a process group of its own, so that its children are ended with it.
 
     Raises:
         OSError: it cannot be started.
-        Cancelled: we are to end; the command has ended.
+        Cancelled: this process is to end; the command has been ended.
     """
     parent = os.getpid()
 
@@ -73,7 +73,7 @@ def run(argv: Sequence[str], env: Mapping[str, str], log: Any) -> int:
         os.setpgid(0, 0)
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
-            os._exit(127)  # we died between fork and prctl
+            os._exit(127)  # this process died between fork and prctl
 
     process = subprocess.Popen(
         list(argv),
@@ -98,6 +98,6 @@ def _end(process: Any) -> None:
             process.wait(TERM_S)
         except subprocess.TimeoutExpired:
             continue
-    # The leader may have gone before the others of its group.
+    # The leader may have ended before the others of its group.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

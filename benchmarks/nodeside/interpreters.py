@@ -1,4 +1,4 @@
-"""Finding a Python of a series on a node: one that really runs."""
+"""Finding a Python interpreter of a series that runs on this node."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _SAY = "import sys; print('%d.%d' % sys.version_info[:2]); print(sys.executable)
 
 
 def find(series: str, uv: str | None = None, env: Mapping[str, str] | None = None) -> str | None:
-    """Full path of an interpreter of `series` ("3.7"); None where none answers.
+    """Return the full path of an interpreter of `series` ("3.7"); None where none runs.
 
-    A name on PATH is not enough: version managers leave shims that answer only for the
-    version that is selected, so every candidate has to run and say its series.
+    A name on PATH is not enough: version managers leave shims that run only for the selected
+    version, so every candidate has to run and print its series.
     """
     seen = set()
     for candidate in _candidates(series, uv, os.environ if env is None else env):
@@ -27,7 +27,7 @@ def find(series: str, uv: str | None = None, env: Mapping[str, str] | None = Non
         said = answer([candidate, "-c", _SAY], timeout_s=20.0)
         words = (said or "").splitlines()
         if len(words) == 2 and words[0] == series:
-            # Its own word for where it lies: a shim answers for another one tomorrow.
+            # The path that it prints of itself: a shim may run another interpreter tomorrow.
             return words[1] or candidate
     return None
 
@@ -55,7 +55,7 @@ def _candidates(series: str, uv: str | None, env: Mapping[str, str]) -> Iterator
 
 
 def any_uv(root: str) -> str | None:
-    """A uv binary: the newest that was shipped, or one on PATH."""
+    """Return a uv binary: the newest that was shipped, or one on PATH."""
     shipped = glob.glob(os.path.join(glob.escape(root), "tools", "uv-*"))
     runnable = [path for path in shipped if os.access(path, os.X_OK)]
     return max(runnable, key=os.path.getmtime) if runnable else shutil.which("uv")

@@ -11,7 +11,7 @@ from nodeside.files import AgentError, EventLog, read_json, read_text
 from nodeside.processes import AGENT_MARK, AGENT_NODE, JOB_MARK, NODE_MARK
 
 NEIGHBOURS = {"action": "record", "wait_s": 600.0, "cpu_share": 0.1, "gpu": True}
-"""What a job that says nothing about foreign work means."""
+"""Policy of a job that has none for foreign work."""
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -76,7 +76,7 @@ class NodeJob:
         self.cpus: list[int] = list(self.here["cpus"])
         asked = [entry["device"] for entry in self.processes if entry["device"] is not None]
         self.devices: list[str] = [str(x) for x in self.here["devices"] or sorted(set(asked))]
-        """GPUs that the job uses here, by index or UUID."""
+        """Return the GPUs that the job uses here, by index or UUID."""
         self.neighbours: dict[str, Any] = dict(NEIGHBOURS, **(document.get("neighbours") or {}))
         self.locks_devices = document.get("lock", "node") == "devices"
         self.stack_tool: str | None = document.get("stack_tool")
@@ -84,18 +84,18 @@ class NodeJob:
 
     @property
     def python(self) -> str:
-        """Interpreter of the framework on this node; the agent's own where none was written."""
+        """Return the framework's interpreter on this node; the agent's own where none is given."""
         return read_text(os.path.join(self.folder, "python")) or sys.executable
 
     def repeat_folder(self, repeat: int) -> str:
-        """repeats/001 and so on."""
+        """Return the folder of a repeat: repeats/001 and so on."""
         return os.path.join(self.folder, "repeats", "{:03d}".format(repeat))
 
     def check_cpus(self) -> None:
-        """Every core of `cpus` has to be there.
+        """Check that every core of `cpus` exists.
 
         Raises:
-            AgentError: one is not.
+            AgentError: one does not.
         """
         allowed = os.sched_getaffinity(0)
         absent = [number for number in self.cpus if number not in allowed]
@@ -108,7 +108,7 @@ class NodeJob:
             )
 
     def commands(self, ports: Mapping[str, int]) -> list[dict[str, Any]]:
-        """What launch.py of the line says: name, argv and env of each process of this node.
+        """Return name, argv and env of each process of this node, from launch.py of the line.
 
         Raises:
             AgentError: launch.py is absent or broken, or forgets a process.
@@ -126,7 +126,7 @@ class NodeJob:
             )
             names = sorted(entry["name"] for entry in made)
         except Exception as error:
-            # Foreign code by contract: whatever it raises ends this repeat, not the agent.
+            # Code of the line: whatever it raises ends this repeat, not the agent.
             raise AgentError("{}: {}: {}".format(path, type(error).__name__, error)) from error
         wanted = sorted(entry["name"] for entry in self.processes)
         if names != wanted:
@@ -138,7 +138,7 @@ class NodeJob:
     def environment(
         self, process: Mapping[str, Any], launch_env: Mapping[str, str], repeat: int
     ) -> dict[str, str]:
-        """Environment of a process: the agent's, ours, job, node, role, launch.py's; later wins."""
+        """Return a process's variables: agent, defaults, job, node, role, launch.py; later wins."""
         document = self.document
         folder = self.repeat_folder(repeat)
         hidden = (AGENT_MARK, AGENT_NODE)
@@ -160,6 +160,6 @@ class NodeJob:
         env.update(self.here["env"])
         env.update(document["role_env"].get(process["role"], {}))
         env.update(launch_env)
-        # Last, so that no configuration can take a process out of the agent's sight.
+        # Last: no configuration may remove the mark by which the agent finds its processes.
         env.update({JOB_MARK: self.job_id, NODE_MARK: self.node})
         return env

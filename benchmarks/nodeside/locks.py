@@ -22,9 +22,9 @@ DEFAULT_DIR = "/tmp/nightbench-locks"
 
 
 def node_key(environment: Mapping[str, str]) -> str:
-    """Name of the node as its sshd was reached: address and port of SSH_CONNECTION.
+    """Return the name of the node: address and port of its sshd, from SSH_CONNECTION.
 
-    Two servers on one machine are two nodes. Without SSH the host name stands for it.
+    Two servers on one machine are two nodes. Without SSH it is the host name.
     """
     words = environment.get("SSH_CONNECTION", "").split()
     name = "_".join(words[2:4]) if len(words) == 4 else "local_" + socket.gethostname()
@@ -32,13 +32,13 @@ def node_key(environment: Mapping[str, str]) -> str:
 
 
 def lock_path(lock_dir: str | None, environment: Mapping[str, str]) -> str:
-    """Path of the node's lock file."""
+    """Return the path of the node's lock file."""
     folder = os.path.expanduser(lock_dir or DEFAULT_DIR)
     return os.path.join(folder, node_key(environment) + ".lock")
 
 
 def device_lock_path(node_path: str, device: str) -> str:
-    """Path of a device's lock file, beside that of its node."""
+    """Return the path of a device's lock file, beside that of its node."""
     name = re.sub(r"[^A-Za-z0-9._-]", "_", device)
     return "{}.device-{}.lock".format(node_path[: -len(".lock")], name)
 
@@ -78,9 +78,9 @@ def _open_shared(path: str) -> int:
 
 
 class NodeLock:
-    """An flock on a node-local file; its content says who holds it.
+    """An flock on a node-local file whose content describes the holder.
 
-    The descriptor is closed on exec, so no rank can keep the node.
+    The descriptor is closed on exec, so that no rank can keep the lock.
     """
 
     def __init__(self, path: str) -> None:
@@ -106,12 +106,12 @@ class NodeLock:
                 "set `environments.lock_dir` to a folder on a local disk of the node",
             ) from error
         self.held = True
-        # A shared holder wipes out what one who died alone in it has left.
+        # An exclusive holder that died may have left its description.
         self._write("" if shared else json.dumps(dict(holder)))
         return True
 
     def probe(self) -> bool:
-        """True where somebody has it alone. A shared probe takes it away from nobody."""
+        """Tell whether another process holds it exclusively, by a shared attempt."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
@@ -124,11 +124,11 @@ class NodeLock:
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, text.encode(), 0)
         except OSError:
-            # The lock is what counts; a full /tmp only hides who holds it.
+            # The lock is held anyway; a full /tmp only hides who holds it.
             return
 
     def holder(self) -> dict[str, Any] | None:
-        """Who holds the lock by its own word."""
+        """Return the holder's description of itself."""
         try:
             found = json.loads(os.pread(self._descriptor, 65536, 0).decode())
         except (OSError, ValueError):
@@ -136,7 +136,7 @@ class NodeLock:
         return found if isinstance(found, dict) else None
 
     def release(self) -> None:
-        """Give the node back."""
+        """Release the lock."""
         if self.held:
             self._write("")
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
@@ -149,24 +149,24 @@ class NodeLock:
 
 
 class JobLock:
-    """What one job needs of a node: all of it at once or nothing.
+    """All locks that one job needs on a node, taken together or not at all.
 
     Args:
         path: the node's lock.
-        devices: their names; empty: the node as a whole.
+        devices: their names; empty: the whole node.
     """
 
     def __init__(self, path: str, devices: Sequence[str] = ()) -> None:
         self.path = path
         self._node = NodeLock(path)
-        # One order for all jobs, and nothing is held while something else is waited for.
+        # One order for all jobs, and no lock is held while another is waited for.
         self._devices = [
             (name, NodeLock(device_lock_path(path, name))) for name in sorted(set(devices))
         ]
         self._in_the_way: NodeLock | None = None
 
     def acquire(self, holder: Mapping[str, Any]) -> bool:
-        """Take everything without waiting; otherwise nothing is held and False comes back."""
+        """Take all locks without waiting; return False, holding none, where one is taken."""
         self._in_the_way = None
         if not self._node.acquire(holder, shared=bool(self._devices)):
             self._in_the_way = self._node
@@ -179,17 +179,17 @@ class JobLock:
         return True
 
     def holder(self) -> dict[str, Any] | None:
-        """Who stood in the way at the last attempt, by its own word."""
+        """Return who held a lock at the last attempt, by its own description."""
         if self._in_the_way is None:
             return None
         found = self._in_the_way.holder()
         if found is None and self._in_the_way is self._node:
-            # Jobs that hold the node shared write into their devices' locks.
+            # Jobs that hold the node shared describe themselves in their devices' locks.
             return next(iter(_device_holders(self.path)), None)
         return found
 
     def release(self) -> None:
-        """Give everything back."""
+        """Release all locks."""
         for _, lock in reversed(self._devices):
             lock.release()
         self._node.release()
@@ -202,7 +202,7 @@ class JobLock:
 
 
 def holder_document(job_id: str, environment: Mapping[str, str]) -> dict[str, Any]:
-    """What a holder writes into the lock."""
+    """Return the description that a holder writes into the lock."""
     words = environment.get("SSH_CONNECTION", "").split()
     return {
         "job_id": job_id,
@@ -214,7 +214,7 @@ def holder_document(job_id: str, environment: Mapping[str, str]) -> dict[str, An
 
 
 def current_holders(lock_dir: str | None, environment: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Who holds the node, or devices of it, now; empty where it is free."""
+    """Return who holds the node, or devices of it, now; empty where it is free."""
     path = lock_path(lock_dir, environment)
     holder = _holder_of(path)
     return [holder] if holder is not None else _device_holders(path)
@@ -227,7 +227,7 @@ def _device_holders(path: str) -> list[dict[str, Any]]:
 
 
 def _holder_of(path: str) -> dict[str, Any] | None:
-    """Who has the lock file alone; None where nobody has."""
+    """Return who holds the lock file exclusively, or None."""
     if not os.path.exists(path):
         return None
     lock = NodeLock(path)
@@ -238,7 +238,7 @@ def _holder_of(path: str) -> dict[str, Any] | None:
 
 
 def lock_file(path: str) -> int | None:
-    """Open and flock a private file; the descriptor, or None where another process has it."""
+    """Open and flock a private file; return its descriptor, or None where it is locked."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

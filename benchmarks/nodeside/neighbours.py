@@ -1,8 +1,8 @@
-"""Foreign work on the cores of a job: how much, and whose.
+"""Foreign work on the cores of a job: how much, and by which processes.
 
-Once a second the cores' time is held against that of the agent and its processes: two or three
-small files. Only where more is left than the job's policy bears are all processes of the machine
-looked at, at most every few seconds: the agent shares a core with what it watches.
+Once a second the cores' time is compared with that of the agent and its processes, which costs two
+or three small files. Only where more is left than the job's policy allows, all processes of the
+machine are read, at most every few seconds: the agent shares a core with what it watches.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ SAMPLE_S = 1.0
 SPAN_S = 5.0
 """Foreign work is judged over spans of this length."""
 LOOK_AGAIN_S = 30.0
-"""What an earlier look explained is believed for so long."""
+"""For so long the result of an earlier scan still explains foreign work."""
 SHOWN = 5
-"""Processes that are named."""
+"""Number of processes that are reported."""
 COMMAND_LENGTH = 200
 UNSEEN = "processes that end too soon to be seen, or that another container hides"
 
 
 class Sample(NamedTuple):
-    """Cumulated ticks at one moment."""
+    """Cumulative ticks at one moment."""
 
     t_s: float
     busy: float
@@ -45,7 +45,7 @@ class Sample(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """What the time between two scans was spent on, in ticks."""
+    """Use of the time between two scans, in ticks."""
 
     from_s: float
     to_s: float
@@ -55,7 +55,7 @@ class Looked(NamedTuple):
     """pid -> ticks on the job's cores."""
 
     def overlap_s(self, from_s: float, to_s: float) -> float:
-        """Seconds that it shares with a span."""
+        """Return the seconds that it shares with a span."""
         return max(0.0, min(self.to_s, to_s) - max(self.from_s, from_s))
 
 
@@ -64,24 +64,24 @@ class Share(NamedTuple):
 
     share: float
     doubt: float
-    """The cores' time is counted by the tick: so much of `share` may be chance."""
+    """The part of `share` that may be rounding, as time is counted in ticks."""
     named: float
-    """The part of it that known processes used."""
+    """The part of it that identified processes used."""
     from_s: float
     to_s: float
 
     def exceeds(self, limit: float) -> bool:
-        """Whether it is certain that there was more than `limit`."""
+        """Tell whether there was certainly more than `limit`."""
         return max(self.share - self.doubt, min(self.share, self.named)) > limit
 
 
 class Meter:
-    """Measures foreign work on some cores, from its making on.
+    """Measures foreign work on some cores from its creation on.
 
     Args:
         cpus: the cores; all of the machine when empty.
-        job_id: whose processes are not foreign; None: no process with a Nightbench mark is.
-        limit: share from which it is looked for who it is.
+        job_id: its processes are not foreign; None: no process with a Nightbench mark is foreign.
+        limit: share above which the processes are identified.
     """
 
     def __init__(self, cpus: Sequence[int], job_id: str | None, limit: float) -> None:
@@ -100,21 +100,21 @@ class Meter:
     # --- measuring -----------------------------------------------------------------------
 
     def watch(self, launched: Sequence[int]) -> None:
-        """From now on these running processes are the job's; none: the repeat has ended."""
+        """Set the job's running processes; none when the repeat has ended."""
         self._launched = tuple(launched)
         if launched:
-            # What was long before is of no use; what was in the last window is asked for later.
+            # Old samples are dropped; those of the last window are needed later.
             self.samples = [s for s in self.samples if s.t_s > time.monotonic() - LOOK_AGAIN_S]
             self.looked = [x for x in self.looked if x.to_s > time.monotonic() - LOOK_AGAIN_S]
 
     def tick(self, now_s: float, at_once: bool = False) -> None:
-        """Take a sample where one is due; look who it is where there is much foreign work."""
+        """Take a sample if one is due; scan the processes where there is much foreign work."""
         if now_s - self.samples[-1].t_s < SAMPLE_S and not at_once:
             return
         before = self.samples[-1]
         self._sample()
         if not self._launched:
-            return  # nobody is disturbed between repeats
+            return  # between repeats nothing is disturbed
         share = self.share(before.t_s, self.samples[-1].t_s)
         age_s = self.samples[-1].t_s - self._last.t_s
         loud = share.exceeds(self._limit) and age_s >= SPAN_S
@@ -123,7 +123,7 @@ class Meter:
             self.look()
 
     def _unexplained(self, before: Sample) -> float:
-        """Share of the last sample that is not the agent's and its processes'."""
+        """Return the share of the last sample that is not the agent's or its processes'."""
         last = self.samples[-1]
         room = (last.t_s - before.t_s) * TICKS_PER_S * self._cores
         return (last.busy - before.busy - last.own + before.own) / room if room > 0 else 0.0
@@ -132,15 +132,15 @@ class Meter:
         now_s = time.monotonic()
         self.samples.append(Sample(now_s, core_ticks(self._cpus), own_ticks(self._launched)))
         if not self._launched and len(self.samples) > 4 * LOOK_AGAIN_S:
-            del self.samples[: int(2 * LOOK_AGAIN_S)]  # nobody asks for what was before a launch
+            del self.samples[: int(2 * LOOK_AGAIN_S)]  # the time before a launch is not needed
 
     def look(self) -> Looked:
-        """Look at every process of the machine, and at what each did since the last such look."""
+        """Read every process of the machine, and what each used since the last scan."""
         self._sample()
         before, now = self._last, scan()
         mine = descendants(now.processes, os.getpid())
         mine_before = descendants(before.processes, os.getpid())
-        # Time of what has ended is found with who waited for it: the sum over a family is kept.
+        # An ended process's time moves to the parent that waited for it: a family's sum is kept.
         family = sum(p.with_children for pid, p in now.processes.items() if pid in mine)
         family -= sum(p.with_children for pid, p in before.processes.items() if pid in mine_before)
         direct = self._own_at(now.t_s) - self._own_at(before.t_s)
@@ -164,7 +164,7 @@ class Meter:
         return found
 
     def _own_at(self, t_s: float) -> float:
-        """`Sample.own` of the sample nearest to a moment; one is taken with each scan."""
+        """Return `Sample.own` of the sample nearest to a moment; each scan takes one."""
         place = self._place(t_s)
         near = self.samples[max(0, place - 1) : place + 1]
         return min(near, key=lambda sample: abs(sample.t_s - t_s)).own
@@ -178,14 +178,14 @@ class Meter:
         return self._kinds[key]
 
     def _remember(self, pid: int) -> None:
-        """Who it is, while it can be asked."""
+        """Describe the processes while they exist."""
         if pid not in self._names:
             self._names[pid] = who(pid)
 
     # --- judging -------------------------------------------------------------------------
 
     def share(self, from_s: float, to_s: float) -> Share:
-        """Foreign share between the samples that enclose a span."""
+        """Return the foreign share between the samples that enclose a span."""
         first = self._sample_before(from_s)
         last = self.samples[min(self._place(to_s), len(self.samples) - 1)]
         room = (last.t_s - first.t_s) * TICKS_PER_S * self._cores
@@ -200,7 +200,7 @@ class Meter:
                 harmless += part * looked.harmless
                 named += part * sum(looked.foreign.values())
         if self._launched and self.looked and last.t_s > self.looked[-1].to_s:
-            # Not looked at yet: believed to go on as it was, while the job runs.
+            # Not scanned yet: assumed to go on unchanged while the job runs.
             newest = self.looked[-1]
             since_s = last.t_s - max(newest.to_s, first.t_s)
             harmless += newest.harmless * since_s / (newest.to_s - newest.from_s)
@@ -211,7 +211,7 @@ class Meter:
         return Share(share, doubt, named / room, first.t_s, last.t_s)
 
     def _place(self, t_s: float) -> int:
-        """Index of the first sample at or after a moment."""
+        """Return the index of the first sample at or after a moment."""
         return bisect.bisect_left(self.samples, (t_s,))
 
     def _sample_before(self, t_s: float) -> Sample:
@@ -221,17 +221,17 @@ class Meter:
         return self.samples[max(0, place - 1)]
 
     def worst(self, from_s: float, to_s: float) -> Share:
-        """The span of `SPAN_S` with the largest foreign share; a shorter window is one span."""
+        """Return the span of `SPAN_S`, or the whole window, with the largest foreign share."""
         if to_s - from_s <= SPAN_S:
             return self.share(from_s, to_s)
         starts = [s.t_s for s in self.samples if from_s <= s.t_s <= to_s - SPAN_S] or [from_s]
         spans = [self.share(start, start + SPAN_S) for start in starts]
         spans.append(self.share(to_s - SPAN_S, to_s))
-        # What is certain comes before what may be chance.
+        # Certain shares come before those that may be rounding.
         return max(spans, key=lambda span: (span.exceeds(self._limit), span.share))
 
     def culprits(self, from_s: float, to_s: float) -> list[dict[str, Any]]:
-        """Foreign processes of a span as result.json names them, the busiest first."""
+        """Return the foreign processes of a span as result.json has them, the busiest first."""
         spent: dict[int, float] = {}
         for looked in self.looked:
             part = looked.overlap_s(from_s, to_s)
@@ -247,7 +247,7 @@ class Meter:
 
 
 def who(pid: int) -> dict[str, Any]:
-    """pid, user, command, and no shares yet."""
+    """Return pid, user and command, without shares."""
     user = command = None
     try:
         uid = os.stat("/proc/{}".format(pid)).st_uid
@@ -262,12 +262,12 @@ def who(pid: int) -> dict[str, Any]:
                 raw = b"[" + handle.read().strip() + b"]"
         command = raw.decode("utf-8", "replace")[:COMMAND_LENGTH]
     except OSError:
-        pass  # it has ended meanwhile: what is known so far is told
+        pass  # it has ended meanwhile: what is known so far is returned
     return {"pid": pid, "user": user, "command": command, "cpu_share": None, "gpu": None}
 
 
 def sentence(processes: Sequence[dict[str, Any]]) -> str:
-    """The processes for people: `make -j64 (pid 4711, user anna, 48 %)`."""
+    """Return the processes as text: `make -j64 (pid 4711, user anna, 48 %)`."""
     parts = []
     for entry in processes:
         details = ["pid {}".format(entry["pid"])]

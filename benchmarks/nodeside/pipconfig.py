@@ -1,4 +1,4 @@
-"""pip's configuration on the node, said in uv's words (uv does not read pip's)."""
+"""pip's configuration on the node, as uv's variables (uv does not read pip's)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OLD_NAMES = {"UV_DEFAULT_INDEX": "UV_INDEX_URL", "UV_INDEX": "UV_EXTRA_INDEX_UR
 
 
 def pip_settings(env: Mapping[str, str], home: str) -> dict[str, str]:
-    """What pip would use: key as in pip.conf -> value; later files and PIP_* win."""
+    """Return pip's settings: key as in pip.conf -> value; later files and PIP_* win."""
     files = ["/etc/pip.conf", "/etc/xdg/pip/pip.conf"]
     files += [os.path.join(home, ".pip", "pip.conf")]
     config_home = env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
@@ -33,7 +33,7 @@ def pip_settings(env: Mapping[str, str], home: str) -> dict[str, str]:
         try:
             parser.read(path)
         except (configparser.Error, UnicodeDecodeError, OSError):
-            continue  # pip would complain about its own file; here it only says nothing
+            continue  # pip would report its own file; here it is ignored
         for section in ("global", "install"):
             if parser.has_section(section):
                 found.update({k: v for k, v in parser.items(section) if k in _KEYS})
@@ -45,7 +45,7 @@ def pip_settings(env: Mapping[str, str], home: str) -> dict[str, str]:
 
 
 def uv_environment(env: Mapping[str, str], home: str) -> dict[str, str]:
-    """UV_* (and SSL_CERT_FILE) variables to set; what is set already is left alone."""
+    """Return the UV_* (and SSL_CERT_FILE) variables to set, without those that are set already."""
     made: dict[str, str] = {}
     for key, value in pip_settings(env, home).items():
         name = _KEYS[key]

@@ -10,11 +10,10 @@ from nodeside.files import AgentError
 
 
 class PortReservation:
-    """Bound sockets that keep numbers from everybody else on the machine.
+    """Bound sockets that reserve port numbers on the machine.
 
-    The wildcard address is bound, so that two nodes which share a machine (each with a
-    loopback address of its own) never hand out the same number: frameworks listen on the
-    wildcard too.
+    The wildcard address is bound, so that two nodes on one machine (each with a loopback
+    address of its own) never reserve the same number: frameworks listen on the wildcard too.
     """
 
     def __init__(self, names: Sequence[str], address: str, low: int, high: int) -> None:
@@ -43,14 +42,14 @@ class PortReservation:
             )
 
     def release(self) -> None:
-        """Let the processes bind; called just before they start."""
+        """Release the ports, just before the processes start."""
         for held in self._sockets:
             held.close()
         self._sockets = []
 
 
 def _require_local(address: str) -> int:
-    """The address family of `address`, which has to be one of this node's own."""
+    """Return the address family of `address`, which has to be one of this node's own."""
     hint = "set `data_address` of this node to an address that it has"
     try:
         found = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)

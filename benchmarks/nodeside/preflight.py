@@ -1,4 +1,4 @@
-"""Everything about a node that matters before a night: preflight/1."""
+"""The preflight of a node before a night: preflight/1."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def preflight(
     controls_of: str | None,
     prefixes: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The preflight/1 document; nothing is changed except that `root` is made.
+    """Return the preflight/1 document; nothing is changed except that `root` is created.
 
     Args:
         root: folder of Nightbench on the node.
@@ -43,7 +43,7 @@ def preflight(
     present = [core for core in cpus if core in os.sched_getaffinity(0)]
     problem = why_not_writable(root)
     shown, gpu_problem = gpus.health()
-    # Before the controls: they would be the work that is found.
+    # Before the controls, which would be found as foreign work.
     foreign = _foreign(present, [gpu["uuid"] for gpu in shown])
     measured: list[dict[str, Any]] = []
     control_problem = None
@@ -81,7 +81,7 @@ def preflight(
 
 
 def _foreign(cpus: Sequence[int], devices: Sequence[str]) -> dict[str, Any]:
-    """Work of others on the cores over a second, and on the GPUs; Nightbench's own is not."""
+    """Return the foreign work on the cores over a second, and on the GPUs."""
     meter = Meter(cpus, None, _NAMED)
     time.sleep(_LOOK_S)
     looked = meter.look()

@@ -1,4 +1,4 @@
-"""How far a process has come: the end of its steps.jsonl, read as it grows."""
+"""The progress of a process: the end of its steps.jsonl, read as it grows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Progress:
-    """Follows one steps.jsonl; looks only at the last complete record of each piece."""
+    """Follows one steps.jsonl; of each piece it parses the last complete record only."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -18,10 +18,10 @@ class Progress:
         self.step = 0
         self.t_s: float | None = None
         self.changed_s = time.monotonic()
-        """Agent's clock when the last new record was seen."""
+        """The agent's clock when the last new record was seen."""
 
     def look(self) -> None:
-        """Take in what was written since the last look."""
+        """Read what was written since the last call."""
         try:
             size = os.stat(self._path).st_size
             if size <= self._offset:
@@ -47,7 +47,7 @@ class Progress:
         self.t_s = record.get("t_s", self.t_s)
 
     def idle_s(self) -> float:
-        """Seconds since the last new record."""
+        """Return the seconds since the last new record."""
         return time.monotonic() - self.changed_s
 
 

@@ -1,4 +1,4 @@
-"""Framework environments: named by what they hold, built beside and renamed, found for nothing."""
+"""Framework environments: named by their content, built once under another name and renamed."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from nodeside.locks import NodeLock, holder_document, lock_path
 from nodeside.recipe import Recipe
 
 SPARE = 1.1
-"""Room that has to be free, as a multiple of the environment's size."""
+"""Free space needed, as a multiple of the environment's size."""
 
 
 class Unavailable(Exception):
-    """The interpreter or the packages cannot be had on this node."""
+    """The interpreter or the packages are not available on this node."""
 
     def __init__(self, reason: str, hint: str, log: str | None = None) -> None:
         super().__init__(reason)
@@ -40,11 +40,11 @@ class Unavailable(Exception):
 
 
 def provision(options: argparse.Namespace, code: str) -> dict[str, Any]:
-    """Build or find an environment; the verb's document.
+    """Build or find an environment; return the verb's document.
 
     Returns:
         {"python", "env", "built", "seconds"}, or {"unavailable", "hint", "log"} where the
-        interpreter or the packages cannot be had here.
+        interpreter or the packages are not available here.
 
     Raises:
         AgentError: bad arguments, no room, no rights.
@@ -81,9 +81,9 @@ def _is_complete(env: str) -> bool:
 
 
 def _refuse_foreign(recipe: Recipe, env: str) -> None:
-    """An environment of another host whose interpreter is not here must not be built again.
+    """Refuse to rebuild an environment of another host whose interpreter is missing here.
 
-    On a shared root that would take it away from those who can use it.
+    On a shared root that would take it away from the hosts that can use it.
     """
     made = read_json(os.path.join(env, ".ok.json")) or {}
     if made.get("host") in (None, socket.gethostname()) or _is_complete(env):
@@ -98,19 +98,19 @@ def _refuse_foreign(recipe: Recipe, env: str) -> None:
 
 
 def _note_use(env: str) -> None:
-    """The marker's time says when an environment was last used; `clean` goes by it."""
+    """Set the marker's time to now: `clean` reads it as the environment's last use."""
     try:
         os.utime(os.path.join(env, ".ok.json"))
     except PermissionError:
-        return  # another user's environment on a shared root: its owner cleans
+        return  # another user's environment on a shared root: its owner cleans it up
 
 
 def _quietly(text: str) -> None:
-    """Say it to whoever may still listen."""
+    """Write a line to stderr if it is still open."""
     try:
         _say(text)
     except OSError:
-        # Nobody does; Python must not find that out again when it flushes at its end.
+        # It is closed; Python must not fail again when it flushes at its end.
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - it is open to the very end
 
 
@@ -119,10 +119,10 @@ def _say(text: str) -> None:
 
 
 def _build_locked(recipe: Recipe, env: str, options: argparse.Namespace) -> bool:
-    """Build under the node's lock and the environment's; False where somebody else did so.
+    """Build under the node's lock and the environment's; return False where another did so.
 
-    The node's lock is given back while another node builds on a shared file system: nobody holds
-    one of the two while it waits for the other.
+    The node's lock is released while another node builds on a shared file system: no process
+    holds one of the two while it waits for the other.
     """
     node = NodeLock(lock_path(options.lock_dir, os.environ))
     who = holder_document("provision {}".format(recipe.name), os.environ)
@@ -134,7 +134,7 @@ def _build_locked(recipe: Recipe, env: str, options: argparse.Namespace) -> bool
         while not _is_complete(env):
             if node.acquire(who):
                 if build.acquire():
-                    # Nobody else builds this one now: what is half is of the dead.
+                    # An incomplete build belongs to a process that has died.
                     for half in glob.glob(os.path.join(glob.escape(envs), _half(recipe, "*"))):
                         shutil.rmtree(half, ignore_errors=True)
                     if _is_complete(env):
@@ -212,7 +212,7 @@ def _rename(beside: str, env: str) -> None:
     try:
         os.rename(beside, env)
     except OSError:
-        # With a shared home another node, under its own lock, may have come first.
+        # With a shared home another node, under its own lock, may have built it first.
         if not _is_complete(env):
             raise
 
@@ -255,7 +255,7 @@ def _install(recipe: Recipe, uv: uvtool.Uv, env: str, options: argparse.Namespac
 
 
 def _why(recipe: Recipe, failure: uvtool.UvFailure, log: str) -> Exception:
-    """A failure of uv as what the user has to know."""
+    """Return a failure of uv in words for the user."""
     text = failure.said
     if "No space left on device" in text or "os error 28" in text:
         return AgentError(
@@ -282,7 +282,7 @@ def _why(recipe: Recipe, failure: uvtool.UvFailure, log: str) -> Exception:
 
 
 def shortly(said: str) -> str:
-    """The end of uv's output without what stands between a failure and its root."""
+    """Return the end of uv's output, without the lines between a failure and its cause."""
     lines = [line.strip() for line in said.strip().splitlines() if line.strip()]
     causes = [line for line in lines if line.lower().startswith("cause:")]
     if len(causes) > 1:

@@ -1,4 +1,4 @@
-"""What a framework environment is made of, which names it."""
+"""The inputs of a framework environment; its name is their digest."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from nodeside.files import AgentError, read_json
 
 
 class Recipe:
-    """What an environment is made of, and thereby its name.
+    """The inputs of an environment, and its name.
 
     Args:
         code: folder of the shipped code.
         line: framework line.
         variant: which lock.
         version: other version of the main package than the lock's.
-        wheel: path of a wheel that takes its place.
+        wheel: path of a wheel that replaces it.
 
     Raises:
-        AgentError: the line, the variant or the wheel is not there.
+        AgentError: the line, the variant or the wheel does not exist.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Calls of other programs: short ones, and one that talks for as long as it is listened to."""
+"""Running other programs: short ones, and one whose output is followed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MARK = "NIGHTBENCH_TELEMETRY"
 def answer(
     argv: Sequence[str], timeout_s: float = 20.0, env: Mapping[str, str] | None = None
 ) -> str | None:
-    """Standard output of a program that ends well in time; None otherwise."""
+    """Return the standard output of a program that succeeds in time; None otherwise."""
     try:
         done = subprocess.run(
             list(argv),
@@ -34,7 +34,7 @@ def answer(
 
 
 class Stream:
-    """A program that prints a line now and then; it is read without waiting.
+    """A program that prints lines from time to time, read without waiting.
 
     Args:
         argv: the program is looked for on PATH; where it is absent there are no lines.
@@ -55,11 +55,11 @@ class Stream:
                 env=dict(os.environ, **{_MARK: str(os.getpid())}),
             )
         except OSError:
-            return  # without the tool's answers the rest is measured all the same
+            return  # the measurement goes on without the tool's output
         os.set_blocking(self._popen.stdout.fileno(), False)
 
     def lines(self) -> list[str]:
-        """Complete lines since the last call."""
+        """Return the complete lines since the last call."""
         if self._popen is None:
             return []
         while True:
@@ -77,7 +77,7 @@ class Stream:
         """End the program."""
         if self._popen is None:
             return
-        # It may have ended by itself, and its number may be another process's by now.
+        # It may have ended by itself, and its pid may be another process's by now.
         if environ_of(self._popen.pid).get(_MARK) == str(os.getpid()):
             send(self._popen.pid, signal.SIGKILL)
         self._popen.wait()

@@ -1,4 +1,4 @@
-"""What a process that makes no progress is doing: asked of the best tool that is there."""
+"""Stacks of processes that make no progress, by the best tool available."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from nodeside.processes import is_running, send
 
 MAX_BYTES = 20_000
 TIMEOUT_S = 6.0
-"""For all processes together: what hangs is ended within ten seconds."""
+"""Limit for all processes together: a hanging gang is ended within ten seconds."""
 FAULTHANDLER_FILE = "faulthandler.txt"
-"""Where a rank's handler of SIGUSR2 writes, in its own folder."""
+"""File in its folder to which a rank's handler of SIGUSR2 writes."""
 _HANDLER_S = 1.5
 
 
 def find_tool(wanted: str | None, python: str) -> str | None:
-    """A py-spy: the one that is named, one on PATH, or one beside the framework's interpreter."""
+    """Return a py-spy: the named one, one on PATH, or one beside the framework's interpreter."""
     for path in (wanted, shutil.which("py-spy"), os.path.join(os.path.dirname(python), "py-spy")):
         if path and os.access(path, os.X_OK):
             return path
@@ -31,7 +31,7 @@ def find_tool(wanted: str | None, python: str) -> str | None:
 def take(
     processes: Mapping[str, int], folders: Mapping[str, str], tool: str | None
 ) -> dict[str, str]:
-    """Stacks of running processes, each also written to stack.txt in its folder.
+    """Return stacks of running processes, each also written to stack.txt in its folder.
 
     Args:
         processes: name -> pid.
@@ -39,8 +39,8 @@ def take(
         tool: a py-spy.
 
     Returns:
-        name -> text of at most `MAX_BYTES`, whose first line says where it comes from. Neither
-        an absent tool nor one that may not look keeps the others from being asked.
+        name -> text of at most `MAX_BYTES`, whose first line names the tool. A tool that is absent
+        or not permitted is skipped.
     """
     deadline = time.monotonic() + TIMEOUT_S
     found, why = _by_py_spy(processes, tool, deadline - _HANDLER_S) if tool else ({}, {})
@@ -108,7 +108,7 @@ def _by_faulthandler(
             size = _size(paths[name])
             if name in found or size <= before[name]:
                 continue
-            if last.get(name) == size:  # it has stopped growing
+            if last.get(name) == size:  # it no longer grows
                 text = read_text(paths[name]) or ""
                 found[name] = "faulthandler (signal SIGUSR2), pid {}\n{}".format(pid, text)
             last[name] = size
@@ -116,7 +116,7 @@ def _by_faulthandler(
 
 
 def _handles(pid: int, number: int) -> bool:
-    """Whether a process has a handler of the signal: without one it would be its end."""
+    """Tell whether a process handles the signal, which would end it otherwise."""
     for line in (read_text("/proc/{}/status".format(pid)) or "").splitlines():
         if line.startswith("SigCgt:"):
             return bool(int(line.split()[1], 16) >> (number - 1) & 1)
@@ -131,7 +131,7 @@ def _size(path: str) -> int:
 
 
 def _by_proc(pid: int) -> str:
-    """What the kernel knows: state and the call in which each thread sleeps."""
+    """Return state and sleeping system call of each thread, from the kernel."""
     if not is_running(pid):
         return "/proc, pid {}: the process has ended meanwhile".format(pid)
     parts = ["/proc (no py-spy, no faulthandler), pid {}".format(pid)]
@@ -157,7 +157,7 @@ def _tasks(pid: int) -> Sequence[str]:
 
 
 def _cut(text: str) -> str:
-    """At most `MAX_BYTES`, the end left out."""
+    """Return the first `MAX_BYTES`."""
     raw = text.encode("utf-8", "replace")
     if len(raw) <= MAX_BYTES:
         return raw.decode("utf-8")

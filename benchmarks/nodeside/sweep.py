@@ -1,4 +1,4 @@
-"""Finding, and ending, processes that carry a mark; nothing without one is ever touched."""
+"""Finding and ending processes that carry a mark; a process without one is never touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernel and the login say of a node: clock, limits, session, links, disk."""
+"""A node as its kernel and the login show it: clock, limits, session, links, disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIOCGIFADDR = 0x8915
 
 
 def clock() -> dict[str, Any]:
-    """Both clocks, and whether something keeps the wall clock."""
+    """Return both clocks, and whether the wall clock is synchronised."""
     synchronised, source = _synchronised()
     return {
         "wall_s": time.time(),
@@ -37,7 +37,7 @@ def _synchronised() -> tuple[bool | None, str | None]:
     kernel = _kernel_is_synchronised()
     if kernel:
         return True, "kernel"
-    # A daemon that leaves the kernel's flag alone keeps the clock all the same.
+    # Some daemons synchronise the clock without setting the kernel's flag.
     said = answer(["chronyc", "-n", "tracking"], timeout_s=5.0)
     if said is not None:
         return "Not synchronised" not in said and "Leap status" in said, "chrony"
@@ -48,7 +48,7 @@ def _synchronised() -> tuple[bool | None, str | None]:
 
 
 def _kernel_is_synchronised() -> bool | None:
-    """The unsynchronised flag of adjtimex(2); None where it may not be asked."""
+    """Return the unsynchronised flag of adjtimex(2); None where it is not permitted."""
     # struct timex: modes is its first member and stays 0 (read only); status follows offset,
     # freq, maxerror and esterror.
     buffer = ctypes.create_string_buffer(512)
@@ -61,7 +61,7 @@ def _kernel_is_synchronised() -> bool | None:
 
 
 def disk(path: str) -> dict[str, Any]:
-    """Room on the file system of `path`, for this user."""
+    """Return the space on the file system of `path`, for this user."""
     while not os.path.exists(path):
         path = os.path.dirname(path) or "/"
     usage, files = shutil.disk_usage(path), os.statvfs(path)
@@ -74,14 +74,14 @@ def disk(path: str) -> dict[str, Any]:
 
 
 def _quota(path: str) -> dict[str, int] | None:
-    """The user's quota that leaves least; None where there is none or none is told."""
-    del path  # `quota` names devices, which a path below a bind mount does not show
+    """Return the user's quota that leaves least; None where there is none."""
+    del path  # `quota` names devices, which a path below a bind mount does not reveal
     text = answer(["quota", "-w", "-p"], timeout_s=10.0)
     return parse_quota(text) if text else None
 
 
 def parse_quota(text: str) -> dict[str, int] | None:
-    """The tightest line of `quota -w -p`: filesystem, blocks of 1 KiB, soft and hard limit, ..."""
+    """Return the tightest line of `quota -w -p`: filesystem, blocks of 1 KiB, limits, ..."""
     found = []
     for line in text.splitlines():
         words = line.split()
@@ -97,12 +97,12 @@ def parse_quota(text: str) -> dict[str, int] | None:
 
 
 def shared_memory_free() -> int | None:
-    """Free bytes of /dev/shm."""
+    """Return the free bytes of /dev/shm."""
     return shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else None
 
 
 def cpu_state() -> dict[str, Any]:
-    """What changes of the cores' state: governors, siblings, isolation, load."""
+    """Return the changeable state of the cores: governors, siblings, isolation, load."""
     cores = sorted(os.sched_getaffinity(0))
     base = "/sys/devices/system/cpu"
     governors = {
@@ -119,7 +119,7 @@ def cpu_state() -> dict[str, Any]:
 
 
 def memory_state() -> dict[str, int]:
-    """Bytes of memory in all, available, and swapped out."""
+    """Return the bytes of memory: total, available, and swapped out."""
     values = {}
     for line in (read_text("/proc/meminfo") or "").splitlines():
         key, _, rest = line.partition(":")
@@ -132,7 +132,7 @@ def memory_state() -> dict[str, int]:
 
 
 def limits() -> dict[str, int | None]:
-    """What a process of this login may use; None: unlimited."""
+    """Return the resource limits of this login's processes; None: unlimited."""
 
     def soft(kind: int) -> int | None:
         value = resource.getrlimit(kind)[0]
@@ -146,7 +146,7 @@ def limits() -> dict[str, int | None]:
 
 
 def session() -> dict[str, Any]:
-    """Whether what a login leaves behind is ended with it, and whether it needs an allocation."""
+    """Return whether a login's processes end with it, and whether it needs an allocation."""
     user = os.environ.get("USER") or os.environ.get("LOGNAME") or ""
     linger = None
     if os.path.isdir("/run/systemd/system"):
@@ -186,7 +186,7 @@ def _pam_slurm() -> bool | None:
 
 
 def links() -> list[dict[str, Any]]:
-    """Network interfaces other than loopback."""
+    """Return the network interfaces other than loopback."""
     base, found = "/sys/class/net", []
     addresses = _addresses()
     for name in sorted(os.listdir(base)) if os.path.isdir(base) else ():
@@ -201,7 +201,7 @@ def links() -> list[dict[str, Any]]:
                 "name": name,
                 "mbps": int(speed) if re.match(r"[1-9]\d*\Z", speed) else None,
                 "mtu": int(mtu) if mtu.isdigit() else None,
-                # Virtual interfaces say "unknown" and mean that they carry.
+                # Virtual interfaces report "unknown" while they work.
                 "up": state == "up" or (state == "unknown" and carrier == "1"),
                 "addresses": addresses.get(name, []) or _ipv4(name),
             }
@@ -219,7 +219,7 @@ def _addresses() -> dict[str, list[str]]:
 
 
 def _ipv4(name: str) -> list[str]:
-    """The address that the kernel tells without the `ip` program."""
+    """Return the address that the kernel reports without the `ip` program."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         try:
             raw = fcntl.ioctl(asking, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))

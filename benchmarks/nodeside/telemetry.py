@@ -20,14 +20,14 @@ GPU_FIELDS = (
     ("utilization_percent", "utilization.gpu", float),
     ("memory_used_bytes", "memory.used", float),
 )
-"""Our key, nvidia-smi's name of the field, type. nvidia-smi counts memory in MiB."""
+"""Key, nvidia-smi's name of the field, type. nvidia-smi counts memory in MiB."""
 
 _OLD_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
-"""What drivers before 535 call a field; one unknown name spoils a whole query."""
+"""Names of fields before driver 535; one unknown name fails the whole query."""
 
 
 def cpu_times(cpus: Sequence[int] = ()) -> tuple[float, float]:
-    """Busy and total jiffies of the given cores (all when empty) since boot."""
+    """Return busy and total jiffies of the given cores (all when empty) since boot."""
     wanted = {"cpu{}".format(number) for number in cpus} or {"cpu"}
     busy = total = 0.0
     with open("/proc/stat") as handle:
@@ -41,7 +41,7 @@ def cpu_times(cpus: Sequence[int] = ()) -> tuple[float, float]:
 
 
 def memory() -> tuple[int, int]:
-    """Used and total bytes of main memory."""
+    """Return used and total bytes of main memory."""
     values = {}
     with open("/proc/meminfo") as handle:
         for line in handle:
@@ -52,7 +52,7 @@ def memory() -> tuple[int, int]:
 
 
 def parse_gpu(line: str) -> dict[str, Any] | None:
-    """One line of `nvidia-smi --format=csv,noheader,nounits`; None where it is no such line."""
+    """Parse a line of `nvidia-smi --format=csv,noheader,nounits`; return None for another line."""
     words = [word.strip() for word in line.split(",")]
     if len(words) != len(GPU_FIELDS):
         return None
@@ -61,14 +61,14 @@ def parse_gpu(line: str) -> dict[str, Any] | None:
         try:
             gpu[key] = kind(word)
         except ValueError:
-            gpu[key] = None  # "[N/A]": this device does not tell
+            gpu[key] = None  # "[N/A]": this device does not report it
     if gpu["memory_used_bytes"] is not None:
         gpu["memory_used_bytes"] = int(gpu["memory_used_bytes"] * 2**20)
     return gpu
 
 
 class Telemetry:
-    """Samples of one repeat; `tick` is cheap and does nothing before its second is over."""
+    """Samples of one repeat; `tick` does nothing until a second has passed."""
 
     def __init__(self, cpus: Sequence[int] = (), devices: Sequence[str] = ()) -> None:
         self._cpus = tuple(cpus)
@@ -79,7 +79,7 @@ class Telemetry:
         self.samples: list[dict[str, Any]] = []
 
     def tick(self) -> None:
-        """Take a sample where one is due."""
+        """Take a sample if one is due."""
         now = time.monotonic()
         if now < self._due:
             return
@@ -106,7 +106,7 @@ class Telemetry:
                 self._gpus[str(gpu["index"]).zfill(4)] = gpu
 
     def close(self) -> dict[str, Any]:
-        """Stop sampling; the `telemetry` of result.json."""
+        """Stop sampling; return the `telemetry` of result.json."""
         if self._smi is not None:
             self._smi.close()
             self._smi = None
@@ -114,7 +114,7 @@ class Telemetry:
 
 
 def _start_nvidia_smi(devices: Sequence[str]) -> Stream | None:
-    """One nvidia-smi that repeats itself: starting it anew each second would cost a core."""
+    """Start one nvidia-smi that repeats: starting it each second would cost a core."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return None

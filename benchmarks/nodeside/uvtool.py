@@ -1,4 +1,4 @@
-"""Calling uv on a node, with the site's indexes, and a log that a person can read."""
+"""Running uv on a node with the site's indexes, its output kept in a log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SECRET = re.compile(r"(://)[^/@\s]+@")
 
 
 class UvFailure(Exception):
-    """uv ended badly; `said` is the end of its output."""
+    """uv failed; `said` is the end of its output."""
 
     def __init__(self, said: str) -> None:
         super().__init__(said)
@@ -47,7 +47,7 @@ class Uv:
         self.env = dict(os.environ)
         self.env.pop("VIRTUAL_ENV", None)
         self.env.pop("PYTHONPATH", None)
-        # Told on the command line by the cluster's YAML: stronger than the node's own settings.
+        # From the cluster's YAML: it overrides the node's own settings.
         if options.index_url:
             self.env.pop("UV_INDEX", None)
             self.env.pop("UV_EXTRA_INDEX_URL", None)
@@ -62,7 +62,7 @@ class Uv:
         self._wheelhouse = options.wheelhouse
 
     def run(self, *words: str) -> str | None:
-        """Call uv; None where it went well, the end of its output otherwise."""
+        """Run uv; return None on success, the end of its output otherwise."""
         with open(self.log, "ab") as log:
             shown = _SECRET.sub(r"\1***@", " ".join(words))
             log.write("\n[{}] uv {}\n".format(utc_now(), shown).encode())
@@ -82,17 +82,17 @@ class Uv:
         return _SECRET.sub(r"\1***@", said[-4000:]) or "exit code {}".format(code)
 
     def must(self, *words: str) -> None:
-        """Call uv.
+        """Run uv.
 
         Raises:
-            UvFailure: it ended badly.
+            UvFailure: it failed.
         """
         said = self.run(*words)
         if said is not None:
             raise UvFailure(said)
 
     def install(self, python: str, what: Sequence[str], index: Mapping[str, Any] | None) -> None:
-        """`uv pip install`, from the sources that the site has, one after another.
+        """Run `uv pip install` with the site's sources, one after another.
 
         Args:
             python: interpreter of the environment.
@@ -102,9 +102,9 @@ class Uv:
                 links, from the wheelhouse, or from this index.
 
         Raises:
-            UvFailure: no source had it; what the first one said.
+            UvFailure: no source had it; it holds the first one's output.
         """
-        # uv itself reads no such variable: pip's `no-index` is said on the command line.
+        # uv has no such variable: pip's `no-index` becomes an option.
         alone = bool(self.env.get("UV_NO_INDEX"))
         call = ["pip", "install", "--python", python]
         if self._wheelhouse:
@@ -128,7 +128,7 @@ class Uv:
         raise UvFailure(first or "")
 
     def managed_python(self, series: str) -> str | None:
-        """An interpreter that uv downloaded for us."""
+        """Return an interpreter that uv has downloaded."""
         folder = glob.escape(self.env["UV_PYTHON_INSTALL_DIR"])
         pattern = "cpython-{}.*/bin/python{}".format(series, series)
         found = sorted(glob.glob(os.path.join(folder, pattern)))
@@ -140,7 +140,7 @@ def _normal(name: str) -> str:
 
 
 def without(requirements: str, package: str) -> tuple[str, str | None]:
-    """A lock without one package (its lines and hashes), and the version that it pinned."""
+    """Return a lock without one package (its lines and hashes), and the version it pinned."""
     kept, pinned, dropping = [], None, False
     for line in requirements.splitlines():
         if line and not line[0].isspace() and not line.startswith("#"):
@@ -154,7 +154,7 @@ def without(requirements: str, package: str) -> tuple[str, str | None]:
 
 
 def like_build(version: str, pinned: str | None) -> str:
-    """`version` with the local part of the locked one: 2.12.0 beside 2.13.0+cpu is 2.12.0+cpu."""
+    """Return `version` with the local part of the locked one: 2.12.0, 2.13.0+cpu: 2.12.0+cpu."""
     if pinned and "+" in pinned and "+" not in version:
         return version + "+" + pinned.partition("+")[2]
     return version

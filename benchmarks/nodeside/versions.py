@@ -1,8 +1,8 @@
-"""Which wheels of a line's main package this node could install: what its indexes and folders hold.
+"""The wheels of a line's main package in this node's indexes and folders.
 
 uv installs but does not list. The sources are those that uv gets (`uvtool`): the site's own
-settings, pip's configuration on the node, folders of wheels. Which of the files run here is for the
-controller to say.
+settings, pip's configuration on the node, folders of wheels. The controller decides which of the
+files run here.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ File = Mapping[str, Any]
 
 
 def versions(options: argparse.Namespace, code: str) -> dict[str, Any]:
-    """What the sources hold of the line's main package; the verb's document.
+    """Return the verb's document: the wheels of the line's main package in all sources.
 
     Returns:
         {"package", "python", "files": [{"name", "requires_python", "yanked"}], "sources",
-        "problems"}: file names of wheels, each once. A source that does not answer is a problem
-        and hides no other.
+        "problems"}: file names of wheels, each once. A source that does not answer is a problem,
+        and the others are read all the same.
 
     Raises:
-        AgentError: no such line or variant.
+        AgentError: there is no such line or variant.
     """
     recipe = Recipe(code, options.line, options.variant, None, None)
     env = dict(os.environ)
@@ -93,7 +93,7 @@ def _of(package: str, name: str) -> bool:
 
 
 def _files(source: str, env: Mapping[str, str]) -> list[File]:
-    """The files of a page of an index, of a folder, or of a page of links."""
+    """Return the files on a page of an index, in a folder, or on a page of links."""
     path = _local(source)
     if path is None:
         return _page(source, env)

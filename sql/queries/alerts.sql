@@ -1,11 +1,163 @@
+-- Alerts: their life, what people do with them, and their history.
+
+-- name: lock_alerts(cluster)
+-- Locks the alerts of a cluster, to judge and to notify, until the connection is closed.
+select pg_advisory_lock(hashtext('nightbench alerts'), hashtext(:cluster));
+
+-- name: open_alert(case_id, cluster, kind, sentence, value, baseline, change, run_id)
+-- Opens an alert unless the series has a live one, or this run opened one before.
+-- Returns one row where the alert is new.
+select opened.alert_id
+from
+    triage.open_alert(
+        :case_id,
+        :cluster,
+        :kind,
+        :sentence,
+        :value,
+        :baseline,
+        :change,
+        :run_id
+    ) as opened (alert_id)
+where opened.alert_id is not null;
+
+-- name: touch_alert(kind, sentence, value, baseline, change, run_id, case_id, cluster)
+-- Gives a live alert kind, sentence and figures of another run that confirms it.
+select alert.alert_id
+from raw.alert
+cross join
+    lateral triage.continue_alert(
+        alert.alert_id,
+        :kind,
+        :sentence,
+        :value,
+        :baseline,
+        :change,
+        :run_id
+    ) as continued (is_done)
+where
+    alert.case_id = :case_id
+    and alert.cluster = :cluster
+    and alert.state in ('open', 'acknowledged')
+    and continued.is_done;
+
+-- name: watch_alert(alert_id, suspect, run_id)
+-- Stores what one night suspects of an alert, which a second one has to confirm.
+select triage.watch_alert(:alert_id, :suspect, :run_id);
+
+-- name: end_alert(alert_id, run_id, why)
+-- Resolves an alert, or ends the event of a dismissed one. Returns one row where it did.
+select ended.is_done
+from triage.resolve_by_run(:alert_id, :run_id, :why) as ended (is_done)
+where ended.is_done;
+
+-- name: reopen_alert(alert_id, kind, sentence, value, baseline, change, run_id)
+-- Opens a dismissed alert again. Returns one row where it was still dismissed.
+select reopened.is_done
+from
+    triage.reopen_by_run(
+        :alert_id,
+        :kind,
+        :sentence,
+        :value,
+        :baseline,
+        :change,
+        :run_id
+    ) as reopened (is_done)
+where reopened.is_done;
+
+-- name: route_alert(alert_id, owner, run_id)
+-- Gives a new alert its owner. Returns one row where it did.
+select routed.is_done
+from triage.route_alert(:alert_id, :owner, :run_id) as routed (is_done)
+where routed.is_done;
+
+-- name: move_alert(alert_id, to_state, by_whom, why, reason)
+-- Moves an alert to another state in a person's name. Returns the state before.
+select
+    triage.move_alert(
+        :alert_id,
+        :to_state,
+        :by_whom,
+        :why,
+        :reason
+    ) as was;
+
+-- name: snooze_alert(alert_id, until, by_whom, why)
+-- Snoozes an alert until a time in a person's name. Returns the state before.
+select
+    triage.snooze_alert(
+        :alert_id,
+        :until,
+        :by_whom,
+        :why
+    ) as was;
+
+-- name: assign_alert(alert_id, owner, by_whom, why)
+-- Assigns an alert to an owner in a person's name. Returns the state before.
+select
+    triage.assign_alert(
+        :alert_id,
+        :owner,
+        :by_whom,
+        :why
+    ) as was;
+
+-- name: alerts(states, case_id, cluster, alert_id, group_key, max_rows)
 -- Alerts, newest first. A null parameter does not constrain.
 select *
 from marts.fct_alert
 where
-    (%(states)s::text[] is null or state = any(%(states)s))
-    and (%(case_id)s::text is null or case_id = %(case_id)s)
-    and (%(cluster)s::text is null or cluster = %(cluster)s)
-    and (%(alert_id)s::bigint is null or alert_id = %(alert_id)s)
-    and (%(group_key)s::text is null or group_key = %(group_key)s)
+    (:states::text[] is null or state = any(:states))
+    and (:case_id::text is null or case_id = :case_id)
+    and (:cluster::text is null or cluster = :cluster)
+    and (:alert_id::bigint is null or alert_id = :alert_id)
+    and (:group_key::text is null or group_key = :group_key)
 order by opened_at desc, alert_id desc
-limit %(max_rows)s;
+limit :max_rows;
+
+-- name: standing_alerts(cluster)
+-- Alerts that a night's verdicts are compared with: live ones, and dismissed ones whose
+-- event goes on.
+select *
+from marts.fct_alert
+where
+    cluster = :cluster
+    and (
+        state in ('open', 'acknowledged')
+        or (state = 'dismissed' and resolved_run_id is null)
+    )
+order by opened_at asc, alert_id asc;
+
+-- name: alert_events(alert_id)
+-- The history of an alert, oldest first.
+select *
+from marts.fct_alert_event
+where alert_id = :alert_id
+order by event_id;
+
+-- name: alert_moves()
+-- Moves of all alerts from one state to another, by whom and why, oldest first.
+select
+    alert_id,
+    what,
+    to_state,
+    by_whom,
+    why
+from marts.fct_alert_event
+where what = 'moved'
+order by event_id;
+
+-- name: regressions()
+-- Every alert on a fall: the run that opened it, and the last run that confirmed it.
+select
+    a.alert_id,
+    a.case_id,
+    a.cluster,
+    opened.started_at as opened_at,
+    latest.started_at as last_at
+from marts.fct_alert as a
+inner join staging.run as opened on a.opened_run_id = opened.run_id
+inner join staging.run as latest on a.last_run_id = latest.run_id
+where a.verdict = 'regressed'
+order by a.alert_id;

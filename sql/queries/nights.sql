@@ -1,10 +1,173 @@
+-- Nights that schedules promise, and the check of their deadlines.
+
+-- name: lock_deadlines()
+-- Locks the check of deadlines until the connection is closed; false where another one has it.
+select pg_try_advisory_lock(hashtext('nightbench deadlines')) as is_locked;
+
+-- name: watch_suite*!
+-- A suite's cluster and schedule as the deadline check finds them now.
+insert into raw.suite_watch (suite, cluster, timetable, since, seen_at)
+values (:suite, :cluster, :timetable, :since, :now)
+on conflict (suite) do update set
+    cluster = excluded.cluster,
+    timetable = excluded.timetable,
+    since = excluded.since,
+    seen_at = excluded.seen_at;
+
+-- name: watched_suite(suite)
+-- A suite's cluster and schedule as the last deadline check found them.
+select
+    cluster,
+    timetable,
+    since,
+    seen_at
+from raw.suite_watch
+where suite = :suite;
+
+-- name: store_night*!
+-- State of a night. When it was notified is kept.
+insert into raw.night as t (
+    suite, cluster, scheduled_at, until, due_at, why, state, sentence, run_id, without,
+    is_empty, was_paused, is_silence, missing_at, ended_at, checked_at
+)
+values (
+    :suite,
+    :cluster,
+    :scheduled_at,
+    :until,
+    :due_at,
+    :why,
+    :state,
+    :sentence,
+    :run_id,
+    :without,
+    :is_empty,
+    :was_paused,
+    :is_silence,
+    case when :state = 'missing' then :now::timestamptz end,
+    case when :state = 'late' then :now::timestamptz end,
+    :now
+)
+on conflict (suite, cluster, scheduled_at) do update set
+    until = excluded.until,
+    due_at = excluded.due_at,
+    why = excluded.why,
+    state = excluded.state,
+    sentence = excluded.sentence,
+    run_id = excluded.run_id,
+    without = excluded.without,
+    is_empty = excluded.is_empty,
+    was_paused = t.was_paused or excluded.was_paused,
+    is_silence = t.is_silence or excluded.is_silence,
+    missing_at = coalesce(t.missing_at, excluded.missing_at),
+    ended_at = coalesce(t.ended_at, excluded.ended_at),
+    checked_at = excluded.checked_at;
+
+-- name: mark_night_notified*!
+-- Marks as notified that a night is missing.
+update raw.night set told_at = :now
+where
+    suite = :suite
+    and cluster = :cluster
+    and scheduled_at = :scheduled_at
+    and told_at is null;
+
+-- name: mark_night_end_notified*!
+-- Marks as notified that a missing night's results have arrived.
+update raw.night set end_told_at = :now
+where
+    suite = :suite
+    and cluster = :cluster
+    and scheduled_at = :scheduled_at
+    and end_told_at is null;
+
+-- name: store_deadline_check*!
+-- Time of a check of all deadlines.
+insert into raw.deadline_check (checked_at, suites, missing)
+values (:now, :suites, :missing)
+on conflict (only_one) do update set
+    checked_at = excluded.checked_at,
+    suites = excluded.suites,
+    missing = excluded.missing;
+
+-- name: deadline_check()
+-- When deadlines were last checked.
+select
+    checked_at,
+    suites,
+    missing
+from raw.deadline_check;
+
+-- name: unfinished_nights(suite, cluster, since)
+-- Nights that are not over, and those of which something is unnotified.
+select
+    suite,
+    cluster,
+    scheduled_at,
+    until,
+    due_at,
+    why,
+    state,
+    sentence,
+    run_id,
+    without,
+    is_empty,
+    was_paused,
+    is_silence,
+    missing_at,
+    told_at,
+    ended_at,
+    end_told_at
+from raw.night
+where
+    suite = :suite
+    and cluster = :cluster
+    and scheduled_at >= :since
+    and (
+        state in ('waiting', 'missing')
+        or (state = 'late' and told_at is not null and end_told_at is null)
+    )
+order by scheduled_at;
+
+-- name: night_runs(suite, cluster, since)
+-- Scheduled runs of a suite, each with the planned cases that have no result.
+select
+    r.run_id,
+    r.started_at,
+    r.loaded_at,
+    count(p.case_id) filter (where p.left_out is null) as planned,
+    coalesce(
+        array_agg(p.case_id order by p.case_id)
+        filter (where p.left_out is null and m.run_id is null and p.case_id is not null),
+        '{}'
+    ) as without,
+    -- A night that had no room for any case has nothing to judge.
+    coalesce(
+        bool_or(v.run_id is not null)
+        or not bool_or(p.left_out is null and coalesce(m.status, '') <> 'left_out'),
+        true
+    ) as is_judged
+from staging.run as r
+left join staging.planned_case as p on r.run_id = p.run_id
+left join staging.measurement as m on p.run_id = m.run_id and p.case_id = m.case_id
+left join raw.verdict as v on p.run_id = v.run_id and p.case_id = v.case_id
+where
+    r.suite = :suite
+    and r.cluster = :cluster
+    and r.run_kind = 'nightly'
+    and not r.is_imported
+    and r.started_at >= :since
+group by r.run_id, r.started_at, r.loaded_at
+order by r.started_at;
+
+-- name: nights(suite, cluster, states, since, max_rows)
 -- Nights that schedules promised, newest first. A null parameter does not constrain.
 select *
 from marts.fct_night
 where
-    (%(suite)s::text is null or suite = %(suite)s)
-    and (%(cluster)s::text is null or cluster = %(cluster)s)
-    and (%(states)s::text[] is null or state = any(%(states)s))
-    and (%(since)s::timestamptz is null or scheduled_at >= %(since)s)
+    (:suite::text is null or suite = :suite)
+    and (:cluster::text is null or cluster = :cluster)
+    and (:states::text[] is null or state = any(:states))
+    and (:since::timestamptz is null or scheduled_at >= :since)
 order by scheduled_at desc, suite asc
-limit %(max_rows)s;
+limit :max_rows;

@@ -238,7 +238,7 @@ async def test_a_throttled_server_is_asked_again(tmp_path, caplog):
 
 
 async def test_a_server_that_goes_on_closing_is_given_up(monkeypatch):
-    monkeypatch.setattr("nightbench.gang.login.THROTTLED_S", 1.5)
+    monkeypatch.setattr("nightbench.gang.ssh_login.THROTTLED_S", 1.5)
     asked = []
 
     async def close(reader, writer):
@@ -259,7 +259,7 @@ async def test_a_server_that_goes_on_closing_is_given_up(monkeypatch):
 
 @pytest.mark.parametrize("sessions", [1, 2])
 async def test_a_server_that_allows_few_sessions(tmp_path, sessions, monkeypatch):
-    monkeypatch.setattr("nightbench.gang.ssh.SESSION_WAIT_S", 3.0)
+    monkeypatch.setattr("nightbench.gang.ssh_connection.SESSION_WAIT_S", 3.0)
     more = f"MaxStartups 100\nMaxSessions {sessions}\nSubsystem sftp internal-sftp\n"
     with server(tmp_path / "few", "127.0.0.6", more) as few:
         transport = SshTransport(few.target())

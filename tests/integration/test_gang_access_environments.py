@@ -21,7 +21,7 @@ from tests.wheels import make_wheel
 from nightbench.core.model import Build, Case, JobSpec, Limits, Node, Process, Protocol, Strategy
 from nightbench.gang import GangEvent, Shipment, SshTransport, prepare
 from nightbench.gang.errors import EnvironmentUnavailable, NodeUnreachable
-from nightbench.gang.provisioning import Connect
+from nightbench.gang.node_access import Connect
 
 pytestmark = pytest.mark.openssh
 REPO = Path(__file__).resolve().parents[2]
@@ -205,7 +205,7 @@ async def test_a_shared_home_gets_one_build(ground):
         e.message.split()[0] for e in ground.events if e.kind == "ship" and " MB)" in e.message
     ]
     assert names.count("tiny_main-1.0-py3-none-any.whl") == 1, "what is big is sent once"
-    assert not list(ground.root.glob("wheels/*/*.bringing"))
+    assert not list(ground.root.glob("wheels/*/*.uploading"))
 
 
 async def test_a_builder_that_was_killed_leaves_nothing_in_the_way(ground):

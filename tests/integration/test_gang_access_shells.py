@@ -11,9 +11,9 @@ import pytest
 from tests.integration.access_servers import Server, server_with_shell
 
 from nightbench.gang import RemoteFailure, SshTransport
-from nightbench.gang.clock import measure_offset
 from nightbench.gang.errors import NodeError
-from nightbench.gang.shellwords import quote
+from nightbench.gang.node_access import measure_offset
+from nightbench.gang.ssh_connection import quote
 
 pytestmark = pytest.mark.openssh
 

@@ -107,7 +107,7 @@ async def test_no_such_host(nodes):
 
 
 async def test_no_ssh_server_there(nodes, monkeypatch):
-    monkeypatch.setattr("nightbench.gang.login.THROTTLED_S", 1.0)
+    monkeypatch.setattr("nightbench.gang.ssh_login.THROTTLED_S", 1.0)
 
     async def serve(reader, writer):
         writer.write(b"HTTP/1.0 400 Bad Request\r\n\r\n" * 40)
@@ -123,7 +123,7 @@ async def test_no_ssh_server_there(nodes, monkeypatch):
 
 
 async def test_a_server_that_says_nothing(nodes, monkeypatch):
-    monkeypatch.setattr("nightbench.gang.login.CONNECT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("nightbench.gang.ssh_login.CONNECT_TIMEOUT_S", 0.5)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.openssh import SshNodes, local_nodes, openssh_nodes
 
 from nightbench.gang import NodeUnreachable, RemoteFailure
-from nightbench.gang.pool import shared
+from nightbench.gang.ssh_pool import shared
 
 AGENT = str(Path(__file__).resolve().parents[2] / "benchmarks" / "agent.py")
 

@@ -40,7 +40,7 @@ from nightbench.gang import (
     run_gang,
     sweep,
 )
-from nightbench.gang.layout import Layout
+from nightbench.gang.node_access import Layout
 from nightbench.spool import CaseStore, Spool
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -150,7 +150,7 @@ def marked(job: JobSpec) -> list[tuple[int, str]]:
             continue
         try:
             environ = (entry / "environ").read_bytes().split(b"\0")
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
         for mark in (b"NIGHTBENCH_JOB=", b"NIGHTBENCH_AGENT="):

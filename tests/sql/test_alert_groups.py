@@ -14,7 +14,7 @@ from nightbench.cli.main import app
 from nightbench.core.errors import UserError
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.warehouse import Loader, Reader, Triage
-from nightbench.warehouse.causes import CauseBook
+from nightbench.warehouse.causes import CauseRepository
 from nightbench.warehouse.connection import Connection
 
 KEY = "local/node/n1/2026-03-01"
@@ -43,7 +43,7 @@ def ids(loader: Loader, connection: Connection, reader: Reader, given: Given) ->
         "last_good_run_id": None,
         "night": NIGHT.date(),
     }
-    CauseBook(connection).store([{**cause, "alert_id": alert_id} for alert_id in found[:3]])
+    CauseRepository(connection).store([{**cause, "alert_id": alert_id} for alert_id in found[:3]])
     return found
 
 

@@ -17,7 +17,7 @@ from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRI
 from nightbench.warehouse import Loader, Reader, Triage, connect
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.triage import REASONS
-from nightbench.web import Access, Visitor, actions, create_app
+from nightbench.web import PageAccess, PageUser, actions, create_app
 
 BEARER = {"authorization": "Bearer abc.def"}
 
@@ -31,8 +31,8 @@ def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     def anyone() -> None:
         pass
 
-    access = Access(anyone, anyone, lambda: Visitor("ada", may_change=True))
-    return TestClient(create_app(page.open_repository, page.open_desk, access, b"secret"))
+    access = PageAccess(anyone, anyone, lambda: PageUser("ada", may_change=True))
+    return TestClient(create_app(page.open_repository, page.open_triage, access, b"secret"))
 
 
 def test_an_alert_is_found_read_and_moved(app: TestClient, alert_id: int) -> None:
@@ -133,7 +133,7 @@ def test_what_is_offered_is_what_the_functions_allow(warehouse: Database, alert_
                     continue
                 allowed[state].add(action.name)
     assert allowed == {
-        state: {action.name for action in actions.possible(state)} for state in actions.STATES
+        state: {action.name for action in actions.actions_for(state)} for state in actions.STATES
     }
     assert tuple(actions.REASONS) == REASONS
 

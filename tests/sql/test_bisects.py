@@ -1,4 +1,4 @@
-"""Bisects in a real PostgreSQL: stored as they go, found by their alert, shown on it."""
+"""BisectRepository in a real PostgreSQL: stored as they go, found by their alert, shown on it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from nightbench.experiments import bisect_store
 from nightbench.experiments.bisect_store import Asked
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, Reader, WarehouseRefused
-from nightbench.warehouse.bisects import Bisects
 from nightbench.warehouse.connection import Connection
+from nightbench.warehouse.experiments import BisectRepository
 
 VERSIONS = ("1.0", "1.1", "1.2", "1.3")
 
@@ -62,11 +62,11 @@ def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
     rows: Rows,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    book = Bisects(connection)
+    repository = BisectRepository(connection)
     case_id = rows("select case_id from raw.alert")[0]["case_id"]
     folder = bisect_store.begin(spool, "bisect-1", asked(case_id, alert_id), "ada")
-    bisect_store.store(book, bisect_store.document_of(folder))
-    (found,) = book.find(alert_id=alert_id)
+    bisect_store.store(repository, bisect_store.document_of(folder))
+    (found,) = repository.find(alert_id=alert_id)
     assert (found["state"], found["outcome"], found["steps"]) == ("running", None, 0)
     assert found["versions"] == list(VERSIONS)
 
@@ -75,18 +75,18 @@ def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
     bisect_store.save_step(folder, step(2, "search", "1.1", "good", why="a \x00 in it"))
     bisect_store.save_step(folder, step(3, "search", "1.2", None))
     for _ in range(2):  # stored twice, it is there once
-        bisect_store.store(book, bisect_store.document_of(folder))
-    told = book.steps("bisect-1")
+        bisect_store.store(repository, bisect_store.document_of(folder))
+    told = repository.steps("bisect-1")
     assert [each["status"] for each in told] == ["ended", "ended", "running"]
     assert told[1]["why"] == "a \\x00 in it"
-    assert book.find("bisect-1")[0]["spent_s"] == 90.0
+    assert repository.find("bisect-1")[0]["spent_s"] == 90.0
 
     bisect_store.save_step(folder, step(3, "search", "1.2", "bad"))
     bisect_store.save_step(folder, step(4, "verify", "1.2", "bad", against="1.1"))
     known = folder.run() or {}
     folder.save_run({**known, "state": "ended", "ended_at": datetime.now(UTC).isoformat()})
-    bisect_store.store(book, bisect_store.document_of(folder))
-    (found,) = book.find(alert_id=alert_id)
+    bisect_store.store(repository, bisect_store.document_of(folder))
+    (found,) = repository.find(alert_id=alert_id)
     assert (found["outcome"], found["last_good"], found["first_bad"]) == ("found", "1.1", "1.2")
     assert found["ratio"] == 0.9
 
@@ -102,14 +102,14 @@ def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
 
 
 def test_a_step_that_ended_has_a_result(connection: Connection, spool: Spool) -> None:
-    book = Bisects(connection)
+    repository = BisectRepository(connection)
     folder = bisect_store.begin(spool, "bisect-1", asked("some-case"), "ada")
     bisect_store.save_step(folder, step(1, "check", "1.3", "bad"))
     document = bisect_store.document_of(folder)
     document["steps"][0]["result"] = None
     with pytest.raises(WarehouseRefused):
-        book.store(document, document["steps"])
-    assert book.find() == []
+        repository.store(document, document["steps"])
+    assert repository.find() == []
 
 
 def test_the_versions_of_an_alert_are_those_on_both_sides_of_the_last_change(
@@ -126,7 +126,7 @@ def test_the_versions_of_an_alert_are_those_on_both_sides_of_the_last_change(
     kind = VerdictKind.REGRESSED
     loader.open_alert(Verdict(case.case_id, "local", run.run_id, kind, "slower", 9.0, 10.0, -0.1))
     alert_id = int(reader.alerts()[0]["alert_id"])
-    found = bisect_store.of_alert(reader, Bisects(connection), alert_id)
+    found = bisect_store.of_alert(reader, BisectRepository(connection), alert_id)
     assert (found.good, found.bad) == ("1.1", "1.2")
     assert (found.case_id, found.cluster) == (case.case_id, "local")
 
@@ -135,13 +135,13 @@ def test_an_alert_without_a_change_of_version_needs_two_that_are_named(
     reader: Reader, connection: Connection, alert_id: int, given: Given
 ) -> None:
     with pytest.raises(UserError, match="so no version can be to blame"):
-        bisect_store.of_alert(reader, Bisects(connection), alert_id)
+        bisect_store.of_alert(reader, BisectRepository(connection), alert_id)
     with pytest.raises(UserError, match="There is no alert 999"):
-        bisect_store.of_alert(reader, Bisects(connection), 999)
+        bisect_store.of_alert(reader, BisectRepository(connection), 999)
     # Two versions that are named need no change: the runtime below them may be to blame.
     with pytest.raises(UserError, match="name both versions"):
-        bisect_store.of_alert(reader, Bisects(connection), alert_id, bad="1.2")
-    found = bisect_store.of_alert(reader, Bisects(connection), alert_id, "1.0", "1.2")
+        bisect_store.of_alert(reader, BisectRepository(connection), alert_id, bad="1.2")
+    found = bisect_store.of_alert(reader, BisectRepository(connection), alert_id, "1.0", "1.2")
     assert (found.good, found.bad, found.suite) == ("1.0", "1.2", given.run().suite)
 
 

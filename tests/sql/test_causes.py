@@ -22,7 +22,7 @@ from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
 from nightbench.nodes import Control, Finding, JudgedNode, Level, NodePreflight
 from nightbench.spool import Spool
-from nightbench.warehouse import Loader, NodeBook, Reader, connect
+from nightbench.warehouse import Loader, NodeRepository, Reader, connect
 from nightbench.warehouse.connection import Connection
 
 NIGHTS = 8
@@ -142,7 +142,7 @@ class Lab:
             for name, value in control.items()
         ]
         run_id = self.given.run(night).run_id
-        NodeBook(self.connection).store_looks("local", run_id, nodes, controls, at)
+        NodeRepository(self.connection).store_preflight("local", run_id, nodes, controls, at)
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ from nightbench.night.judge import judge_run
 from nightbench.night.suspects import new_confirmation_id, suspect_of
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, Reader, connect
-from nightbench.warehouse.confirmations import NIGHTBENCH, ConfirmationBook
 from nightbench.warehouse.connection import Connection
+from nightbench.warehouse.experiments import NIGHTBENCH, ConfirmationRepository
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -72,8 +72,8 @@ def ask(run: Run, falls: int, reader: Reader, spool: Spool, connection: Connecti
         name = new_confirmation_id(datetime.now(UTC))
         suspect = replace(suspect, good=None)  # one build alone
         spool.comparison(name).save_run({"asked": {"alert_id": falls, "ill": {}}})
-        book = ConfirmationBook(connection)
-        made = book.ask(falls, run.run_id, name, suspect.to_json(), within_s=None, by=by)
+        repository = ConfirmationRepository(connection)
+        made = repository.request(falls, run.run_id, name, suspect.to_json(), within_s=None, by=by)
         assert made is not None
         return made
 
@@ -99,7 +99,7 @@ def test_what_cannot_be_measured_is_over_for_a_person(
     code = alert_confirm.confirm_alert(falls, outside_hours=True, json=False)
     assert code == alert_confirm.INCONCLUSIVE
     assert "is defined otherwise now" in capsys.readouterr().out
-    (row,) = ConfirmationBook(connection).found(confirmation_id=asked)
+    (row,) = ConfirmationRepository(connection).find(confirmation_id=asked)
     assert (row["state"], row["outcome"]) == ("ended", "inconclusive")
     assert "is defined otherwise now" in row["sentence"]
 
@@ -111,7 +111,7 @@ def test_what_nightbench_itself_asked_for_is_left_to_it(
     asked = ask(NIGHTBENCH)
     with pytest.raises(UserError, match="is defined otherwise now"):
         alert_confirm.confirm_alert(falls, outside_hours=True, json=False)
-    (row,) = ConfirmationBook(connection).found(confirmation_id=asked)
+    (row,) = ConfirmationRepository(connection).find(confirmation_id=asked)
     assert row["state"] == "running"
 
 
@@ -124,4 +124,4 @@ def test_closed_hours_leave_no_question_behind(
     monkeypatch.setattr(alert_confirm, "_ground", closed)
     with pytest.raises(UserError, match="closed until 22:00"):
         alert_confirm.confirm_alert(falls, outside_hours=False, json=False)
-    assert ConfirmationBook(connection).found(alert_id=falls) == []
+    assert ConfirmationRepository(connection).find(alert_id=falls) == []

@@ -26,16 +26,16 @@ from nightbench.night.suspects import Suspect, ask
 from nightbench.spool import RunSpool, Spool
 from nightbench.spool.plans import read_plan
 from nightbench.warehouse import Loader, Reader, WarehouseRefused, connect
-from nightbench.warehouse.confirmations import ConfirmationBook
 from nightbench.warehouse.connection import Connection
+from nightbench.warehouse.experiments import ConfirmationRepository
 
 LESS = case(64)
 """Falls less than `FALLS`."""
 
 
 @pytest.fixture
-def book(connection: Connection) -> ConfirmationBook:
-    return ConfirmationBook(connection)
+def repository(connection: Connection) -> ConfirmationRepository:
+    return ConfirmationRepository(connection)
 
 
 def confirm_s(folder: RunSpool, seconds: float) -> None:
@@ -75,17 +75,17 @@ def judge(spool: Spool, warehouse: Database, run: Run, *, confirms: bool = True)
 
 
 def test_the_largest_fall_is_asked_for_first_and_what_does_not_fit_says_why(
-    night: Night, book: ConfirmationBook, spool: Spool, warehouse: Database
+    night: Night, repository: ConfirmationRepository, spool: Spool, warehouse: Database
 ) -> None:
     # A repeat takes 20 s by the past nights: two times five of them and preparing take 230 s.
     run = night(seconds=300.0)
-    first, second = book.found(run_id=run.run_id)
+    first, second = repository.find(run_id=run.run_id)
     assert (first["case_id"], first["state"]) == (FALLS.case_id, "wanted")
     assert (second["case_id"], second["state"]) == (LESS.case_id, "skipped")
     assert "takes about" in second["sentence"]
     assert "were left" in second["sentence"]
     judge(spool, warehouse, run)
-    assert book.found(run_id=run.run_id) == [first, second]  # asked once, however often judged
+    assert repository.find(run_id=run.run_id) == [first, second]  # asked once, however often judged
     suspect = Suspect.from_json(first["detail"])
     assert (suspect.value, suspect.nodes) == (pytest.approx(90.0, rel=0.01), ("n1",))
     assert suspect.baseline == pytest.approx(100.0, rel=0.01)
@@ -95,24 +95,24 @@ def test_the_largest_fall_is_asked_for_first_and_what_does_not_fit_says_why(
 
 
 def test_off_means_that_nothing_is_asked_and_all_is_told_at_once(
-    night: Night, book: ConfirmationBook, inbox: Inbox
+    night: Night, repository: ConfirmationRepository, inbox: Inbox
 ) -> None:
     run = night(seconds=0.0)
-    assert book.found(run_id=run.run_id) == []
+    assert repository.find(run_id=run.run_id) == []
     assert len(inbox.messages) == 1
 
 
 def test_who_cannot_confirm_does_not_wait(
-    night: Night, book: ConfirmationBook, inbox: Inbox
+    night: Night, repository: ConfirmationRepository, inbox: Inbox
 ) -> None:
     run = night(confirms=False)
-    assert book.found(run_id=run.run_id) == []
+    assert repository.find(run_id=run.run_id) == []
     assert len(inbox.messages) == 1
 
 
 def test_a_message_waits_and_says_what_came_out_once(
     night: Night,
-    book: ConfirmationBook,
+    repository: ConfirmationRepository,
     spool: Spool,
     warehouse: Database,
     inbox: Inbox,
@@ -120,7 +120,7 @@ def test_a_message_waits_and_says_what_came_out_once(
 ) -> None:
     run = night()
     assert inbox.messages == []
-    rows = book.waiting(run.run_id)
+    rows = repository.waiting(run.run_id)
     assert [row["case_id"] for row in rows] == [FALLS.case_id, LESS.case_id]
 
     def open_loader() -> Connection:
@@ -152,7 +152,7 @@ def test_a_message_waits_and_says_what_came_out_once(
 
 def test_what_does_not_end_in_time_is_given_up_and_told(
     night: Night,
-    book: ConfirmationBook,
+    repository: ConfirmationRepository,
     spool: Spool,
     warehouse: Database,
     inbox: Inbox,
@@ -168,32 +168,34 @@ def test_what_does_not_end_in_time_is_given_up_and_told(
         "update raw.confirmation set until = now() - interval '1 second'", warehouse.name
     )
     assert confirm.overdue(open_loader) == [run.run_id]
-    assert {row["state"] for row in book.found(run_id=run.run_id)} == {"skipped"}
+    assert {row["state"] for row in repository.find(run_id=run.run_id)} == {"skipped"}
     tell_run(spool, run.run_id, open_loader)
     assert len(inbox.messages) == 1
     assert confirm.overdue(open_loader) == []
     # Who measured on all the same is heard: late, and without a second message.
-    late = book.found(run_id=run.run_id)[0]["confirmation_id"]
-    assert book.end(late, Confirmation(Outcome.CONFIRMED, "It is there."))
-    assert not book.end(late, Confirmation(Outcome.NOT_CONFIRMED, "It is not."))
+    late = repository.find(run_id=run.run_id)[0]["confirmation_id"]
+    assert repository.end(late, Confirmation(Outcome.CONFIRMED, "It is there."))
+    assert not repository.end(late, Confirmation(Outcome.NOT_CONFIRMED, "It is not."))
     tell_run(spool, run.run_id, open_loader)
     assert len(inbox.messages) == 1
 
 
 def test_a_person_may_ask_again_and_nobody_waits_for_that(
-    night: Night, book: ConfirmationBook, inbox: Inbox, reader: Reader
+    night: Night, repository: ConfirmationRepository, inbox: Inbox, reader: Reader
 ) -> None:
     run = night(seconds=0.0)
     alert = next(row for row in reader.alerts() if row["case_id"] == FALLS.case_id)
     detail = {"change": -0.1}
     ids = [
-        book.ask(alert["alert_id"], run.run_id, f"confirm-{k}", detail, within_s=None, by="ada")
+        repository.request(
+            alert["alert_id"], run.run_id, f"confirm-{k}", detail, within_s=None, by="ada"
+        )
         for k in range(2)
     ]
     assert None not in ids
-    assert book.waiting(run.run_id) == []
+    assert repository.waiting(run.run_id) == []
     nobody = [
-        book.ask(alert["alert_id"], run.run_id, f"confirm-n{k}", detail, within_s=60.0)
+        repository.request(alert["alert_id"], run.run_id, f"confirm-n{k}", detail, within_s=60.0)
         for k in range(2)
     ]
     assert nobody[0] is not None
@@ -202,14 +204,18 @@ def test_a_person_may_ask_again_and_nobody_waits_for_that(
 
 
 def test_a_run_on_demand_doubts_nothing(
-    spool: Spool, warehouse: Database, connection: Connection, given: Given, book: ConfirmationBook
+    spool: Spool,
+    warehouse: Database,
+    connection: Connection,
+    given: Given,
+    repository: ConfirmationRepository,
 ) -> None:
     history(Loader(connection), given, (FALLS,))
     run = given.run(NIGHTS, suite="seeded", run_kind=RunKind.ON_DEMAND)
     spooled(spool, run, {FALLS: 90.0})
     ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
     judge(spool, warehouse, run)
-    assert book.found() == []
+    assert repository.find() == []
 
 
 def test_readers_see_outcomes_and_change_none(
@@ -219,38 +225,42 @@ def test_readers_see_outcomes_and_change_none(
     assert {r["confirmation_state"] for r in rows("select * from marts.fct_alert")} == {"wanted"}
     with closing(connect(warehouse.reader)) as connection:
         with pytest.raises(WarehouseRefused):
-            ConfirmationBook(connection).give_up("demo-1", "no")
+            ConfirmationRepository(connection).give_up("demo-1", "no")
         with connection.cursor() as cursor, pytest.raises(psycopg2.errors.InsufficientPrivilege):
             cursor.execute("update raw.confirmation set state = 'running'")
 
 
 def test_ask_alone_is_idempotent_for_two_judges(
-    night: Night, spool: Spool, warehouse: Database, book: ConfirmationBook
+    night: Night, spool: Spool, warehouse: Database, repository: ConfirmationRepository
 ) -> None:
     run = night()
     plan = read_plan(spool.run(run.run_id))
     with closing(connect(warehouse.loader)) as other:
         ask(other, replace(plan))
-    assert len(book.found(run_id=run.run_id)) == 2
-    assert len(book.waiting(run.run_id)) == 2
+    assert len(repository.find(run_id=run.run_id)) == 2
+    assert len(repository.waiting(run.run_id)) == 2
 
 
 def test_what_keeps_a_night_from_asking_keeps_no_message(
-    night: Night, book: ConfirmationBook, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+    night: Night, repository: ConfirmationRepository, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def torn(*_: Any) -> float:
         raise PermissionError(13, "Permission denied", "/wheels")
 
     monkeypatch.setattr("nightbench.night.suspects.expected", torn)
     run = night()
-    assert book.found(run_id=run.run_id) == []
+    assert repository.find(run_id=run.run_id) == []
     assert len(inbox.messages) == 1
 
 
 def test_a_night_is_read_once_however_many_suspects_it_has(
-    night: Night, spool: Spool, warehouse: Database, book: ConfirmationBook, server: Any,
+    night: Night,
+    spool: Spool,
+    warehouse: Database,
+    repository: ConfirmationRepository,
+    server: Any,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     run = night()
     server.execute("delete from raw.confirmation", warehouse.name)
     read: list[str] = []
@@ -263,18 +273,22 @@ def test_a_night_is_read_once_however_many_suspects_it_has(
     monkeypatch.setattr(Reader, "measured", counted)
     with closing(connect(warehouse.loader)) as other:
         ask(other, read_plan(spool.run(run.run_id)))
-    found = book.found(run_id=run.run_id)
+    found = repository.find(run_id=run.run_id)
     assert len(found) == 2
     good = {row["detail"]["good_run_id"] for row in found}
     assert sorted(read) == sorted({run.run_id, *good})
 
 
 def test_who_failed_to_measure_is_waited_for_no_longer_and_who_still_measures_is(
-    night: Night, book: ConfirmationBook, spool: Spool, warehouse: Database, inbox: Inbox
+    night: Night,
+    repository: ConfirmationRepository,
+    spool: Spool,
+    warehouse: Database,
+    inbox: Inbox,
 ) -> None:
     run = night()
-    falls, less = book.waiting(run.run_id)
-    by_hand = book.ask(
+    falls, less = repository.waiting(run.run_id)
+    by_hand = repository.request(
         falls["alert_id"], run.run_id, "confirm-ada", {"change": -0.1}, within_s=None, by="ada"
     )
 
@@ -292,7 +306,7 @@ def test_who_failed_to_measure_is_waited_for_no_longer_and_who_still_measures_is
         assert inbox.messages == []
     assert give_up() == 1
     assert len(inbox.messages) == 1
-    states = {row["confirmation_id"]: row["state"] for row in book.found(run_id=run.run_id)}
+    states = {row["confirmation_id"]: row["state"] for row in repository.find(run_id=run.run_id)}
     assert states == {
         falls["confirmation_id"]: "skipped",
         less["confirmation_id"]: "skipped",

@@ -17,7 +17,7 @@ from nightbench.night.judge import judge_run
 from nightbench.nodes import Control
 from nightbench.spool import Spool
 from nightbench.spool.plans import store_plan
-from nightbench.warehouse import Loader, NodeBook, connect
+from nightbench.warehouse import Loader, NodeRepository, connect
 from nightbench.warehouse.connection import Connection
 
 NIGHTS, FELL = 24, 21
@@ -35,7 +35,7 @@ class Lab:
         self, spool: Spool, warehouse: Database, connection: Connection, given: Given
     ) -> None:
         self._spool, self._warehouse, self._given = spool, warehouse, given
-        self._loader, self._book = Loader(connection), NodeBook(connection)
+        self._loader, self._nodes = Loader(connection), NodeRepository(connection)
 
     def judged(
         self, controls: Of, on: Mapping[Case, tuple[str, ...]] | None = None, since: float = 80.0
@@ -64,7 +64,7 @@ class Lab:
                 for (node, metric), value in controls(night).items()
             ]
             at = run.started_at + timedelta(minutes=5)
-            self._book.store_looks("local", run.run_id, [], measured, at)
+            self._nodes.store_preflight("local", run.run_id, [], measured, at)
         store_plan(plan(run, list(nodes)), self._spool)
         done = judge_run(self._spool, run.run_id, lambda: connect(self._warehouse.loader))
         return {verdict.case_id: verdict for verdict in done.verdicts}

@@ -24,7 +24,7 @@ from nightbench.spool import Spool
 from nightbench.spool.plans import mark_ended, store_plan
 from nightbench.warehouse import connect
 from nightbench.warehouse.connection import Connection
-from nightbench.warehouse.deadlines import NightBook
+from nightbench.warehouse.nights import NightRepository
 
 ONE, OTHER = case(1), case(2)
 DAY = timedelta(days=1)
@@ -56,8 +56,8 @@ def watch(spool: Spool, warehouse: Database, inbox: Inbox) -> Watch:
 
 
 @pytest.fixture
-def book(connection: Connection) -> NightBook:
-    return NightBook(connection)
+def repository(connection: Connection) -> NightRepository:
+    return NightRepository(connection)
 
 
 Loaded = Callable[[Run], None]
@@ -96,18 +96,18 @@ def night(spool: Spool, warehouse: Database, given: Given, loaded: Loaded) -> Ca
     return make
 
 
-def states(book: NightBook) -> list[str]:
-    return [row["state"] for row in reversed(book.nights())]
+def states(repository: NightRepository) -> list[str]:
+    return [row["state"] for row in reversed(repository.nights())]
 
 
 def test_a_night_that_left_nothing_is_told_once(
-    watch: Watch, book: NightBook, inbox: Inbox
+    watch: Watch, repository: NightRepository, inbox: Inbox
 ) -> None:
     assert watch(NOON) == []
     # New, and its first night is still to come: nothing is expected.
-    assert states(book) == []
+    assert states(repository) == []
     assert watch(EVENING) == watch(DUE - timedelta(minutes=1)) == []
-    assert states(book) == ["waiting"]
+    assert states(repository) == ["waiting"]
     title = "Nightbench seeded on local: nothing came by 2026-03-02 07:00 UTC"
     assert watch(DUE) == [title]
     body = inbox.messages[-1]["message"]
@@ -118,25 +118,25 @@ def test_a_night_that_left_nothing_is_told_once(
     assert "owner benchmarks, DAG nightly_seeded" in body
     for minutes in (15, 30, 600):
         assert watch(DUE + timedelta(minutes=minutes)) == []
-    (row,) = book.nights(states=["missing"])
+    (row,) = repository.nights(states=["missing"])
     assert (row["missing_at"], row["told_at"]) == (DUE, DUE)
     # The next night is another one.
     assert watch(DUE + DAY) == [title.replace("03-02", "03-03")]
-    assert states(book) == ["missing", "missing"]
+    assert states(repository) == ["missing", "missing"]
 
 
 def test_a_night_that_came_in_time_says_nothing(
-    watch: Watch, book: NightBook, night: Callable[..., Run]
+    watch: Watch, repository: NightRepository, night: Callable[..., Run]
 ) -> None:
     watch(NOON)
     run = night()
     assert watch(DUE) == []
-    (row,) = book.nights()
+    (row,) = repository.nights()
     assert (row["state"], row["run_id"]) == ("met", run.run_id)
 
 
 def test_what_comes_late_ends_by_itself_and_that_is_told_once(
-    watch: Watch, book: NightBook, night: Callable[..., Run]
+    watch: Watch, repository: NightRepository, night: Callable[..., Run]
 ) -> None:
     watch(NOON)
     assert len(watch(DUE)) == 1
@@ -144,12 +144,12 @@ def test_what_comes_late_ends_by_itself_and_that_is_told_once(
     later = DUE + timedelta(hours=2)
     assert watch(later) == ["Nightbench seeded on local: came after all"]
     assert watch(later + timedelta(minutes=15)) == []
-    (row,) = book.nights()
+    (row,) = repository.nights()
     assert (row["state"], row["ended_at"], row["end_told_at"]) == ("late", later, later)
 
 
 def test_cases_without_a_result_are_named(
-    watch: Watch, book: NightBook, spool: Spool, given: Given, inbox: Inbox
+    watch: Watch, repository: NightRepository, spool: Spool, given: Given, inbox: Inbox
 ) -> None:
     """A run that goes on, as its files in the spool say: one case has ended, one has not."""
     watch(NOON)
@@ -164,12 +164,12 @@ def test_cases_without_a_result_are_named(
     body = inbox.messages[-1]["message"]
     assert f"1 of 2 cases of {run.run_id} have no result\n- {OTHER.case_id}\n" in body
     assert ONE.case_id not in body
-    (row,) = book.nights()
+    (row,) = repository.nights()
     assert (row["without"], row["is_empty"]) == ([OTHER.case_id], False)
 
 
 def test_a_run_that_waits_in_the_spool_is_missing_and_one_that_was_left_out_is_not(
-    watch: Watch, book: NightBook, spool: Spool, night: Callable[..., Run], inbox: Inbox
+    watch: Watch, repository: NightRepository, spool: Spool, night: Callable[..., Run], inbox: Inbox
 ) -> None:
     watch(NOON)
     night(load=False)
@@ -196,7 +196,7 @@ def test_a_damaged_file_of_a_run_silences_nobody(
 
 def test_a_night_that_had_no_room_for_any_case_is_met(
     watch: Watch,
-    book: NightBook,
+    repository: NightRepository,
     spool: Spool,
     given: Given,
     warehouse: Database,
@@ -213,15 +213,17 @@ def test_a_night_that_had_no_room_for_any_case_is_met(
     judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
     loaded(run)
     assert watch(DUE) == []
-    assert states(book) == ["met"]
+    assert states(repository) == ["met"]
 
 
-def test_a_paused_suite_is_not_expected_and_that_is_said(watch: Watch, book: NightBook) -> None:
+def test_a_paused_suite_is_not_expected_and_that_is_said(
+    watch: Watch, repository: NightRepository
+) -> None:
     watch(NOON)
     # Seen paused at some time of the night: switched on again in the morning it did not miss it.
     watch(EVENING + timedelta(hours=1), is_paused=True)
     assert watch(DUE) == []
-    (row,) = book.nights()
+    (row,) = repository.nights()
     assert (row["state"], row["sentence"]) == (
         "paused",
         "its DAG was paused, so nothing was expected",
@@ -236,16 +238,16 @@ def test_runs_by_hand_are_no_nights(watch: Watch, night: Callable[..., Run]) -> 
 
 
 def test_after_an_outage_all_that_was_missed_is_one_message(
-    watch: Watch, book: NightBook, inbox: Inbox
+    watch: Watch, repository: NightRepository, inbox: Inbox
 ) -> None:
     """The scheduler was down, and with it the check."""
     watch(NOON)
     assert watch(DUE + 2 * DAY) == ["Nightbench seeded on local: 3 nights are missing"]
     assert inbox.messages[-1]["message"].count("due by") == 3
-    assert states(book) == ["missing"] * 3
+    assert states(repository) == ["missing"] * 3
 
 
-def test_another_schedule_begins_anew(watch: Watch, book: NightBook) -> None:
+def test_another_schedule_begins_anew(watch: Watch, repository: NightRepository) -> None:
     watch(NOON)
     changed = replace(TIMES, schedule="0 1 * * *", hours=())
     # At noon it is written that the run comes at 01:00: last night's was not promised.
@@ -277,12 +279,12 @@ def test_a_broken_file_keeps_its_promises(
 
 
 def test_a_silent_cluster_is_told_as_one(
-    watch: Watch, book: NightBook, night: Callable[..., Run], inbox: Inbox
+    watch: Watch, repository: NightRepository, night: Callable[..., Run], inbox: Inbox
 ) -> None:
     both = (watch.promise, replace(watch.promise, suite="other", dag_id="nightly_other"))
     watch(NOON, *both)
     assert watch(DUE, *both) == ["Nightbench: cluster local is silent: no result of other, seeded"]
-    assert [row["is_silence"] for row in book.nights()] == [True, True]
+    assert [row["is_silence"] for row in repository.nights()] == [True, True]
     assert watch(DUE + timedelta(minutes=15), *both) == []
     # The next night one of them comes: the cluster is not silent.
     night(1, suite="other")
@@ -292,13 +294,16 @@ def test_a_silent_cluster_is_told_as_one(
 
 
 def test_of_a_silent_cluster_each_suite_hears_by_its_own_channels(
-    watch: Watch, book: NightBook
+    watch: Watch, repository: NightRepository
 ) -> None:
     other = replace(watch.promise, suite="other", dag_id="nightly_other")
     watch(NOON, watch.promise, other)
     with pytest.raises(UserError, match=r"silent: no result of other, seeded\" for other: "):
         watch(DUE, watch.promise, replace(other, channels=("json://127.0.0.1:1",)))
-    assert {row["suite"]: row["told_at"] for row in book.nights()} == {"seeded": DUE, "other": None}
+    assert {row["suite"]: row["told_at"] for row in repository.nights()} == {
+        "seeded": DUE,
+        "other": None,
+    }
     said = ["Nightbench: cluster local is silent: no result of other"]
     assert watch(DUE + timedelta(minutes=15), watch.promise, other) == said
     assert watch(DUE + timedelta(minutes=30), watch.promise, other) == []
@@ -314,26 +319,26 @@ def test_a_cluster_is_not_silent_while_others_measure_on_it(
 
 
 def test_a_message_that_no_channel_took_is_sent_again(
-    watch: Watch, book: NightBook, inbox: Inbox
+    watch: Watch, repository: NightRepository, inbox: Inbox
 ) -> None:
     watch(NOON)
     with pytest.raises(UserError, match="nothing came by"):
         watch(DUE, channels=("json://127.0.0.1:1",))
-    assert states(book) == ["missing"]
+    assert states(repository) == ["missing"]
     assert len(watch(DUE + timedelta(minutes=15))) == 1
     assert watch(DUE + timedelta(minutes=30), channels=()) == []
 
 
 def test_one_check_at_a_time_and_when_it_was_is_kept(
-    watch: Watch, book: NightBook, spool: Spool, warehouse: Database
+    watch: Watch, repository: NightRepository, spool: Spool, warehouse: Database
 ) -> None:
-    assert book.last_check() is None
+    assert repository.last_check() is None
     watch(NOON)
-    assert book.last_check() == {"checked_at": NOON, "suites": 1, "missing": 0}
-    assert book.lock()
+    assert repository.last_check() == {"checked_at": NOON, "suites": 1, "missing": 0}
+    assert repository.lock()
     other = check_deadlines([watch.promise], spool, lambda: connect(warehouse.loader), DUE)
     assert other.other_at_work
-    assert states(book) == []
+    assert states(repository) == []
 
 
 def test_states_of_the_table_are_those_of_the_code(connection: Connection) -> None:

@@ -22,10 +22,10 @@ from nightbench.core.model import (
     VerdictKind,
 )
 from nightbench.warehouse import Loader, WarehouseRefused, connect
-from nightbench.warehouse.statements import SQL, statement
+from nightbench.warehouse.statements import SQL, queries
 
 NODES = ["control", "node_event", "node_preflight", "node_state", "node_state_change"]
-"""Of the health of nodes: kept by `NodeBook`, and never by the loader."""
+"""Of the health of nodes: kept by `NodeRepository`, and never by the loader."""
 TABLES = [
     *("alert", "alert_event", "build", "check_result", "cluster", "fingerprint", "measurement"),
     *("planned_case", "quarantine", "reference_result", "repeat", "repeat_node"),
@@ -252,8 +252,8 @@ def test_a_series_has_one_live_alert(loader, reader, given):
     assert (alert["opened_run_id"], alert["last_run_id"]) == (first.run_id, second.run_id)
     assert (alert["state"], alert["sentence"], alert["change"]) == ("open", "worse", -0.2)
 
-    assert loader.resolve_alert(case.case_id, "local", third.run_id) is True
-    assert loader.resolve_alert(case.case_id, "local", third.run_id) is False
+    assert loader.end_alert(alert["alert_id"], third.run_id, "over") is True
+    assert loader.end_alert(alert["alert_id"], third.run_id, "over") is False
     assert reader.alerts() == []
     # The run that opened it is judged again: no new alert for the same night.
     assert loader.open_alert(first) is False
@@ -266,12 +266,12 @@ def test_an_alert_is_told_once(loader, reader, given):
     run, case = given.run(), given.case()
     loader.load_run(given.bundle(run, given.came_back(run, case)))
     loader.open_alert(_verdict(run, case))
-    (untold,) = reader.untold(run.suite, run.cluster)
+    (untold,) = reader.unnotified_alerts(run.suite, run.cluster)
     assert (untold["case_id"], untold["what"]) == (case.case_id, "news")
     item = {name: untold[name] for name in ("alert_id", "what", "of_run_id")}
-    assert loader.mark_told([item]) == 1
-    assert loader.mark_told([item]) == 0
-    assert reader.untold(run.suite, run.cluster) == []
+    assert loader.mark_notified([item]) == 1
+    assert loader.mark_notified([item]) == 0
+    assert reader.unnotified_alerts(run.suite, run.cluster) == []
     (alert,) = reader.alerts()
     assert alert["told_at"] is not None
 
@@ -411,7 +411,6 @@ def test_every_statement_is_used_by_the_package():
     package = "".join(
         path.read_text() for path in (SQL.parent / "plugins" / "nightbench").rglob("*.py")
     )
-    names = [path.stem for path in (SQL / "queries").glob("*.sql")]
-    assert len(names) > 20
-    assert [name for name in names if f'"{name}"' not in package] == []
-    assert all(statement(name) for name in names)
+    names = [name for name in queries().available_queries if not name.endswith("_cursor")]
+    assert len(names) > 100
+    assert [n for n in names if f'"{n}"' not in package and f"().{n}" not in package] == []

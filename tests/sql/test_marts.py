@@ -210,7 +210,8 @@ def test_fct_alert_has_the_life_of_an_alert(loader, given, rows):
     loader.open_alert(
         Verdict(case.case_id, "local", run.run_id, VerdictKind.REGRESSED, "-10 %", 9.0, 10.0, -0.1)
     )
-    loader.resolve_alert(case.case_id, "local", run.run_id)
+    (opened,) = rows("select alert_id from marts.fct_alert")
+    loader.end_alert(opened["alert_id"], run.run_id, "over")
     (alert,) = rows("select * from marts.fct_alert")
     assert (alert["verdict"], alert["state"], alert["change"]) == ("regressed", "resolved", -0.1)
     assert alert["closed_at"] is not None
@@ -225,14 +226,16 @@ def test_all_published_figures_and_empty_cells_are_there_once(connection, rows):
     )
     assert counts == [{"is_empty": False, "cells": 266}, {"is_empty": True, "cells": 143}]
     assert rows("select count(*) as n from marts.fct_reference") == [{"n": 409}]
-    assert load_references(connection) == 0
+    with connection:
+        assert load_references(connection) == 0
 
 
 def test_a_corrected_figure_replaces_the_old_one(connection, rows, tmp_path):
     shutil.copytree(SQL / "references", tmp_path / "references")
     published = tmp_path / "references" / "published_results.csv"
     published.write_text(published.read_text().replace(",15.44,", ",15.5,"))
-    assert load_references(connection, tmp_path / "references") == 1
+    with connection:
+        assert load_references(connection, tmp_path / "references") == 1
     assert len(rows("select 1 from raw.reference_result where value = 15.5")) == 1
     assert rows("select count(*) as n from raw.reference_result") == [{"n": 409}]
 

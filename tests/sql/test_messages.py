@@ -366,14 +366,14 @@ def test_what_concerns_the_suite_is_told_on_its_own_channels(
         # That a route's channel took the news of the night does not count.
         with pytest.raises(UserError, match="no channel of suite seeded"):
             place.judge(run)
-        assert len(reader.noise_events(untold=True)) == 1
+        assert len(reader.noise_events(unnotified=True)) == 1
         place.measure(run, FELL, [inbox.url], routes=routes)
         assert place.judge(run) == 1
         assert place.judge(run) == 0
         assert len(other.messages) == 1
     assert "It varies by 20 %" in inbox.messages[0]["message"]
     assert FALLS.case_id not in inbox.messages[0]["message"]
-    assert reader.noise_events(untold=True) == []
+    assert reader.noise_events(unnotified=True) == []
 
 
 def test_each_cluster_of_a_suite_has_its_message(

@@ -13,7 +13,7 @@ import pytest
 from nightbench.core.model import ClockOffset, Cluster, HealthPolicy, Node
 from nightbench.nodes import Control, JudgedNode, NodeEvent, NodePreflight, findings
 from nightbench.nodes.quarantine import CLEAN, FAULT, PERSON, QUARANTINED, WORKED
-from nightbench.warehouse import NodeBook, WarehouseRefused, connect
+from nightbench.warehouse import NodeRepository, WarehouseRefused, connect
 from nightbench.warehouse.statements import text
 
 POLICY = HealthPolicy(quarantine_after=3)
@@ -25,8 +25,8 @@ LAB = Cluster("lab", (Node("n1", "10.0.3.17", "c"), Node("n2", "10.0.3.18", "c")
 
 
 @pytest.fixture
-def book(connection):
-    return NodeBook(connection)
+def repository(connection):
+    return NodeRepository(connection)
 
 
 def event(kind: str, hour: int, node: str = "n1", subject: str = "preflight", **more) -> NodeEvent:
@@ -54,54 +54,56 @@ def control(value: float, node: str = "n1", backend: str = "python-3.11") -> Con
     return Control(node, "matrix_product", "cpu", backend, "GFLOP/s", (value * 0.9, value, value))
 
 
-def test_faults_in_a_row_are_counted_over_runs(book):
-    assert book.count("lab", [event(FAULT, 0)], POLICY)["n1"].faults == 1
-    assert not book.count("lab", [event(FAULT, 1)], POLICY)["n1"].quarantined
-    state = book.count("lab", [event(FAULT, 2), event(WORKED, 2, "n2")], POLICY)["n1"]
+def test_faults_in_a_row_are_counted_over_runs(repository):
+    assert repository.count("lab", [event(FAULT, 0)], POLICY)["n1"].faults == 1
+    assert not repository.count("lab", [event(FAULT, 1)], POLICY)["n1"].quarantined
+    state = repository.count("lab", [event(FAULT, 2), event(WORKED, 2, "n2")], POLICY)["n1"]
     assert state.quarantined
-    assert book.states("lab")["n1"] == dataclasses.replace(state, last_fault="")
-    assert not book.states("lab")["n2"].quarantined
+    assert repository.states("lab")["n1"] == dataclasses.replace(state, last_fault="")
+    assert not repository.states("lab")["n2"].quarantined
 
 
-def test_the_same_said_again_is_counted_once(book):
+def test_the_same_said_again_is_counted_once(repository):
     told = [event(FAULT, 0), event(FAULT, 0, subject="case/g0")]
     for _ in range(3):
-        assert book.count("lab", told, POLICY)["n1"].faults == 2
-    assert book.changes("lab") == []
+        assert repository.count("lab", told, POLICY)["n1"].faults == 2
+    assert repository.changes("lab") == []
 
 
-def test_what_a_person_said_outlasts_any_number_of_looks(book, monkeypatch):
+def test_what_a_person_said_outlasts_any_number_of_looks(repository, monkeypatch):
     monkeypatch.setattr("nightbench.warehouse.nodes.EVENTS_LOOKED_AT", 3)
     out = event(QUARANTINED, 0, subject=PERSON, run_id="", by_whom="anna", reason="new fans")
-    book.count("lab", [out], POLICY)
-    state = book.count("lab", [event(CLEAN, hour) for hour in range(1, 6)], POLICY)["n1"]
+    repository.count("lab", [out], POLICY)
+    state = repository.count("lab", [event(CLEAN, hour) for hour in range(1, 6)], POLICY)["n1"]
     assert (state.quarantined, state.by_whom) == (True, "anna")
 
 
-def test_history_says_when_why_and_by_whom(book):
-    book.count("lab", [event(FAULT, hour) for hour in range(3)], POLICY)
-    book.count("lab", [event(CLEAN, 3)], POLICY)
+def test_history_says_when_why_and_by_whom(repository):
+    repository.count("lab", [event(FAULT, hour) for hour in range(3)], POLICY)
+    repository.count("lab", [event(CLEAN, 3)], POLICY)
     out = event(QUARANTINED, 4, subject=PERSON, run_id="", by_whom="anna", reason="new fans")
-    book.count("lab", [out], POLICY)
-    said = [(row["state"], row["by_whom"], row["reason"]) for row in book.changes("lab", "n1")]
+    repository.count("lab", [out], POLICY)
+    said = [
+        (row["state"], row["by_whom"], row["reason"]) for row in repository.changes("lab", "n1")
+    ]
     assert said == [
         ("quarantined", "anna", "new fans"),
         ("ok", "nightbench", "clean 3"),
         ("quarantined", "nightbench", "3 faults in a row; the last: fault 2"),
     ]
-    assert book.changes("lab", "n2") == []
+    assert repository.changes("lab", "n2") == []
 
 
-def test_run_that_is_loaded_late_counts_at_its_own_time(book):
-    book.count("lab", [event(FAULT, 0), event(FAULT, 1)], POLICY)
-    book.count("lab", [event(CLEAN, 5)], POLICY)
-    assert not book.count("lab", [event(FAULT, 2)], POLICY)["n1"].quarantined
+def test_run_that_is_loaded_late_counts_at_its_own_time(repository):
+    repository.count("lab", [event(FAULT, 0), event(FAULT, 1)], POLICY)
+    repository.count("lab", [event(CLEAN, 5)], POLICY)
+    assert not repository.count("lab", [event(FAULT, 2)], POLICY)["n1"].quarantined
 
 
 def test_two_that_count_at_once_lose_nothing(warehouse):
     def count(hour: int) -> None:
         with closing(connect(warehouse.loader)) as own:
-            NodeBook(own).count("lab", [event(FAULT, hour)], POLICY)
+            NodeRepository(own).count("lab", [event(FAULT, hour)], POLICY)
 
     threads = [threading.Thread(target=count, args=(hour,)) for hour in range(8)]
     for thread in threads:
@@ -109,17 +111,19 @@ def test_two_that_count_at_once_lose_nothing(warehouse):
     for thread in threads:
         thread.join()
     with closing(connect(warehouse.loader)) as own:
-        assert NodeBook(own).states("lab")["n1"].faults == 8
-        assert len(NodeBook(own).changes("lab")) == 1
+        assert NodeRepository(own).states("lab")["n1"].faults == 8
+        assert len(NodeRepository(own).changes("lab")) == 1
 
 
-def test_looks_are_stored_once_and_shown(book, rows):
+def test_looks_are_stored_once_and_shown(repository, rows):
     ill = look(node="n2", reachable=False, document=None, clock=None, wall=None)
     away = dataclasses.replace(ill, problem="no answer", kind="NodeUnreachable")
     for _ in range(2):
-        book.store_looks("lab", "r1", [judged(look()), judged(away)], [control(2.0)], START)
+        repository.store_preflight(
+            "lab", "r1", [judged(look()), judged(away)], [control(2.0)], START
+        )
     assert len(rows("select * from raw.node_preflight")) == 2
-    n1, n2 = book.nodes("lab")
+    n1, n2 = repository.nodes("lab")
     assert (n1["state"], n1["was_reachable"], n1["last_preflight_run_id"]) == ("ok", True, "r1")
     # A neighbour and a held lock are no complaints of this cluster.
     assert set(n1["last_complaints"]) == {"clock", "orphans"}
@@ -130,64 +134,68 @@ def test_looks_are_stored_once_and_shown(book, rows):
     assert wall[0]["wall_error_s"] == pytest.approx(89.9)
 
 
-def test_state_without_a_look_is_shown(book):
+def test_state_without_a_look_is_shown(repository):
     out = event(QUARANTINED, 0, "n9", subject=PERSON, run_id="", by_whom="anna")
-    book.count("lab", [out], POLICY)
-    (row,) = book.nodes("lab")
+    repository.count("lab", [out], POLICY)
+    (row,) = repository.nodes("lab")
     assert (row["node"], row["state"], row["last_level"]) == ("n9", "quarantined", None)
 
 
-def test_controls_are_series_with_a_ratio(book, rows):
+def test_controls_are_series_with_a_ratio(repository, rows):
     for night in range(12):
         at = START + timedelta(days=night)
         # A first figure that ten nights have forgotten, and a slow last one.
         value = {0: 50.0, 11: 1.0}.get(night, 2.0)
-        book.store_looks("lab", f"r{night}", [], [control(value), control(7.0, "n2")], at)
+        repository.store_preflight("lab", f"r{night}", [], [control(value), control(7.0, "n2")], at)
     last = rows("select * from marts.control_history where node = 'n1' order by at desc limit 1")
     assert last[0]["median_before"] == pytest.approx(2.0)
     assert last[0]["ratio"] == pytest.approx(0.5)
     assert last[0]["nights_before"] == 10
     first = rows("select * from marts.control_history where node = 'n1' order by at limit 1")
     assert first[0]["ratio"] is None
-    known = book.control_baselines("lab", before=START + timedelta(days=11))
+    known = repository.control_baselines("lab", before=START + timedelta(days=11))
     assert known[control(0.1).key] == pytest.approx(2.0)
     assert set(known) == {control(1.0).key, control(1.0, "n2").key}
 
 
-def test_slow_controls_name_the_slow_node_first(book, rows):
+def test_slow_controls_name_the_slow_node_first(repository, rows):
     for night in range(5):
         values = {"n1": 2.0, "n2": 1.0 if night == 4 else 2.0}
         at = START + timedelta(days=night)
-        book.store_looks("lab", f"r{night}", [], [control(v, n) for n, v in values.items()], at)
+        repository.store_preflight(
+            "lab", f"r{night}", [], [control(v, n) for n, v in values.items()], at
+        )
     found = rows(text("queries/analysts/slow_controls.sql"))
     assert [(row["node"], row["change_percent"]) for row in found] == [("n2", -50), ("n1", 0)]
 
 
-def test_backends_are_not_mixed(book):
-    book.store_looks("lab", "r0", [], [control(2.0), control(9.0, backend="python-3.12")], START)
-    assert len(book.control_baselines("lab")) == 2
+def test_backends_are_not_mixed(repository):
+    repository.store_preflight(
+        "lab", "r0", [], [control(2.0), control(9.0, backend="python-3.12")], START
+    )
+    assert len(repository.control_baselines("lab")) == 2
 
 
 def test_reader_may_read_and_not_write(warehouse):
     with closing(connect(warehouse.reader)) as own:
-        assert NodeBook(own).states("lab") == {}
-        assert NodeBook(own).nodes("lab") == []
+        assert NodeRepository(own).states("lab") == {}
+        assert NodeRepository(own).nodes("lab") == []
         with pytest.raises(WarehouseRefused):
-            NodeBook(own).count("lab", [event(FAULT, 0)], POLICY)
+            NodeRepository(own).count("lab", [event(FAULT, 0)], POLICY)
 
 
-def test_nonsense_is_refused(book, rows):
+def test_nonsense_is_refused(repository, rows):
     with pytest.raises(WarehouseRefused):
-        book.store_looks("lab", "r0", [], [control(float("inf"))], START)
+        repository.store_preflight("lab", "r0", [], [control(float("inf"))], START)
     assert rows("select * from raw.control") == []
 
 
-def test_nothing_is_half_counted(book, connection, monkeypatch):
+def test_nothing_is_half_counted(repository, connection, monkeypatch):
     def fails(*_):
         raise psycopg2.OperationalError("the server went away")
 
-    monkeypatch.setattr(book, "_standing", fails)
+    monkeypatch.setattr("nightbench.warehouse.nodes.standing", fails)
     with pytest.raises(Exception, match="server went away"):
-        book.count("lab", [event(FAULT, 0)], POLICY)
+        repository.count("lab", [event(FAULT, 0)], POLICY)
     monkeypatch.undo()
-    assert NodeBook(connection).count("lab", [], POLICY) == {}
+    assert NodeRepository(connection).count("lab", [], POLICY) == {}

@@ -99,7 +99,7 @@ def test_it_is_quiet_while_it_is_noisy_and_speaks_when_it_is_steady_again(
     (told,) = inbox.messages
     assert line in told["message"]
     assert told["title"].endswith("1 series became noisy or steady")
-    assert reader.noise_events(untold=True) == []
+    assert reader.noise_events(unnotified=True) == []
     assert line.startswith(f"{STEADY.case_id} on local: noisy: its nights vary by ")
 
     # It falls for good: judged and stored, and no alert.
@@ -204,4 +204,4 @@ def test_its_history_is_only_added_to(
         loader.cursor().execute(statement)
     # That it was told was written afterwards.
     assert [event["told_at"] is None for event in reader.noise_events()] == [False]
-    assert Loader(connection).mark_noise_told(nights.last) == 0
+    assert Loader(connection).mark_noise_notified(nights.last) == 0

@@ -14,7 +14,7 @@ from nightbench.cli.main import app
 from nightbench.core.timetable import Night, Standing, State
 from nightbench.warehouse import Loader
 from nightbench.warehouse.connection import Connection
-from nightbench.warehouse.deadlines import NightBook
+from nightbench.warehouse.nights import NightRepository
 
 
 def run(*words: str) -> Result:
@@ -25,27 +25,27 @@ def run(*words: str) -> Result:
 
 
 @pytest.fixture
-def book(connection: Connection) -> NightBook:
-    return NightBook(connection)
+def repository(connection: Connection) -> NightRepository:
+    return NightRepository(connection)
 
 
-def store(book: NightBook, state: State, hours: float) -> None:
+def store(repository: NightRepository, state: State, hours: float) -> None:
     """A night that was due so many hours ago."""
     now = datetime.now(UTC)
     due = now - timedelta(hours=hours)
     night = Night(due - timedelta(hours=8), due + timedelta(hours=16), due, "07:00 UTC")
-    book.store("seeded", "local", night, Standing(state, "no run was planned"), now)
+    repository.store("seeded", "local", night, Standing(state, "no run was planned"), now)
 
 
-def test_nights_are_listed_and_a_monitor_is_told(roles: None, book: NightBook) -> None:
+def test_nights_are_listed_and_a_monitor_is_told(roles: None, repository: NightRepository) -> None:
     assert run("nights").stdout.startswith("No night was promised")
     assert run("nights", "--check").exit_code == 1  # Nobody has ever checked.
-    book.checked(1, 0, datetime.now(UTC))
-    store(book, State.MET, 2)
+    repository.store_check(1, 0, datetime.now(UTC))
+    store(repository, State.MET, 2)
     assert run("nights", "--check").exit_code == 0
     assert re.search(r"checked \d+ s ago", run("nights").stdout)
     assert run("alert", "list").stdout.startswith("No open alerts")
-    store(book, State.MISSING, 1)
+    store(repository, State.MISSING, 1)
     shown = run("nights", "--check")
     assert shown.exit_code == 1
     assert "missing" in shown.stdout
@@ -57,16 +57,16 @@ def test_nights_are_listed_and_a_monitor_is_told(roles: None, book: NightBook) -
     }
 
 
-def test_a_check_that_is_long_ago_is_said(roles: None, book: NightBook) -> None:
-    book.checked(1, 0, datetime.now(UTC) - timedelta(hours=3))
+def test_a_check_that_is_long_ago_is_said(roles: None, repository: NightRepository) -> None:
+    repository.store_check(1, 0, datetime.now(UTC) - timedelta(hours=3))
     shown = run("nights", "--check")
     assert shown.exit_code == 1
     assert "Deadlines were last checked 3 h ago" in shown.stderr
 
 
-def test_what_was_missing_long_ago_alarms_nobody(roles: None, book: NightBook) -> None:
-    book.checked(1, 0, datetime.now(UTC))
-    store(book, State.MISSING, 40)
+def test_what_was_missing_long_ago_alarms_nobody(roles: None, repository: NightRepository) -> None:
+    repository.store_check(1, 0, datetime.now(UTC))
+    store(repository, State.MISSING, 40)
     assert run("nights", "--check").exit_code == 0
     assert "missing" in run("nights").stdout
 

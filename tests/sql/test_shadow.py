@@ -26,7 +26,7 @@ from nightbench.night.shadow import Graded, grade
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, Reader, connect
 from nightbench.warehouse.connection import Connection
-from nightbench.warehouse.grades import Counts, GradeBook
+from nightbench.warehouse.grades import Counts, GradeRepository
 
 CASES = tuple(case(batch) for batch in (1, 2, 4))
 NIGHTS = 80
@@ -102,7 +102,9 @@ def test_a_suite_with_a_history_has_a_grade_after_its_first_night(
     # Five copies of three series; the first twenty nights are too few to copy.
     assert quiet.trials == 5 * 3 * (NIGHTS - 20)
     with closing(connect(warehouse.reader)) as connection:
-        stored = {row["measure"]: row for row in GradeBook(connection).latest("seeded", "local")}
+        stored = {
+            row["measure"]: row for row in GradeRepository(connection).latest("seeded", "local")
+        }
     assert {row["run_id"] for row in stored.values()} == {tonight.run_id}
     assert stored["10%"]["rate"] == large.rate
     assert stored[FALSE_ALARMS]["high"] == pytest.approx(quiet.high)
@@ -170,7 +172,7 @@ def two_years(connection: Connection, run: Run) -> list[tuple[Any, ...]]:
 
 
 def counted(rows: Sequence[tuple[Any, ...]], since: datetime, until: datetime) -> dict[str, Counts]:
-    """What `GradeBook.counts` says, from all rows that there are."""
+    """What `GradeRepository.counts` says, from all rows that there are."""
     known = [row for row in rows if row[7] <= until]
     nights = sorted({row[7] for row in known}, reverse=True)
     planted = defaultdict(list)
@@ -202,12 +204,12 @@ def test_what_is_counted_does_not_rest_on_older_months(
 ) -> None:
     """Counting leaves months unread: to the figures that is nothing, also after long breaks."""
     first = store_nights(loader, given, range(1))
-    rows, book = two_years(connection, first), GradeBook(connection)
+    rows, repository = two_years(connection, first), GradeRepository(connection)
     for day in range(5, 760, 8):
         until = first.started_at + timedelta(days=day)
         for window in (20, 90, 180):
             since = until - timedelta(days=window)
-            assert book.counts("seeded", "local", since, until) == counted(rows, since, until)
+            assert repository.counts("seeded", "local", since, until) == counted(rows, since, until)
 
 
 def test_grading_again_changes_nothing_and_the_next_night_continues(
@@ -293,9 +295,9 @@ def test_a_grade_that_falls_is_news_of_that_night_and_of_no_other(
     assert [each.measure for each in later.grades if each.below] == ["over 4 noise"]
     assert later.news == ()
     reader = Reader(connection)
-    untold = reader.untold_grades("seeded", "local", next_run.started_at)
+    untold = reader.unnotified_grades("seeded", "local", next_run.started_at)
     assert [(row["run_id"], row["measure"]) for row in untold] == [(tonight.run_id, "over 4 noise")]
-    assert reader.untold_grades("other", "local", next_run.started_at) == []
+    assert reader.unnotified_grades("other", "local", next_run.started_at) == []
 
 
 def judged(
@@ -341,7 +343,7 @@ def test_a_grade_that_fell_comes_with_the_night_s_news(
     (said,) = inbox.messages
     assert CASES[1].case_id in said["title"]
     assert "The detector does worse:\n- " in said["message"]
-    assert Reader(connection).untold_grades("seeded", "local", tonight.started_at) == []
+    assert Reader(connection).unnotified_grades("seeded", "local", tonight.started_at) == []
 
 
 def test_a_night_that_was_judged_is_graded(
@@ -368,7 +370,9 @@ def test_what_goes_wrong_in_grading_keeps_no_alert_back(
     result = judge_run(spool, run.run_id, as_loader)
     assert [verdict.case_id for verdict in result.opened] == [CASES[1].case_id]
     assert result.graded is not None
-    assert "was not graded: Cannot read the grade" in (result.graded.problem or "")
+    assert "was not graded: Cannot read from the warehouse (shadow_progress)" in (
+        result.graded.problem or ""
+    )
 
 
 def test_only_nights_are_graded(

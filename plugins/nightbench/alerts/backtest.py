@@ -16,7 +16,6 @@ from nightbench.detection import ChangeDetector
 from nightbench.warehouse import Reader
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.history_csv import read_history
-from nightbench.warehouse.labels import LabelBook
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ def pasts_of(
     """
     rows = [
         row
-        for row in LabelBook(connection).series(suite, cluster)
+        for row in Reader(connection).series(suite, cluster)
         if not names or any(fnmatchcase(row["case_id"], name) for name in names)
     ]
     if not rows:
@@ -164,12 +163,12 @@ def pasts_in(path: Path, names: Sequence[str] = ()) -> list[Past]:
 
 def labels_of(connection: Connection) -> list[Labelled]:
     """Alerts on falls of which people said whether they were right."""
-    book = LabelBook(connection)
+    reader = Reader(connection)
     events: dict[int, list[dict[str, Any]]] = {}
-    for event in book.moves():
+    for event in reader.alert_moves():
         events.setdefault(event["alert_id"], []).append(event)
     labelled = []
-    for row in book.regressions():
+    for row in reader.regressions():
         label = label_of(events.get(row["alert_id"], []))
         if label is not None:
             labelled.append(Labelled(is_true=label, **row))

@@ -13,7 +13,8 @@ from nightbench.causes import ControlSeries, Facts, Look, Night, Peer
 from nightbench.causes.facts import BUSY
 from nightbench.causes.hardware import flat
 from nightbench.core.run_plan import RunPlan
-from nightbench.warehouse.causes import CauseBook, Row
+from nightbench.warehouse.causes import CauseRepository
+from nightbench.warehouse.repository import Row
 
 NIGHTS = 5
 """So many nights on each side of a change are looked at in full."""
@@ -29,17 +30,19 @@ _SAME_FALL = timedelta(hours=36)
 class Gathered:
     """What the warehouse knows around a run's regressions, read once for all of them."""
 
-    def __init__(self, book: CauseBook, plan: RunPlan, alerts: Sequence[Row]) -> None:
+    def __init__(self, repository: CauseRepository, plan: RunPlan, alerts: Sequence[Row]) -> None:
         self._run = plan.run
         self._min_change = plan.policy.min_change
-        self._changes = _Changes(book, plan, alerts)
+        self._changes = _Changes(repository, plan, alerts)
         run, cluster = plan.run, plan.run.cluster
         since = min(self._changes.earliest, run.started_at) - _BEFORE
-        self._peers = book.peers(cluster, run.started_at)
+        self._peers = repository.peers(cluster, run.started_at)
         failed = sorted({a["opened_run_id"] for a in alerts if _has_failed(a)})
-        self._faults = book.faults(cluster, failed) if failed else []
-        self._controls = book.controls(cluster, since, run.started_at + _NIGHT)
-        self._looks = [_look(row) for row in book.looks(cluster, since, run.started_at + _NIGHT)]
+        self._faults = repository.faults(cluster, failed) if failed else []
+        self._controls = repository.controls(cluster, since, run.started_at + _NIGHT)
+        self._looks = [
+            _look(row) for row in repository.preflights(cluster, since, run.started_at + _NIGHT)
+        ]
 
     def facts(self, alert: Row) -> Facts:
         """All that is known around the change of an alert's series."""
@@ -116,11 +119,11 @@ class Gathered:
 class _Changes:
     """The nights on both sides of each change."""
 
-    def __init__(self, book: CauseBook, plan: RunPlan, alerts: Sequence[Row]) -> None:
+    def __init__(self, repository: CauseRepository, plan: RunPlan, alerts: Sequence[Row]) -> None:
         self._run = plan.run
         case_ids = [alert["case_id"] for alert in alerts]
         points: dict[str, list[Row]] = defaultdict(list)
-        for row in book.nights(case_ids, plan.run.cluster, plan.run.started_at):
+        for row in repository.nights(case_ids, plan.run.cluster, plan.run.started_at):
             points[row["case_id"]].append(row)
         self._sides = {a["case_id"]: _sides(a, points[a["case_id"]]) for a in alerts}
         kept = [row for sides in self._sides.values() for side in sides for row in side]
@@ -128,7 +131,7 @@ class _Changes:
             (row["started_at"] for row in kept), default=plan.run.started_at
         )
         run_ids = sorted({row["run_id"] for row in kept})
-        launches = book.launches(case_ids, run_ids)
+        launches = repository.launches(case_ids, run_ids)
         self._repeats = {(r["case_id"], r["run_id"]): r for r in launches["repeats"]}
         self._nodes: dict[tuple[str, str], dict[str, str | None]] = defaultdict(dict)
         for row in launches["nodes"]:
@@ -137,7 +140,7 @@ class _Changes:
         for row in launches["versions"]:
             self._versions[row["case_id"], row["run_id"]] |= row["versions"]
         ids = {each for nodes in self._nodes.values() for each in nodes.values() if each}
-        self._hardware = {key: flat(doc) for key, doc in book.fingerprints(ids).items()}
+        self._hardware = {key: flat(doc) for key, doc in repository.fingerprints(ids).items()}
 
     def nights(self, alert: Row) -> tuple[list[Night], list[Night]]:
         """Good nights and bad ones of an alert's series, oldest first; a bad one at least."""

@@ -12,7 +12,7 @@ from nightbench.causes import explain as explanation_of
 from nightbench.core.model.alerts import Cause
 from nightbench.core.run_plan import RunPlan
 from nightbench.warehouse import WarehouseUnavailable
-from nightbench.warehouse.causes import CauseBook
+from nightbench.warehouse.causes import CauseRepository
 from nightbench.warehouse.connection import Connection
 
 log = logging.getLogger(__name__)
@@ -52,11 +52,11 @@ def explain(connection: Connection, plan: RunPlan) -> dict[int, Cause]:
     Raises:
         WarehouseUnavailable: the warehouse is away.
     """
-    run, book = plan.run, CauseBook(connection)
-    alerts = book.unexplained(run.run_id)
+    run, repository = plan.run, CauseRepository(connection)
+    alerts = repository.unexplained(run.run_id)
     if not alerts:
         return {}
-    gathered = Gathered(book, plan, alerts)
+    gathered = Gathered(repository, plan, alerts)
     found = {}
     for alert in alerts:
         facts = gathered.facts(alert)
@@ -66,7 +66,7 @@ def explain(connection: Connection, plan: RunPlan) -> dict[int, Cause]:
         for alert_id, (facts, said) in found.items()
     ]
     earliest = min(member.night for member in members)
-    groups = grouped(members, book.known_groups(run.cluster, earliest - _GROUPS_OF))
+    groups = grouped(members, repository.known_groups(run.cluster, earliest - _GROUPS_OF))
     rows: list[dict[str, Any]] = []
     for alert_id, (facts, said) in found.items():
         rows.append(
@@ -83,7 +83,7 @@ def explain(connection: Connection, plan: RunPlan) -> dict[int, Cause]:
                 "night": facts.first_bad.at.date(),
             }
         )
-    book.store(rows)
+    repository.store(rows)
     return {
         alert_id: Cause(said.kind, said.sentence, said.evidence, groups[alert_id])
         for alert_id, (_, said) in found.items()

@@ -112,7 +112,7 @@ def tell_leftovers(
         WarehouseUnavailable: the warehouse is away.
     """
     with closing(connect()) as connection:
-        left = Reader(connection).untold_suites()
+        left = Reader(connection).unnotified_suites()
     deliveries: list[Delivery] = []
     problems = []
     for row in left:
@@ -157,18 +157,18 @@ class _Telling:
 
     def tell(self, night: date | None) -> tuple[Delivery, ...]:
         run = self.plan.run
-        rows = self.reader.untold(run.suite, run.cluster)
+        rows = self.reader.unnotified_alerts(run.suite, run.cluster)
         router = Router(self.plan)
         untold = [router.of(row) for row in rows]
         for each in untold:
             if each.is_news and each.row["owner"] is None:
                 self.loader.route_alert(each.alert_id, each.owner, each.row["of_run_id"])
-        self.fallen = self.reader.untold_grades(run.suite, run.cluster, run.started_at)
+        self.fallen = self.reader.unnotified_grades(run.suite, run.cluster, run.started_at)
         self.turned = self.reader.noise_events(
-            suite=run.suite, cluster=run.cluster, until=run.started_at, untold=True
+            suite=run.suite, cluster=run.cluster, until=run.started_at, unnotified=True
         )
         self.drifts = self.reader.drifts(
-            suite=run.suite, cluster=run.cluster, untold_until=run.started_at
+            suite=run.suite, cluster=run.cluster, unnotified_until=run.started_at
         )
         if untold or self._notes:
             latest = max([run.started_at, *(row["of_run_at"] for row in rows)])
@@ -221,10 +221,10 @@ class _Telling:
                 reasons = "; ".join(f"{d.channel}: {d.error}" for d in sent)
                 self.refusals.append(f'the message "{said.title}": {reasons}')
         if not own or any(delivery.sent for delivery in sent):
-            self.loader.mark_grades_told(self.fallen)
+            self.loader.mark_grades_notified(self.fallen)
             for run_id in {row["run_id"] for row in self.turned}:
-                self.loader.mark_noise_told(run_id)
-            self.loader.mark_drifts_told(self.drifts)
+                self.loader.mark_noise_notified(run_id)
+            self.loader.mark_drifts_notified(self.drifts)
 
     @property
     def _notes(self) -> bool:
@@ -243,7 +243,7 @@ class _Telling:
         self, kind: str, items: Sequence[Routed], composer: Composer, night: date, had: set[str]
     ) -> None:
         """Send to each channel what it has not had; what is then told everywhere is marked."""
-        told = self.reader.told_items([each.alert_id for each in items])
+        told = self.reader.notified_items([each.alert_id for each in items])
         took = {each: [c for c in each.channels if (*each.key, c.name) in told] for each in items}
         waits: set[Routed] = set()
         for channels, batch in _batches(items, took):
@@ -265,7 +265,7 @@ class _Telling:
             if not any(delivery.sent for delivery in sent):
                 reasons = "; ".join(f"{d.channel}: {d.error}" for d in sent)
                 self.refusals.append(f'the message "{said.title}": {reasons}')
-        self.loader.mark_told(
+        self.loader.mark_notified(
             [
                 each.document
                 for each in items

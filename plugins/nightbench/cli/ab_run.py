@@ -103,7 +103,7 @@ async def _out(chosen: common.Chosen, line: str) -> dict[str, str]:
     from nightbench.night import preflight, replacement
     from nightbench.nodes import NodeState
     from nightbench.warehouse.connection import WarehouseUnavailable
-    from nightbench.warehouse.nodes import NodeBook
+    from nightbench.warehouse.nodes import NodeRepository
 
     cluster = chosen.cluster
     found = await preflight.examine(
@@ -116,7 +116,7 @@ async def _out(chosen: common.Chosen, line: str) -> dict[str, str]:
     states: dict[str, NodeState] = {}
     try:
         with closing(common.open_warehouse()) as connection:
-            states = NodeBook(connection).states(cluster.name)
+            states = NodeRepository(connection).states(cluster.name)
     except WarehouseUnavailable:
         pass  # Nobody knows of quarantines then; what the look has found counts all the same.
     return replacement.out_tonight(found, states)

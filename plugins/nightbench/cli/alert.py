@@ -284,12 +284,12 @@ def _confirmation(row: dict[str, Any]) -> list[str]:
 
 def _bisects(alert: int) -> list[dict[str, Any]]:
     """The searches for the version that is to blame, newest first, with their tests."""
-    from nightbench.warehouse.bisects import Bisects
+    from nightbench.warehouse.experiments import BisectRepository
 
     with closing(common.open_warehouse("nightbench_reader")) as connection:
-        book = Bisects(connection)
-        found = book.find(alert_id=alert)
-        return [{**row, "tests": book.steps(row["bisect_id"])} for row in found]
+        repository = BisectRepository(connection)
+        found = repository.find(alert_id=alert)
+        return [{**row, "tests": repository.steps(row["bisect_id"])} for row in found]
 
 
 def _document(row: dict[str, Any]) -> dict[str, Any]:

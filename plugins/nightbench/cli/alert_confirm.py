@@ -34,7 +34,7 @@ def confirm_alert(alert_id: int, *, outside_hours: bool, json: bool) -> int:
     from nightbench.experiments.confirm import Busy, begin, end, measure_again
     from nightbench.experiments.confirmation_outcome import inconclusive
     from nightbench.gang import direct
-    from nightbench.warehouse.confirmations import NIGHTBENCH
+    from nightbench.warehouse.experiments import NIGHTBENCH
 
     common.home().make()
     confirmation_id, plan, ground = _ask(alert_id, outside_hours)
@@ -76,10 +76,10 @@ def _ask(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, Ground]:
     from nightbench.night.suspects import new_confirmation_id, suspect_of
     from nightbench.spool.plans import read_plan
     from nightbench.warehouse import Reader
-    from nightbench.warehouse.confirmations import UNDECIDED, ConfirmationBook
+    from nightbench.warehouse.experiments import UNDECIDED, ConfirmationRepository
 
     with closing(common.open_warehouse()) as connection:
-        reader, book = Reader(connection), ConfirmationBook(connection)
+        reader, repository = Reader(connection), ConfirmationRepository(connection)
         rows = reader.alerts(states=None, alert_id=alert_id)
         if not rows:
             raise UserError(
@@ -95,13 +95,13 @@ def _ask(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, Ground]:
         plan = read_plan(common.spool().run(run_id))
         # Before anything is asked for: closed hours must not leave a question behind.
         ground = _ground(plan, outside_hours)
-        going = book.found(run_id=run_id, alert_id=alert_id, states=UNDECIDED)
+        going = repository.find(run_id=run_id, alert_id=alert_id, states=UNDECIDED)
         if going:
             return int(going[-1]["confirmation_id"]), plan, ground
         suspect = suspect_of(reader, plan, alert)
         if suspect is None:
             raise UserError(f"alert {alert_id}: run {run_id} has no level for its case")
-        made = book.ask(
+        made = repository.request(
             alert_id,
             run_id,
             new_confirmation_id(datetime.now(UTC)),

@@ -185,12 +185,12 @@ def _of_alert(wanted: _Wanted) -> _Wanted:
     """Fill in what the command line leaves open, from an alert and the nights before it."""
     from nightbench.experiments import bisect_store
     from nightbench.warehouse import Reader
-    from nightbench.warehouse.bisects import Bisects
+    from nightbench.warehouse.experiments import BisectRepository
 
     assert wanted.alert is not None
     with closing(common.open_warehouse("nightbench_reader")) as connection:
-        reader, book = Reader(connection), Bisects(connection)
-        found = bisect_store.of_alert(reader, book, wanted.alert, wanted.good, wanted.bad)
+        reader, repository = Reader(connection), BisectRepository(connection)
+        found = bisect_store.of_alert(reader, repository, wanted.alert, wanted.good, wanted.bad)
     return dataclasses.replace(
         wanted,
         good=found.good,
@@ -226,11 +226,11 @@ def _ground(chosen: common.Chosen, outside_hours: bool = True) -> Ground:
 
 def _states(cluster: str) -> Mapping[str, Any]:
     from nightbench.warehouse.connection import WarehouseUnavailable
-    from nightbench.warehouse.nodes import NodeBook
+    from nightbench.warehouse.nodes import NodeRepository
 
     try:
         with closing(common.open_warehouse()) as connection:
-            return NodeBook(connection).states(cluster)
+            return NodeRepository(connection).states(cluster)
     except WarehouseUnavailable:
         return {}  # Nobody knows of quarantines then.
 
@@ -273,12 +273,12 @@ def _measure(name: str, asked: Asked, *, json: bool) -> int:
 def store(document: Document) -> None:
     """Keep a copy in the warehouse; where that does not take it the spool has all of it."""
     from nightbench.experiments import bisect_store
-    from nightbench.warehouse.bisects import Bisects
     from nightbench.warehouse.connection import WarehouseRefused, WarehouseUnavailable
+    from nightbench.warehouse.experiments import BisectRepository
 
     try:
         with closing(common.open_warehouse()) as connection:
-            bisect_store.store(Bisects(connection), document)
+            bisect_store.store(BisectRepository(connection), document)
     except WarehouseUnavailable:
         pass  # Stored by whoever goes on with it, or shows it by --resume.
     except WarehouseRefused as error:

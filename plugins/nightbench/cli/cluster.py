@@ -235,7 +235,7 @@ def download(
     Wheels that are there are kept; every file is compared with the lock's hashes.
     """
     from nightbench.core.capabilities import variant_of
-    from nightbench.gang import fetching
+    from nightbench.gang.wheels import download_wheels
 
     known = common.catalog()
     where = common.cluster_of(cluster, known)
@@ -253,7 +253,7 @@ def download(
         variant = variant_of(known.frameworks[each], where, {})
         if not isinstance(variant, str):
             raise UserError(f"--line {each}: {variant.message}")
-        files = fetching.fetch(
+        files = download_wheels(
             Path(house), locations.benchmarks_folder(), each, variant, machine, say
         )
         size = sum(file.path.stat().st_size for file in files)

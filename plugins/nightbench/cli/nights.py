@@ -41,12 +41,12 @@ def nights(
     json: common.JsonOption = False,
 ) -> None:
     """List the nights that schedules promised, the newest first: met, missing, late, paused."""
-    from nightbench.warehouse.deadlines import NightBook
+    from nightbench.warehouse.nights import NightRepository
 
     now = datetime.now(UTC)
     with _connection() as connection:
-        book = NightBook(connection)
-        rows, last = book.nights(since=now - timedelta(days=days)), book.last_check()
+        repository = NightRepository(connection)
+        rows, last = repository.nights(since=now - timedelta(days=days)), repository.last_check()
     problem = unchecked(last["checked_at"] if last else None, now)
     if json:
         common.print_json([_document(row) for row in rows])
@@ -102,11 +102,11 @@ def list_drifts(
 
 def say_overdue() -> None:
     """Say what is missing now, a line for each night: it stands beside the alerts."""
-    from nightbench.warehouse.deadlines import NightBook
+    from nightbench.warehouse.nights import NightRepository
 
     now = datetime.now(UTC)
     with _connection() as connection:
-        rows = NightBook(connection).nights(states=["missing"], since=now - 2 * LATEST)
+        rows = NightRepository(connection).nights(states=["missing"], since=now - 2 * LATEST)
     for row in rows:
         if now - row["due_at"] <= LATEST:
             at = f"{row['scheduled_at']:%Y-%m-%d %H:%M} UTC"

@@ -76,12 +76,12 @@ def examine(cluster: Cluster, catalog: Catalog, controls: bool) -> ClusterHealth
 
 def _known(cluster: str) -> tuple[Mapping[tuple[str, str, str, str], float], Mapping[str, Any]]:
     """The controls' medians and the nodes' states; empty where no warehouse answers."""
-    from nightbench.warehouse import NodeBook, WarehouseRefused, WarehouseUnavailable
+    from nightbench.warehouse import NodeRepository, WarehouseRefused, WarehouseUnavailable
 
     try:
         with closing(common.open_warehouse("nightbench_reader")) as connection:
-            book = NodeBook(connection)
-            return book.control_baselines(cluster), book.states(cluster)
+            repository = NodeRepository(connection)
+            return repository.control_baselines(cluster), repository.states(cluster)
     except (WarehouseUnavailable, WarehouseRefused) as error:
         err.print(f"Without history: {error}", markup=False, soft_wrap=True)
         return {}, {}
@@ -111,7 +111,7 @@ def nodes(
     from nightbench.cli import nodes_view
     from nightbench.night.node_records import decide
     from nightbench.nodes.quarantine import QUARANTINED, RELEASED
-    from nightbench.warehouse import NodeBook
+    from nightbench.warehouse import NodeRepository
 
     if quarantine and release:
         raise UserError("--quarantine and --release: found both; expected one of them")
@@ -123,9 +123,9 @@ def nodes(
             _say(decide(connection, where, quarantine, QUARANTINED, reason.strip()))
         elif release:
             _say(decide(connection, where, release, RELEASED, reason.strip() or "released"))
-        book = NodeBook(connection)
-        rows = nodes_view.rows(where, book.nodes(where.name))
-        changes = book.changes(where.name) if history else []
+        repository = NodeRepository(connection)
+        rows = nodes_view.rows(where, repository.nodes(where.name))
+        changes = repository.changes(where.name) if history else []
     if json:
         common.print_json(nodes_view.plain({"nodes": rows, "history": changes}))
         return

@@ -34,7 +34,7 @@ from nightbench.experiments.bisection import Kind, Result, State, Trial
 from nightbench.experiments.compare import Listener
 from nightbench.experiments.comparisons import ComparisonPlan
 from nightbench.gang import EnvironmentUnavailable, Shipment, SshTarget
-from nightbench.gang.installable import installable
+from nightbench.gang.provisioning import installable_versions
 from nightbench.night import preflight, replacement
 from nightbench.nodes import NodeState
 from nightbench.spool import RunSpool, Spool, utc_now
@@ -114,7 +114,7 @@ async def candidates(
     if not nodes:
         raise UserError(f"cluster {cluster.name}: no node is left to ask for versions")
     variant = build_of(case.framework, ground.suite, cluster, ground.catalog).variant
-    offered = await installable(
+    offered = await installable_versions(
         cluster, nodes[0], ground.targets, ground.shipment, case.framework, variant
     )
     return Candidates(between(offered.versions, good, bad), left_out, offered.problems)

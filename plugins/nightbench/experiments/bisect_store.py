@@ -25,7 +25,7 @@ from nightbench.experiments import bisection
 from nightbench.experiments.bisection import Kind, Result, State, Step
 from nightbench.spool import RunSpool, Spool, read_json, utc_now, write_json
 from nightbench.warehouse import Reader
-from nightbench.warehouse.bisects import Bisects
+from nightbench.warehouse.experiments import BisectRepository
 
 SCHEMA = "nightbench.bisect/1"
 DEFAULT_ROUNDS = 5
@@ -232,7 +232,7 @@ class Suspect:
 
 def of_alert(
     reader: Reader,
-    bisects: Bisects,
+    bisects: BisectRepository,
     alert_id: int,
     good: str | None = None,
     bad: str | None = None,
@@ -268,7 +268,7 @@ def of_alert(
     return Suspect(case_id, cluster, change["suite"], good or old, bad or new)
 
 
-def store(bisects: Bisects, document: Document) -> None:
+def store(bisects: BisectRepository, document: Document) -> None:
     """Keep a bisect as it stands; the same may be stored again.
 
     Raises:

@@ -29,9 +29,9 @@ from nightbench.night import preflight, replacement
 from nightbench.night.suspects import Gone, Suspect, builds_of, rounds_of
 from nightbench.nodes import NodeState
 from nightbench.spool import RunSpool, Spool
-from nightbench.warehouse import NodeBook, Reader
-from nightbench.warehouse.confirmations import NIGHTBENCH, UNDECIDED, ConfirmationBook
+from nightbench.warehouse import NodeRepository, Reader
 from nightbench.warehouse.connection import Connect
+from nightbench.warehouse.experiments import NIGHTBENCH, UNDECIDED, ConfirmationRepository
 
 __all__ = ["Asked", "Busy", "Ground", "begin", "end", "give_up_rest", "measure_again", "overdue"]
 
@@ -85,10 +85,10 @@ def begin(connect: Connect, confirmation_id: int) -> Asked | None:
     """
     connection = connect()
     try:
-        book = ConfirmationBook(connection)
-        if not book.begin(confirmation_id):
+        repository = ConfirmationRepository(connection)
+        if not repository.begin(confirmation_id):
             return None
-        (row,) = book.found(confirmation_id=confirmation_id)
+        (row,) = repository.find(confirmation_id=confirmation_id)
         return Asked(
             confirmation_id,
             row["comparison_id"],
@@ -96,7 +96,7 @@ def begin(connect: Connect, confirmation_id: int) -> Asked | None:
             row["until"],
             row["asked_by"],
             Reader(connection).case_past(row["cluster"]),
-            NodeBook(connection).states(row["cluster"]),
+            NodeRepository(connection).states(row["cluster"]),
         )
     finally:
         connection.close()
@@ -112,7 +112,7 @@ def end(
     """
     connection = connect()
     try:
-        ConfirmationBook(connection).end(asked.confirmation_id, found, detail)
+        ConfirmationRepository(connection).end(asked.confirmation_id, found, detail)
     finally:
         connection.close()
 
@@ -125,14 +125,14 @@ def overdue(connect: Connect) -> list[str]:
     """
     connection = connect()
     try:
-        book = ConfirmationBook(connection)
+        repository = ConfirmationRepository(connection)
         late = {
             row["run_id"]
-            for row in book.found(states=("wanted", "running"))
+            for row in repository.find(states=("wanted", "running"))
             if row["is_overdue"] and row["asked_by"] == NIGHTBENCH
         }
         why = "Not measured again: it did not end in the night's time for it"
-        return [run_id for run_id in sorted(late) if book.give_up(run_id, why)]
+        return [run_id for run_id in sorted(late) if repository.give_up(run_id, why)]
     finally:
         connection.close()
 
@@ -147,14 +147,14 @@ def give_up_rest(connect: Connect, spool: Spool, run_id: str) -> int:
     """
     connection = connect()
     try:
-        book = ConfirmationBook(connection)
+        repository = ConfirmationRepository(connection)
         going = [
             row["confirmation_id"]
-            for row in book.found(run_id=run_id, states=UNDECIDED)
+            for row in repository.find(run_id=run_id, states=UNDECIDED)
             if _is_steered(spool, row["comparison_id"])
         ]
         why = "Not measured again: its task ended without an outcome; the task's log says why"
-        return book.give_up(run_id, why, every=True, apart_from=going)
+        return repository.give_up(run_id, why, every=True, apart_from=going)
     finally:
         connection.close()
 
@@ -177,7 +177,7 @@ async def measure_again(
         watch: makes what hears each comparison.
 
     Returns:
-        The outcome, and the answers of both places for the book.
+        The outcome, and the answers of both places, to be stored.
 
     Raises:
         NodeError: a node does not answer before its first launch; another try may find it.

@@ -19,11 +19,11 @@ from nightbench.gang.errors import (
     faults_of,
 )
 from nightbench.gang.events import CaseOutcome, GangEvent, OnEvent, RepeatOutcome, node_faults
-from nightbench.gang.login import SshTarget
 from nightbench.gang.preflight import Network, preflight
 from nightbench.gang.provisioning import prepare
-from nightbench.gang.shipment import Shipment, local_shipment
-from nightbench.gang.ssh import SshTransport
+from nightbench.gang.shipping import Shipment, local_shipment
+from nightbench.gang.ssh_target import SshTarget
+from nightbench.gang.ssh_transport import SshTransport
 from nightbench.gang.steer import run_gang
 from nightbench.gang.tidying import clean, sweep
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from nightbench.gang.errors import GangError, NodeError
 from nightbench.gang.events import GangEvent
+from nightbench.gang.fanout import call_each
 from nightbench.gang.link import NodeLink
 from nightbench.gang.machine import SERVING
-from nightbench.gang.together import on_each
 
 if TYPE_CHECKING:
     from nightbench.gang.steer import Gang
@@ -54,7 +54,7 @@ class Agents:
         links = self._gang.in_lock_order()
         now = self._gang.clock()
         serving = [x for x in links if x.view.agent in SERVING and x.view.answers(now)]
-        alive = await on_each(serving, NodeLink.agent_lives)
+        alive = await call_each(serving, NodeLink.agent_lives)
         absent = [link for link in links if not alive.get(link.name)]
         await self.sweep(absent)
         # One after another in the one order of all gangs: whoever holds a node's lock while it
@@ -76,7 +76,7 @@ class Agents:
 
     async def sweep(self, links: list[NodeLink]) -> None:
         """End what agents left that are no more, on nodes that came back or lost theirs."""
-        swept = await on_each(links, NodeLink.sweep_orphans, SWEEP_S)
+        swept = await call_each(links, NodeLink.sweep_orphans, SWEEP_S)
         for node, pids in swept.items():
             if pids:
                 said = f"ended {len(pids)} processes that no agent watched"
@@ -116,7 +116,7 @@ class Agents:
                     link.unheard(error)
             elif waited_s > ALIVE_S:
                 called_s = now
-                if (await on_each([link], NodeLink.agent_lives)).get(link.name) is False:
+                if (await call_each([link], NodeLink.agent_lives)).get(link.name) is False:
                     called_s = None
                     continue
             if called_s is not None and link.view.agent in SERVING:

@@ -10,14 +10,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nightbench.core.model import CaseStatus, Cluster, EnvironmentPolicy, JobSpec
-from nightbench.gang.agentcall import call_agent
 from nightbench.gang.errors import GangError, RemoteFailure
 from nightbench.gang.events import CaseOutcome, GangEvent, OnEvent, ignore
-from nightbench.gang.layout import Layout
 from nightbench.gang.link import EPOCH
-from nightbench.gang.login import SshTarget
-from nightbench.gang.pool import shared
-from nightbench.gang.provisioning import Connect, connections, lock_words, on_all
+from nightbench.gang.node_access import (
+    Connect,
+    Layout,
+    call_agent,
+    connections,
+    lock_options,
+    on_all,
+)
+from nightbench.gang.ssh_pool import shared
+from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import Transport
 from nightbench.spool import CaseStore, utc_now
 
@@ -143,7 +148,7 @@ async def _end(
     if agent is None:
         return [], []
     await _wait_for_end(transport, stopped, term_s + AGENT_ENDS_S)
-    words = ["--root", layout.root, "--job", prefix, *lock_words(policy)]
+    words = ["--root", layout.root, "--job", prefix, *lock_options(policy)]
     killed: list[int] = []
     for _ in range(SWEEPS):
         swept = await call_agent(transport, policy.python, agent, "sweep", *words, "--kill")

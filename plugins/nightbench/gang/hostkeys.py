@@ -1,4 +1,4 @@
-"""Asking hosts for their keys, and keeping them in a known_hosts file."""
+"""Host keys: asking hosts for them, and writing them to a known_hosts file."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from pathlib import Path
 import asyncssh
 
 from nightbench.core.errors import UserError
-from nightbench.gang import login
-from nightbench.gang.errors import GangError, NodeUnreachable
-from nightbench.gang.login import SshTarget
-from nightbench.gang.refusals import explain
+from nightbench.gang.errors import NodeUnreachable
+from nightbench.gang.ssh_login import FIRST_PAUSE_S, connect, explain
+from nightbench.gang.ssh_target import CONNECT_TIMEOUT_S, SshTarget, known_keys
 
 _KINDS = (
     ("ssh-ed25519",),
@@ -63,13 +62,8 @@ class HostKey:
         return f"{self.name} {self.kind} {self.key}\n"
 
 
-def name_of(target: SshTarget) -> str:
-    """A host as known_hosts names it."""
-    return target.host if target.port == 22 else f"[{target.host}]:{target.port}"
-
-
-class _Client(asyncssh.SSHClient):
-    """Knows whether the server has said who it is."""
+class _VersionClient(asyncssh.SSHClient):
+    """Tells whether the server has sent its version."""
 
     def __init__(self) -> None:
         self._connection: asyncssh.SSHClientConnection | None = None
@@ -77,26 +71,26 @@ class _Client(asyncssh.SSHClient):
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
         self._connection = conn
 
-    def heard(self) -> bool:
+    def has_version(self) -> bool:
         """Whether the last connection came as far as the server's version."""
         last = self._connection
         return last is not None and bool(last.get_extra_info("server_version"))
 
 
 async def host_keys(target: SshTarget) -> list[HostKey]:
-    """All keys that a host shows, asked through its jump hosts, beside what is known.
+    """Return all keys that a host shows, asked through its jump hosts, and their status.
 
     No key and no password of the user goes to the host: the connection ends before the login.
 
     Raises:
         NodeUnreachable: it does not answer.
-        NodeError: as `login.connect` raises, of a jump host.
+        NodeError: as `connect` raises, of a jump host.
         GangError: known_hosts cannot be read.
     """
     below = None
     if target.jump:
         last = dataclasses.replace(target.jump[-1], jump=target.jump[:-1])
-        below = await login.connect(last)
+        below = await connect(last)
     try:
         found = []
         for algorithms in _KINDS:
@@ -109,19 +103,19 @@ async def host_keys(target: SshTarget) -> list[HostKey]:
             await below.wait_closed()
     if not found:
         raise NodeUnreachable(target.node, target.address, "shows no host key of a known kind")
-    return [judge(target, key) for key in found]
+    return [compare(target, key) for key in found]
 
 
 async def _ask(
     target: SshTarget, algorithms: Sequence[str], below: asyncssh.SSHClientConnection | None
 ) -> asyncssh.SSHKey | None:
     """The host's key for some algorithms; None where it has none for them."""
-    pause_s = login.FIRST_PAUSE_S
-    client = _Client()
+    pause_s = FIRST_PAUSE_S
+    client = _VersionClient()
     options = asyncssh.SSHClientConnectionOptions(client_factory=lambda: client, config=None)
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            async with asyncio.timeout(login.CONNECT_TIMEOUT_S):
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 return await asyncssh.get_server_host_key(
                     target.host,
                     target.port,
@@ -133,7 +127,7 @@ async def _ask(
         except asyncssh.KeyExchangeFailed:
             return None
         except (asyncssh.ConnectionLost, ConnectionResetError) as error:
-            if client.heard():
+            if client.has_version():
                 return None  # sshd ends the exchange where it has no key of the kind
             if attempt == _ATTEMPTS or (below is not None and below.is_closed()):
                 raise explain(target, error, None, False) from error
@@ -144,18 +138,13 @@ async def _ask(
     return None
 
 
-def judge(target: SshTarget, key: asyncssh.SSHKey) -> HostKey:
-    """Hold a key that a host has shown against the target's known_hosts.
+def compare(target: SshTarget, key: asyncssh.SSHKey) -> HostKey:
+    """Compare a key that a host has shown with the target's known_hosts.
 
     Raises:
         GangError: known_hosts cannot be read.
     """
-    port = target.port if target.port != 22 else None
-    try:
-        match = asyncssh.match_known_hosts(target.known_hosts, target.host, "", port)
-    except (OSError, ValueError) as error:
-        raise GangError(f"{target.known_hosts!r}: cannot be read: {error}") from error
-    trusted, authorities, revoked = match[0], match[1], match[2]
+    trusted, authorities, revoked = known_keys(target)
     kind, text = key.export_public_key("openssh").decode().split()[:2]
     others = [k for k in trusted if k.algorithm == key.algorithm and k != key]
     known = None
@@ -169,7 +158,7 @@ def judge(target: SshTarget, key: asyncssh.SSHKey) -> HostKey:
         status = Status.AUTHORITY
     else:
         status = Status.NEW
-    return HostKey(name_of(target), kind, text, key.get_fingerprint(), status, known)
+    return HostKey(target.known_hosts_name, kind, text, key.get_fingerprint(), status, known)
 
 
 def merged(text: str, keys: Iterable[HostKey]) -> str:
@@ -228,7 +217,7 @@ def _pattern_matches(names: Iterable[str], name: str) -> bool:
 
 
 def save(path: Path, text: str) -> None:
-    """Let the file appear complete, with the rights that the old one has.
+    """Replace the file in one step, keeping its permissions.
 
     Raises:
         UserError: it cannot be written.

@@ -11,12 +11,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nightbench.core.model import ClockOffset, JobSpec, Node
-from nightbench.gang.agentcall import call_agent
-from nightbench.gang.clock import EXCHANGES, best_offset, measure_offset
 from nightbench.gang.errors import NodeError, RemoteFailure
-from nightbench.gang.layout import Layout, repeat_dir
 from nightbench.gang.machine import NodeView, ProcessView
-from nightbench.gang.pool import Follows
+from nightbench.gang.node_access import (
+    EXCHANGES,
+    Layout,
+    best_offset,
+    call_agent,
+    measure_offset,
+    repeat_dir,
+)
+from nightbench.gang.ssh_pool import Follows
 from nightbench.gang.transport import Transport
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"

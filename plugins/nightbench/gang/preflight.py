@@ -15,16 +15,20 @@ from typing import Any
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, Node
-from nightbench.gang.agentcall import call_agent, words
-from nightbench.gang.clock import measure_clocks
 from nightbench.gang.errors import NodeError, RemoteFailure
 from nightbench.gang.events import GangEvent, OnEvent, ignore
-from nightbench.gang.layout import Layout
-from nightbench.gang.login import SshTarget
-from nightbench.gang.pool import shared
-from nightbench.gang.provisioning import Connect, connections, lock_words
-from nightbench.gang.shipment import Shipment
-from nightbench.gang.shipping import ship_code
+from nightbench.gang.node_access import (
+    Connect,
+    Layout,
+    call_agent,
+    connections,
+    lock_options,
+    measure_clocks,
+    repeated_option,
+)
+from nightbench.gang.shipping import Shipment, ship_code
+from nightbench.gang.ssh_pool import shared
+from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import Conversation, Transport
 from nightbench.nodes import Control, NodePreflight
 from nightbench.nodes.controls import all_reduce
@@ -108,7 +112,7 @@ async def _look(
         layout = await Layout.of(transport, policy)
         code = await ship_code(transport, layout, shipment, policy.python, on_event)
         agent = posixpath.join(code, "agent.py")
-        where = ["--root", layout.root, *lock_words(policy)]
+        where = ["--root", layout.root, *lock_options(policy)]
         if sweep:
             swept = await call_agent(transport, policy.python, agent, "sweep", *where, "--kill")
             ended = set(swept.get("killed", ()))
@@ -118,7 +122,7 @@ async def _look(
                 on_event(GangEvent("sweep", f"{len(found)} orphans ended", node.name))
         options = [*where, *(["--cpus", ",".join(map(str, node.cpus))] if node.cpus else [])]
         if controls:
-            options += await _control_words(cluster, transport, agent, where)
+            options += await _control_options(cluster, transport, agent, where)
         document = await call_agent(
             transport,
             policy.python,
@@ -135,7 +139,7 @@ async def _look(
     return dataclasses.replace(seen, document=document, clock=clock, wall=wall), agent
 
 
-async def _control_words(
+async def _control_options(
     cluster: Cluster, transport: Transport, agent: str, where: Sequence[str]
 ) -> list[str]:
     """The options for control measurements: none where somebody measures on the node."""
@@ -144,7 +148,7 @@ async def _control_words(
     if known.get("lock_holder") or known.get("lock_holders"):
         return []
     prefixes = [f"{line}={prefix}" for line, prefix in policy.paths.items()]
-    return ["--controls", cluster.device_kind, *words("--prefix", prefixes)]
+    return ["--controls", cluster.device_kind, *repeated_option("--prefix", prefixes)]
 
 
 # --- between nodes ------------------------------------------------------------------------

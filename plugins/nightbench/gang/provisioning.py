@@ -1,61 +1,39 @@
-"""Preparing the nodes of a gang: code, tools, environments, job files. Nothing is launched."""
+"""Preparing nodes: code, tools, environments, job files; versions that could be installed."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import posixpath
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
-from nightbench.core.model import EnvironmentPolicy, JobSpec, Node
-from nightbench.gang.agentcall import call_agent, words
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from nightbench.core.model import Cluster, JobSpec, Node
 from nightbench.gang.errors import EnvironmentUnavailable, GangError, RemoteFailure
 from nightbench.gang.events import GangEvent, OnEvent, ignore
-from nightbench.gang.layout import Layout
-from nightbench.gang.login import SshTarget
-from nightbench.gang.pool import shared
-from nightbench.gang.shipment import Shipment
-from nightbench.gang.shipping import Shipped, machine_of, ship
+from nightbench.gang.node_access import (
+    Connect,
+    Layout,
+    call_agent,
+    connections,
+    lock_options,
+    on_all,
+    repeated_option,
+)
+from nightbench.gang.shipping import Shipment, Shipped, machine_of, ship, ship_code
+from nightbench.gang.ssh_pool import shared
+from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import Transport, expand
-from nightbench.gang.wheelhouse import Wheel, choose, line_of, wanted_by
+from nightbench.gang.wheels import Wheel, accepts_tag, choose_wheels, line_of, packages_of
 
-T = TypeVar("T")
-Connect = Callable[[SshTarget], Transport]
-
-
-@asynccontextmanager
-async def connections(
-    nodes: Iterable[Node], targets: Mapping[str, SshTarget], connect: Connect = shared
-) -> AsyncIterator[dict[str, Transport]]:
-    """Transports to the nodes by name, closed at the end.
-
-    Raises:
-        GangError: a node has no target.
-    """
-    transports: dict[str, Transport] = {}
-    for node in nodes:
-        if node.name not in targets:
-            raise GangError(
-                f"node {node.name}: no SSH target was handed in (have: {sorted(targets)}). Does "
-                f"the connection {node.ssh_conn_id} exist?"
-            )
-        transports[node.name] = connect(targets[node.name])
-    try:
-        yield transports
-    finally:
-        await asyncio.gather(*(t.close() for t in transports.values()))
-
-
-async def on_all(work: Iterable[Awaitable[T]]) -> list[T]:
-    """Wait for all, then raise the first error: nobody is left working in the background."""
-    done = await asyncio.gather(*work, return_exceptions=True)
-    for result in done:
-        if isinstance(result, BaseException):
-            raise result
-    return [result for result in done if not isinstance(result, BaseException)]
+VERSIONS_TIMEOUT_S = 180.0
+"""For the indexes that a node asks which versions there are."""
 
 
 async def prepare(
@@ -65,12 +43,12 @@ async def prepare(
     on_event: OnEvent = ignore,
     connect: Connect = shared,
 ) -> None:
-    """Bring the gang's nodes to where `run_gang` can start; doing it again costs little.
+    """Prepare the gang's nodes for `run_gang`; doing it again costs little.
 
     Every node is reached before anything is changed on one.
 
     Raises:
-        NodeError: of the first node that fails, after all have been tried.
+        NodeError: the first node that failed, after all have been tried.
     """
     if shipment.code_digest() != job.code_digest:
         raise GangError(
@@ -92,8 +70,8 @@ async def _prepare_node(
     layout = await Layout.of(transport, policy)
     build = job.build
     wheels = [Path(build.location)] if build.source == "wheel" and build.location else []
-    house = await _house(transport, job, shipment)
-    shipped = await ship(transport, layout, shipment, policy.python, on_event, wheels, house)
+    locked = await _wheels_to_ship(transport, job, shipment)
+    shipped = await ship(transport, layout, shipment, policy.python, on_event, wheels, locked)
     python = await provision(transport, layout, job, shipped, on_event)
     folder = layout.job(job, node)
     await transport.make_folders(folder)
@@ -102,11 +80,13 @@ async def _prepare_node(
     await transport.write_atomic(posixpath.join(folder, "job.json"), document.encode())
 
 
-async def _house(transport: Transport, job: JobSpec, shipment: Shipment) -> list[Wheel] | None:
-    """The wheels that the job's environment needs from the controller; None where it has an index.
+async def _wheels_to_ship(
+    transport: Transport, job: JobSpec, shipment: Shipment
+) -> list[Wheel] | None:
+    """Return the wheels that the controller has to ship; None where the node has an index.
 
     Raises:
-        EnvironmentUnavailable: the wheelhouse lacks some, or holds other builds of them.
+        EnvironmentUnavailable: the wheelhouse lacks some, or holds other builds.
     """
     build = job.build
     if shipment.wheelhouse is None or build.source == "path":
@@ -115,10 +95,12 @@ async def _house(transport: Transport, job: JobSpec, shipment: Shipment) -> list
     if not series:
         return None
     version = build.version if build.source == "index" else None
-    wanted = wanted_by(lock, package, version, replaced=build.source == "wheel")
+    packages = packages_of(lock, package, version, replaced=build.source == "wheel")
     machine = await machine_of(transport)
     try:
-        return await asyncio.to_thread(choose, shipment.wheelhouse, wanted, series, machine)
+        return await asyncio.to_thread(
+            choose_wheels, shipment.wheelhouse, packages, series, machine
+        )
     except GangError as error:
         raise EnvironmentUnavailable(transport.node, transport.address, str(error)) from error
 
@@ -126,14 +108,14 @@ async def _house(transport: Transport, job: JobSpec, shipment: Shipment) -> list
 async def provision(
     transport: Transport, layout: Layout, job: JobSpec, shipped: Shipped, on_event: OnEvent
 ) -> str:
-    """The interpreter of the job's framework on a node; its environment is built when absent.
+    """Return the interpreter of the job's framework on a node, building the environment if absent.
 
     Raises:
-        EnvironmentUnavailable: it cannot be had there; the message says how to get it.
+        EnvironmentUnavailable: it cannot be built there; the message says how to get it.
     """
     build, policy = job.build, job.environments
-    # A prefix of the cluster's `paths` is a build of source "path": a version or a wheel that
-    # somebody asks for is never replaced by what the site prepared.
+    # A prefix of the cluster's `paths` is a build of source "path": a version or a wheel that a
+    # person asks for is never replaced by what the site prepared.
     prefix = build.location if build.source == "path" else None
     if prefix is not None:
         python = posixpath.join(await expand(transport, prefix), "bin/python")
@@ -150,15 +132,15 @@ async def provision(
         arguments += ["--uv", shipped.uv]
     if policy.index_url:
         arguments += ["--index-url", policy.index_url]
-    arguments += words("--find-links", policy.find_links)
-    arguments += words("--wheel", shipped.wheels)
+    arguments += repeated_option("--find-links", policy.find_links)
+    arguments += repeated_option("--wheel", shipped.wheels)
     if build.version and build.source == "index":
         arguments += ["--version", build.version]
     if shipped.wheelhouse is not None:
         # One folder for each wheel, named by its hash: the first switches the index off.
         first, *others = shipped.wheelhouse or (posixpath.join(layout.root, "wheels"),)
-        arguments += ["--wheelhouse", first, *words("--find-links", others)]
-    arguments += lock_words(policy)
+        arguments += ["--wheelhouse", first, *repeated_option("--find-links", others)]
+    arguments += lock_options(policy)
     answer = await call_agent(
         transport,
         policy.python,
@@ -189,6 +171,110 @@ async def provision(
     return str(answer["python"])
 
 
-def lock_words(policy: EnvironmentPolicy) -> list[str]:
-    """The option that names the folder of the node's lock, where the site has its own."""
-    return ["--lock-dir", policy.lock_dir] if policy.lock_dir else []
+# --- which versions a node could install ---------------------------------------------------
+
+
+@dataclass(frozen=True)
+class InstallableVersions:
+    """The versions of a package that a node could install."""
+
+    versions: tuple[str, ...]
+    """Ascending, as packages' metadata writes them, without their local part (`+cpu`)."""
+    sources: tuple[str, ...]
+    """The indexes and folders that were asked."""
+    problems: tuple[str, ...] = ()
+    """Sources that did not answer."""
+
+
+async def installable_versions(
+    cluster: Cluster,
+    node: Node,
+    targets: Mapping[str, SshTarget],
+    shipment: Shipment,
+    line: str,
+    variant: str,
+    on_event: OnEvent = ignore,
+    connect: Connect = shared,
+) -> InstallableVersions:
+    """Return the versions of a line's main package that a node could install.
+
+    The node is asked for the wheels that its sources hold, since it is the node that installs;
+    nodes without an index get wheels from the controller's wheelhouse, and then that folder is the
+    answer. Whether a version really installs is seen only when it is tried.
+
+    Args:
+        cluster: says where environments come from.
+        node: whose sources are asked.
+        targets: how it is reached.
+        shipment: the agent's code, and the wheelhouse where the cluster has one.
+        line: framework line.
+        variant: of its lock.
+        on_event: called with what is done.
+        connect: makes a transport to a target.
+
+    Raises:
+        NodeError: the node cannot be asked.
+        GangError: the line has no environment of its own, so it has no versions.
+    """
+    series, package, _ = line_of(shipment.benchmarks, line, variant)
+    if not series:
+        raise GangError(f"{line} has no environment of its own, and so no versions to install")
+    async with connections([node], targets, connect) as transports:
+        transport = transports[node.name]
+        await transport.home()
+        machine = await machine_of(transport)
+        if shipment.wheelhouse is not None:
+            files = [{"name": path.name} for path in shipment.wheelhouse.glob("*.whl")]
+            found = versions_of(files, package, series, machine)
+            return InstallableVersions(found, (str(shipment.wheelhouse),))
+        policy = cluster.environments
+        layout = await Layout.of(transport, policy)
+        code = await ship_code(transport, layout, shipment, policy.python, on_event)
+        options = ["--line", line, "--variant", variant]
+        if policy.index_url:
+            options += ["--index-url", policy.index_url]
+        options += repeated_option("--find-links", policy.find_links)
+        agent = posixpath.join(code, "agent.py")
+        answer = await call_agent(
+            transport, policy.python, agent, "versions", *options, timeout_s=VERSIONS_TIMEOUT_S
+        )
+    return InstallableVersions(
+        versions_of(answer["files"], package, series, machine),
+        tuple(answer["sources"]),
+        tuple(answer["problems"]),
+    )
+
+
+def versions_of(
+    files: Iterable[Mapping[str, Any]], package: str, series: str, machine: str
+) -> tuple[str, ...]:
+    """Return the versions of a package whose wheels run on a machine, ascending.
+
+    Args:
+        files: wheels as simple indexes list them: name and, where known, requires_python and
+            yanked.
+        package: its name.
+        series: of the interpreter, "3.11".
+        machine: as `uname -m` says it.
+    """
+    found: set[Version] = set()
+    for file in files:
+        try:
+            name, version, _, tags = parse_wheel_filename(file["name"])
+        except InvalidWheelFilename:
+            continue
+        if name != canonicalize_name(package) or file.get("yanked"):
+            continue
+        if _takes(file.get("requires_python"), series) and any(
+            accepts_tag(tag, series, machine) for tag in tags
+        ):
+            found.add(Version(version.public))
+    return tuple(str(version) for version in sorted(found))
+
+
+def _takes(requires: str | None, series: str) -> bool:
+    """Tell whether a file accepts some interpreter of the series (true if it is unreadable)."""
+    try:
+        return SpecifierSet(requires or "").contains(f"{series}.99")
+    except InvalidSpecifier:
+        return True

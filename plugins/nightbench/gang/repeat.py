@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from nightbench.core.model import ClockOffset
 from nightbench.gang.agents import TooLate
-from nightbench.gang.clock import closer
 from nightbench.gang.errors import GangError, NodeError
 from nightbench.gang.events import GangEvent, RepeatOutcome
+from nightbench.gang.fanout import CALM_S, QUICK_S, CommandSender, call_each
 from nightbench.gang.link import NodeLink
 from nightbench.gang.machine import ENDED, HEARTBEAT_S, PREPARING, Act, NodeView, Timing, decide
-from nightbench.gang.orders import Orders
-from nightbench.gang.together import on_each
-from nightbench.gang.watch import CALM_S, QUICK_S
+from nightbench.gang.node_access import more_precise
 from nightbench.spool import utc_now
 
 if TYPE_CHECKING:
@@ -49,7 +47,7 @@ class RepeatSteering:
     def __init__(self, gang: Gang, number: int) -> None:
         self.gang = gang
         self.number = number
-        self._orders = Orders(gang.links)
+        self._commands = CommandSender(gang.links)
         self._clocks: dict[str, ClockOffset] = {}
         self._started_s: dict[str, float] = {}
         """When `start` was called on a node that had fallen silent."""
@@ -98,7 +96,7 @@ class RepeatSteering:
         finally:
             for task in (clocks, *self._reviving):
                 task.cancel()
-            await self._orders.close()
+            await self._commands.close()
         results = await self._collect()
         status, reason = self._judge(results, reason)
         if status == "ok":
@@ -169,14 +167,14 @@ class RepeatSteering:
         """All are ready: tell everybody all ports, once the clocks are measured."""
         ports = {name: port for view in views for name, port in view.ports.items()}
         await clocks
-        if not self._orders.sent("go"):
+        if not self._commands.was_sent("go"):
             self.gang.on_event(GangEvent("repeat", "go", None, self.number, data={"ports": ports}))
         await self._send("go", {"ports": ports})
 
     async def _measure_clocks(self) -> None:
         there = self._answering(self.gang.links)
-        for node, offset in (await on_each(there, NodeLink.clock_offset)).items():
-            best = closer(self._clocks.get(node), offset)
+        for node, offset in (await call_each(there, NodeLink.clock_offset)).items():
+            best = more_precise(self._clocks.get(node), offset)
             if best is not None:
                 self._clocks[node] = best
 
@@ -195,7 +193,7 @@ class RepeatSteering:
     async def _send(
         self, verb: str, document: Mapping[str, Any], only: set[str] | None = None
     ) -> None:
-        await self._orders.give(
+        await self._commands.send(
             verb, self.number, {"epoch": self.gang.epoch, **document}, only=only
         )
 
@@ -212,7 +210,7 @@ class RepeatSteering:
 
     async def _keep_fingerprints(self) -> None:
         new = [link for link in self.gang.links if link.name not in self.gang.known]
-        found = await on_each(new, NodeLink.fingerprint)
+        found = await call_each(new, NodeLink.fingerprint)
         for node, document in found.items():
             if document is not None:
                 if await asyncio.to_thread(self.gang.store.fingerprint, node) is None:
@@ -229,7 +227,7 @@ class RepeatSteering:
             while True:
                 missing = [link for link in gang.links if link.name not in results]
                 there = self._answering(missing)
-                found = await on_each(there, lambda link: link.result(self.number), FETCH_S)
+                found = await call_each(there, lambda link: link.result(self.number), FETCH_S)
                 for node, document in found.items():
                     if document is not None:
                         await asyncio.to_thread(gang.store.save_result, self.number, node, document)
@@ -274,7 +272,7 @@ class RepeatSteering:
                 self._faults[link.name] = "rebooted while the job ran"
                 if "reboot" not in reason:
                     reason = f"node {link.name} rebooted: {reason}"
-        aborted = not failed and not missing and bool(bad) and not self._orders.sent("abort")
+        aborted = not failed and not missing and bool(bad) and not self._commands.was_sent("abort")
         return ("aborted" if aborted else "failed"), reason
 
     def _disturbed(self, results: dict[str, dict[str, Any]]) -> str | None:

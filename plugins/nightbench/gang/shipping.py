@@ -1,4 +1,4 @@
-"""Bringing code, uv and wheels to a node: each named by what it holds, sent only when absent."""
+"""Shipping code, uv and wheels to a node: each named by its digest, sent only when absent."""
 
 from __future__ import annotations
 
@@ -6,34 +6,99 @@ import asyncio
 import contextlib
 import gzip
 import io
+import os
 import posixpath
+import shutil
+import subprocess
 import tarfile
 import tempfile
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
-from nightbench.core.code_digest import shipped_files
-from nightbench.gang.errors import DiskFull, NodeUnreachable, RemoteFailure
+from nightbench.config import locations
+from nightbench.core.code_digest import code_digest, shipped_files
+from nightbench.core.errors import UserError
+from nightbench.gang.errors import NodeUnreachable, RemoteFailure
 from nightbench.gang.events import GangEvent, OnEvent
-from nightbench.gang.layout import Layout
-from nightbench.gang.shipment import Shipment
-from nightbench.gang.transport import Transport
-from nightbench.gang.wheelhouse import Wheel, digest_of
+from nightbench.gang.node_access import Layout
+from nightbench.gang.transport import Transport, remote_failure
+from nightbench.gang.wheels import Wheel, file_digest
 
-CLAIMED_BYTES = 1_000_000
-"""Larger files are brought by one to a disk that several nodes share; the others wait for it."""
+CLAIM_BYTES = 1_000_000
+"""Of larger files only one upload goes to a disk that nodes share; the others wait for it."""
 
-QUIET_S = 20.0
-"""After so long without a byte more, who brought a file has gone."""
+STALLED_S = 20.0
+"""A file that has not grown for so long has lost its uploader."""
+
+UV_TIMEOUT_S = 30.0
 
 TOO_OLD = "import sys; sys.exit(0 if sys.version_info >= (3, 7) else 3)"
 
 
 @dataclass(frozen=True)
+class Shipment:
+    """What the controller has to bring to the nodes of a cluster."""
+
+    benchmarks: Path
+    """The `benchmarks/` folder."""
+    uv: Path | None = None
+    """The uv binary for the nodes; None where they have their own."""
+    uv_version: str = ""
+    wheelhouse: Path | None = None
+    """Folder of wheels for nodes without an index."""
+
+    def code_digest(self) -> str:
+        """Return the digest of the tree, which names it on the nodes."""
+        return code_digest(self.benchmarks)
+
+
+def local_shipment(wheelhouse: str | None = None) -> Shipment:
+    """Return what this machine has for the nodes.
+
+    Args:
+        wheelhouse: folder of wheels for nodes without an index (a cluster's own).
+
+    Raises:
+        UserError: the uv binary is not there, or does not run.
+    """
+    uv = _uv()
+    return Shipment(
+        benchmarks=locations.benchmarks_folder(),
+        uv=uv,
+        uv_version=_uv_version(uv) if uv else "",
+        wheelhouse=Path(wheelhouse) if wheelhouse else None,
+    )
+
+
+def _uv() -> Path | None:
+    """The uv binary that nodes get: `NIGHTBENCH_UV`, the one of `make setup`, or PATH's."""
+    named = os.environ.get("NIGHTBENCH_UV")
+    if named:
+        if not Path(named).is_file():
+            raise UserError(f"NIGHTBENCH_UV: found {named!r}, which is not there; expected a file")
+        return Path(named)
+    made = locations.home_folder() / "tools" / "uv"
+    found = str(made) if made.is_file() else shutil.which("uv")
+    return Path(found) if found else None
+
+
+@lru_cache(maxsize=4)
+def _uv_version(uv: Path) -> str:
+    done = subprocess.run(
+        [str(uv), "--version"], capture_output=True, text=True, timeout=UV_TIMEOUT_S, check=False
+    )
+    words = done.stdout.split()
+    if done.returncode != 0 or len(words) < 2:
+        raise UserError(f"{uv} --version: found {done.stdout or done.stderr!r}; expected a version")
+    return words[1]
+
+
+@dataclass(frozen=True)
 class Shipped:
-    """Where it all lies on the node."""
+    """Paths of the shipped things on the node."""
 
     code: str
     uv: str | None
@@ -43,7 +108,7 @@ class Shipped:
 
 
 def pack(benchmarks: Path) -> bytes:
-    """The shipped tree as a tar.gz that depends on nothing but its content."""
+    """Return the shipped tree as a tar.gz that depends only on its content."""
     buffer = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as packed,
@@ -65,18 +130,18 @@ async def ship(
     python: str,
     on_event: OnEvent,
     wheels: Sequence[Path] = (),
-    house: Sequence[Wheel] | None = None,
+    wheelhouse: Sequence[Wheel] | None = None,
 ) -> Shipped:
-    """Bring everything to one node.
+    """Ship everything to one node.
 
     Args:
         transport: the node.
         layout: paths on it.
-        shipment: what to bring.
+        shipment: what to ship.
         python: the node's interpreter for the agent.
-        on_event: hears of everything that was really sent.
+        on_event: called for everything that is sent.
         wheels: builds under test.
-        house: wheels for an environment that is built without an index.
+        wheelhouse: wheels for an environment that is built without an index.
 
     Raises:
         RemoteFailure: no interpreter, no rights, or an archive that does not unpack.
@@ -86,30 +151,32 @@ async def ship(
     uv = None
     if shipment.uv is not None:
         uv = layout.uv(shipment.uv_version)
-        digest = await asyncio.to_thread(digest_of, shipment.uv)
+        digest = await asyncio.to_thread(file_digest, shipment.uv)
         await _put(transport, shipment.uv, uv, 0o755, on_event, digest)
-    brought = []
+    uploaded = []
     for wheel in wheels:
-        digest = await asyncio.to_thread(digest_of, wheel)
-        brought.append(layout.wheel(digest, wheel.name))
-        await _put(transport, wheel, brought[-1], 0o644, on_event, digest)
-    return Shipped(code, uv, tuple(brought), await _ship_house(transport, layout, house, on_event))
+        digest = await asyncio.to_thread(file_digest, wheel)
+        uploaded.append(layout.wheel(digest, wheel.name))
+        await _put(transport, wheel, uploaded[-1], 0o644, on_event, digest)
+    return Shipped(
+        code, uv, tuple(uploaded), await _ship_wheels(transport, layout, wheelhouse, on_event)
+    )
 
 
 async def machine_of(transport: Transport) -> str:
-    """The node's machine, as `uname -m` says it."""
+    """Return the node's machine as `uname -m` prints it."""
     done = await transport.run(["uname", "-m"], timeout_s=60)
     return done.stdout.decode(errors="replace").strip()
 
 
-async def _ship_house(
-    transport: Transport, layout: Layout, house: Sequence[Wheel] | None, on_event: OnEvent
+async def _ship_wheels(
+    transport: Transport, layout: Layout, wheels: Sequence[Wheel] | None, on_event: OnEvent
 ) -> tuple[str, ...] | None:
-    """Bring the wheels that an environment needs; each folder is named by its wheel's hash."""
-    if house is None:
+    """Ship the wheels of an environment; return their folders, each named by its wheel's hash."""
+    if wheels is None:
         return None
     folders = []
-    for wheel in house:
+    for wheel in wheels:
         path = layout.wheel(wheel.digest, wheel.path.name)
         await _put(transport, wheel.path, path, 0o644, on_event, wheel.digest)
         folders.append(posixpath.dirname(path))
@@ -119,7 +186,7 @@ async def _ship_house(
 async def ship_code(
     transport: Transport, layout: Layout, shipment: Shipment, python: str, on_event: OnEvent
 ) -> str:
-    """Bring `benchmarks/` to one node, unless the same tree is there; returns its folder."""
+    """Ship `benchmarks/` to one node unless it has the same tree; return its folder."""
     await require_python(transport, python)
     digest = await asyncio.to_thread(shipment.code_digest)
     code = layout.code(digest)
@@ -129,7 +196,7 @@ async def ship_code(
     on_event(
         GangEvent("ship", f"code {digest[:12]} ({len(archive) / 1000:.0f} kB)", transport.node)
     )
-    # Unpacked beside and renamed: whoever sees the folder sees all of it.
+    # Unpacked under another name and renamed: the folder is complete from its first moment.
     beside = posixpath.join(layout.root, "code", f".{digest[:12]}-{uuid.uuid4().hex[:8]}")
     await transport.make_folders(posixpath.dirname(code))
     with tempfile.NamedTemporaryFile(suffix=".tar.gz") as file:
@@ -167,19 +234,6 @@ async def require_python(transport: Transport, python: str) -> None:
     )
 
 
-def remote_failure(transport: Transport, what: str, stderr: bytes) -> RemoteFailure | DiskFull:
-    """The error for a command that failed, by what it wrote to stderr."""
-    tail = stderr.decode(errors="replace").strip()[-1500:]
-    if "No space left on device" in tail or "Disk quota exceeded" in tail:
-        return DiskFull(
-            transport.node,
-            transport.address,
-            f"no room to {what}. Make room there, or put environments.root on another disk "
-            "(cluster YAML)",
-        )
-    return RemoteFailure(transport.node, transport.address, f"could not {what}: {tail}")
-
-
 async def _put(
     transport: Transport,
     source: Path,
@@ -188,32 +242,32 @@ async def _put(
     on_event: OnEvent,
     digest: str | None = None,
 ) -> None:
-    """Bring a file unless it is there; with its sha256 an upload that broke off goes on."""
+    """Upload a file unless it is there; with its sha256 an interrupted upload is resumed."""
     if await transport.exists(path):
         return
     size = source.stat().st_size
     await transport.make_folders(posixpath.dirname(path))
-    claim = f"{path}.bringing"
-    claimed = digest is not None and size > CLAIMED_BYTES
+    claim = f"{path}.uploading"
+    claimed = digest is not None and size > CLAIM_BYTES
     if claimed and not await transport.mkdir(claim):
-        said = f"{source.name}: waiting, it is being brought for another node or by another run"
+        said = f"{source.name}: waiting: another node or run is uploading it"
         on_event(GangEvent("ship", said, transport.node))
-        if await _brought_by_another(transport, path):
+        if await _uploaded_by_another(transport, path):
             return
     on_event(GangEvent("ship", f"{source.name} ({size / 1e6:.1f} MB)", transport.node))
     try:
         await transport.put_file(source, path, mode, digest)
     finally:
         if claimed:
-            with contextlib.suppress(NodeUnreachable):  # then it is quiet, and others go on
+            with contextlib.suppress(NodeUnreachable):  # the others see that it has stalled
                 await transport.run(["rm", "-rf", claim], timeout_s=60)
 
 
-async def _brought_by_another(transport: Transport, path: str) -> bool:
-    """Wait while a file grows on a disk that several nodes share; False once it stands still."""
+async def _uploaded_by_another(transport: Transport, path: str) -> bool:
+    """Wait while a file grows on a disk that nodes share; return False once it has stalled."""
     clock = asyncio.get_running_loop().time
     seen, since_s = b"", clock()
-    while clock() - since_s < QUIET_S:
+    while clock() - since_s < STALLED_S:
         if await transport.exists(path):
             return True
         # The folder's listing: sizes and names of what grows there.

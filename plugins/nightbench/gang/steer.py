@@ -13,17 +13,16 @@ from nightbench.core.model import CaseStatus, JobSpec
 from nightbench.gang.agents import Agents, TooLate
 from nightbench.gang.errors import GangError, NodeError, Superseded
 from nightbench.gang.events import CaseOutcome, GangEvent, OnEvent, RepeatOutcome, ignore
+from nightbench.gang.fanout import QUICK_S, NodeWatch, call_each, retry_unreachable
 from nightbench.gang.link import NodeLink
-from nightbench.gang.login import SshTarget
 from nightbench.gang.machine import SERVING
-from nightbench.gang.pool import shared
+from nightbench.gang.node_access import Connect, connections, on_all
 from nightbench.gang.progress import Progress
-from nightbench.gang.provisioning import Connect, connections, on_all
 from nightbench.gang.repeat import Cancelled, RepeatSteering
+from nightbench.gang.ssh_pool import shared
+from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.stopping import End, end_by_deadline, end_of, too_late
-from nightbench.gang.together import on_each, patiently
 from nightbench.gang.transport import Transport
-from nightbench.gang.watch import QUICK_S, Watch
 from nightbench.spool import CaseStore, utc_now
 
 STOP_S = 30.0
@@ -112,7 +111,7 @@ class Gang:
         self.outcomes: list[RepeatOutcome] = []
         self.progress = Progress(job)
         self.epoch = 0
-        self.watch = Watch([], 0, job.limits.lease_s, on_event, clock)
+        self.watch = NodeWatch([], 0, job.limits.lease_s, on_event, clock)
         self._told_s = 0.0
         self._settled: set[tuple[int, str]] = set()
         self.known: set[str] = set()
@@ -130,11 +129,11 @@ class Gang:
     async def run(self) -> CaseOutcome:
         """Steer from wherever the gang stands to its outcome."""
         patience_s = self.job.limits.lease_s
-        await on_all(patiently(link.open, patience_s) for link in self.links)
+        await on_all(retry_unreachable(link.open, patience_s) for link in self.links)
         self.epoch = await self._claim_epoch(patience_s)
         await self.fence()
         await asyncio.to_thread(self.store.save_epoch, self.epoch)
-        self.watch = Watch(
+        self.watch = NodeWatch(
             self.links, self.epoch, self.job.limits.lease_s, self.on_event, self.clock
         )
         self.watch.open()
@@ -199,7 +198,7 @@ class Gang:
         Raises:
             Cancelled: somebody has.
         """
-        stops = await on_each(self.links, NodeLink.stop_command)
+        stops = await call_each(self.links, NodeLink.stop_command)
         for stop in stops.values():
             if stop and stop.get("cancelled"):
                 raise Cancelled(str(stop.get("reason") or "cancelled"))
@@ -244,11 +243,11 @@ class Gang:
 
     async def _claim_epoch(self, patience_s: float) -> int:
         for _ in range(20):
-            found = await on_all(patiently(link.epoch, patience_s) for link in self.links)
+            found = await on_all(retry_unreachable(link.epoch, patience_s) for link in self.links)
             epoch = max(*found, await asyncio.to_thread(self.store.epoch)) + 1
             # One node after another in a common order: of two controllers one wins the first.
             for link in self.in_lock_order():
-                if not await patiently(partial(link.claim_epoch, epoch), patience_s):
+                if not await retry_unreachable(partial(link.claim_epoch, epoch), patience_s):
                     break
             else:
                 self.on_event(GangEvent("epoch", f"epoch {epoch}", data={"epoch": epoch}))
@@ -293,12 +292,12 @@ class Gang:
                 await link.command("stop", None, document)
             return True
 
-        told = await on_each(self.links, stop)
+        told = await call_each(self.links, stop)
         for link in self.links:
             if link.name not in told:
                 said = f"could not be stopped: {link.view.silence}"
                 self.on_event(GangEvent("lost", said, link.name))
-        alive = await on_each(self.links, NodeLink.agent_lives)
+        alive = await call_each(self.links, NodeLink.agent_lives)
         dead = {name for name, lives in alive.items() if not lives}
         until_s = self.clock() + self.job.limits.term_s + STOP_S
         while self.clock() < until_s:

@@ -10,14 +10,11 @@ from typing import Any
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, EnvironmentPolicy
-from nightbench.gang.agentcall import call_agent
 from nightbench.gang.events import ignore
-from nightbench.gang.layout import Layout
-from nightbench.gang.login import SshTarget
-from nightbench.gang.pool import shared
-from nightbench.gang.provisioning import Connect, connections, lock_words
-from nightbench.gang.shipment import Shipment
-from nightbench.gang.shipping import ship_code
+from nightbench.gang.node_access import Connect, Layout, call_agent, connections, lock_options
+from nightbench.gang.shipping import Shipment, ship_code
+from nightbench.gang.ssh_pool import shared
+from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import Transport
 
 log = logging.getLogger(__name__)
@@ -134,7 +131,7 @@ async def _verb(
         policy.python,
         posixpath.join(code, "agent.py"),
         verb,
-        *(layout.words() if verb == "clean" else ["--root", layout.root]),
-        *lock_words(policy),
+        *(layout.options() if verb == "clean" else ["--root", layout.root]),
+        *lock_options(policy),
         *words,
     )

@@ -1,4 +1,4 @@
-"""How the controller touches a node: commands and files, and nothing more."""
+"""What the controller can do on a node: run commands, read and write files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from nightbench.gang.errors import DiskFull, RemoteFailure
 
 OnLine = Callable[[str], None]
 
@@ -109,3 +111,16 @@ async def expand(transport: Transport, path: str) -> str:
     if path == "~" or path.startswith("~/"):
         return await transport.home() + path[1:]
     return path
+
+
+def remote_failure(transport: Transport, what: str, stderr: bytes) -> RemoteFailure | DiskFull:
+    """Return the error for a command that failed, by what it wrote to stderr."""
+    tail = stderr.decode(errors="replace").strip()[-1500:]
+    if "No space left on device" in tail or "Disk quota exceeded" in tail:
+        return DiskFull(
+            transport.node,
+            transport.address,
+            f"no room to {what}. Make room there, or put environments.root on another disk "
+            "(cluster YAML)",
+        )
+    return RemoteFailure(transport.node, transport.address, f"could not {what}: {tail}")

@@ -13,7 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from nightbench.core.model import Run
 from nightbench.nodes.controls import ALL_REDUCE
-from nightbench.warehouse.causes import CauseBook, Row
+from nightbench.warehouse.causes import CauseRepository
+from nightbench.warehouse.repository import Row
 
 MOST = 0.75
 """Share of a case's nights, of those with a control, that know a control which is counted."""
@@ -23,7 +24,7 @@ Kind = tuple[str, str, str]
 
 
 def controls_of_cases(
-    book: CauseBook, run: Run, case_ids: Sequence[str]
+    repository: CauseRepository, run: Run, case_ids: Sequence[str]
 ) -> dict[str, dict[str, float]]:
     """Case id -> run_id -> figure of the controls (`figures`), of a night and the 180 before it.
 
@@ -33,12 +34,12 @@ def controls_of_cases(
     if not case_ids:
         return {}
     measured: dict[str, list[Row]] = defaultdict(list)
-    for row in book.night_controls(run.cluster, run.started_at):
+    for row in repository.night_controls(run.cluster, run.started_at):
         measured[row["run_id"]].append(row)
     if not measured:
         return {}
     nodes: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for row in book.nodes(case_ids, sorted(measured)):
+    for row in repository.nodes(case_ids, sorted(measured)):
         nodes[row["case_id"]][row["run_id"]].add(row["node"])
     return {
         case_id: figures({run_id: kinds(measured[run_id], on) for run_id, on in runs.items()})

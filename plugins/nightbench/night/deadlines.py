@@ -33,7 +33,7 @@ from nightbench.core.timetable import (
 from nightbench.night.missing import Kept, Promise, Telling
 from nightbench.spool import RunSpool, Spool, SpoolError
 from nightbench.warehouse.connection import Connect
-from nightbench.warehouse.deadlines import NightBook
+from nightbench.warehouse.nights import NightRepository
 
 log = logging.getLogger(__name__)
 
@@ -89,35 +89,37 @@ def check_deadlines(
         WarehouseUnavailable: the warehouse is away: what is missing cannot be known.
     """
     with closing(connect()) as connection:
-        book = NightBook(connection)
-        if not book.lock():
+        repository = NightRepository(connection)
+        if not repository.lock():
             return Checked(len(promises), other_at_work=True)
         kept: list[Kept] = []
         latest: dict[tuple[str, str], Kept] = {}
         for each in promises:
-            promise = _whole(each, book, spool)
+            promise = _whole(each, repository, spool)
             if promise is None or promise.timetable is None:
                 continue
-            for one in _nights_of(promise, promise.timetable, book, spool, now):
+            for one in _nights_of(promise, promise.timetable, repository, spool, now):
                 kept.append(one)
                 if one.night.due_at <= now and now - one.night.scheduled_at <= LATEST:
                     latest[one.promise.cluster, one.promise.suite] = one
         silent = {
             cluster
             for cluster in {cluster for cluster, _ in latest}
-            if _is_silent([one for (c, _), one in latest.items() if c == cluster], book, cluster)
+            if _is_silent(
+                [one for (c, _), one in latest.items() if c == cluster], repository, cluster
+            )
         }
-        telling = Telling(book, now, resolve, base_url)
+        telling = Telling(repository, now, resolve, base_url)
         telling.tell(kept, silent)
         missing = tuple(one for one in kept if one.found.state is State.MISSING)
-        book.checked(len(promises), len(missing), now)
+        repository.store_check(len(promises), len(missing), now)
     return Checked(len(promises), missing, tuple(telling.deliveries), tuple(telling.refusals))
 
 
-def _whole(promise: Promise, book: NightBook, spool: Spool) -> Promise | None:
+def _whole(promise: Promise, repository: NightRepository, spool: Spool) -> Promise | None:
     """A promise with what its broken file does not say; None where nobody ever knew it."""
     if promise.timetable is None:
-        known = book.watched(promise.suite)
+        known = repository.watched(promise.suite)
         if known is None:
             return None
         promise = replace(promise, cluster=known[0], timetable=Timetable.from_text(known[1]))
@@ -136,18 +138,18 @@ def _whole(promise: Promise, book: NightBook, spool: Spool) -> Promise | None:
 
 
 def _nights_of(
-    promise: Promise, timetable: Timetable, book: NightBook, spool: Spool, now: datetime
+    promise: Promise, timetable: Timetable, repository: NightRepository, spool: Spool, now: datetime
 ) -> list[Kept]:
     """Look at the nights of one suite, oldest first, and store how they stand."""
-    since = book.watch(promise.suite, promise.cluster, timetable.text, now)
+    since = repository.watch(promise.suite, promise.cluster, timetable.text, now)
     earliest = max(since, now - LOOK_BACK)
     stored = {
         row["scheduled_at"]: row
-        for row in book.unfinished(promise.suite, promise.cluster, now - LOOK_BACK)
+        for row in repository.unfinished(promise.suite, promise.cluster, now - LOOK_BACK)
     }
     finished = {
         row["scheduled_at"]: row
-        for row in book.nights(promise.suite, promise.cluster, since=now - LOOK_BACK)
+        for row in repository.nights(promise.suite, promise.cluster, since=now - LOOK_BACK)
         if row["scheduled_at"] not in stored
     }
     # What was promised holds, also when the file says something else since.
@@ -156,7 +158,7 @@ def _nights_of(
     if not expected:
         return []
     first = min(expected)
-    runs = _runs(promise, book, spool, first - LONGEST_RUN)
+    runs = _runs(promise, repository, spool, first - LONGEST_RUN)
     kept = []
     for at in sorted(expected):
         night = expected[at]
@@ -175,7 +177,7 @@ def _nights_of(
             is_paused=was_paused,
             problem=promise.problem,
         )
-        book.store(promise.suite, promise.cluster, night, found, now, was_paused=was_paused)
+        repository.store(promise.suite, promise.cluster, night, found, now, was_paused=was_paused)
         told, ended = bool(row.get("told_at")), bool(row.get("end_told_at"))
         kept.append(Kept(promise, night, found, told, ended))
     return kept
@@ -185,9 +187,11 @@ def _night(row: Mapping[str, Any]) -> Night:
     return Night(row["scheduled_at"], row["until"], row["due_at"], row["why"])
 
 
-def _runs(promise: Promise, book: NightBook, spool: Spool, since: datetime) -> list[NightRun]:
+def _runs(
+    promise: Promise, repository: NightRepository, spool: Spool, since: datetime
+) -> list[NightRun]:
     """Scheduled runs by the warehouse; of those that it has not loaded, what their files say."""
-    runs = {run.run_id: run for run in book.runs(promise.suite, promise.cluster, since)}
+    runs = {run.run_id: run for run in repository.runs(promise.suite, promise.cluster, since)}
     for folder in spool.runs():
         known = runs.get(folder.run_id)
         if not folder.run_id.startswith(f"{promise.suite}-") or (known and known.loaded_at):
@@ -225,14 +229,14 @@ def _lacks(folder: RunSpool) -> tuple[int, tuple[str, ...]]:
     return len(measured), tuple(without)
 
 
-def _is_silent(latest: Sequence[Kept], book: NightBook, cluster: str) -> bool:
+def _is_silent(latest: Sequence[Kept], repository: NightRepository, cluster: str) -> bool:
     """Whether nothing came of any suite of a cluster, though several were to run."""
     wanted = [one for one in latest if one.found.state is not State.PAUSED]
     if len(wanted) < 2 or not all(
         one.found.state is State.MISSING and one.found.is_empty for one in wanted
     ):
         return False
-    heard = book.heard(cluster)
+    heard = repository.last_result_at(cluster)
     return heard is None or heard < min(one.night.scheduled_at for one in wanted)
 
 
@@ -256,8 +260,8 @@ def require_recent_check(connect: Connect, now: datetime) -> None:
         UserError: the last check is more than an hour old, or the warehouse is away.
     """
     with closing(connect()) as connection:
-        book = NightBook(connection)
-        last, first = book.last_check(), book.first_run()
+        repository = NightRepository(connection)
+        last, first = repository.last_check(), repository.first_run_at()
     if last is None and (first is None or now - first <= UNCHECKED):
         return  # A deployment that has just begun: the first check is on its way.
     problem = unchecked(last["checked_at"] if last else None, now)

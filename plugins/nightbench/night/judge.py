@@ -34,7 +34,7 @@ from nightbench.night.suspects import ask_or_say
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
 from nightbench.warehouse import Loader, Reader
-from nightbench.warehouse.causes import CauseBook
+from nightbench.warehouse.causes import CauseRepository
 from nightbench.warehouse.connection import Connect
 
 _CHANGES = (VerdictKind.REGRESSED, VerdictKind.IMPROVED)
@@ -94,7 +94,7 @@ def judge_run(
     connection = connect()
     try:
         reader, loader = Reader(connection), Loader(connection)
-        judged = _judge(reader, CauseBook(connection), plan)
+        judged = _judge(reader, CauseRepository(connection), plan)
         verdicts = judged.verdicts
         loader.store_verdicts(verdicts)
         if plan.run.run_kind is not RunKind.NIGHTLY:
@@ -144,7 +144,7 @@ def _store(
     return (*reopened, *opened), resolved
 
 
-def _judge(reader: Reader, book: CauseBook, plan: RunPlan) -> _Judged:
+def _judge(reader: Reader, repository: CauseRepository, plan: RunPlan) -> _Judged:
     run = plan.run
     planned = reader.planned_cases(run.run_id)
     if not planned:
@@ -173,7 +173,7 @@ def _judge(reader: Reader, book: CauseBook, plan: RunPlan) -> _Judged:
         case_id: judge_cases(
             run, [case_id], measured, histories, plan.policy, ChangeDetector(controls=controls)
         )[0]
-        for case_id, controls in controls_of_cases(book, run, changed).items()
+        for case_id, controls in controls_of_cases(repository, run, changed).items()
     }
     return _Judged([with_controls.get(case[0].case_id, case) for case in cases], histories)
 

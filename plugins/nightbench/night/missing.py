@@ -9,7 +9,7 @@ from datetime import datetime
 from nightbench.alerts import Delivery, send
 from nightbench.core.budget import clock
 from nightbench.core.timetable import Night, Standing, State, Timetable
-from nightbench.warehouse.deadlines import NightBook
+from nightbench.warehouse.nights import NightRepository
 
 CASES_NAMED = 20
 
@@ -47,7 +47,7 @@ class Kept:
 class Telling:
     """Sends what nobody was told of."""
 
-    book: NightBook
+    repository: NightRepository
     now: datetime
     resolve: Callable[[str], str] | None
     base_url: str | None
@@ -60,7 +60,7 @@ class Telling:
         for cluster in sorted(silent):
             batch = [one for one in news if one.promise.cluster == cluster]
             for one in batch:
-                self.book.store(
+                self.repository.store(
                     one.promise.suite, cluster, one.night, one.found, self.now, is_silence=True
                 )
             if batch:
@@ -92,7 +92,7 @@ class Telling:
             promise, own = one.promise, [sent[url] for url in one.promise.channels or ()]
             if any(delivery.sent for delivery in own):
                 at = one.night.scheduled_at
-                self.book.mark_told(promise.suite, promise.cluster, at, self.now, end=end)
+                self.repository.mark_notified(promise.suite, promise.cluster, at, self.now, end=end)
             elif own:
                 refused[promise.suite] = own
         if refused:

@@ -17,7 +17,7 @@ from nightbench.night.preflight import ClusterHealth, read
 from nightbench.nodes import NodeEvent, NodeState, standing
 from nightbench.nodes.quarantine import CLEAN, FAULT, PERSON, PREFLIGHT, WORKED
 from nightbench.spool import CaseStore, RunSpool
-from nightbench.warehouse import NodeBook
+from nightbench.warehouse import NodeRepository
 from nightbench.warehouse.connection import Connection
 
 
@@ -29,8 +29,8 @@ def book(
     Raises:
         WarehouseUnavailable: nothing was stored; `book_run` does it later.
     """
-    keeper = NodeBook(connection)
-    keeper.store_looks(health.cluster, run_id, health.nodes, health.counted, health.at)
+    keeper = NodeRepository(connection)
+    keeper.store_preflight(health.cluster, run_id, health.nodes, health.counted, health.at)
     return keeper.count(health.cluster, list(_looked(health, run_id)), policy)
 
 
@@ -38,11 +38,11 @@ def book_run(connection: Connection, folder: RunSpool, cluster: str) -> dict[str
     """Store what a whole run says of its nodes: its preflight and how its cases ended there."""
     known = read(folder)
     events = list(_cases(folder, cluster))
-    keeper = NodeBook(connection)
+    keeper = NodeRepository(connection)
     if known is None:
         return keeper.count(cluster, events, HealthPolicy()) if events else {}
     health = known.health
-    keeper.store_looks(cluster, folder.run_id, health.nodes, health.counted, health.at)
+    keeper.store_preflight(cluster, folder.run_id, health.nodes, health.counted, health.at)
     return keeper.count(cluster, [*_looked(health, folder.run_id), *events], known.policy)
 
 
@@ -74,7 +74,7 @@ def decide(
         by_whom=by or getpass.getuser(),
         subject=PERSON,
     )
-    return NodeBook(connection).count(cluster.name, [event], cluster.health)[node]
+    return NodeRepository(connection).count(cluster.name, [event], cluster.health)[node]
 
 
 def out_by_now(folder: RunSpool, cluster: str) -> dict[str, str]:

@@ -27,7 +27,7 @@ from nightbench.detection.grading import (
 from nightbench.detection.shadows import FALLS, QUIET, Shadow, SizeClass, plant, quiet_copy
 from nightbench.warehouse import Reader
 from nightbench.warehouse.connection import Connect
-from nightbench.warehouse.grades import Counts, GradeBook, Progress
+from nightbench.warehouse.grades import Counts, GradeRepository, Progress
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ def grade(
     run = plan.run
     judged = waiting = 0
     with closing(connect()) as connection:
-        book, reader = GradeBook(connection), Reader(connection)
+        repository, reader = GradeRepository(connection), Reader(connection)
         histories = {
             case.planned.case_id: [
                 point
@@ -120,7 +120,7 @@ def grade(
         }
         months = _months(run.started_at)
         unstored: list[tuple[Shadow, float | None, Sequence[ShadowVerdict]]] = []
-        progress = book.progress(run.suite, run.cluster, months[-1])
+        progress = repository.progress(run.suite, run.cluster, months[-1])
         for shadow, sizes in _shadows(run.suite, run.cluster, list(histories), months):
             known = progress.get((shadow.case_id, shadow.month, shadow.name))
             points = histories[shadow.case_id]
@@ -133,16 +133,16 @@ def grade(
             unstored.append((shadow, size, verdicts))
             judged += len(verdicts)
             if sum(len(each) for _, _, each in unstored) >= STORED_AT_ONCE:
-                book.store_verdicts(unstored)
+                repository.store_verdicts(unstored)
                 unstored = []
-        book.store_verdicts(unstored)
-        grades = _grades(book, run.suite, run.cluster, run.started_at)
+        repository.store_verdicts(unstored)
+        grades = _grades(repository, run.suite, run.cluster, run.started_at)
         was = {
             row["measure"]: row["below"]
-            for row in book.latest(run.suite, run.cluster, before=run.started_at)
+            for row in repository.latest(run.suite, run.cluster, before=run.started_at)
         }
         news = [each for each in grades if each.below and not was.get(each.measure)]
-        book.store_grades(run.run_id, [(each, each in news) for each in grades])
+        repository.store_grades(run.run_id, [(each, each in news) for each in grades])
     return Graded(tuple(grades), tuple(each.below for each in news), judged, waiting)
 
 
@@ -218,10 +218,10 @@ def _judge(
     return None, verdicts
 
 
-def _grades(book: GradeBook, suite: str, cluster: str, at: datetime) -> list[Grade]:
+def _grades(repository: GradeRepository, suite: str, cluster: str, at: datetime) -> list[Grade]:
     since = at - WINDOW
-    now = book.counts(suite, cluster, since, at)
-    before = book.counts(suite, cluster, since - EARLIER, since)
+    now = repository.counts(suite, cluster, since, at)
+    before = repository.counts(suite, cluster, since - EARLIER, since)
     powers = [_power(sizes.name, now, _power(sizes.name, before)) for sizes in FALLS]
     quiet = now.get("quiet", Counts())
     return [*powers, false_alarm_grade(quiet.nights, quiet.alarms)]

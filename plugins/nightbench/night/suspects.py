@@ -22,8 +22,8 @@ from nightbench.core.model import Build, HistoryPoint, PlannedCase, Verdict, Ver
 from nightbench.core.plan import wheel_digest
 from nightbench.core.run_plan import CasePlan, RunPlan
 from nightbench.warehouse import Reader, WarehouseUnavailable
-from nightbench.warehouse.confirmations import NIGHTBENCH, ConfirmationBook
 from nightbench.warehouse.connection import Connection
+from nightbench.warehouse.experiments import NIGHTBENCH, ConfirmationRepository
 
 log = logging.getLogger(__name__)
 
@@ -252,17 +252,17 @@ def ask(connection: Connection, plan: RunPlan) -> None:
         connection: the loader's, to the warehouse.
         plan: of the night, whose verdicts and alerts have been stored.
     """
-    reader, book = Reader(connection), ConfirmationBook(connection)
+    reader, repository = Reader(connection), ConfirmationRepository(connection)
     run_id, budget_s = plan.run.run_id, plan.policy.confirm_s
     if budget_s <= 0:
         return
-    asked = [row for row in book.found(run_id=run_id) if row["asked_by"] == NIGHTBENCH]
+    asked = [row for row in repository.find(run_id=run_id) if row["asked_by"] == NIGHTBENCH]
     known = {row["alert_id"] for row in asked}
     left_s = budget_s - math.fsum(
         row["detail"].get("expected_s", 0.0) for row in asked if row["state"] != "skipped"
     )
     past, nights = reader.case_past(plan.run.cluster), Nights(reader)
-    for alert in book.suspects(run_id):
+    for alert in repository.suspects(run_id):
         suspect = None if alert["alert_id"] in known else suspect_of(reader, plan, alert, nights)
         if suspect is None:
             continue
@@ -271,7 +271,7 @@ def ask(connection: Connection, plan: RunPlan) -> None:
         repeat_s = known_past.of(digest).repeat_s if known_past else None
         expected_s = expected(suspect, plan, repeat_s)
         skipped = _refusal(expected_s, left_s, budget_s)
-        book.ask(
+        repository.request(
             suspect.alert_id,
             run_id,
             new_confirmation_id(datetime.now(UTC)),

@@ -165,8 +165,8 @@ def _asked(params: Mapping[str, Any], limits: Mapping[str, Any]) -> tuple[Asked,
     from nightbench.experiments import bisect as bisecting
     from nightbench.experiments import bisect_store
     from nightbench.orchestration.connections import connect
-    from nightbench.warehouse import NodeBook, Reader
-    from nightbench.warehouse.bisects import Bisects
+    from nightbench.warehouse import NodeRepository, Reader
+    from nightbench.warehouse.experiments import BisectRepository
 
     given: dict[str, Any] = {
         name: params.get(name) for name in ("good", "bad", "case", "suite", "cluster")
@@ -175,7 +175,7 @@ def _asked(params: Mapping[str, Any], limits: Mapping[str, Any]) -> tuple[Asked,
     with closing(connect()) as connection:
         if alert is not None:
             found = bisect_store.of_alert(
-                Reader(connection), Bisects(connection), alert, given["good"], given["bad"]
+                Reader(connection), BisectRepository(connection), alert, given["good"], given["bad"]
             )
             known = {"good": found.good, "bad": found.bad, "case": found.case_id}
             known |= {"suite": found.suite, "cluster": found.cluster}
@@ -186,7 +186,7 @@ def _asked(params: Mapping[str, Any], limits: Mapping[str, Any]) -> tuple[Asked,
                 f"{missing[0]}: found nothing; expected an alert, or versions, case and suite"
             )
         ground = _ground(given["suite"], given["cluster"], given["case"], limits["outside_hours"])
-        states = NodeBook(connection).states(ground.cluster.name)
+        states = NodeRepository(connection).states(ground.cluster.name)
     named = params.get("versions") or ()
     found_versions = asyncio.run(
         bisecting.candidates(ground, given["good"], given["bad"], named, states)
@@ -238,11 +238,11 @@ def _store(document: Document) -> None:
     from nightbench.experiments import bisect_store
     from nightbench.orchestration.connections import connect
     from nightbench.warehouse import WarehouseRefused, WarehouseUnavailable
-    from nightbench.warehouse.bisects import Bisects
+    from nightbench.warehouse.experiments import BisectRepository
 
     try:
         with closing(connect()) as connection:
-            bisect_store.store(Bisects(connection), document)
+            bisect_store.store(BisectRepository(connection), document)
     except (WarehouseUnavailable, WarehouseRefused) as error:
         log.warning("stored after the next test: %s", error)
 

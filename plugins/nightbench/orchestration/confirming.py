@@ -68,12 +68,12 @@ def confirm_dag() -> DAG:
 def suspects(**context: Any) -> list[int]:
     """Ids of the confirmations that a message waits for."""
     from nightbench.orchestration.connections import connect
-    from nightbench.warehouse.confirmations import ConfirmationBook
+    from nightbench.warehouse.experiments import ConfirmationRepository
 
     connection = connect()
     try:
-        book = ConfirmationBook(connection)
-        rows = [row for run_id in _run_ids(context) for row in book.waiting(run_id)]
+        repository = ConfirmationRepository(connection)
+        rows = [row for run_id in _run_ids(context) for row in repository.waiting(run_id)]
     finally:
         connection.close()
     for row in rows:
@@ -142,12 +142,12 @@ def _run_ids(context: Any) -> Iterable[str]:
 def waiting_runs(run_ids: Iterable[str]) -> list[str]:
     """Which of the runs have suspects that their message waits for."""
     from nightbench.orchestration.connections import connect
-    from nightbench.warehouse.confirmations import ConfirmationBook
+    from nightbench.warehouse.experiments import ConfirmationRepository
 
     connection = connect()
     try:
-        book = ConfirmationBook(connection)
-        return [run_id for run_id in dict.fromkeys(run_ids) if book.waiting(run_id)]
+        repository = ConfirmationRepository(connection)
+        return [run_id for run_id in dict.fromkeys(run_ids) if repository.waiting(run_id)]
     finally:
         connection.close()
 

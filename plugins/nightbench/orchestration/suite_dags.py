@@ -58,7 +58,7 @@ suite's own values.
 
 Runs of the kind `nightly` feed the baselines of later verdicts; the others do not. A build is
 written `LINE=VERSION`, `LINE=/path/to/file.whl` (on the control plane) or `LINE=/prefix` (on the
-nodes), for example `pytorch=2.13.0`.
+nodes).
 """
 
 

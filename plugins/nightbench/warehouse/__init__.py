@@ -1,15 +1,12 @@
-"""The warehouse: PostgreSQL through psycopg2, running the text that lies in `sql/`.
+"""The warehouse: PostgreSQL through psycopg2 and aiosql, with the SQL text of the folder `sql/`.
 
-`migrate.apply` makes the tables, `loader.Loader` writes, `reader.Reader` reads, `nodes.NodeBook`
-keeps the state of nodes, `triage.Triage` moves alerts, `history_csv.import_history` brings a
-site's older results, `references.load_references` the published figures. What is handed over is
-`nightbench.core.model` and the dataclasses of `nightbench.nodes`.
+One module for each aggregate, one `Repository` in it; `migrate.apply` makes the tables and views.
 """
 
 from nightbench.warehouse.connection import WarehouseRefused, WarehouseUnavailable, connect
 from nightbench.warehouse.history_csv import ImportReport
 from nightbench.warehouse.loader import Loader
-from nightbench.warehouse.nodes import NodeBook
+from nightbench.warehouse.nodes import NodeRepository
 from nightbench.warehouse.reader import Reader
 from nightbench.warehouse.triage import MoveRefused, Triage
 
@@ -17,7 +14,7 @@ __all__ = [
     "ImportReport",
     "Loader",
     "MoveRefused",
-    "NodeBook",
+    "NodeRepository",
     "Reader",
     "Triage",
     "WarehouseRefused",

@@ -1,20 +1,17 @@
-"""What the detector says of shadow series, and its grades: stored and read."""
+"""Verdicts on shadow series, and the grades of the detector that are made of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
 
-from psycopg2.extras import RealDictCursor, execute_batch
+from psycopg2.extras import execute_batch
 
 from nightbench.detection.grading import WATCHED, Grade, ShadowVerdict
 from nightbench.detection.shadows import Shadow
-from nightbench.warehouse.connection import Connection, reported
-from nightbench.warehouse.statements import statement
-
-Row = dict[str, Any]
+from nightbench.warehouse.repository import Repository, Row
+from nightbench.warehouse.statements import queries
 
 PLANTED_BY = timedelta(days=31)
 """So long after its month a slowdown is planted at the latest, or never."""
@@ -43,15 +40,8 @@ class Counts:
     median_delay: float | None = None
 
 
-class GradeBook:
-    """Stores and tells how the detector does. Storing the same thing again changes nothing.
-
-    Every method raises `WarehouseUnavailable` where PostgreSQL is away and `WarehouseRefused`
-    where it refuses the data; in both cases nothing of the call was stored.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+class GradeRepository(Repository):
+    """Verdicts on shadows (copies of series with planted slowdowns), and the detector's grades."""
 
     def progress(
         self, suite: str, cluster: str, since: date
@@ -61,7 +51,7 @@ class GradeBook:
             (row["case_id"], row["month"], row["shadow"]): Progress(
                 row["night"], row["judged_at"], row["regressed_at"], row["is_decided"]
             )
-            for row in self._rows("shadow_progress", suite=suite, cluster=cluster, since=since)
+            for row in self._read("shadow_progress", suite=suite, cluster=cluster, since=since)
         }
 
     def store_verdicts(
@@ -82,7 +72,10 @@ class GradeBook:
             for verdict in verdicts
         ]
         if rows:
-            self._execute("store_shadow_verdict", rows)
+            # Thousands after a pause: a round trip for each 500 rows, not for each one.
+            text = queries().store_shadow_verdict.sql
+            with self._transaction("store shadow verdicts"), self._connection.cursor() as cursor:
+                execute_batch(cursor, text, rows, page_size=500)
 
     def counts(
         self, suite: str, cluster: str, since: datetime, until: datetime
@@ -95,7 +88,7 @@ class GradeBook:
         month = (since.astimezone(UTC) - PLANTED_BY).date().replace(day=1)
         return {
             row.pop("shadow"): Counts(**row)
-            for row in self._rows(
+            for row in self._read(
                 "shadow_counts",
                 suite=suite,
                 cluster=cluster,
@@ -110,7 +103,8 @@ class GradeBook:
     def store_grades(self, run_id: str, grades: Iterable[tuple[Grade, bool]]) -> None:
         """Store the grades of a night, each with whether it is news that it is not good enough."""
         rows = [vars(grade) | {"run_id": run_id, "is_news": is_news} for grade, is_news in grades]
-        self._execute("store_detector_grade", rows)
+        with self._transaction(f"store the detector's grades of run {run_id}"):
+            self._write("store_detector_grade", *rows)
 
     def latest(
         self,
@@ -119,20 +113,4 @@ class GradeBook:
         before: datetime | None = None,
     ) -> list[Row]:
         """The newest grade of each suite and cluster: rows of `marts.detector_grade`."""
-        return self._rows("detector_grades", suite=suite, cluster=cluster, before=before)
-
-    def _execute(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        with (
-            reported(f"store the grade of the detector ({name})"),
-            self._connection,
-            self._connection.cursor() as cursor,
-        ):
-            execute_batch(cursor, statement(name), rows, page_size=500)
-
-    def _rows(self, name: str, **parameters: Any) -> list[Row]:
-        with (
-            reported(f"read the grade of the detector ({name})"),
-            self._connection.cursor(cursor_factory=RealDictCursor) as cursor,
-        ):
-            cursor.execute(statement(name), parameters)
-            return [dict(row) for row in cursor.fetchall()]
+        return self._read("detector_grades", suite=suite, cluster=cluster, before=before)

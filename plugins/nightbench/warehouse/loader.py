@@ -20,27 +20,17 @@ from nightbench.core.model import (
     Verdict,
 )
 from nightbench.warehouse import to_row
-from nightbench.warehouse.connection import Connection, reported
-from nightbench.warehouse.statements import statement
-
-Row = to_row.Row
+from nightbench.warehouse.repository import Repository, Row
 
 
-class Loader:
-    """Stores what a run planned and brought. Loading the same thing again changes nothing.
-
-    Every method raises `WarehouseUnavailable` where PostgreSQL is away and `WarehouseRefused`
-    where it refuses the data; in both cases nothing of the call was stored.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+class Loader(Repository):
+    """Stores what a run planned and brought. Loading the same thing again changes nothing."""
 
     def plan_run(
         self, run: Run, planned: Sequence[PlannedCase], cluster: Cluster | None = None
     ) -> None:
         """Store what a run means to measure, before anything is launched."""
-        with reported(f"store the plan of run {run.run_id}"), self._connection:
+        with self._transaction(f"store the plan of run {run.run_id}"):
             self._plan(run, planned, cluster)
 
     def load_run(self, bundle: RunBundle) -> bool:
@@ -49,20 +39,20 @@ class Loader:
         Returns:
             True where anything was written, False where all of it was there already.
         """
-        with reported(f"load run {bundle.run.run_id}"), self._connection:
-            self._execute("lock_run", [{"run_id": bundle.run.run_id}])
+        with self._transaction(f"load run {bundle.run.run_id}"):
+            self._rows("lock_run", run_id=bundle.run.run_id)
             changed = self._plan(bundle.run, bundle.planned, bundle.cluster)
-            changed += self._execute(
+            changed += self._write(
                 "store_fingerprint",
-                [
+                *(
                     {"fingerprint_id": key, "document": Json(dict(document))}
                     for key, document in sorted(bundle.fingerprints.items())
-                ],
+                ),
             )
             planned = {p.case_id: p for p in bundle.planned}
             for case in bundle.cases:
                 changed += self._load_case(bundle.run, case, planned.get(case.case.case_id))
-            changed += self._execute("mark_loaded", [{"run_id": bundle.run.run_id}])
+            changed += self._write("mark_loaded", {"run_id": bundle.run.run_id})
         return changed > 0
 
     def store_history(
@@ -76,20 +66,20 @@ class Loader:
         changed = 0
         runs: set[str] = set()
         builds: set[str] = set()
-        with reported("import the history"), self._connection:
+        with self._transaction("import the history"):
             for run, planned, measurement in entries:
                 if run.run_id not in runs:
                     runs.add(run.run_id)
-                    self._execute("store_run", [to_row.run_row(run, origin="import")])
-                    self._execute("mark_loaded", [{"run_id": run.run_id}])
+                    self._write("store_run", to_row.run_row(run, origin="import"))
+                    self._write("mark_loaded", {"run_id": run.run_id})
                 if planned.build.build_id not in builds:
                     builds.add(planned.build.build_id)
-                    self._execute("store_build", [to_row.build_row(planned.build)])
-                self._execute("store_planned_case", [to_row.planned_row(run, planned)])
+                    self._write("store_build", to_row.build_row(planned.build))
+                self._write("store_planned_case", to_row.planned_row(run, planned))
                 key = {"run_id": run.run_id, "case_id": planned.case_id, "generation": 0}
                 row = to_row.measurement_row(measurement, quarantined=False)
                 row |= {"status": "ok", "reason": None, "elapsed_s": None}
-                changed += self._execute("store_measurement", [key | row])
+                changed += self._write("store_measurement", key | row)
         return len(runs), changed
 
     def store_verdicts(self, verdicts: Iterable[Verdict]) -> int:
@@ -100,8 +90,8 @@ class Loader:
         for row in rows:
             figures = ("value", "baseline", "change", "low", "high")
             row |= {key: to_row.number(row[key]) for key in figures}
-        with reported("store the verdicts"), self._connection:
-            return self._execute("store_verdict", rows)
+        with self._transaction("store the verdicts"):
+            return self._write("store_verdict", *rows)
 
     def open_alert(self, verdict: Verdict) -> bool:
         """Open an alert for the verdict's series and return whether it is new.
@@ -111,45 +101,39 @@ class Loader:
         closed.
         """
         row = to_row.verdict_row(verdict)
-        with reported(f"open an alert for {verdict.case_id}"), self._connection:
-            if self._execute("open_alert", [row]):
+        with self._transaction(f"open an alert for {verdict.case_id}"):
+            if self._rows("open_alert", **row):
                 return True
-            self._execute("touch_alert", [row])
+            self._rows("touch_alert", **row)
             return False
-
-    def resolve_alert(self, case_id: str, cluster: str, run_id: str) -> bool:
-        """Close the live alert of a series; return whether there was one."""
-        row = {"case_id": case_id, "cluster": cluster, "run_id": run_id}
-        with reported(f"resolve the alert of {case_id}"), self._connection:
-            return self._execute("resolve_alert", [row]) > 0
 
     def end_alert(self, alert_id: int, run_id: str, why: str) -> bool:
         """Resolve a live alert, or end the event of a dismissed one; return whether it did."""
         row = {"alert_id": alert_id, "run_id": run_id, "why": why}
-        with reported(f"resolve alert {alert_id}"), self._connection:
-            return self._execute("end_alert", [row]) > 0
+        with self._transaction(f"resolve alert {alert_id}"):
+            return bool(self._rows("end_alert", **row))
 
     def reopen_alert(self, alert_id: int, verdict: Verdict) -> bool:
         """Open a dismissed alert again with a night's figures; return whether it was dismissed."""
         row = to_row.verdict_row(verdict) | {"alert_id": alert_id}
-        with reported(f"reopen alert {alert_id}"), self._connection:
-            return self._execute("reopen_alert", [row]) > 0
+        with self._transaction(f"reopen alert {alert_id}"):
+            return bool(self._rows("reopen_alert", **row))
 
     def watch_alert(self, alert_id: int, suspect: str | None, run_id: str) -> None:
         """Keep what one night makes likely: `recovered`, `worse`, or None where it was nothing."""
         row = {"alert_id": alert_id, "suspect": suspect, "run_id": run_id}
-        with reported(f"watch alert {alert_id}"), self._connection:
-            self._execute("watch_alert", [row])
+        with self._transaction(f"watch alert {alert_id}"):
+            self._rows("watch_alert", **row)
 
     def store_noise_event(self, event: Mapping[str, Any]) -> bool:
         """Store that a night made a series noisy or steady; return whether that is new."""
-        with reported(f"store the noise of {event['case_id']}"), self._connection:
-            return self._execute("store_noise_event", [event]) > 0
+        with self._transaction(f"store the noise of {event['case_id']}"):
+            return self._write("store_noise_event", event) > 0
 
-    def mark_noise_told(self, run_id: str) -> int:
-        """Say that the message about a run's noisy and steady series was sent; return how many."""
-        with reported(f"mark the noise of run {run_id} as told"), self._connection:
-            return self._execute("mark_noise_told", [{"run_id": run_id}])
+    def mark_noise_notified(self, run_id: str) -> int:
+        """Mark the series that a run made noisy or steady as notified; return how many."""
+        with self._transaction(f"mark the noise of run {run_id} as notified"):
+            return self._write("mark_noise_notified", {"run_id": run_id})
 
     def store_drift(self, drift: Mapping[str, Any]) -> None:
         """Store that a night found a series to creep; what stood of the series gives way.
@@ -158,26 +142,26 @@ class Loader:
             drift: case_id, cluster, run_id, at, level, is_news, change, error, nights, since: the
                 columns of `marts.fct_drift`.
         """
-        with reported(f"store the drift of {drift['case_id']}"), self._connection:
-            self._execute("end_drift", [drift])
-            self._execute("store_drift", [drift])
+        with self._transaction(f"store the drift of {drift['case_id']}"):
+            self._write("end_drift", drift)
+            self._write("store_drift", drift)
 
     def see_drift(self, drift: Mapping[str, Any]) -> bool:
         """Give the drift that stands a night's figures; return whether they are new."""
-        with reported(f"follow the drift of {drift['case_id']}"), self._connection:
-            return self._execute("see_drift", [drift]) > 0
+        with self._transaction(f"follow the drift of {drift['case_id']}"):
+            return self._write("see_drift", drift) > 0
 
     def end_drift(self, case_id: str, cluster: str, run_id: str, at: datetime) -> bool:
         """Say that a run ended the drift of a series; return whether one stood."""
         row = {"case_id": case_id, "cluster": cluster, "run_id": run_id, "at": at}
-        with reported(f"end the drift of {case_id}"), self._connection:
-            return self._execute("end_drift", [row]) > 0
+        with self._transaction(f"end the drift of {case_id}"):
+            return self._write("end_drift", row) > 0
 
-    def mark_drifts_told(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Say that a message told of these rows of `Reader.drifts`."""
+    def mark_drifts_notified(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Mark these rows of `Reader.drifts` as notified."""
         keys = [{key: row[key] for key in ("case_id", "cluster", "run_id")} for row in rows]
-        with reported("mark drifts as told"), self._connection:
-            self._execute("mark_drift_told", keys)
+        with self._transaction("mark drifts as notified"):
+            self._write("mark_drift_notified", *keys)
 
     def lock_alerts(self, cluster: str) -> None:
         """Be the only one who decides on a cluster's alerts, until the connection is closed.
@@ -185,57 +169,49 @@ class Loader:
         Raises:
             WarehouseUnavailable: another one has held it for longer than the lock's time limit.
         """
-        with reported(f"lock the alerts of cluster {cluster}"):
-            self._execute("lock_alerts", [{"cluster": cluster}])
+        self._read("lock_alerts", cluster=cluster)
 
     def route_alert(self, alert_id: int, owner: str, run_id: str) -> bool:
         """Give a new alert its owner; return whether it had none, and nobody was ever assigned."""
         row = {"alert_id": alert_id, "owner": owner, "run_id": run_id}
-        with reported(f"give alert {alert_id} its owner"), self._connection:
-            return self._execute("route_alert", [row]) > 0
+        with self._transaction(f"give alert {alert_id} its owner"):
+            return bool(self._rows("route_alert", **row))
 
     def store_message(self, message: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> None:
-        """Keep that a channel took a message, and the alerts that it told of.
+        """Store a message that a channel took, and the alerts that it was about.
 
         Args:
             message: suite, cluster, night (a date), kind (`night`, `urgent`), channel, run_id,
                 title.
             items: alert_id, what (`news`, `ended`), of_run_id.
         """
-        with (
-            reported(f"store a message of {message['suite']}"),
-            self._connection,
-            self._connection.cursor() as cursor,
-        ):
-            cursor.execute(statement("store_message"), message)
-            (message_id,) = cursor.fetchone() or (None,)
-            self._execute("store_message_item", [{**i, "message_id": message_id} for i in items])
+        with self._transaction(f"store a message of {message['suite']}"):
+            (stored,) = self._rows("store_message", **message)
+            self._write("store_message_item", *({**item, **stored} for item in items))
 
-    def mark_told(self, items: Sequence[Mapping[str, Any]]) -> int:
-        """Say that nothing is left to tell of some items (as of `store_message`); how many."""
-        names = {"news": "mark_told", "ended": "mark_end_told"}
-        with reported("mark alerts as told"), self._connection:
-            return sum(self._execute(names[item["what"]], [item]) for item in items)
+    def mark_notified(self, items: Sequence[Mapping[str, Any]]) -> int:
+        """Mark items (as of `store_message`) as notified; return how many."""
+        names = {"news": "mark_notified", "ended": "mark_end_notified"}
+        with self._transaction("mark alerts as notified"):
+            return sum(self._write(names[item["what"]], item) for item in items)
 
-    def mark_grades_told(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Say that a message told of these rows of `Reader.untold_grades`."""
+    def mark_grades_notified(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Mark these rows of `Reader.unnotified_grades` as notified."""
         keys = [{"run_id": row["run_id"], "measure": row["measure"]} for row in rows]
-        with reported("mark the detector's grade as told"), self._connection:
-            self._execute("mark_grade_told", keys)
+        with self._transaction("mark the detector's grade as notified"):
+            self._write("mark_grade_notified", *keys)
 
     def _plan(self, run: Run, planned: Sequence[PlannedCase], cluster: Cluster | None) -> int:
         changed = 0
         if cluster is not None:
-            changed += self._execute("store_cluster", [to_row.cluster_row(cluster)])
-        changed += self._execute("store_run", [to_row.run_row(run, origin="nightbench")])
+            changed += self._write("store_cluster", to_row.cluster_row(cluster))
+        changed += self._write("store_run", to_row.run_row(run, origin="nightbench"))
         # Sorted: two loads that store the same builds take their row locks in one order.
         builds = {p.build.build_id: p.build for p in planned}
-        changed += self._execute(
-            "store_build", [to_row.build_row(build) for _, build in sorted(builds.items())]
-        )
-        return changed + self._execute(
-            "store_planned_case", [to_row.planned_row(run, p) for p in planned]
-        )
+        rows = [to_row.build_row(build) for _, build in sorted(builds.items())]
+        changed += self._write("store_build", *rows)
+        rows = [to_row.planned_row(run, each) for each in planned]
+        return changed + self._write("store_planned_case", *rows)
 
     def _load_case(self, run: Run, case: CaseBundle, planned: PlannedCase | None) -> int:
         key = {"run_id": run.run_id, "case_id": case.case.case_id, "generation": case.generation}
@@ -254,7 +230,7 @@ class Loader:
             build = planned.build
         else:
             raise ValueError(f"{key['case_id']}: came back without having been planned")
-        changed = self._execute("store_build", [to_row.build_row(build)])
+        changed = self._write("store_build", to_row.build_row(build))
         for repeat in case.repeats:
             changed += self._load_repeat(key, repeat)
         if case.measurement is not None:
@@ -272,22 +248,20 @@ class Loader:
             "reason": to_row.text(case.reason),
             "elapsed_s": to_row.number(case.elapsed_s),
         }
-        changed += self._execute("store_measurement", [key | row])
-        changed += self._execute(
-            "store_check_result", [key | row for row in to_row.check_rows(checks)]
-        )
-        return changed + self._execute(
-            "store_quarantine", [key | row for row in to_row.quarantine_rows(checks)]
-        )
+        changed += self._write("store_measurement", key | row)
+        rows = to_row.check_rows(checks)
+        changed += self._write("store_check_result", *(key | each for each in rows))
+        rows = to_row.quarantine_rows(checks)
+        return changed + self._write("store_quarantine", *(key | each for each in rows))
 
     def _load_repeat(self, case_key: Row, bundle: RepeatBundle) -> int:
         record = bundle.record
         key = case_key | {"repeat": record.repeat}
-        changed = self._execute("store_repeat", [key | to_row.repeat_row(bundle)])
+        changed = self._write("store_repeat", key | to_row.repeat_row(bundle))
         nodes = sorted({*record.clocks, *record.fingerprints, *(r.node for r in record.ranks)})
-        changed += self._execute(
+        changed += self._write(
             "store_repeat_node",
-            [
+            *(
                 key
                 | {
                     "node": node,
@@ -297,18 +271,7 @@ class Loader:
                 }
                 for node in nodes
                 for clock in (record.clocks.get(node),)
-            ],
+            ),
         )
-        return changed + self._execute(
-            "store_repeat_rank", [key | to_row.rank_row(rank) for rank in record.ranks]
-        )
-
-    def _execute(self, name: str, rows: Sequence[Mapping[str, Any]]) -> int:
-        """Run a statement for each row; return how many rows were touched."""
-        touched = 0
-        with self._connection.cursor() as cursor:
-            for row in rows:
-                cursor.execute(statement(name), row)
-                # A select (lock_run) counts its rows too; nothing was written.
-                touched += 0 if name == "lock_run" else cursor.rowcount
-        return touched
+        rows = [key | to_row.rank_row(rank) for rank in record.ranks]
+        return changed + self._write("store_repeat_rank", *rows)

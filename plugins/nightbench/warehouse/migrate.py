@@ -21,7 +21,7 @@ from psycopg2 import sql
 from nightbench.core.errors import UserError
 from nightbench.warehouse import statements
 from nightbench.warehouse.connection import Connection, WarehouseRefused, connect, reported
-from nightbench.warehouse.references import FILES, store_references
+from nightbench.warehouse.references import FILES, load_references
 
 OWNER = "nightbench_owner"
 
@@ -130,8 +130,8 @@ def _apply_locked(connection: Connection, folder: Path) -> list[str]:
             doing = "making the views"
             _make_views(connection, texts)
             doing = "loading the references"
+            load_references(connection)
             with connection.cursor() as cursor:
-                store_references(cursor)
                 cursor.execute("comment on schema marts is %s", (f"{_PURPOSE}\n{digest}",))
     except psycopg2.errors.DependentObjectsStillExist as error:
         raise WarehouseRefused(

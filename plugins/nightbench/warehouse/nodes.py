@@ -1,39 +1,26 @@
-"""The state of nodes in the warehouse: looks, control measurements, faults, quarantine."""
+"""Nodes in the warehouse: preflights, control measurements, events, quarantine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
 
-from psycopg2.extras import Json, RealDictCursor
+from psycopg2.extras import Json
 
 from nightbench.core.model import HealthPolicy
 from nightbench.nodes import Control, JudgedNode, NodeEvent, NodeState, standing
 from nightbench.nodes.quarantine import NIGHTBENCH
 from nightbench.warehouse import to_row
-from nightbench.warehouse.connection import Connection, reported
-from nightbench.warehouse.statements import statement
-
-Row = dict[str, Any]
+from nightbench.warehouse.repository import Repository, Row
 
 EVENTS_LOOKED_AT = 300
-"""Of each node: a state rests on the newest and on what people said, whatever lies before."""
+"""Of each node: its state follows from the newest events and from all that people entered."""
 
 
-class NodeBook:
-    """Stores and tells how nodes stand. Storing the same thing again changes nothing.
+class NodeRepository(Repository):
+    """Preflights, control measurements, events and states of nodes."""
 
-    Every method raises `WarehouseUnavailable` where PostgreSQL is away and `WarehouseRefused`
-    where it refuses the data; in both cases nothing of the call was stored.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    # --- writing ----------------------------------------------------------------------------
-
-    def store_looks(
+    def store_preflight(
         self,
         cluster: str,
         run_id: str,
@@ -42,90 +29,67 @@ class NodeBook:
         at: datetime,
     ) -> None:
         """Store a preflight of a cluster; controls are dated `at`."""
-        with reported(f"store the preflight of {cluster}"), self._connection:
-            self._execute("store_node_preflight", [_look(cluster, run_id, n) for n in nodes])
-            self._execute("store_control", [_control(cluster, run_id, c, at) for c in controls])
+        with self._transaction(f"store the preflight of {cluster}"):
+            self._write("store_node_preflight", *(_preflight(cluster, run_id, n) for n in nodes))
+            self._write("store_control", *(_control(cluster, run_id, c, at) for c in controls))
 
     def count(
         self, cluster: str, events: Sequence[NodeEvent], policy: HealthPolicy
     ) -> dict[str, NodeState]:
-        """Store events and work out where the nodes stand; every change goes into the history.
+        """Store events, and the states that follow from all events; a change enters the history.
 
         Returns:
             The state of every node of the cluster of which anything is known.
         """
-        with reported(f"count the faults of {cluster}'s nodes"), self._connection:
-            self._execute("lock_cluster", [{"cluster": cluster}])
-            self._execute("store_node_event", [vars(event) for event in events])
-            before = {state.node: state for state in self._states(cluster)}
-            now = self._standing(cluster, policy)
+        with self._transaction(f"count the faults of {cluster}'s nodes"):
+            self._rows("lock_cluster", cluster=cluster)
+            self._write("store_node_event", *map(vars, events))
+            states = self._rows("node_states", cluster=cluster)
+            before = {row["node"]: NodeState(**row) for row in states}
+            by_node: dict[str, list[NodeEvent]] = {}
+            for row in self._rows("node_events", cluster=cluster, max_rows=EVENTS_LOOKED_AT):
+                by_node.setdefault(row["node"], []).append(NodeEvent(**row))
+            now = {node: standing(cluster, node, of, policy) for node, of in by_node.items()}
             for node, state in now.items():
-                known = before.get(node, NodeState(cluster, node))
-                self._execute("store_node_state", [vars(state)])
-                if _news(known, state):
-                    self._execute("store_node_state_change", [vars(state)])
+                self._write("store_node_state", vars(state))
+                if _is_news(before.get(node, NodeState(cluster, node)), state):
+                    self._write("store_node_state_change", vars(state))
         return now
 
-    # --- reading ----------------------------------------------------------------------------
-
     def states(self, cluster: str) -> dict[str, NodeState]:
-        """Where the nodes of a cluster stand, by node; those that are not there are well."""
-        with reported(f"read how the nodes of {cluster} stand"):
-            return {state.node: state for state in self._states(cluster)}
+        """States of a cluster's nodes, by node; those that are missing are healthy."""
+        rows = self._read("node_states", cluster=cluster)
+        return {row["node"]: NodeState(**row) for row in rows}
 
     def nodes(self, cluster: str) -> list[Row]:
         """Rows of `marts.dim_node`."""
-        with reported(f"read the nodes of {cluster}"):
-            return self._rows("nodes", cluster=cluster)
+        return self._read("nodes", cluster=cluster)
 
     def changes(self, cluster: str, node: str | None = None, limit: int = 50) -> list[Row]:
         """Changes of state, newest first: node, changed_at, state, since, reason, by."""
-        with reported(f"read the history of {cluster}'s nodes"):
-            return self._rows("node_state_changes", cluster=cluster, node=node, max_rows=limit)
+        return self._read("node_state_changes", cluster=cluster, node=node, max_rows=limit)
 
     def control_baselines(
         self, cluster: str, before: datetime | None = None
     ) -> dict[tuple[str, str, str, str], float]:
         """Series of a control (`Control.key`) -> median of its ten newest figures."""
-        with reported(f"read the control measurements of {cluster}"):
-            return {
-                (row["node"], row["metric"], row["device"], row["backend"]): row["median"]
-                for row in self._rows("control_baselines", cluster=cluster, before=before)
-            }
-
-    # ------------------------------------------------------------------------------------------
-
-    def _standing(self, cluster: str, policy: HealthPolicy) -> dict[str, NodeState]:
-        by_node: dict[str, list[NodeEvent]] = {}
-        for row in self._rows("node_events", cluster=cluster, max_rows=EVENTS_LOOKED_AT):
-            by_node.setdefault(row["node"], []).append(NodeEvent(**row))
-        return {node: standing(cluster, node, told, policy) for node, told in by_node.items()}
-
-    def _states(self, cluster: str) -> list[NodeState]:
-        return [NodeState(**row) for row in self._rows("node_states", cluster=cluster)]
-
-    def _execute(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        with self._connection.cursor() as cursor:
-            for row in rows:
-                cursor.execute(statement(name), row)
-
-    def _rows(self, name: str, **parameters: Any) -> list[Row]:
-        with self._connection.cursor(cursor_factory=RealDictCursor) as cursor:
-            cursor.execute(statement(name), parameters)
-            return [dict(row) for row in cursor.fetchall()]
+        return {
+            (row["node"], row["metric"], row["device"], row["backend"]): row["median"]
+            for row in self._read("control_baselines", cluster=cluster, before=before)
+        }
 
 
-def _news(known: NodeState, state: NodeState) -> bool:
+def _is_news(known: NodeState, state: NodeState) -> bool:
     """Whether a state goes into the history.
 
-    A run that was loaded late may move the moment of a quarantine, which is none; what a person
-    says always is.
+    A run that is loaded late may move the moment of a quarantine: that is no news. What a person
+    enters always is.
     """
     by_person = state.by_whom != NIGHTBENCH and state.since != known.since
     return state.since is not None and (state.state != known.state or by_person)
 
 
-def _look(cluster: str, run_id: str, judged: JudgedNode) -> Row:
+def _preflight(cluster: str, run_id: str, judged: JudgedNode) -> Row:
     seen = judged.seen
     return {
         "cluster": cluster,

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from typing import Any
 
-from psycopg2.extras import RealDictCursor
-
 from nightbench.core.budget import Past
 from nightbench.core.model import (
     Build,
@@ -22,26 +20,24 @@ from nightbench.core.model import (
     VerdictKind,
 )
 from nightbench.core.model.alerts import Cause, CauseKind, Confirmation, Outcome
-from nightbench.warehouse.connection import Connection, reported
-from nightbench.warehouse.statements import statement
-
-Row = dict[str, Any]
+from nightbench.warehouse.repository import Repository, Row
 
 LIVE = ("open", "acknowledged")
 """States of an alert that somebody still has to look at."""
 
 
-class Reader:
+class Reader(Repository):
     """Questions to the warehouse; every method raises `WarehouseUnavailable` where it is away."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def latest_medians(
         self, suite: str | None = None, cluster: str | None = None, run_id: str | None = None
     ) -> list[Row]:
         """The newest median of each series: rows of `marts.fct_measurement`."""
-        return self._rows("latest_medians", suite=suite, cluster=cluster, run_id=run_id)
+        return self._read("latest_medians", suite=suite, cluster=cluster, run_id=run_id)
+
+    def series(self, suite: str | None = None, cluster: str | None = None) -> list[Row]:
+        """Series with nightly results: case_id, cluster, suite (the last), nights."""
+        return self._read("series", suite=suite, cluster=cluster)
 
     def series_history(
         self,
@@ -51,7 +47,7 @@ class Reader:
         before: datetime | None = None,
     ) -> list[HistoryPoint]:
         """One series, oldest first; `before` leaves out that instant and all later ones."""
-        rows = self._rows(
+        rows = self._read(
             "series_history",
             case_id=case_id,
             cluster=cluster,
@@ -75,13 +71,13 @@ class Reader:
                 unit=row["unit"],
                 left_out=row["left_out"],
             )
-            for row in self._rows("planned_cases", run_id=run_id)
+            for row in self._read("planned_cases", run_id=run_id)
         ]
 
     def measured(self, run_id: str) -> list[MeasuredCase]:
         """How each planned case of a run stands: measured, quarantined, failed or missing."""
         found = []
-        for row in self._rows("measured", run_id=run_id):
+        for row in self._read("measured", run_id=run_id):
             status = CaseStatus(row["status"]) if row["status"] else None
             quarantined = bool(row["is_quarantined"])
             counts = status is CaseStatus.OK and not quarantined and row["throughput"] is not None
@@ -113,8 +109,8 @@ class Reader:
 
     def latest_run(self, suite: str | None = None, cluster: str | None = None) -> str | None:
         """Id of the newest run that was not imported."""
-        rows = self._rows("latest_run", suite=suite, cluster=cluster)
-        return str(rows[0]["run_id"]) if rows else None
+        row = self._first("latest_run", suite=suite, cluster=cluster)
+        return str(row["run_id"]) if row else None
 
     def runs(
         self,
@@ -146,7 +142,7 @@ class Reader:
                 first_bad_run_id=row["first_bad_run_id"],
                 last_good_run_id=row["last_good_run_id"],
             )
-            for row in self._rows("verdicts", run_id=run_id)
+            for row in self._read("verdicts", run_id=run_id)
         ]
 
     def alerts(
@@ -159,7 +155,7 @@ class Reader:
         group: str | None = None,
     ) -> list[Row]:
         """Alerts, newest first: rows of `marts.fct_alert`; `states` None means all."""
-        return self._rows(
+        return self._read(
             "alerts",
             states=None if states is None else list(states),
             case_id=case_id,
@@ -171,49 +167,57 @@ class Reader:
 
     def standing_alerts(self, cluster: str) -> list[Row]:
         """Live alerts, and dismissed ones whose event goes on, oldest first."""
-        return self._rows("standing_alerts", cluster=cluster)
+        return self._read("standing_alerts", cluster=cluster)
 
     def judged_since(
         self, cluster: str, started_at: datetime, case_ids: Iterable[str]
     ) -> frozenset[str]:
         """Cases of which a nightly run that began after `started_at` has been judged."""
-        rows = self._rows(
+        rows = self._read(
             "judged_since", cluster=cluster, started_at=started_at, case_ids=list(case_ids)
         )
         return frozenset(row["case_id"] for row in rows)
 
     def alert_events(self, alert_id: int) -> list[Row]:
         """The history of an alert, oldest first: rows of `marts.fct_alert_event`."""
-        return self._rows("alert_events", alert_id=alert_id)
+        return self._read("alert_events", alert_id=alert_id)
 
-    def untold(self, suite: str, cluster: str) -> list[Row]:
-        """What nobody has been told of a suite's alerts: `what` is `news` or `ended`."""
-        return self._rows("untold", suite=suite, cluster=cluster)
+    def alert_moves(self) -> list[Row]:
+        """Every move of an alert, oldest first: alert_id, what, to_state, by_whom, why."""
+        return self._read("alert_moves")
 
-    def untold_suites(self) -> list[Row]:
-        """Suites of which something is untold: suite, cluster, and the last run of that news."""
-        return self._rows("untold_suites")
+    def regressions(self) -> list[Row]:
+        """Every alert on a fall: alert_id, case_id, cluster, opened_at and last_at of its runs."""
+        return self._read("regressions")
 
-    def told_items(self, alert_ids: Sequence[int]) -> set[tuple[int, str, str, str]]:
+    def unnotified_alerts(self, suite: str, cluster: str) -> list[Row]:
+        """What is unnotified of a suite's alerts: `what` is `news` or `ended`."""
+        return self._read("unnotified_alerts", suite=suite, cluster=cluster)
+
+    def unnotified_suites(self) -> list[Row]:
+        """Suites of which something is unnotified: suite, cluster, last run with news of it."""
+        return self._read("unnotified_suites")
+
+    def notified_items(self, alert_ids: Sequence[int]) -> set[tuple[int, str, str, str]]:
         """What channels took of some alerts: alert_id, what, run whose news it was, channel."""
         return {
             (row["alert_id"], row["what"], row["of_run_id"], row["channel"])
-            for row in self._rows("told_items", alert_ids=list(alert_ids))
+            for row in self._read("notified_items", alert_ids=list(alert_ids))
         }
 
     def night_messages(self, suite: str, cluster: str, night: date) -> set[str]:
         """Channels that had a suite's message of a night on a cluster."""
-        rows = self._rows("night_messages", suite=suite, cluster=cluster, night=night)
+        rows = self._read("night_messages", suite=suite, cluster=cluster, night=night)
         return {row["channel"] for row in rows}
 
-    def untold_grades(self, suite: str, cluster: str, until: datetime) -> list[Row]:
-        """Falls of the detector's grade that nobody was told of: rows of `marts.detector_grade`."""
-        return self._rows("untold_grades", suite=suite, cluster=cluster, until=until)
+    def unnotified_grades(self, suite: str, cluster: str, until: datetime) -> list[Row]:
+        """Unnotified falls of the detector's grade: rows of `marts.detector_grade`."""
+        return self._read("unnotified_grades", suite=suite, cluster=cluster, until=until)
 
     def results_rows(self, run_id: str | None = None) -> list[Row]:
         """Every planned case of a run (the newest by default) with figures and verdict."""
         chosen = run_id or self.latest_run()
-        return self._rows("results_rows", run_id=chosen) if chosen else []
+        return self._read("results_rows", run_id=chosen) if chosen else []
 
     def case_past(self, cluster: str) -> dict[str, Past]:
         """Case id -> how long the case takes there, and when a scheduled run last tried it."""
@@ -221,12 +225,12 @@ class Reader:
             row["case_id"]: Past(
                 row["seconds"], row["repeat_s"], row["last_at"], row["definition_digest"]
             )
-            for row in self._rows("case_past", cluster=cluster)
+            for row in self._read("case_past", cluster=cluster)
         }
 
     def noisy_before(self, cluster: str, run_id: str, at: datetime) -> list[str]:
         """Case ids that were noisy when a night began, whatever the night itself says."""
-        rows = self._rows("noisy_before", cluster=cluster, run_id=run_id, at=at)
+        rows = self._read("noisy_before", cluster=cluster, run_id=run_id, at=at)
         return [row["case_id"] for row in rows]
 
     def noise_events(
@@ -236,23 +240,23 @@ class Reader:
         suite: str | None = None,
         cluster: str | None = None,
         until: datetime | None = None,
-        untold: bool = False,
+        unnotified: bool = False,
         limit: int = 1000,
     ) -> list[Row]:
         """When series became noisy or steady, newest first: rows of `marts.fct_noise_event`."""
-        return self._rows(
+        return self._read(
             "noise_events",
             run_id=run_id,
             suite=suite,
             cluster=cluster,
             until=until,
-            untold=untold,
+            unnotified=unnotified,
             max_rows=limit,
         )
 
     def noisy_series(self, cluster: str | None = None) -> list[Row]:
         """The series that are noisy now: rows of `marts.noisy_series`."""
-        return self._rows("noisy_series", cluster=cluster)
+        return self._read("noisy_series", cluster=cluster)
 
     def drifts(
         self,
@@ -260,7 +264,7 @@ class Reader:
         suite: str | None = None,
         cluster: str | None = None,
         standing: bool = True,
-        untold_until: datetime | None = None,
+        unnotified_until: datetime | None = None,
     ) -> list[Row]:
         """Drifts of series, the largest fall first: rows of `marts.fct_drift`.
 
@@ -268,49 +272,40 @@ class Reader:
             suite: only of this one's nights.
             cluster: only on this one.
             standing: only those that go on.
-            untold_until: only those of nights up to then that somebody must be told of and nobody
-                was.
+            unnotified_until: only those of nights up to then that are news and unnotified.
         """
-        return self._rows(
+        return self._read(
             "drifts",
             suite=suite,
             cluster=cluster,
             standing=standing,
-            untold=untold_until is not None,
-            until=untold_until,
+            unnotified=unnotified_until is not None,
+            until=unnotified_until,
         )
 
     def case_states(self, case_id: str, run_ids: Sequence[str]) -> dict[str, Row]:
         """What a case was measured with in some runs, by run: build, code, nodes' fingerprints."""
-        rows = self._rows("case_states", case_id=case_id, run_ids=list(run_ids))
+        rows = self._read("case_states", case_id=case_id, run_ids=list(run_ids))
         return {row["run_id"]: row for row in rows}
 
     def alert_causes(self, alert_ids: Sequence[int]) -> dict[int, Cause]:
-        """What alerts were put down to last, by alert."""
+        """The latest cause of each alert."""
         return {
             row["alert_id"]: Cause(
                 CauseKind(row["kind"]), row["sentence"], tuple(row["evidence"]), row["group_key"]
             )
-            for row in self._rows("alert_causes", alert_ids=list(alert_ids))
+            for row in self._read("alert_causes", alert_ids=list(alert_ids))
         }
 
     def alert_confirmations(self, alert_ids: Sequence[int]) -> dict[int, Confirmation]:
-        """What measuring the suspects of alerts again said last, by alert."""
+        """The latest confirmation of each alert."""
         return {
             row.pop("alert_id"): Confirmation(**row | {"outcome": Outcome(row["outcome"])})
-            for row in self._rows("alert_confirmations", alert_ids=list(alert_ids))
+            for row in self._read("alert_confirmations", alert_ids=list(alert_ids))
         }
 
     def _runs(self, **given: Any) -> list[Row]:
-        return self._rows("runs", **{"run_id": None, "suite": None, "cluster": None, **given})
-
-    def _rows(self, name: str, **parameters: Any) -> list[Row]:
-        with (
-            reported(f"read from the warehouse ({name})"),
-            self._connection.cursor(cursor_factory=RealDictCursor) as cursor,
-        ):
-            cursor.execute(statement(name), parameters)
-            return [dict(row) for row in cursor.fetchall()]
+        return self._read("runs", **{"run_id": None, "suite": None, "cluster": None, **given})
 
 
 def _point(row: Row) -> HistoryPoint:

@@ -7,11 +7,9 @@ import hashlib
 import json
 from pathlib import Path
 
-import psycopg2.extensions
-
 from nightbench.core.errors import UserError
 from nightbench.warehouse import statements
-from nightbench.warehouse.connection import Connection, reported
+from nightbench.warehouse.connection import Connection
 
 FILES = ("published_results.csv", "empty_cells.csv")
 
@@ -20,23 +18,15 @@ def load_references(connection: Connection, folder: Path | None = None) -> int:
     """Store the reference cells in the original's words; `staging.reference_result` maps them.
 
     Args:
-        connection: of a role that may load.
+        connection: of a role that may load, in a transaction of the caller's.
         folder: where the CSV files lie; `sql/references` by default.
 
     Returns:
         How many cells were new or different: 0 when it is called again.
     """
-    with reported("load the references"), connection, connection.cursor() as cursor:
-        return store_references(cursor, folder)
-
-
-def store_references(cursor: psycopg2.extensions.cursor, folder: Path | None = None) -> int:
-    """The same inside a transaction of the caller's."""
     place = folder or statements.SQL / "references"
-    changed = 0
-    for row in [row for name in FILES for row in _read(place / name)]:
-        cursor.execute(statements.statement("store_reference"), row)
-        changed += cursor.rowcount
+    rows = [row for name in FILES for row in _read(place / name)]
+    changed: int = statements.queries().store_reference(connection, rows)
     return changed
 
 

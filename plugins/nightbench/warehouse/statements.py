@@ -1,9 +1,13 @@
-"""SQL text by name: `statement("store_run")` is the file `sql/queries/store_run.sql`."""
+"""What lies in the folder `sql/`: texts by path, operational statements by name."""
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import aiosql
+from psycopg2.extras import RealDictCursor
 
 from nightbench.core.errors import UserError
 
@@ -21,13 +25,22 @@ def text(relative: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise UserError(
-            f"{path}: not found, although this version of Nightbench needs it. The folder sql/ "
-            "has to lie beside plugins/; restore it from the repository."
-        ) from None
+        raise _missing(path) from None
 
 
 @cache
-def statement(name: str) -> str:
-    """A parameterised statement (`%(name)s`) from `sql/queries/`."""
-    return text(f"queries/{name}.sql")
+def queries() -> Any:
+    """The statements of `sql/queries/*.sql` by name, with rows as dicts; docs/adr/0015 says why."""
+    folder = SQL / "queries"
+    # As one text, aiosql refuses a name that two files define; by folder, the last one would win.
+    texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.sql"))]
+    if not texts:
+        raise _missing(folder)
+    return aiosql.from_str("\n".join(texts), "psycopg2", kwargs={"cursor_factory": RealDictCursor})
+
+
+def _missing(path: Path) -> UserError:
+    return UserError(
+        f"{path}: not found, although this version of Nightbench needs it. The folder sql/ "
+        "has to lie beside plugins/; restore it from the repository."
+    )

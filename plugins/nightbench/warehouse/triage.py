@@ -7,8 +7,8 @@ from typing import Any
 
 import psycopg2.errors
 
-from nightbench.warehouse.connection import Connection, WarehouseRefused, reported
-from nightbench.warehouse.statements import statement
+from nightbench.warehouse.connection import Connection, WarehouseRefused
+from nightbench.warehouse.repository import Repository
 
 
 class MoveRefused(WarehouseRefused):
@@ -22,7 +22,7 @@ LARGEST = 2**63 - 1
 """Number of an alert: a bigint."""
 
 
-class Triage:
+class Triage(Repository):
     """Moves alerts in the name of a person; each call is one transaction.
 
     Every method returns the state before, and raises `MoveRefused` where there is no such alert or
@@ -30,7 +30,7 @@ class Triage:
     """
 
     def __init__(self, connection: Connection, by: str) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._by = by
 
     def move(self, alert_id: int, to: str, why: str = "", reason: str | None = None) -> str:
@@ -49,19 +49,12 @@ class Triage:
         if not -LARGEST <= alert_id <= LARGEST:
             # PostgreSQL would say that it knows no function for such a number.
             raise MoveRefused(_refusal(alert_id, f"there is no alert {alert_id}"))
-        row = {"alert_id": alert_id, "by_whom": self._by, "why": why} | given
         try:
-            with (
-                reported(f"change alert {alert_id}"),
-                self._connection,
-                self._connection.cursor() as cursor,
-            ):
-                cursor.execute(statement(name), row)
-                found = cursor.fetchone()
+            with self._transaction(f"change alert {alert_id}"):
+                (row,) = self._rows(name, alert_id=alert_id, by_whom=self._by, why=why, **given)
         except psycopg2.errors.RaiseException as error:
             raise MoveRefused(_refusal(alert_id, error.diag.message_primary)) from error
-        assert found is not None
-        return str(found[0])
+        return str(row["was"])
 
 
 def _refusal(alert_id: int, said: str | None) -> str:

@@ -1,9 +1,9 @@
 """The pages: what was measured last, each series as a plot, and the alerts with what people do."""
 
-from nightbench.web.actions import Desk
+from nightbench.web.actions import AlertTriage
 from nightbench.web.app import create_app
 from nightbench.web.errors import NotAllowed
-from nightbench.web.guard import Access, Visitor
-from nightbench.web.repository import Repository
+from nightbench.web.guard import PageAccess, PageUser
+from nightbench.web.page_queries import PageQueries
 
-__all__ = ["Access", "Desk", "NotAllowed", "Repository", "Visitor", "create_app"]
+__all__ = ["AlertTriage", "NotAllowed", "PageAccess", "PageQueries", "PageUser", "create_app"]

@@ -1,7 +1,7 @@
-"""What people do with an alert: the words of the form and of the API, read and checked. Pure.
+"""What people do with an alert: fields of the form and of the API, parsed and checked. Pure.
 
-Which moves are allowed is decided by the functions of schema triage. `possible` only says which of
-them are worth offering, and a test holds it against those functions.
+Which moves are allowed is decided by the functions of schema triage. `actions_for` says which are
+worth offering; a test compares it with those functions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OWNER_CHARACTERS = 200
 LONGEST_SNOOZE = timedelta(days=366)
 
 
-class Desk(Protocol):
+class AlertTriage(Protocol):
     """Moves alerts in the name of one person.
 
     Every method returns the state before, and raises `NotAllowed` where the alert's state does not
@@ -91,17 +91,17 @@ ACTIONS = {
 }
 
 
-def possible(state: str) -> tuple[Action, ...]:
+def actions_for(state: str) -> tuple[Action, ...]:
     """What may be done with an alert in a state."""
     return tuple(action for action in ACTIONS.values() if state in action.states)
 
 
-Change = Callable[[Desk, int], str]
+Change = Callable[[AlertTriage, int], str]
 """What is done with one alert; gives its state before."""
 
 
-def read(action: Action, given: Mapping[str, object], now: datetime) -> Change:
-    """What was sent, as a change that a desk makes; values are texts, absent ones are empty.
+def parse_change(action: Action, given: Mapping[str, object], now: datetime) -> Change:
+    """What was sent, as a change to apply; values are texts, absent ones are empty.
 
     Raises:
         BadInput: a field that the action does not know, or a value that it cannot take.
@@ -114,23 +114,27 @@ def read(action: Action, given: Mapping[str, object], now: datetime) -> Change:
     why = _text(given, "why", WHY_CHARACTERS)
     if action.name == "snooze":
         until = _until(_text(given, "until", 80), now)
-        return lambda desk, alert_id: desk.snooze(alert_id, until, why)
+        return lambda triage, alert_id: triage.snooze(alert_id, until, why)
     if action.name == "assign":
         if "owner" not in given:
             raise BadInput('owner: expected a name, or "" for nobody')
         owner = _text(given, "owner", OWNER_CHARACTERS)
-        return lambda desk, alert_id: desk.assign(alert_id, owner, why)
+        return lambda triage, alert_id: triage.assign(alert_id, owner, why)
     reason = _reason(_text(given, "reason", 80)) if action.field == "reason" else None
-    return lambda desk, alert_id: desk.move(alert_id, action.to, why, reason)
+    return lambda triage, alert_id: triage.move(alert_id, action.to, why, reason)
 
 
-def apply(
-    change: Change, action: Action, desk: Desk, alert: Mapping[str, Any], group: Sequence[Any]
+def apply_change(
+    change: Change,
+    action: Action,
+    triage: AlertTriage,
+    alert: Mapping[str, Any],
+    group: Sequence[Any],
 ) -> None:
-    """Do it with an alert, and with those of its group where it fits their state.
+    """Apply a change to an alert, and to those of its group whose state allows it.
 
-    Each is a change of its own. Who of the group was moved by somebody else meanwhile is left as
-    it is; sending the same again does the rest of a group that was interrupted.
+    Each is a change of its own. An alert that somebody else has moved meanwhile is left as it is;
+    sending the same again changes the rest of a group that was interrupted.
 
     Raises:
         NotAllowed: nothing was changed.
@@ -141,7 +145,7 @@ def apply(
         if group and row["state"] not in action.states:
             continue
         try:
-            change(desk, row["alert_id"])
+            change(triage, row["alert_id"])
             changed += 1
         except NotAllowed as error:
             refused = error

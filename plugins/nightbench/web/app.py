@@ -12,16 +12,14 @@ from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 
 from nightbench.core.errors import UserError
-from nightbench.web.alerts import AlertPages, OpenDesk, OpenRepository, dag_run_url
-from nightbench.web.api import AlertApi, answer
+from nightbench.web.alert_api import AlertApi, json_response
+from nightbench.web.alert_pages import AlertPages, OpenQueries, OpenTriage, dag_run_url
 from nightbench.web.errors import BadInput, WebError
-from nightbench.web.grades import sentences
-from nightbench.web.groups import together
-from nightbench.web.guard import Access, FormKey, Visitor, hosts_of
+from nightbench.web.guard import FormTokens, PageAccess, PageUser, hosts_of
+from nightbench.web.page_queries import PageQueries
 from nightbench.web.plot import draw
 from nightbench.web.rendering import HEADERS, HERE, page
-from nightbench.web.repository import Repository
-from nightbench.web.series import ago, gather, state
+from nightbench.web.views import ago, grade_sentences, group_alerts, result_state, series_views
 
 PLOTS = 60
 """Series that are drawn on one page; the table always holds all."""
@@ -31,9 +29,9 @@ API = "/api"
 
 
 def create_app(
-    repository: OpenRepository,
-    desk: OpenDesk,
-    access: Access,
+    repository: OpenQueries,
+    triage: OpenTriage,
+    access: PageAccess,
     form_secret: bytes,
     airflow_url: str = "",
     base_url: str = "",
@@ -42,15 +40,15 @@ def create_app(
 
     Args:
         repository: opens what a request reads from.
-        desk: opens, by a person's name, what a request changes alerts through.
+        triage: opens, by a person's name, what a request changes alerts through.
         access: who may do what.
         form_secret: signs the tokens of forms; the same in all processes that serve the app.
         airflow_url: path below which Airflow's own UI lies, without a slash at its end.
         base_url: the address by which browsers see the site, where it is known.
     """
 
-    def remember(request: Request, visitor: Visitor = Depends(access.visitor)) -> None:  # noqa: B008
-        request.state.nightbench_visitor = visitor
+    def remember(request: Request, user: PageUser = Depends(access.user)) -> None:  # noqa: B008
+        request.state.nightbench_user = user
 
     # The descriptions that FastAPI makes by itself would be public.
     app = FastAPI(
@@ -58,12 +56,12 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        dependencies=[Depends(access.reader), Depends(remember), Depends(_readable)],
+        dependencies=[Depends(access.reader), Depends(remember), Depends(_refuse_nul)],
     )
     hosts = hosts_of(base_url)
-    pages = _Pages(repository, airflow_url)
-    alerts = AlertPages(repository, desk, FormKey(form_secret), hosts, airflow_url)
-    api = AlertApi(repository, desk, hosts)
+    pages = ResultPages(repository, airflow_url)
+    alerts = AlertPages(repository, triage, FormTokens(form_secret), hosts, airflow_url)
+    api = AlertApi(repository, triage, hosts)
     changing = [Depends(access.trigger), Depends(_body)]
 
     app.add_api_route("/", pages.index, methods=["GET"], response_class=HTMLResponse)
@@ -91,16 +89,16 @@ def create_app(
     )
     for name, kind in (("style.css", "text/css"), ("links.js", "text/javascript")):
         app.add_api_route(f"/{name}", _file(name, kind), methods=["GET"])
-    app.add_exception_handler(UserError, _said)
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(RequestValidationError, _unreadable)
+    app.add_exception_handler(UserError, _user_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
     return app
 
 
 # --- requests -----------------------------------------------------------------------------
 
 
-def _readable(request: Request) -> None:
+def _refuse_nul(request: Request) -> None:
     """PostgreSQL takes no NUL: what holds one names nothing that is there."""
     if any("\0" in value for value in request.query_params.values()):
         raise BadInput("The address holds a character that no name has.")
@@ -124,28 +122,28 @@ def _is_api(request: Request) -> bool:
 # --- errors -------------------------------------------------------------------------------
 
 
-def _said(request: Request, error: Exception) -> Response:
+def _user_error(request: Request, error: Exception) -> Response:
     """A user error; what is no `WebError` is a warehouse that is away."""
     status = error.status if isinstance(error, WebError) else 503
     if _is_api(request):
-        return answer({"detail": str(error)}, status)
+        return json_response({"detail": str(error)}, status)
     return _error_page(request, status, str(error))
 
 
-def _refused(request: Request, error: Exception) -> Response:
+def _http_error(request: Request, error: Exception) -> Response:
     """What FastAPI and Airflow refuse by themselves."""
     assert isinstance(error, HTTPException)
     if _is_api(request):
-        return answer({"detail": error.detail}, error.status_code, error.headers)
+        return json_response({"detail": error.detail}, error.status_code, error.headers)
     found = _error_page(request, error.status_code, str(error.detail))
     found.headers.update(error.headers or {})
     return found
 
 
-def _unreadable(request: Request, error: Exception) -> Response:
+def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    return _said(request, BadInput(f"{first['loc'][-1]}: {first['msg']}"))
+    return _user_error(request, BadInput(f"{first['loc'][-1]}: {first['msg']}"))
 
 
 def _error_page(request: Request, status: int, message: str) -> HTMLResponse:
@@ -167,10 +165,10 @@ def _file(name: str, media_type: str) -> Callable[[], Response]:
     return serve
 
 
-class _Pages:
+class ResultPages:
     """The pages of results, each from one template."""
 
-    def __init__(self, repository: OpenRepository, airflow_url: str) -> None:
+    def __init__(self, repository: OpenQueries, airflow_url: str) -> None:
         self._repository = repository
         self._airflow_url = airflow_url
 
@@ -195,9 +193,9 @@ class _Pages:
                 return self._run(repository, run)
             return self._latest(repository, chosen)
 
-    def _latest(self, repository: Repository, chosen: dict[str, str]) -> HTMLResponse:
+    def _latest(self, repository: PageQueries, chosen: dict[str, str]) -> HTMLResponse:
         now = datetime.now(UTC)
-        series = gather(
+        series = series_views(
             repository.series(*(chosen[k] or None for k in ("workload", "framework", "cluster")))
         )
         choices, grades = repository.choices(), repository.grades()
@@ -219,10 +217,10 @@ class _Pages:
             empty=not choices,
             undrawn=max(0, len(lines) - PLOTS),
             runs=repository.runs(),
-            groups=together(repository.alerts()),
+            groups=group_alerts(repository.alerts()),
             noisy={(row["case_id"], row["cluster"]): row["sentence"] for row in repository.noisy()},
             nights=repository.missing_nights(),
-            graded=sentences(grades),
+            graded=grade_sentences(grades),
             too_low=[row["below"] for row in grades if row["below"]],
             now=now,
         )
@@ -238,11 +236,11 @@ class _Pages:
                 labels=repository.labels(),
             )
 
-    def _run(self, repository: Repository, run_id: str) -> HTMLResponse:
+    def _run(self, repository: PageQueries, run_id: str) -> HTMLResponse:
         found = repository.run(run_id)
         if found is None:
             return page("unknown.html", status=404, run_id=run_id)
-        rows = [{**row, "state": state(row)} for row in repository.results(run_id)]
+        rows = [{**row, "state": result_state(row)} for row in repository.results(run_id)]
         return page(
             "run.html", run=found, rows=rows, dag_run_url=dag_run_url(self._airflow_url, found)
         )

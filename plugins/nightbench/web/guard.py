@@ -27,29 +27,29 @@ Dependency = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Visitor:
+class PageUser:
     """Who is logged in."""
 
     name: str
     """As Airflow knows them: the name that is written into the history of an alert."""
     may_change: bool
-    """Whether it is worth to offer buttons; `Access.trigger` is what guards them."""
+    """Whether it is worth to offer buttons; `PageAccess.trigger` is what guards them."""
 
 
 @dataclass(frozen=True)
-class Access:
+class PageAccess:
     """FastAPI dependencies by which Airflow says who may do what."""
 
     reader: Dependency
     """Refuses whoever may not read DAG runs; guards every route."""
     trigger: Dependency
     """Refuses whoever may not trigger the DAG on_demand; guards what changes something."""
-    visitor: Dependency
-    """Gives the `Visitor`."""
+    user: Dependency
+    """Gives the `PageUser`."""
 
 
 @dataclass(frozen=True)
-class FormKey:
+class FormTokens:
     """Makes and knows the tokens of forms; each is one person's and holds for some hours."""
 
     secret: bytes

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from nightbench.web.series import Point, Series, day, figure, percent
+from nightbench.web.views import PointView, SeriesView, day, figure, percent
 
 WIDTH, HEIGHT = 480, 180
 LEFT, RIGHT, TOP, BOTTOM = 58, 12, 12, 28
@@ -52,7 +52,7 @@ class Plot:
     x_ticks: tuple[Tick, ...]
 
 
-def draw(series: Series, unit: str, since_run: str | None = None) -> Plot | None:
+def draw(series: SeriesView, unit: str, since_run: str | None = None) -> Plot | None:
     """The plot of a series; None where it has no figure at all.
 
     A line stands at the run `since_run`, where the series has a result of it.
@@ -115,7 +115,7 @@ def _scale(low: float, high: float) -> tuple[float, float, Sequence[float]]:
     return low, high, [(begin + k) * step for k in range(count)]
 
 
-def _title(point: Point, unit: str) -> str:
+def _title(point: PointView, unit: str) -> str:
     lines = [
         f"{figure(point.throughput)} {unit}/s ({point.state.replace('_', ' ')})",
         f"{day(point.at)} UTC, {point.run_kind}",

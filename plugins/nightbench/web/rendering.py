@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from nightbench.web.series import day, figure, percent
+from nightbench.web.views import day, figure, percent
 
 HERE = Path(__file__).resolve().parent
 

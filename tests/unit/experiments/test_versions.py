@@ -14,7 +14,7 @@ from nightbench.core.errors import UserError
 from nightbench.experiments.bisect import judged
 from nightbench.experiments.bisect_store import between
 from nightbench.experiments.bisection import Result
-from nightbench.gang.installable import versions_of
+from nightbench.gang.provisioning import versions_of
 
 
 def names(*files: str) -> list[dict[str, Any]]:

@@ -14,13 +14,12 @@ from tests.unit.gang.test_steering import JOB
 from nightbench.core.code_digest import code_digest, shipped_files
 from nightbench.core.model import ClockOffset, Protocol
 from nightbench.gang import RemoteFailure
-from nightbench.gang.agentcall import call_agent
-from nightbench.gang.clock import best_offset, closer
 from nightbench.gang.link import NodeLink
 from nightbench.gang.machine import NodeView, ProcessView
+from nightbench.gang.node_access import best_offset, call_agent, more_precise
 from nightbench.gang.progress import Progress
-from nightbench.gang.shipping import pack, remote_failure
-from nightbench.gang.transport import Completed
+from nightbench.gang.shipping import pack
+from nightbench.gang.transport import Completed, remote_failure
 
 
 def test_the_offset_comes_from_the_shortest_round_trip():
@@ -32,8 +31,8 @@ def test_the_offset_comes_from_the_shortest_round_trip():
 
 def test_the_closer_offset_wins():
     near, far = ClockOffset(1.0, 0.001), ClockOffset(2.0, 0.1)
-    assert closer(far, near) == closer(near, None) == closer(near, far) == near
-    assert closer(None, None) is None
+    assert more_precise(far, near) == more_precise(near, None) == more_precise(near, far) == near
+    assert more_precise(None, None) is None
 
 
 @pytest.fixture

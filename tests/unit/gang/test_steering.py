@@ -23,7 +23,7 @@ from nightbench.core.model import (
 )
 from nightbench.gang import SshTarget, Superseded, cancel, run_gang
 from nightbench.gang.errors import NodeUnreachable
-from nightbench.gang.layout import Layout
+from nightbench.gang.node_access import Layout
 from nightbench.spool import Spool
 
 JOB = JobSpec(
@@ -52,7 +52,7 @@ JOB = JobSpec(
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch):
-    monkeypatch.setattr("nightbench.gang.watch.QUICK_S", 0.01)
+    monkeypatch.setattr("nightbench.gang.fanout.QUICK_S", 0.01)
     monkeypatch.setattr("nightbench.gang.steer.QUICK_S", 0.01)
     monkeypatch.setattr("nightbench.gang.repeat.QUICK_S", 0.01)
     monkeypatch.setattr("nightbench.gang.repeat.CALM_S", 0.02)

@@ -11,8 +11,8 @@ from fastapi import HTTPException, Request
 from fastapi.testclient import TestClient
 
 from nightbench.core.errors import UserError
-from nightbench.web import Access, NotAllowed, Visitor, create_app
-from nightbench.web.guard import FormKey
+from nightbench.web import NotAllowed, PageAccess, PageUser, create_app
+from nightbench.web.guard import FormTokens
 
 START = datetime(2026, 11, 1, 1, tzinfo=UTC)
 SECRET = b"a secret of the tests"
@@ -88,7 +88,7 @@ def alert_event(**changes: Any) -> Row:
 
 
 class Rows:
-    """A repository, and a desk, that hold what a test gives them."""
+    """A repository, and a triage, that hold what a test gives them."""
 
     def __init__(
         self, rows: Sequence[Row], alerts: Sequence[Row] = (), events: Sequence[Row] = ()
@@ -181,7 +181,7 @@ class Rows:
         return "demo-night-0" if dag_run_id == "known" else None
 
 
-class Desk:
+class AlertTriage:
     """Writes down what it is asked to do, and by whom."""
 
     def __init__(self, rows: Rows, by: str) -> None:
@@ -204,12 +204,12 @@ class Desk:
         return "open"
 
 
-ADA = Visitor("ada", may_change=True)
-VIEWER = Visitor("vera", may_change=False)
+ADA = PageUser("ada", may_change=True)
+VIEWER = PageUser("vera", may_change=False)
 
 
 def client(
-    repository: Rows | UserError, who: Visitor | None = ADA, base_url: str = ""
+    repository: Rows | UserError, who: PageUser | None = ADA, base_url: str = ""
 ) -> TestClient:
     """The app as `who` sees it; None is nobody who is logged in."""
 
@@ -220,10 +220,10 @@ def client(
         yield repository
 
     @contextmanager
-    def open_desk(by: str) -> Iterator[Desk]:
+    def open_triage(by: str) -> Iterator[AlertTriage]:
         if isinstance(repository, UserError):
             raise repository
-        yield Desk(repository, by)
+        yield AlertTriage(repository, by)
 
     def reader(request: Request) -> None:
         if who is None:
@@ -233,14 +233,14 @@ def client(
         if who is None or not who.may_change:
             raise HTTPException(403, "Forbidden")
 
-    def visitor() -> Visitor:
+    def user() -> PageUser:
         assert who is not None
         return who
 
-    access = Access(reader, trigger, visitor)
-    app = create_app(open_repository, open_desk, access, SECRET, "/airflow", base_url)
+    access = PageAccess(reader, trigger, user)
+    app = create_app(open_repository, open_triage, access, SECRET, "/airflow", base_url)
     return TestClient(app, follow_redirects=False)
 
 
 def token(name: str = "ada", now: float | None = None) -> str:
-    return FormKey(SECRET).token(name, now)
+    return FormTokens(SECRET).token(name, now)

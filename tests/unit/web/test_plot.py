@@ -6,17 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightbench.web.plot import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, draw
-from nightbench.web.series import Point, Series, ago, figure
+from nightbench.web.views import PointView, SeriesView, ago, figure
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 
 
-def series(*values: float | None, state: str = "ok") -> Series:
+def series(*values: float | None, state: str = "ok") -> SeriesView:
     points = (
-        Point(START + timedelta(days=n), f"r{n}", value, 3, 0.01, state, "", None, "nightly")
+        PointView(START + timedelta(days=n), f"r{n}", value, 3, 0.01, state, "", None, "nightly")
         for n, value in enumerate(values)
     )
-    return Series({"case_id": "c", "cluster": "l"}, tuple(points))
+    return SeriesView({"case_id": "c", "cluster": "l"}, tuple(points))
 
 
 @given(st.lists(st.floats(1e-6, 1e12), min_size=1, max_size=50))
@@ -40,7 +40,7 @@ def test_more_throughput_is_higher_up() -> None:
 
 def test_what_does_not_count_is_no_part_of_line_and_median() -> None:
     good, bad = series(100.0, 120.0), series(900.0, state="quarantined")
-    both = Series(good.head, (*good.points, *bad.points))
+    both = SeriesView(good.head, (*good.points, *bad.points))
     plot = draw(both, "images")
     assert plot is not None
     assert len(plot.line.split()) == 2

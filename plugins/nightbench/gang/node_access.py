@@ -1,0 +1,242 @@
+"""Access to nodes: connections, paths on them, and calls of the agent's verbs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import posixpath
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from nightbench.core.model import ClockOffset, EnvironmentPolicy, JobSpec, Node
+from nightbench.gang.errors import GangError
+from nightbench.gang.ssh_pool import shared
+from nightbench.gang.ssh_target import SshTarget
+from nightbench.gang.transport import OnLine, Transport, expand, remote_failure
+
+T = TypeVar("T")
+Connect = Callable[[SshTarget], Transport]
+
+EXCHANGES = 10
+"""Readings of a node's clock for one offset."""
+
+
+@asynccontextmanager
+async def connections(
+    nodes: Iterable[Node], targets: Mapping[str, SshTarget], connect: Connect = shared
+) -> AsyncIterator[dict[str, Transport]]:
+    """Yield transports to the nodes by name; they are closed at the end.
+
+    Raises:
+        GangError: a node has no target.
+    """
+    transports: dict[str, Transport] = {}
+    for node in nodes:
+        if node.name not in targets:
+            raise GangError(
+                f"node {node.name}: no SSH target is given (have: {sorted(targets)}). Does "
+                f"the connection {node.ssh_conn_id} exist?"
+            )
+        transports[node.name] = connect(targets[node.name])
+    try:
+        yield transports
+    finally:
+        await asyncio.gather(*(t.close() for t in transports.values()))
+
+
+async def on_all(work: Iterable[Awaitable[T]]) -> list[T]:
+    """Wait for all, then raise the first error: no task is left running in the background."""
+    done = await asyncio.gather(*work, return_exceptions=True)
+    for result in done:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in done if not isinstance(result, BaseException)]
+
+
+# --- paths on a node -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Paths below `environments.root`, which is absolute (its `~` is resolved on the node).
+
+    The state of jobs lies below `environments.job_root` where the site names one: a root on a
+    shared file system suits environments, but not files that change every second.
+    """
+
+    root: str
+    job_root: str
+
+    @classmethod
+    async def of(cls, transport: Transport, policy: EnvironmentPolicy) -> Layout:
+        """Return the layout on a node.
+
+        Raises:
+            NodeError: the node does not say where the user's home is.
+        """
+        root = await expand(transport, policy.root)
+        return cls(root, await expand(transport, policy.job_root) if policy.job_root else root)
+
+    def options(self) -> list[str]:
+        """Return the options by which the agent's verbs find both roots."""
+        apart = ["--job-root", self.job_root] if self.job_root != self.root else []
+        return ["--root", self.root, *apart]
+
+    def code(self, digest: str) -> str:
+        """Return the folder of the shipped tree."""
+        return posixpath.join(self.root, "code", digest)
+
+    def agent(self, digest: str) -> str:
+        """Return the path of the agent's script."""
+        return posixpath.join(self.code(digest), "agent.py")
+
+    def uv(self, version: str) -> str:
+        """Return the path of the shipped uv binary."""
+        return posixpath.join(self.root, "tools", f"uv-{version}")
+
+    def wheel(self, digest: str, name: str) -> str:
+        """Return the path of a shipped wheel."""
+        return posixpath.join(self.root, "wheels", digest[:12], name)
+
+    def job(self, job: JobSpec, node: str) -> str:
+        """Return a node's folder of a job (one for each node, so that a shared home works)."""
+        return posixpath.join(self.run(job.job_id), node)
+
+    def run(self, run_id: str) -> str:
+        """Return the folder of all jobs of a run on the node, or of one job by its whole id."""
+        return posixpath.join(self.job_root, "jobs", run_id)
+
+
+def repeat_dir(job_dir: str, repeat: int) -> str:
+    """Return the folder of a repeat."""
+    return posixpath.join(job_dir, "repeats", f"{repeat:03d}")
+
+
+# --- the agent's verbs ---------------------------------------------------------------------
+
+
+async def call_agent(
+    transport: Transport,
+    python: str,
+    agent: str,
+    verb: str,
+    *arguments: str,
+    on_stderr: OnLine | None = None,
+    timeout_s: float | None = 120.0,
+) -> dict[str, Any]:
+    """Run `agent.py VERB` on a node; return the JSON document that it prints.
+
+    Args:
+        transport: the node.
+        python: its interpreter for the agent.
+        agent: path of agent.py there.
+        verb: the agent's subcommand.
+        arguments: words after the verb.
+        on_stderr: called with each of its progress lines.
+        timeout_s: None for verbs that may take long.
+
+    Raises:
+        RemoteFailure: it failed, or printed no JSON; `DiskFull` where that was the reason.
+    """
+    done = await transport.run(
+        [python, agent, verb, *arguments], on_stderr=on_stderr, timeout_s=timeout_s
+    )
+    document = _document(done.stdout)
+    if document is None:
+        said = done.stderr or done.stdout
+        raise remote_failure(transport, f"run `agent.py {verb}` (exit {done.exit})", said)
+    if done.exit != 0:
+        raise remote_failure(
+            transport, f"run `agent.py {verb}`", _failure_message(document).encode()
+        )
+    return document
+
+
+def _failure_message(document: dict[str, Any]) -> str:
+    """Return the agent's message about its failure: the error, its log on the node, a hint."""
+    said = str(document.get("error") or document)
+    if document.get("log"):
+        said += f" (log on the node: {document['log']})"
+    return f"{said}. {document['hint']}" if document.get("hint") else said
+
+
+def _document(stdout: bytes) -> dict[str, Any] | None:
+    """Return the last line that is a JSON object: some sites' login scripts print before it."""
+    for line in reversed(stdout.decode(errors="replace").strip().splitlines()):
+        try:
+            document = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(document, dict):
+            return document
+    try:
+        whole = json.loads(stdout or b"null")
+    except ValueError:
+        return None
+    return whole if isinstance(whole, dict) else None
+
+
+def repeated_option(flag: str, values: Sequence[str]) -> list[str]:
+    """Return the words of an option that is given once for each value."""
+    return [word for value in values for word in (flag, value)]
+
+
+def lock_options(policy: EnvironmentPolicy) -> list[str]:
+    """Return the option that names the folder of the node's lock, where the site has its own."""
+    return ["--lock-dir", policy.lock_dir] if policy.lock_dir else []
+
+
+# --- a node's clocks -----------------------------------------------------------------------
+
+
+def best_offset(exchanges: Iterable[tuple[float, float, float]]) -> ClockOffset:
+    """Return the offset from the exchange with the shortest round trip.
+
+    The node read its clock at some moment of the round trip: taking its middle errs by half of it
+    at most (Cristian, Probabilistic clock synchronization, 1989).
+
+    Args:
+        exchanges: (sent_s, node_s, received_s) each; the node's reading on its own clock.
+    """
+    sent, node, received = min(exchanges, key=lambda exchange: exchange[2] - exchange[0])
+    return ClockOffset(offset_s=node - (sent + received) / 2, error_s=(received - sent) / 2)
+
+
+async def measure_offset(
+    transport: Transport,
+    python: str,
+    agent: str,
+    exchanges: int = EXCHANGES,
+    clock: Callable[[], float] = time.monotonic,
+) -> ClockOffset:
+    """Return how far a node's monotonic clock is from the controller's."""
+    return (await measure_clocks(transport, python, agent, exchanges, clock))[0]
+
+
+async def measure_clocks(
+    transport: Transport,
+    python: str,
+    agent: str,
+    exchanges: int = EXCHANGES,
+    clock: Callable[[], float] = time.monotonic,
+    wall_clock: Callable[[], float] = time.time,
+) -> tuple[ClockOffset, ClockOffset]:
+    """Return the offsets of a node's monotonic and wall clock, by several readings of both."""
+    monotonic, wall = [], []
+    async with transport.converse([python, agent, "clock"]) as conversation:
+        for _ in range(exchanges):
+            sent, sent_wall = clock(), wall_clock()
+            answer = json.loads(await conversation.ask(""))
+            received, received_wall = clock(), wall_clock()
+            monotonic.append((sent, float(answer["monotonic_s"]), received))
+            wall.append((sent_wall, float(answer["wall_s"]), received_wall))
+    return best_offset(monotonic), best_offset(wall)
+
+
+def more_precise(first: ClockOffset | None, second: ClockOffset | None) -> ClockOffset | None:
+    """Return the offset with the smaller error."""
+    known = [offset for offset in (first, second) if offset is not None]
+    return min(known, key=lambda offset: offset.error_s, default=None)

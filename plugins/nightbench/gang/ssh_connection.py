@@ -1,0 +1,382 @@
+"""Commands over one SSH connection, and what its errors mean.
+
+sshd hands a command to the user's login shell as one text. bash, dash, zsh and fish agree on
+plain words, on single quotes around anything but a quote or a backslash, and on a backslash
+before one of these two; they differ in nearly everything else (fish reads a backslash inside
+single quotes, zsh expands `=word`). Nothing else is used here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+import asyncssh
+
+from nightbench.core.errors import UserError
+from nightbench.gang.errors import DiskFull, NodeUnreachable, RemoteFailure
+from nightbench.gang.ssh_login import connect
+from nightbench.gang.ssh_target import SshTarget
+from nightbench.gang.transport import Completed, OnLine
+
+T = TypeVar("T")
+
+LOST = (asyncssh.DisconnectError, asyncssh.SFTPConnectionLost, asyncssh.SFTPNoConnection, OSError)
+"""What asyncssh raises when the connection is gone, in whatever is under way."""
+
+SESSION_WAIT_S = 10.0
+"""How long a command waits for a session where the server allows too few at once."""
+
+FILE_TIMEOUT_S = 30.0
+"""For an operation on a small file; uploads have their own."""
+
+SESSIONS = 7
+"""Commands at once over one connection: OpenSSH allows ten sessions (MaxSessions), of which SFTP
+and what stays open take their share."""
+
+MARK = "nightbench: output follows"
+"""Printed on a line of its own before a command's output; what stands before it comes from
+login files (`.zshenv`, `config.fish`, `BASH_ENV`)."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_/.,:+-]+\Z")
+_PIECES = re.compile(r"['\\]|[^'\\]+")
+_BEGIN = f'echo; echo "{MARK}"; exec "$@"'
+
+
+def quote(word: str) -> str:
+    """Return a word quoted so that bash, dash, zsh and fish read it unchanged.
+
+    Raises:
+        ValueError: it holds a NUL character, which no command line can carry.
+    """
+    if "\0" in word:
+        raise ValueError("a word of a command holds a NUL character")
+    if _PLAIN.match(word):
+        return word
+    pieces = _PIECES.findall(word)
+    return "".join(f"\\{p}" if p in "'\\" else f"'{p}'" for p in pieces) or "''"
+
+
+def command_line(argv: Sequence[str]) -> str:
+    """Return the command line of a command whose output begins after `MARK`."""
+    return " ".join(quote(word) for word in ("sh", "-c", _BEGIN, "sh", *argv))
+
+
+def after_mark(output: bytes) -> bytes | None:
+    """Return the command's own output; None where the login shell did not run it."""
+    _, mark, after = output.partition(f"\n{MARK}\n".encode())
+    return after if mark else None
+
+
+class SshConnection:
+    """One node over SSH; connects at the first use, and again after a connection was lost.
+
+    Args:
+        target: address, user and keys.
+    """
+
+    def __init__(self, target: SshTarget) -> None:
+        self._target = target
+        self.node = target.node
+        self.address = target.address
+        self._connection: asyncssh.SSHClientConnection | None = None
+        self._sftp: asyncssh.SFTPClient | None = None
+        self._connecting = asyncio.Lock()
+        self._refused: tuple[float, UserError] | None = None
+        """When the last attempt to connect failed, and how."""
+        self._sessions = asyncio.Semaphore(SESSIONS)
+        self._home: str | None = None
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        on_stderr: OnLine | None = None,
+        timeout_s: float | None = None,
+    ) -> Completed:
+        """Run a command; see `Transport.run`."""
+
+        async def execute() -> Completed:
+            async with self._process(argv, env) as process:
+                with contextlib.suppress(BrokenPipeError):
+                    # A quick command has ended before its input was sent.
+                    process.stdin.write(stdin)
+                    process.stdin.write_eof()
+                stdout, stderr = await asyncio.gather(
+                    process.stdout.read(), _lines(process.stderr, on_stderr)
+                )
+                await process.wait_closed()
+                status, output = _exit_of(process), after_mark(stdout)
+                if output is None:
+                    raise self._not_run(argv[0], status, stdout + stderr)
+                return Completed(status, output, stderr)
+
+        return await self.guard(f"run {argv[0]}", execute, timeout_s)
+
+    @contextlib.asynccontextmanager
+    async def converse(self, argv: Sequence[str]) -> AsyncIterator[_Conversation]:
+        """Run a command that answers line by line; see `Transport.converse`."""
+        async with self._process(argv, None) as process:
+
+            async def begin() -> None:
+                noise: list[bytes] = []
+                while (line := await process.stdout.readline()).rstrip() != MARK.encode():
+                    if not line:
+                        said = b"".join(noise) + await process.stderr.read()
+                        raise self._not_run(argv[0], process.exit_status, said)
+                    noise.append(line)
+
+            await self.guard(f"begin {argv[0]}", begin, FILE_TIMEOUT_S)
+            yield _Conversation(self, process)
+
+    @contextlib.asynccontextmanager
+    async def _process(
+        self, argv: Sequence[str], env: Mapping[str, str] | None
+    ) -> AsyncIterator[asyncssh.SSHClientProcess[bytes]]:
+        # The environment goes into the command: sshd accepts only the variables that it lists.
+        words = ["env", *(f"{k}={v}" for k, v in env.items()), *argv] if env else list(argv)
+        async with self._sessions:
+            process = await self.start(words)
+            try:
+                yield process
+            finally:
+                process.close()
+
+    async def start(self, argv: Sequence[str]) -> asyncssh.SSHClientProcess[bytes]:
+        """Start a command and leave it to the caller."""
+        connection = await self._connected()
+        line = command_line(argv)
+
+        async def operation() -> asyncssh.SSHClientProcess[bytes]:
+            clock = asyncio.get_running_loop().time
+            give_up_s = clock() + SESSION_WAIT_S
+            while True:
+                try:
+                    return await connection.create_process(line, encoding=None)
+                except asyncssh.ChannelOpenError:
+                    # Another command of ours may be about to give its session back.
+                    if connection.is_closed() or clock() > give_up_s:
+                        raise
+                await asyncio.sleep(0.2)
+
+        starting = asyncio.create_task(self.guard(f"start {argv[0]}", operation, FILE_TIMEOUT_S))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # Half opened, it would count among the sessions that the server allows for ever.
+            starting.add_done_callback(_close)
+            raise
+
+    def _not_run(self, command: str, status: int | None, said: bytes) -> RemoteFailure:
+        """The login shell has ended without running the command."""
+        tail = said.decode(errors="replace").strip()[-500:]
+        return RemoteFailure(
+            self.node,
+            self.address,
+            f"the login shell did not run `{command}` (exit {status}); it said: {tail!r}. Is the "
+            f"shell of user {self._target.login} nologin, or does a login file of it (.bashrc, "
+            ".zshenv, config.fish) end it?",
+        )
+
+    async def home(self) -> str:
+        """The SSH user's home folder."""
+        if self._home is None:
+            done = await self.run(["sh", "-c", 'printf %s "$HOME"'], timeout_s=FILE_TIMEOUT_S)
+            self._home = done.stdout.decode().rstrip("/")
+            if done.exit != 0 or not self._home.startswith("/"):
+                raise RemoteFailure(
+                    self.node,
+                    self.address,
+                    f"$HOME is {self._home!r}, expected an absolute path; give "
+                    "environments.root as an absolute path in the cluster's YAML",
+                )
+        return self._home
+
+    async def close(self) -> None:
+        """Close the connection; the node's processes go on."""
+        connection, self._connection, self._sftp = self._connection, None, None
+        if connection is not None:
+            connection.close()
+            try:
+                await asyncio.wait_for(connection.wait_closed(), 5)
+            except (TimeoutError, *LOST):
+                connection.abort()
+
+    # --- the connection -------------------------------------------------------------------
+
+    async def _connected(self) -> asyncssh.SSHClientConnection:
+        clock = asyncio.get_running_loop().time
+        asked_s = clock()
+        async with self._connecting:
+            if self._connection is None or self._connection.is_closed():
+                if self._refused is not None and self._refused[0] > asked_s:
+                    raise self._refused[1]  # somebody else has tried while this one waited
+                self._sftp = None
+                try:
+                    self._connection = await connect(self._target)
+                except UserError as error:
+                    self._refused = (clock(), error)
+                    raise
+            return self._connection
+
+    async def files(self) -> asyncssh.SFTPClient:
+        """The connection's SFTP client; to be called inside of `guard`."""
+        connection = await self._connected()
+        async with self._connecting:
+            if self._sftp is None:
+                try:
+                    self._sftp = await connection.start_sftp_client()
+                except (asyncssh.ChannelOpenError, asyncssh.SFTPError) as error:
+                    why = self._no_files(error)
+                    if why is None or connection.is_closed():
+                        raise
+                    raise why from error
+            return self._sftp
+
+    def _no_files(self, error: asyncssh.ChannelOpenError | asyncssh.SFTPError) -> UserError | None:
+        """Why there is no SFTP, where that is no matter of the connection."""
+        if isinstance(error, asyncssh.SFTPError):
+            return RemoteFailure(
+                self.node,
+                self.address,
+                f"SFTP does not begin ({error.reason}). Does a login file (.bashrc, .zshenv, "
+                f"config.fish) of user {self._target.login} print something? Let it print only "
+                "for terminals, or let sshd use `Subsystem sftp internal-sftp`",
+            )
+        if error.code == asyncssh.OPEN_REQUEST_SESSION_FAILED:
+            return RemoteFailure(
+                self.node,
+                self.address,
+                "its SSH server offers no SFTP, which Nightbench needs. Let sshd_config say "
+                "`Subsystem sftp internal-sftp`",
+            )
+        return None
+
+    async def guard(
+        self,
+        what: str,
+        operation: Callable[[], Awaitable[T]],
+        timeout_s: float | None,
+        need_bytes: int = 0,
+    ) -> T:
+        """Run an operation and turn its errors into those of a node."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await operation()
+        except TimeoutError as error:
+            self._drop()
+            raise NodeUnreachable(
+                self.node, self.address, f"no answer within {timeout_s:.0f} s to: {what}"
+            ) from error
+        except asyncssh.ChannelOpenError as error:
+            # The connection is whole, and others may use it.
+            raise NodeUnreachable(
+                self.node,
+                self.address,
+                f"no new channel ({error.reason}), wanted to {what}. Does its sshd_config allow "
+                "fewer sessions over one connection (MaxSessions) than OpenSSH's usual 10?",
+            ) from error
+        except LOST as error:
+            self._drop()
+            raise NodeUnreachable(
+                self.node, self.address, f"connection lost ({error}), wanted to {what}"
+            ) from error
+        except asyncssh.SFTPError as error:
+            raise await self._refusal(what, error, need_bytes) from error
+
+    async def _refusal(
+        self, what: str, error: asyncssh.SFTPError, need_bytes: int
+    ) -> RemoteFailure | DiskFull:
+        """What a failed operation on a file means: SFTP 3 says only "failure" for a full disk."""
+        path = what.partition(" ")[2].rpartition(" to ")[2]
+        changes = what.split()[0] in ("make", "write", "upload", "rename")
+        full = isinstance(error, asyncssh.SFTPNoSpaceOnFilesystem | asyncssh.SFTPQuotaExceeded)
+        if full or (changes and not isinstance(error, asyncssh.SFTPConnectionLost)):
+            free, locked = await self._room(path)
+            if locked is not None and not full:
+                return RemoteFailure(
+                    self.node,
+                    self.address,
+                    f"could not {what}: {locked} cannot be written by user {self._target.login} "
+                    "(read-only, or no rights). Choose another environments.root in the "
+                    "cluster's YAML, or mend the folder",
+                )
+            if full or (free is not None and free <= max(need_bytes, 1 << 20)):
+                return DiskFull(
+                    self.node,
+                    self.address,
+                    f"no room to {what}: {(free or 0) / 1e6:.1f} MB free. Make room there, or put "
+                    "environments.root on another disk (cluster YAML)",
+                )
+        return RemoteFailure(self.node, self.address, f"could not {what}: {error.reason}")
+
+    async def _room(self, path: str) -> tuple[int | None, str | None]:
+        """Free bytes at a path, and the nearest folder above it if that cannot be written."""
+        script = (
+            'p=$(dirname "$1"); while [ ! -e "$p" ]; do p=$(dirname "$p"); done; '
+            '[ ! -d "$p" ] || [ -w "$p" ] || echo "locked $p"; df -Pk "$p" | tail -n 1'
+        )
+        done = await self.run(["sh", "-c", script, "sh", path], timeout_s=FILE_TIMEOUT_S)
+        lines = done.stdout.decode(errors="replace").splitlines()
+        locked = next((x.removeprefix("locked ") for x in lines if x.startswith("locked ")), None)
+        fields = lines[-1].split() if done.exit == 0 and lines else []
+        free = int(fields[3]) * 1024 if len(fields) > 3 and fields[3].isdecimal() else None
+        return free, locked
+
+    def _drop(self) -> None:
+        connection, self._connection, self._sftp = self._connection, None, None
+        if connection is not None:
+            connection.abort()
+
+
+class _Conversation:
+    def __init__(self, transport: SshConnection, process: asyncssh.SSHClientProcess[bytes]) -> None:
+        self._transport = transport
+        self._process = process
+
+    async def ask(self, line: str) -> str:
+        """Send one line; return the answer without its line end."""
+        with contextlib.suppress(BrokenPipeError):  # it has ended: stderr says why
+            self._process.stdin.write(line.encode() + b"\n")
+        return await self.hear()
+
+    async def hear(self) -> str:
+        """The next line that it says by itself."""
+
+        async def operation() -> str:
+            answer = await self._process.stdout.readline()
+            if not answer:
+                why = (await self._process.stderr.read()).decode(errors="replace").strip()
+                raise RemoteFailure(
+                    self._transport.node, self._transport.address, f"no answer: {why[-500:]}"
+                )
+            return answer.decode().rstrip("\n")
+
+        return await self._transport.guard("converse", operation, FILE_TIMEOUT_S)
+
+
+def _close(starting: asyncio.Task[asyncssh.SSHClientProcess[bytes]]) -> None:
+    """End a command for which nobody waits any more."""
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result().close()
+
+
+async def _lines(stream: asyncssh.SSHReader[bytes], on_line: OnLine | None) -> bytes:
+    collected = []
+    while line := await stream.readline():
+        collected.append(line)
+        if on_line is not None:
+            on_line(line.decode(errors="replace").rstrip())
+    return b"".join(collected)
+
+
+def _exit_of(process: asyncssh.SSHClientProcess[bytes]) -> int:
+    """The exit status; a connection that went away before it came is an error, not a status."""
+    code = process.returncode
+    if code is None:
+        raise ConnectionResetError("the command's channel closed without an exit status")
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,163 @@
+"""How a node, or a jump host on the way to it, is reached: address, keys, known hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from nightbench.gang.errors import GangError
+
+CONNECT_TIMEOUT_S = 15.0
+
+
+@dataclass(frozen=True)
+class SshTarget:
+    """How a node, or a jump host on the way to one, is reached."""
+
+    node: str
+    """Its name in the cluster."""
+    host: str
+    known_hosts: str | bytes
+    """Path of a known_hosts file, or the content of one. There is no way to switch this off."""
+    port: int = 22
+    user: str | None = None
+    """The user of this process when None."""
+    client_keys: tuple[str, ...] = ()
+    """Each the path of a private key or its text; the user's agent and default keys if empty."""
+    passphrase: str | None = field(default=None, repr=False)
+    """Of the client keys."""
+    password: str | None = field(default=None, repr=False)
+    certificates: tuple[str, ...] = ()
+    """OpenSSH user certificates, each a path or a text; `KEY-cert.pub` beside a key by itself."""
+    agent: str | None = None
+    """Socket of the SSH agent whose keys are offered too; "" means SSH_AUTH_SOCK of this process,
+    None none but where there are no client keys."""
+    jump: tuple[SshTarget, ...] = ()
+    """Hosts that the connection passes through, the first first."""
+
+    def __repr__(self) -> str:
+        keys = ["<text>" if "PRIVATE KEY" in key else key for key in self.client_keys]
+        via = "".join(f", via {hop.address}" for hop in self.jump)
+        return f"SshTarget({self.node}, {self.user or ''}@{self.address}, keys={keys}{via})"
+
+    @property
+    def address(self) -> str:
+        """`host:port`."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def known_hosts_name(self) -> str:
+        """The host as known_hosts names it: `host`, or `[host]:port`."""
+        return self.host if self.port == 22 else f"[{self.host}]:{self.port}"
+
+    @property
+    def login(self) -> str:
+        """The user name that is presented."""
+        return self.user or getpass.getuser()
+
+
+def known_keys(
+    target: SshTarget,
+) -> tuple[Sequence[asyncssh.SSHKey], Sequence[asyncssh.SSHKey], Sequence[asyncssh.SSHKey]]:
+    """Return the keys that known_hosts has for a host: trusted, of authorities, revoked.
+
+    Raises:
+        GangError: it cannot be read.
+    """
+    port = target.port if target.port != 22 else None
+    try:
+        found = asyncssh.match_known_hosts(target.known_hosts, target.host, "", port)
+    except (OSError, ValueError) as error:
+        raise GangError(
+            f"node {target.node}: the known_hosts of {target.address} cannot be read: {error}. "
+            "Give known_hosts in the cluster's YAML, or host_key in the connection's extra"
+        ) from error
+    return found[0], found[1], found[2]
+
+
+async def login_options(target: SshTarget) -> dict[str, Any]:
+    """Keys, certificates, agent and password, as asyncssh takes them."""
+    options: dict[str, Any] = {}
+    if target.client_keys:
+        options["client_keys"] = load_keys(target)
+        options["agent_path"] = None
+    certificates = load_certificates(target)
+    if certificates:
+        options["client_certs"] = certificates
+    if target.agent is not None:
+        options["agent_path"] = await _agent_socket(target)
+    if target.password is not None:
+        options["password"] = target.password
+    return options
+
+
+async def _agent_socket(target: SshTarget) -> str:
+    """The agent's socket, after a look that somebody with a key answers there."""
+    path = target.agent or os.environ.get("SSH_AUTH_SOCK", "")
+    where = f"node {target.node} ({target.address}): the connection asks for an SSH agent, but"
+    if not path:
+        raise GangError(
+            f"{where} SSH_AUTH_SOCK is not set in this process. Start the worker and the "
+            "triggerer with it, or name the socket: agent_socket in the connection's extra"
+        )
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S), asyncssh.connect_agent(path) as agent:
+            keys = await agent.get_keys()
+    except (OSError, ValueError, asyncssh.Error) as error:
+        raise GangError(f"{where} nobody answers at {path}: {error}. Is it running?") from error
+    if not keys:
+        raise GangError(f"{where} the one at {path} holds no key. Add one: ssh-add KEY")
+    return path
+
+
+def load_keys(target: SshTarget) -> Sequence[asyncssh.SSHKey]:
+    """The client keys, read from their paths or texts.
+
+    Raises:
+        GangError: a key cannot be read; the message names its path, never its content.
+    """
+    keys = []
+    for key in target.client_keys:
+        name = "given as text" if "PRIVATE KEY" in key else key
+        try:
+            if "PRIVATE KEY" in key:
+                keys.append(asyncssh.import_private_key(key, target.passphrase))
+            else:
+                keys.append(asyncssh.read_private_key(key, target.passphrase))
+        except (OSError, ValueError) as error:
+            raise GangError(
+                f"node {target.node} ({target.address}): private key {name[:500]} cannot be used: "
+                f"{error}. Check the path, its rights and the passphrase of the connection"
+            ) from error
+    return keys
+
+
+def load_certificates(target: SshTarget) -> Sequence[asyncssh.SSHCertificate]:
+    """The user certificates that are named, and those that lie beside the keys.
+
+    Raises:
+        GangError: one cannot be read.
+    """
+    beside = [f"{k}-cert.pub" for k in target.client_keys if "PRIVATE KEY" not in k]
+    found = []
+    for given in (*target.certificates, *(path for path in beside if Path(path).is_file())):
+        text = "-cert-v01@openssh.com " in given
+        try:
+            if text:
+                found.append(asyncssh.import_certificate(given))
+            else:
+                found.append(asyncssh.read_certificate(given))
+        except (OSError, ValueError) as error:
+            name = "given as text" if text else given[:500]
+            raise GangError(
+                f"node {target.node} ({target.address}): certificate {name} cannot be used: "
+                f"{error}. Look at it: ssh-keygen -L -f FILE"
+            ) from error
+    return found

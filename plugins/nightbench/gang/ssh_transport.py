@@ -1,0 +1,234 @@
+"""A node over SSH: SFTP for files, uploads that appear complete and resume where they broke off."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import posixpath
+import uuid
+from pathlib import Path
+
+import asyncssh
+
+from nightbench.gang.errors import RemoteFailure
+from nightbench.gang.ssh_connection import FILE_TIMEOUT_S, SshConnection
+
+PIECE_BYTES = 4 << 20
+"""Of an upload."""
+
+SLOWEST = 100_000
+"""Bytes in a second; a slower upload has stopped."""
+
+log = logging.getLogger(__name__)
+
+
+class SshTransport(SshConnection):
+    """The `Transport` to one node over SSH.
+
+    Args:
+        target: address, user and keys.
+    """
+
+    async def read(self, path: str) -> bytes | None:
+        """The content of a file; None where there is none."""
+
+        async def operation() -> bytes | None:
+            sftp = await self.files()
+            try:
+                async with sftp.open(path, "rb", encoding=None) as file:
+                    content: bytes = await file.read()
+                    return content
+            except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
+                return None
+
+        return await self.guard(f"read {path}", operation, FILE_TIMEOUT_S)
+
+    async def write_atomic(self, path: str, content: bytes) -> None:
+        """Make a file appear with all its content, replacing one that is there."""
+
+        async def operation() -> None:
+            sftp = await self.files()
+            beside = _unique_beside(path)
+            async with sftp.open(beside, "wb", encoding=None) as file:
+                await file.write(content)
+            await _check_complete(sftp, beside, len(content))
+            await sftp.posix_rename(beside, path)
+
+        await self.guard(f"write {path}", operation, FILE_TIMEOUT_S)
+
+    async def put_file(
+        self, source: Path, path: str, mode: int = 0o644, digest: str | None = None
+    ) -> None:
+        """Upload a file; see `Transport.put_file`."""
+        await _Upload(self, source, path, mode, digest).run()
+
+    async def mkdir(self, path: str) -> bool:
+        """Make one folder: True when this call made it, False when it was there. Atomic."""
+
+        async def operation() -> bool:
+            sftp = await self.files()
+            try:
+                await sftp.mkdir(path)
+            except (asyncssh.SFTPFailure, asyncssh.SFTPFileAlreadyExists):
+                # Version 3 of SFTP has one code for every failure.
+                if await sftp.exists(path):
+                    return False
+                raise
+            return True
+
+        return await self.guard(f"make {path}", operation, FILE_TIMEOUT_S)
+
+    async def make_folders(self, path: str) -> None:
+        """Make a folder and all above it."""
+
+        async def operation() -> None:
+            sftp = await self.files()
+            await sftp.makedirs(path, exist_ok=True)
+
+        await self.guard(f"make {path}", operation, FILE_TIMEOUT_S)
+
+    async def rename(self, source: str, destination: str) -> bool:
+        """Rename; False when a folder with content is at the destination already."""
+
+        async def operation() -> bool:
+            sftp = await self.files()
+            try:
+                await sftp.posix_rename(source, destination)
+            except (asyncssh.SFTPFailure, asyncssh.SFTPDirNotEmpty):
+                if await sftp.isdir(destination):
+                    return False
+                raise
+            return True
+
+        return await self.guard(f"rename {source} to {destination}", operation, FILE_TIMEOUT_S)
+
+    async def exists(self, path: str) -> bool:
+        """Whether there is a file or a folder."""
+
+        async def operation() -> bool:
+            return await (await self.files()).exists(path)
+
+        return await self.guard(f"look at {path}", operation, FILE_TIMEOUT_S)
+
+    async def listdir(self, path: str) -> list[str]:
+        """Names in a folder, sorted; none where there is no such folder."""
+
+        async def operation() -> list[str]:
+            try:
+                names = await (await self.files()).listdir(path)
+            except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
+                return []
+            return sorted(name for name in map(str, names) if name not in (".", ".."))
+
+        return await self.guard(f"list {path}", operation, FILE_TIMEOUT_S)
+
+
+class _Upload:
+    """One file on its way to one node.
+
+    Args:
+        transport: the node.
+        source: the file here.
+        path: where it is to be.
+        mode: its rights.
+        digest: its sha256; with it an upload that broke off goes on.
+    """
+
+    def __init__(
+        self, transport: SshTransport, source: Path, path: str, mode: int, digest: str | None
+    ) -> None:
+        self._transport = transport
+        self._source = source
+        self._path = path
+        self._mode = mode
+        self._digest = digest
+        self._size = source.stat().st_size
+        self._beside = _unique_beside(path) if digest is None else _part(path, digest)
+        self._what = f"upload {path}"
+
+    async def run(self) -> None:
+        """Upload the file.
+
+        Raises:
+            NodeError: as `Transport.put_file`.
+        """
+        begun = 0
+        if self._digest is not None:
+            begun = await self._transport.guard(self._what, self._begin, FILE_TIMEOUT_S)
+        if begun:
+            log.info(
+                "node %s: %s goes on at %.1f MB",
+                self._transport.node,
+                self._source.name,
+                begun / 1e6,
+            )
+        try:
+            await self._send_all(begun)
+            if begun and not await self._is_whole():
+                await self._transport.run(["rm", "-f", self._beside], timeout_s=FILE_TIMEOUT_S)
+                why = f"{self._path} was damaged in transit; try again"
+                raise RemoteFailure(self._transport.node, self._transport.address, why)
+            await self._transport.guard(self._what, self._end, FILE_TIMEOUT_S, self._size)
+        except RemoteFailure:
+            # Another controller that uploads the same content may have renamed the part file.
+            if self._digest is None or not await self._transport.exists(self._path):
+                raise
+
+    async def _begin(self) -> int:
+        sftp = await self._transport.files()
+        try:
+            there = (await sftp.stat(self._beside)).size or 0
+        except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
+            return 0
+        # The end may have holes: the pieces of one write travel at once.
+        return max(0, min(there, self._size) - PIECE_BYTES)
+
+    async def _send_all(self, offset: int) -> None:
+        with self._source.open("rb") as file:
+            file.seek(offset)
+            while (piece := await asyncio.to_thread(file.read, PIECE_BYTES)) or not offset:
+                limit_s = FILE_TIMEOUT_S + len(piece) / SLOWEST
+                send = functools.partial(self._send, offset, piece)
+                await self._transport.guard(self._what, send, limit_s, self._size)
+                offset += len(piece)
+                if not piece:
+                    break
+
+    async def _send(self, offset: int, piece: bytes) -> None:
+        sftp = await self._transport.files()
+        # Created by the first piece only: a later piece alone must never become the file.
+        flags = asyncssh.FXF_WRITE | (asyncssh.FXF_CREAT if offset == 0 else 0)
+        async with sftp.open(self._beside, flags, encoding=None) as file:
+            await file.write(piece, offset)
+
+    async def _end(self) -> None:
+        sftp = await self._transport.files()
+        await _check_complete(sftp, self._beside, self._size)
+        await sftp.chmod(self._beside, self._mode)
+        await sftp.posix_rename(self._beside, self._path)
+
+    async def _is_whole(self) -> bool:
+        """Tell whether its sha256 is right (true where the node has no sha256sum)."""
+        done = await self._transport.run(["sha256sum", self._beside], timeout_s=600)
+        return done.exit != 0 or done.stdout.split()[:1] == [str(self._digest).encode()]
+
+
+async def _check_complete(sftp: asyncssh.SFTPClient, path: str, size: int) -> None:
+    """Check the size of what was written: not every server reports a full disk as it writes."""
+    found = (await sftp.stat(path)).size
+    if found != size:
+        await sftp.remove(path)
+        raise asyncssh.SFTPFailure(f"{found} of {size} bytes were written")
+
+
+def _part(path: str, digest: str) -> str:
+    """Return the name of the part file: one for one content, so that another attempt resumes it."""
+    folder, name = posixpath.split(path)
+    return posixpath.join(folder, f".{name}.{digest[:12]}.part")
+
+
+def _unique_beside(path: str) -> str:
+    """Return a unique name in the folder of a file, for content that is renamed to it."""
+    folder, name = posixpath.split(path)
+    return posixpath.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.part")

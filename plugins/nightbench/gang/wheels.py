@@ -1,0 +1,270 @@
+"""A wheelhouse: a folder of wheels for nodes without an index.
+
+Which of its wheels a lock needs, by the hashes in the lock, and filling it on a machine that
+reaches an index.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from packaging.tags import Tag
+from packaging.utils import (
+    InvalidWheelFilename,
+    canonicalize_name,
+    canonicalize_version,
+    parse_wheel_filename,
+)
+
+from nightbench.gang.errors import GangError
+
+_PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([^\s;\\]+)")
+_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+
+
+@dataclass(frozen=True)
+class PinnedPackage:
+    """One package of a lock."""
+
+    name: str
+    version: str
+    hashes: frozenset[str]
+    """A wheel must have one of them; when empty, any wheel of the version is accepted."""
+    optional: bool = False
+    """Needed on some platforms only (an environment marker says which)."""
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A file of the wheelhouse that an environment needs."""
+
+    path: Path
+    digest: str
+    """Its sha256."""
+
+
+def packages_of(
+    lock: str, package: str, version: str | None, replaced: bool
+) -> list[PinnedPackage]:
+    """Return the packages that a lock pins.
+
+    Args:
+        lock: text of a requirements file with hashes.
+        package: the line's main package.
+        version: of the main package, where another one than the lock's is asked for.
+        replaced: the main package comes as a wheel of its own.
+    """
+    found = []
+    main = canonicalize_name(package)
+    text = re.sub(r"\\\n", " ", lock)
+    for line in text.splitlines():
+        match = _PINNED.match(line)
+        if match is None:
+            continue
+        name = canonicalize_name(match[1])
+        if name == main and (replaced or version is not None):
+            if not replaced and version is not None:
+                found.append(PinnedPackage(name, version, frozenset()))
+            continue
+        optional = ";" in line.partition("--hash")[0]
+        found.append(PinnedPackage(name, match[2], frozenset(_HASH.findall(line)), optional))
+    return found
+
+
+def choose_wheels(
+    folder: Path, packages: Iterable[PinnedPackage], series: str, machine: str
+) -> list[Wheel]:
+    """Return the wheels of a wheelhouse that a node needs.
+
+    Args:
+        folder: the wheelhouse.
+        packages: what the environment needs.
+        series: of its interpreter, "3.11".
+        machine: the node's, as `uname -m` says it.
+
+    Raises:
+        GangError: a package is missing, or is another build than the lock's.
+    """
+    if not folder.is_dir():
+        raise GangError(
+            f"environments.wheelhouse: found {str(folder)!r}, which is no folder on this machine; "
+            "expected one with wheels (`nightbench cluster download` fills it)"
+        )
+    have = _by_name(folder, series, machine)
+    chosen, problems = [], []
+    for each in packages:
+        version = canonicalize_version(each.version)
+        files = [
+            path for v, path in have.get(each.name, ()) if v == version or _is_local(v, version)
+        ]
+        digests = [(file_digest(path), path) for path in files]
+        good = [Wheel(p, d) for d, p in digests if not each.hashes or d in each.hashes]
+        if good:
+            chosen.append(good[0])
+        elif digests:
+            digest, path = digests[0]
+            problems.append(
+                f"{path.name} is another build than the lock's (sha256 {digest[:12]}… is not in it)"
+            )
+        elif not each.optional:
+            problems.append(f"{each.name} {each.version} is missing")
+    if problems:
+        raise GangError(
+            f"the wheelhouse {folder} cannot serve Python {series} on {machine}: "
+            f"{'; '.join(problems[:8])}{f'; and {len(problems) - 8} more' if problems[8:] else ''}"
+            ". Fill it: `nightbench cluster download CLUSTER --line LINE`"
+        )
+    return chosen
+
+
+def _is_local(found: str, asked: str) -> bool:
+    """Tell whether a version is the asked one with a local part (2.12.0+cpu for 2.12.0)."""
+    return found.partition("+")[0] == asked
+
+
+def _by_name(folder: Path, series: str, machine: str) -> Mapping[str, list[tuple[str, Path]]]:
+    """Return the versions and wheels that run there, by package."""
+    found: dict[str, list[tuple[str, Path]]] = {}
+    for path in sorted(folder.glob("*.whl")):
+        try:
+            name, version, _, tags = parse_wheel_filename(path.name)
+        except InvalidWheelFilename:
+            continue
+        if any(accepts_tag(tag, series, machine) for tag in tags):
+            found.setdefault(name, []).append((canonicalize_version(str(version)), path))
+    return found
+
+
+def accepts_tag(tag: Tag, series: str, machine: str) -> bool:
+    """Tell whether CPython of a series on a Linux machine takes a tag; uv checks the libc."""
+    major, minor = series.split(".")
+    if tag.platform != "any" and not (
+        "linux" in tag.platform and tag.platform.endswith(f"_{machine}")
+    ):
+        return False
+    if tag.interpreter in (f"py{major}", f"py{major}{minor}", f"cp{major}{minor}"):
+        return True
+    if tag.abi == "abi3" and tag.interpreter.startswith(f"cp{major}"):
+        return int(tag.interpreter[3:] or 0) <= int(minor)
+    return tag.abi == "none" and tag.interpreter.startswith(f"py{major}")
+
+
+def file_digest(path: Path) -> str:
+    """Return the sha256 of a file, computed again only when the file has changed.
+
+    Raises:
+        GangError: it cannot be read.
+    """
+    try:
+        status = path.stat()
+        return _digest(path, status.st_size, status.st_mtime_ns)
+    except OSError as error:
+        raise GangError(f"{path}: the wheel cannot be read: {error.strerror}") from error
+
+
+@lru_cache(maxsize=1024)
+def _digest(path: Path, size: int, mtime_ns: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def line_of(benchmarks: Path, line: str, variant: str) -> tuple[str, str, str]:
+    """Return interpreter series, main package and lock of a framework line (all empty without one).
+
+    Raises:
+        GangError: there is no such line or variant.
+    """
+    folder = benchmarks / "frameworks" / line
+    try:
+        described = json.loads((folder / "framework.json").read_text(encoding="utf-8"))
+        series = described["python"]
+        if series is None:
+            return "", "", ""
+        lock = (folder / f"requirements-{variant}.lock").read_text(encoding="utf-8")
+    except OSError as error:
+        raise GangError(f"{error.filename}: cannot be read: {error.strerror}") from error
+    return series, described.get("package") or line, lock
+
+
+# --- filling it ----------------------------------------------------------------------------
+
+
+def download_wheels(
+    folder: Path,
+    benchmarks: Path,
+    line: str,
+    variant: str,
+    machine: str,
+    say: Callable[[str], None],
+) -> list[Wheel]:
+    """Download the wheels of a framework line's lock with pip and its own configuration.
+
+    Args:
+        folder: the wheelhouse.
+        benchmarks: the shipped tree, with the line's lock.
+        line: the framework line.
+        variant: which lock.
+        machine: of the nodes, `x86_64` say.
+        say: called with each line of progress.
+
+    Returns:
+        The wheels that the line needs.
+
+    Raises:
+        GangError: pip is missing or could not download all; the message holds its last lines.
+    """
+    series, package, lock = line_of(benchmarks, line, variant)
+    if not series:
+        say(f"{line}: needs no environment")
+        return []
+    packages = packages_of(lock, package, None, replaced=False)
+    try:
+        return choose_wheels(folder, packages, series, machine)
+    except GangError as missing:
+        if not folder.is_dir():
+            raise
+        say(f"{line}: {missing}".split(". Fill it")[0])
+    with tempfile.TemporaryDirectory(prefix="nightbench-pip-") as work:
+        requirements = Path(work) / "requirements.txt"
+        requirements.write_text(lock, encoding="utf-8")
+        _download(_pip(Path(work)), requirements, folder, series, machine)
+    return choose_wheels(folder, packages, series, machine)
+
+
+def _pip(work: Path) -> list[str]:
+    """Return the command of pip: this interpreter's own, or that of a new environment."""
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip"]
+    created = subprocess.run(
+        [sys.executable, "-m", "venv", str(work / "env")], capture_output=True, text=True
+    )
+    if created.returncode != 0:
+        said = (created.stdout + created.stderr).strip()[-500:]
+        raise GangError(f"no pip on this machine, and none could be installed: {said}")
+    return [str(work / "env" / "bin" / "python"), "-m", "pip"]
+
+
+def _download(pip: list[str], requirements: Path, folder: Path, series: str, machine: str) -> None:
+    # Wheels for another interpreter and machine than this one: pip must not build anything.
+    call = [*pip, "download", "--no-deps", "--only-binary", ":all:"]
+    call += ["--require-hashes", "-r", str(requirements), "-d", str(folder)]
+    call += ["--python-version", series, "--implementation", "cp"]
+    for tag in ("manylinux_2_28", "manylinux_2_17", "manylinux2014", "manylinux1", "linux"):
+        call += ["--platform", f"{tag}_{machine}"]
+    done = subprocess.run(call, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines()[-6:]
+        raise GangError(
+            f"pip could not download the wheels into {folder}: {' '.join(said)[-800:]}. It uses "
+            "this machine's own pip configuration (index, find-links)"
+        )

@@ -1,0 +1,174 @@
+"""Experiments that an alert leads to: confirmations of suspected regressions, and bisects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from psycopg2.extras import Json
+
+from nightbench.core.model.alerts import Confirmation
+from nightbench.warehouse import to_row
+from nightbench.warehouse.repository import Repository, Row
+
+NIGHTBENCH = "nightbench"
+"""`asked_by` of confirmations that no person has requested."""
+
+UNDECIDED = ("wanted", "running")
+"""States of confirmations that may still be measured."""
+
+
+class ConfirmationRepository(Repository):
+    """Confirmations: launches that measure the suspected regressions of a night again."""
+
+    def request(
+        self,
+        alert_id: int,
+        run_id: str,
+        comparison_id: str,
+        detail: Mapping[str, Any],
+        *,
+        within_s: float | None,
+        skipped: str | None = None,
+        by: str = NIGHTBENCH,
+    ) -> int | None:
+        """Request a confirmation; returns its number, or None where there was a request before.
+
+        Args:
+            alert_id: the alert.
+            run_id: the night that is doubted.
+            comparison_id: of its launches in the spool.
+            detail: builds, levels, nodes, as `night.suspects.Suspect` writes them.
+            within_s: seconds that the night's message waits for it at most; None: it does not wait.
+            skipped: why it is not measured at all.
+            by: who requests it; Nightbench does so once for an alert and run.
+        """
+        with self._transaction(f"request a confirmation of alert {alert_id}"):
+            found = self._rows(
+                "store_confirmation",
+                alert_id=alert_id,
+                run_id=run_id,
+                comparison_id=comparison_id,
+                detail=Json(dict(detail)),
+                within_s=within_s,
+                state="skipped" if skipped else "wanted",
+                sentence=to_row.text(skipped) or "",
+                asked_by=by,
+            )
+        return int(found[0]["confirmation_id"]) if found else None
+
+    def begin(self, confirmation_id: int) -> bool:
+        """Mark a confirmation as running; False where it is over."""
+        with self._transaction(f"begin confirmation {confirmation_id}"):
+            return self._write("begin_confirmation", {"confirmation_id": confirmation_id}) > 0
+
+    def end(
+        self, confirmation_id: int, found: Confirmation, detail: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Store the outcome of a confirmation; False where it has one already.
+
+        Args:
+            confirmation_id: which.
+            found: the outcome.
+            detail: laid over what was stored with the request.
+        """
+        row = {
+            "confirmation_id": confirmation_id,
+            "outcome": str(found.outcome),
+            "sentence": to_row.text(found.sentence),
+            "ratio": to_row.number(found.ratio),
+            "low": to_row.number(found.low),
+            "high": to_row.number(found.high),
+            "rounds": found.rounds,
+            "detail": Json(dict(detail or {})),
+        }
+        with self._transaction(f"store the outcome of confirmation {confirmation_id}"):
+            return self._write("end_confirmation", row) > 0
+
+    def give_up(
+        self, run_id: str, why: str, *, every: bool = False, apart_from: Sequence[int] = ()
+    ) -> int:
+        """Give up what Nightbench has requested for a run; returns how many confirmations.
+
+        Args:
+            run_id: the night.
+            why: a sentence for the readers of the night's message.
+            every: also what is not overdue.
+            apart_from: confirmations that go on.
+        """
+        row = {
+            "run_id": run_id,
+            "why": to_row.text(why),
+            "every": every,
+            "apart_from": list(apart_from),
+        }
+        with self._transaction(f"give up the confirmations of run {run_id}"):
+            return self._write("skip_confirmations", row)
+
+    def suspects(self, run_id: str) -> list[Row]:
+        """Unnotified regressions that are news of a run, largest first: alert_id, case_id, figures.
+
+        Alerts that are snoozed are left out.
+        """
+        return self._read("suspects", run_id=run_id)
+
+    def find(
+        self,
+        run_id: str | None = None,
+        alert_id: int | None = None,
+        confirmation_id: int | None = None,
+        states: Sequence[str] | None = None,
+    ) -> list[Row]:
+        """Confirmations with case_id, cluster and whether they are overdue; None: all."""
+        return self._read(
+            "confirmations",
+            run_id=run_id,
+            alert_id=alert_id,
+            confirmation_id=confirmation_id,
+            states=None if states is None else list(states),
+        )
+
+    def waiting(self, run_id: str | None = None) -> list[Row]:
+        """Requests of Nightbench that a message waits for, the largest fall first."""
+        return [
+            row
+            for row in self.find(run_id=run_id, states=UNDECIDED)
+            if row["asked_by"] == NIGHTBENCH and not row["is_overdue"]
+        ]
+
+
+class BisectRepository(Repository):
+    """BisectRepository: searches for the framework version behind an alert, with every test."""
+
+    def store(self, bisect: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> None:
+        """Store a bisect with all its tests so far, in one transaction.
+
+        Args:
+            bisect: the columns of `raw.bisect`.
+            steps: those of `raw.bisect_step`, without the bisect's id.
+        """
+        key = str(bisect["bisect_id"])
+        with self._transaction(f"store bisect {key}"):
+            self._write("store_bisect", {**bisect, "sentence": to_row.text(bisect["sentence"])})
+            self._write(
+                "store_bisect_step",
+                *({**step, "bisect_id": key, "why": to_row.text(step["why"])} for step in steps),
+            )
+
+    def find(
+        self, bisect_id: str | None = None, alert_id: int | None = None, limit: int = 20
+    ) -> list[Row]:
+        """Rows of `marts.fct_bisect`, newest first."""
+        return self._read("bisects", bisect_id=bisect_id, alert_id=alert_id, max_rows=limit)
+
+    def steps(self, bisect_id: str) -> list[Row]:
+        """Rows of `marts.fct_bisect_step`, in the order of the tests."""
+        return self._read("bisect_steps", bisect_id=bisect_id)
+
+    def version_change(self, alert_id: int) -> Row | None:
+        """The change of version before an alert was opened; None where there was none.
+
+        Returns:
+            suite, good, bad (versions), good_run_id, bad_run_id.
+        """
+        return self._first("version_change", alert_id=alert_id)

@@ -1,0 +1,134 @@
+"""Nights that schedules promise, and what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from nightbench.core.timetable import Night, NightRun, Standing
+from nightbench.warehouse.repository import Repository, Row
+
+
+class NightRepository(Repository):
+    """Nights of suites, one for each time of their schedules."""
+
+    def lock(self) -> bool:
+        """Lock the check of deadlines until the connection is closed; False where it is locked."""
+        return bool(self._read("lock_deadlines")[0]["is_locked"])
+
+    def watch(self, suite: str, cluster: str, timetable: str, now: datetime) -> datetime:
+        """Store that a suite has a schedule; returns since when its nights are expected.
+
+        Another cluster or timetable begins anew, and so does a suite that the last check did not
+        see: it was gone then.
+        """
+        known, last = self._first("watched_suite", suite=suite), self.last_check()
+        since = now
+        if (
+            known
+            and (known["cluster"], known["timetable"]) == (cluster, timetable)
+            and (last is None or known["seen_at"] >= last["checked_at"])
+        ):
+            since = known["since"]
+        row = {
+            "suite": suite,
+            "cluster": cluster,
+            "timetable": timetable,
+            "since": since,
+            "now": now,
+        }
+        with self._transaction(f"store the schedule of suite {suite}"):
+            self._write("watch_suite", row)
+        return since
+
+    def watched(self, suite: str) -> tuple[str, str] | None:
+        """Cluster and timetable of a suite when its definition was last valid."""
+        known = self._first("watched_suite", suite=suite)
+        return (known["cluster"], known["timetable"]) if known else None
+
+    def store(
+        self,
+        suite: str,
+        cluster: str,
+        night: Night,
+        found: Standing,
+        now: datetime,
+        *,
+        was_paused: bool = False,
+        is_silence: bool = False,
+    ) -> None:
+        """Store the state of a night; when it was notified is kept."""
+        row = {
+            "suite": suite,
+            "cluster": cluster,
+            "scheduled_at": night.scheduled_at,
+            "until": night.until,
+            "due_at": night.due_at,
+            "why": night.why,
+            "state": found.state.value,
+            "sentence": found.sentence,
+            "run_id": found.run_id,
+            "without": list(found.without),
+            "is_empty": found.is_empty,
+            "was_paused": was_paused,
+            "is_silence": is_silence,
+            "now": now,
+        }
+        with self._transaction(f"store a night of suite {suite}"):
+            self._write("store_night", row)
+
+    def mark_notified(
+        self, suite: str, cluster: str, scheduled_at: datetime, now: datetime, *, end: bool
+    ) -> None:
+        """Mark as notified that a night is missing, or that a missing one has come (`end`)."""
+        row = {"suite": suite, "cluster": cluster, "scheduled_at": scheduled_at, "now": now}
+        with self._transaction(f"mark a night of suite {suite} as notified"):
+            self._write("mark_night_end_notified" if end else "mark_night_notified", row)
+
+    def store_check(self, suites: int, missing: int, now: datetime) -> None:
+        """Store that all deadlines were checked."""
+        with self._transaction("store the check of deadlines"):
+            self._write("store_deadline_check", {"suites": suites, "missing": missing, "now": now})
+
+    def unfinished(self, suite: str, cluster: str, since: datetime) -> list[Row]:
+        """Nights whose state may change, or that are unnotified, oldest first."""
+        return self._read("unfinished_nights", suite=suite, cluster=cluster, since=since)
+
+    def runs(self, suite: str, cluster: str, since: datetime) -> list[NightRun]:
+        """Scheduled runs of a suite that are planned in the warehouse, oldest first."""
+        return [
+            NightRun(**row | {"without": tuple(row["without"])})
+            for row in self._read("night_runs", suite=suite, cluster=cluster, since=since)
+        ]
+
+    def last_result_at(self, cluster: str) -> datetime | None:
+        """Start of the newest run that brought a figure of a cluster."""
+        at: datetime | None = self._read("cluster_heard", cluster=cluster)[0]["at"]
+        return at
+
+    def nights(
+        self,
+        suite: str | None = None,
+        cluster: str | None = None,
+        states: Sequence[str] | None = None,
+        since: datetime | None = None,
+        limit: int = 200,
+    ) -> list[Row]:
+        """Nights that were promised, newest first: rows of `marts.fct_night`."""
+        return self._read(
+            "nights",
+            suite=suite,
+            cluster=cluster,
+            states=None if states is None else list(states),
+            since=since,
+            max_rows=limit,
+        )
+
+    def first_run_at(self) -> datetime | None:
+        """Start of the first run that was not imported."""
+        at: datetime | None = self._read("first_run")[0]["at"]
+        return at
+
+    def last_check(self) -> Row | None:
+        """Last check of deadlines: when, of how many suites, how many nights were missing."""
+        return self._first("deadline_check")

@@ -1,0 +1,110 @@
+"""The alerts as JSON, for programs: the same rights, the same moves."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import Query, Request
+from fastapi.responses import JSONResponse
+
+from nightbench.web.actions import apply_change, parse_change
+from nightbench.web.alert_pages import (
+    OpenQueries,
+    OpenTriage,
+    group_of,
+    known_action,
+    known_alert,
+    states_of,
+)
+from nightbench.web.errors import BadInput, Refused
+from nightbench.web.guard import HEADER, PageUser, has_bearer, refuse_foreign
+from nightbench.web.rendering import HEADERS
+
+MOST = 1000
+
+
+class AlertApi:
+    """What programs ask, and what they change."""
+
+    def __init__(self, repository: OpenQueries, triage: OpenTriage, hosts: frozenset[str]) -> None:
+        self._repository = repository
+        self._triage = triage
+        self._hosts = hosts
+
+    def index(
+        self,
+        state: Annotated[list[str] | None, Query()] = None,
+        cluster: str = "",
+        framework: str = "",
+        limit: Annotated[int, Query(ge=1, le=MOST)] = 200,
+    ) -> JSONResponse:
+        """Alerts, newest first; the live ones unless states are named."""
+        with self._repository() as repository:
+            rows = repository.find_alerts(
+                states_of(state or []), cluster or None, framework or None, limit
+            )
+        return json_response({"alerts": rows})
+
+    def show(self, alert_id: int) -> JSONResponse:
+        """One alert with its history and the searches for the version behind it."""
+        with known_alert(self._repository, alert_id) as (repository, row):
+            events, bisects = repository.alert_events(alert_id), repository.bisects(alert_id)
+            return json_response({**row, "events": events, "bisects": bisects})
+
+    def change(self, request: Request, alert_id: int, action: str) -> JSONResponse:
+        """Do something with an alert; answers what it is then."""
+        if not has_bearer(request.headers):
+            refuse_foreign(request.headers, self._hosts)
+            if HEADER not in request.headers:
+                raise Refused(f"A request that is logged in by a cookie sends the header {HEADER}.")
+        chosen = known_action(action)
+        given = _document(request)
+        whole = given.pop("group", False)
+        if not isinstance(whole, bool):
+            raise BadInput("group: expected true or false")
+        change = parse_change(chosen, given, datetime.now(UTC))
+        user: PageUser = request.state.nightbench_user
+        with known_alert(self._repository, alert_id) as (repository, row):
+            group = group_of(repository, row) if whole else ()
+        with self._triage(user.name) as triage:
+            apply_change(change, chosen, triage, row, group)
+        return self.show(alert_id)
+
+
+def json_response(
+    content: object, status: int = 200, more: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """JSON with the headers of every answer."""
+    return JSONResponse(_jsonable(content), status_code=status, headers={**(more or {}), **HEADERS})
+
+
+def _document(request: Request) -> dict[str, object]:
+    body: bytes = request.state.nightbench_body
+    if not body.strip():
+        return {}
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise BadInput("Content-Type: expected application/json")
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        raise BadInput("The body cannot be read as JSON.") from None
+    if not isinstance(found, dict):
+        raise BadInput('The body: expected an object such as {"why": "…"}')
+    return found
+
+
+def _jsonable(value: Any) -> Any:
+    """What JSON can say: dates as ISO 8601, no figure instead of one that is none."""
+    if isinstance(value, Mapping):
+        return {str(k): _jsonable(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_jsonable(v) for v in value]
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,74 @@
+"""What the pages read. Whoever builds the app passes in an object that answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+Row = Mapping[str, Any]
+
+
+class PageQueries(Protocol):
+    """Reads for one request; a method raises `UserError` where the warehouse is away."""
+
+    def series(
+        self, workload: str | None, framework: str | None, cluster: str | None
+    ) -> Sequence[Row]:
+        """Results by series and then oldest first (statement `page_series`)."""
+
+    def choices(self) -> Sequence[Row]:
+        """Combinations of workload, framework and cluster that have results."""
+
+    def runs(self) -> Sequence[Row]:
+        """The newest runs, newest first."""
+
+    def run(self, run_id: str) -> Row | None:
+        """One run; None where the warehouse does not know it."""
+
+    def results(self, run_id: str) -> Sequence[Row]:
+        """Every planned case of a run with its figures and its verdict."""
+
+    def alerts(self) -> Sequence[Row]:
+        """Alerts that somebody still has to look at, newest first."""
+
+    def find_alerts(
+        self,
+        states: Sequence[str] | None,
+        cluster: str | None,
+        framework: str | None,
+        limit: int,
+    ) -> Sequence[Row]:
+        """Alerts with workload, framework and unit, newest first; None does not constrain."""
+
+    def alert(self, alert_id: int) -> Row | None:
+        """One alert as `find_alerts` gives it; None where there is none of that number."""
+
+    def group(self, group_key: str) -> Sequence[Row]:
+        """The alerts of one cause, newest first."""
+
+    def alert_events(self, alert_id: int) -> Sequence[Row]:
+        """The history of an alert, oldest first."""
+
+    def bisects(self, alert_id: int) -> Sequence[Row]:
+        """Searches for the version behind an alert, newest first, each with its `tests`."""
+
+    def noisy(self) -> Sequence[Row]:
+        """Series that are noisy now (`marts.noisy_series`)."""
+
+    def drifts(self) -> Sequence[Row]:
+        """Series that creep now (`marts.drifting_series`), the largest fall first."""
+
+    def grades(self) -> Sequence[Row]:
+        """The newest grades of the detector (`marts.detector_grade`)."""
+
+    def missing_nights(self) -> Sequence[Row]:
+        """Nights of late that a schedule promised and that brought nothing, newest first."""
+
+    def labels(self) -> Sequence[Row]:
+        """By cluster: how many alerts of the last year ended in which way."""
+
+    def series_of(self, case_id: str, cluster: str) -> Sequence[Row]:
+        """The results of one series, as `series` gives them."""
+
+    def run_of(self, dag_id: str, dag_run_id: str) -> str | None:
+        """The run that a DAG run made."""

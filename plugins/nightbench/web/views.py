@@ -1,0 +1,202 @@
+"""What the pages show, made from rows of the warehouse: series, groups of alerts, grades. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from nightbench.web.page_queries import Row
+
+GRADED_SLOWDOWN = "5%"
+"""The size of planted slowdown that the sentence of grades is about; the table has all."""
+FALSE_ALARMS = "false alarms"
+
+_REFUSED = ("quarantined", "failed", "left_out")
+
+
+@dataclass(frozen=True)
+class PointView:
+    """One result of a series."""
+
+    at: datetime
+    run_id: str
+    throughput: float | None
+    n: int
+    spread: float | None
+    state: str
+    """What is to be said of it in one word: ok, regressed, improved, insufficient_data,
+    quarantined, failed, unavailable, missing, cancelled, left_out, or measured where nobody has
+    judged it."""
+    sentence: str
+    version: str | None
+    run_kind: str
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a median that passed the checks."""
+        return self.throughput is not None and self.state not in _REFUSED
+
+
+@dataclass(frozen=True)
+class SeriesView:
+    """A case on a cluster: one line of history."""
+
+    head: Row
+    """Its axes, unit and cluster, from the newest result."""
+    points: tuple[PointView, ...]
+
+    @property
+    def newest(self) -> PointView:
+        """The newest result, whatever became of it."""
+        return self.points[-1]
+
+    @property
+    def latest(self) -> PointView | None:
+        """The newest median that counts."""
+        return next((point for point in reversed(self.points) if point.counts), None)
+
+    @property
+    def latest_row(self) -> Row:
+        """Figures that stand beside the latest median."""
+        return self.head if self.latest is self.newest else {}
+
+    @property
+    def median(self) -> float | None:
+        """Median of all medians that count, for the line in the plot."""
+        values = [p.throughput for p in self.points if p.counts and p.throughput is not None]
+        return statistics.median(values) if values else None
+
+
+def series_views(rows: Iterable[Row]) -> list[SeriesView]:
+    """Series from rows that are ordered by series and then by date."""
+    found = []
+    for _, group in itertools.groupby(rows, key=lambda row: (row["case_id"], row["cluster"])):
+        several = list(group)
+        found.append(SeriesView(several[-1], tuple(point_view(row) for row in several)))
+    return found
+
+
+def point_view(row: Row) -> PointView:
+    """One result."""
+    sentence = row.get("verdict_sentence") or row.get("reason") or ""
+    if row["quarantined"]:
+        sentence = "; ".join(row.get("quarantine_reasons") or ()) or sentence
+    return PointView(
+        at=row["started_at"],
+        run_id=row["run_id"],
+        throughput=row["throughput"],
+        n=row["n"],
+        spread=row["spread"],
+        state=result_state(row),
+        sentence=sentence,
+        version=row["framework_version"],
+        run_kind=row["run_kind"],
+    )
+
+
+def result_state(row: Row) -> str:
+    """What is to be said of a result in one word."""
+    # A failed case fails a check as well: failed says more, and the command says it too.
+    if row["status"] != "ok":
+        return str(row["status"])
+    if row["quarantined"]:
+        return "quarantined"
+    return str(row["verdict"] or "measured")
+
+
+# --- alerts -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AlertGroup:
+    """Alerts of one cause; most are on their own."""
+
+    members: tuple[Row, ...]
+    """Newest first."""
+
+    @property
+    def head(self) -> Row:
+        """The one that fell the furthest."""
+        return min(self.members, key=lambda row: row["change"] or 0.0)
+
+    @property
+    def states(self) -> str:
+        """How many are in which state."""
+        counts = Counter(row["state"] for row in self.members)
+        return ", ".join(f"{number} {state}" for state, number in counts.items())
+
+
+def group_alerts(rows: Iterable[Row]) -> list[AlertGroup]:
+    """Rows of `PageQueries.find_alerts` by their cause, in the order of the first of each."""
+    found: dict[object, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.get("group_key") or row["alert_id"], []).append(row)
+    return [AlertGroup(tuple(members)) for members in found.values()]
+
+
+# --- grades of the detector ---------------------------------------------------------------
+
+
+def grade_sentences(grades: Iterable[Row]) -> list[str]:
+    """One sentence for each suite and cluster whose grades are known."""
+    found = []
+    for (suite, cluster), rows in itertools.groupby(
+        grades, key=lambda row: (row["suite"], row["cluster"])
+    ):
+        by_measure = {row["measure"]: row for row in rows}
+        parts = [_power(by_measure.get(GRADED_SLOWDOWN)), _alarms(by_measure.get(FALSE_ALARMS))]
+        if said := "; ".join(filter(None, parts)):
+            found.append(f"{suite} on {cluster}: {said}.")
+    return found
+
+
+def _power(row: Row | None) -> str:
+    if row is None or row["rate"] is None:
+        return ""
+    delay = row["median_delay"]
+    after = "" if delay is None else f", after {delay:g} nights in the median"
+    return (
+        f"the detector told {percent(row['rate'], 0)} ({percent(row['low'], 0)} to "
+        f"{percent(row['high'], 0)}) of "
+        f"{row['trials']:,} planted slowdowns of 5 % within two weeks{after}"
+    )
+
+
+def _alarms(row: Row | None) -> str:
+    if row is None or row["rate"] is None:
+        return ""
+    return f"{row['rate']:.1f} false alarms in 1,000 nights ({row['low']:.1f} to {row['high']:.1f})"
+
+
+# --- figures as text ----------------------------------------------------------------------
+
+
+def figure(value: float | None) -> str:
+    """A throughput to four significant digits."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:#.4g}".rstrip(".")
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """A fraction as a percentage."""
+    return "–" if value is None else f"{value * 100:.{digits}f} %"
+
+
+def ago(then: datetime, now: datetime) -> str:
+    """How long ago, in the largest whole unit."""
+    seconds = max(0.0, (now - then).total_seconds())
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        number = int(seconds // length)
+        if number:
+            return f"{number} {unit}{'s' if number > 1 else ''} ago"
+    return "just now"
+
+
+def day(moment: datetime) -> str:
+    """A date and time in UTC."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M")

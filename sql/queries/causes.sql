@@ -1,0 +1,317 @@
+-- Causes of alerts, and the facts that they are found from.
+
+-- name: store_cause*!
+-- The cause that a run found for an alert.
+-- Writes only where something differs.
+insert into raw.alert_cause as t (
+    alert_id,
+    run_id,
+    kind,
+    suspect,
+    sentence,
+    evidence,
+    group_key,
+    first_bad_run_id,
+    last_good_run_id,
+    night
+)
+values (
+    :alert_id,
+    :run_id,
+    :kind,
+    :suspect,
+    :sentence,
+    :evidence,
+    :group_key,
+    :first_bad_run_id,
+    :last_good_run_id,
+    :night
+)
+on conflict (alert_id, run_id) do update set
+    kind = excluded.kind,
+    suspect = excluded.suspect,
+    sentence = excluded.sentence,
+    evidence = excluded.evidence,
+    group_key = excluded.group_key,
+    first_bad_run_id = excluded.first_bad_run_id,
+    last_good_run_id = excluded.last_good_run_id,
+    night = excluded.night,
+    at = clock_timestamp()
+where
+t.kind is distinct from excluded.kind
+or t.suspect is distinct from excluded.suspect
+or t.sentence is distinct from excluded.sentence
+or t.evidence is distinct from excluded.evidence
+or t.group_key is distinct from excluded.group_key
+or t.first_bad_run_id is distinct from excluded.first_bad_run_id
+or t.last_good_run_id is distinct from excluded.last_good_run_id
+or t.night is distinct from excluded.night;
+
+-- name: alert_causes(alert_ids)
+-- The latest cause of each alert.
+select distinct on (alert_id)
+    alert_id,
+    kind,
+    sentence,
+    evidence,
+    group_key
+from raw.alert_cause
+where alert_id = any(:alert_ids)
+order by alert_id asc, at desc;
+
+-- name: unexplained_alerts(run_id)
+-- Alerts of cases of a run that have no cause yet: those it opened or reopened, those that nothing
+-- explained before, and its own again where it is judged again.
+select
+    a.alert_id,
+    a.case_id,
+    p.framework,
+    a.value,
+    a.baseline,
+    v.first_bad_run_id,
+    a.kind,
+    v.sentence as reason,
+    opened.run_id as opened_run_id,
+    opened.started_at as opened_at,
+    opened.code_digest as opened_code,
+    coalesce(b.digest, op.build_id) as opened_build
+from raw.alert as a
+inner join raw.run as opened on a.opened_run_id = opened.run_id
+inner join staging.planned_case as p
+    on a.last_run_id = p.run_id and a.case_id = p.case_id
+left join raw.verdict as v
+    on a.last_run_id = v.run_id and a.case_id = v.case_id
+left join raw.planned_case as op
+    on a.opened_run_id = op.run_id and a.case_id = op.case_id
+left join raw.build as b on op.build_id = b.build_id
+left join lateral (
+    select
+        c.run_id,
+        c.kind
+    from raw.alert_cause as c
+    where c.alert_id = a.alert_id
+    order by c.at desc
+    limit 1
+) as known on true
+where
+    a.last_run_id = :run_id
+    and a.state in ('open', 'acknowledged')
+    and a.kind in ('regressed', 'failed', 'missing')
+    and (
+        known.run_id is null
+        or known.run_id = :run_id
+        or known.kind = 'unexplained'
+        or a.news_run_id = :run_id
+    )
+order by a.alert_id;
+
+-- name: known_groups(cluster, since)
+-- Causes of a cluster's alerts that have a group, not older than asked for.
+select distinct on (c.alert_id)
+    c.alert_id,
+    a.cluster,
+    c.kind,
+    c.suspect,
+    c.night,
+    c.group_key
+from raw.alert_cause as c
+inner join raw.alert as a on c.alert_id = a.alert_id
+where
+    a.cluster = :cluster
+    and c.group_key <> ''
+    and c.night >= :since
+order by c.alert_id asc, c.at desc;
+
+-- name: cause_nights(case_ids, cluster, until)
+-- Nights of some series, oldest first: value, versions, digests. Reads the raw tables: a list of
+-- cases would not reach the indexes through the mart.
+with came_back as (
+    select distinct on (m.case_id, m.run_id)
+        m.*,
+        r.started_at,
+        r.code_digest
+    from raw.measurement as m
+    inner join raw.run as r on m.run_id = r.run_id
+    where
+        m.case_id = any(:case_ids)
+        and r.cluster = :cluster
+        and r.run_kind = 'nightly'
+        and r.started_at <= :until
+        and r.started_at > :until - interval '90 days'
+    order by m.case_id asc, m.run_id asc, m.generation desc
+)
+
+select
+    c.case_id,
+    c.run_id,
+    c.started_at,
+    c.throughput,
+    c.framework_version,
+    c.definition_digest,
+    c.code_digest,
+    coalesce(b.digest, c.build_id) as build
+from came_back as c
+left join raw.build as b on c.build_id = b.build_id
+where
+    c.status = 'ok'
+    and c.throughput is not null
+    and not exists (
+        select 1
+        from raw.quarantine as q
+        where
+            q.run_id = c.run_id
+            and q.case_id = c.case_id
+            and q.generation = c.generation
+            and q.subject = 'measurement'
+    )
+order by c.started_at asc, c.run_id asc, c.case_id asc;
+
+-- name: cause_repeats(case_ids, run_ids)
+-- Launches of some series in some runs: how many, how many were disturbed and why, their drift.
+select
+    case_id,
+    run_id,
+    count(*) as repeats,
+    count(*) filter (where status = 'disturbed') as disturbed,
+    array_agg(reason order by repeat) filter (where status = 'disturbed') as reasons,
+    percentile_cont(0.5) within group (order by drift) as drift
+from raw.repeat
+where
+    case_id = any(:case_ids)
+    and run_id = any(:run_ids)
+group by case_id, run_id
+order by case_id, run_id;
+
+-- name: cause_nodes(case_ids, run_ids)
+-- Where some series ran in some runs, and which fingerprint each node had.
+select
+    case_id,
+    run_id,
+    node,
+    max(fingerprint_id) as fingerprint_id
+from raw.repeat_node
+where
+    case_id = any(:case_ids)
+    and run_id = any(:run_ids)
+group by case_id, run_id, node
+order by case_id, run_id, node;
+
+-- name: cause_versions(case_ids, run_ids)
+-- Versions that the ranks of some series reported in some runs.
+select distinct
+    case_id,
+    run_id,
+    versions
+from raw.repeat_rank
+where
+    case_id = any(:case_ids)
+    and run_id = any(:run_ids);
+
+-- name: cause_faults(cluster, run_ids)
+-- Nodes that made cases of some runs fail. The subject is the case with its generation.
+select
+    run_id,
+    node,
+    subject,
+    reason
+from raw.node_event
+where
+    cluster = :cluster
+    and run_id = any(:run_ids)
+    and kind = 'fault'
+    and subject <> 'preflight'
+order by run_id, node, subject;
+
+-- name: cause_peers(cluster, until)
+-- The newest verdict of the last hours of every series of a cluster. `since` is when the series
+-- fell; where the verdict does not know, when its alert was opened.
+select distinct on (v.case_id)
+    v.case_id,
+    p.framework,
+    v.kind as verdict,
+    v.change,
+    coalesce(v.since, opened.started_at, r.started_at) as since,
+    (
+        select m.framework_version
+        from raw.measurement as m
+        where m.run_id = v.run_id and m.case_id = v.case_id
+        order by m.generation desc
+        limit 1
+    ) as framework_version,
+    array(
+        select distinct n.node
+        from raw.repeat_node as n
+        where n.run_id = v.run_id and n.case_id = v.case_id
+        order by n.node
+    ) as nodes
+from raw.run as r
+inner join raw.verdict as v on r.run_id = v.run_id
+inner join staging.planned_case as p
+    on v.run_id = p.run_id and v.case_id = p.case_id
+left join raw.alert as a
+    on
+        v.case_id = a.case_id
+        and v.cluster = a.cluster
+        and a.state in ('open', 'acknowledged')
+left join raw.run as opened on a.opened_run_id = opened.run_id
+where
+    r.cluster = :cluster
+    and r.run_kind = 'nightly'
+    and r.started_at <= :until
+    and r.started_at > :until - interval '20 hours'
+order by v.case_id asc, r.started_at desc, v.run_id desc;
+
+-- name: cause_controls(cluster, since, until)
+-- Control measurements of a cluster in a span of time, oldest first.
+select
+    node,
+    metric,
+    device,
+    backend,
+    at,
+    median
+from raw.control
+where
+    cluster = :cluster
+    and at > :since
+    and at <= :until
+order by node, metric, device, backend, at;
+
+-- name: night_controls(cluster, until)
+-- Control measurements of the nights of a cluster up to one, by run; those of a repeated preflight
+-- count once, with their median.
+select
+    c.run_id,
+    c.node,
+    c.metric,
+    c.device,
+    c.backend,
+    percentile_cont(0.5) within group (order by c.median) as median
+from raw.control as c
+inner join raw.run as r on c.run_id = r.run_id
+where
+    c.cluster = :cluster
+    and r.cluster = :cluster
+    and r.run_kind = 'nightly'
+    and r.started_at <= :until
+    and r.started_at > :until - interval '180 days'
+group by c.run_id, c.node, c.metric, c.device, c.backend
+order by c.run_id, c.node, c.metric, c.device, c.backend;
+
+-- name: cause_preflights(cluster, since, until)
+-- Preflights of a cluster's nodes in a span of time, oldest first.
+select
+    node,
+    at,
+    findings,
+    document ->> 'boot_id' as boot_id,
+    document -> 'gpus' as gpus,
+    document -> 'cpu' -> 'governors' as governors,
+    document -> 'links' as links,
+    document -> 'foreign' as foreign_work
+from raw.node_preflight
+where
+    cluster = :cluster
+    and at > :since
+    and at <= :until
+order by node, at;

@@ -1,0 +1,276 @@
+-- Experiments that an alert leads to: confirmations and bisects.
+
+-- name: store_confirmation(alert_id, run_id, state, asked_by, comparison_id, sentence, within_s, detail)
+-- Requests a confirmation of an alert. Returns its number; no row where Nightbench has requested
+-- one for that alert and run before.
+insert into raw.confirmation (
+    alert_id,
+    run_id,
+    state,
+    asked_by,
+    comparison_id,
+    sentence,
+    until,
+    ended_at,
+    detail
+)
+values (
+    :alert_id,
+    :run_id,
+    :state,
+    :asked_by,
+    :comparison_id,
+    :sentence,
+    now() + :within_s * interval '1 second',
+    case when :state = 'skipped' then now() end,
+    :detail
+)
+on conflict do nothing
+returning confirmation_id;
+
+-- name: begin_confirmation*!
+-- Marks a confirmation as running. Changes no row where it is over.
+update raw.confirmation
+set state = 'running'
+where
+    confirmation_id = :confirmation_id
+    and state in ('wanted', 'running');
+
+-- name: end_confirmation*!
+-- Stores the outcome of a confirmation, also of one that was given up meanwhile; one that has ended
+-- keeps its outcome.
+update raw.confirmation
+set
+    state = 'ended',
+    outcome = :outcome,
+    sentence = :sentence,
+    ratio = :ratio,
+    low = :low,
+    high = :high,
+    rounds = :rounds,
+    detail = detail || :detail,
+    ended_at = now()
+where
+    confirmation_id = :confirmation_id
+    and state <> 'ended';
+
+-- name: skip_confirmations*!
+-- Gives up confirmations of a run that are not over, so that its message waits no longer.
+update raw.confirmation
+set
+    state = 'skipped',
+    sentence = :why,
+    ended_at = now()
+where
+    run_id = :run_id
+    and asked_by = 'nightbench'
+    and state in ('wanted', 'running')
+    and (:every or until <= now())
+    and confirmation_id <> all(:apart_from::bigint[]);
+
+-- name: suspects(run_id)
+-- Live regressions that are news of a run and unnotified, largest first.
+select
+    alert_id,
+    case_id,
+    value,
+    baseline,
+    change
+from marts.fct_alert
+where
+    news_run_id = :run_id
+    and verdict = 'regressed'
+    and state in ('open', 'acknowledged')
+    and told_at is null
+    and (snoozed_until is null or snoozed_until <= now())
+order by change, case_id;
+
+-- name: confirmations(run_id, alert_id, confirmation_id, states)
+-- Confirmations that are pending, running or over, with their series, the largest fall first. A
+-- null parameter does not constrain.
+select
+    c.confirmation_id,
+    c.alert_id,
+    c.run_id,
+    a.case_id,
+    a.cluster,
+    c.state,
+    c.asked_by,
+    c.comparison_id,
+    c.outcome,
+    c.sentence,
+    c.ratio,
+    c.low,
+    c.high,
+    c.rounds,
+    c.asked_at,
+    c.until,
+    c.ended_at,
+    c.detail,
+    c.until <= now() as is_overdue
+from raw.confirmation as c
+inner join raw.alert as a on c.alert_id = a.alert_id
+where
+    (:run_id::text is null or c.run_id = :run_id)
+    and (:alert_id::bigint is null or c.alert_id = :alert_id)
+    and (:confirmation_id::bigint is null or c.confirmation_id = :confirmation_id)
+    and (:states::text[] is null or c.state = any(:states))
+order by (c.detail ->> 'change')::double precision asc, c.confirmation_id asc;
+
+-- name: alert_confirmations(alert_ids)
+-- The latest confirmation of each alert, of the run that it is news of or a later one.
+select distinct on (c.alert_id)
+    c.alert_id,
+    c.outcome,
+    c.sentence,
+    c.ratio,
+    c.low,
+    c.high,
+    c.rounds
+from raw.confirmation as c
+inner join raw.alert as a on c.alert_id = a.alert_id
+inner join raw.run as doubted on c.run_id = doubted.run_id
+inner join raw.run as news on a.news_run_id = news.run_id
+where
+    c.alert_id = any(:alert_ids)
+    and c.state = 'ended'
+    and doubted.started_at >= news.started_at
+order by c.alert_id asc, c.ended_at desc, c.confirmation_id desc;
+
+-- name: store_bisect*!
+-- A bisect. Writes only where something differs.
+insert into raw.bisect as t (
+    bisect_id, alert_id, case_id, cluster, suite, line, good, bad, versions, state, outcome,
+    last_good, first_bad, suspects, sentence, notes, ratio, budget_s, spent_s, requested_by,
+    started_at, ended_at
+)
+values (
+    :bisect_id,
+    :alert_id,
+    :case_id,
+    :cluster,
+    :suite,
+    :line,
+    :good,
+    :bad,
+    :versions,
+    :state,
+    :outcome,
+    :last_good,
+    :first_bad,
+    :suspects,
+    :sentence,
+    :notes,
+    :ratio,
+    :budget_s,
+    :spent_s,
+    :requested_by,
+    :started_at,
+    :ended_at
+)
+on conflict (bisect_id) do update set
+    state = excluded.state,
+    outcome = excluded.outcome,
+    last_good = excluded.last_good,
+    first_bad = excluded.first_bad,
+    suspects = excluded.suspects,
+    sentence = excluded.sentence,
+    notes = excluded.notes,
+    ratio = excluded.ratio,
+    budget_s = excluded.budget_s,
+    spent_s = excluded.spent_s,
+    ended_at = excluded.ended_at
+where t.* is distinct from excluded.*;
+
+-- name: store_bisect_step*!
+-- A test of a bisect. Writes only where something differs.
+insert into raw.bisect_step as t (
+    bisect_id, number, kind, version, against, comparison_id, status, result, why, ratio, low,
+    high, rounds, wanted_rounds, min_effect, started_at, ended_at, spent_s
+)
+values (
+    :bisect_id,
+    :number,
+    :kind,
+    :version,
+    :against,
+    :comparison_id,
+    :status,
+    :result,
+    :why,
+    :ratio,
+    :low,
+    :high,
+    :rounds,
+    :wanted_rounds,
+    :min_effect,
+    :started_at,
+    :ended_at,
+    :spent_s
+)
+on conflict (bisect_id, number) do update set
+    status = excluded.status,
+    result = excluded.result,
+    why = excluded.why,
+    ratio = excluded.ratio,
+    low = excluded.low,
+    high = excluded.high,
+    rounds = excluded.rounds,
+    ended_at = excluded.ended_at,
+    spent_s = excluded.spent_s
+where t.* is distinct from excluded.*;
+
+-- name: bisects(bisect_id, alert_id, max_rows)
+-- Bisects, newest first. A null parameter does not constrain.
+select *
+from marts.fct_bisect
+where
+    (:bisect_id::text is null or bisect_id = :bisect_id)
+    and (:alert_id::bigint is null or alert_id = :alert_id)
+order by started_at desc, bisect_id desc
+limit :max_rows;
+
+-- name: bisect_steps(bisect_id)
+-- Tests of a bisect, in their order.
+select *
+from marts.fct_bisect_step
+where bisect_id = :bisect_id
+order by number;
+
+-- name: version_change(alert_id)
+-- The latest two versions of a framework that nights of a series ran with, up to the run that
+-- opened an alert: the second is the suspect. No row where there was only one.
+with alert as (
+    select
+        a.case_id,
+        a.cluster,
+        r.started_at
+    from marts.fct_alert as a
+    inner join staging.run as r on a.opened_run_id = r.run_id
+    where a.alert_id = :alert_id
+),
+
+nights as (
+    select
+        m.run_id,
+        m.suite,
+        m.started_at,
+        m.framework_version,
+        lag(m.framework_version) over (order by m.started_at, m.run_id) as before,
+        lag(m.run_id) over (order by m.started_at, m.run_id) as run_before
+    from marts.fct_measurement as m
+    inner join alert as a
+        on m.case_id = a.case_id and m.cluster = a.cluster and m.started_at <= a.started_at
+    where m.run_kind = 'nightly' and m.framework_version is not null
+)
+
+select
+    suite,
+    before as good,
+    framework_version as bad,
+    run_before as good_run_id,
+    run_id as bad_run_id
+from nights
+where before is distinct from framework_version and before is not null
+order by started_at desc, run_id desc
+limit 1;

@@ -1,0 +1,169 @@
+-- Grades of the detector, from slowdowns that are planted into copies of series (shadows).
+
+-- name: store_shadow_verdict*!
+-- Verdict of one night of a shadow; stored once.
+insert into raw.shadow_verdict (
+    suite, case_id, cluster, month, shadow, night, run_id, at, size, kind, change, since, outcome
+)
+values (
+    :suite,
+    :case_id,
+    :cluster,
+    :month,
+    :shadow,
+    :night,
+    :run_id,
+    :at,
+    :size,
+    :kind,
+    :change,
+    :since,
+    :outcome
+)
+on conflict do nothing;
+
+-- name: shadow_progress(suite, cluster, since)
+-- How far each shadow of a suite on a cluster has been judged.
+select
+    case_id,
+    month,
+    shadow,
+    max(night) as night,
+    max(at) as judged_at,
+    max(at) filter (where kind = 'regressed') as regressed_at,
+    bool_or(coalesce(outcome in ('caught', 'missed', 'spoiled'), false)) as is_decided
+from raw.shadow_verdict
+where
+    suite = :suite
+    and cluster = :cluster
+    and month >= :since
+group by case_id, month, shadow;
+
+-- name: shadow_counts(suite, cluster, since, until, watched, month, month_begins)
+-- Outcomes of the shadows of a suite on a cluster, after `since` and up to `until`.
+-- A planted slowdown counts only after it has had all its nights: one that is caught is decided at
+-- once, one that is missed only after so many nights.
+with last_planted as (
+    select distinct at
+    from raw.shadow_verdict
+    where
+        suite = :suite
+        and cluster = :cluster
+        and at > :since
+        and at <= :until
+    order by at desc
+    limit 1 offset :watched - 1
+),
+
+-- A window instead of a join: right after a suite's first night there are no statistics yet.
+-- Whole months, and one before: the first night of a shadow is among them or too early to count.
+dated as (
+    select
+        case when size is null then 'quiet' else shadow end as shadow,
+        night,
+        at,
+        outcome,
+        min(at) over (partition by case_id, month, shadow) as planted_at
+    from raw.shadow_verdict
+    where
+        suite = :suite
+        and cluster = :cluster
+        and month >= :month
+        and at >= :month_begins
+        and at <= :until
+)
+
+select
+    shadow,
+    count(*) as nights,
+    count(*) filter (where outcome = 'caught') as caught,
+    count(*) filter (where outcome = 'missed') as missed,
+    count(*) filter (where outcome = 'spoiled') as spoiled,
+    count(*) filter (where outcome = 'alarm') as alarms,
+    percentile_cont(0.5) within group (order by night)
+    filter (where outcome = 'caught') as median_delay
+from dated
+where
+    at > :since
+    and (
+        shadow = 'quiet'
+        or (planted_at > :since and planted_at <= (select last_planted.at from last_planted))
+    )
+group by shadow;
+
+-- name: store_detector_grade*!
+-- A grade of a night. When it was notified is kept.
+insert into raw.detector_grade as t (
+    run_id,
+    measure,
+    trials,
+    hits,
+    rate,
+    low,
+    high,
+    median_delay,
+    spoiled,
+    limit_value,
+    below,
+    is_news
+)
+values (
+    :run_id,
+    :measure,
+    :trials,
+    :hits,
+    :rate,
+    :low,
+    :high,
+    :median_delay,
+    :spoiled,
+    :limit_value,
+    :below,
+    :is_news
+)
+on conflict (run_id, measure) do update set
+    trials = excluded.trials,
+    hits = excluded.hits,
+    rate = excluded.rate,
+    low = excluded.low,
+    high = excluded.high,
+    median_delay = excluded.median_delay,
+    spoiled = excluded.spoiled,
+    limit_value = excluded.limit_value,
+    below = excluded.below,
+    is_news = t.is_news or excluded.is_news;
+
+-- name: mark_grade_notified*!
+-- Marks a fall of a grade as notified.
+update raw.detector_grade
+set told_at = now()
+where run_id = :run_id and measure = :measure and told_at is null;
+
+-- name: detector_grades(suite, cluster, before)
+-- The newest grade of each suite and cluster, of runs that began before `before`.
+with newest as (
+    select distinct on (suite, cluster) run_id
+    from marts.detector_grade
+    where
+        (:suite::text is null or suite = :suite)
+        and (:cluster::text is null or cluster = :cluster)
+        and (:before::timestamptz is null or started_at < :before)
+    order by suite asc, cluster asc, started_at desc, run_id desc
+)
+
+select g.*
+from marts.detector_grade as g
+inner join newest on g.run_id = newest.run_id
+order by g.suite, g.cluster, g.measure;
+
+-- name: unnotified_grades(suite, cluster, until)
+-- Falls of a suite's grade that are unnotified, of runs up to a night.
+select *
+from marts.detector_grade
+where
+    suite = :suite
+    and cluster = :cluster
+    and started_at <= :until
+    and is_news
+    and told_at is null
+order by started_at, measure;

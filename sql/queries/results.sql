@@ -1,0 +1,471 @@
+-- Results of runs: measurements, repeats, ranks, checks, fingerprints.
+
+-- name: store_measurement*!
+-- The median of a case in a run, or why there is none.
+-- Writes only where something differs.
+insert into raw.measurement as t (
+    run_id,
+    case_id,
+    generation,
+    status,
+    reason,
+    build_id,
+    framework_version,
+    unit,
+    n,
+    throughput,
+    minimum,
+    maximum,
+    mad,
+    spread,
+    half_width,
+    speedup,
+    efficiency,
+    baseline_case_id,
+    time_to_first_step_s,
+    peak_resident_bytes,
+    definition_digest,
+    fingerprint_id,
+    elapsed_s
+)
+values (
+    :run_id,
+    :case_id,
+    :generation,
+    :status,
+    :reason,
+    :build_id,
+    :framework_version,
+    :unit,
+    :n,
+    :throughput,
+    :minimum,
+    :maximum,
+    :mad,
+    :spread,
+    :half_width,
+    :speedup,
+    :efficiency,
+    :baseline_case_id,
+    :time_to_first_step_s,
+    :peak_resident_bytes,
+    :definition_digest,
+    :fingerprint_id,
+    :elapsed_s
+)
+on conflict (run_id, case_id, generation) do update set
+    status = excluded.status,
+    reason = excluded.reason,
+    build_id = excluded.build_id,
+    framework_version = excluded.framework_version,
+    unit = excluded.unit,
+    n = excluded.n,
+    throughput = excluded.throughput,
+    minimum = excluded.minimum,
+    maximum = excluded.maximum,
+    mad = excluded.mad,
+    spread = excluded.spread,
+    half_width = excluded.half_width,
+    speedup = excluded.speedup,
+    efficiency = excluded.efficiency,
+    baseline_case_id = excluded.baseline_case_id,
+    time_to_first_step_s = excluded.time_to_first_step_s,
+    peak_resident_bytes = excluded.peak_resident_bytes,
+    definition_digest = excluded.definition_digest,
+    fingerprint_id = excluded.fingerprint_id,
+    elapsed_s = excluded.elapsed_s
+where t.* is distinct from excluded.*;
+
+-- name: store_repeat*!
+-- One launch of a gang with its numbers.
+-- Writes only where something differs.
+insert into raw.repeat as t (
+    run_id,
+    case_id,
+    generation,
+    repeat,
+    status,
+    reason,
+    started_at,
+    throughput,
+    step_throughput,
+    window_s,
+    samples,
+    overlap,
+    drift,
+    time_to_first_step_s,
+    peak_resident_bytes,
+    loss_first,
+    loss_median,
+    problem,
+    slowest_rank,
+    step_seconds
+)
+values (
+    :run_id,
+    :case_id,
+    :generation,
+    :repeat,
+    :status,
+    :reason,
+    :started_at,
+    :throughput,
+    :step_throughput,
+    :window_s,
+    :samples,
+    :overlap,
+    :drift,
+    :time_to_first_step_s,
+    :peak_resident_bytes,
+    :loss_first,
+    :loss_median,
+    :problem,
+    :slowest_rank,
+    :step_seconds::double precision[]
+)
+on conflict (run_id, case_id, generation, repeat) do update set
+    status = excluded.status,
+    reason = excluded.reason,
+    started_at = excluded.started_at,
+    throughput = excluded.throughput,
+    step_throughput = excluded.step_throughput,
+    window_s = excluded.window_s,
+    samples = excluded.samples,
+    overlap = excluded.overlap,
+    drift = excluded.drift,
+    time_to_first_step_s = excluded.time_to_first_step_s,
+    peak_resident_bytes = excluded.peak_resident_bytes,
+    loss_first = excluded.loss_first,
+    loss_median = excluded.loss_median,
+    problem = excluded.problem,
+    slowest_rank = excluded.slowest_rank,
+    step_seconds = excluded.step_seconds
+where t.* is distinct from excluded.*;
+
+-- name: store_repeat_node*!
+-- One node of a repeat.
+-- Writes only where something differs.
+insert into raw.repeat_node as t (
+    run_id,
+    case_id,
+    generation,
+    repeat,
+    node,
+    fingerprint_id,
+    clock_offset_s,
+    clock_error_s
+)
+values (
+    :run_id,
+    :case_id,
+    :generation,
+    :repeat,
+    :node,
+    :fingerprint_id,
+    :clock_offset_s,
+    :clock_error_s
+)
+on conflict (run_id, case_id, generation, repeat, node) do update set
+    fingerprint_id = excluded.fingerprint_id,
+    clock_offset_s = excluded.clock_offset_s,
+    clock_error_s = excluded.clock_error_s
+where t.* is distinct from excluded.*;
+
+-- name: store_repeat_rank*!
+-- One process of a repeat.
+-- Writes only where something differs.
+insert into raw.repeat_rank as t (
+    run_id,
+    case_id,
+    generation,
+    repeat,
+    process,
+    role,
+    rank,
+    node,
+    samples_per_step,
+    window_open_s,
+    window_close_s,
+    window_wall_s,
+    step_seconds,
+    step_end_s,
+    time_to_first_step_s,
+    loss_first,
+    loss_window,
+    weights_digest,
+    parameters,
+    peak_resident_bytes,
+    peak_allocator_bytes,
+    precision,
+    transport,
+    versions
+)
+values (
+    :run_id,
+    :case_id,
+    :generation,
+    :repeat,
+    :process,
+    :role,
+    :rank,
+    :node,
+    :samples_per_step,
+    :window_open_s,
+    :window_close_s,
+    :window_wall_s,
+    :step_seconds::double precision[],
+    :step_end_s::double precision[],
+    :time_to_first_step_s,
+    :loss_first,
+    :loss_window::double precision[],
+    :weights_digest,
+    :parameters,
+    :peak_resident_bytes,
+    :peak_allocator_bytes,
+    :precision,
+    :transport,
+    :versions
+)
+on conflict (run_id, case_id, generation, repeat, process) do update set
+    role = excluded.role,
+    rank = excluded.rank,
+    node = excluded.node,
+    samples_per_step = excluded.samples_per_step,
+    window_open_s = excluded.window_open_s,
+    window_close_s = excluded.window_close_s,
+    window_wall_s = excluded.window_wall_s,
+    step_seconds = excluded.step_seconds,
+    step_end_s = excluded.step_end_s,
+    time_to_first_step_s = excluded.time_to_first_step_s,
+    loss_first = excluded.loss_first,
+    loss_window = excluded.loss_window,
+    weights_digest = excluded.weights_digest,
+    parameters = excluded.parameters,
+    peak_resident_bytes = excluded.peak_resident_bytes,
+    peak_allocator_bytes = excluded.peak_allocator_bytes,
+    precision = excluded.precision,
+    transport = excluded.transport,
+    versions = excluded.versions
+where t.* is distinct from excluded.*;
+
+-- name: store_check_result*!
+-- Result of one check on one result.
+-- Writes only where something differs.
+insert into raw.check_result as t (
+    run_id,
+    case_id,
+    generation,
+    subject,
+    repeat,
+    check_name,
+    ordinal,
+    severity,
+    success,
+    observed,
+    expected
+)
+values (
+    :run_id,
+    :case_id,
+    :generation,
+    :subject,
+    :repeat,
+    :check_name,
+    :ordinal,
+    :severity,
+    :success,
+    :observed,
+    :expected
+)
+on conflict (run_id, case_id, generation, subject, repeat, check_name, ordinal) do update set
+    severity = excluded.severity,
+    success = excluded.success,
+    observed = excluded.observed,
+    expected = excluded.expected
+where t.* is distinct from excluded.*;
+
+-- name: store_quarantine*!
+-- A result that does not count, with its reasons.
+-- Writes only where something differs.
+insert into raw.quarantine as t (
+    run_id,
+    case_id,
+    generation,
+    subject,
+    repeat,
+    reasons
+)
+values (
+    :run_id,
+    :case_id,
+    :generation,
+    :subject,
+    :repeat,
+    :reasons
+)
+on conflict (run_id, case_id, generation, subject, repeat) do update set
+    reasons = excluded.reasons
+where t.* is distinct from excluded.*;
+
+-- name: store_fingerprint*!
+-- Hardware and software of a node.
+-- Writes only where something differs.
+insert into raw.fingerprint as t (
+    fingerprint_id,
+    document
+)
+values (
+    :fingerprint_id,
+    :document
+)
+on conflict (fingerprint_id) do update set
+    document = excluded.document
+where t.* is distinct from excluded.*;
+
+-- name: measured(run_id)
+-- Result of each planned case of a run; the figures are null where there is none.
+select
+    p.case_id,
+    m.generation,
+    m.status,
+    m.reason,
+    m.is_quarantined,
+    m.quarantine_reasons,
+    r.started_at,
+    m.throughput,
+    m.run_id,
+    m.n,
+    m.spread,
+    m.fingerprint_id,
+    m.definition_digest,
+    m.framework_version
+from staging.planned_case as p
+inner join staging.run as r on p.run_id = r.run_id
+left join staging.measurement as m
+    on p.run_id = m.run_id and p.case_id = m.case_id
+where p.run_id = :run_id
+order by p.case_id;
+
+-- name: results_rows(run_id)
+-- Every planned case of a run with its result: measured, quarantined, failed, left out or missing.
+-- A quarantined figure is shown with its mark and its reasons; marts.fct_measurement has none.
+select
+    p.case_id,
+    r.cluster,
+    r.run_id,
+    r.suite,
+    r.run_kind,
+    r.started_at,
+    p.workload,
+    p.framework,
+    m.framework_version,
+    p.strategy,
+    p.nodes,
+    p.devices_per_node,
+    p.trainers,
+    p.pservers,
+    p.batch_size_per_device,
+    p.precision,
+    p.sync,
+    p.compiler,
+    p.data,
+    p.scale,
+    coalesce(m.build_id, p.build_id) as build_id,
+    coalesce(
+        m.status, case when p.left_out is null then 'missing' else 'left_out' end
+    ) as status,
+    coalesce(m.reason, p.left_out) as reason,
+    m.throughput,
+    coalesce(m.unit, p.unit) as unit,
+    coalesce(m.n, 0) as n,
+    m.throughput_min as minimum,
+    m.throughput_max as maximum,
+    m.throughput_mad as mad,
+    m.spread,
+    m.half_width,
+    m.speedup,
+    m.efficiency,
+    m.baseline_case_id,
+    m.time_to_first_step_s,
+    m.peak_resident_bytes,
+    v.kind as verdict,
+    v.sentence as verdict_sentence,
+    v.baseline,
+    v.change,
+    v.smallest_slowdown,
+    noise.sentence as noisy,
+    coalesce(m.is_quarantined, false) as quarantined,
+    coalesce(m.quarantine_reasons, array[]::text[]) as quarantine_reasons
+from staging.planned_case as p
+inner join staging.run as r on p.run_id = r.run_id
+left join staging.measurement as m
+    on p.run_id = m.run_id and p.case_id = m.case_id
+left join raw.verdict as v
+    on p.run_id = v.run_id and p.case_id = v.case_id
+left join lateral (
+    select
+        e.what,
+        e.sentence
+    from marts.fct_noise_event as e
+    where e.case_id = p.case_id and e.cluster = r.cluster and e.at <= r.started_at
+    order by e.at desc
+    limit 1
+) as noise on noise.what = 'noisy'
+where p.run_id = :run_id
+order by p.workload, p.framework, p.strategy, p.sync, p.nodes, p.trainers, p.case_id;
+
+-- name: latest_medians(suite, cluster, run_id)
+-- The newest median of each series. A null parameter does not constrain; drills and
+-- what was measured to confirm never show.
+select distinct on (case_id, cluster) *
+from marts.fct_measurement
+where
+    (:suite::text is null or suite = :suite)
+    and (:cluster::text is null or cluster = :cluster)
+    and (:run_id::text is null or run_id = :run_id)
+    and (run_kind not in ('drill', 'confirm') or run_id = :run_id)
+order by case_id asc, cluster asc, started_at desc, run_id desc;
+
+-- name: series_history(case_id, cluster, kinds, before)
+-- One series, oldest first: medians that passed the checks, of the run kinds asked for.
+select
+    started_at,
+    throughput,
+    run_id,
+    n,
+    spread,
+    fingerprint_id,
+    definition_digest,
+    framework_version
+from marts.fct_measurement
+where
+    case_id = :case_id
+    and cluster = :cluster
+    and run_kind = any(:kinds)
+    and (:before::timestamptz is null or started_at < :before)
+order by started_at asc, run_id asc;
+
+-- name: series(cluster, suite)
+-- Series with nightly results: the suite that measured them last, and how many nights they have.
+select
+    case_id,
+    cluster,
+    (array_agg(suite order by is_imported asc, started_at desc))[1] as suite,
+    count(*) as nights
+from marts.fct_measurement
+where
+    run_kind = 'nightly'
+    and (:cluster::text is null or cluster = :cluster)
+group by case_id, cluster
+having
+    :suite::text is null
+    or (array_agg(suite order by is_imported asc, started_at desc))[1] = :suite
+order by case_id, cluster;
+
+-- name: fingerprints(fingerprint_ids)
+-- Hardware and software of nodes, by fingerprint.
+select
+    fingerprint_id,
+    document
+from raw.fingerprint
+where fingerprint_id = any(:fingerprint_ids);

@@ -1,3 +1,0 @@
--- A change of a node's state, for its history.
-insert into raw.node_state_change (cluster, node, state, since, reason, by_whom)
-values (%(cluster)s, %(node)s, %(state)s, %(since)s, %(reason)s, %(by_whom)s);
