@@ -85,6 +85,7 @@ def test_a_lease_is_renewed_only_below_no_higher_epoch(follower: Follower, job: 
     assert follower.ask(jobdir=str(job), epoch=2, lease="2 1\n")["renewed"] is True
 
 
+@pytest.mark.timeout(60)
 def test_steps_are_kept_back_and_what_matters_is_told_at_once(
     follower: Follower, job: Path
 ) -> None:
