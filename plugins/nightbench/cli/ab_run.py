@@ -100,13 +100,13 @@ def take_up(name: str, channels: list[str], *, verbose: bool, json: bool) -> int
 
 async def _out(chosen: common.Chosen, line: str) -> dict[str, str]:
     """Look at the nodes: which take no part, because they are ill or in quarantine."""
-    from nightbench.night import preflight, replacement
+    from nightbench.night import cluster_preflight, node_placement
     from nightbench.nodes import NodeState
     from nightbench.warehouse.connection import WarehouseUnavailable
     from nightbench.warehouse.nodes import NodeRepository
 
     cluster = chosen.cluster
-    found = await preflight.examine(
+    found = await cluster_preflight.examine(
         cluster,
         common.reach(cluster),
         common.shipment(cluster),
@@ -119,7 +119,7 @@ async def _out(chosen: common.Chosen, line: str) -> dict[str, str]:
             states = NodeRepository(connection).states(cluster.name)
     except WarehouseUnavailable:
         pass  # Nobody knows of quarantines then; what the look has found counts all the same.
-    return replacement.out_tonight(found, states)
+    return node_placement.out_tonight(found, states)
 
 
 def _measure(
@@ -203,12 +203,12 @@ def _chosen(asked: Asked) -> tuple[common.Chosen, Build, Build]:
 
 def _plan(asked: Asked, name: str, left_out: Mapping[str, str]) -> ComparisonPlan:
     from nightbench.experiments import comparisons
-    from nightbench.night import window
+    from nightbench.night import night_plan
 
     chosen, a, b = _chosen(asked)
     deadline = None
     now = datetime.now(UTC)
-    if not asked.outside_hours and (span := window.open_now(chosen.cluster, now)):
+    if not asked.outside_hours and (span := night_plan.open_now(chosen.cluster, now)):
         deadline = span.end
     return comparisons.plan_comparison(
         only(chosen.suite, asked.cases),

@@ -73,7 +73,7 @@ def confirm_alert(alert_id: int, *, outside_hours: bool, json: bool) -> int:
 
 def _ask(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, Ground]:
     """The confirmation to measure: one that has not ended, else a new one; by what, and where."""
-    from nightbench.night.suspects import new_confirmation_id, suspect_of
+    from nightbench.night.suspected_regressions import new_confirmation_id, suspected_regression
     from nightbench.spool.plans import read_plan
     from nightbench.warehouse import Reader
     from nightbench.warehouse.experiments import UNDECIDED, ConfirmationRepository
@@ -98,7 +98,7 @@ def _ask(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, Ground]:
         going = repository.find(run_id=run_id, alert_id=alert_id, states=UNDECIDED)
         if going:
             return int(going[-1]["confirmation_id"]), plan, ground
-        suspect = suspect_of(reader, plan, alert)
+        suspect = suspected_regression(reader, plan, alert)
         if suspect is None:
             raise UserError(f"alert {alert_id}: run {run_id} has no level for its case")
         made = repository.request(
@@ -116,10 +116,10 @@ def _ask(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, Ground]:
 
 def _ground(plan: RunPlan, outside_hours: bool) -> Ground:
     from nightbench.experiments.confirm import Ground
-    from nightbench.night import window
+    from nightbench.night import night_plan
 
     chosen = common.choose(plan.run.suite, plan.run.cluster)
-    span = None if outside_hours else window.open_now(chosen.cluster, datetime.now(UTC))
+    span = None if outside_hours else night_plan.open_now(chosen.cluster, datetime.now(UTC))
     return Ground(
         chosen.suite,
         chosen.cluster,

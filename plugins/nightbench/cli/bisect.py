@@ -209,10 +209,10 @@ def _chosen(suite: str, cluster: str | None, case: str) -> common.Chosen:
 
 def _ground(chosen: common.Chosen, outside_hours: bool = True) -> Ground:
     from nightbench.experiments import bisect as bisecting
-    from nightbench.night import window
+    from nightbench.night import night_plan
 
     cluster = chosen.cluster
-    span = None if outside_hours else window.open_now(cluster, datetime.now(UTC))
+    span = None if outside_hours else night_plan.open_now(cluster, datetime.now(UTC))
     return bisecting.Ground(
         suite=chosen.suite,
         cluster=cluster,

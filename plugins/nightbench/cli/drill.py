@@ -138,10 +138,10 @@ def _run(
 ) -> int:
     """Measure and judge night after night until the alert arrives; the exit code."""
     from nightbench.experiments import drill_judge, drill_measure, drills
-    from nightbench.night import window
+    from nightbench.night import night_plan
 
     if not outside_hours:
-        window.open_now(drill.cluster, datetime.now(UTC))
+        night_plan.open_now(drill.cluster, datetime.now(UTC))
     common.home().make()
     spool = common.spool()
     folder = drills.begin(spool, drill, asked)

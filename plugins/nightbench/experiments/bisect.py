@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from nightbench.core.budget import Past
+from nightbench.core.budget import CaseHistory
 from nightbench.core.errors import UserError
 from nightbench.core.model import Build, Catalog, Cluster, Suite
 from nightbench.core.plan import build_of
@@ -35,7 +35,7 @@ from nightbench.experiments.compare import Listener
 from nightbench.experiments.comparisons import ComparisonPlan
 from nightbench.gang import EnvironmentUnavailable, Shipment, SshTarget
 from nightbench.gang.provisioning import installable_versions
-from nightbench.night import preflight, replacement
+from nightbench.night import cluster_preflight, node_placement
 from nightbench.nodes import NodeState
 from nightbench.spool import RunSpool, Spool, utc_now
 
@@ -54,7 +54,7 @@ class Ground:
     catalog: Catalog
     targets: Mapping[str, SshTarget]
     shipment: Shipment
-    past: Mapping[str, Past] = dataclasses.field(default_factory=dict)
+    past: Mapping[str, CaseHistory] = dataclasses.field(default_factory=dict)
     end: datetime | None = None
     """When the cluster's hours end."""
 
@@ -106,8 +106,10 @@ async def candidates(
     cluster, (case,) = ground.cluster, ground.suite.cases
     between(named, good, bad)  # what makes no sense is said before a node is looked at
     line = ground.catalog.frameworks[case.framework]
-    found = await preflight.examine(cluster, ground.targets, ground.shipment, [line], sweep=True)
-    left_out = replacement.out_tonight(found, states or {})
+    found = await cluster_preflight.examine(
+        cluster, ground.targets, ground.shipment, [line], sweep=True
+    )
+    left_out = node_placement.out_tonight(found, states or {})
     if named:
         return Candidates(between(named, good, bad), left_out)
     nodes = [node for node in cluster.nodes if node.name not in left_out]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from nightbench.core.budget import Past
+from nightbench.core.budget import CaseHistory
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     Build,
@@ -103,7 +103,7 @@ def plan_comparison(
     seed: int,
     deadline: datetime | None = None,
     left_out: Mapping[str, str] | None = None,
-    past: Mapping[str, Past] | None = None,
+    past: Mapping[str, CaseHistory] | None = None,
 ) -> ComparisonPlan:
     """Resolve the cases of a suite that are of the builds' line, once for each build.
 
@@ -141,7 +141,7 @@ def plan_comparison(
         for side, build in zip(Side, builds, strict=True):
             of_side = dataclasses.replace(suite, builds={**suite.builds, line: build})
             job = resolve(case, of_side, cluster, catalog, comparison_id, deadline=deadline)
-            usual = (past or {}).get(case.case_id, Past()).of(job.definition_digest).repeat_s
+            usual = (past or {}).get(case.case_id, CaseHistory()).of(job.definition_digest).repeat_s
             jobs[side] = _single(
                 dataclasses.replace(job, nodes=nodes, processes=processes, expected_repeat_s=usual)
             )

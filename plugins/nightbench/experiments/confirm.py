@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from nightbench.core.budget import Past
+from nightbench.core.budget import CaseHistory
 from nightbench.core.errors import UserError
 from nightbench.core.model import Build, Catalog, Cluster, Suite
 from nightbench.core.model.alerts import Confirmation
@@ -25,8 +25,13 @@ from nightbench.experiments.comparisons import ComparisonPlan, plan_comparison, 
 from nightbench.experiments.confirmation_outcome import confirmation, inconclusive, smallest_effect
 from nightbench.experiments.rounds import Side
 from nightbench.gang import EnvironmentUnavailable, Shipment, SshTarget
-from nightbench.night import preflight, replacement
-from nightbench.night.suspects import Gone, Suspect, builds_of, rounds_of
+from nightbench.night import cluster_preflight, node_placement
+from nightbench.night.suspected_regressions import (
+    BuildGone,
+    SuspectedRegression,
+    builds_of,
+    rounds_of,
+)
 from nightbench.nodes import NodeState
 from nightbench.spool import RunSpool, Spool
 from nightbench.warehouse import NodeRepository, Reader
@@ -70,10 +75,10 @@ class Asked:
 
     confirmation_id: int
     comparison_id: str
-    suspect: Suspect
+    suspect: SuspectedRegression
     until: datetime | None
     by: str
-    past: Mapping[str, Past] = field(default_factory=dict)
+    past: Mapping[str, CaseHistory] = field(default_factory=dict)
     states: Mapping[str, NodeState] = field(default_factory=dict)
 
 
@@ -92,7 +97,7 @@ def begin(connect: Connect, confirmation_id: int) -> Asked | None:
         return Asked(
             confirmation_id,
             row["comparison_id"],
-            Suspect.from_json(row["detail"]),
+            SuspectedRegression.from_json(row["detail"]),
             row["until"],
             row["asked_by"],
             Reader(connection).case_past(row["cluster"]),
@@ -191,7 +196,7 @@ async def measure_again(
         raise Busy(f"{asked.comparison_id} is measured right now by another process")
     try:
         builds = builds_of(suspect)
-    except Gone as error:
+    except BuildGone as error:
         return inconclusive(str(error)), {}
     lost = set(suspect.nodes) - {node.name for node in cluster.nodes}
     if lost:
@@ -221,10 +226,10 @@ async def measure_again(
 async def _ill(asked: Asked, ground: Ground) -> dict[str, str]:
     """Which nodes are ill or in quarantine, and why."""
     line = ground.catalog.frameworks[asked.suspect.bad.line]
-    found = await preflight.examine(
+    found = await cluster_preflight.examine(
         ground.cluster, ground.targets, ground.shipment, [line], sweep=True
     )
-    return replacement.out_tonight(found, asked.states)
+    return node_placement.out_tonight(found, asked.states)
 
 
 @dataclass(frozen=True)

@@ -12,22 +12,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from nightbench.core.model import Build
-from nightbench.core.model.alerts import Confirmation, Outcome
+from nightbench.core.model.alerts import Confirmation, ConfirmationResult
 from nightbench.experiments import paired
 from nightbench.experiments.paired import LEAST_ROUNDS
-from nightbench.night.suspects import Suspect
+from nightbench.night.suspected_regressions import SuspectedRegression
 
 Document = Mapping[str, Any]
 """An answer, see `answers.answer`, with one case."""
 
 _SAID = {
-    Outcome.CONFIRMED: "the fall is there",
-    Outcome.NOT_CONFIRMED: "the fall is not there",
-    Outcome.INCONCLUSIVE: "too uneven to tell",
+    ConfirmationResult.CONFIRMED: "the fall is there",
+    ConfirmationResult.NOT_CONFIRMED: "the fall is not there",
+    ConfirmationResult.INCONCLUSIVE: "too uneven to tell",
 }
 
 
-def smallest_effect(suspect: Suspect, min_change: float, *, has_two: bool) -> float:
+def smallest_effect(suspect: SuspectedRegression, min_change: float, *, has_two: bool) -> float:
     """The fall that an interval has to lie beyond, as a ratio less one: .015 for 1.5 %.
 
     Args:
@@ -42,7 +42,7 @@ def smallest_effect(suspect: Suspect, min_change: float, *, has_two: bool) -> fl
     return math.expm1(bound)
 
 
-def decide(low: float | None, high: float | None, effect: float) -> Outcome:
+def decide(low: float | None, high: float | None, effect: float) -> ConfirmationResult:
     """Say what an interval of a ratio means.
 
     Args:
@@ -51,15 +51,15 @@ def decide(low: float | None, high: float | None, effect: float) -> Outcome:
         effect: see `smallest_effect`.
     """
     if low is None or high is None:
-        return Outcome.INCONCLUSIVE
+        return ConfirmationResult.INCONCLUSIVE
     bound = 1 / (1 + effect)
     if high < bound:
-        return Outcome.CONFIRMED
-    return Outcome.NOT_CONFIRMED if low > bound else Outcome.INCONCLUSIVE
+        return ConfirmationResult.CONFIRMED
+    return ConfirmationResult.NOT_CONFIRMED if low > bound else ConfirmationResult.INCONCLUSIVE
 
 
 def confirmation(
-    suspect: Suspect,
+    suspect: SuspectedRegression,
     builds: tuple[Build, Build] | None,
     here: Document,
     there: Document | str | None,
@@ -101,10 +101,12 @@ def confirmation(
 
 def inconclusive(why: str) -> Confirmation:
     """Nothing was measured: why."""
-    return Confirmation(Outcome.INCONCLUSIVE, f"It could not be measured again: {why}")
+    return Confirmation(ConfirmationResult.INCONCLUSIVE, f"It could not be measured again: {why}")
 
 
-def _read(suspect: Suspect, builds: tuple[Build, Build] | None, document: Document) -> Confirmation:
+def _read(
+    suspect: SuspectedRegression, builds: tuple[Build, Build] | None, document: Document
+) -> Confirmation:
     (row,) = document["cases"]
     effect = document["min_effect"]
     if builds is not None:
@@ -131,10 +133,10 @@ def _why_few(document: Document) -> str:
     return f"{row['n']} of {document['rounds']} rounds: {row['stopped'] or 'too few'}"
 
 
-def _said(outcome: Outcome, is_one: bool) -> str:
-    if is_one and outcome is Outcome.CONFIRMED:
+def _said(outcome: ConfirmationResult, is_one: bool) -> str:
+    if is_one and outcome is ConfirmationResult.CONFIRMED:
         return "it is still down"
-    if is_one and outcome is Outcome.NOT_CONFIRMED:
+    if is_one and outcome is ConfirmationResult.NOT_CONFIRMED:
         return "the level is back"
     return _SAID[outcome]
 

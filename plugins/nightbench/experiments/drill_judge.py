@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nightbench.alerts import LiveAlert, Message, News, alerts_for, message
+from nightbench.alerts import AlertItem, LiveAlert, Message, alerts_for, message
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, HistoryPoint, Measurement, Verdict, VerdictKind
 from nightbench.detection import Judgement, judge_cases
@@ -90,7 +90,7 @@ def alert_of(drill: Drill, spool: Spool, night: Night) -> Message:
     """The message of the alert, as a channel gets it, marked as a drill's."""
     run = read_plan(nights_of(spool, drill).run(run_id_of(drill, night.number))).run
     judgement = night.judgement
-    news = News(
+    news = AlertItem(
         verdict=night.verdict,
         unit=night.measurement.unit,
         first_bad=judgement.first_bad if judgement else None,

@@ -215,7 +215,7 @@ def _ground(suite: str, cluster: str | None, case: str, outside_hours: bool) -> 
     from nightbench.config.source import one_of
     from nightbench.experiments.bisect import Ground
     from nightbench.gang import local_shipment
-    from nightbench.night.window import open_now
+    from nightbench.night.night_plan import open_now
     from nightbench.orchestration.ssh_targets import ssh_targets
 
     chosen, where, catalog = resolve_request(RunRequest(suite, cluster=cluster))

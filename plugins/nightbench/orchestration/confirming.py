@@ -107,7 +107,7 @@ def confirm(confirmation: int, **context: Any) -> dict[str, Any]:
 @task(trigger_rule="all_done", doc_md="Sends the night's message, which has waited for this.")
 def tell(**context: Any) -> list[str]:
     """Tell of the runs whose suspects were measured; one that fails keeps no other from it."""
-    from nightbench.alerts.notify import tell_run
+    from nightbench.alerts.notify import notify_run
     from nightbench.experiments.confirm import give_up_rest
     from nightbench.orchestration.connections import channel_url, connect
     from nightbench.spool import open_spool
@@ -119,7 +119,7 @@ def tell(**context: Any) -> list[str]:
             if given_up := give_up_rest(connect, open_spool(), run_id):
                 log.warning("run %s: %d suspects were not measured again", run_id, given_up)
             log_refused(
-                tell_run(open_spool(), run_id, connect, resolve=channel_url, base_url=base_url())
+                notify_run(open_spool(), run_id, connect, resolve=channel_url, base_url=base_url())
             )
         except UserError as error:
             log.error("run %s: %s", run_id, error)
@@ -207,7 +207,7 @@ def _ground(asked: Asked, plan: RunPlan) -> Ground:
     from nightbench.config.run_request import RunRequest, resolve_request
     from nightbench.experiments.confirm import Ground
     from nightbench.gang import local_shipment
-    from nightbench.night.window import open_now
+    from nightbench.night.night_plan import open_now
     from nightbench.orchestration.ssh_targets import ssh_targets
 
     suite, cluster, catalog = resolve_request(RunRequest(plan.run.suite, cluster=plan.run.cluster))

@@ -78,7 +78,7 @@ def maintenance_dag() -> DAG:
     ) as dag:
         waiting = load_waiting()
         waiting >> expire_files()
-        tell_leftovers()
+        notify_leftovers()
         deadlines_are_checked()
         sweep.expand(cluster=clusters_to_sweep())
     return dag
@@ -103,7 +103,7 @@ def load_waiting(**context: Any) -> list[str]:
 
 
 @task(retries=2)
-def tell_leftovers() -> int:
+def notify_leftovers() -> int:
     """Give up confirmations that did not end in time; send the messages that no night has sent."""
     from nightbench.alerts import notify
     from nightbench.orchestration import confirming
@@ -112,7 +112,7 @@ def tell_leftovers() -> int:
 
     with user_errors_fail_task():
         confirming.give_up_late()
-        deliveries, problems = notify.tell_leftovers(
+        deliveries, problems = notify.notify_leftovers(
             open_spool(), connect, resolve=channel_url, base_url=base_url()
         )
         log_refused(deliveries)
@@ -124,7 +124,7 @@ def tell_leftovers() -> int:
 @task
 def deadlines_are_checked() -> None:
     """Fail where `nightbench_deadlines` has not checked anything for an hour."""
-    from nightbench.night.deadlines import require_recent_check
+    from nightbench.night.missing_nights import require_recent_check
     from nightbench.orchestration.connections import connect
 
     with user_errors_fail_task():
