@@ -27,6 +27,7 @@ from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.nights import NightRepository
 
 ONE, OTHER = case(1), case(2)
+NO_ROOM = Reason(ReasonCode.NIGHT_FULL, observed="about 2 h", expected="1 h")
 DAY = timedelta(days=1)
 TIMES = NightSchedule(
     "0 22 * * *", (Hours.parse("22:00-06:00 UTC"),), None, Clock.parse("07:00 UTC")
@@ -209,7 +210,7 @@ def test_a_night_that_had_no_room_for_any_case_is_met(
     run = replace(given.run(suite="seeded"), started_at=EVENING)
     whole = plan(run, [ONE])
     none = tuple(
-        replace(each, planned=replace(each.planned, left_out="no room")) for each in whole.cases
+        replace(each, planned=replace(each.planned, left_out=NO_ROOM)) for each in whole.cases
     )
     mark_ended(store_plan(replace(whole, cases=none), spool))
     ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
