@@ -35,8 +35,8 @@ from nightbench.core.model import (
 from nightbench.core.plan import resolve
 from nightbench.core.sentences import sentence, sentences
 from nightbench.core.summarize import summarize_repeat
-from nightbench.gang.machine import NodeView, ProcessView
-from nightbench.gang.progress import Progress
+from nightbench.gang.decisions import NodeView, ProcessView
+from nightbench.gang.progress import ProgressDocument
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = Path(__file__).parent / "golden"
@@ -103,7 +103,7 @@ def test_everything_that_a_job_may_ask_for_is_in_the_schema() -> None:
     validate("job", document)
 
 
-@pytest.mark.parametrize("suite", ["demo", "cpu"])
+@pytest.mark.parametrize("suite", ["demo", "cpu", "fluid"])
 def test_every_job_of_our_suites_keeps_the_schema(suite: str, tmp_path: Path) -> None:
     catalog = load_catalog(ROOT / "benchmarks")
     cluster = load_cluster(ROOT / "dags" / "clusters" / "local.yaml", home=tmp_path)
@@ -216,5 +216,5 @@ def test_progress_is_told_from_step_records() -> None:
             NodeView(node, heard_s=0.0, state="running", processes={name: seen})
             for node, name in (("n1", "trainer-0"), ("n2", "trainer-1"))
         ]
-        told = Progress(job).document("running", 1, views)
+        told = ProgressDocument(job).document("running", 1, views)
         assert (told["phase"], told["step"]) == ("window", before_window + line["step"])

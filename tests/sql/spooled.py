@@ -129,8 +129,8 @@ def _result(
             {
                 "name": "trainer-0",
                 "role": "trainer",
-                "rank": 0,
                 "measured": True,
+                "rank": 0,
                 "exit_code": 0,
                 "signal": None,
                 "summary": {

@@ -119,15 +119,12 @@ def cancel(
 ) -> None:
     """End a run, a comparison of builds or a bisect, and every process of it on all nodes."""
     from nightbench import gang
-    from nightbench.cli.ab_run import end_comparison
-    from nightbench.cli.cancel import end_bisect, refuse_drill
     from nightbench.cli.direct_run import load_and_judge
+    from nightbench.cli.experiment_common import cancel_experiment
     from nightbench.spool import plans
 
-    if run is not None:
-        if end_comparison(run) or end_bisect(run):
-            return
-        refuse_drill(run)
+    if run is not None and cancel_experiment(run):
+        return
     spool = common.spool()
     found = _find(spool, run)
     document = found.run() or {}

@@ -128,6 +128,10 @@ class FrameworkFile(StrictModel):
     package: v.Name | None = Field(
         None, description="Name of its wheel on the index; null where there is none."
     )
+    api: v.Name = Field(
+        description="Which file of a workload's folder holds the network for this line: "
+        "`<api>.py`. Lines that speak one language share it."
+    )
     python: v.Text | None = Field(
         description='Interpreter series of its environment ("3.11"); null: the agent\'s own.'
     )
@@ -258,6 +262,7 @@ def _framework(path: Path) -> FrameworkInfo:
         line=file.line,
         title=file.title,
         version=file.version,
+        api=file.api,
         python=file.python,
         devices=devices,
         variants={name: variant.device for name, variant in file.variants.items()},
@@ -342,7 +347,7 @@ def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadIn
     document = read_document(path)
     file, problems = validate(SpecFile, document)
     problems += _named(document, "name")
-    written = {each.stem for each in path.parent.glob("*.py") if not each.stem.startswith("_")}
+    written = {each.stem for each in path.parent.glob("*.py")}
     for scale, parameters in (file.scales if file else {}).items():
         if not isinstance(parameters.get("converges", False), bool):
             key = ("scales", scale, "converges")
@@ -357,7 +362,7 @@ def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadIn
         name=file.name,
         title=file.title,
         unit=file.unit,
-        frameworks=tuple(sorted(written & set(frameworks))),
+        frameworks=tuple(sorted(line for line, info in frameworks.items() if info.api in written)),
         strategies=tuple(Strategy(name) for name in file.strategies),
         scales={name: dict(parameters) for name, parameters in file.scales.items()},
         parameters=file.parameters,

@@ -49,7 +49,7 @@ def test_environment_of_a_rank(drive):
     node = drive(document, params={"hang_at_step": 1})
     node.go()
     pid = wait_until(lambda: node.state(1)["processes"].get("trainer-0", {}).get("pid"))
-    wait_until(lambda: b"main.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    wait_until(lambda: b"rank.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
     raw = Path(f"/proc/{pid}/environ").read_text().split("\0")
     env = dict(entry.split("=", 1) for entry in raw if "=" in entry)
     assert env["NIGHTBENCH_JOB"] == node.job_id, "no configuration may hide a process"

@@ -25,6 +25,7 @@ def line(name: str, python: str | None = "3.11", variants: tuple[str, ...] = ("c
         line=name,
         title=name,
         version="1",
+        api=name,
         python=python,
         devices={"cpu": None, "gpu": None},
         variants={variant: "cpu" if variant == "cpu" else "gpu" for variant in variants},
