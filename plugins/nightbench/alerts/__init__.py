@@ -3,7 +3,7 @@
 from nightbench.alerts.alert_changes import AlertChanges, LiveAlert, alerts_for
 from nightbench.alerts.channels import Channel, Delivery, named, send
 from nightbench.alerts.message import AlertItem, EndedAlert, Links, Message, grouped, message
-from nightbench.alerts.plot import Picture, picture
+from nightbench.alerts.plot_png import Picture, picture
 
 __all__ = [
     "AlertChanges",
