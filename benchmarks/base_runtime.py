@@ -1,7 +1,8 @@
 """What a framework's runtime inherits: one rank on the host, synchronous steps.
 
-`frameworks/<line>/runtime.py` holds a class `Runtime(Base)` and overrides what its framework does
-differently. `measure` says what the clock methods mean, `rank` in which order all are called.
+`frameworks/<line>/runtime.py` holds a class `Runtime(Base)`: what concerns the process and not the
+training. It overrides what its framework does differently. `measure` says what the clock methods
+mean, `rank` in which order all are called.
 """
 
 import platform
@@ -38,10 +39,6 @@ class Base:
         """Seconds between neighbouring marks."""
         return [end - begin for begin, end in zip(marks, marks[1:])]
 
-    def weights_digest(self, task):
-        """The sha256 of the trained parameters; None where this rank does not hold them."""
-        return None
-
     def peak_memory(self):
         """Bytes at the highest: of this process, and of the framework's device allocator."""
         return {"resident_bytes": peak_resident_bytes(), "allocator_bytes": None}
@@ -54,10 +51,6 @@ class Base:
         """What the ranks really talk over; None for one rank."""
         return None
 
-    def precision_proof(self, task):
-        """The precision that the task computes in, found by looking. Raises on a contradiction."""
-        return self.context.precision
-
     def shutdown(self):
         """Leaves the other ranks."""
 
@@ -69,14 +62,3 @@ def peak_resident_bytes():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
     raise RuntimeError("no VmHWM in /proc/self/status")
-
-
-def expect_precision(wanted, observed):
-    """`observed`, after a look that it is what the case says."""
-    if observed != wanted:
-        raise RuntimeError(
-            "the case says {}, but a probe shows that the device computes in {}".format(
-                wanted, observed
-            )
-        )
-    return observed

@@ -38,33 +38,6 @@ class Measured:
         self.warmup_steps = self.drain_steps = 0
 
 
-class Drilled:
-    """A task that sleeps in each step, for drills of the detector; see `drill_sleep_s`."""
-
-    def __init__(self, task, runtime, sleep_s):
-        self._task, self._runtime, self._sleep_s = task, runtime, sleep_s
-
-    def step(self):
-        """One step and the sleep: a device that runs behind would hide it, so it is waited for."""
-        self._task.step()
-        self._runtime.device_sync()
-        time.sleep(self._sleep_s)
-
-
-def drill_sleep_s(job):
-    """The sleep that a drill adds to each step, in seconds; 0 in every other job.
-
-    Read from the job alone, never from the node's environment: nobody slows a real night by it.
-
-    Raises:
-        ValueError: a job that is no drill holds it.
-    """
-    sleep_s = float(job["env"].get("NIGHTBENCH_DRILL_SLEEP_S", 0))
-    if sleep_s and not job["run_id"].startswith("drill-"):
-        raise ValueError("NIGHTBENCH_DRILL_SLEEP_S is for drills alone: " + job["run_id"])
-    return sleep_s
-
-
 def measure(task, runtime, protocol, recorder, drain_file=None):
     """Runs the protocol and returns a Measured.
 

@@ -8,6 +8,10 @@ Runs in the framework's own interpreter; everything it needs stands in the envir
     NIGHTBENCH_PROCESS_DIR  where steps.jsonl and rank.json go
     NIGHTBENCH_CODE         the folder of this file
 
+Four files of that folder are one cell of the matrix: `frameworks/<line>/runtime.py` (the process),
+`frameworks/<line>/trainer.py` (how a network is trained), `workloads/<name>/<api>.py` (the network
+and its loss in the line's API) and `workloads/<name>/data.py` (batches and initial weights).
+
 Exit code 0: done. 3: a loss is not finite (rank.json is written). Anything else: a crash, whose
 traceback stands on stderr.
 """
@@ -20,26 +24,42 @@ import signal
 import sys
 import time
 
-from measure import Drilled, drill_sleep_s, loss_summary, measure
+from measure import loss_summary, measure
 from recorder import Recorder
+from wrappers import Slowed, drill_sleep_s
 
 EXIT_LOSS_NOT_FINITE = 3
 
 
 class Context:
-    """What a runtime and a workload may know of the job and of their own place in it."""
+    """What a runtime and a trainer may know of the job and of their own place in it.
 
-    def __init__(self, job, name, go, repeat_dir):
+    Args:
+        job: the job.json document.
+        name: of this process in it.
+        go: the go.json document.
+        repeat_dir: folder of the repeat.
+        spec: the workload's spec.json document.
+    """
+
+    def __init__(self, job, name, go, repeat_dir, spec):
         self.job = job
         self.process = _by_name(job["processes"], name)
         self.node = _by_name(job["nodes"], self.process["node"])
         self.case = job["case"]
         self.params = job["workload"]["params"]
+        self.parameters = self.params.get("parameters", spec["parameters"])
+        """Trainable parameters that the network must have: the scale's, else the workload's."""
         self.seed = job["workload"]["seed"]
         self.role = self.process["role"]
         self.rank = self.process["rank"]
-        self.trainers = [p for p in job["processes"] if p["role"] == "trainer"]
+        self.measured = self.process["measured"]
+        """Whether this process trains; otherwise it serves until it is ended."""
+        self.trainers = [p for p in job["processes"] if p["measured"]]
         self.world_size = len(self.trainers)
+        self.grouped = self.case["strategy"] == "collective" and self.world_size > 1
+        """Whether gradients are exchanged between ranks. No line wraps a rank that is alone (no
+        process group, no DataParallel): `collective` at 1x1 is the same program as `single`."""
         self.batch_size = self.case["batch_size_per_device"]
         self.precision = self.case["precision"]
         self.device = self.process["device"]
@@ -99,6 +119,26 @@ def tell_stack_on_signal(folder):
     faulthandler.register(signal.SIGUSR2, file=stream, all_threads=True)
 
 
+def new_runtime(code, context):
+    """The line's runtime, which has joined the other ranks."""
+    line = os.path.join(code, "frameworks", context.case["framework"])
+    runtime = load_module("nightbench_runtime", os.path.join(line, "runtime.py")).Runtime(context)
+    context.runtime = runtime
+    runtime.init()
+    return runtime
+
+
+def new_trainer(code, context, wrap_data=None):
+    """The line's trainer of the workload; `wrap_data` may put something in the place of data.py."""
+    line = os.path.join(code, "frameworks", context.case["framework"])
+    workload = os.path.join(code, "workloads", context.case["workload"])
+    api = read_json(os.path.join(line, "framework.json"))["api"]
+    network = load_module("nightbench_network", os.path.join(workload, api + ".py"))
+    data = load_module("nightbench_data", os.path.join(workload, "data.py"))
+    trainer = load_module("nightbench_trainer", os.path.join(line, "trainer.py"))
+    return trainer.Trainer(context, network, wrap_data(data) if wrap_data else data)
+
+
 def main():
     """Runs the process named by the environment and returns its exit code."""
     environ = os.environ
@@ -108,38 +148,35 @@ def main():
     tell_stack_on_signal(folder)
     job = read_json(environ["NIGHTBENCH_JOB_FILE"])
     go = read_json(os.path.join(repeat_dir, "go.json"))
-    context = Context(job, environ["NIGHTBENCH_PROCESS"], go, repeat_dir)
-    line, workload = context.case["framework"], context.case["workload"]
+    spec = read_json(os.path.join(code, "workloads", job["case"]["workload"], "spec.json"))
+    context = Context(job, environ["NIGHTBENCH_PROCESS"], go, repeat_dir, spec)
     recorder = Recorder(os.path.join(folder, "steps.jsonl"))
 
     recorder.phase("import")
-    framework = os.path.join(code, "frameworks", line, "runtime.py")
-    runtime = load_module("nightbench_runtime", framework).Runtime(context)
-    context.runtime = runtime
-    runtime.init()
+    runtime = new_runtime(code, context)
 
     recorder.phase("build")
-    path = os.path.join(code, "workloads", workload, line + ".py")
-    task = load_module("nightbench_workload", path).build(context)
+    trainer = new_trainer(code, context)
 
-    if context.role == "pserver":
-        task.serve()
+    if not context.measured:
+        trainer.serve()
         recorder.phase("finish")
         recorder.close()
         return 0
 
-    precision = runtime.precision_proof(task)
+    precision = trainer.precision_proof()
     asynchronous = context.case["strategy"] == "parameter_server" and context.case["sync"] != "sync"
     drain_file = os.path.join(repeat_dir, "drain") if asynchronous else None
     sleep_s = drill_sleep_s(job)
-    stepped = Drilled(task, runtime, sleep_s) if sleep_s else task
-    measured = measure(stepped, runtime, job["protocol"], recorder, drain_file)
+    if sleep_s:
+        trainer = Slowed(trainer, runtime, sleep_s)
+    measured = measure(trainer, runtime, job["protocol"], recorder, drain_file)
 
     recorder.phase("finish")
-    loss, finite = loss_summary(task.losses(), measured)
+    loss, finite = loss_summary(trainer.losses(), measured)
     rank = {
         "schema": "nightbench.rank/1",
-        "samples_per_step": float(task.samples_per_step),
+        "samples_per_step": float(trainer.samples_per_step),
         "world_size": context.world_size,
         "window": {
             "open_s": measured.open_s,
@@ -154,8 +191,8 @@ def main():
         "time_to_first_step_s": measured.first_step_end_s - started_s,
         "loss": loss,
         "loss_finite": finite,
-        "weights_digest": runtime.weights_digest(task),
-        "parameters": task.parameters,
+        "weights_digest": trainer.weights_digest(),
+        "parameters": trainer.parameters,
         "peak_memory": runtime.peak_memory(),
         "precision": precision,
         "transport": runtime.transport(),

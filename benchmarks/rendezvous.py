@@ -48,6 +48,14 @@ class Rendezvous:
             connection.close()
 
 
+def of_trainers(context):
+    """The meeting of a gang's trainers on trainer 0's port; None for a lone one."""
+    if context.world_size == 1:
+        return None
+    address = context.address(context.trainers[0]["name"])
+    return Rendezvous(context.rank, context.world_size, address)
+
+
 def _timed(connection, patience_s):
     connection.settimeout(patience_s)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

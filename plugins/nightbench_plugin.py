@@ -26,7 +26,7 @@ def airflow_path() -> str:
     return urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
 
 
-class LazyPage:
+class LazyApp:
     """An ASGI app that builds the real one at its first request."""
 
     def __init__(self) -> None:
@@ -37,9 +37,9 @@ class LazyPage:
         """Pass a request on."""
         with self._lock:
             if self._app is None:
-                from nightbench.orchestration.page import build_page
+                from nightbench.orchestration.page_app import build_app
 
-                self._app = build_page(airflow_path())
+                self._app = build_app(airflow_path())
         await self._app(scope, receive, send)
 
 
@@ -48,7 +48,7 @@ class NightbenchPlugin(AirflowPlugin):
 
     name = "nightbench"
     fastapi_apps: ClassVar[list[Any]] = [
-        {"app": LazyPage(), "url_prefix": PREFIX, "name": "Nightbench"}
+        {"app": LazyApp(), "url_prefix": PREFIX, "name": "Nightbench"}
     ]
     external_views: ClassVar[list[Any]] = [
         {

@@ -7,9 +7,28 @@ from typing import Any, Sequence
 from nodeside.gpuneighbours import ComputeWatch
 from nodeside.gpus import throttled
 from nodeside.neighbours import SHOWN, UNSEEN, Meter, sentence
+from nodeside.reasons import DEVICE_THROTTLED, FOREIGN_CPU, FOREIGN_GPU, Reason, reason
+
+
+def foreign_cpu(
+    node: str, share: float, processes: Sequence[dict[str, Any]], limit: float
+) -> Reason:
+    """Others' work on the cores of the job: `share` of their time, of which `limit` is borne."""
+    return reason(
+        FOREIGN_CPU,
+        node,
+        observed="{:.0%} of the cores: {}".format(share, sentence(processes) or UNSEEN),
+        expected="{:.0%} at most".format(limit),
+    )
+
+
+def foreign_gpu(node: str, processes: Sequence[dict[str, Any]]) -> Reason:
+    """Others' processes on the GPUs of the job."""
+    return reason(FOREIGN_GPU, node, observed=sentence(processes), expected="none")
 
 
 def judge(
+    node: str,
     meter: Meter,
     watch: ComputeWatch | None,
     samples: Sequence[dict[str, Any]],
@@ -20,6 +39,7 @@ def judge(
     """The `disturbed` of result.json; None where nothing was.
 
     Args:
+        node: this node's name.
         meter: what the cores' time was spent on.
         watch: who computed on the GPUs, where that is asked for.
         samples: of the telemetry.
@@ -32,25 +52,25 @@ def judge(
     processes: list[dict[str, Any]] = []
     if worst.exceeds(limit):
         processes = meter.culprits(worst.from_s, worst.to_s)
-        reasons.append(
-            "foreign work took {:.0%} of the cores in the window: {}".format(
-                worst.share, sentence(processes) or UNSEEN
-            )
-        )
+        reasons.append(foreign_cpu(node, worst.share, processes, limit))
     on_gpus = watch.during(*window) if watch is not None else []
     if on_gpus:
-        reasons.append("another process computed on a GPU: {}".format(sentence(on_gpus)))
+        reasons.append(foreign_gpu(node, on_gpus))
     slow = throttled([s for s in samples if window[0] <= s["t_s"] <= window[1]], devices)
     for entry in slow:
         reasons.append(
-            "GPU {} was slowed down ({}) in {} samples".format(
-                entry["gpu"], ", ".join(entry["reasons"]), entry["samples"]
+            reason(
+                DEVICE_THROTTLED,
+                node,
+                "GPU {}".format(entry["gpu"]),
+                "{} in {} samples".format(", ".join(entry["reasons"]), entry["samples"]),
+                "in no sample",
             )
         )
     if not reasons:
         return None
     return {
-        "reason": "; ".join(reasons),
+        "reasons": reasons,
         "share": round(worst.share, 3),
         "processes": (on_gpus + processes)[: 2 * SHOWN],
         "throttle": slow,

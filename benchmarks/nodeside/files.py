@@ -7,16 +7,36 @@ import json
 import os
 import shutil
 import time
-from typing import Any
+from typing import Any, Sequence
+
+from nodeside.reasons import AGENT_ERROR, Reason, reason
 
 
 class AgentError(Exception):
-    """What went wrong, in words for the user; `hint` says what to do."""
+    """What went wrong, in words for the user; `hint` says what to do.
 
-    def __init__(self, message: str, hint: str | None = None, log: str | None = None) -> None:
+    Args:
+        message: for the user.
+        hint: what to do.
+        log: the end of a log.
+        reasons: the same as data, where a repeat ends by it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        hint: str | None = None,
+        log: str | None = None,
+        reasons: Sequence[Reason] = (),
+    ) -> None:
         super().__init__(message)
         self.hint = hint
         self.log = log
+        self._reasons = list(reasons)
+
+    def reasons(self, node: str) -> list[Reason]:
+        """Why a repeat on this node ends by it."""
+        return self._reasons or [reason(AGENT_ERROR, node, observed=str(self))]
 
     def document(self) -> dict[str, Any]:
         """The JSON that a failing verb prints."""

@@ -139,7 +139,7 @@ def _gist(agent: Any, state: Any) -> str:
     """What a controller acts on, as a short text that changes with it."""
     seen = [agent]
     if isinstance(state, dict):
-        seen += [state.get("state"), state.get("reason"), state.get("ports")]
+        seen += [state.get("state"), state.get("reasons"), state.get("ports")]
         for name, process in sorted((state.get("processes") or {}).items()):
             seen.append((name, process.get("phase"), process.get("exit_code")))
     return "{:08x}".format(zlib.crc32(json.dumps(seen, sort_keys=True).encode()))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from nodeside.disturbance import foreign_cpu, foreign_gpu
 from nodeside.files import AgentError
 from nodeside.gpuneighbours import compute_processes, foreign
 from nodeside.job import NodeJob
-from nodeside.neighbours import SAMPLE_S, UNSEEN, Meter, sentence
+from nodeside.neighbours import SAMPLE_S, Meter
+from nodeside.reasons import NODE_IN_USE, Reason, reason
 
 AGAIN_S = 2.0
 
@@ -30,8 +32,8 @@ class Gate:
         self._policy = job.neighbours
         self._began_s = time.monotonic()
         self._look_s: float | None = None
-        self.waiting: str | None = None
-        """Whom is waited for, for people."""
+        self.waiting: list[Reason] = []
+        """Whom is waited for; empty while nobody is."""
 
     def tick(self) -> bool:
         """True where nothing stands against a launch any more.
@@ -52,7 +54,7 @@ class Gate:
             busy = self._describe(
                 share.exceeds(self._policy["cpu_share"]), share.share, looked.from_s, looked.to_s
             )
-            if busy is None:
+            if not busy:
                 return True
             self._refuse_or_wait(busy, now_s)
         self._look_s = now_s + (AGAIN_S if self.waiting else SAMPLE_S)
@@ -74,36 +76,28 @@ class Gate:
         meter.look()  # what was before does not count against anybody
         return None
 
-    def _describe(self, loud: bool, share: float, from_s: float, to_s: float) -> str | None:
-        """Who is there; None where nobody is."""
-        processes = self._meter.culprits(from_s, to_s) if loud else []
-        parts = []
+    def _describe(self, loud: bool, share: float, from_s: float, to_s: float) -> list[Reason]:
+        """Who is there; empty where nobody is."""
+        node, found = self._job.node, []
         if loud:
-            parts.append(
-                "foreign work takes {:.0%} of the cores: {}".format(
-                    share, sentence(processes) or UNSEEN
-                )
-            )
+            processes = self._meter.culprits(from_s, to_s)
+            found.append(foreign_cpu(node, share, processes, self._policy["cpu_share"]))
         on_gpu = self._gpu_processes()
         if on_gpu:
-            parts.append("a GPU is in use: {}".format(sentence(on_gpu)))
-        return "; ".join(parts) or None
+            found.append(foreign_gpu(node, on_gpu))
+        return found
 
     def _gpu_processes(self) -> list[dict[str, Any]]:
         if not self._policy["gpu"]:
             return []
         return foreign(self._job.job_id, compute_processes(self._job.devices), before_launch=True)
 
-    def _refuse_or_wait(self, busy: str, now_s: float) -> None:
-        waited_s = now_s - self._began_s
-        if self._policy["action"] == "refuse":
-            raise AgentError("node {} is in use: {}".format(self._job.node, busy))
-        if waited_s > self._policy["wait_s"]:
-            raise AgentError(
-                "node {} is in use: {}; waited for {:.0f} s".format(
-                    self._job.node, busy, self._policy["wait_s"]
-                )
-            )
-        if self.waiting is None:
+    def _refuse_or_wait(self, busy: list[Reason], now_s: float) -> None:
+        refuses = self._policy["action"] == "refuse"
+        patience_s = 0.0 if refuses else self._policy["wait_s"]
+        if refuses or now_s - self._began_s > patience_s:
+            in_use = reason(NODE_IN_USE, self._job.node, observed="{:.0f} s".format(patience_s))
+            raise AgentError("node {} is in use".format(self._job.node), reasons=[in_use, *busy])
+        if not self.waiting:
             self._job.log.write("neighbours", waiting_for=busy)
-        self.waiting = "waiting for neighbours: {}".format(busy)
+        self.waiting = busy

@@ -13,6 +13,20 @@ from nodeside.files import read_json, tail
 from nodeside.job import NodeJob
 from nodeside.processes import Launched, end_marked, end_processes, launch, reap
 from nodeside.progress import Progress
+from nodeside.reasons import (
+    LOSS_NOT_FINITE,
+    NO_PROGRESS,
+    NO_RANK_FILE,
+    OUT_OF_MEMORY,
+    PROCESS_EXITED,
+    PROCESS_KILLED,
+    REPEAT_TOO_LONG,
+    Reason,
+    reason,
+)
+
+LOSS_CODE = 3
+"""Exit code of a rank whose loss is not finite."""
 
 STALLED = 0.5
 """Where another node ends the gang first, what stood still for this part of the limit is asked."""
@@ -90,8 +104,8 @@ class LocalGang:
 
     # --- failures ------------------------------------------------------------------------
 
-    def find_failure(self) -> str | None:
-        """Why the gang of this node has to end now; None while all is well."""
+    def find_failure(self) -> list[Reason]:
+        """Why the gang of this node has to end now; empty while all is well."""
         limits = self._job.limits
         for name, item in self._launched.items():
             if item.running:
@@ -99,35 +113,43 @@ class LocalGang:
                 continue
             if item.returncode != 0:
                 self._failed = name
-                return "{} {}".format(name, self._why_it_ended(item))
+                return self._why_it_ended(item)
             if name in self._measured and self.summary(name) is None:
                 self._failed = name
-                return "{} exited with code 0 but left no rank.json".format(name)
+                return [reason(NO_RANK_FILE, self._job.node, name)]
         for item in self.measured():
             progress = self._progress[item.name]
             if item.running and progress.idle_s() > limits["progress_s"]:
                 self._failed = item.name
-                return "{} made no progress for {:g} s (phase {}, step {})".format(
-                    item.name, limits["progress_s"], progress.phase, progress.step
-                )
+                return [
+                    reason(
+                        NO_PROGRESS,
+                        self._job.node,
+                        item.name,
+                        "still in phase {}, step {}".format(progress.phase, progress.step),
+                        "a step within {:g} s".format(limits["progress_s"]),
+                    )
+                ]
         if self._takes_too_long():
-            return "the repeat took longer than {:g} s".format(limits["repeat_s"])
-        return None
+            limit = "{:g} s".format(limits["repeat_s"])
+            return [reason(REPEAT_TOO_LONG, self._job.node, expected=limit)]
+        return []
 
     def _takes_too_long(self) -> bool:
         return time.monotonic() - self.started_s > self._job.limits["repeat_s"]
 
-    def _why_it_ended(self, item: Launched) -> str:
+    def _why_it_ended(self, item: Launched) -> list[Reason]:
+        node, name = self._job.node, item.name
         evidence = self._cgroup.out_of_memory() if self._cgroup else None
         if item.signal == signal.SIGKILL and evidence:
-            return "was killed by the kernel: out of memory (by {})".format(evidence)
-        if item.exit_code == 3:
-            return item.describe_end() + ": the loss is not finite"
+            return [reason(OUT_OF_MEMORY, node, name, evidence)]
+        code = PROCESS_EXITED if item.signal is None else PROCESS_KILLED
+        ended = reason(code, node, name, item.describe_end(), "code 0")
+        if item.exit_code == LOSS_CODE:
+            return [ended, reason(LOSS_NOT_FINITE, node, name)]
         if evidence and evidence != WHOLE_MACHINE:
-            return "{}; the kernel killed one of its processes: out of memory (by {})".format(
-                item.describe_end(), evidence
-            )
-        return item.describe_end()
+            return [ended, reason(OUT_OF_MEMORY, node, "a process of {}".format(name), evidence)]
+        return [ended]
 
     # --- the end -------------------------------------------------------------------------
 

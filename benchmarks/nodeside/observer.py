@@ -66,6 +66,7 @@ class Observer:
         if window is None:
             return None
         return judge(
+            self._job.node,
             self._meter,
             self._gpus,
             self._telemetry.samples,

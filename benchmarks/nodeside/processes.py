@@ -65,14 +65,13 @@ class Launched:
         return -self.signal if self.signal is not None else self.exit_code
 
     def describe_end(self) -> str:
-        """For people: `exited with code 3`, `was ended by SIGKILL`."""
+        """How it ended: `code 3`, `SIGKILL`."""
         if self.signal is not None:
             try:
-                name = signal.Signals(self.signal).name
+                return signal.Signals(self.signal).name
             except ValueError:
-                name = "signal {}".format(self.signal)
-            return "was ended by {}".format(name)
-        return "exited with code {}".format(self.exit_code)
+                return "signal {}".format(self.signal)
+        return "code {}".format(self.exit_code)
 
 
 def launch(

@@ -14,6 +14,7 @@ from nodeside.localgang import LocalGang
 from nodeside.neighbours import Meter
 from nodeside.observer import Observer
 from nodeside.ports import PortReservation
+from nodeside.reasons import GO_WITHOUT_PORT, NO_GO, PROCESSES_STUCK, STOPPED, Reason, reason
 from nodeside.telemetry import INTERVAL_S
 
 STATE_INTERVAL_S = 1.0
@@ -37,7 +38,7 @@ class Repeat:
         self.number = number
         self.folder = job.repeat_folder(number)
         self.state = "preparing"
-        self.reason: str | None = None
+        self.reasons: list[Reason] = []
         self._meter = meter
         self._gate: Gate | None = None
         self._reservation: PortReservation | None = None
@@ -57,7 +58,7 @@ class Repeat:
         try:
             self.job.check_cpus()
         except AgentError as error:
-            self._end("failed", str(error))
+            self._end("failed", error.reasons(self.job.node))
             return
         if self._meter is not None:
             self._gate = Gate(self.job, self._meter)
@@ -68,17 +69,17 @@ class Repeat:
         low, high = self.job.here["port_range"]
         try:
             if self._gate is not None and not self._gate.tick():
-                if self.reason != self._gate.waiting:
-                    self.reason = self._gate.waiting
+                if self.reasons != self._gate.waiting:
+                    self.reasons = self._gate.waiting
                     self._write_state()
                 return
             self._reservation = PortReservation(
                 self.job.port_names, self.job.here["data_address"], low, high
             )
         except AgentError as error:
-            self._end("failed", str(error))
+            self._end("failed", error.reasons(self.job.node))
             return
-        self._gate = self.reason = None
+        self._gate, self.reasons = None, []
         self._ports = dict(self._reservation.ports)
         self.state, self._ready_s = "ready", time.monotonic()
         self._write_state()
@@ -90,7 +91,7 @@ class Repeat:
         self._gang.reap()
         abort = control.command("abort", self.number)
         if abort is not None:
-            self._end("aborted", str(abort.get("reason") or "aborted by the controller"))
+            self._end("aborted", abort.get("reasons") or [reason(STOPPED, self.job.node)])
         elif self.state == "preparing":
             self._pass_gate()
         elif self.state == "ready":
@@ -106,10 +107,10 @@ class Repeat:
         """True once result.json lies there."""
         return self.state in ("done", "failed", "aborted")
 
-    def abandon(self, status: str, reason: str) -> None:
+    def abandon(self, status: str, reasons: list[Reason]) -> None:
         """End it from outside: stop, lease expired, the agent is ended."""
         if not self.ended:
-            self._end(status, reason)
+            self._end(status, reasons)
 
     def _wait_for_go(self, control: Control) -> None:
         go = control.command("go", self.number)
@@ -118,7 +119,8 @@ class Repeat:
             if self.job.neighbours["action"] == "wait":
                 limit_s += self.job.neighbours["wait_s"]  # another node may wait for so long
             if time.monotonic() - self._ready_s > limit_s:
-                self._end("failed", "no go within {:g} s after ready".format(limit_s))
+                limit = "{:g} s".format(limit_s)
+                self._end("failed", [reason(NO_GO, self.job.node, expected=limit)])
             return
         ports = go.get("ports")
         absent = [
@@ -127,12 +129,13 @@ class Repeat:
             if not isinstance(ports, dict) or entry["name"] not in ports
         ]
         if absent:
-            self._end("failed", "the go names no port for {}".format(", ".join(absent)))
+            without = reason(GO_WITHOUT_PORT, self.job.node, observed=", ".join(absent))
+            self._end("failed", [without])
             return
         try:
             self._launch({name: int(port) for name, port in dict(ports or {}).items()}, go)
         except AgentError as error:
-            self._end("failed", str(error))
+            self._end("failed", error.reasons(self.job.node))
 
     # --- the processes -----------------------------------------------------------------
 
@@ -161,7 +164,7 @@ class Repeat:
             self._note("drain")
             open(os.path.join(self.folder, "drain"), "w").close()
             self.state = "draining"
-        if failure is not None:
+        if failure:
             self._end("failed", failure)
             return
         if any(item.running for item in self._gang.measured()):
@@ -170,16 +173,16 @@ class Repeat:
             if not self._finishing:
                 return
             self._gang.finish()
-        self._end("done", None)
+        self._end("done", [])
 
     # --- the end -----------------------------------------------------------------------
 
-    def _end(self, status: str, reason: str | None) -> None:
+    def _end(self, status: str, reasons: list[Reason]) -> None:
         """Leave the node clean, then write result.json: the last thing of a repeat."""
         ended_s = time.monotonic()
         if status != "done" and self.state in ("running", "draining"):
             # Said before the killing, which may take a while: the other nodes kill meanwhile.
-            self.reason = reason
+            self.reasons = reasons
             self._write_state()
         if self._reservation is not None:
             self._reservation.release()
@@ -188,16 +191,17 @@ class Repeat:
             telemetry = self._observer.stop()
         stuck = self._gang.end(well=status == "done")
         if self._gang.killed:
-            self._note("kill", pids=self._gang.killed, reason=reason)
+            self._note("kill", pids=self._gang.killed, reasons=reasons)
         if stuck:
             status = "failed" if status == "done" else status
-            reason = "{}processes {} cannot be ended".format(reason + "; " if reason else "", stuck)
+            pids = ", ".join(map(str, stuck))
+            reasons = [*reasons, reason(PROCESSES_STUCK, self.job.node, observed=pids)]
         processes = self._gang.results()
         disturbed = None
         if self._observer is not None and status == "done":
             trainers = [p["summary"] for p in processes if p["measured"]]
             disturbed = self._observer.disturbed(trainers)
-        self.state, self.reason = status, reason
+        self.state, self.reasons = status, reasons
         self._write_state()
         write_json(
             os.path.join(self.folder, "result.json"),
@@ -207,7 +211,7 @@ class Repeat:
                 "repeat": self.number,
                 "node": self.job.node,
                 "status": "ok" if status == "done" else status,
-                "reason": reason,
+                "reasons": reasons,
                 "log_tail": None if status == "done" else self._gang.log_tail(),
                 "started_s": self._gang.started_s,
                 "ended_s": ended_s,
@@ -220,7 +224,7 @@ class Repeat:
             },
             durable=True,
         )
-        self._note("result", status=status, reason=reason)
+        self._note("result", status=status, reasons=reasons)
 
     def _note(self, event: str, **details: Any) -> None:
         self.job.log.write(event, repeat=self.number, **details)
@@ -234,7 +238,7 @@ class Repeat:
                 "state": self.state,
                 "ports": self._ports,
                 "processes": self._gang.states(),
-                "reason": self.reason,
+                "reasons": self.reasons,
                 "t_s": round(now, 3),
                 "at": utc_now(),
             },

@@ -24,6 +24,15 @@ from nodeside.job import NodeJob
 from nodeside.locks import JobLock, holder_document, lock_file, lock_path
 from nodeside.neighbours import Meter
 from nodeside.processes import AGENT_MARK, AGENT_NODE, become_subreaper, end_marked, reap
+from nodeside.reasons import (
+    AGENT_DIED,
+    AGENT_SIGNALLED,
+    LEASE_EXPIRED,
+    NODE_REBOOTED,
+    STOPPED,
+    Reason,
+    reason,
+)
 from nodeside.repeats import Repeat
 
 TICK_S = 0.25
@@ -107,7 +116,7 @@ def serve(folder: str, node: str, agent_file: str, lock_fd: int) -> int:
     except AgentError as error:
         job.log.write("end", reason=str(error))
         print("nightbench agent: {}".format(error), file=sys.stderr, flush=True)
-        agent.note_end(str(error))
+        agent.note_end(error.reasons(job.node))
         return 1
 
 
@@ -135,29 +144,29 @@ class Agent:
         if left:
             self.job.log.write("kill", pids=left, reason="left in its cgroup by an agent that died")
         try:
-            reason = self._wait_for_lock() or self._serve()
+            why = self._wait_for_lock() or self._serve()
             if self._repeat is not None:
-                self._repeat.abandon("failed" if self._expired else "aborted", reason)
+                self._repeat.abandon("failed" if self._expired else "aborted", why)
             left = end_marked(self.job.job_id, self.job.node)[0]
             if left:
-                self.job.log.write("kill", pids=left, reason=reason)
-            self.job.log.write("end", reason=reason)
-            self.note_end(reason)
+                self.job.log.write("kill", pids=left, reasons=why)
+            self.job.log.write("end", reasons=why)
+            self.note_end(why)
         finally:
             if self._lock is not None:
                 self._lock.close()
         return 0
 
-    def note_end(self, reason: str) -> None:
-        """agent.json says that the agent has gone."""
-        self._write("ended", reason=reason)
+    def note_end(self, reasons: list[Reason]) -> None:
+        """agent.json says that the agent has gone, and why."""
+        self._write("ended", reasons=reasons)
 
     def on_signal(self, number: int, _frame: Any) -> None:
         """Signal handler: the next tick ends the agent; a result being written is completed."""
         self._signal = number
 
-    def _wait_for_lock(self) -> str | None:
-        """None with the lock; otherwise why the agent ends without it."""
+    def _wait_for_lock(self) -> list[Reason]:
+        """Empty with the lock; otherwise why the agent ends without it."""
         path = lock_path(self.job.document["lock_dir"], os.environ)
         self._lock = JobLock(path, self._devices_to_lock())
         mine = holder_document(self.job.job_id, os.environ)
@@ -169,11 +178,11 @@ class Agent:
                 self.job.log.write("lock_wait", holder=holder)
                 self._write("waiting", holder=holder)
             why = self._why_end()
-            if why is not None:
+            if why:
                 return why
             time.sleep(2 * TICK_S)
         self.job.log.write("lock", path=path)
-        return None
+        return []
 
     def _devices_to_lock(self) -> list[str]:
         """Names of the devices that are locked one by one; empty: the node as a whole."""
@@ -183,23 +192,25 @@ class Agent:
             return ["gpu-" + device for device in resolve(self.job.devices)]
         return ["cpu-{}".format(number) for number in self.job.cpus]
 
-    def _why_end(self) -> str | None:
-        """Look at the control folder; why the agent has to end, where it has to."""
+    def _why_end(self) -> list[Reason]:
+        """Look at the control folder; why the agent has to end, empty where it has not."""
         if self._signal is not None:
-            return "the agent was ended by {}".format(signal.Signals(self._signal).name)
+            name = signal.Signals(self._signal).name
+            return [reason(AGENT_SIGNALLED, self.job.node, observed=name)]
         self.control.look()
         stop = self.control.command("stop")
         if stop is not None:
             self.job.log.write("stop")
-            return str(stop.get("reason") or "stopped by the controller")
+            return list(stop.get("reasons") or [reason(STOPPED, self.job.node)])
         lease_s = self.job.limits["lease_s"]
         if self.control.unrenewed_s() > lease_s:
             self._expired = True
             self.job.log.write("lease_expired", lease_s=lease_s)
-            return "no controller renewed the lease for {:g} s".format(lease_s)
-        return None
+            limit = "{:g} s".format(lease_s)
+            return [reason(LEASE_EXPIRED, self.job.node, observed=limit)]
+        return []
 
-    def _serve(self) -> str:
+    def _serve(self) -> list[Reason]:
         """Repeats one after another; why it ended."""
         self._end_what_was_left()
         self._meter = Meter(self.job.cpus, self.job.job_id, self.job.neighbours["cpu_share"])
@@ -209,7 +220,7 @@ class Agent:
         )
         while True:
             why = self._why_end()
-            if why is not None:
+            if why:
                 return why
             if self._repeat is None or self._repeat.ended:
                 reap(())  # what a repeat left behind and the kernel gave to us
@@ -223,8 +234,8 @@ class Agent:
                 state = "running" if busy else self._repeat.state
                 if self._repeat.ended:
                     state = "idle"
-                waiting = self._repeat.reason if state == "preparing" else None
-                self._write(state, repeat=self._repeat.number, reason=waiting)
+                waiting = self._repeat.reasons if state == "preparing" else []
+                self._write(state, repeat=self._repeat.number, reasons=waiting)
             time.sleep(TICK_S)
 
     def _next(self) -> Repeat | None:
@@ -243,15 +254,14 @@ class Agent:
         left = end_marked(self.job.job_id, self.job.node)[0]
         if left:
             self.job.log.write("kill", pids=left, reason="left by an agent that died")
-        what = "node rebooted" if self._rebooted else "agent died"
-        reason = "the {} while this repeat ran".format(what)
+        why = reason(NODE_REBOOTED if self._rebooted else AGENT_DIED, self.job.node)
         folder = os.path.join(self.job.folder, "repeats")
         os.makedirs(folder, exist_ok=True)
         for name in sorted(os.listdir(folder)):
             path = os.path.join(folder, name)
             launched = os.path.exists(os.path.join(path, "launched"))
             if launched and not os.path.exists(os.path.join(path, "result.json")):
-                Repeat(self.job, int(name)).abandon("failed", reason)
+                Repeat(self.job, int(name)).abandon("failed", [why])
 
     def _write(self, state: str, **details: Any) -> None:
         """agent.json, where something of it has changed."""
@@ -262,7 +272,7 @@ class Agent:
             "repeat": details.get("repeat"),
             "epoch": self.control.epoch,
             "holder": details.get("holder"),
-            "reason": details.get("reason"),
+            "reasons": details.get("reasons") or [],
             "boot_id": self._boot_id,
         }
         if document != self._written:

@@ -11,16 +11,21 @@ select
     p.workload,
     p.framework,
     coalesce(m.n, 0) as n,
-    coalesce(p.left_out, m.reason) as reason,
+    l.reason ->> 'code' as code,
+    l.reason ->> 'observed' as observed,
+    l.reason ->> 'expected' as expected,
     p.left_out is not null as is_beforehand
 from staging.planned_case as p
 inner join staging.run as r on p.run_id = r.run_id
 left join staging.measurement as m
     on p.run_id = m.run_id and p.case_id = m.case_id
+cross join lateral coalesce(p.left_out, m.reasons -> 0) as l (reason)
 where p.left_out is not null or m.status = 'left_out';
 
 comment on view marts.fct_left_out is
 'One row per run and case that its night had no room for: neither failed nor missing';
+comment on column marts.fct_left_out.observed is 'What the case took, or how far it came';
+comment on column marts.fct_left_out.expected is 'What time the night had, or what was needed';
 comment on column marts.fct_left_out.n is 'Good repeats: kept, and too few to count';
 comment on column marts.fct_left_out.is_beforehand is
 'The plan left it out; else the window ended while it was measured';

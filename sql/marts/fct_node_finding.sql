@@ -6,6 +6,7 @@ select
     p.at,
     nullif(p.run_id, '') as run_id,
     f.finding ->> 'level' as level,
+    f.finding ->> 'device' as device,
     f.finding ->> 'what' as what,
     f.finding ->> 'found' as found,
     f.finding ->> 'expected' as expected,

@@ -25,7 +25,7 @@ select
     p.strategy,
     e.started_at,
     e.status,
-    coalesce(e.reason, e.problem) as reason,
+    e.reasons,
     e.is_quarantined,
     e.quarantine_reasons,
     e.throughput,
@@ -55,3 +55,5 @@ left join median_step as d
 comment on view marts.fct_repeat is 'One row per repeat (one launch of the gang), good or not';
 comment on column marts.fct_repeat.median_step_s is 'Median step of the slowest rank, seconds';
 comment on column marts.fct_repeat.throughput is 'Units of work per second over all ranks';
+comment on column marts.fct_repeat.reasons is
+'Why it does not count, as data; marts.fct_reason has a row for each';

@@ -154,6 +154,7 @@ select
     a.alert_id,
     a.case_id,
     a.cluster,
+    a.dismissed_as,
     opened.started_at as opened_at,
     latest.started_at as last_at
 from marts.fct_alert as a

@@ -70,7 +70,7 @@ select
     a.baseline,
     v.first_bad_run_id,
     a.kind,
-    v.sentence as reason,
+    coalesce(nullif(m.reasons, '[]'), m.quarantine_reasons, '[]') as reasons,
     opened.run_id as opened_run_id,
     opened.started_at as opened_at,
     opened.code_digest as opened_code,
@@ -81,6 +81,8 @@ inner join staging.planned_case as p
     on a.last_run_id = p.run_id and a.case_id = p.case_id
 left join raw.verdict as v
     on a.last_run_id = v.run_id and a.case_id = v.case_id
+left join staging.measurement as m
+    on a.last_run_id = m.run_id and a.case_id = m.case_id
 left join raw.planned_case as op
     on a.opened_run_id = op.run_id and a.case_id = op.case_id
 left join raw.build as b on op.build_id = b.build_id
@@ -173,7 +175,9 @@ select
     run_id,
     count(*) as repeats,
     count(*) filter (where status = 'disturbed') as disturbed,
-    array_agg(reason order by repeat) filter (where status = 'disturbed') as reasons,
+    jsonb_path_query_array(
+        jsonb_agg(reasons order by repeat) filter (where status = 'disturbed'), '$[*][*]'
+    ) as reasons,
     percentile_cont(0.5) within group (order by drift) as drift
 from raw.repeat
 where
@@ -213,7 +217,7 @@ select
     run_id,
     node,
     subject,
-    reason
+    reasons
 from raw.node_event
 where
     cluster = :cluster

@@ -74,7 +74,7 @@ on conflict do nothing;
 
 -- name: store_node_event*!
 -- Evidence for or against a node; a run's events are stored once.
-insert into raw.node_event (cluster, node, run_id, subject, at, kind, reason, by_whom)
+insert into raw.node_event (cluster, node, run_id, subject, at, kind, reasons, by_whom)
 values (
     :cluster,
     :node,
@@ -82,35 +82,35 @@ values (
     :subject,
     :at,
     :kind,
-    :reason,
+    :reasons,
     :by_whom
 )
 on conflict do nothing;
 
 -- name: store_node_state*!
 -- State of a node. Writes only where something differs.
-insert into raw.node_state as t (cluster, node, state, since, reason, by_whom, faults)
+insert into raw.node_state as t (cluster, node, state, since, reasons, by_whom, faults)
 values (
     :cluster,
     :node,
     :state,
     :since,
-    :reason,
+    :reasons,
     :by_whom,
     :faults
 )
 on conflict (cluster, node) do update set
     state = excluded.state,
     since = excluded.since,
-    reason = excluded.reason,
+    reasons = excluded.reasons,
     by_whom = excluded.by_whom,
     faults = excluded.faults
 where t.* is distinct from excluded.*;
 
 -- name: store_node_state_change*!
 -- A change of a node's state, for its history.
-insert into raw.node_state_change (cluster, node, state, since, reason, by_whom)
-values (:cluster, :node, :state, :since, :reason, :by_whom);
+insert into raw.node_state_change (cluster, node, state, since, reasons, by_whom)
+values (:cluster, :node, :state, :since, :reasons, :by_whom);
 
 -- name: node_events(cluster, max_rows)
 -- The newest events of each node of a cluster, and all that people entered: a node that a person
@@ -130,7 +130,7 @@ select
     subject,
     at,
     kind,
-    reason,
+    reasons,
     by_whom
 from numbered
 where age <= :max_rows or kind in ('quarantined', 'released')
@@ -143,7 +143,7 @@ select
     node,
     state,
     since,
-    reason,
+    reasons,
     by_whom,
     faults
 from raw.node_state
@@ -165,7 +165,7 @@ select
     changed_at,
     state,
     since,
-    reason,
+    reasons,
     by_whom
 from raw.node_state_change
 where

@@ -24,7 +24,7 @@ with numbered as (
         p.is_synthetic,
         m.framework_version,
         coalesce(m.status, 'missing') as status,
-        m.reason,
+        coalesce(m.reasons, '[]') as reasons,
         m.throughput,
         coalesce(m.unit, p.unit) as unit,
         coalesce(m.n, 0) as n,
@@ -32,7 +32,7 @@ with numbered as (
         m.speedup,
         m.efficiency,
         coalesce(m.is_quarantined, false) as quarantined,
-        coalesce(m.quarantine_reasons, array[]::text[]) as quarantine_reasons,
+        coalesce(m.quarantine_reasons, '[]') as quarantine_reasons,
         v.kind as verdict,
         v.sentence as verdict_sentence,
         row_number() over (

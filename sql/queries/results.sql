@@ -8,7 +8,7 @@ insert into raw.measurement as t (
     case_id,
     generation,
     status,
-    reason,
+    reasons,
     build_id,
     framework_version,
     unit,
@@ -33,7 +33,7 @@ values (
     :case_id,
     :generation,
     :status,
-    :reason,
+    :reasons,
     :build_id,
     :framework_version,
     :unit,
@@ -55,7 +55,7 @@ values (
 )
 on conflict (run_id, case_id, generation) do update set
     status = excluded.status,
-    reason = excluded.reason,
+    reasons = excluded.reasons,
     build_id = excluded.build_id,
     framework_version = excluded.framework_version,
     unit = excluded.unit,
@@ -85,7 +85,7 @@ insert into raw.repeat as t (
     generation,
     repeat,
     status,
-    reason,
+    reasons,
     started_at,
     throughput,
     step_throughput,
@@ -97,7 +97,6 @@ insert into raw.repeat as t (
     peak_resident_bytes,
     loss_first,
     loss_median,
-    problem,
     slowest_rank,
     step_seconds
 )
@@ -107,7 +106,7 @@ values (
     :generation,
     :repeat,
     :status,
-    :reason,
+    :reasons,
     :started_at,
     :throughput,
     :step_throughput,
@@ -119,13 +118,12 @@ values (
     :peak_resident_bytes,
     :loss_first,
     :loss_median,
-    :problem,
     :slowest_rank,
     :step_seconds::double precision[]
 )
 on conflict (run_id, case_id, generation, repeat) do update set
     status = excluded.status,
-    reason = excluded.reason,
+    reasons = excluded.reasons,
     started_at = excluded.started_at,
     throughput = excluded.throughput,
     step_throughput = excluded.step_throughput,
@@ -137,7 +135,6 @@ on conflict (run_id, case_id, generation, repeat) do update set
     peak_resident_bytes = excluded.peak_resident_bytes,
     loss_first = excluded.loss_first,
     loss_median = excluded.loss_median,
-    problem = excluded.problem,
     slowest_rank = excluded.slowest_rank,
     step_seconds = excluded.step_seconds
 where t.* is distinct from excluded.*;
@@ -328,7 +325,7 @@ select
     p.case_id,
     m.generation,
     m.status,
-    m.reason,
+    m.reasons,
     m.is_quarantined,
     m.quarantine_reasons,
     r.started_at,
@@ -374,7 +371,7 @@ select
     coalesce(
         m.status, case when p.left_out is null then 'missing' else 'left_out' end
     ) as status,
-    coalesce(m.reason, p.left_out) as reason,
+    coalesce(m.reasons, jsonb_path_query_array(p.left_out, '$'), '[]') as reasons,
     m.throughput,
     coalesce(m.unit, p.unit) as unit,
     coalesce(m.n, 0) as n,
@@ -395,7 +392,7 @@ select
     v.smallest_slowdown,
     noise.sentence as noisy,
     coalesce(m.is_quarantined, false) as quarantined,
-    coalesce(m.quarantine_reasons, array[]::text[]) as quarantine_reasons
+    coalesce(m.quarantine_reasons, '[]') as quarantine_reasons
 from staging.planned_case as p
 inner join staging.run as r on p.run_id = r.run_id
 left join staging.measurement as m

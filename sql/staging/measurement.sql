@@ -21,7 +21,7 @@ select
     m.case_id,
     m.generation,
     m.status,
-    m.reason,
+    m.reasons,
     m.build_id,
     m.framework_version,
     m.unit,

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,17 @@ from nightbench.core.model import (
     Process,
     Protocol,
     RankResult,
+    Reason,
+    ReasonCode,
     RepeatRecord,
+    reasons_from_json,
+    reasons_to_json,
 )
 from nightbench.core.plan import resolve
+from nightbench.core.sentences import sentence, sentences
 from nightbench.core.summarize import summarize_repeat
-from nightbench.gang.machine import NodeView, ProcessView
-from nightbench.gang.progress import Progress
+from nightbench.gang.decisions import NodeView, ProcessView
+from nightbench.gang.progress import ProgressDocument
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = Path(__file__).parent / "golden"
@@ -97,7 +103,7 @@ def test_everything_that_a_job_may_ask_for_is_in_the_schema() -> None:
     validate("job", document)
 
 
-@pytest.mark.parametrize("suite", ["demo", "cpu"])
+@pytest.mark.parametrize("suite", ["demo", "cpu", "fluid"])
 def test_every_job_of_our_suites_keeps_the_schema(suite: str, tmp_path: Path) -> None:
     catalog = load_catalog(ROOT / "benchmarks")
     cluster = load_cluster(ROOT / "dags" / "clusters" / "local.yaml", home=tmp_path)
@@ -134,7 +140,7 @@ def test_a_golden_result_has_the_throughput_that_its_steps_say() -> None:
     case = dataclasses.replace(
         golden_job().case, nodes=1, devices_per_node=len(ranks), trainers=len(ranks)
     )
-    record = RepeatRecord(1, document["status"], document["reason"], ranks)
+    record = RepeatRecord(1, document["status"], (), ranks)
     summary = summarize_repeat(record, case)
     samples = sum(rank.samples_per_step * len(rank.step_seconds) for rank in ranks)
     slowest = max(rank.window_wall_s for rank in ranks)
@@ -147,6 +153,28 @@ def test_a_failed_result_is_read_too() -> None:
     assert document["status"] == "failed"
     ranks = [RankResult.from_json("n1", process) for process in document["processes"]]
     assert [rank.name for rank in ranks] == [p["name"] for p in document["processes"]]
+    (reason,) = reasons_from_json(document["reasons"])
+    assert (reason.code, reason.node) == (ReasonCode.PROCESS_EXITED, "n1")
+    assert sentence(reason) == "n1: trainer-1 exited with code 1"
+    assert reasons_to_json([reason]) == document["reasons"]
+
+
+def test_every_reason_of_a_node_is_known_and_has_its_sentence() -> None:
+    told = (ROOT / "benchmarks" / "nodeside" / "reasons.py").read_text()
+    codes = re.findall(r'^[A-Z_]+ = "(\w+)"$', told, re.MULTILINE)
+    assert len(codes) > 15
+    for code in [*codes, *ReasonCode]:
+        assert sentence(Reason(ReasonCode(code), "n1", "it", "so", "otherwise")).startswith("n1: ")
+
+
+def test_reasons_that_count_others_are_followed_by_them() -> None:
+    ended = Reason(ReasonCode.PROCESS_EXITED, "n2", "trainer-1", "code 1")
+    failed = Reason(ReasonCode.LAUNCHES_FAILED, observed="2 of 3 launches")
+    assert sentences([failed, ended]) == (
+        "2 of 3 launches failed, the last one because: n2: trainer-1 exited with code 1"
+    )
+    assert sentences([ended, ended]) == "n2: trainer-1 exited with code 1"
+    assert sentences([]) == ""
 
 
 def test_a_disturbed_and_a_hung_result_are_read_too() -> None:
@@ -188,5 +216,5 @@ def test_progress_is_told_from_step_records() -> None:
             NodeView(node, heard_s=0.0, state="running", processes={name: seen})
             for node, name in (("n1", "trainer-0"), ("n2", "trainer-1"))
         ]
-        told = Progress(job).document("running", 1, views)
+        told = ProgressDocument(job).document("running", 1, views)
         assert (told["phase"], told["step"]) == ("window", before_window + line["step"])

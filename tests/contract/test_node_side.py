@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = Path(__file__).parent / "golden"
 sys.path.insert(0, str(ROOT / "tests" / "unit" / "node"))
 
-from node_driver import NodeDriver, one_node, verb  # noqa: E402 - found by the path above
+from node_driver import NodeDriver, one_node, reason, verb  # noqa: E402 - found by the path above
 
 
 def validator(name: str) -> Draft202012Validator:
@@ -62,6 +62,9 @@ def test_golden_steps_keep_the_contract():
         ("result", "result.json", lambda d: d.update(status="good")),
         ("result", "result.json", lambda d: d["processes"][0]["summary"].pop("window")),
         ("result", "result-disturbed.json", lambda d: d["disturbed"].pop("share")),
+        ("result", "result-disturbed.json", lambda d: d["disturbed"]["reasons"].clear()),
+        ("result", "result-failed.json", lambda d: d["reasons"][0].pop("observed")),
+        ("result", "result-failed.json", lambda d: d.update(reasons=["it failed"])),
         ("result", "result-hung.json", lambda d: d["processes"][0].update(stack=[])),
         ("fingerprint", "fingerprint.json", lambda d: d.update(id="short")),
         ("preflight", "preflight.json", lambda d: d["clock"].pop("synchronised")),
@@ -97,9 +100,9 @@ def test_an_aborted_and_a_never_launched_repeat_keep_the_contract(tmp_path):
     node.start()
     try:
         node.go()
-        node.command("abort-001", reason="enough")
+        node.command("abort-001", reasons=[reason("cancelled", "enough")])
         assert problems("result", node.result()) == []
-        node.command("abort-002", reason="another node failed")
+        node.command("abort-002", reasons=[reason("node_unreachable", "no answer")])
         node.command("prepare-002")
         assert problems("result", node.result(2)) == []
     finally:
@@ -135,7 +138,7 @@ def test_optional_keys_of_a_job_have_defaults_on_the_node(tmp_path, asked):
     try:
         node.go()
         found = node.result()
-        assert found["status"] == "ok", found["reason"]
+        assert found["status"] == "ok", found["reasons"]
         assert problems("result", found) == []
     finally:
         node.stop()

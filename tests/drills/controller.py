@@ -21,7 +21,7 @@ async def main() -> None:
     job, targets, shipment, folder = pickle.loads(Path(sys.argv[1]).read_bytes())
     await prepare(job, targets, shipment, say)
     outcome = await run_gang(job, targets, CaseStore(UPath(folder)), say)
-    print(outcome.status, outcome.reason, flush=True)
+    print(outcome.status, outcome.why, flush=True)
 
 
 if __name__ == "__main__":

@@ -28,9 +28,10 @@ from nightbench.core.model import (
     Process,
     Protocol,
     Strategy,
+    reasons_from_json,
 )
-from nightbench.gang import CaseOutcome, GangEvent, Shipment, SshTarget, prepare, run_gang
-from nightbench.spool import CaseStore, Spool
+from nightbench.gang import GangEvent, Shipment, SshTarget, prepare, run_gang
+from nightbench.spool import CaseOutcome, CaseStore, Spool
 
 REPO = Path(__file__).resolve().parents[2]
 KILL_S = 10.0
@@ -244,9 +245,12 @@ def check_accounts(
     assert [r.repeat for r in outcome.repeats] == sorted(recorded)
     for repeat in outcome.repeats:
         record = recorded[repeat.repeat]
-        assert (record["status"], record["reason"]) == (repeat.status, repeat.reason)
+        assert (record["status"], reasons_from_json(record["reasons"])) == (
+            repeat.status,
+            repeat.reasons,
+        )
         if repeat.status not in ("ok", "disturbed"):
-            assert repeat.reason
+            assert repeat.reasons
             continue
         assert {name for number, name in launched if number == repeat.repeat} == {
             process.name for process in job.processes

@@ -78,8 +78,8 @@ async def test_a_nodes_disk_fills_within_the_window(
     bad = [repeat for repeat in outcome.repeats if repeat.status == "failed"]
     assert bad, "there was room for everything?"
     for repeat in bad:
-        assert "n2" in str(repeat.reason)
-        assert re.search("No space left|no room", str(repeat.reason)), repeat.reason
+        assert "n2" in repeat.why
+        assert re.search("No space left|no room", repeat.why), repeat.why
         result = store.result(repeat.repeat, "n2")
         assert result is None or result["status"] != "ok"
     # With room again the node serves the next case without help.
@@ -127,7 +127,7 @@ async def test_a_home_that_becomes_read_only_within_the_window(
     n2.read_only()
     outcome = await asyncio.wait_for(task, 240)
     assert outcome.status is CaseStatus.FAILED
-    assert "n2" in str(outcome.repeats[0].reason)
+    assert "n2" in outcome.repeats[0].why
     assert left(job) == []
     assert n2.processes(), "the host lives"
 

@@ -29,8 +29,8 @@ from tests.drills.gangs import (
 from tests.drills.hosts import Lab, marked
 
 from nightbench.core.model import CaseStatus, JobSpec
-from nightbench.gang import CaseOutcome, GangEvent, Shipment, run_gang
-from nightbench.spool import Spool
+from nightbench.gang import GangEvent, Shipment, run_gang
+from nightbench.spool import CaseOutcome, Spool
 
 SUITE = """\
 suite: mine

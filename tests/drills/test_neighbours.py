@@ -104,7 +104,7 @@ async def test_a_node_that_stays_busy(
     check_accounts(lab, job, store, outcome)
     assert outcome.status is CaseStatus.FAILED
     assert not launches(lab, job)
-    reason = str(outcome.reason)
+    reason = outcome.why
     assert "n2" in reason
     assert "in use" in reason, reason
     assert "neighbour" in reason, reason
@@ -132,7 +132,7 @@ async def test_work_inside_the_window(
     else:
         assert [r.status for r in outcome.repeats] == ["disturbed", "ok", "ok"]
         assert outcome.status is CaseStatus.OK
-        assert "neighbour" in str(outcome.repeats[0].reason)
+        assert "neighbour" in outcome.repeats[0].why
     first = store.result(1, "n2")
     assert first is not None
     assert first["status"] == "ok"
@@ -160,7 +160,7 @@ async def test_the_budget_for_disturbed_repeats_ends(
     check_accounts(lab, job, store, outcome)
     assert [r.status for r in outcome.repeats] == ["disturbed", "disturbed"]
     assert outcome.status is CaseStatus.FAILED
-    assert "disturbed" in str(outcome.reason)
+    assert "disturbed" in outcome.why
 
 
 async def test_our_own_work_is_not_foreign(lab: Lab, shipment: Shipment, tmp_path: Path) -> None:

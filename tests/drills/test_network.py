@@ -70,10 +70,9 @@ async def test_a_node_is_cut_off_for_good(
     getattr(n2, CUTS[cut][0])()
     outcome = await asyncio.wait_for(task, 200)
     assert outcome.status is CaseStatus.FAILED
-    assert "node n2 unreachable" in str(outcome.repeats[0].reason)
-    faults = (store.outcome() or {})["nodes"]
-    assert faults["n2"]["fault"]
-    assert "n1" not in faults
+    assert "n2: unreachable" in outcome.repeats[0].why
+    faults = (store.outcome() or {})["faults"]
+    assert [fault["node"] for fault in faults] == ["n2"]
     assert n1.marked(job.run_id) == []
     # Nobody can reach n2, and still nothing is left there.
     await eventually(lambda: n2.marked(job.run_id) == [])
@@ -158,7 +157,7 @@ async def test_a_node_reboots(lab: Lab, shipment: Shipment, tmp_path: Path) -> N
     outcome = await task
     check_accounts(lab, job, store, outcome)
     assert [r.status for r in outcome.repeats] == ["ok", "failed", "ok"]
-    reason = str(outcome.repeats[1].reason)
+    reason = outcome.repeats[1].why
     assert "n2" in reason
     assert "reboot" in reason or "agent died" in reason, reason
     boots = [
@@ -180,9 +179,9 @@ async def test_a_node_loses_power_for_good(lab: Lab, shipment: Shipment, tmp_pat
     outcome = await asyncio.wait_for(task, 200)
     check_accounts(lab, job, store, outcome)
     assert outcome.status is CaseStatus.FAILED
-    assert "node n2 unreachable" in str(outcome.repeats[0].reason)
-    assert "None" not in str(outcome.repeats[0].reason)
-    assert "n2" in str(outcome.reason)
+    assert "n2: unreachable" in outcome.repeats[0].why
+    assert "None" not in outcome.repeats[0].why
+    assert "n2" in outcome.why
     assert [set(repeat.faults) for repeat in outcome.repeats] == [{"n2"}, {"n2"}]
 
 

@@ -42,7 +42,7 @@ async def test_one_home_for_all_hosts(lab: Lab, shipment: Shipment, tmp_path: Pa
         *(measure(lab, shipment, job, store) for job, store in zip(jobs, stores, strict=True))
     )
     for job, store, outcome in zip(jobs, stores, outcomes, strict=True):
-        assert outcome.status is CaseStatus.OK, outcome.reason
+        assert outcome.status is CaseStatus.OK, outcome.why
         assert max(launches(lab, job).values()) == 1
         assert [r.status for r in outcome.repeats] == ["ok", "ok"]
         for number in (1, 2):
@@ -66,7 +66,7 @@ async def test_jobs_on_the_nodes_own_disks(lab: Lab, shipment: Shipment, tmp_pat
     own = {"job_root": "/tmp/nightbench-jobs"}
     job = make_job(lab, shipment, nodes=("n1", "n2"), environments=own)
     outcome = await measure(lab, shipment, job, make_store(tmp_path))
-    assert outcome.status is CaseStatus.OK, outcome.reason
+    assert outcome.status is CaseStatus.OK, outcome.why
     assert not (n1.home / "bench/.nightbench-node/jobs").exists()
     for host in (n1, n2):
         folder = host.path("/tmp/nightbench-jobs/jobs") / job.job_id

@@ -36,7 +36,7 @@ async def one_case(lab: Lab, shipment: Shipment, tmp_path: Path) -> None:
     store = make_store(tmp_path)
     outcome = await measure(lab, shipment, job, store)
     check_accounts(lab, job, store, outcome)
-    assert outcome.status is CaseStatus.OK, outcome.reason
+    assert outcome.status is CaseStatus.OK, outcome.why
     assert [r.status for r in outcome.repeats] == ["ok", "ok"]
 
 
@@ -93,7 +93,7 @@ async def test_a_server_that_throttles_logins(lab: Lab, shipment: Shipment, tmp_
         *(measure(lab, shipment, job, store) for job, store in zip(jobs, stores, strict=True))
     )
     for job, store, outcome in zip(jobs, stores, outcomes, strict=True):
-        assert outcome.status is CaseStatus.OK, outcome.reason
+        assert outcome.status is CaseStatus.OK, outcome.why
         check_accounts(lab, job, store, outcome)
 
 
@@ -139,7 +139,7 @@ async def test_the_host_key_changes_within_the_run(
     n2.start_sshd()
     outcome = await asyncio.wait_for(task, 200)
     assert outcome.status is CaseStatus.FAILED
-    assert "CHANGED" in str(outcome.reason), outcome.reason
+    assert "CHANGED" in outcome.why, outcome.why
     await eventually(lambda: marked(job.run_id) == [])
 
 

@@ -30,7 +30,7 @@ def test_a_short_night_measures_what_it_has_room_for(live: Live) -> None:
     rows = {row["case_id"]: row for row in live.rows(run.run_id)}
     assert {row["status"] for row in rows.values()} == {"ok", "left_out"}
     (out,) = (row for row in rows.values() if row["status"] == "left_out")
-    assert "before the night ends" in out["reason"]
+    assert [r["code"] for r in out["reasons"]] == ["night_full"]
     assert [task["state"] for task in live.tasks(dag_run, "measure")] == ["success"]
 
     # Who was left out comes first in the next night.

@@ -29,12 +29,13 @@ from nightbench.core.model import (
 from nightbench.core.model.alerts import Confirmation, Outcome
 from nightbench.core.plan import definition_digest
 from nightbench.core.run_plan import CasePlan, RunPlan
-from nightbench.experiments.compare import Ended, Listener
-from nightbench.experiments.comparisons import ComparisonPlan, halves
-from nightbench.experiments.confirm import ELSEWHERE, Asked, Ground, measure_again
+from nightbench.experiments.comparison import ComparedCase, ended_launches
+from nightbench.experiments.confirm import ELSEWHERE, ConfirmRequest, measure_again
+from nightbench.experiments.engine import ComparisonObserver, ExperimentContext
+from nightbench.experiments.rounds import Launch
 from nightbench.gang import Shipment
 from nightbench.night.suspects import PAIRS, PAIRS_ELSEWHERE, Suspect, new_confirmation_id
-from nightbench.spool import RunSpool, Spool
+from nightbench.spool import Spool
 from nightbench.spool.plans import store_plan
 
 CASE = Case("sleep", "fake", Strategy.SINGLE, batch_size_per_device=2, scale="smoke")
@@ -62,12 +63,12 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshNodes]:
 
 
 @pytest.fixture(scope="module")
-def ground(nodes: SshNodes, tmp_path_factory: pytest.TempPathFactory) -> Ground:
+def context(nodes: SshNodes, tmp_path_factory: pytest.TempPathFactory) -> ExperimentContext:
     copy = tmp_path_factory.mktemp("shipped") / "benchmarks"
     ignored = shutil.ignore_patterns("__pycache__", ".*")
     shutil.copytree(REPO / "benchmarks", copy, ignore=ignored)
     cluster = Cluster("local", nodes.nodes, shared=True, environments=nodes.environments)
-    return Ground(
+    return ExperimentContext(
         Suite("trial", "tests", "local", (CASE,)),
         cluster,
         load_catalog(copy),
@@ -81,15 +82,15 @@ def spool(tmp_path: Path) -> Spool:
     return Spool(tmp_path / "spool")
 
 
-Doubt = Callable[..., tuple[Asked, RunPlan]]
+Doubt = Callable[..., tuple[ConfirmRequest, RunPlan]]
 
 
 @pytest.fixture
-def doubt(ground: Ground, spool: Spool) -> Doubt:
-    """A night that lost so much on n1, and what is asked for because of it."""
+def doubt(context: ExperimentContext, spool: Spool) -> Doubt:
+    """A night that lost so much on n1, and what is request for because of it."""
 
-    def make(good: Build, bad: Build, lost: float = 0.1) -> tuple[Asked, RunPlan]:
-        digest = definition_digest(CASE, ground.catalog.workloads["sleep"], PROTOCOL)
+    def make(good: Build, bad: Build, lost: float = 0.1) -> tuple[ConfirmRequest, RunPlan]:
+        digest = definition_digest(CASE, context.catalog.workloads["sleep"], PROTOCOL)
         at = datetime(2026, 11, 1, 1, tzinfo=UTC)
         run = Run(NIGHT, "trial", "local", RunKind.NIGHTLY, at)
         planned = PlannedCase(CASE, bad, digest, "samples")
@@ -99,7 +100,7 @@ def doubt(ground: Ground, spool: Spool) -> Doubt:
             protocol=PROTOCOL,
             policy=RegressionPolicy(min_change=lost / 3),
             channels=(),
-            cluster=ground.cluster,
+            cluster=context.cluster,
             cases=(CasePlan(planned, (Process("trainer-0", "trainer", 0, "n1", 0),), None, False),),
         )
         store_plan(plan, spool)
@@ -107,32 +108,42 @@ def doubt(ground: Ground, spool: Spool) -> Doubt:
             1, NIGHT, CASE.case_id, (1 - lost) * LEVEL, LEVEL, bad, "1.0", good, "1.0", None,
             ("n1",), digest,
         )  # fmt: skip
-        return Asked(1, new_confirmation_id(datetime.now(UTC)), suspect, None, "nightbench"), plan
+        return ConfirmRequest(
+            1, new_confirmation_id(datetime.now(UTC)), suspect, None, "nightbench"
+        ), plan
 
     return make
 
 
-def on_one_node(ground: Ground) -> Ground:
+def on_one_node(context: ExperimentContext) -> ExperimentContext:
     """Where the cluster has no other nodes."""
-    return replace(ground, cluster=replace(ground.cluster, nodes=ground.cluster.nodes[:1]))
+    return replace(context, cluster=replace(context.cluster, nodes=context.cluster.nodes[:1]))
 
 
-def watch(heard: list[Ended]) -> Callable[[ComparisonPlan, RunSpool], Listener]:
-    return lambda plan, folder: Listener(on_end=heard.append)
+class Observer(ComparisonObserver):
+    """Keeps the job ids of the launches that have ended."""
+
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+
+    def launch_ended(self, case: ComparedCase, number: int, launch: Launch) -> None:
+        self.ended.append(case.launch(launch.arm, number).job_id)
 
 
-def measure(asked: Asked, plan: RunPlan, spool: Spool, ground: Ground) -> Confirmation:
-    return asyncio.run(measure_again(asked, plan, spool, ground, watch([])))[0]
+def measure(
+    request: ConfirmRequest, plan: RunPlan, spool: Spool, context: ExperimentContext
+) -> Confirmation:
+    return asyncio.run(measure_again(request, plan, spool, context, ComparisonObserver()))[0]
 
 
 @pytest.mark.slow
 def test_a_build_that_is_slower_is_confirmed_on_both_nodes(
-    doubt: Doubt, spool: Spool, ground: Ground, tmp_path: Path
+    doubt: Doubt, spool: Spool, context: ExperimentContext, tmp_path: Path
 ) -> None:
     good, bad = prefix(tmp_path / "good", STEP_S), prefix(tmp_path / "bad", 1.1 * STEP_S)
-    asked, plan = doubt(good, bad)
+    request, plan = doubt(good, bad)
 
-    found, detail = asyncio.run(measure_again(asked, plan, spool, ground, watch([])))
+    found, detail = asyncio.run(measure_again(request, plan, spool, context, ComparisonObserver()))
 
     assert found.outcome is Outcome.CONFIRMED, found.sentence
     assert found.ratio == pytest.approx(1 / 1.1, abs=0.03)
@@ -149,17 +160,17 @@ def test_a_build_that_is_slower_is_confirmed_on_both_nodes(
 
 @pytest.mark.slow
 def test_builds_that_are_alike_do_not_confirm_and_a_killed_measurement_goes_on(
-    doubt: Doubt, spool: Spool, ground: Ground, tmp_path: Path
+    doubt: Doubt, spool: Spool, context: ExperimentContext, tmp_path: Path
 ) -> None:
     good, bad = prefix(tmp_path / "good", STEP_S), prefix(tmp_path / "bad", STEP_S)
     # Much, so that what other work adds on a busy machine does not matter.
-    asked, plan = doubt(good, bad, 0.3)
-    alone = on_one_node(ground)
-    before: list[Ended] = []
+    request, plan = doubt(good, bad, 0.3)
+    alone = on_one_node(context)
+    before = Observer()
 
     async def interrupted() -> None:
-        task = asyncio.create_task(measure_again(asked, plan, spool, alone, watch(before)))
-        while len(before) < 3:
+        task = asyncio.create_task(measure_again(request, plan, spool, alone, before))
+        while len(before.ended) < 3:
             await asyncio.sleep(0.05)
             assert not task.done()
         task.cancel()
@@ -167,19 +178,19 @@ def test_builds_that_are_alike_do_not_confirm_and_a_killed_measurement_goes_on(
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(interrupted())
-    after: list[Ended] = []
-    found, _ = asyncio.run(measure_again(asked, plan, spool, alone, watch(after)))
+    after = Observer()
+    found, _ = asyncio.run(measure_again(request, plan, spool, alone, after))
 
     assert found.outcome is Outcome.NOT_CONFIRMED, found.sentence
     assert "the fall is not there" in found.sentence
-    launches = halves(spool.comparison(asked.comparison_id), CASE.case_id)
-    assert [half.status for half in launches].count("ok") >= 2 * PAIRS
-    numbers = [(each.case.jobs[each.half.side].run_id, each.number) for each in (*before, *after)]
-    assert len(numbers) == len({*numbers})  # nothing was launched twice
+    launches = ended_launches(spool.comparison(request.comparison_id), CASE.case_id)
+    assert [launch.status for launch in launches].count("ok") >= 2 * PAIRS
+    ended = [*before.ended, *after.ended]
+    assert len(ended) == len({*ended})  # nothing was launched twice
     # What is complete is only read again.
-    again: list[Ended] = []
-    same, _ = asyncio.run(measure_again(asked, plan, spool, alone, watch(again)))
-    assert (same, again) == (found, [])
+    again = Observer()
+    same, _ = asyncio.run(measure_again(request, plan, spool, alone, again))
+    assert (same, again.ended) == (found, [])
 
 
 @pytest.mark.parametrize(
@@ -193,33 +204,33 @@ def test_builds_that_are_alike_do_not_confirm_and_a_killed_measurement_goes_on(
 def test_one_build_is_held_against_the_level_before(
     doubt: Doubt,
     spool: Spool,
-    ground: Ground,
+    context: ExperimentContext,
     tmp_path: Path,
     step_s: float,
     outcome: Outcome,
     words: str,
 ) -> None:
     build = prefix(tmp_path / "build", step_s)
-    asked, plan = doubt(build, build, 0.3)
+    request, plan = doubt(build, build, 0.3)
 
-    found = measure(asked, plan, spool, on_one_node(ground))
+    found = measure(request, plan, spool, on_one_node(context))
 
-    assert not spool.comparison(asked.comparison_id + ELSEWHERE).case_ids()
+    assert not spool.comparison(request.comparison_id + ELSEWHERE).case_ids()
     assert found.outcome is outcome, found.sentence
     assert "Nothing of the framework changed" in found.sentence
     assert words in found.sentence
 
 
 def test_a_prefix_that_is_gone_is_inconclusive_and_nothing_is_launched(
-    doubt: Doubt, spool: Spool, ground: Ground, tmp_path: Path
+    doubt: Doubt, spool: Spool, context: ExperimentContext, tmp_path: Path
 ) -> None:
     good, bad = prefix(tmp_path / "good", STEP_S), prefix(tmp_path / "bad", STEP_S)
-    asked, plan = doubt(good, bad)
+    request, plan = doubt(good, bad)
     shutil.rmtree(tmp_path / "good")
 
-    found = measure(asked, plan, spool, ground)
+    found = measure(request, plan, spool, context)
 
     assert found.outcome is Outcome.INCONCLUSIVE
     assert "cannot be had any more" in found.sentence
     assert "bin/python is not there" in found.sentence
-    assert spool.comparison(asked.comparison_id).case_ids() == []
+    assert spool.comparison(request.comparison_id).case_ids() == []

@@ -29,7 +29,9 @@ from nightbench.core.model import (
     Process,
     Protocol,
     Strategy,
+    reasons_from_json,
 )
+from nightbench.core.sentences import sentences
 from nightbench.gang import (
     GangEvent,
     Shipment,
@@ -44,6 +46,11 @@ from nightbench.gang.node_access import Layout
 from nightbench.spool import CaseStore, Spool
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+def why(document) -> str:
+    """The reasons of a document as people read them."""
+    return sentences(reasons_from_json(document["reasons"]))
 
 
 @pytest.fixture(scope="session")
@@ -221,7 +228,7 @@ async def test_all_repeats_of_a_collective_case(shipment, nodes, job, store):
 async def test_a_parameter_server_case_drains_and_finishes(shipment, nodes, job, store, sync):
     spec = job(repeats=1, strategy=Strategy.PARAMETER_SERVER, sync=sync)
     outcome = await run(shipment, nodes, spec, store)
-    assert outcome.status is CaseStatus.OK, outcome.reason
+    assert outcome.status is CaseStatus.OK, outcome.why
     trainers = [
         p["summary"] for r in store.results(1).values() for p in r["processes"] if p["measured"]
     ]
@@ -236,7 +243,7 @@ async def test_a_failing_rank_ends_the_gang_and_the_case_goes_on(shipment, nodes
     assert outcome.status is CaseStatus.OK
     assert [r.status for r in outcome.repeats] == ["ok", "failed", "ok"]
     record = store.repeat(2)
-    assert "n2: trainer-1 exited with code 7" in record["reason"]
+    assert "n2: trainer-1 exited with code 7" in why(record)
     assert "told to die at step 4" in record["log_tail"]
     assert store.result(2, "n1")["status"] == "aborted"
     await eventually(lambda: not marked(spec), 5)  # an agent that says "ended" is about to exit
@@ -247,7 +254,7 @@ async def test_two_failures_in_a_row_end_the_case_for_good(shipment, nodes, job,
     outcome = await run(shipment, nodes, spec, store)
     assert outcome.status is CaseStatus.FAILED
     assert [r.status for r in outcome.repeats] == ["failed", "failed"]
-    assert "trainer-0 exited with code 1" in outcome.reason
+    assert "trainer-0 exited with code 1" in outcome.why
     assert await run_gang(spec, nodes.targets, store) == outcome
     assert len(launches(nodes, spec, "n1")) == 2
     await eventually(lambda: not marked(spec), 5)  # an agent that says "ended" is about to exit
@@ -303,7 +310,7 @@ async def test_cancelling_the_task_leaves_the_gang_and_cancel_ends_it(shipment, 
     assert sorted(report.stopped) == ["n1", "n2"]
     await eventually(lambda: not marked(spec), 5)  # an agent that says "ended" is about to exit
     assert store.outcome()["status"] == "cancelled"
-    assert store.outcome()["reason"] == "no longer wanted"
+    assert why(store.outcome()) == "cancelled: no longer wanted"
     assert (await run_gang(spec, nodes.targets, store)).status is CaseStatus.CANCELLED
 
 
@@ -316,7 +323,7 @@ async def test_a_controller_sees_that_its_job_was_cancelled(shipment, nodes, job
     await cancel_run(spec.run_id, cluster, nodes.targets, "the run was cancelled")
     outcome = await task
     assert outcome.status is CaseStatus.CANCELLED
-    assert outcome.reason == "the run was cancelled"
+    assert outcome.why == "cancelled: the run was cancelled"
     assert store.repeat(2) is None
     await eventually(lambda: not marked(spec), 5)  # an agent that says "ended" is about to exit
 
@@ -340,7 +347,7 @@ async def test_a_command_of_a_lower_epoch_is_ignored(shipment, nodes, job, store
     task = asyncio.create_task(run_gang(spec, nodes.targets, store))
     await eventually(lambda: stepping(store))
     control = job_dir(nodes, spec, "n1") / "control"
-    (control / "stop.tmp").write_text(json.dumps({"epoch": 0, "reason": "stale"}))
+    (control / "stop.tmp").write_text(json.dumps({"epoch": 0, "reasons": []}))
     (control / "stop.tmp").rename(control / "stop.json")
     assert (await task).status is CaseStatus.OK
     log = agent_log(nodes, spec, "n1")
@@ -381,7 +388,7 @@ async def test_without_a_controller_the_lease_ends_the_gang(shipment, nodes, job
     again = asyncio.create_task(run_gang(spec, nodes.targets, store))
     record = await eventually(lambda: store.repeat(1))
     assert record["status"] == "failed"
-    assert "lease" in record["reason"]
+    assert "lease" in why(record)
     await eventually(lambda: (store.progress() or {}).get("repeat") == 2)
     await cancel(spec, nodes.targets)
     assert (await again).status is CaseStatus.CANCELLED
@@ -399,7 +406,7 @@ async def test_an_agent_that_dies_fails_the_repeat_and_the_next_one_runs(
     os.kill(pid, signal.SIGKILL)
     outcome = await task
     assert [r.status for r in outcome.repeats] == ["failed", "ok"]
-    assert "agent died" in outcome.repeats[0].reason or "exited" in outcome.repeats[0].reason
+    assert "agent died" in outcome.repeats[0].why or "exited" in outcome.repeats[0].why
     assert launches(nodes, spec, "n2") == [(1, "trainer-1"), (2, "trainer-1")]
     await eventually(lambda: not marked(spec), 5)  # an agent that says "ended" is about to exit
 

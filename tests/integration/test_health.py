@@ -91,7 +91,8 @@ async def test_refusals_are_told_apart(shipment, nodes, cluster, tmp_path):
     (first, second), _network = await preflight(cluster, targets, shipment)
     assert said(first, cluster) == {"login": Level.FAIL}
     assert said(second, cluster) == {"host key": Level.FAIL}
-    assert "CHANGED" in second.problem
+    assert second.problem is not None
+    assert "CHANGED" in second.problem.observed
 
 
 async def test_a_root_that_cannot_be_made(shipment, nodes, cluster, tmp_path):
@@ -205,7 +206,9 @@ def test_cases_go_around_a_node_that_is_away(here: Terminal, one_away: str) -> N
     assert len(ends) == 2
     for outcome in ends.values():
         assert outcome["status"] == "failed"
-        assert outcome["reason"].startswith("node unavailable: n2: reach: connection refused")
+        first = outcome["reasons"][0]
+        assert (first["code"], first["node"]) == ("node_left_out", "n2")
+        assert "reach: connection refused" in first["observed"]
 
 
 def test_a_case_is_placed_on_another_node(here: Terminal, one_away: str) -> None:

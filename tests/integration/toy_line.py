@@ -13,13 +13,18 @@ from tests import wheels
 REPO = Path(__file__).resolve().parents[2]
 SERIES = f"{sys.version_info[0]}.{sys.version_info[1]}"
 LINE, PACKAGE = "toy", "toy_framework"
-MAIN = """\
-import os, runpy, sys
+RUNTIME = """\
+import os
+
 import toy_framework
+from frameworks.fake.runtime import Runtime as Fake
+
 os.environ["FAKE_STEP_S"] = repr(toy_framework.STEP_S)
 os.environ["FAKE_VERSION"] = '"' + toy_framework.VERSION + '"'
-sys.argv[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rank.py")
-runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+class Runtime(Fake):
+    line = "toy"
 """
 
 
@@ -48,19 +53,14 @@ def make_benchmarks(folder: Path, locked: Path) -> Path:
     version = locked.name.split("-")[1]
     fake = json.loads((folder / "frameworks/fake/framework.json").read_text())
     described = {**fake, "line": LINE, "title": "Toy", "version": version, "package": PACKAGE}
-    described |= {"python": SERIES, "size_bytes": 1000}
+    described |= {"python": SERIES, "size_bytes": 1000, "variants": {"cpu": {"device": "cpu"}}}
+    described.pop("drill_workload")
     (line / "framework.json").write_text(json.dumps(described))
     digest = hashlib.sha256(locked.read_bytes()).hexdigest()
     name = PACKAGE.replace("_", "-")
     lock = f"{name}=={version} \\\n    --hash=sha256:{digest}\n"
     (line / "requirements-cpu.lock").write_text(lock)
-    launch = (folder / "frameworks/fake/launch.py").read_text()
-    (line / "launch.py").write_text(launch.replace('"fake", "main.py"', '"toy", "main.py"'))
-    (line / "main.py").write_text(MAIN)
-    rank = (folder / "frameworks/fake/main.py").read_text()
-    # Nights, alerts and causes know of a version what a rank says of its own line.
-    said = '"fake": str(_knob("version"'
-    assert said in rank
-    (line / "rank.py").write_text(rank.replace(said, said.replace("fake", LINE)))
-    shutil.copy(folder / "workloads/sleep/fake.py", folder / "workloads/sleep/toy.py")
+    (line / "runtime.py").write_text(RUNTIME)
+    for module in ("launch.py", "trainer.py"):
+        shutil.copy(folder / "frameworks/fake" / module, line)
     return folder

@@ -80,7 +80,7 @@ def by_function(field: Ground) -> Steer:
     async def steer(job: JobSpec) -> bool:
         outcome = await run_gang(job, field.targets, field.store(job))
         if outcome.status is not CaseStatus.OK:
-            print(f"{job.job_id}: {outcome.status} {outcome.reason}")
+            print(f"{job.job_id}: {outcome.status} {outcome.why}")
         return outcome.status is CaseStatus.OK
 
     return steer

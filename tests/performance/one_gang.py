@@ -43,7 +43,7 @@ async def measure(field: Ground, job: JobSpec) -> bool:
         ]
         stepping = [at for node in job.nodes for at in _barriers(field, job, node.name, repeat)]
         if not launched or not stepping or len(gos) < repeat:
-            print(f"repeat {repeat} was not launched: {outcome.reason}")
+            print(f"repeat {repeat} was not launched: {outcome.why}")
             return False
         if repeat == 1:
             say("run_gang called to go (locks, fingerprints, ports)", gos[0] - began_s, "s")
@@ -72,7 +72,7 @@ async def measure(field: Ground, job: JobSpec) -> bool:
     say("SSH server: CPU in all", field.server_cpu_s() - server_s, "s")
     left = left_over(job.run_id)
     say("processes left", len(left), "")
-    print(f"outcome: {outcome.status} {outcome.reason or ''}")
+    print(f"outcome: {outcome.status} {outcome.why}")
     return outcome.status is CaseStatus.OK and not left
 
 

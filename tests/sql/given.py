@@ -104,7 +104,7 @@ class Given:
             record=RepeatRecord(
                 repeat=number,
                 status="ok",
-                reason=None,
+                reasons=(),
                 ranks=ranks,
                 clocks={node: ClockOffset(-12.5, 0.001) for node in nodes},
                 fingerprints={node: f"fp-{node}" for node in nodes},

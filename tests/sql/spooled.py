@@ -9,23 +9,29 @@ from typing import Any
 from nightbench.core.model import (
     Build,
     Case,
+    CaseStatus,
     Cluster,
     Node,
     PlannedCase,
     Process,
     Protocol,
+    Reason,
+    ReasonCode,
     RegressionPolicy,
     Run,
     Strategy,
 )
 from nightbench.core.run_plan import CasePlan, RunPlan
-from nightbench.spool import RunSpool, Spool
+from nightbench.spool import CaseOutcome, RunSpool, Spool
 from nightbench.spool.plans import mark_ended, store_plan
 
 FAKE = Build(line="fake")
 STEPS = 10
 PROTOCOL = Protocol(warmup_steps=1, measured_steps=STEPS, repeats=3)
 DIGEST = "d1"
+
+EXITED = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1", "code 0")
+LOST = Reason(ReasonCode.CONTROLLER_ERROR, observed="lost")
 
 
 def case(batch: int) -> Case:
@@ -53,7 +59,7 @@ def plan(run: Run, cases: Sequence[Case], channels: Sequence[str] = ()) -> RunPl
 def spooled(
     spool: Spool,
     run: Run,
-    throughputs: Mapping[Case, float | str | None],
+    throughputs: Mapping[Case, float | Reason | None],
     channels: Sequence[str] = (),
     wall_factor: float = 1.0,
     version: str = "1.0",
@@ -78,9 +84,10 @@ def spooled(
         store = folder.case(each.case_id)
         if fingerprint is not None:
             store.save_fingerprint("n1", fingerprint)
-        outcome: dict[str, Any] = {"repeats": [], "ended_at": run.started_at.isoformat()}
-        if isinstance(came, str):
-            store.save_outcome({**outcome, "status": "failed", "reason": came})
+        ended_at = run.started_at.isoformat()
+        if isinstance(came, Reason):
+            failed = CaseOutcome(CaseStatus.FAILED, (came,), ended_at=ended_at)
+            store.save_outcome(failed.to_json())
             continue
         for number in range(1, PROTOCOL.repeats + 1):
             store.save_result(number, "n1", _result(run, each, number, came, wall_factor, version))
@@ -88,12 +95,13 @@ def spooled(
                 number,
                 {
                     "status": "ok",
-                    "reason": None,
+                    "reasons": [],
+                    "faults": [],
                     "started_at": (run.started_at - timedelta(seconds=60)).isoformat(),
                     "clocks": {"n1": {"offset_s": 0.0, "error_s": 0.001}},
                 },
             )
-        store.save_outcome({**outcome, "status": "ok", "reason": None})
+        store.save_outcome(CaseOutcome(CaseStatus.OK, (), ended_at=ended_at).to_json())
     mark_ended(folder)
     return folder
 
@@ -110,7 +118,7 @@ def _result(
         "repeat": repeat,
         "node": "n1",
         "status": "ok",
-        "reason": None,
+        "reasons": [],
         "log_tail": None,
         "started_s": 90.0,
         "ended_s": 120.0,
@@ -121,6 +129,7 @@ def _result(
             {
                 "name": "trainer-0",
                 "role": "trainer",
+                "measured": True,
                 "rank": 0,
                 "exit_code": 0,
                 "signal": None,

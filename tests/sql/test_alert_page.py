@@ -12,7 +12,7 @@ from tests.sql.conftest import Database
 from tests.sql.given import Given
 
 from nightbench.core.model import Verdict, VerdictKind
-from nightbench.orchestration import page
+from nightbench.orchestration import page_app
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE
 from nightbench.warehouse import Loader, Reader, Triage, connect
 from nightbench.warehouse.connection import Connection
@@ -26,13 +26,13 @@ BEARER = {"authorization": "Bearer abc.def"}
 def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     """The app as the API server has it, but for Airflow's login."""
     roles = {WAREHOUSE_READER: warehouse.reader, WAREHOUSE_TRIAGE: warehouse.triage}
-    monkeypatch.setattr(page, "connect", lambda conn_id: connect(roles[conn_id]))
+    monkeypatch.setattr(page_app, "connect", lambda conn_id: connect(roles[conn_id]))
 
     def anyone() -> None:
         pass
 
     access = PageAccess(anyone, anyone, lambda: PageUser("ada", may_change=True))
-    return TestClient(create_app(page.open_repository, page.open_triage, access, b"secret"))
+    return TestClient(create_app(page_app.open_repository, page_app.open_triage, access, b"secret"))
 
 
 def test_an_alert_is_found_read_and_moved(app: TestClient, alert_id: int) -> None:

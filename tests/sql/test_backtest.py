@@ -21,7 +21,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.night.shadow import grade
 from nightbench.warehouse import Loader, Triage, connect
-from nightbench.warehouse.history_csv import import_history
+from nightbench.warehouse.history_import import import_history
 
 FALLS, STEADY = case(1), case(2)
 NIGHTS, FELL = 60, 45

@@ -1,4 +1,4 @@
-"""BisectRepository in a real PostgreSQL: stored as they go, found by their alert, shown on it."""
+"""Bisects in a real PostgreSQL: stored as they go, found by their alert, shown on it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,30 @@ from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
 from typer.testing import CliRunner
 
-from nightbench.cli import bisect, common
+from nightbench.cli import common
 from nightbench.cli.main import app
 from nightbench.core.errors import UserError
 from nightbench.core.model import Verdict, VerdictKind
-from nightbench.experiments import bisect_store
-from nightbench.experiments.bisect_store import Asked
-from nightbench.spool import Spool
-from nightbench.warehouse import Loader, Reader, WarehouseRefused
+from nightbench.experiments.bisect_store import (
+    BisectGoal,
+    BisectRequest,
+    bisect_document,
+    complete_goal,
+    load_bisect,
+    save_step,
+    store_bisect,
+)
+from nightbench.experiments.reporting import BisectReporter
+from nightbench.spool import RunSpool, Spool
+from nightbench.warehouse import Loader, Reader, WarehouseRefused, connect
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.experiments import BisectRepository
 
 VERSIONS = ("1.0", "1.1", "1.2", "1.3")
 
 
-def asked(case_id: str, alert_id: int | None = None) -> Asked:
-    return Asked(case_id, "demo", "local", "fake", VERSIONS, 3600.0, 20, alert_id=alert_id)
+def request(case_id: str, alert_id: int | None = None) -> BisectRequest:
+    return BisectRequest(case_id, "demo", "local", "fake", VERSIONS, 3600.0, 20, alert_id=alert_id)
 
 
 def step(number: int, kind: str, version: str, result: str | None, **more: Any) -> dict[str, Any]:
@@ -54,6 +62,11 @@ def step(number: int, kind: str, version: str, result: str | None, **more: Any) 
     }
 
 
+def store(repository: BisectRepository, folder: RunSpool) -> None:
+    document = bisect_document(folder)
+    repository.store(document, document["steps"])
+
+
 def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
     connection: Connection,
     warehouse: Database,
@@ -64,28 +77,28 @@ def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
 ) -> None:
     repository = BisectRepository(connection)
     case_id = rows("select case_id from raw.alert")[0]["case_id"]
-    folder = bisect_store.begin(spool, "bisect-1", asked(case_id, alert_id), "ada")
-    bisect_store.store(repository, bisect_store.document_of(folder))
+    folder = store_bisect(spool, "bisect-1", request(case_id, alert_id), "ada", "demo", "local")
+    store(repository, folder)
     (found,) = repository.find(alert_id=alert_id)
     assert (found["state"], found["outcome"], found["steps"]) == ("running", None, 0)
     assert found["versions"] == list(VERSIONS)
 
     figures = {"ratio": 0.9, "low": 0.89, "high": 0.91, "rounds": 5}
-    bisect_store.save_step(folder, step(1, "check", "1.3", "bad", **figures))
-    bisect_store.save_step(folder, step(2, "search", "1.1", "good", why="a \x00 in it"))
-    bisect_store.save_step(folder, step(3, "search", "1.2", None))
+    save_step(folder, step(1, "check", "1.3", "bad", **figures))
+    save_step(folder, step(2, "search", "1.1", "good", why="a \x00 in it"))
+    save_step(folder, step(3, "search", "1.2", None))
     for _ in range(2):  # stored twice, it is there once
-        bisect_store.store(repository, bisect_store.document_of(folder))
+        store(repository, folder)
     told = repository.steps("bisect-1")
     assert [each["status"] for each in told] == ["ended", "ended", "running"]
     assert told[1]["why"] == "a \\x00 in it"
     assert repository.find("bisect-1")[0]["spent_s"] == 90.0
 
-    bisect_store.save_step(folder, step(3, "search", "1.2", "bad"))
-    bisect_store.save_step(folder, step(4, "verify", "1.2", "bad", against="1.1"))
+    save_step(folder, step(3, "search", "1.2", "bad"))
+    save_step(folder, step(4, "verify", "1.2", "bad", against="1.1"))
     known = folder.run() or {}
     folder.save_run({**known, "state": "ended", "ended_at": datetime.now(UTC).isoformat()})
-    bisect_store.store(repository, bisect_store.document_of(folder))
+    store(repository, folder)
     (found,) = repository.find(alert_id=alert_id)
     assert (found["outcome"], found["last_good"], found["first_bad"]) == ("found", "1.1", "1.2")
     assert found["ratio"] == 0.9
@@ -103,9 +116,9 @@ def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
 
 def test_a_step_that_ended_has_a_result(connection: Connection, spool: Spool) -> None:
     repository = BisectRepository(connection)
-    folder = bisect_store.begin(spool, "bisect-1", asked("some-case"), "ada")
-    bisect_store.save_step(folder, step(1, "check", "1.3", "bad"))
-    document = bisect_store.document_of(folder)
+    folder = store_bisect(spool, "bisect-1", request("some-case"), "ada", "demo", "local")
+    save_step(folder, step(1, "check", "1.3", "bad"))
+    document = bisect_document(folder)
     document["steps"][0]["result"] = None
     with pytest.raises(WarehouseRefused):
         repository.store(document, document["steps"])
@@ -113,7 +126,7 @@ def test_a_step_that_ended_has_a_result(connection: Connection, spool: Spool) ->
 
 
 def test_the_versions_of_an_alert_are_those_on_both_sides_of_the_last_change(
-    loader: Loader, reader: Reader, connection: Connection, given: Given
+    loader: Loader, reader: Reader, warehouse: Database, given: Given
 ) -> None:
     case = given.case()
     nights = ["1.0", "1.1", "1.1", "1.2+cpu", "1.2+cpu"]
@@ -126,32 +139,31 @@ def test_the_versions_of_an_alert_are_those_on_both_sides_of_the_last_change(
     kind = VerdictKind.REGRESSED
     loader.open_alert(Verdict(case.case_id, "local", run.run_id, kind, "slower", 9.0, 10.0, -0.1))
     alert_id = int(reader.alerts()[0]["alert_id"])
-    found = bisect_store.of_alert(reader, BisectRepository(connection), alert_id)
+    found = complete_goal(BisectGoal(alert_id), lambda: connect(warehouse.reader))
     assert (found.good, found.bad) == ("1.1", "1.2")
     assert (found.case_id, found.cluster) == (case.case_id, "local")
 
 
 def test_an_alert_without_a_change_of_version_needs_two_that_are_named(
-    reader: Reader, connection: Connection, alert_id: int, given: Given
+    warehouse: Database, alert_id: int, given: Given
 ) -> None:
+    def complete(goal: BisectGoal) -> BisectGoal:
+        return complete_goal(goal, lambda: connect(warehouse.reader))
+
     with pytest.raises(UserError, match="so no version can be to blame"):
-        bisect_store.of_alert(reader, BisectRepository(connection), alert_id)
+        complete(BisectGoal(alert_id))
     with pytest.raises(UserError, match="There is no alert 999"):
-        bisect_store.of_alert(reader, BisectRepository(connection), 999)
+        complete(BisectGoal(999))
     # Two versions that are named need no change: the runtime below them may be to blame.
     with pytest.raises(UserError, match="name both versions"):
-        bisect_store.of_alert(reader, BisectRepository(connection), alert_id, bad="1.2")
-    found = bisect_store.of_alert(reader, BisectRepository(connection), alert_id, "1.0", "1.2")
+        complete(BisectGoal(alert_id, bad="1.2"))
+    found = complete(BisectGoal(alert_id, "1.0", "1.2"))
     assert (found.good, found.bad, found.suite) == ("1.0", "1.2", given.run().suite)
 
 
-def test_a_warehouse_without_our_tables_ends_no_bisect(
-    empty: Database,
-    spool: Spool,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(common, "warehouse_dsn", lambda role: empty.loader)
-    folder = bisect_store.begin(spool, "bisect-1", asked("some-case"), "ada")
-    bisect.store(bisect_store.document_of(folder))
-    assert "waits in the spool: Cannot store bisect bisect-1" in capsys.readouterr().err
+def test_a_warehouse_without_our_tables_ends_no_bisect(empty: Database, spool: Spool) -> None:
+    told: list[str] = []
+    reporter = BisectReporter(told.append)
+    folder = store_bisect(spool, "bisect-1", request("some-case"), "ada", "demo", "local")
+    load_bisect(lambda: connect(empty.loader), folder, reporter.not_loaded)
+    assert "waits in the spool: Cannot store bisect bisect-1" in told[0]

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from psycopg2.extras import Json
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import NIGHT, Given
 from tests.sql.nights import FALLS, Inbox, history
@@ -15,9 +16,18 @@ from tests.sql.spooled import PROTOCOL, spooled
 from tests.sql.spooled import case as sleeping
 
 from nightbench.alerts.explain import explain
-from nightbench.core.model import Case, RegressionPolicy, Run, Verdict, VerdictKind
+from nightbench.core.model import (
+    Case,
+    Reason,
+    ReasonCode,
+    RegressionPolicy,
+    Run,
+    Verdict,
+    VerdictKind,
+)
 from nightbench.core.model.alerts import CauseKind
 from nightbench.core.run_plan import RunPlan
+from nightbench.core.sentences import sentence
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
 from nightbench.nodes import Control, Finding, JudgedNode, Level, NodePreflight
@@ -205,10 +215,11 @@ def test_a_node_whose_controls_fell(lab: Lab, given: Given) -> None:
 def test_neighbours_that_disturbed_repeats(lab: Lab, given: Given, connection: Connection) -> None:
     case = series(given, "pytorch", 1)[0]
     run = lab.nights({case: True})
-    why = "n1: foreign work took 48% of the cores in the window: make -j64 (pid 4711, user anna)"
+    work = "48% of the cores: make -j64 (pid 4711, user anna)"
+    why = Json([Reason(ReasonCode.FOREIGN_CPU, "n1", None, work, "10% at most").to_json()])
     with connection, connection.cursor() as cursor:
         cursor.execute(
-            "update raw.repeat set status = 'disturbed', reason = %s"
+            "update raw.repeat set status = 'disturbed', reasons = %s"
             " where repeat = 1 and run_id >= %s",
             (why, given.run(FELL).run_id),
         )
@@ -228,7 +239,7 @@ def test_our_own_code(lab: Lab, given: Given) -> None:
 def test_heat_and_clocks_that_preflights_saw(lab: Lab, given: Given) -> None:
     case = series(given, "pytorch", 1)[0]
     run = lab.nights({case: True})
-    hot = Finding(Level.FAIL, "GPU 0 throttle", "hw_thermal_slowdown", "none", "look at fans")
+    hot = Finding(Level.FAIL, "throttle", "hw_thermal_slowdown", "none", "look at fans", "GPU 0")
     for night in range(NIGHTS):
         lab.preflight(night, {"n1": 2.0}, findings={"n1": hot} if night >= FELL else {})
     (told,) = lab.explained(run).values()
@@ -321,12 +332,23 @@ def test_an_alert_that_is_explained_keeps_its_cause(lab: Lab, given: Given) -> N
 def test_what_fails_with_the_same_words_is_one_group(lab: Lab, given: Given) -> None:
     cases = series(given, "pytorch", 5)
     run = lab.nights(dict.fromkeys(cases, False))
-    reasons = [f"n1: trainer-{k} exited with code 1" for k in range(3)]
-    reasons += ["out of memory", "n1: rebooted"]
+    rebooted = Reason(ReasonCode.NODE_REBOOTED, "n1")
+    reasons = [
+        *(Reason(ReasonCode.PROCESS_EXITED, "n1", f"trainer-{k}", "code 1") for k in range(3)),
+        Reason(ReasonCode.OUT_OF_MEMORY, "n1", "trainer-0", "cgroup"),
+        rebooted,
+    ]
     verdicts = [
-        Verdict(each.case_id, "local", run.run_id, VerdictKind.FAILED, reason)
+        Verdict(each.case_id, "local", run.run_id, VerdictKind.FAILED, sentence(reason))
         for each, reason in zip(cases, reasons, strict=True)
     ]
+    with lab.connection, lab.connection.cursor() as cursor:
+        for each, reason in zip(cases, reasons, strict=True):
+            cursor.execute(
+                "update raw.measurement set status = 'failed', reasons = %s"
+                " where run_id = %s and case_id = %s",
+                (Json([reason.to_json()]), run.run_id, each.case_id),
+            )
     lab.loader.store_verdicts(verdicts)
     for verdict in verdicts:
         lab.loader.open_alert(verdict)
@@ -334,7 +356,7 @@ def test_what_fails_with_the_same_words_is_one_group(lab: Lab, given: Given) -> 
         cursor.execute(
             "insert into raw.node_event"
             " values ('local', 'n1', %s, %s, now(), 'fault', %s, 'nightbench')",
-            (run.run_id, f"{cases[4].case_id}/g0", f"{cases[4].case_id}: rebooted"),
+            (run.run_id, f"{cases[4].case_id}/g0", Json([rebooted.to_json()])),
         )
     found = lab.explained(run)
     keys = [found[each.case_id]["group_key"] for each in cases]

@@ -19,7 +19,7 @@ from nightbench.config import load_catalog
 from nightbench.core.errors import UserError
 from nightbench.core.model import Run, Suite
 from nightbench.core.run_plan import RunPlan
-from nightbench.experiments import confirm
+from nightbench.experiments.engine import ExperimentContext
 from nightbench.gang import Shipment
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
@@ -71,7 +71,7 @@ def ask(run: Run, falls: int, reader: Reader, spool: Spool, connection: Connecti
         assert suspect is not None
         name = new_confirmation_id(datetime.now(UTC))
         suspect = replace(suspect, good=None)  # one build alone
-        spool.comparison(name).save_run({"asked": {"alert_id": falls, "ill": {}}})
+        spool.comparison(name).save_run({"request": {"alert_id": falls, "unfit": {}}})
         repository = ConfirmationRepository(connection)
         made = repository.request(falls, run.run_id, name, suspect.to_json(), within_s=None, by=by)
         assert made is not None
@@ -80,11 +80,11 @@ def ask(run: Run, falls: int, reader: Reader, spool: Spool, connection: Connecti
     return make
 
 
-def ground(night: RunPlan, outside_hours: bool) -> confirm.Ground:
+def context(night: RunPlan, outside_hours: bool) -> ExperimentContext:
     """The night's nodes, which nobody gets as far as."""
     suite = Suite("seeded", "tests", "local", (FALLS,))
     shipment = Shipment(BENCHMARKS)
-    return confirm.Ground(suite, night.cluster, load_catalog(BENCHMARKS), {}, shipment)
+    return ExperimentContext(suite, night.cluster, load_catalog(BENCHMARKS), {}, shipment)
 
 
 def test_what_cannot_be_measured_is_over_for_a_person(
@@ -94,7 +94,7 @@ def test_what_cannot_be_measured_is_over_for_a_person(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(alert_confirm, "_ground", ground)
+    monkeypatch.setattr(alert_confirm, "_context", context)
     asked = ask("ada")
     code = alert_confirm.confirm_alert(falls, outside_hours=True, json=False)
     assert code == alert_confirm.INCONCLUSIVE
@@ -107,7 +107,7 @@ def test_what_cannot_be_measured_is_over_for_a_person(
 def test_what_nightbench_itself_asked_for_is_left_to_it(
     ask: Ask, falls: int, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alert_confirm, "_ground", ground)
+    monkeypatch.setattr(alert_confirm, "_context", context)
     asked = ask(NIGHTBENCH)
     with pytest.raises(UserError, match="is defined otherwise now"):
         alert_confirm.confirm_alert(falls, outside_hours=True, json=False)
@@ -121,7 +121,7 @@ def test_closed_hours_leave_no_question_behind(
     def closed(night: RunPlan, outside_hours: bool) -> NoReturn:
         raise UserError("cluster local: closed until 22:00")
 
-    monkeypatch.setattr(alert_confirm, "_ground", closed)
+    monkeypatch.setattr(alert_confirm, "_context", closed)
     with pytest.raises(UserError, match="closed until 22:00"):
         alert_confirm.confirm_alert(falls, outside_hours=False, json=False)
     assert ConfirmationRepository(connection).find(alert_id=falls) == []

@@ -128,12 +128,12 @@ def test_a_message_waits_and_says_what_came_out_once(
 
     outcomes = (Outcome.CONFIRMED, Outcome.NOT_CONFIRMED)
     for row, outcome in zip(rows, outcomes, strict=True):
-        asked = confirm.begin(open_loader, row["confirmation_id"])
+        asked = confirm.begin_confirmation(open_loader, row["confirmation_id"])
         assert asked is not None
         assert asked.suspect.case_id == row["case_id"]
         said = Confirmation(outcome, f"{outcome} on n1.", 0.9, 0.89, 0.91, 5)
-        confirm.end(open_loader, asked, said, {"here": {"cases": []}})
-        assert confirm.begin(open_loader, row["confirmation_id"]) is None
+        confirm.end_confirmation(open_loader, asked, said, {"here": {"cases": []}})
+        assert confirm.begin_confirmation(open_loader, row["confirmation_id"]) is None
     for _ in range(2):
         tell_run(spool, run.run_id, open_loader)
         judge(spool, warehouse, run)
@@ -163,15 +163,15 @@ def test_what_does_not_end_in_time_is_given_up_and_told(
     def open_loader() -> Connection:
         return connect(warehouse.loader)
 
-    assert confirm.overdue(open_loader) == []
+    assert confirm.give_up_overdue(open_loader) == []
     server.execute(
         "update raw.confirmation set until = now() - interval '1 second'", warehouse.name
     )
-    assert confirm.overdue(open_loader) == [run.run_id]
+    assert confirm.give_up_overdue(open_loader) == [run.run_id]
     assert {row["state"] for row in repository.find(run_id=run.run_id)} == {"skipped"}
     tell_run(spool, run.run_id, open_loader)
     assert len(inbox.messages) == 1
-    assert confirm.overdue(open_loader) == []
+    assert confirm.give_up_overdue(open_loader) == []
     # Who measured on all the same is heard: late, and without a second message.
     late = repository.find(run_id=run.run_id)[0]["confirmation_id"]
     assert repository.end(late, Confirmation(Outcome.CONFIRMED, "It is there."))
@@ -300,7 +300,7 @@ def test_who_failed_to_measure_is_waited_for_no_longer_and_who_still_measures_is
         tell_run(spool, run.run_id, open_loader)
         return given_up
 
-    assert confirm.begin(open_loader, falls["confirmation_id"]) is not None
+    assert confirm.begin_confirmation(open_loader, falls["confirmation_id"]) is not None
     with spool.comparison(less["comparison_id"]).steered():
         assert give_up() == 1
         assert inbox.messages == []
@@ -320,7 +320,7 @@ def test_only_what_was_given_up_is_said_to_have_been(
     night(seconds=1.0)  # for no suspect at all: each is skipped, and none waited for
     # As where no channel took the message.
     server.execute("update raw.alert set told_at = null", warehouse.name)
-    assert confirm.overdue(lambda: connect(warehouse.loader)) == []
+    assert confirm.give_up_overdue(lambda: connect(warehouse.loader)) == []
 
 
 def test_an_alerts_confirmations_are_found_by_an_index(rows: Rows) -> None:

@@ -9,22 +9,36 @@ from pathlib import Path
 import pytest
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
-from tests.sql.spooled import DIGEST, case, plan, spooled
+from tests.sql.spooled import DIGEST, EXITED, case, plan, spooled
 
 from nightbench.core.budget import Past
-from nightbench.core.model import Case, CaseBundle, CaseStatus, Run, RunKind, VerdictKind
+from nightbench.core.model import (
+    Case,
+    CaseBundle,
+    CaseStatus,
+    Reason,
+    ReasonCode,
+    Run,
+    RunKind,
+    VerdictKind,
+)
 from nightbench.core.run_plan import RunPlan
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
 from nightbench.night.past import past_of
-from nightbench.spool import Spool
+from nightbench.spool import CaseOutcome, Spool
 from nightbench.spool.plans import mark_ended, read_plan, store_plan
 from nightbench.warehouse import Loader, Reader, WarehouseUnavailable, connect
 from nightbench.warehouse.connection import Connection
 
 BEFORE, WITHIN, NEVER, MEASURED = (case(batch) for batch in (1, 2, 4, 8))
-REASON = "takes about 2 h; 20 min would be left before the night ends"
-ENDED = "the window ended at 2026-03-01 06:00 UTC after 1 good of 3 repeats; 3 are needed"
+REASON = Reason(ReasonCode.NIGHT_FULL, observed="about 2 h", expected="20 min before 06:00 UTC")
+ENDED = Reason(
+    ReasonCode.WINDOW_ENDED,
+    subject="2026-03-01 06:00 UTC",
+    observed="1 good of 3 repeats",
+    expected="3 good ones",
+)
 
 
 def left_out(given_plan: RunPlan) -> RunPlan:
@@ -43,7 +57,9 @@ def a_short_night(spool: Spool, run: Run) -> None:
     spooled(spool, run, {BEFORE: None, WITHIN: 100.0, NEVER: None, MEASURED: 50.0})
     folder = store_plan(left_out(plan(run, (BEFORE, WITHIN, NEVER, MEASURED))), spool)
     store = folder.case(WITHIN.case_id)
-    store.save_outcome({**(store.outcome() or {}), "status": "left_out", "reason": ENDED})
+    known = CaseOutcome.from_json(store.outcome() or {})
+    ended = dataclasses.replace(known, status=CaseStatus.LEFT_OUT, reasons=(ENDED,))
+    store.save_outcome(ended.to_json())
     mark_ended(folder)
 
 
@@ -58,8 +74,11 @@ def test_it_is_listed_before_anything_is_loaded(
     run = given.run(0)
     planned = [each.planned for each in left_out(plan(run, (BEFORE, NEVER))).cases]
     loader.plan_run(run, planned)
-    found = {row["case_id"]: (row["status"], row["reason"]) for row in reader.results_rows()}
-    assert found == {BEFORE.case_id: ("left_out", REASON), NEVER.case_id: ("missing", None)}
+    found = {row["case_id"]: (row["status"], row["reasons"]) for row in reader.results_rows()}
+    assert found == {
+        BEFORE.case_id: ("left_out", [REASON.to_json()]),
+        NEVER.case_id: ("missing", []),
+    }
     assert reader.planned_cases(run.run_id) == sorted(planned, key=lambda each: each.case_id)
     # Planned anew with room for it: it is as any other.
     loader.plan_run(run, [dataclasses.replace(each, left_out=None) for each in planned])
@@ -88,7 +107,7 @@ def test_a_short_night_from_its_files_to_its_verdicts(
     assert {alert["case_id"] for alert in reader.alerts()} == {NEVER.case_id}
     shown = {row["case_id"]: row for row in reader.results_rows(run.run_id)}
     assert shown[BEFORE.case_id]["status"] == shown[WITHIN.case_id]["status"] == "left_out"
-    assert shown[WITHIN.case_id]["reason"] == ENDED
+    assert shown[WITHIN.case_id]["reasons"] == [ENDED.to_json()]
     assert shown[WITHIN.case_id]["verdict"] is None
     # Its repeats are kept, and nothing is quarantined for there being too few.
     assert len(rows("select * from raw.repeat where case_id = %s", WITHIN.case_id)) == 3
@@ -101,9 +120,9 @@ def test_a_short_night_from_its_files_to_its_verdicts(
         "left_out": 2,
     }
     listed = rows("select * from marts.fct_left_out order by case_id")
-    assert [(r["case_id"], r["reason"], r["is_beforehand"]) for r in listed] == [
-        (BEFORE.case_id, REASON, True),
-        (WITHIN.case_id, ENDED, False),
+    assert [(r["case_id"], r["code"], r["observed"], r["is_beforehand"]) for r in listed] == [
+        (BEFORE.case_id, "night_full", "about 2 h", True),
+        (WITHIN.case_id, "window_ended", "1 good of 3 repeats", False),
     ]
     medians = {row["case_id"] for row in rows("select case_id from marts.fct_measurement")}
     assert medians == {MEASURED.case_id}
@@ -113,7 +132,7 @@ def test_an_alert_outlives_a_night_that_had_no_room(
     spool: Spool, warehouse: Database, given: Given, reader: Reader
 ) -> None:
     broken = given.run(0, suite="seeded")
-    spooled(spool, broken, {BEFORE: "trainer-0 exited with code 1"})
+    spooled(spool, broken, {BEFORE: EXITED})
     a_short_night(spool, given.run(1, suite="seeded"))
     for run in (broken, given.run(1, suite="seeded")):
         ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
@@ -135,7 +154,7 @@ def came(
     bundle = given.came_back(run, case, throughputs or (1.0,), elapsed_s=elapsed_s)
     if not throughputs:
         bundle = dataclasses.replace(bundle, repeats=(), measurement=None)
-    return dataclasses.replace(bundle, status=status, reason="so it went")
+    return dataclasses.replace(bundle, status=status, reasons=(ENDED,))
 
 
 def test_the_past_of_cases(
@@ -180,7 +199,7 @@ def test_the_past_from_files_where_the_warehouse_does_not_tell(
 ) -> None:
     for night in range(3):
         run = given.run(night, suite="seeded")
-        spooled(spool, run, {MEASURED: 50.0 + night, NEVER: "trainer-0 exited with code 1"})
+        spooled(spool, run, {MEASURED: 50.0 + night, NEVER: EXITED})
     a_short_night(spool, given.run(3, suite="seeded"))
 
     def opened() -> Connection:

@@ -14,14 +14,18 @@ from nightbench.core.model import (
     CaseBundle,
     CaseStatus,
     PlannedCase,
+    Reason,
+    ReasonCode,
     RunKind,
     Strategy,
     Verdict,
     VerdictKind,
 )
-from nightbench.warehouse.history_csv import import_history
+from nightbench.warehouse.history_import import import_history
 from nightbench.warehouse.references import load_references
 from nightbench.warehouse.statements import SQL, text
+
+EXITED = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1")
 
 
 @pytest.fixture
@@ -96,20 +100,18 @@ def test_fct_repeat_keeps_what_the_median_leaves_out(loader, given, rows):
     came = given.came_back(run, case, (10.0, 12.0), checks=(given.failed_check(repeat=2),))
     crashed = replace(
         given.repeat(3, 11.0),
-        record=replace(
-            given.repeat(3, 11.0).record, status="failed", reason="trainer-0 exited 1", ranks=()
-        ),
+        record=replace(given.repeat(3, 11.0).record, status="failed", reasons=(EXITED,), ranks=()),
         summary=None,
     )
     loader.load_run(given.bundle(run, replace(came, repeats=(*came.repeats, crashed))))
     assert rows(
-        "select repeat, status, reason, is_quarantined, throughput, steps, median_step_s, samples"
+        "select repeat, status, reasons, is_quarantined, throughput, steps, median_step_s, samples"
         " from marts.fct_repeat order by repeat"
     ) == [
         {
             "repeat": 1,
             "status": "ok",
-            "reason": None,
+            "reasons": [],
             "is_quarantined": False,
             "throughput": 10.0,
             "steps": 4,
@@ -119,7 +121,7 @@ def test_fct_repeat_keeps_what_the_median_leaves_out(loader, given, rows):
         {
             "repeat": 2,
             "status": "ok",
-            "reason": None,
+            "reasons": [],
             "is_quarantined": True,
             "throughput": 12.0,
             "steps": 4,
@@ -129,7 +131,7 @@ def test_fct_repeat_keeps_what_the_median_leaves_out(loader, given, rows):
         {
             "repeat": 3,
             "status": "failed",
-            "reason": "trainer-0 exited 1",
+            "reasons": [EXITED.to_json()],
             "is_quarantined": False,
             "throughput": None,
             "steps": None,

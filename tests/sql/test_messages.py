@@ -19,7 +19,7 @@ from psycopg2.extras import Json
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
 from tests.sql.nights import BREAKS, FALLS, NIGHTS, STEADY, Inbox, history, receiving
-from tests.sql.spooled import plan, spooled
+from tests.sql.spooled import EXITED, LOST, plan, spooled
 
 from nightbench.alerts import Delivery
 from nightbench.alerts.notify import tell_leftovers, tell_run
@@ -77,7 +77,7 @@ def place(spool: Spool, warehouse: Database, given: Given, connection: Connectio
 
 CALM = {FALLS: 100.0, STEADY: 100.0, BREAKS: 100.0}
 FELL = CALM | {FALLS: 90.0}
-BROKE = CALM | {BREAKS: "trainer-0 exited with code 1"}
+BROKE = CALM | {BREAKS: EXITED}
 
 
 def test_a_message_holds_what_how_much_since_when_why_and_the_plot(
@@ -187,7 +187,7 @@ def test_a_process_that_died_between_storing_and_sending_leaves_nothing_untold(
     assert ([d.sent for d in deliveries], problems) == ([True], [])
     assert place.judge(run) == 0
     assert len(inbox.messages) == 1
-    assert reader.alerts()[0]["told_at"] is not None
+    assert reader.alerts()[0]["notified_at"] is not None
 
 
 def test_a_recovery_is_told_though_the_process_died(
@@ -214,7 +214,7 @@ def test_an_urgent_fall_is_told_at_once_and_the_rest_waits_for_what_is_measured_
 ) -> None:
     run = given.run(NIGHTS, suite="seeded")
     # Of two falls one is large enough to be urgent.
-    came = FELL | {BREAKS: "trainer-0 exited with code 1"}
+    came = FELL | {BREAKS: EXITED}
     place.measure(run, came, [inbox.url], policy=RegressionPolicy(urgent=0.08))
     place.measure(run, came, ["json://127.0.0.1:1"], policy=RegressionPolicy(urgent=0.08))
     with pytest.raises(UserError, match="urgent"):
@@ -271,7 +271,7 @@ def test_a_confirmation_that_never_ends_keeps_nobody_waiting_for_ever(
 
 def test_one_cause_is_one_item(place: Place, given: Given, inbox: Inbox, reader: Reader) -> None:
     run = given.run(NIGHTS, suite="seeded")
-    came = {FALLS: 90.0, STEADY: "lost", BREAKS: "lost"}
+    came = {FALLS: 90.0, STEADY: LOST, BREAKS: LOST}
     place.measure(run, came, ["json://127.0.0.1:1"])
     with pytest.raises(UserError):
         place.judge(run)
@@ -300,7 +300,7 @@ def test_routes_say_whose_an_alert_is_and_where_it_is_told(
     place: Place, given: Given, inbox: Inbox, reader: Reader
 ) -> None:
     run = given.run(NIGHTS, suite="seeded")
-    came = FELL | {BREAKS: "lost"}
+    came = FELL | {BREAKS: LOST}
     with receiving() as other:
         routes = (
             Route(frameworks=("pytorch",), owner="nobody", alerts=()),

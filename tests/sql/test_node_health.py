@@ -14,13 +14,22 @@ from pathlib import Path
 import pytest
 
 from nightbench.core.errors import UserError
-from nightbench.core.model import Cluster, HealthPolicy, Node
+from nightbench.core.model import (
+    CaseStatus,
+    Cluster,
+    HealthPolicy,
+    Node,
+    Reason,
+    ReasonCode,
+    reasons_from_json,
+)
+from nightbench.core.sentences import sentences
 from nightbench.night.node_records import book, book_run, decide
 from nightbench.night.preflight import ClusterHealth, save
 from nightbench.night.replacement import out_tonight
 from nightbench.nodes import Control, Finding, JudgedNode, Level, NodePreflight
 from nightbench.nodes.quarantine import QUARANTINED, RELEASED
-from nightbench.spool import RunSpool, Spool
+from nightbench.spool import CaseOutcome, RunSpool, Spool
 from nightbench.warehouse import NodeRepository, connect
 
 START = datetime(2026, 11, 1, 22, 0, tzinfo=UTC)
@@ -44,6 +53,10 @@ def looked(night: int, *ill: str, value: float = 2.0) -> ClusterHealth:
     return ClusterHealth("lab", at, nodes, controls=controls)
 
 
+def lost(node: str) -> Reason:
+    return Reason(ReasonCode.NODE_UNREACHABLE, node, observed="the connection was lost")
+
+
 @pytest.fixture
 def run(tmp_path):
     """A run of a night, with the end of its cases."""
@@ -55,15 +68,10 @@ def run(tmp_path):
         for hour, (case, fault) in enumerate(ends.items(), 1):
             store = folder.case(case)
             store.save_job({"nodes": [{"name": "n1"}, {"name": "n2"}]})
-            store.save_outcome(
-                {
-                    "status": "failed" if fault else "ok",
-                    "reason": None,
-                    "repeats": [],
-                    "ended_at": (START + timedelta(days=night, hours=hour)).isoformat(),
-                    "nodes": {fault: {"fault": "the connection was lost"}} if fault else {},
-                }
-            )
+            ended_at = (START + timedelta(days=night, hours=hour)).isoformat()
+            faults = (lost(fault),) if fault else ()
+            status = CaseStatus.FAILED if fault else CaseStatus.OK
+            store.save_outcome(CaseOutcome(status, faults, (), ended_at, faults).to_json())
         return folder
 
     return make
@@ -79,7 +87,13 @@ def test_nights_of_faults_put_a_node_out_and_a_clean_look_lets_it_in(connection,
     assert out_tonight(looked(3), states) == {}
     changes = NodeRepository(connection).changes("lab", "n2")
     assert [change["state"] for change in changes] == ["ok", "quarantined"]
-    assert "3 faults in a row; the last: preflight: disk: 0 free" in changes[1]["reason"]
+    assert [each["code"] for each in changes[1]["reasons"]] == [
+        "faults_in_a_row",
+        "preflight_failed",
+    ]
+    assert sentences(reasons_from_json(changes[1]["reasons"])).startswith(
+        "3 faults in a row, the last of preflight: n2: preflight: disk: 0 free"
+    )
 
 
 def test_cases_that_fail_because_of_a_node_count_too(connection, run):
@@ -87,7 +101,7 @@ def test_cases_that_fail_because_of_a_node_count_too(connection, run):
     assert (states["n2"].faults, states["n1"].faults) == (2, 0)
     states = book_run(connection, run(1, c="n2"), "lab")
     assert states["n2"].quarantined
-    assert "c: the connection was lost" in states["n2"].reason
+    assert "the last of c/g0: n2: unreachable: " in sentences(states["n2"].reasons)
 
 
 def test_a_case_that_is_measured_ends_the_row(connection, run):
@@ -107,9 +121,7 @@ def test_a_run_that_is_loaded_twice_is_counted_once(connection, run, rows):
 def test_a_run_without_a_preflight_counts_its_cases(connection, tmp_path):
     folder = Spool(tmp_path).run("r9")
     assert book_run(connection, folder, "lab") == {}
-    folder.case("a").save_outcome(
-        {"status": "failed", "ended_at": START.isoformat(), "nodes": {"n1": {"fault": "gone"}}}
-    )
+    folder.case("a").end(CaseStatus.FAILED, [], [lost("n1")])
     assert book_run(connection, folder, "lab")["n1"].faults == 1
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from nightbench.core.model import ClockOffset, Cluster, HealthPolicy, Node
+from nightbench.core.model import ClockOffset, Cluster, HealthPolicy, Node, Reason, ReasonCode
 from nightbench.nodes import Control, JudgedNode, NodeEvent, NodePreflight, findings
 from nightbench.nodes.quarantine import CLEAN, FAULT, PERSON, QUARANTINED, WORKED
 from nightbench.warehouse import NodeRepository, WarehouseRefused, connect
@@ -23,6 +23,9 @@ GOLDEN = json.loads(
 )
 LAB = Cluster("lab", (Node("n1", "10.0.3.17", "c"), Node("n2", "10.0.3.18", "c")))
 
+AWAY = Reason(ReasonCode.NODE_UNREACHABLE, "n1", observed="no answer")
+FANS = Reason(ReasonCode.PERSON, observed="new fans")
+
 
 @pytest.fixture
 def repository(connection):
@@ -31,7 +34,10 @@ def repository(connection):
 
 def event(kind: str, hour: int, node: str = "n1", subject: str = "preflight", **more) -> NodeEvent:
     at = START + timedelta(hours=hour)
-    given = {"run_id": f"r{hour}", "reason": f"{kind} {hour}"}
+    given = {
+        "run_id": f"r{hour}",
+        "reasons": (Reason(ReasonCode.PERSON, observed=f"{kind} {hour}"),),
+    }
     return NodeEvent("lab", node, at, kind, subject=subject, **{**given, **more})
 
 
@@ -72,7 +78,7 @@ def test_the_same_said_again_is_counted_once(repository):
 
 def test_what_a_person_said_outlasts_any_number_of_looks(repository, monkeypatch):
     monkeypatch.setattr("nightbench.warehouse.nodes.EVENTS_LOOKED_AT", 3)
-    out = event(QUARANTINED, 0, subject=PERSON, run_id="", by_whom="anna", reason="new fans")
+    out = event(QUARANTINED, 0, subject=PERSON, run_id="", by_whom="anna", reasons=(FANS,))
     repository.count("lab", [out], POLICY)
     state = repository.count("lab", [event(CLEAN, hour) for hour in range(1, 6)], POLICY)["n1"]
     assert (state.quarantined, state.by_whom) == (True, "anna")
@@ -81,15 +87,16 @@ def test_what_a_person_said_outlasts_any_number_of_looks(repository, monkeypatch
 def test_history_says_when_why_and_by_whom(repository):
     repository.count("lab", [event(FAULT, hour) for hour in range(3)], POLICY)
     repository.count("lab", [event(CLEAN, 3)], POLICY)
-    out = event(QUARANTINED, 4, subject=PERSON, run_id="", by_whom="anna", reason="new fans")
+    out = event(QUARANTINED, 4, subject=PERSON, run_id="", by_whom="anna", reasons=(FANS,))
     repository.count("lab", [out], POLICY)
     said = [
-        (row["state"], row["by_whom"], row["reason"]) for row in repository.changes("lab", "n1")
+        (row["state"], row["by_whom"], row["reasons"][-1]["observed"])
+        for row in repository.changes("lab", "n1")
     ]
     assert said == [
         ("quarantined", "anna", "new fans"),
         ("ok", "nightbench", "clean 3"),
-        ("quarantined", "nightbench", "3 faults in a row; the last: fault 2"),
+        ("quarantined", "nightbench", "fault 2"),
     ]
     assert repository.changes("lab", "n2") == []
 
@@ -117,7 +124,7 @@ def test_two_that_count_at_once_lose_nothing(warehouse):
 
 def test_looks_are_stored_once_and_shown(repository, rows):
     ill = look(node="n2", reachable=False, document=None, clock=None, wall=None)
-    away = dataclasses.replace(ill, problem="no answer", kind="NodeUnreachable")
+    away = dataclasses.replace(ill, problem=AWAY)
     for _ in range(2):
         repository.store_preflight(
             "lab", "r1", [judged(look()), judged(away)], [control(2.0)], START

@@ -14,7 +14,7 @@ from tests.sql.nights import NIGHTS, STEADY, Inbox
 from tests.sql.spooled import DIGEST, FAKE, plan
 
 from nightbench.alerts.noise import notes
-from nightbench.core.model import CaseBundle, CaseStatus, Run, VerdictKind
+from nightbench.core.model import CaseBundle, CaseStatus, Reason, ReasonCode, Run, VerdictKind
 from nightbench.night.judge import JudgeResult, judge_run
 from nightbench.spool import Spool
 from nightbench.spool.plans import store_plan
@@ -23,6 +23,8 @@ from nightbench.warehouse.connection import Connection
 
 WILD = 0.25
 """Relative standard deviation from night to night, well above the limit of 10 %."""
+
+BROKE = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1")
 
 
 def came(given: Given, run: Run, level: float) -> CaseBundle:
@@ -67,7 +69,7 @@ class Nights:
         case = came(self._given, run, level or 1.0)
         if level is None:
             case = replace(
-                case, status=CaseStatus.FAILED, reason="it broke", repeats=(), measurement=None
+                case, status=CaseStatus.FAILED, reasons=(BROKE,), repeats=(), measurement=None
             )
         self._loader.load_run(self._given.bundle(run, case))
         return self.again()
@@ -203,5 +205,5 @@ def test_its_history_is_only_added_to(
     ):
         loader.cursor().execute(statement)
     # That it was told was written afterwards.
-    assert [event["told_at"] is None for event in reader.noise_events()] == [False]
+    assert [event["notified_at"] is None for event in reader.noise_events()] == [False]
     assert Loader(connection).mark_noise_notified(nights.last) == 0

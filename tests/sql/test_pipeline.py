@@ -8,11 +8,11 @@ import pytest
 from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
 from tests.sql.nights import BREAKS, FALLS, NEW, NIGHTS, RISES, STEADY, VANISHES, Inbox, history
-from tests.sql.spooled import STEPS, spooled
+from tests.sql.spooled import EXITED, STEPS, spooled
 
 from nightbench.core.errors import UserError
-from nightbench.core.model import RunKind, VerdictKind
-from nightbench.night.ingest import ingest_run, ingest_waiting, waiting_runs
+from nightbench.core.model import Reason, ReasonCode, RunKind, VerdictKind
+from nightbench.night.ingest import ingest_ended, ingest_run, waiting_runs
 from nightbench.night.judge import judge_run
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, Reader, WarehouseUnavailable, connect
@@ -57,7 +57,7 @@ def test_windows_that_contradict_their_steps_never_become_a_median(
     assert result.measured == 0
     assert rows("select * from marts.fct_measurement") == []
     reasons = rows("select reasons from raw.quarantine where repeat = 1")[0]["reasons"]
-    assert any("window" in reason for reason in reasons)
+    assert "window_matches_steps" in {reason["subject"] for reason in reasons}
 
 
 def test_a_disturbed_repeat_is_seen_with_its_reason_and_never_counts(
@@ -71,9 +71,9 @@ def test_a_disturbed_repeat_is_seen_with_its_reason_and_never_counts(
     summary["step_seconds"] = [2 * lap for lap in summary["step_seconds"]]
     summary["window"]["wall_s"] *= 2
     store.save_result(4, "n1", slow)
-    why = "n1: cc1 (pid 812, bob) took 48 % of the cores in the window"
+    why = Reason(ReasonCode.FOREIGN_CPU, "n1", None, "48% of the cores: cc1 (pid 812)", "10%")
     record = store.repeat(1) or {}
-    store.save_repeat(4, {**record, "status": "disturbed", "reason": why})
+    store.save_repeat(4, {**record, "status": "disturbed", "reasons": [why.to_json()]})
 
     result = ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
 
@@ -82,7 +82,17 @@ def test_a_disturbed_repeat_is_seen_with_its_reason_and_never_counts(
     assert (median["n"], median["throughput"]) == (3, pytest.approx(100.0))
     assert rows("select minimum from raw.measurement")[0]["minimum"] > 99
     seen = rows("select * from marts.fct_repeat where repeat = 4")[0]
-    assert (seen["status"], seen["reason"]) == ("disturbed", why)
+    assert (seen["status"], seen["reasons"]) == ("disturbed", [why.to_json()])
+    (told,) = rows(
+        "select code, node, observed, expected from marts.fct_reason"
+        " where repeat = 4 and not is_quarantine"
+    )
+    assert told == {
+        "code": "foreign_cpu",
+        "node": "n1",
+        "observed": "48% of the cores: cc1 (pid 812)",
+        "expected": "10%",
+    }
     assert seen["throughput"] == pytest.approx(50.0)
     assert seen["is_quarantined"]
 
@@ -96,9 +106,8 @@ def test_a_run_waits_while_the_warehouse_is_away(
         ingest_run(spool, run.run_id, lambda: connect("host=127.0.0.1 port=1 dbname=warehouse"))
     assert [waiting.run_id for waiting in waiting_runs(spool)] == [run.run_id]
 
-    loaded = list(ingest_waiting(spool, lambda: connect(warehouse.loader)))
+    assert ingest_ended(spool, lambda: connect(warehouse.loader)) == [run.run_id]
 
-    assert [each.run_id for each in loaded] == [run.run_id]
     assert len(rows("select * from marts.fct_measurement")) == 1
 
 
@@ -116,7 +125,7 @@ def test_a_night_yields_all_six_verdicts_and_a_drop_alerts_once(
         FALLS: (90.0, VerdictKind.REGRESSED),
         RISES: (112.0, VerdictKind.IMPROVED),
         NEW: (50.0, VerdictKind.INSUFFICIENT_DATA),
-        BREAKS: ("trainer-0 exited with code 1", VerdictKind.FAILED),
+        BREAKS: (EXITED, VerdictKind.FAILED),
         VANISHES: (None, VerdictKind.MISSING),
     }
     for night in (NIGHTS, NIGHTS + 1, NIGHTS + 2):

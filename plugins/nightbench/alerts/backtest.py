@@ -15,7 +15,7 @@ from nightbench.core.model import HistoryPoint, RegressionPolicy, RunKind
 from nightbench.detection import ChangeDetector
 from nightbench.warehouse import Reader
 from nightbench.warehouse.connection import Connection
-from nightbench.warehouse.history_csv import read_history
+from nightbench.warehouse.history_import import read_history
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def labels_of(connection: Connection) -> list[Labelled]:
         events.setdefault(event["alert_id"], []).append(event)
     labelled = []
     for row in reader.regressions():
-        label = label_of(events.get(row["alert_id"], []))
+        label = label_of(events.get(row["alert_id"], []), row.pop("dismissed_as"))
         if label is not None:
             labelled.append(Labelled(is_true=label, **row))
     return labelled

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Any
 from nightbench.causes import ControlSeries, Facts, Look, Night, Peer
 from nightbench.causes.facts import BUSY
 from nightbench.causes.hardware import flat
+from nightbench.core.model import Reason, reasons_from_json
 from nightbench.core.run_plan import RunPlan
 from nightbench.warehouse.causes import CauseRepository
 from nightbench.warehouse.repository import Row
@@ -58,7 +58,7 @@ class Gathered:
             first_bad=first,
             last_good=good[-1] if good else None,
             change=None if failed else _change(alert),
-            failure=(alert["reason"] or "") if failed else "",
+            failure=reasons_from_json(alert["reasons"]) if failed else (),
             faults=self._faults_of(alert),
             bad=tuple(bad),
             good=tuple(good),
@@ -72,11 +72,11 @@ class Gathered:
             looks_since=tuple(look for look in self._looks if look.at >= turn),
         )
 
-    def _faults_of(self, alert: Row) -> dict[str, str]:
+    def _faults_of(self, alert: Row) -> dict[str, Reason]:
         if not _has_failed(alert):
             return {}
         return {
-            row["node"]: row["reason"].removeprefix(f"{alert['case_id']}: ")
+            row["node"]: Reason.from_json(row["reasons"][0])
             for row in self._faults
             if row["run_id"] == alert["opened_run_id"]
             and row["subject"].rpartition("/")[0] == alert["case_id"]
@@ -173,7 +173,7 @@ class _Changes:
         return replace(
             night,
             repeats=repeats["repeats"],
-            disturbed=disturbed_nodes(repeats["reasons"] or (), night.nodes),
+            disturbed=tuple(dict.fromkeys(reasons_from_json(repeats["reasons"]))),
             disturbed_repeats=repeats["disturbed"],
             drift=repeats["drift"],
         )
@@ -223,20 +223,6 @@ def _sides(alert: Row, points: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     return list(good[-NIGHTS:]), list(bad[:1]) + list(bad[1:][-NIGHTS:])
 
 
-def disturbed_nodes(reasons: Sequence[str | None], nodes: Sequence[str]) -> dict[str, str]:
-    """Node -> what disturbed it, from `n1: reason; n2: reason`; all nodes where none is named."""
-    found: dict[str, str] = {}
-    names = "|".join(re.escape(node) for node in sorted(nodes, key=len, reverse=True))
-    for reason in filter(None, reasons):
-        parts = re.split(rf"(?:^|; )({names}): ", reason) if names else [reason]
-        told = dict(zip(parts[1::2], parts[2::2], strict=True))
-        for node, why in (told or dict.fromkeys(nodes, reason)).items():
-            # Each reason once, so that heat is not hidden by the neighbours of another repeat.
-            if why not in found.get(node, ""):
-                found[node] = f"{found[node]}; {why}" if node in found else why
-    return found
-
-
 # --- preflights ---------------------------------------------------------------------------
 
 
@@ -248,8 +234,8 @@ def _look(row: Row) -> Look:
         node=row["node"],
         at=row["at"],
         hardware=_hardware(row),
-        throttled=tuple(_found(findings, " throttle")),
-        hot=tuple(_found(findings, " temperature")),
+        throttled=tuple(_found(findings, "throttle")),
+        hot=tuple(_found(findings, "temperature")),
         foreign_share=share,
         foreign=tuple(
             f"{(process['command'] or 'a process')[:60]} of {process['user'] or '?'}"
@@ -259,12 +245,8 @@ def _look(row: Row) -> Look:
     )
 
 
-def _found(findings: Sequence[Mapping[str, str]], ending: str) -> list[str]:
-    return [
-        f"{each['what'].removesuffix(ending)}: {each['found']}"
-        for each in findings
-        if each["what"].startswith("GPU ") and each["what"].endswith(ending)
-    ]
+def _found(findings: Sequence[Mapping[str, str]], what: str) -> list[str]:
+    return [f"{f['device']}: {f['found']}" for f in findings if f["device"] and f["what"] == what]
 
 
 def _hardware(row: Row) -> dict[str, str]:

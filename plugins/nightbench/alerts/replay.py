@@ -64,7 +64,7 @@ class Labelled:
         return self.case_id, self.cluster
 
 
-def label_of(events: Sequence[Mapping[str, Any]]) -> bool | None:
+def label_of(events: Sequence[Mapping[str, Any]], dismissed_as: str | None) -> bool | None:
     """What people made of an alert: true, false, or nothing that says so.
 
     Acknowledged, resolved by a person, dismissed as intended or as one that nobody will fix: there
@@ -72,6 +72,7 @@ def label_of(events: Sequence[Mapping[str, Any]]) -> bool | None:
 
     Args:
         events: rows of `marts.fct_alert_event` of one alert, oldest first.
+        dismissed_as: why it is dismissed; None where it is not.
     """
     label: bool | None = None
     for event in events:
@@ -81,8 +82,7 @@ def label_of(events: Sequence[Mapping[str, Any]]) -> bool | None:
         if to == "open":
             label = None
         elif event["by_whom"] != "nightbench":
-            reason = str(event["why"] or "").partition(":")[0]
-            label = not (to == "dismissed" and reason == "false_alarm")
+            label = not (to == "dismissed" and dismissed_as == "false_alarm")
     return label
 
 

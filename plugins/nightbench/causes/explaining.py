@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nightbench.causes import machines, software
 from nightbench.causes.facts import Facts
 from nightbench.causes.weighing import ENOUGH, Suspect, fallen_controls
+from nightbench.core.model import Reason, ReasonCode
 from nightbench.core.model.alerts import CauseKind
+from nightbench.core.model.reasons import COUNTS
+from nightbench.core.sentences import sentences
 
 _ORDER = (
     CauseKind.THERMAL,
@@ -21,7 +25,18 @@ _ORDER = (
 """Of two that weigh the same the one that says more comes first: heat explains a slow node."""
 
 WORDS = 120
-"""Characters of a failure's words that have to be the same."""
+"""Characters of an error's words that have to be the same."""
+_IN_WORDS = frozenset(
+    {
+        ReasonCode.AGENT_ERROR,
+        ReasonCode.CONTROLLER_ERROR,
+        ReasonCode.ENVIRONMENT_UNAVAILABLE,
+        ReasonCode.NODE_ERROR,
+        ReasonCode.PROSE,
+        ReasonCode.REMOTE_FAILURE,
+    }
+)
+"""Codes of many errors, which their words tell apart."""
 
 _WORDS = {
     CauseKind.THERMAL: "heat or clocks",
@@ -42,7 +57,7 @@ class Explanation:
     evidence: tuple[str, ...]
     suspect: str = ""
     """Who or what it was: a node, a pair of versions, changed fields, of an unexplained failure
-    its words; empty: nobody."""
+    its `failure_name`; empty: nobody."""
 
 
 def suspects(facts: Facts) -> list[Suspect]:
@@ -66,9 +81,9 @@ def explain(facts: Facts) -> Explanation:
     """Put a change down to the likeliest suspect; `unexplained` where nothing weighs enough."""
     found = suspects(facts)
     if facts.failure and (not found or found[0].weight < ENOUGH):
-        words = _without_numbers(facts.failure)
-        told = (f"It failed: {facts.failure.rstrip('.')}.", *_evidence(facts, found))
-        return Explanation(CauseKind.UNEXPLAINED, _nothing(found), told, words)
+        told = (f"It failed: {sentences(facts.failure).rstrip('.')}.", *_evidence(facts, found))
+        name = failure_name(facts.failure)
+        return Explanation(CauseKind.UNEXPLAINED, _nothing(found), told, name)
     if not found or found[0].weight < ENOUGH:
         return Explanation(CauseKind.UNEXPLAINED, _nothing(found), _evidence(facts, found))
     first = found[0]
@@ -85,9 +100,18 @@ def explain(facts: Facts) -> Explanation:
     )
 
 
-def _without_numbers(reason: str) -> str:
-    """A failure's words that are the same for every case that failed of the same."""
-    return re.sub(r"[0-9a-f]*[0-9][0-9a-f]*", "#", reason)[:WORDS]
+def failure_name(reasons: Sequence[Reason]) -> str:
+    """What is the same for every case that failed of the same: codes, checks, an error's words."""
+    told = []
+    for reason in reasons:
+        if reason.code is ReasonCode.CHECK_FAILED:
+            told.append(f"{reason.code} {reason.subject}")
+        elif reason.code in _IN_WORDS:
+            words = re.sub(r"[0-9a-f]*[0-9][0-9a-f]*", "#", reason.observed)[:WORDS]
+            told.append(f"{reason.code} {words}")
+        elif reason.code not in COUNTS:
+            told.append(str(reason.code))
+    return ", ".join(dict.fromkeys(told))
 
 
 def _evidence(facts: Facts, found: list[Suspect]) -> tuple[str, ...]:

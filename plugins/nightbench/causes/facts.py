@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from nightbench.core.model import Reason
+
 FELL = 0.05
 """A control that lost less than this is steady."""
 NOISES = ((8, 4.0), (5, 6.0), (3, 10.0))
@@ -34,8 +36,8 @@ class Night:
     """Node -> field of its fingerprint -> value, flat."""
     repeats: int = 0
     """All launches, good or not."""
-    disturbed: Mapping[str, str] = field(default_factory=dict)
-    """Node -> why a repeat was disturbed there; one of the reasons where there were several."""
+    disturbed: tuple[Reason, ...] = ()
+    """Why repeats were disturbed, each reason once."""
     disturbed_repeats: int = 0
     drift: float | None = None
     """Median over the repeats: last third of the window / first third - 1, of the step times."""
@@ -127,9 +129,9 @@ class Facts:
     last_good: Night | None = None
     change: float | None = None
     """Of the series: value / baseline - 1."""
-    failure: str = ""
+    failure: tuple[Reason, ...] = ()
     """Why it came back without a value; empty where it has one."""
-    faults: Mapping[str, str] = field(default_factory=dict)
+    faults: Mapping[str, Reason] = field(default_factory=dict)
     """Node -> why the failure is put down to it."""
     bad: tuple[Night, ...] = ()
     """All nights since, `first_bad` too, oldest first."""

@@ -18,8 +18,11 @@ from nightbench.causes.weighing import (
     some,
     steady_controls,
 )
+from nightbench.core.model import ReasonCode
 from nightbench.core.model.alerts import CauseKind
+from nightbench.core.sentences import sentence
 
+FOREIGN_WORK = frozenset({ReasonCode.FOREIGN_CPU, ReasonCode.FOREIGN_GPU})
 DRIFTS = 0.05
 """So much slower steps become within a repeat where a device grows hot."""
 
@@ -37,7 +40,7 @@ def _faulty_node(facts: Facts) -> Suspect | None:
     if not facts.faults:
         return None
     names = sorted(facts.faults)
-    told = [f"{node}: {why}" for node, why in sorted(facts.faults.items())]
+    told = [sentence(facts.faults[node]) for node in names]
     said = f"{_nodes(names)} made it fail"
     return Suspect(CauseKind.NODE, ", ".join(names), said, 5, [f"{said}: {some(told)}"], [])
 
@@ -113,14 +116,9 @@ def _moved_case(facts: Facts) -> Suspect | None:
 
 def neighbours(facts: Facts) -> Iterator[Suspect]:
     """Others that worked on the case's nodes."""
-    nodes: set[str] = set()
-    reasons = [
-        f"{night.run_id}: {node}: {reason}"
-        for night in facts.bad
-        for node, reason in night.disturbed.items()
-        if is_foreign(reason)
-    ]
-    nodes |= {n for night in facts.bad for n, why in night.disturbed.items() if is_foreign(why)}
+    disturbed = [(n, r) for n in facts.bad for r in n.disturbed if r.code in FOREIGN_WORK]
+    reasons = [f"{night.run_id}: {sentence(reason)}" for night, reason in disturbed]
+    nodes = {reason.node for _, reason in disturbed if reason.node is not None}
     busy = [look for look in facts.looks_since if look.has_neighbours and look.node in facts.nodes]
     nodes |= {look.node for look in busy}
     if not nodes:
@@ -159,10 +157,10 @@ def neighbours(facts: Facts) -> Iterator[Suspect]:
 def heat(facts: Facts) -> Iterator[Suspect]:
     """Devices that were throttled or hot, and clocks that may go less fast than before."""
     slowed = [
-        (node, f"{night.run_id}: {node}: {reason}")
+        (reason.node or "", f"{night.run_id}: {sentence(reason)}")
         for night in facts.bad
-        for node, reason in night.disturbed.items()
-        if is_throttle(reason)
+        for reason in night.disturbed
+        if reason.code is ReasonCode.DEVICE_THROTTLED
     ]
     looks = [look for look in facts.looks_since if look.node in facts.nodes]
     throttled = [(x.node, f"{x.node}: {w}") for x in looks for w in x.throttled]
@@ -175,8 +173,8 @@ def heat(facts: Facts) -> Iterator[Suspect]:
         if slowed:
             suspect.speaks_for(4, f"throttled while measured: {some(s for _, s in slowed)}")
             suspect.sentence += "were slowed down by heat or power while the case was measured"
-            was = any(is_throttle(w) for night in facts.good for w in night.disturbed.values())
-            if was:
+            before = {reason.code for night in facts.good for reason in night.disturbed}
+            if ReasonCode.DEVICE_THROTTLED in before:
                 suspect.speaks_against(2, "they were on nights before the change too")
         if throttled:
             suspect.speaks_for(3, f"throttled before the night: {some(s for _, s in throttled)}")
@@ -186,8 +184,8 @@ def heat(facts: Facts) -> Iterator[Suspect]:
             suspect.speaks_for(2, f"hot before the night: {some(s for _, s in hot)}")
             if not slowed and not throttled:
                 suspect.sentence += "were hot before anything ran"
-        before = {x.node for x in facts.looks_before if x.throttled or x.hot}
-        if (throttled or hot) and not slowed and set(named) <= before:
+        seen = {x.node for x in facts.looks_before if x.throttled or x.hot}
+        if (throttled or hot) and not slowed and set(named) <= seen:
             suspect.speaks_against(2, "the preflight before the change saw the same")
         _weigh_heat(facts, suspect)
         yield suspect
@@ -260,16 +258,6 @@ def _changed_fields(
 
 def _nodes(names: Sequence[str]) -> str:
     return f"{'node' if len(names) == 1 else 'nodes'} {' and '.join(names)}"
-
-
-def is_throttle(reason: str) -> bool:
-    """Whether a repeat's reason speaks of a device that slowed itself down."""
-    return "was slowed down (" in reason
-
-
-def is_foreign(reason: str) -> bool:
-    """Whether a repeat's reason speaks of others' work."""
-    return not is_throttle(reason) or "foreign work" in reason or "another process" in reason
 
 
 def _foreign_share(nights: Sequence[Night]) -> float:

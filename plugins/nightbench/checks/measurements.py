@@ -24,6 +24,7 @@ from nightbench.checks.expectation import (
     present,
 )
 from nightbench.core.model import CaseStatus, CheckResult, Measurement, Severity
+from nightbench.core.sentences import sentences
 from nightbench.core.statistics import enough, wanted
 
 if TYPE_CHECKING:
@@ -141,7 +142,10 @@ def _frame(context: CheckContext, measurement: Measurement) -> pd.DataFrame:
     columns: dict[str, tuple[Any, str]] = {
         "repeat": (None, "float64"),
         "process": ("", "object"),
-        "failure": ("" if ended else f"{measurement.status}: {measurement.reason}", "object"),
+        "failure": (
+            "" if ended else f"{measurement.status}: {sentences(measurement.reasons)}",
+            "object",
+        ),
         "n": (measurement.n, "float64"),
         "throughput": (measurement.throughput, "float64"),
         "out_of_order": (_out_of_order(measurement), "object"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nightbench.checks.expectation import CheckContext
 from nightbench.checks.transport import wrong_transport
 from nightbench.core.model import RankResult, RepeatRecord, RepeatSummary, Strategy
+from nightbench.core.sentences import sentences
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,7 +106,7 @@ def _repeat_row(
     return {
         "repeat": record.repeat,
         "process": "",
-        "failure": "" if record.status == "ok" else f"{record.status}: {record.reason}",
+        "failure": "" if record.status == "ok" else f"{record.status}: {sentences(record.reasons)}",
         "absent": _absent(context, record, measured),
         "weights": _weights(measured),
         "parameter_counts": len({r.parameters for r in measured if r.parameters is not None}),

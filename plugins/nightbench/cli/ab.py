@@ -1,16 +1,33 @@
-"""ab: two builds of a framework line beside each other, before a merge."""
+"""ab: two builds of a framework line compared, before a merge."""
 
 from __future__ import annotations
 
-import traceback
-from typing import Annotated
+import asyncio
+import dataclasses
+import getpass
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
-from nightbench.cli import ab_run, common
-from nightbench.cli.common import err
+from nightbench.cli import common, experiment_common
+from nightbench.cli.common import err, out
 from nightbench.core.errors import UserError
-from nightbench.experiments.paired import LEAST_ROUNDS
+from nightbench.core.run_plan import new_run_id
+from nightbench.experiments.paired_statistics import LEAST_ROUNDS, percent
+from nightbench.report.tables import figure
+
+if TYPE_CHECKING:
+    from nightbench.experiments.ab import AbRequest
+    from nightbench.experiments.engine import ExperimentContext
+
+EXIT_CODES = {"faster": 0, "same": 0, "slower": 1, "inconclusive": 3}
+_COLOURS = {"faster": "green", "same": "green", "slower": "red", "inconclusive": "yellow"}
+
+Document = Mapping[str, Any]
 
 app = typer.Typer()
 
@@ -78,36 +95,208 @@ def ab(
     Exit codes: 0 B is faster or the same; 1 B is slower by more than --min-effect, with
     confidence; 2 bad usage, or nothing could be measured; 3 inconclusive.
     """
-    # 1 means slower here. So nothing else may end with it: no error of the user's, and none of
-    # ours, of which Python would make a 1 as well.
-    try:
+    from nightbench.experiments.ab import AbRequest
+
+    def work() -> int:
         if resume is not None:
             if build_a or case or suite:
                 raise UserError("resume: found builds or cases beside it; it knows its own")
-            code = ab_run.take_up(resume, channel or [], verbose=verbose, json=json)
+            document = _resume(resume, json=json)
         else:
             if not (build_a and build_b):
                 raise UserError("builds: found fewer than two; expected BUILD_A and BUILD_B")
-            asked = ab_run.Asked(
-                a=ab_run.pinned(build_a),
-                b=ab_run.pinned(build_b),
-                suite=ab_run.absolute(suite) if suite else ab_run.suite_of(case or []),
+            request = AbRequest(
+                a=experiment_common.pinned(build_a),
+                b=experiment_common.pinned(build_b),
+                suite=experiment_common.absolute(suite or experiment_common.suite_of(case or [])),
                 cases=case or [],
-                cluster=ab_run.absolute(cluster) if cluster else None,
+                cluster=experiment_common.absolute(cluster) if cluster else None,
                 frameworks=frameworks,
                 workloads=workloads,
                 strategies=strategies,
                 scale=scale,
                 rounds=rounds,
-                min_effect=ab_run.effect_of(min_effect),
+                min_effect=experiment_common.fraction(min_effect, "min-effect"),
                 seed=seed,
                 outside_hours=outside_hours,
             )
-            code = ab_run.begin(asked, channel or [], verbose=verbose, json=json)
-    except UserError as error:
-        err.print(f"error: {error}", markup=False, soft_wrap=True)
-        code = ab_run.BAD_USAGE
-    except Exception:  # Any fault of ours: it must not look like a slower build.
-        traceback.print_exc()
-        code = ab_run.BAD_USAGE
-    raise typer.Exit(code)
+            document = _begin(request, json=json)
+        if json:
+            common.print_json(document)
+        else:
+            show(document, verbose=verbose)
+        sys.stdout.flush()
+        if channel:
+            experiment_common.post(channel, *summary(document))
+        return EXIT_CODES[document["verdict"]]
+
+    raise typer.Exit(experiment_common.exit_code(work))
+
+
+def _begin(request: AbRequest, *, json: bool) -> Document:
+    from nightbench.experiments.ab import plan_ab
+    from nightbench.experiments.engine import unfit_nodes
+
+    name = new_run_id("ab", datetime.now(UTC))
+    chosen = chosen_of(request)
+    # Before a node is looked at: what the cluster cannot run is said at once.
+    plan = plan_ab(request, name, chosen.suite, chosen.cluster, chosen.catalog)
+    context = experiment_common.context_of(chosen, outside_hours=request.outside_hours)
+    left_out = asyncio.run(unfit_nodes(context, plan.cases[0].case.framework))
+    for node, reason in left_out.items():
+        err.print(f"{node} takes no part: {reason}", markup=False, soft_wrap=True)
+    return _measure(name, request, context, left_out, json=json)
+
+
+def _resume(name: str, *, json: bool) -> Document:
+    """Return the result of a comparison, after what is missing of it has been measured.
+
+    Raises:
+        UserError: there is none, another process measures it, or what it measures has changed.
+    """
+    from nightbench.experiments.ab import AbRequest
+    from nightbench.experiments.comparison import saved_result
+    from nightbench.experiments.experiment_spool import COMPARISON, resumable_request
+
+    folder = common.spool().comparison(name)
+    document = resumable_request(folder, COMPARISON)
+    if "alert_id" in document["request"]:
+        raise UserError(
+            f"{name} measures an alert's regression again: nightbench alert confirm "
+            f"{document['request']['alert_id']}"
+        )
+    result = saved_result(folder)
+    if result is not None and result["complete"]:
+        return result
+    request = AbRequest(**document["request"])
+    context = experiment_common.context_of(chosen_of(request), outside_hours=request.outside_hours)
+    return _measure(name, request, context, document["left_out"], json=json)
+
+
+def _measure(
+    name: str,
+    request: AbRequest,
+    context: ExperimentContext,
+    left_out: Mapping[str, str],
+    *,
+    json: bool,
+) -> Document:
+    from nightbench.experiments.ab import plan_ab
+    from nightbench.experiments.engine import run_comparison
+    from nightbench.experiments.reporting import ComparisonReporter
+
+    plan = plan_ab(
+        request,
+        name,
+        context.suite,
+        context.cluster,
+        context.catalog,
+        left_out=left_out,
+        deadline=context.deadline,
+        past=context.past,
+    )
+    reporter = ComparisonReporter(experiment_common.sayer(json))
+    asked, user = dataclasses.asdict(request), getpass.getuser()
+    work = run_comparison(plan, common.spool(), asked, user, context, reporter)
+    return experiment_common.measure(work, reporter.refresh, name, f"nightbench ab --resume {name}")
+
+
+def chosen_of(request: AbRequest) -> common.Chosen:
+    """Return the suite with its cases of the builds' line, its cluster and the catalog."""
+    from nightbench.config import parse_build
+
+    return common.choose(
+        request.suite,
+        request.cluster,
+        frameworks=request.frameworks or parse_build(request.a).line,
+        workloads=request.workloads,
+        strategies=request.strategies,
+        scale=request.scale,
+        builds=[request.a],
+    )
+
+
+def show(document: Document, *, verbose: bool) -> None:
+    """Print a result as a table and sentences; verbose with the figures of every round."""
+    table = Table()
+    for name in ("case", "B / A", "interval", "n", "p", "order", "verdict"):
+        table.add_column(name, overflow="fold")
+    for row in document["cases"]:
+        verdict = row["verdict"]
+        colour = _COLOURS[verdict]
+        table.add_row(
+            row["case_id"],
+            *_figures(row),
+            " ".join(row["order"]) or "-",
+            f"[{colour}]{verdict}[/{colour}]",
+        )
+    if document["combined"]:
+        both = document["combined"]
+        table.add_row("all cases, mean", *_figures(both), "", both["verdict"])
+    out.print(table)
+    for line in _lines(document):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    if verbose:
+        for row in document["cases"]:
+            out.print(_rounds(row))
+
+
+def _figures(row: Document) -> tuple[str, str, str, str]:
+    interval = "-" if row["low"] is None else f"{row['low']:.4f} to {row['high']:.4f}"
+    return (
+        "-" if row["ratio"] is None else f"{row['ratio']:.4f}",
+        interval,
+        str(row["n"]),
+        "-" if row["p_value"] is None else f"{row['p_value']:.3g}",
+    )
+
+
+def _rounds(row: Document) -> Table:
+    table = Table(title=row["case_id"], title_justify="left")
+    for name in ("round", "order", f"A {row['unit']}/s", f"B {row['unit']}/s", "B / A"):
+        table.add_column(name)
+    for each in row["rounds"]:
+        table.add_row(
+            str(each["round"]),
+            each["order"],
+            figure(each["a"]),
+            figure(each["b"]),
+            f"{each['ratio']:.4f}",
+        )
+    return table
+
+
+def _lines(document: Document) -> list[str]:
+    """Return the result in sentences."""
+    lines = []
+    for row in document["cases"]:
+        lines.append(f"{row['case_id']}: {row['verdict']}. {row['sentence']}.")
+        if row["stopped"]:
+            lines.append(f"  {row['n']} of {document['rounds']} rounds: {row['stopped']}")
+        elif row["dropped"]:
+            lines.append(f"  {len(row['dropped'])} rounds were dropped and measured again")
+    if document["not_combined"]:
+        lines.append(f"No line for all cases together: {document['not_combined']}.")
+    level = document["cases"][0]["level"]
+    lines.append(
+        f"{document['verdict']}: B {document['b']['build_id']} beside A "
+        f"{document['a']['build_id']} on {document['cluster']}; smallest effect "
+        f"{percent(document['min_effect'])}, intervals of {percent(level)}"
+    )
+    if document["shared"]:
+        lines.append("The cluster's nodes share hardware with each other or with neighbours.")
+    lines.append(f"id {document['id']}, seed {document['seed']}")
+    return lines
+
+
+def summary(document: Document) -> tuple[str, str]:
+    """Return title and plain text of a message."""
+    title = (
+        f"Nightbench ab on {document['cluster']}: {document['b']['build_id']} is "
+        f"{document['verdict']} beside {document['a']['build_id']}"
+    )
+    rows = []
+    for row in document["cases"]:
+        ratio, interval, n, _ = _figures(row)
+        rows.append(f"- {row['case_id']}: {row['verdict']}, B / A {ratio} ({interval}), n {n}")
+    return title, "\n".join([*rows, "", *_lines(document)])

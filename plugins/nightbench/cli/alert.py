@@ -25,7 +25,7 @@ from nightbench.cli.alert_groups import (
 )
 from nightbench.cli.common import out
 from nightbench.cli.nights import say_overdue
-from nightbench.config.values import holds_controls, shown
+from nightbench.config.values import has_control_characters, shown
 from nightbench.core.errors import UserError
 from nightbench.core.hours import moment
 
@@ -41,7 +41,7 @@ def _text(option: typer.CallbackParam, value: str) -> str:
     Raises:
         UserError: it holds a control character other than the ends of its lines and tabs.
     """
-    if holds_controls(value):
+    if has_control_characters(value):
         raise UserError(
             f"{option.opts[0]}: found {shown(value)} with a control character, expected a text"
         )
@@ -110,7 +110,7 @@ def resolve(
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Say that it is mended; a fall that goes on is told again."""
+    """Say that it is fixed; a fall that goes on is reported again."""
     _change(alert, json, lambda triage, one: triage.move(one, "resolved", why), group)
 
 
@@ -145,7 +145,7 @@ def snooze(
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Send no message before a time; then it is told again if it still lives."""
+    """Send no message before a time; then it is reported again if it is still open."""
     wakes = moment(until, datetime.now(UTC))
     _change(alert, json, lambda triage, one: triage.snooze(one, wakes, why), group)
 

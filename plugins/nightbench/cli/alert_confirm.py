@@ -1,78 +1,70 @@
-"""What `nightbench alert confirm` does: measure the suspect of an alert again, by hand."""
+"""`nightbench alert confirm`: measures the regression of an alert again."""
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from nightbench.cli import common
-from nightbench.cli.ab_view import View
-from nightbench.cli.common import INTERRUPTED, err, out
+from nightbench.cli import common, experiment_common
+from nightbench.cli.common import out
 from nightbench.core.errors import UserError
 from nightbench.core.model import VerdictKind
-from nightbench.experiments.rounds import Side
 
 if TYPE_CHECKING:
     from nightbench.core.run_plan import RunPlan
-    from nightbench.experiments.compare import Listener
-    from nightbench.experiments.comparisons import ComparisonPlan
-    from nightbench.experiments.confirm import Ground
-    from nightbench.spool import RunSpool
+    from nightbench.experiments.engine import ExperimentContext
 
 INCONCLUSIVE = 3
 
 
 def confirm_alert(alert_id: int, *, outside_hours: bool, json: bool) -> int:
-    """Measure an alert's suspect again, or go on with that; the exit code.
+    """Measure an alert's suspect again, or go on with that, and return the exit code.
 
     Raises:
         UserError: it is no regression, its run is not in the spool, or nothing can be measured.
     """
-    from nightbench.experiments.confirm import Busy, begin, end, measure_again
-    from nightbench.experiments.confirmation_outcome import inconclusive
-    from nightbench.gang import direct
+    from nightbench.experiments.confirm import (
+        MeasuredElsewhere,
+        begin_confirmation,
+        end_confirmation,
+        inconclusive,
+        measure_again,
+    )
+    from nightbench.experiments.reporting import ComparisonReporter
     from nightbench.warehouse.experiments import NIGHTBENCH
 
-    common.home().make()
-    confirmation_id, plan, ground = _ask(alert_id, outside_hours)
-    asked = begin(common.open_warehouse, confirmation_id)
-    if asked is None:
+    confirmation_id, night, context = _ask(alert_id, outside_hours)
+    request = begin_confirmation(common.open_warehouse, confirmation_id)
+    if request is None:
         raise UserError(f"alert {alert_id} was confirmed by another process just now")
-    progress = _Progress(json)
+    reporter = ComparisonReporter(experiment_common.sayer(json))
     detail: dict[str, Any] = {}
-    work = measure_again(asked, plan, common.spool(), ground, progress.watch)
+    work = measure_again(request, night, common.spool(), context, reporter)
     try:
-        found, detail = asyncio.run(direct.until_done(work, progress.refresh))
-    except KeyboardInterrupt:
-        err.print(
-            "interrupted; its processes on the nodes have been ended. Go on: "
-            f"nightbench alert confirm {alert_id}",
-            soft_wrap=True,
+        found, detail = experiment_common.measure(
+            work, reporter.refresh, request.comparison_id, f"nightbench alert confirm {alert_id}"
         )
-        return INTERRUPTED
-    except Busy as error:
+    except MeasuredElsewhere as error:
         raise UserError(f"{error}; its outcome will stand at the alert") from None
     except UserError as error:
-        if asked.by == NIGHTBENCH:
+        if request.requested_by == NIGHTBENCH:
             raise  # Its own try may fare better, and is given up when its time is over.
         # Nobody else would ever end it, and until then it hides what Nightbench itself has found.
         found = inconclusive(str(error))
-    end(common.open_warehouse, asked, found, detail)
+    end_confirmation(common.open_warehouse, request, found, detail)
     if json:
-        said = {"alert_id": alert_id, "run_id": asked.suspect.run_id, **vars(found), **detail}
-        common.print_json(said | {"outcome": str(found.outcome)})
+        document = {"alert_id": alert_id, "run_id": request.suspect.run_id, **vars(found), **detail}
+        common.print_json(document | {"outcome": str(found.outcome)})
     else:
-        out.print(
-            f"{found.outcome.replace('_', ' ')}: {found.sentence}", markup=False, soft_wrap=True
-        )
+        outcome = found.outcome.replace("_", " ")
+        out.print(f"{outcome}: {found.sentence}", markup=False, soft_wrap=True)
     return INCONCLUSIVE if found.outcome == "inconclusive" else 0
 
 
-def _ask(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, Ground]:
-    """The confirmation to measure: one that has not ended, else a new one; by what, and where."""
+def _ask(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, ExperimentContext]:
+    """Return the confirmation that has not ended, else a new one, with its night and context."""
     from nightbench.night.suspects import new_confirmation_id, suspect_of
     from nightbench.spool.plans import read_plan
     from nightbench.warehouse import Reader
@@ -89,16 +81,16 @@ def _ask(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, Ground]:
         if alert["verdict"] != VerdictKind.REGRESSED:
             raise UserError(
                 f"alert {alert_id}: found {alert['verdict']}; only a regressed case has a level "
-                "that it can be held against"
+                "that it can be compared with"
             )
         run_id = alert["last_run_id"]
-        plan = read_plan(common.spool().run(run_id))
-        # Before anything is asked for: closed hours must not leave a question behind.
-        ground = _ground(plan, outside_hours)
+        night = read_plan(common.spool().run(run_id))
+        # First: closed hours must not leave a confirmation behind that nobody measures.
+        context = _context(night, outside_hours)
         going = repository.find(run_id=run_id, alert_id=alert_id, states=UNDECIDED)
         if going:
-            return int(going[-1]["confirmation_id"]), plan, ground
-        suspect = suspect_of(reader, plan, alert)
+            return int(going[-1]["confirmation_id"]), night, context
+        suspect = suspect_of(reader, night, alert)
         if suspect is None:
             raise UserError(f"alert {alert_id}: run {run_id} has no level for its case")
         made = repository.request(
@@ -111,46 +103,10 @@ def _ask(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, Ground]:
         )
         if made is None:
             raise UserError(f"alert {alert_id}: somebody asked for the same just now; try again")
-        return made, plan, ground
+        return made, night, context
 
 
-def _ground(plan: RunPlan, outside_hours: bool) -> Ground:
-    from nightbench.experiments.confirm import Ground
-    from nightbench.night import window
-
-    chosen = common.choose(plan.run.suite, plan.run.cluster)
-    span = None if outside_hours else window.open_now(chosen.cluster, datetime.now(UTC))
-    return Ground(
-        chosen.suite,
-        chosen.cluster,
-        chosen.catalog,
-        common.reach(chosen.cluster),
-        common.shipment(chosen.cluster),
-        # A person waits as long as they like; the night's message has its own limit.
-        span.end if span else None,
-    )
-
-
-class _Progress:
-    """Shows one comparison after the other."""
-
-    def __init__(self, json: bool) -> None:
-        self._console = err if json else out
-        self._view: View | None = None
-
-    def watch(self, plan: ComparisonPlan, folder: RunSpool) -> Listener:
-        self._view = View(self._console, plan, folder)
-        a, b = (plan.builds[side].build_id for side in Side)
-        job = plan.cases[0].jobs[Side.A]
-        what = f"{b} again" if a == b else f"A {a}, B {b}"
-        self._console.print(
-            f"{plan.comparison_id}: {what}, {plan.rounds} rounds on "
-            f"{', '.join(node.name for node in job.nodes)}",
-            markup=False,
-            soft_wrap=True,
-        )
-        return self._view.listener()
-
-    def refresh(self) -> None:
-        if self._view is not None:
-            self._view.refresh()
+def _context(night: RunPlan, outside_hours: bool) -> ExperimentContext:
+    # A person waits as long as they like: only the cluster's hours limit it.
+    chosen = common.choose(night.run.suite, night.run.cluster)
+    return experiment_common.context_of(chosen, outside_hours=outside_hours)

@@ -1,4 +1,4 @@
-"""cluster: host keys of a cluster's nodes, looked at and kept."""
+"""cluster: host keys of a cluster's nodes, and wheels for them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _cluster_of(name: str) -> Cluster:
 
 
 class _Scan:
-    """One scan: jump hosts first, as what lies behind them is asked through them."""
+    """One scan: jump hosts first, since the nodes behind them are asked through them."""
 
     def __init__(self, cluster: Cluster, file: Path, replace: frozenset[str], yes: bool) -> None:
         self._cluster = cluster
@@ -91,11 +91,11 @@ class _Scan:
         self._good = True
 
     def run(self) -> bool:
-        """Ask, show, keep; False where something is not as it should be."""
+        """Scan all hosts; return False where one did not answer or a key was refused."""
         with tempfile.TemporaryDirectory(prefix="nightbench-scan-") as folder:
             working = Path(folder) / "known_hosts"
             working.write_text(self._text, encoding="utf-8")
-            # Jump hosts are logged in to by what is known so far, never by more.
+            # Logins to jump hosts check the keys that are known so far, and no others.
             targets = common.reach(dataclasses.replace(self._cluster, known_hosts=str(working)))
             levels = _levels(targets)
             names = sorted({name for level in levels for name in level})
@@ -114,7 +114,7 @@ class _Scan:
         return self._good
 
     async def _level(self, targets: dict[str, SshTarget]) -> bool:
-        """One distance from here; False where what is behind it cannot be asked."""
+        """Scan the hosts at one number of hops; return False where those behind cannot be."""
         from nightbench.gang import hostkeys
 
         slots = asyncio.Semaphore(AT_ONCE)
@@ -129,23 +129,23 @@ class _Scan:
         answers = await asyncio.gather(*(ask(target) for target in targets.values()))
         asked = list(zip(targets.items(), answers, strict=True))
         out.print(_table(asked))
-        wanted: list[HostKey] = []
+        accepted: list[HostKey] = []
         for (name, _), answer in asked:
             if isinstance(answer, UserError):
                 self._good = False
                 say(str(answer))
                 continue
-            wanted += self._wanted(name, answer)
-        return not wanted or self._keep(wanted)
+            accepted += self._acceptable(name, answer)
+        return not accepted or self._keep(accepted)
 
-    def _wanted(self, name: str, keys: Sequence[HostKey]) -> list[HostKey]:
+    def _acceptable(self, name: str, keys: Sequence[HostKey]) -> list[HostKey]:
         from nightbench.gang.hostkeys import Status
 
-        wanted = [key for key in keys if key.status is Status.NEW]
+        accepted = [key for key in keys if key.status is Status.NEW]
         bad = [key for key in keys if key.status in (Status.CHANGED, Status.REVOKED)]
         for key in bad:
             if key.status is Status.CHANGED and name in self._replace:
-                wanted.append(key)
+                accepted.append(key)
                 continue
             self._good = False
             out.print(
@@ -156,7 +156,7 @@ class _Scan:
                 soft_wrap=True,
             )
         taken = name in self._replace and all(key.status is Status.CHANGED for key in bad)
-        return wanted if not bad or taken else []
+        return accepted if not bad or taken else []
 
     def _keep(self, keys: Sequence[HostKey]) -> bool:
         from nightbench.gang import hostkeys
@@ -188,7 +188,7 @@ def _text(file: Path) -> str:
 
 
 def _levels(targets: dict[str, SshTarget]) -> list[dict[str, SshTarget]]:
-    """Jump hosts and nodes by the number of hops before them, each host once."""
+    """Return jump hosts and nodes by the number of hops before them, each host once."""
     levels: dict[int, dict[str, SshTarget]] = {}
     seen: set[tuple[str, int, int]] = set()
     for name, target in targets.items():
@@ -204,7 +204,7 @@ def _levels(targets: dict[str, SshTarget]) -> list[dict[str, SshTarget]]:
 
 def _table(asked: Sequence[tuple[tuple[str, SshTarget], list[HostKey] | UserError]]) -> Table:
     table = Table()
-    # A fingerprint that is cut short cannot be compared: on a narrow terminal it folds.
+    # A truncated fingerprint cannot be compared: on a narrow terminal it folds.
     for column in ("node", "address", "kind", "fingerprint", "known_hosts"):
         table.add_column(column, overflow="fold")
     for (name, target), answer in asked:

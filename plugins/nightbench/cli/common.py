@@ -1,4 +1,4 @@
-"""What the commands share: where things lie, how they are read, how a person is told."""
+"""What the commands share: options, paths, suites and clusters, the warehouse, output."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from nightbench.warehouse.reader import Reader
 
 _WIDE = None if sys.stdout.isatty() else 160
-"""A file has no width; a terminal's is found by rich."""
+"""Width of output into a file; rich finds that of a terminal."""
 out = Console(highlight=False, width=_WIDE)
 err = Console(stderr=True, highlight=False)
 
 WAREHOUSE_VARIABLE = "NIGHTBENCH_WAREHOUSE"
 
 FAILED = 1
-"""Exit code where something that was asked for did not come out well."""
+"""Exit code where something that was requested failed."""
 INTERRUPTED = 130
 
 ClusterOption = Annotated[
@@ -106,7 +106,7 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def say(text: str) -> None:
-    """Print a line as it is."""
+    """Print a line without markup or wrapping."""
     out.print(text, markup=False, soft_wrap=True)
 
 
@@ -117,17 +117,17 @@ def home() -> Home:
 
 @dataclasses.dataclass(frozen=True)
 class Chosen:
-    """A suite with the cluster that it runs on, after all that the command line says."""
+    """A suite and its cluster, with the options of the command line applied."""
 
     suite: Suite
     cluster: Cluster
     catalog: Catalog
     overrides: Mapping[str, Any]
-    """What was said on the command line, in the words of the form of the DAG `on_demand`."""
+    """The options of the command line as parameters of the DAG `on_demand`."""
     night: bool = False
-    """It keeps to the hours, the budget and the order of the suite's nights."""
+    """Keep to the hours, the budget and the order of the suite's nights."""
     outside_hours: bool = False
-    """It is measured also when the cluster's hours do not hold."""
+    """Measure also outside of the cluster's hours."""
 
 
 def choose(
@@ -182,7 +182,7 @@ def reach(cluster: Cluster) -> dict[str, SshTarget]:
     Raises:
         UserError: a Connection is missing or says too little.
     """
-    _settle_airflow()
+    _configure_airflow()
     from nightbench.orchestration.ssh_targets import ssh_targets
 
     targets = dict(ssh_targets(cluster))
@@ -196,7 +196,7 @@ def channel_url(conn_id: str) -> str:
     Raises:
         UserError: the Connection is missing or holds no URL.
     """
-    _settle_airflow()
+    _configure_airflow()
     from nightbench.orchestration import connections
 
     url = connections.channel_url(conn_id)
@@ -204,8 +204,8 @@ def channel_url(conn_id: str) -> str:
     return url
 
 
-def _settle_airflow() -> None:
-    """Airflow reads its settings when it is imported; without these it makes ~/airflow."""
+def _configure_airflow() -> None:
+    """Set Airflow's variables, which it reads when imported; without them it creates ~/airflow."""
     from nightbench.local import deployment
 
     place = home()
@@ -215,7 +215,7 @@ def _settle_airflow() -> None:
 
 
 def quiet() -> None:
-    """Let libraries speak up only when something is wrong: standard output is ours.
+    """Let libraries log warnings and errors only: standard output belongs to the commands.
 
     Airflow's import points all loggers to it, so this is called again after that.
     """
@@ -224,7 +224,7 @@ def quiet() -> None:
 
 
 def shipment(cluster: Cluster) -> Shipment:
-    """Return what the nodes of a cluster need: our code, uv, and wheels where it has no index.
+    """Return what is shipped to a cluster's nodes: code, uv, and wheels where it has no index.
 
     Raises:
         UserError: the uv binary does not run.
@@ -235,9 +235,9 @@ def shipment(cluster: Cluster) -> Shipment:
 
 
 def warehouse_dsn(role: str = "nightbench_loader") -> str | None:
-    """Return how the warehouse is reached, or None where nobody said so.
+    """Return the connection string of the warehouse, or None where there is none.
 
-    `NIGHTBENCH_WAREHOUSE` names one by hand; else the one that `nightbench up` made.
+    `NIGHTBENCH_WAREHOUSE` names it; otherwise it is the one that `nightbench up` made.
     """
     from nightbench.local import deployment
 
@@ -254,7 +254,7 @@ def open_warehouse(role: str = "nightbench_loader") -> Connection:
     """Open a connection to the warehouse.
 
     Raises:
-        UserError: it is away, or there is none.
+        UserError: it does not answer, or there is none.
     """
     from nightbench.warehouse.connection import WarehouseUnavailable, connect
 
@@ -268,9 +268,9 @@ def open_warehouse(role: str = "nightbench_loader") -> Connection:
 
 
 def past(cluster: str) -> dict[str, Past]:
-    """Return what earlier runs say of the cases on a cluster; empty where nobody knows.
+    """Return what earlier runs took for the cases on a cluster; empty without earlier runs.
 
-    The warehouse says it; where that is away, the runs that still lie in the spool.
+    From the warehouse; where it does not answer, from the runs that are still in the spool.
     """
     from nightbench.night.past import past_of
 
@@ -278,7 +278,7 @@ def past(cluster: str) -> dict[str, Past]:
 
 
 def history(cluster: str) -> dict[str, float]:
-    """Return the seconds that each case usually takes on a cluster; empty where nobody knows."""
+    """Return the seconds that each case usually takes on a cluster; empty without earlier runs."""
     known = past(cluster)
     return {case_id: each.seconds for case_id, each in known.items() if each.seconds is not None}
 
@@ -287,7 +287,7 @@ def open_reader() -> Reader:
     """Open the warehouse for reading.
 
     Raises:
-        UserError: it is away, or there is none.
+        UserError: it does not answer, or there is none.
     """
     from nightbench.warehouse.reader import Reader
 

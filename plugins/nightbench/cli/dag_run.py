@@ -1,4 +1,4 @@
-"""A run through Airflow: trigger the DAG, follow it to its end, say what failed and where."""
+"""A run through Airflow: trigger the DAG, follow it to its end, report what failed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from nightbench.spool import RunSpool, Spool
 DAG = "on_demand"
 PARSE_TIMEOUT_S = 120.0
 REFRESH_S = 1.0
-ASK_S = 4.0
+STATE_INTERVAL_S = 4.0
 _ENDED = ("success", "failed")
-_STALE = "is not one of"
-"""What the form says of a value that it does not offer."""
+_NOT_OFFERED = "is not one of"
+"""Airflow's message about a value that the form does not offer."""
 _BY_A_PERSON = "Trigger cancelled by user action"
 _TAIL = 5
 """Lines of a failed task's log that are shown."""
@@ -31,11 +31,11 @@ class DagOutcome:
     """How a DAG run ended."""
 
     state: str
-    """success or failed, as Airflow says."""
+    """success or failed, from Airflow."""
     run: RunSpool | None
-    """The spool of its run; None where the DAG failed before it was planned."""
+    """The run's spool; None where the DAG failed before the plan was stored."""
     failures: tuple[str, ...]
-    """What failed, each with where to look."""
+    """What failed, each with the place to look at."""
 
 
 def airflow_runs() -> AirflowApi | None:
@@ -54,10 +54,10 @@ def airflow_runs() -> AirflowApi | None:
 
 
 def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
-    """Start the DAG `on_demand` with what its form offers, and return the DAG run's id.
+    """Start the DAG `on_demand`, and return the DAG run's id.
 
     Raises:
-        UserError: the DAG is not there, or refuses the values.
+        UserError: the DAG does not exist, or refuses the values.
     """
     until = time.monotonic() + PARSE_TIMEOUT_S
     while api.dag(DAG) is None:
@@ -72,19 +72,19 @@ def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
             )
         time.sleep(1)
     api.unpause(DAG)
-    # A key that is not given keeps the form's default.
+    # A key that is left out keeps the form's default.
     given = {key: value for key, value in conf.items() if value not in (None, [], "")}
-    told = False
+    waiting = False
     while True:
         try:
             return api.trigger(DAG, given, note=note)
         except UserError as error:
-            # Names were checked against the files before: Airflow has not read a new file yet.
-            if _STALE not in str(error) or time.monotonic() > until:
+            # Names have been checked against the files: Airflow has not read a new file yet.
+            if _NOT_OFFERED not in str(error) or time.monotonic() > until:
                 raise
-        if not told:
+        if not waiting:
             say("Airflow has not read the newest suites and clusters yet: waiting for it")
-            told = True
+            waiting = True
         time.sleep(2)
 
 
@@ -99,12 +99,12 @@ def follow(
             asked = 0.0
             note = ""
             while state not in _ENDED:
-                # What is measured may share this machine: Airflow is asked seldom.
-                if time.monotonic() - asked >= ASK_S:
+                # Asked seldom: measurements may run on this machine.
+                if time.monotonic() - asked >= STATE_INTERVAL_S:
                     asked = time.monotonic()
                     state = str(api.dag_run(DAG, dag_run_id)["state"])
                     idle = all(case.status != "running" for case in view.states())
-                    note = _doing(api, dag_run_id) if idle else ""
+                    note = _activity(api, dag_run_id) if idle else ""
                 view.refresh(note)
                 time.sleep(REFRESH_S)
     failures = _failures(api, run, dag_run_id) if state == "failed" else ()
@@ -128,15 +128,15 @@ def wait_for_plan(api: AirflowApi, spool: Spool, dag_run_id: str) -> tuple[str, 
 
 
 def run_of(spool: Spool, dag_run_id: str) -> RunSpool | None:
-    """Return the run that a DAG run made."""
+    """Return the run of a DAG run."""
     for run in reversed(spool.runs()):
         if (run.run() or {}).get("dag_run_id") == dag_run_id:
             return run
     return None
 
 
-def _doing(api: AirflowApi, dag_run_id: str) -> str:
-    """What Airflow does while no case runs."""
+def _activity(api: AirflowApi, dag_run_id: str) -> str:
+    """Return what Airflow does while no case runs."""
     tasks = api.task_instances(DAG, dag_run_id)
     working = [t for t in tasks if t.get("state") in ("running", "queued", "scheduled", "deferred")]
     names = dict.fromkeys(f"{t['task_id']} {t['state']}" for t in working)
@@ -144,18 +144,18 @@ def _doing(api: AirflowApi, dag_run_id: str) -> str:
 
 
 def _failures(api: AirflowApi, run: RunSpool | None, dag_run_id: str) -> tuple[str, ...]:
-    """What failed in Airflow itself; a case that failed says so in the table of results."""
-    told = _told(run)
+    """Return what failed in Airflow itself; the table of results has the cases that failed."""
+    ended = _ended_cases(run)
     planned = {document["case_id"] for document in run.planned()} if run else set()
     said = []
     for task in api.task_instances(DAG, dag_run_id):
         name, tries = str(task["task_id"]), int(task.get("try_number") or 0)
         case = task.get("rendered_map_index")
-        if task.get("state") != "failed" or tries == 0 or case in told:
+        if task.get("state") != "failed" or tries == 0 or case in ended:
             continue
         index = int(task.get("map_index", -1))
         if index >= 0 and run is not None and case not in planned:
-            continue  # it never came to know which case it was: ended before it began
+            continue  # it was ended before its case was known
         tail = api.log_tail(DAG, dag_run_id, name, tries, index, _TAIL)
         if any(_BY_A_PERSON in line for line in tail):
             continue
@@ -165,8 +165,8 @@ def _failures(api: AirflowApi, run: RunSpool | None, dag_run_id: str) -> tuple[s
     return tuple(said)
 
 
-def _told(run: RunSpool | None) -> set[str]:
-    """The cases of a run whose end is known."""
+def _ended_cases(run: RunSpool | None) -> set[str]:
+    """Return the cases of a run that have an outcome."""
     if run is None:
         return set()
     stores = {case_id: run.latest(case_id) for case_id in run.case_ids()}

@@ -19,7 +19,7 @@ from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
     from nightbench.detection.history import Found, HistoryReport
-    from nightbench.detection.tables import Night
+    from nightbench.detection.observations import Observation
 
 app = typer.Typer()
 
@@ -67,11 +67,11 @@ def detect(
         return
     assert file is not None
     from nightbench.detection.history import judge_history
-    from nightbench.detection.tables import read_nights
+    from nightbench.detection.observations import read_observations
 
     reports = [
         judge_history(name, nights, lower_is_better, min_change)
-        for name, nights in read_nights(file).items()
+        for name, nights in read_observations(file).items()
     ]
     if json:
         common.print_json([document(report) for report in reports])
@@ -86,7 +86,7 @@ def answer_stream(source: TextIO, sink: TextIO) -> None:
     the answer is the same as for the line alone.
 
     Raises:
-        UserError: a line is not what it should be.
+        UserError: a line is malformed.
     """
     from nightbench.detection.changes import Followers
     from nightbench.detection.series import series_from
@@ -94,7 +94,7 @@ def answer_stream(source: TextIO, sink: TextIO) -> None:
     followers = Followers()
     for number, line in enumerate(source, start=1):
         if number == 1:
-            # Some editors and shells begin a text so; files may too.
+            # A byte order mark, which some editors and shells write.
             line = line.removeprefix("\ufeff")
         if not line.strip():
             continue
@@ -106,7 +106,7 @@ def answer_stream(source: TextIO, sink: TextIO) -> None:
 
 
 def document(report: HistoryReport) -> dict[str, Any]:
-    """A report as JSON: times as ISO 8601, changes as fractions."""
+    """Return a report as JSON: times in ISO 8601, changes as fractions."""
     return {
         "series": report.series,
         "status": report.status,
@@ -140,7 +140,7 @@ def _change_document(found: Found) -> dict[str, Any]:
     )
 
 
-def _iso(night: Night) -> str:
+def _iso(night: Observation) -> str:
     return datetime.fromtimestamp(night.seconds, UTC).isoformat()
 
 
@@ -183,10 +183,10 @@ def _show(reports: list[HistoryReport]) -> None:
 
 
 def _question(number: int, line: str) -> tuple[str, list[float], list[Any], list[Any]]:
-    """One line of a stream: id, times, values, repeats' sigma.
+    """Return id, times, values and the repeats' sigma of one line of a stream.
 
     Raises:
-        UserError: with the line, the key, what was found and what was expected.
+        UserError: naming the line, the key, what was found and what was expected.
     """
     place = f"standard input:{number}"
     try:

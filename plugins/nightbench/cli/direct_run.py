@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, INTERRUPTED, err, out, say
-from nightbench.cli.outcome import is_good, show_run
 from nightbench.cli.progress import LiveView
+from nightbench.cli.results import is_good, show_run
 from nightbench.core.budget import clock
 from nightbench.core.errors import UserError
 from nightbench.core.model import JobSpec, RunKind
@@ -28,7 +28,7 @@ def measure_directly(chosen: common.Chosen) -> int:
     """Plan, measure, load and judge a run; return the exit code.
 
     Raises:
-        UserError: nothing was launched: a Connection is missing, say.
+        UserError: nothing was launched, because a Connection is missing for instance.
     """
     from nightbench.gang import direct
     from nightbench.spool import plans
@@ -107,10 +107,10 @@ def place_on_healthy(
     targets: Mapping[str, SshTarget],
     shipment: Shipment,
 ) -> Sequence[JobSpec]:
-    """Look at the nodes of a run, and place its cases around those that are ill.
+    """Run the preflight of a run's nodes, and place its cases on the healthy ones.
 
     Returns:
-        The jobs that can be measured; the others have their outcome.
+        The jobs that can be measured; the outcome of the others is stored.
     """
     from nightbench.night import node_records, preflight, replacement
 
@@ -133,7 +133,7 @@ def place_on_healthy(
 
 
 def load_and_judge(spool: Spool, run_id: str) -> None:
-    """Load a run into the warehouse and judge it; where that is away the run waits."""
+    """Load a run into the warehouse and judge it; without the warehouse it stays in the spool."""
     from nightbench.night import ingest, judge
 
     try:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import getpass
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nightbench.cli import ab_run, common
-from nightbench.cli.common import FAILED, INTERRUPTED, err, out
+from nightbench.cli import common, experiment_common
+from nightbench.cli.common import FAILED
 from nightbench.core.errors import UserError
-from nightbench.experiments.paired import percent
+from nightbench.core.run_plan import new_run_id
+from nightbench.experiments.paired_statistics import percent
 from nightbench.report.tables import figure
 
 if TYPE_CHECKING:
-    from nightbench.experiments.drill_judge import Night
-    from nightbench.experiments.drills import Drill
-    from nightbench.gang.events import GangEvent
-    from nightbench.spool import RunSpool
+    from collections.abc import Sequence
+
+    from nightbench.experiments.drill import Drill, DrillNight
 
 app = typer.Typer()
 
@@ -65,128 +66,110 @@ def drill(
 
     Exit codes: 0 the alert arrived, and none before; 1 it did not, or there was a false one.
     """
-    from nightbench.experiments import drills
+    from nightbench.experiments.experiment_spool import DRILL, resumable_request
 
     if resume is not None:
         if suite or case:
             raise UserError("resume: found a suite or a case beside it; it knows its own")
-        asked = drills.known_of(common.spool().drill(resume))["asked"]
-        began = datetime.fromisoformat(drills.known_of(common.spool().drill(resume))["began"])
+        document = resumable_request(common.spool().drill(resume), DRILL)
+        request, began = document["request"], datetime.fromisoformat(document["began"])
         name = resume
     else:
         began = datetime.now(UTC)
-        name = drills.new_drill_id(began)
+        name = new_run_id("drill", began)
         if suite is None and case is not None:
-            suite = ab_run.suite_of([case])
-        asked = {
-            "suite": ab_run.absolute(suite) if suite else None,
+            suite = experiment_common.suite_of([case])
+        request = {
+            "suite": experiment_common.absolute(suite) if suite else None,
             "case": case,
-            "cluster": ab_run.absolute(cluster) if cluster else None,
-            "size": ab_run.effect_of(size, "size"),
+            "cluster": experiment_common.absolute(cluster) if cluster else None,
+            "size": experiment_common.fraction(size, "size"),
             "nights": nights,
             "before": before,
             "repeats": repeats,
         }
-    planned = _drill(name, began, asked)
-    raise typer.Exit(_run(planned, asked, channel or [], outside_hours=outside_hours, json=json))
+    planned = _drill(name, began, request)
+    judged = _measure(planned, request, outside_hours=outside_hours, json=json)
+    raise typer.Exit(_finish(planned, judged, channel or [], json=json))
 
 
-def _drill(name: str, began: datetime, asked: Mapping[str, Any]) -> Drill:
-    from nightbench.experiments import drills
+def _drill(name: str, began: datetime, request: Mapping[str, Any]) -> Drill:
+    from nightbench.experiments.drill import Drill, nights_needed
 
-    chosen = _sleeping(asked) if asked["suite"] is None else _chosen(asked)
-    return drills.Drill(
+    chosen = _sleeping(request) if request["suite"] is None else _chosen(request)
+    return Drill(
         drill_id=name,
+        spool=common.spool(),
         suite=chosen.suite,
         cluster=chosen.cluster,
         catalog=chosen.catalog,
-        nights=asked["nights"],
-        size=asked["size"],
+        nights=request["nights"],
+        size=request["size"],
         began=began,
-        before=asked["before"] or drills.needed(chosen.suite),
+        before=request["before"] or nights_needed(chosen.suite),
     )
 
 
-def _chosen(asked: Mapping[str, Any]) -> common.Chosen:
-    chosen = common.choose(asked["suite"], asked["cluster"], repeats=asked["repeats"])
-    case = asked["case"] or chosen.suite.cases[0].case_id
-    return dataclasses.replace(chosen, suite=ab_run.only(chosen.suite, [case]))
+def _chosen(request: Mapping[str, Any]) -> common.Chosen:
+    from nightbench.experiments.ab import with_cases
+
+    chosen = common.choose(request["suite"], request["cluster"], repeats=request["repeats"])
+    case = request["case"] or chosen.suite.cases[0].case_id
+    return dataclasses.replace(chosen, suite=with_cases(chosen.suite, [case]))
 
 
-def _sleeping(asked: Mapping[str, Any]) -> common.Chosen:
-    """A suite of one case that a framework line names for drills."""
+def _sleeping(request: Mapping[str, Any]) -> common.Chosen:
+    """Return a suite of one case that a framework line names for drills."""
     from nightbench.core.model import Case, Protocol, Strategy, Suite
 
     catalog = common.catalog()
-    cluster = common.cluster_of(asked["cluster"] or "local", catalog)
+    cluster = common.cluster_of(request["cluster"] or "local", catalog)
     line = next((each for each in catalog.frameworks.values() if each.drill_workload), None)
     if line is None or line.drill_workload is None:
         raise UserError("drill: no framework line names a `drill_workload`; give a suite")
     case = Case(line.drill_workload, line.line, Strategy.SINGLE, batch_size_per_device=2)
-    protocol = Protocol(warmup_steps=3, measured_steps=30, repeats=asked["repeats"] or 5)
+    protocol = Protocol(warmup_steps=3, measured_steps=30, repeats=request["repeats"] or 5)
     suite = Suite(case.workload, "nightbench", cluster.name, (case,), protocol)
     return common.Chosen(suite, cluster, catalog, {})
 
 
-def _run(
-    drill: Drill,
-    asked: Mapping[str, Any],
-    channels: list[str],
-    *,
-    outside_hours: bool,
-    json: bool,
-) -> int:
-    """Measure and judge night after night until the alert arrives; the exit code."""
-    from nightbench.experiments import drill_judge, drill_measure, drills
+def _measure(
+    drill: Drill, request: Mapping[str, Any], *, outside_hours: bool, json: bool
+) -> list[DrillNight]:
+    """Measure and judge night after night until the alert arrives."""
+    from nightbench.experiments.drill import alert_night, judge_nights, measure_night, store_drill
+    from nightbench.experiments.reporting import ComparisonReporter
     from nightbench.night import window
 
     if not outside_hours:
         window.open_now(drill.cluster, datetime.now(UTC))
     common.home().make()
-    spool = common.spool()
-    folder = drills.begin(spool, drill, asked)
-    if folder.is_steered():
-        raise UserError(f"{drill.drill_id} is measured right now by another process")
+    store_drill(drill, request, getpass.getuser())
     targets, shipment = common.reach(drill.cluster), common.shipment(drill.cluster)
-    console = err if json else out
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    def hear(event: GangEvent) -> None:
-        if event.kind in ("ship", "provision", "lost", "back"):
-            say(f"  {event.node}: {event.message}" if event.node else f"  {event.message}")
-
-    say(
+    reporter = ComparisonReporter(experiment_common.sayer(json))
+    reporter.say(
         f"{drill.drill_id}: {drill.case_id} on {drill.cluster.name}, up to {drill.nights} nights; "
         f"from night {drill.first_slow} on each step sleeps, so that {percent(drill.size)} of the "
         "throughput is lost"
     )
-    judged: list[Night] = []
+    judged: list[DrillNight] = []
     try:
-        with folder.steered():
+        with drill.folder.steered():
             for number in range(1, drill.nights + 1):
-                drill_measure.measure_night(drill, spool, number, targets, shipment, hear, _nothing)
-                judged = drill_judge.judged(drill, spool, number)
-                say(_line(drill, judged[-1]))
-                if drill_judge.arrived(drill, judged) is not None:
+                measure_night(
+                    drill, number, targets, shipment, reporter.gang_event, reporter.refresh
+                )
+                judged = judge_nights(drill, number)
+                reporter.say(_line(drill, judged[-1]))
+                if alert_night(drill, judged) is not None:
                     break
     except KeyboardInterrupt:
-        err.print(
-            f"{drill.drill_id} was interrupted; its processes on the nodes have been ended. Go "
-            f"on: nightbench drill --resume {drill.drill_id}",
-            markup=False,
-            soft_wrap=True,
-        )
-        return INTERRUPTED
-    return _finish(drill, folder, judged, channels, json=json)
+        resume = f"nightbench drill --resume {drill.drill_id}"
+        raise experiment_common.interrupted(drill.drill_id, resume) from None
+    return judged
 
 
-def _nothing() -> None:
-    """Nothing is redrawn between the nights' lines."""
-
-
-def _line(drill: Drill, night: Night) -> str:
+def _line(drill: Drill, night: DrillNight) -> str:
     verdict = night.verdict
     slowed = f", {1000 * night.sleep_s:.3g} ms of sleep in each step" if night.sleep_s else ""
     alert = " -> ALERT" if night.opened else ""
@@ -197,24 +180,20 @@ def _line(drill: Drill, night: Night) -> str:
     )
 
 
-def _finish(
-    drill: Drill, folder: RunSpool, judged: list[Night], channels: list[str], *, json: bool
-) -> int:
-    """Show the alert, send it, say after how many nights it came; the exit code."""
-    from nightbench.experiments import drill_judge
+def _finish(drill: Drill, judged: list[DrillNight], channels: list[str], *, json: bool) -> int:
+    """Show the alert, send it, say after how many nights it came, and return the exit code."""
+    from nightbench.experiments.drill import alert_message, alert_night, end_drill
 
-    console = err if json else out
-    document = drill_judge.end(common.spool(), drill, judged)
-    found = drill_judge.arrived(drill, judged)
+    document, found = end_drill(drill, judged), alert_night(drill, judged)
     lines = []
     if found is not None:
-        said = drill_judge.alert_of(drill, common.spool(), found)
-        lines += ["", said.title, "", said.body, ""]
-        _send(drill, judged, found, channels)
-        many = document["delay"]
+        alert = alert_message(drill, found)
+        lines += ["", alert.title, "", alert.body, ""]
+        if channels:
+            _send(drill, judged, found, channels)
         lines.append(
-            f"The alert arrived on night {found.number}, the {_ordinal(many)} slowed one. It is "
-            "closed with the drill: no list of alerts holds it."
+            f"The alert arrived on night {found.number}, the {_ordinal(document['delay'])} slowed "
+            "one. It is closed with the drill: no list of alerts holds it."
         )
     else:
         slowed = max(len(judged) - drill.first_slow + 1, 0)
@@ -224,8 +203,9 @@ def _finish(
         )
     if document["false_alarms"]:
         lines.append(f"False alarms before the slowdown, on nights {document['false_alarms']}")
+    say = experiment_common.sayer(json)
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(line)
     if json:
         common.print_json(document)
     return 0 if found is not None and not document["false_alarms"] else FAILED
@@ -235,24 +215,15 @@ def _ordinal(number: int) -> str:
     return {1: "first", 2: "second", 3: "third"}.get(number, f"{number}th")
 
 
-def _send(drill: Drill, judged: list[Night], found: Night, channels: list[str]) -> None:
-    """Send the alert as a real one is sent; a channel that takes nothing is told."""
-    from nightbench.alerts import picture, send
-    from nightbench.experiments import drill_judge
+def _send(
+    drill: Drill, judged: Sequence[DrillNight], found: DrillNight, channels: list[str]
+) -> None:
+    """Send the alert with its plot, as a real one is sent."""
+    from nightbench.alerts import picture
+    from nightbench.experiments.drill import alert_message, plot_points
 
-    if not channels:
-        return
-    said = drill_judge.alert_of(drill, common.spool(), found)
+    alert = alert_message(drill, found)
     since = found.judgement.since if found.judgement else None
-    points = drill_judge.points_of(drill, judged)
+    points = plot_points(drill, judged)
     plot = picture(drill.case_id, points, found.measurement.unit, since, found.verdict.baseline)
-
-    def resolve(conn_id: str) -> str:
-        # Importing Airflow costs seconds: only where a Connection is named.
-        from nightbench.orchestration.connections import channel_url
-
-        return channel_url(conn_id)
-
-    for delivery in send(channels, said.title, said.body, resolve, [plot] if plot else []):
-        told = "was told" if delivery.sent else f"took no message: {delivery.error}"
-        err.print(f"{delivery.channel} {told}", markup=False, soft_wrap=True)
+    experiment_common.post(channels, alert.title, alert.body, [plot] if plot else [])

@@ -40,7 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-# One flat list of commands; the files hold what belongs together.
+# One flat list of commands, in panels.
 _PANELS = {
     "This machine": services.app,
     "Measure": run.app,
@@ -66,11 +66,11 @@ app.add_typer(alert.app, name="alert", rich_help_panel="Judge")
 
 
 def _refuse_bytes(words: Sequence[str]) -> None:
-    """Refuse words that are no text: Python hands them on as halves of surrogate pairs.
+    """Refuse arguments that are not UTF-8, which Python passes on as lone surrogates.
 
     Raises:
-        UserError: a word has bytes that are no UTF-8. No file name may either: no message and no
-            row of the warehouse could hold it.
+        UserError: an argument is not UTF-8. This holds for file names too: no message and no
+            row of the warehouse could hold them.
     """
     for before, word in pairwise(["", *words]):
         try:
@@ -82,7 +82,7 @@ def _refuse_bytes(words: Sequence[str]) -> None:
 
 
 def main() -> None:
-    """Run the command; what a user can mend is printed without a traceback, exit code 1."""
+    """Run the command; a `UserError` is printed without a traceback, with exit code 1."""
     quiet()
     try:
         _refuse_bytes(sys.argv[1:])

@@ -12,6 +12,7 @@ import typer
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, err, out, say
 from nightbench.core.errors import UserError
+from nightbench.core.sentences import sentences
 
 if TYPE_CHECKING:
     from nightbench.core.model import Catalog, Cluster
@@ -135,7 +136,7 @@ def nodes(
 
 
 def _say(state: NodeState) -> None:
-    say(f"{state.node}: {state.state}, {state.by_whom}: {state.reason}")
+    say(f"{state.node}: {state.state}, {state.by_whom}: {sentences(state.reasons)}")
 
 
 @app.command()

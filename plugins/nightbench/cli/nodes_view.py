@@ -10,7 +10,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from nightbench.core.model import Cluster
+from nightbench.core.model import Cluster, reasons_from_json
+from nightbench.core.sentences import sentences
 from nightbench.night.preflight import ClusterHealth
 from nightbench.nodes import Finding, JudgedNode, Level, NodeState
 
@@ -92,7 +93,7 @@ def findings_table(health: ClusterHealth) -> Table | None:
     for finding in sorted(having, key=lambda f: list(_COLOURS).index(f.level)):
         level = Text(str(finding.level), style=_COLOURS[finding.level])
         names = Text(_names(having[finding]))
-        table.add_row(names, level, Text(finding.what), _sentence(finding))
+        table.add_row(names, level, Text(finding.title), _sentence(finding))
     return table
 
 
@@ -169,11 +170,11 @@ def as_json(
 def rows(cluster: Cluster, known: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Every node of the YAML, with what the warehouse knows of it; then those gone from it."""
     by_name = {row["node"]: dict(row) for row in known}
-    blank = {
+    blank: dict[str, Any] = {
         "cluster": cluster.name,
         "state": "ok",
         "state_since": None,
-        "state_reason": None,
+        "state_reasons": [],
         "state_by": None,
         "faults_in_a_row": 0,
         "last_preflight_at": None,
@@ -195,7 +196,8 @@ def nodes_table(cluster: str, rows: Sequence[Mapping[str, Any]]) -> Table:
         state = "gone from the YAML" if not row["in_yaml"] else row["state"]
         complaints = ", ".join(row["last_complaints"] or ())
         level = f"{row['last_level']} " if row["last_level"] else ""
-        why = f"{row['state_by']}: {row['state_reason']}" if row["state_reason"] else complaints
+        said = sentences(reasons_from_json(row["state_reasons"]))
+        why = f"{row['state_by']}: {said}" if said else complaints
         table.add_row(
             Text(row["node"]),
             Text(state, style="red" if out else "green"),
@@ -211,7 +213,7 @@ def change_line(change: Mapping[str, Any]) -> str:
     """One change of a node's state."""
     return (
         f"{_moment(change['since'])}  {change['node']}  {change['state']}  "
-        f"{change['by_whom']}: {change['reason']}"
+        f"{change['by_whom']}: {sentences(reasons_from_json(change['reasons']))}"
     )
 
 

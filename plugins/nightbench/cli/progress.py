@@ -15,7 +15,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from nightbench.gang.events import GangEvent
+from nightbench.core.budget import duration
+from nightbench.core.model import reasons_from_json
+from nightbench.core.sentences import sentences
+from nightbench.gang.progress import GangEvent
 from nightbench.report.tables import figure
 from nightbench.spool import RunSpool
 
@@ -48,7 +51,7 @@ class CaseState:
     def words(self) -> str:
         """Say where the case stands: repeat, step, throughput, time left."""
         if self.outcome is not None:
-            return str(self.outcome.get("reason") or "").strip().split("\n")[0]
+            return sentences(reasons_from_json(self.outcome["reasons"])).split("\n")[0]
         now = self.progress
         if now is None:
             return ""
@@ -208,14 +211,3 @@ class LiveView:
 
     def _line(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def duration(seconds: float) -> str:
-    """Return seconds for people: `45 s`, `3 min 20 s`, `1 h 5 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s" if rest and minutes < 10 else f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60} min"

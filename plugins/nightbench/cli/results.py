@@ -1,10 +1,11 @@
-"""results, clean, import: what is known, and tidying up."""
+"""results, clean, import; and the rows of a run, from the warehouse or from its files."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,8 +13,23 @@ from nightbench.cli import common
 from nightbench.cli.common import FAILED, err, out, say
 from nightbench.config import locations
 from nightbench.core.errors import UserError
+from nightbench.core.model import CaseStatus, Run
+from nightbench.report import (
+    ResultsTable,
+    digest_text,
+    from_measurements,
+    from_warehouse,
+    verdict_lines,
+    write_digest,
+)
+from nightbench.spool import RunSpool, Spool, SpoolError
+from nightbench.warehouse.connection import WarehouseUnavailable
 
 app = typer.Typer()
+
+Row = dict[str, Any]
+VERDICTS_TIMEOUT_S = 120.0
+_GOOD = frozenset({"ok", "improved", "insufficient_data", None})
 
 
 @app.command()
@@ -27,9 +43,6 @@ def results(
 
     They come from the warehouse; where that is away, from the files of the run on this machine.
     """
-    from nightbench.cli.outcome import results_of
-    from nightbench.report import ResultsTable, verdict_lines
-
     rows, source = results_of(run)
     if json:
         common.print_json(rows)
@@ -93,10 +106,10 @@ def clean(
 
 @app.command("import")
 def import_history(
-    file: Annotated[Path, typer.Argument(help="A CSV file with a header line.")],
+    file: Annotated[Path, typer.Argument(help="A CSV file with a header line, or *.jsonl.")],
 ) -> None:
     """Load a site's older results, so that verdicts do not start from nothing."""
-    from nightbench.warehouse.history_csv import import_history as store
+    from nightbench.warehouse.history_import import import_history as store
 
     report = store(common.open_warehouse(), file)
     say(f"{report.rows} medians of {report.runs} runs; {report.changed} were new or different")
@@ -116,9 +129,198 @@ def import_history(
 
 
 def _planned_series() -> set[tuple[str, str]]:
-    """The series of all suites, as case and cluster."""
+    """Return the series of all suites, as case and cluster."""
     from nightbench.config import find_suites, load_suite
 
     catalog = common.catalog()
     suites = [load_suite(path, catalog) for path in find_suites(locations.dags_folder()).values()]
     return {(case.case_id, suite.cluster) for suite in suites for case in suite.cases}
+
+
+# --- the rows of a run ---------------------------------------------------------------------
+
+
+def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
+    """Return the rows of a run, the newest by default, and a note on their source.
+
+    Raises:
+        UserError: there is no such run.
+    """
+    spool = common.spool()
+    load_waiting(spool)
+    try:
+        rows = from_warehouse(common.open_reader().results_rows(run_id))
+        away = None
+    except WarehouseUnavailable as error:
+        rows, away = [], str(error)
+    if rows:
+        stored = spool.run(str(rows[0]["run_id"]))
+        if stored.run() is None or stored.loaded() is not None:
+            return rows, None
+        # Planned and not loaded: its files hold what has been measured so far.
+        run_id = stored.run_id
+    runs = [run.run_id for run in spool.runs()]
+    if run_id is not None and run_id not in runs:
+        where = f"the warehouse cannot be asked: {away}" if away else "nor the warehouse"
+        raise UserError(f'run: found "{run_id}"; {spool.root} does not hold it; {where}')
+    if not runs or (run_id is None and away is None):
+        return [], None
+    chosen = run_id or runs[-1]
+    note = (
+        f"The warehouse is away ({away}): these figures are from {spool.root}/runs/{chosen}, "
+        "without verdicts. `nightbench results` loads them when it is back."
+        if away
+        else f"{chosen} is not loaded yet: these figures are from its files, without verdicts"
+        + ("." if (spool.run(chosen).run() or {}).get("ended_at") else "; it goes on.")
+    )
+    return rows_from_files(spool, chosen), note
+
+
+def load_waiting(spool: Spool) -> None:
+    """Load the direct runs that ended while the warehouse was away, if it answers now."""
+    waiting = [run for run in spool.runs() if run.loaded() is None and _ended_directly(run)]
+    if not waiting:
+        return
+    try:
+        common.open_warehouse().close()
+    except WarehouseUnavailable:
+        return
+    # Imported here: the checks take many seconds to import, and are seldom needed.
+    from nightbench.night import ingest, judge
+
+    for run in waiting:
+        try:
+            said = ingest.ingest_run(spool, run.run_id, common.open_warehouse).sentence()
+        except SpoolError as error:
+            # It stays in the spool; the other runs are loaded all the same.
+            err.print(f"run {run.run_id} still waits: {error}", markup=False, soft_wrap=True)
+            continue
+        judge.judge_run(spool, run.run_id, common.open_warehouse)
+        err.print(said, markup=False, soft_wrap=True)
+
+
+def _ended_directly(run: RunSpool) -> bool:
+    document = run.run() or {}
+    return bool(document.get("ended_at")) and not document.get("dag_run_id")
+
+
+def rows_from_files(spool: Spool, run_id: str) -> list[Row]:
+    """Return the rows of a run from its files; planned cases without one have status missing."""
+    from nightbench.night.bundles import build_bundle
+
+    bundle = build_bundle(spool.run(run_id))
+    measured = [case.measurement for case in bundle.cases if case.measurement is not None]
+    rows = from_measurements(bundle.run, measured)
+    goes_on = not (spool.run(run_id).run() or {}).get("ended_at")
+    if goes_on:
+        for row in rows:
+            store = spool.run(run_id).latest(row["case_id"])
+            if store is not None and store.outcome() is None:
+                row.update(status="running", verdict=None, quarantined=False, reasons=[])
+    there = {row["case_id"] for row in rows}
+    absent = [planned for planned in bundle.planned if planned.case_id not in there]
+    missing = from_warehouse(
+        {
+            **planned.case.axes(),
+            "case_id": planned.case_id,
+            "run_id": run_id,
+            "run_kind": str(bundle.run.run_kind),
+            "cluster": bundle.run.cluster,
+            "build_id": planned.build.build_id,
+            "unit": planned.unit,
+            "status": "waiting" if goes_on else "missing",
+            "n": 0,
+            "quarantined": False,
+        }
+        for planned in absent
+    )
+    return rows + missing
+
+
+def show_run(run_id: str, *, await_verdicts: bool) -> list[Row]:
+    """Print the results of a run and write its digest.
+
+    Args:
+        run_id: the run.
+        await_verdicts: wait for the verdicts, which Airflow stores a little after loading.
+
+    Returns:
+        The rows that were shown, one for each case.
+    """
+    rows, note = results_of(run_id)
+    until = time.monotonic() + (VERDICTS_TIMEOUT_S if await_verdicts else 0.0)
+    while note is None and any(map(awaits_verdict, rows)):
+        if time.monotonic() > until:
+            if await_verdicts:
+                note = "No verdicts yet: the DAG regressions makes them. Later: nightbench results"
+            break
+        time.sleep(1.0)
+        rows, note = results_of(run_id)
+    out.print(ResultsTable(rows, title=run_id))
+    for line in verdict_lines(rows):
+        say(line)
+    for build, version in special_builds(rows):
+        say(f"{'build:':13} {build} ({version})")
+    if note:
+        err.print(note, markup=False, soft_wrap=True)
+    say(f"report:       {digest_file(run_id, rows)}")
+    for name, where in addresses_of(run_id):
+        say(f"{name + ':':13} {where}")
+    return rows
+
+
+def special_builds(rows: list[Row]) -> list[tuple[str, str]]:
+    """Return the builds that replaced the locked ones, with their versions."""
+    found = {
+        str(row["build_id"]): str(row["framework_version"] or "not measured")
+        for row in rows
+        if row["build_id"] and not str(row["build_id"]).endswith("-index-locked")
+    }
+    return sorted(found.items())
+
+
+def addresses_of(run_id: str) -> list[tuple[str, str]]:
+    """Return addresses about a run on this machine's control plane; empty without one."""
+    from nightbench.local import deployment
+
+    place = common.home()
+    if not place.secrets_file.is_file() or not place.ports_file.is_file():
+        return []
+    access = deployment.logins(place)
+    return [
+        ("results page", f"{access.ui}/nightbench/?run={run_id}"),
+        ("Airflow UI", f"{access.ui}   (user {access.user}, password {access.password})"),
+        ("warehouse", access.psql),
+    ]
+
+
+def awaits_verdict(row: Row) -> bool:
+    """Tell whether a row has no verdict yet; cases that were left out get none."""
+    return row["verdict"] is None and row["status"] != CaseStatus.LEFT_OUT
+
+
+def is_good(row: Row) -> bool:
+    """Tell whether a case was measured, passed its checks and has not regressed.
+
+    A case that the night had no room for counts as good.
+    """
+    if row["status"] == CaseStatus.LEFT_OUT:
+        return True
+    return row["status"] == "ok" and not row["quarantined"] and row["verdict"] in _GOOD
+
+
+def is_unavailable(row: Row) -> bool:
+    """Tell whether a case was not measured because a node cannot have its framework."""
+    return bool(row["status"] == CaseStatus.UNAVAILABLE)
+
+
+def digest_file(run_id: str, rows: list[Row]) -> Path:
+    """Write the digest of a run, and return its path."""
+    from nightbench.spool.plans import read_plan
+
+    place, spool = common.home(), common.spool()
+    run: Run = read_plan(spool.run(run_id)).run
+    notes = [f"Files of the run: `{spool.run(run_id).folder}`"]
+    # Without the password: a report may be passed on.
+    notes += [f"{name}: {where.partition('   (')[0]}" for name, where in addresses_of(run_id)]
+    return write_digest(place.reports, run, digest_text(run, rows, notes))

@@ -13,9 +13,9 @@ from nightbench.cli import common, dag_run
 from nightbench.cli.common import FAILED, INTERRUPTED, err, say
 from nightbench.config import find_suites, locations
 from nightbench.core.errors import UserError
-from nightbench.core.model import CaseStatus
+from nightbench.core.model import CaseStatus, Reason, ReasonCode
 from nightbench.local.airflow_api import AirflowApi
-from nightbench.spool import RunSpool, Spool, utc_now
+from nightbench.spool import RunSpool, Spool
 
 app = typer.Typer()
 
@@ -82,7 +82,7 @@ def through_airflow(
         allow_unavailable: a framework that a node cannot have is told, and is no failure as long
             as another one was measured.
     """
-    from nightbench.cli.outcome import is_good, is_unavailable, show_run
+    from nightbench.cli.results import is_good, is_unavailable, show_run
 
     dag_run_id = dag_run.trigger(api, chosen.overrides, note="asked for by `nightbench run`")
     say(f"DAG run: {api.base_url}/dags/{dag_run.DAG}/runs/{dag_run_id}")
@@ -119,15 +119,12 @@ def cancel(
 ) -> None:
     """End a run, a comparison of builds or a bisect, and every process of it on all nodes."""
     from nightbench import gang
-    from nightbench.cli.ab_run import end_comparison
-    from nightbench.cli.cancel import end_bisect, refuse_drill
     from nightbench.cli.direct_run import load_and_judge
+    from nightbench.cli.experiment_common import cancel_experiment
     from nightbench.spool import plans
 
-    if run is not None:
-        if end_comparison(run) or end_bisect(run):
-            return
-        refuse_drill(run)
+    if run is not None and cancel_experiment(run):
+        return
     spool = common.spool()
     found = _find(spool, run)
     document = found.run() or {}
@@ -160,15 +157,7 @@ def _record_cancelled(run: RunSpool, *, begun: bool) -> None:
         if (store is not None and store.progress() is not None) is not begun:
             continue
         store = store or run.case(planned["case_id"])
-        if store.outcome() is None:
-            store.save_outcome(
-                {
-                    "status": str(CaseStatus.CANCELLED),
-                    "reason": "cancelled by the user",
-                    "repeats": [],
-                    "ended_at": utc_now(),
-                }
-            )
+        store.end(CaseStatus.CANCELLED, [Reason(ReasonCode.CANCELLED, observed="by the user")])
 
 
 def _find(spool: Spool, name: str | None) -> RunSpool:
@@ -218,7 +207,7 @@ def demo() -> None:
         raise UserError("Airflow was started but is not healthy. Look: nightbench status")
     code = through_airflow(api, chosen, allow_unavailable=True)
     if code != INTERRUPTED:
-        from nightbench.cli.progress import duration
+        from nightbench.core.budget import duration
 
         say(f"demo took {duration(time.monotonic() - began)}; stop everything: make down")
     raise typer.Exit(code)

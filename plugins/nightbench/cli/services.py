@@ -25,7 +25,7 @@ def up() -> None:
 
 
 def show_access() -> None:
-    """Print where a person goes, and with what login."""
+    """Print the addresses and logins of the services."""
     from nightbench.local import deployment
 
     access = deployment.logins(common.home())

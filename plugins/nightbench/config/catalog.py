@@ -20,7 +20,7 @@ from nightbench.config.source import (
     one_of,
     read_document,
 )
-from nightbench.config.validate import Strict, validate
+from nightbench.config.validate import StrictModel, validate
 from nightbench.core.code_digest import code_digest
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
@@ -75,7 +75,7 @@ _RoleName = Annotated[v.Name, v.Words("role")]
 _Variant = Annotated[v.Name, v.Words("variant")]
 
 
-class IndexFile(Strict):
+class IndexFile(StrictModel):
     """A package index that holds what the default index does not."""
 
     url: v.Text = Field(description="Its address, as for `--index-url`.")
@@ -86,7 +86,7 @@ class IndexFile(Strict):
     )
 
 
-class VariantFile(Strict):
+class VariantFile(StrictModel):
     """A build of a line for one kind of devices, with a lock `requirements-<variant>.lock`."""
 
     device: _Kind = Field(description="Devices that it is for: `cpu` or `gpu`.")
@@ -97,7 +97,7 @@ class VariantFile(Strict):
     )
 
 
-class RoleFile(Strict):
+class RoleFile(StrictModel):
     """The processes of one role in a gang: `trainer-0`, `trainer-1` and so on."""
 
     count: Annotated[Any, AfterValidator(_number), v.Words("whole number, or axis")] = Field(
@@ -119,7 +119,7 @@ class RoleFile(Strict):
     )
 
 
-class FrameworkFile(Strict):
+class FrameworkFile(StrictModel):
     """A framework line: `benchmarks/frameworks/<line>/framework.json`."""
 
     line: v.Name = Field(description="Name of the line: the folder's name.")
@@ -127,6 +127,10 @@ class FrameworkFile(Strict):
     version: v.Text = Field(description="Version that the locks install.")
     package: v.Name | None = Field(
         None, description="Name of its wheel on the index; null where there is none."
+    )
+    api: v.Name = Field(
+        description="Which file of a workload's folder holds the network for this line: "
+        "`<api>.py`. Lines that speak one language share it."
     )
     python: v.Text | None = Field(
         description='Interpreter series of its environment ("3.11"); null: the agent\'s own.'
@@ -170,7 +174,7 @@ def _truly(value: Any) -> Any:
     return value
 
 
-class SpecFile(Strict):
+class SpecFile(StrictModel):
     """A workload: `benchmarks/workloads/<workload>/spec.json`."""
 
     name: v.Name = Field(description="Name of the workload: the folder's name.")
@@ -258,6 +262,7 @@ def _framework(path: Path) -> FrameworkInfo:
         line=file.line,
         title=file.title,
         version=file.version,
+        api=file.api,
         python=file.python,
         devices=devices,
         variants={name: variant.device for name, variant in file.variants.items()},
@@ -342,7 +347,7 @@ def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadIn
     document = read_document(path)
     file, problems = validate(SpecFile, document)
     problems += _named(document, "name")
-    written = {each.stem for each in path.parent.glob("*.py") if not each.stem.startswith("_")}
+    written = {each.stem for each in path.parent.glob("*.py")}
     for scale, parameters in (file.scales if file else {}).items():
         if not isinstance(parameters.get("converges", False), bool):
             key = ("scales", scale, "converges")
@@ -357,7 +362,7 @@ def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadIn
         name=file.name,
         title=file.title,
         unit=file.unit,
-        frameworks=tuple(sorted(written & set(frameworks))),
+        frameworks=tuple(sorted(line for line, info in frameworks.items() if info.api in written)),
         strategies=tuple(Strategy(name) for name in file.strategies),
         scales={name: dict(parameters) for name, parameters in file.scales.items()},
         parameters=file.parameters,

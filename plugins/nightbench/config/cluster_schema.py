@@ -8,10 +8,10 @@ from pydantic import Field
 
 from nightbench.config import values as v
 from nightbench.config.schema import FrameworkName, RoleName
-from nightbench.config.validate import Strict
+from nightbench.config.validate import StrictModel
 
 
-class JumpFile(Strict):
+class JumpFile(StrictModel):
     """A host that connections to nodes pass through."""
 
     host: v.Hosts = Field(description="Its SSH address, as the hop before it reaches it.")
@@ -19,7 +19,7 @@ class JumpFile(Strict):
     port: v.Port | None = Field(None, description="SSH port; the Connection's unless given.")
 
 
-class NodeFile(Strict):
+class NodeFile(StrictModel):
     """One node, or several that differ by their names only."""
 
     hosts: v.Hosts = Field(
@@ -55,7 +55,7 @@ class NodeFile(Strict):
     env: v.Env = Field(default_factory=dict, description="Environment of this node's processes.")
 
 
-class DevicesFile(Strict):
+class DevicesFile(StrictModel):
     """What the nodes compute with."""
 
     kind: Literal["cpu", "gpu"] = Field("cpu", description="`cpu` or `gpu`.")
@@ -64,7 +64,7 @@ class DevicesFile(Strict):
     )
 
 
-class EnvironmentsFile(Strict):
+class EnvironmentsFile(StrictModel):
     """Where framework environments come from on the nodes."""
 
     kind: Literal["venv"] = Field("venv", description="How they are made.")
@@ -99,7 +99,7 @@ class EnvironmentsFile(Strict):
     )
 
 
-class NeighboursFile(Strict):
+class NeighboursFile(StrictModel):
     """What is done about foreign work on a node: processes that are not of the job."""
 
     action: Literal["record", "wait", "refuse"] | None = Field(
@@ -119,7 +119,7 @@ class NeighboursFile(Strict):
     )
 
 
-class HealthFile(Strict):
+class HealthFile(StrictModel):
     """What a node must show before a night, and when it is left out."""
 
     quarantine_after: v.Count = Field(
@@ -142,7 +142,7 @@ class HealthFile(Strict):
     )
 
 
-class LimitsFile(Strict):
+class LimitsFile(StrictModel):
     """When, and how much at once, a cluster may be measured on."""
 
     hours: v.HoursText | None = Field(
@@ -154,7 +154,7 @@ class LimitsFile(Strict):
     )
 
 
-class ClusterFile(Strict):
+class ClusterFile(StrictModel):
     """A cluster: `dags/clusters/<cluster>.yaml`."""
 
     cluster: v.Name = Field(description="Name of the cluster: the file's name without `.yaml`.")

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from nightbench.config import values as v
 from nightbench.config.source import describe, one_of
-from nightbench.config.validate import Strict
+from nightbench.config.validate import StrictModel
 from nightbench.core.budget import PRIORITY
 
 
@@ -61,7 +61,7 @@ WorkloadName = Annotated[str, _known("workloads"), v.Words("workload")]
 RoleName = Annotated[str, _known("roles"), v.Words("role")]
 Url = Annotated[str, AfterValidator(_url), v.Words("URL")]
 
-_axis = (BeforeValidator(v.as_list), Field(min_length=1), AfterValidator(v.no_twins))
+_axis = (BeforeValidator(v.as_list), Field(min_length=1), AfterValidator(v.no_duplicates))
 Frameworks = Annotated[list[FrameworkName], *_axis]
 Workloads = Annotated[list[WorkloadName], *_axis]
 Shapes = Annotated[list[v.Shape], *_axis]
@@ -69,7 +69,7 @@ Counts = Annotated[list[v.Count], *_axis]
 Names = Annotated[list[v.Name], *_axis]
 
 
-class RepeatsFile(Strict):
+class RepeatsFile(StrictModel):
     """As many launches as it takes: until the interval of their median is narrow enough."""
 
     min: Annotated[int, AfterValidator(_enough), v.Words("whole number, at least 5")] = Field(
@@ -116,7 +116,7 @@ Repeats = Annotated[
 ]
 
 
-class ProtocolFile(Strict):
+class ProtocolFile(StrictModel):
     """How every case of the suite is measured."""
 
     warmup_steps: v.Whole = Field(20, description="Steps before the window; they are not counted.")
@@ -131,7 +131,7 @@ class ProtocolFile(Strict):
     )
 
 
-class BlockFile(Strict):
+class BlockFile(StrictModel):
     """One block of the matrix: a list is an axis, a scalar is fixed; all combinations are cases."""
 
     workload: Workloads = Field(description="What is trained: a folder of `benchmarks/workloads`.")
@@ -181,7 +181,7 @@ class BlockFile(Strict):
     )
 
 
-class BuildFile(Strict):
+class BuildFile(StrictModel):
     """Which build of a framework line is measured; give at most one of the first three keys."""
 
     version: v.Version | None = Field(
@@ -198,8 +198,8 @@ class BuildFile(Strict):
     )
 
 
-class PolicyFile(Strict):
-    """When the suite wants to hear of a change."""
+class PolicyFile(StrictModel):
+    """Which changes the suite reports."""
 
     min_change: v.Percentage = Field(0.03, description="A smaller change is not reported.")
     min_history: Annotated[int, Field(ge=2), v.Words("whole number, at least 2")] = Field(
@@ -209,15 +209,15 @@ class PolicyFile(Strict):
         0.10, description="A series that varies by more runs on, but alerts no more."
     )
     urgent: v.Percentage = Field(
-        0.20, description="A fall of this size is told at once, apart from the night's message."
+        0.20, description="A fall of this size is reported at once, apart from the night's message."
     )
     confirm: v.Duration = Field(
         3600.0, description="What a night may take to measure suspects again; `0s`: nothing."
     )
 
 
-class RouteFile(Strict):
-    """Whose the alerts of some cases are, and where they are told."""
+class RouteFile(StrictModel):
+    """Who owns the alerts of some cases, and the channels that get them."""
 
     frameworks: list[FrameworkName] = Field(
         default_factory=list, description="Only cases of these framework lines."
@@ -229,22 +229,20 @@ class RouteFile(Strict):
     verdicts: list[Literal["regressed", "failed", "missing"]] = Field(
         default_factory=list, description="Only alerts of these kinds."
     )
-    owner: v.Text | None = Field(
-        None, description="Whose they are; the suite's owner unless given."
-    )
+    owner: v.Text | None = Field(None, description="Their owner; the suite's unless given.")
     alerts: list[Url] | None = Field(
         None, description="Channels for them; the suite's `alerts` unless given. `[]`: none."
     )
 
 
-class TimeoutsFile(Strict):
+class TimeoutsFile(StrictModel):
     """When a repeat is given up."""
 
     repeat: v.PositiveDuration = Field(1800.0, description="A repeat as a whole.")
     progress: v.PositiveDuration = Field(300.0, description="A process that makes no step.")
 
 
-class NightFile(Strict):
+class NightFile(StrictModel):
     """What scheduled runs may take of a night; what does not fit is left out."""
 
     window: v.HoursText | None = Field(
@@ -262,7 +260,7 @@ class NightFile(Strict):
     )
 
 
-class SuiteFile(Strict):
+class SuiteFile(StrictModel):
     """A suite: `dags/suites/<suite>.yaml`."""
 
     suite: v.Name = Field(description="Name of the suite: the file's name without `.yaml`.")
@@ -294,8 +292,8 @@ class SuiteFile(Strict):
     )
     routes: list[RouteFile] = Field(
         default_factory=list,
-        description="Whose alerts are whose: the first route that matches counts, else the suite's "
-        "`owner` and `alerts`.",
+        description="Owners and channels of alerts: the first route that matches counts, else the "
+        "suite's `owner` and `alerts`.",
     )
     timeouts: TimeoutsFile = Field(
         default_factory=TimeoutsFile, description="When a repeat is given up."

@@ -1,4 +1,4 @@
-"""Files that people write, read so that every complaint can name its line.
+"""YAML and JSON files, read with line numbers so that every error names its line.
 
 A `Document` is the plain data of a YAML or JSON file with the line of every key and item. JSON
 is read by the same parser: all the JSON that lies in this repository is YAML too.

@@ -1,4 +1,4 @@
-"""Reads suite files: a matrix becomes cases, and every case is held against what can run it."""
+"""Reads suite files: a matrix becomes cases, each checked against line, workload and cluster."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def find_suites(dags: Path) -> dict[str, Path]:
 
 
 def load_suite(path: Path, catalog: Catalog, *, cluster: Cluster | None = None) -> Suite:
-    """Read a suite and hold every case against its framework line, workload and cluster.
+    """Read a suite and check every case against its framework line, workload and cluster.
 
     Args:
         path: the YAML file.
@@ -200,7 +200,7 @@ def customise(
     repeats: int | None = None,
     builds: dict[str, Build] | None = None,
 ) -> Suite:
-    """Return the suite as somebody wants it once: another cluster, scale, repeats or builds.
+    """Return the suite with what one run overrides: cluster, scale, repeats, builds.
 
     Raises:
         UserError: a case cannot run that way.
@@ -233,7 +233,7 @@ def customise(
         raise UserError("\n".join(f"{display(Path(suite.source))}: {each}" for each in refusals))
     protocol = suite.protocol
     if repeats is not None:
-        # Who names a number means that number, also where the suite lets the spread decide.
+        # A number means exactly that number, also where the suite lets the spread decide.
         protocol = dataclasses.replace(protocol, repeats=repeats, min_repeats=None, confidence=None)
     return dataclasses.replace(
         suite,

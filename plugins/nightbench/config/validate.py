@@ -1,4 +1,4 @@
-"""Holds a document against a pydantic model and turns every complaint into a `Problem`."""
+"""Validates a document by a pydantic model; each error becomes a `Problem` with its line."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from nightbench.config.source import (
 M = TypeVar("M", bound=BaseModel)
 
 
-class Strict(BaseModel):
-    """The base of everything that a person writes: no unknown keys, no silent conversions."""
+class StrictModel(BaseModel):
+    """Base of the models of files: no unknown keys, no silent conversions."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 

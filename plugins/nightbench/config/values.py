@@ -1,4 +1,4 @@
-"""The little languages of the YAML files: durations, percentages, host ranges, environments.
+"""Types of the values in YAML files: durations, percentages, host ranges, environments.
 
 Every function takes what the file says and returns what the program works with, or raises a
 ValueError that says what was found and what was expected.
@@ -23,7 +23,7 @@ from nightbench.core.timetable import Clock
 
 @dataclass(frozen=True)
 class Words:
-    """How a type is called in messages and on the reference page."""
+    """The name of a type in messages and on the reference page."""
 
     text: str
 
@@ -203,16 +203,16 @@ def shown(value: str) -> str:
     return '"' + "".join(c if c.isprintable() else repr(c)[1:-1] for c in text) + '"'
 
 
-def holds_controls(text: str) -> bool:
-    """Whether a text holds what no text is to hold; ends of lines and tabs may be in it.
+def has_control_characters(text: str) -> bool:
+    """Whether a text holds control characters or lone surrogates, line ends and tabs apart.
 
-    PostgreSQL takes no NUL and no half of a surrogate pair, terminals obey the others.
+    PostgreSQL takes no NUL and no lone surrogate; terminals obey the others.
     """
     return any(unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t" for c in text)
 
 
 def not_empty(value: str) -> str:
-    """Text that says something, on one line."""
+    """Text on one line that is not blank."""
     if not value.strip():
         raise ValueError("found an empty text; expected a name or a sentence")
     if any(ord(c) < 32 or ord(c) == 127 for c in value):
@@ -242,7 +242,7 @@ def without_password(value: str) -> str:
 
 
 def version(value: str) -> str:
-    """A version as package indexes write them (PEP 440); nothing that is anything else as well."""
+    """A version as package indexes write them (PEP 440)."""
     if not _VERSION.match(value):
         raise ValueError(f"found {describe(value)}; expected a version such as 2.13.0")
     return value
@@ -253,7 +253,7 @@ def as_list(value: Any) -> Any:
     return value if isinstance(value, list) or value is None else [value]
 
 
-def no_twins(values: list[Any]) -> list[Any]:
+def no_duplicates(values: list[Any]) -> list[Any]:
     """A list that names nothing twice."""
     for position, value in enumerate(values):
         if value in values[:position]:
@@ -277,7 +277,9 @@ Port = Annotated[int, Field(ge=1, le=65535), Words("port")]
 PortRange = Annotated[tuple[int, int], BeforeValidator(port_range), Words("range of ports")]
 Shape = Annotated[tuple[int, int], BeforeValidator(shape), Words("nodes x devices on each")]
 Hosts = Annotated[str, AfterValidator(readable_hosts), Words("hosts")]
-Cores = Annotated[list[Whole], BeforeValidator(cores), AfterValidator(no_twins), Words("cores")]
+Cores = Annotated[
+    list[Whole], BeforeValidator(cores), AfterValidator(no_duplicates), Words("cores")
+]
 DeviceName = Annotated[str, BeforeValidator(device_name), Words("index or UUID")]
 User = Annotated[
     str,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from nightbench.core.hours import Hours, opening
-from nightbench.core.model import Protocol, Suite
+from nightbench.core.model import Protocol, Reason, ReasonCode, Suite
 
 PRIORITY = 5
 """Of a case whose block says nothing."""
@@ -87,8 +87,8 @@ class Entry:
     guessed: bool
     start: datetime | None = None
     """When it is expected to begin; None where it is left out."""
-    left_out: str | None = None
-    """Why, as a sentence."""
+    left_out: Reason | None = None
+    """Why it is not measured; None where it is."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Night:
     """In the order in which they are measured, then those that are left out."""
 
     @property
-    def left_out(self) -> dict[str, str]:
+    def left_out(self) -> dict[str, Reason]:
         """case_id -> why it is not measured."""
         return {e.case_id: e.left_out for e in self.entries if e.left_out is not None}
 
@@ -194,7 +194,7 @@ def fit(candidates: Sequence[Candidate], room: Room, lanes: int = 1) -> Night:
     return Night(room, (*inside, *outside))
 
 
-def _entry(case: Candidate, start: datetime | None = None, left_out: str | None = None) -> Entry:
+def _entry(case: Candidate, start: datetime | None = None, left_out: Reason | None = None) -> Entry:
     return Entry(case.case_id, case.seconds, case.guessed, start, left_out)
 
 
@@ -204,27 +204,25 @@ def in_turn(candidates: Sequence[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda each: (-each.priority, each.last or first))
 
 
-def _refusal(case: Candidate, room: Room, start: datetime) -> str | None:
+def _refusal(case: Candidate, room: Room, start: datetime) -> Reason | None:
     """Why a case does not fit into what is left of a night, or None where it does."""
     if room.end is None or room.seconds is None:
         return None
     left = (room.end - start).total_seconds()
     if case.seconds <= left:
         return None
-    takes = duration(case.seconds)
+    whole = f"{duration(room.seconds)} ({room.why})"
     if case.guessed and case.least_s > room.seconds:
-        return (
-            f"nobody knows yet how long a repeat takes, and the time limit of one (with preparing: "
-            f"{duration(case.least_s)}) is longer than the night ({duration(room.seconds)}, "
-            f"{room.why}): measure it once by hand, or lower timeouts.repeat"
-        )
+        least = duration(case.least_s)
+        return Reason(ReasonCode.TIME_UNKNOWN, observed=least, expected=whole)
+    takes = f"about {duration(case.seconds)}"
     if case.seconds > room.seconds:
-        return f"takes about {takes}, and a whole night has {duration(room.seconds)} ({room.why})"
-    about = "is guessed to take" if case.guessed else "takes about"
-    rest = f"{duration(left)} would be left" if left > 0 else "nothing would be left"
-    return (
-        f"{about} {takes}; {rest} before the night ends at {clock(room.end)} ({room.why}), after "
-        "what comes before it"
+        return Reason(ReasonCode.NIGHT_TOO_SHORT, observed=takes, expected=whole)
+    rest = duration(left) if left > 0 else "nothing"
+    return Reason(
+        ReasonCode.NIGHT_FULL,
+        observed=f"{takes}{', a guess' if case.guessed else ''}",
+        expected=f"{rest} before {clock(room.end)} ({room.why})",
     )
 
 
@@ -234,11 +232,14 @@ def clock(moment: datetime) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A length of time for people: `1 h 20 min`, `5 min`, `40 s`."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    hours, minutes = divmod(minutes, 60)
+    """Return a length of time for people: `40 s`, `3 min 20 s`, `25 min`, `1 h 20 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 600:
+        minutes, rest = divmod(whole, 60)
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(round(whole / 60), 60)
     if not hours:
         return f"{minutes} min"
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from nightbench.core.model import ClockOffset, RankResult, RepeatRecord
+from nightbench.core.model import ClockOffset, RankResult, RepeatRecord, reasons_from_json
 
 Document = Mapping[str, Any]
 
@@ -17,7 +17,7 @@ def repeat_record(
     """One launch of the gang.
 
     Args:
-        said: what its controller wrote of it: `repeat`, `status`, `reason`, `clocks`, ...
+        said: what its controller wrote of it: `repeat`, `status`, `reasons`, `clocks`, ...
         results: node -> its result.json, as far as they came back.
         fingerprints: node -> fingerprint id.
     """
@@ -31,7 +31,7 @@ def repeat_record(
     return RepeatRecord(
         repeat=said["repeat"],
         status=said["status"],
-        reason=said.get("reason"),
+        reasons=reasons_from_json(said.get("reasons")),
         ranks=tuple(sorted(ranks, key=lambda rank: (rank.role, rank.rank))),
         clocks={
             node: ClockOffset(clock["offset_s"], clock["error_s"])

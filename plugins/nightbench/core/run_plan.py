@@ -17,6 +17,7 @@ from nightbench.core.model import (
     PlannedCase,
     Process,
     Protocol,
+    Reason,
     RegressionPolicy,
     Route,
     Run,
@@ -36,7 +37,7 @@ class CasePlan:
     converges: bool
 
     @property
-    def left_out(self) -> str | None:
+    def left_out(self) -> Reason | None:
         """Why the night had no room for it."""
         return self.planned.left_out
 
@@ -149,7 +150,7 @@ def _expecting(job: JobSpec, past: Mapping[str, Past] | None) -> JobSpec:
     return dataclasses.replace(job, expected_repeat_s=usual)
 
 
-def _case_plan(job: JobSpec, catalog: Catalog, left_out: str | None) -> CasePlan:
+def _case_plan(job: JobSpec, catalog: Catalog, left_out: Reason | None) -> CasePlan:
     workload = catalog.workloads[job.case.workload]
     return CasePlan(
         planned=PlannedCase(job.case, job.build, job.definition_digest, job.unit, left_out),

@@ -21,6 +21,8 @@ from nightbench.core.model import (
     CaseStatus,
     Measurement,
     RankResult,
+    Reason,
+    ReasonCode,
     RepeatRecord,
     RepeatSummary,
     Strategy,
@@ -86,7 +88,9 @@ def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
     together = not asynchronous(case)
     rates = _slowest_window(trainers) if together else _common_interval(record, trainers)
     if rates.problem is None and not _positive(rates.throughput):
-        problem = f"the throughput came out as {rates.throughput}"
+        problem = Reason(
+            ReasonCode.BAD_FIGURE, subject="the throughput", observed=str(rates.throughput)
+        )
         rates = dataclasses.replace(rates, throughput=None, problem=problem)
     first_losses = [r.loss_first for r in trainers if r.loss_first is not None]
     window_losses = [loss for r in trainers for loss in r.loss_window]
@@ -102,24 +106,26 @@ def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
         peak_resident_bytes=_largest(r.peak_resident_bytes for r in trainers),
         loss_first=statistics.fmean(first_losses) if first_losses else None,
         loss_median=statistics.median(window_losses) if window_losses else None,
-        problem=rates.problem or _disturbance(record),
+        problem=rates.problem or (_first_reason(record) if record.status == "disturbed" else None),
     )
 
 
-def _disturbance(record: RepeatRecord) -> str | None:
-    return record.reason or "disturbed" if record.status == "disturbed" else None
+def _first_reason(record: RepeatRecord) -> Reason:
+    ended = Reason(ReasonCode.ENDED_AS, observed=record.status)
+    return record.reasons[0] if record.reasons else ended
 
 
-def _why_not(record: RepeatRecord, case: Case, trainers: Sequence[RankResult]) -> str | None:
+def _why_not(record: RepeatRecord, case: Case, trainers: Sequence[RankResult]) -> Reason | None:
     if record.status not in MEASURED:
-        return record.reason or f"the repeat ended as {record.status}"
+        return _first_reason(record)
     if len(trainers) != case.trainers:
-        return f"{len(trainers)} trainers reported; expected {case.trainers}"
+        found = f"{len(trainers)} trainers"
+        return Reason(ReasonCode.NO_TRAINER, observed=found, expected=str(case.trainers))
     for rank in trainers:
         if not rank.step_seconds or rank.samples_per_step <= 0:
-            return f"{rank.name} on {rank.node} reported no steps"
+            return Reason(ReasonCode.NO_STEPS, rank.node, rank.name, "0 steps")
         if not _positive(rank.window_wall_s):
-            return f"{rank.name} on {rank.node} reported a window of {rank.window_wall_s} s"
+            return Reason(ReasonCode.BAD_WINDOW, rank.node, rank.name, f"{rank.window_wall_s} s")
     return None
 
 
@@ -130,7 +136,7 @@ class _Rates:
     samples: float | None
     step_throughput: float | None
     overlap: float | None = None
-    problem: str | None = None
+    problem: Reason | None = None
 
 
 def _slowest_window(trainers: Sequence[RankResult]) -> _Rates:
@@ -144,13 +150,13 @@ def _common_interval(record: RepeatRecord, trainers: Sequence[RankResult]) -> _R
     """Throughput in the interval that all windows share, on the controller's clock."""
     missing = sorted({r.node for r in trainers} - set(record.clocks))
     if missing:
-        return _no_rates(f"no clock offset of {', '.join(missing)}: windows cannot be compared")
+        return _no_rates(Reason(ReasonCode.NO_CLOCK_OFFSET, missing[0]))
     offset = {node: clock.offset_s for node, clock in record.clocks.items()}
     opened = max(r.window_open_s - offset[r.node] for r in trainers)
     closed = min(r.window_close_s - offset[r.node] for r in trainers)
     length = closed - opened
     if length <= 0:
-        gap = f"the last trainer opened its window {-length:.3f} s after the first had closed"
+        gap = Reason(ReasonCode.NO_COMMON_INTERVAL, observed=f"{-length:.3f} s")
         return _no_rates(gap, overlap=0.0)
     shortest = min(r.window_close_s - r.window_open_s for r in trainers)
     samples = by_laps = 0.0
@@ -162,7 +168,7 @@ def _common_interval(record: RepeatRecord, trainers: Sequence[RankResult]) -> _R
     return _Rates(samples / length, length, samples, by_laps / length, length / shortest)
 
 
-def _no_rates(problem: str, overlap: float | None = None) -> _Rates:
+def _no_rates(problem: Reason, overlap: float | None = None) -> _Rates:
     return _Rates(None, None, None, None, overlap, problem)
 
 
@@ -245,7 +251,7 @@ def summarize_case(
     good: Collection[int] | None = None,
     definition_digest: str = "",
     status: CaseStatus = CaseStatus.OK,
-    reason: str | None = None,
+    reasons: Sequence[Reason] = (),
 ) -> Measurement:
     """Take the median over the good repeats of a case.
 
@@ -260,7 +266,7 @@ def summarize_case(
         good: numbers of the repeats that passed their checks; all that ended well when None.
         definition_digest: what the case's name means.
         status: how the gang's outcome was recorded.
-        reason: why it failed.
+        reasons: why it failed.
 
     Returns:
         The measurement, without scaling (see `scale`). It failed when no repeat is left.
@@ -274,8 +280,8 @@ def summarize_case(
     numbers = describe([r.throughput for r in counted if r.throughput is not None])
     if status is CaseStatus.OK and not counted:
         status = CaseStatus.FAILED
-        problems = [f"repeat {r.repeat}: {r.problem}" for r in repeats if r.problem]
-        reason = reason or "; ".join(problems) or "no repeat passed its checks"
+        problems = dict.fromkeys(r.problem for r in repeats if r.problem)
+        reasons = reasons or tuple(problems) or (Reason(ReasonCode.NO_GOOD_REPEAT),)
     first_steps = [r.time_to_first_step_s for r in counted if r.time_to_first_step_s is not None]
     peaks = [r.peak_resident_bytes for r in counted if r.peak_resident_bytes is not None]
     return Measurement(
@@ -298,7 +304,7 @@ def summarize_case(
         definition_digest=definition_digest,
         fingerprint_id=_fingerprint(records),
         status=status,
-        reason=reason,
+        reasons=tuple(reasons),
     )
 
 

@@ -1,14 +1,12 @@
 """From the history of a series to a verdict: pure, knows no database."""
 
-from nightbench.detection.baseline import BaselineDetector
 from nightbench.detection.changes import Change, Followers, find_changes
 from nightbench.detection.detector import Detector, Judgement, segment
 from nightbench.detection.judge import ChangeDetector
 from nightbench.detection.power import smallest_slowdown
-from nightbench.detection.run import judge_cases, judge_run, point_of
+from nightbench.detection.run import judge_cases, point_of
 
 __all__ = [
-    "BaselineDetector",
     "Change",
     "ChangeDetector",
     "Detector",
@@ -16,7 +14,6 @@ __all__ = [
     "Judgement",
     "find_changes",
     "judge_cases",
-    "judge_run",
     "point_of",
     "segment",
     "smallest_slowdown",

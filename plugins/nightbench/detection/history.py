@@ -20,10 +20,10 @@ from nightbench.detection.control import ControlShift, control_shift
 from nightbench.detection.detector import APART
 from nightbench.detection.drift import Drift, drift_of
 from nightbench.detection.judge import why
+from nightbench.detection.observations import Observation
 from nightbench.detection.power import smallest_slowdown
 from nightbench.detection.releases import odds_of_new
 from nightbench.detection.series import Series, repeat_sigma
-from nightbench.detection.tables import Night
 
 ENOUGH = 10
 """Nights of the present segment from which more than `insufficient_data` is said."""
@@ -37,11 +37,11 @@ class Found:
     """regressed or improved."""
     index: int
     """Of the first night at the new level, among all nights of the series."""
-    first_bad: Night
+    first_bad: Observation
     """First night at the new level (good news too)."""
-    last_good: Night
+    last_good: Observation
     """Last measured night at the old one."""
-    told: Night
+    told: Observation
     """Night after which it was believed."""
     change: float
     low: float
@@ -57,7 +57,7 @@ class Found:
 class Segment:
     """Nights that are judged among themselves: the fingerprint changed before them."""
 
-    first: Night
+    first: Observation
     step: Found | None
     """The step of the level that it began with, where it is believed. Nobody can tell from the
     series alone whether it was meant, so it is no change of the series."""
@@ -80,7 +80,7 @@ class HistoryReport:
 
 
 def judge_history(
-    name: str, nights: Sequence[Night], lower_is_better: bool = False, min_change: float = 0.0
+    name: str, nights: Sequence[Observation], lower_is_better: bool = False, min_change: float = 0.0
 ) -> HistoryReport:
     """Judge a history night by night, as if every night had been looked at when it came.
 
@@ -132,7 +132,7 @@ def judge_history(
     )
 
 
-def _series(nights: Sequence[Night], lower_is_better: bool) -> Series:
+def _series(nights: Sequence[Observation], lower_is_better: bool) -> Series:
     """Inverted where lower is better, so that a fall is always the bad news."""
     sign = -1.0 if lower_is_better else 1.0
     return Series(
@@ -198,7 +198,7 @@ def _turn(
 
 
 def _control(
-    nights: Sequence[Night], until_told: Sequence[int], change: Change
+    nights: Sequence[Observation], until_told: Sequence[int], change: Change
 ) -> ControlShift | None:
     figures = [nights[i].control for i in until_told]
     known = np.array([math.nan if f is None else math.log(f) for f in figures], dtype=float)
@@ -207,7 +207,7 @@ def _control(
 
 def _found(
     change: Change,
-    nights: Sequence[Night],
+    nights: Sequence[Observation],
     usable: Sequence[int],
     lower_is_better: bool,
     control: ControlShift | None,
@@ -251,7 +251,7 @@ def _status(
     found: Sequence[Found],
     drift: Drift | None,
     last: int,
-    nights: Sequence[Night],
+    nights: Sequence[Observation],
     usable: Sequence[int],
 ) -> str:
     if last < max(ENOUGH, FEWEST):

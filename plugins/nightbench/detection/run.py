@@ -8,26 +8,15 @@ from nightbench.core.model import (
     CaseStatus,
     HistoryPoint,
     Measurement,
+    Reason,
     RegressionPolicy,
     Run,
-    Severity,
     Verdict,
     VerdictKind,
 )
+from nightbench.core.sentences import sentences
 from nightbench.detection.detector import Detector, Judgement
 from nightbench.detection.judge import ChangeDetector
-
-
-def judge_run(
-    run: Run,
-    planned: Iterable[str],
-    measured: Mapping[str, Measurement],
-    histories: Mapping[str, Sequence[HistoryPoint]],
-    policy: RegressionPolicy,
-    detector: Detector | None = None,
-) -> list[Verdict]:
-    """One verdict for each planned case, in the order of the plan; see `judge_cases`."""
-    return [v for v, _ in judge_cases(run, planned, measured, histories, policy, detector)]
 
 
 def judge_cases(
@@ -101,12 +90,12 @@ def _judge(
     if measurement is None:
         return without_value(VerdictKind.MISSING, "Planned, but the run brought no result.")
     if measurement.status is CaseStatus.CANCELLED:
-        reason = measurement.reason or "no reason was given"
-        return without_value(VerdictKind.MISSING, f"Cancelled: {reason}")
+        return without_value(VerdictKind.MISSING, _said(measurement.reasons))
     if measurement.status in (CaseStatus.FAILED, CaseStatus.UNAVAILABLE):
-        return without_value(VerdictKind.FAILED, measurement.reason or "The measurement failed.")
+        return without_value(VerdictKind.FAILED, _said(measurement.reasons))
     if measurement.quarantined or measurement.throughput is None:
-        return without_value(VerdictKind.FAILED, _quarantine_reasons(measurement))
+        reasons = measurement.quarantine_reasons or measurement.reasons
+        return without_value(VerdictKind.FAILED, f"Quarantined: {sentences(reasons)}")
 
     judgement = detector.judge(before, point_of(run, measurement), policy)
     verdict = Verdict(
@@ -133,10 +122,5 @@ def _run_id(point: HistoryPoint | None) -> str | None:
     return (point.run_id or None) if point else None
 
 
-def _quarantine_reasons(measurement: Measurement) -> str:
-    red = [
-        f"{c.check}: {c.observed} (expected: {c.expected})"
-        for c in measurement.checks
-        if c.subject == "measurement" and c.severity is Severity.FAIL and not c.success
-    ]
-    return f"Quarantined: {'; '.join(red) or measurement.reason or 'no throughput'}"
+def _said(reasons: Sequence[Reason]) -> str:
+    return sentences(reasons) or "the measurement failed, and nobody said why"

@@ -1,47 +1,58 @@
-"""What is asked of a bisect, its tests, and how it stands: in the spool and in the warehouse.
+"""The request, the steps and the state of a bisect: in the spool and in the warehouse.
 
-    <spool>/bisects/<id>/run.json           what was asked for, and how it stands
-    <spool>/bisects/<id>/steps/<n>.json     the n-th test: two versions, its comparison, its result
-    <spool>/comparisons/<id>/               the launches of a test
-
-`bisecting` measures. Which version comes next follows from the tests that have ended.
+<spool>/bisects/<id>/run.json           the request, and how the bisect stands
+<spool>/bisects/<id>/steps/<n>.json     the n-th step: versions, comparison, result
+<spool>/comparisons/<id>/               the launches of a step
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
 from nightbench.core.errors import UserError
-from nightbench.core.model import RunKind
-from nightbench.experiments import bisection
-from nightbench.experiments.bisection import Kind, Result, State, Step
-from nightbench.spool import RunSpool, Spool, read_json, utc_now, write_json
-from nightbench.warehouse import Reader
+from nightbench.core.plan import build_of
+from nightbench.experiments.engine import ExperimentContext, unfit_nodes
+from nightbench.experiments.experiment_spool import BISECT, Document, read_request, store_request
+from nightbench.experiments.version_search import (
+    EndedStep,
+    SearchState,
+    StepKind,
+    VersionResult,
+    search_state,
+)
+from nightbench.gang.provisioning import installable_versions
+from nightbench.spool import RunSpool, Spool, read_json, write_json
+from nightbench.warehouse import Reader, WarehouseRefused, WarehouseUnavailable
+from nightbench.warehouse.connection import Connect
 from nightbench.warehouse.experiments import BisectRepository
 
-SCHEMA = "nightbench.bisect/1"
 DEFAULT_ROUNDS = 5
-"""Of each test: the fall that is looked for is known by then, and half of it decides."""
+"""Of each step: the fall is known by then, and half of it decides."""
 
-Document = dict[str, Any]
+
+_RUN_KEYS = (
+    *("schema", "suite", "cluster", "state", "stopped"),
+    *("requested_by", "started_at", "ended_at"),
+)
+"""Of run.json, in the bisect's document."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a bisect is to find, and what it may take."""
+class BisectRequest:
+    """What a bisect searches, and its limits."""
 
     case_id: str
     suite: str
-    """As the caller names it: of a file, or its path."""
+    """By name, or the absolute path of its file."""
     cluster: str | None
+    """By name or path; the suite's own where None."""
     line: str
     versions: tuple[str, ...]
     """Ascending: the good one first, the bad one last."""
@@ -58,16 +69,116 @@ class Asked:
     """Node -> why nothing is measured on it."""
 
 
-def new_bisect_id(now: datetime) -> str:
-    """Readable, sortable and unique: `bisect-20261121T010203-9f3a`."""
-    return f"bisect-{now.astimezone(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
+# --- the request --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BisectGoal:
+    """What a person names of a bisect; an alert says what is empty."""
+
+    alert_id: int | None = None
+    good: str = ""
+    bad: str = ""
+    case_id: str = ""
+    suite: str = ""
+    cluster: str | None = None
+    versions: Sequence[str] = ()
+    """The candidates; all that a node offers where there are none."""
+
+
+def complete_goal(goal: BisectGoal, connect: Connect) -> BisectGoal:
+    """Return a goal with what it leaves open taken from its alert, before a node is looked at.
+
+    Raises:
+        UserError: there is no such alert, something is missing, or bad is not newer than good.
+    """
+    if goal.alert_id is not None:
+        with closing(connect()) as connection:
+            goal = _of_alert(goal, goal.alert_id, Reader(connection), BisectRepository(connection))
+    named = {"good": goal.good, "bad": goal.bad, "case": goal.case_id}
+    missing = ", ".join(name for name, value in named.items() if not value)
+    if missing:
+        raise UserError(
+            f"{missing}: found nothing; expected an alert, or a good version, a bad one and a case"
+        )
+    between(goal.versions, goal.good, goal.bad)
+    return goal
+
+
+def _of_alert(
+    goal: BisectGoal, alert_id: int, reader: Reader, repository: BisectRepository
+) -> BisectGoal:
+    """Take the versions on both sides of the last change before the alert was opened."""
+    rows = reader.alerts(states=None, alert_id=alert_id)
+    if not rows:
+        raise UserError(f"There is no alert {alert_id}. `nightbench alert list --all` lists them.")
+    case_id, cluster = rows[0]["case_id"], rows[0]["cluster"]
+    if goal.good and goal.bad:
+        run = reader.run(rows[0]["opened_run_id"])
+        assert run is not None  # no alert without its run
+        change = {"suite": run.suite, "good": goal.good, "bad": goal.bad}
+    else:
+        found = repository.version_change(alert_id)
+        if found is None:
+            raise UserError(
+                f"alert {alert_id}: the framework's version is the same on all nights of {case_id} "
+                f"on {cluster} before it, so no version can be to blame; name both versions, good "
+                "and bad (--good and --bad)"
+            )
+        change = found
+    return dataclasses.replace(
+        goal,
+        good=goal.good or change["good"].partition("+")[0],
+        bad=goal.bad or change["bad"].partition("+")[0],
+        case_id=goal.case_id or case_id,
+        suite=goal.suite or change["suite"],
+        cluster=goal.cluster or cluster,
+    )
+
+
+async def make_request(
+    goal: BisectGoal, context: ExperimentContext, **limits: Any
+) -> tuple[BisectRequest, tuple[str, ...]]:
+    """Look at the nodes and return the request, with the sources of versions that failed.
+
+    Args:
+        goal: complete, with its suite.
+        context: its suite has the one case.
+        limits: of the request: budget_s, most_tests, rounds, ...
+
+    Raises:
+        UserError: no node is left, or none can be asked for versions.
+    """
+    cluster, (case,) = context.cluster, context.suite.cases
+    left_out = await unfit_nodes(context, case.framework)
+    offered: Sequence[str] = goal.versions
+    problems: tuple[str, ...] = ()
+    if not offered:
+        nodes = [node for node in cluster.nodes if node.name not in left_out]
+        if not nodes:
+            raise UserError(f"cluster {cluster.name}: no node is left to ask for versions")
+        variant = build_of(case.framework, context.suite, cluster, context.catalog).variant
+        found = await installable_versions(
+            cluster, nodes[0], context.targets, context.shipment, case.framework, variant
+        )
+        offered, problems = found.versions, found.problems
+    request = BisectRequest(
+        case_id=case.case_id,
+        suite=goal.suite,
+        cluster=goal.cluster,
+        line=case.framework,
+        versions=between(offered, goal.good, goal.bad),
+        alert_id=goal.alert_id,
+        left_out=left_out,
+        **limits,
+    )
+    return request, problems
 
 
 def between(known: Sequence[str], good: str, bad: str) -> tuple[str, ...]:
-    """The versions from good to bad, ascending, both of them among them.
+    """Return the versions from good to bad, ascending, both of them included.
 
-    Final versions only, unless good or bad is none itself: whoever measures nightly builds looks
-    for a nightly build.
+    Final versions only, unless good or bad is a candidate or a nightly build itself.
 
     Raises:
         UserError: a text is no version, or bad is not newer than good.
@@ -95,74 +206,58 @@ def _version(text: str) -> Version:
         raise UserError(f'version: found "{text}"; expected one such as 2.13.0') from None
 
 
-def begin(spool: Spool, bisect_id: str, asked: Asked, requested_by: str) -> RunSpool:
-    """Write what is asked for before anything is measured; the same may be written again.
+# --- in the spool -------------------------------------------------------------------------
 
-    A bisect that is there goes on with what it was begun with; only its budget, its hours and its
-    alert are taken anew.
+
+def store_bisect(
+    spool: Spool,
+    bisect_id: str,
+    request: BisectRequest,
+    requested_by: str,
+    suite: str,
+    cluster: str,
+) -> RunSpool:
+    """Write the request before anything is measured, and return the bisect's folder.
+
+    One that is there goes on with what it was begun with; only its limits change.
 
     Raises:
-        UserError: one of this name looks for something else.
+        UserError: the id belongs to another request.
     """
     folder = spool.bisect(bisect_id)
     known = folder.run()
-    wanted = dataclasses.asdict(asked) | {"versions": list(asked.versions)}
     if known is not None:
-        was = known["asked"]
-        free = ("budget_s", "most_tests", "outside_hours", "left_out")
-        differs = sorted(k for k in wanted if k not in free and wanted[k] != was.get(k))
-        if differs:
-            raise UserError(
-                f"{bisect_id}: {', '.join(differs)} changed since it was begun; begin a new one"
-            )
-        # The nodes stay those of the first test: results of others would not be comparable.
-        wanted["left_out"] = was["left_out"]
-        folder.save_run({**known, "asked": wanted})
-        return folder
-    folder.save_run(
-        {
-            "schema": SCHEMA,
-            "bisect_id": bisect_id,
-            "run_kind": str(RunKind.CONFIRM),
-            "started_at": utc_now(),
-            "requested_by": requested_by,
-            "asked": wanted,
-            "state": "running",
-            "stopped": None,
-            "ended_at": None,
-        }
-    )
+        # The nodes stay those of the first step: results of others would not be comparable.
+        request = dataclasses.replace(request, left_out=known["request"]["left_out"])
+    document = dataclasses.asdict(request) | {"versions": list(request.versions)}
+    free = ("budget_s", "most_tests", "outside_hours", "left_out")
+    identity = {key: value for key, value in document.items() if key not in free}
+    state = {"state": "running", "stopped": None, "ended_at": None}
+    names = {"suite": suite, "cluster": cluster}
+    store_request(folder, BISECT, document, identity, requested_by, **names, **state)
     return folder
 
 
-def known_of(folder: RunSpool) -> tuple[Document, Asked]:
-    """run.json, and what it says was asked for.
+def request_of(folder: RunSpool) -> BisectRequest:
+    """Return the request of a bisect.
 
     Raises:
         UserError: there is no such bisect.
     """
-    document = folder.run()
-    if document is None or document.get("schema") != SCHEMA:
-        parent = folder.folder.parent
-        have = sorted(path.name for path in parent.iterdir()) if parent.exists() else []
-        raise UserError(
-            f'bisect: found "{folder.run_id}", which is not in the spool; it has '
-            f"{', '.join(have) or 'none'}"
-        )
-    asked = document["asked"]
-    return document, Asked(**{**asked, "versions": tuple(asked["versions"])})
+    request = read_request(folder, BISECT)["request"]
+    return BisectRequest(**{**request, "versions": tuple(request["versions"])})
 
 
-def steps_of(folder: RunSpool) -> list[Document]:
-    """The tests that were begun, in their order."""
-    found: list[Document] = []
-    while (document := read_json(_step_file(folder, len(found) + 1))) is not None:
-        found.append(document)
-    return found
+def read_steps(folder: RunSpool) -> list[Document]:
+    """Return the steps that were begun, in their order."""
+    steps: list[Document] = []
+    while (document := read_json(_step_file(folder, len(steps) + 1))) is not None:
+        steps.append(document)
+    return steps
 
 
 def save_step(folder: RunSpool, step: Mapping[str, Any]) -> None:
-    """Keep a test as it stands."""
+    """Store a step as it stands."""
     write_json(_step_file(folder, step["number"]), step)
 
 
@@ -170,108 +265,64 @@ def _step_file(folder: RunSpool, number: int) -> Any:
     return folder.folder / "steps" / f"{number:03d}.json"
 
 
-def state_of(folder: RunSpool) -> State:
-    """Where a bisect stands."""
-    asked = known_of(folder)[1]
+def read_state(folder: RunSpool) -> SearchState:
+    """Return the state of the search after the steps that have ended."""
     ended = [
-        Step(Kind(s["kind"]), s["version"], s["against"], Result(s["result"]))
-        for s in steps_of(folder)
+        EndedStep(StepKind(s["kind"]), s["version"], s["against"], VersionResult(s["result"]))
+        for s in read_steps(folder)
         if s["status"] == "ended"
     ]
-    return bisection.state(asked.versions, ended)
+    return search_state(request_of(folder).versions, ended)
 
 
-def document_of(folder: RunSpool) -> Document:
-    """All that a bisect says so far: what `--json` prints and the warehouse keeps."""
-    document, asked = known_of(folder)
-    steps, state = steps_of(folder), state_of(folder)
-    checks = [s["ratio"] for s in steps if s["kind"] == Kind.CHECK and s["status"] == "ended"]
+def mark_stopped(folder: RunSpool, why: str) -> None:
+    """Store that a bisect is not measured any more, although its search has not ended."""
+    folder.save_run({**(folder.run() or {}), "state": "stopped", "stopped": why})
+
+
+def bisect_document(folder: RunSpool) -> Document:
+    """Return all that is known of a bisect: what `--json` prints and the warehouse stores."""
+    document, request = read_request(folder, BISECT), request_of(folder)
+    steps, state = read_steps(folder), read_state(folder)
     stopped = document["stopped"]
     return {
-        "schema": SCHEMA,
         "bisect_id": folder.run_id,
-        "alert_id": asked.alert_id,
-        "case_id": asked.case_id,
-        "cluster": document.get("cluster", asked.cluster),
-        "suite": document.get("suite", asked.suite),
-        "line": asked.line,
-        "good": asked.versions[0],
-        "bad": asked.versions[-1],
-        "versions": list(asked.versions),
-        "state": document["state"],
-        "stopped": stopped,
+        **{key: document[key] for key in _RUN_KEYS},
+        "alert_id": request.alert_id,
+        "case_id": request.case_id,
+        "line": request.line,
+        "good": request.versions[0],
+        "bad": request.versions[-1],
+        "versions": list(request.versions),
         "outcome": str(state.end) if document["state"] == "ended" else None,
         "last_good": state.last_good,
         "first_bad": state.first_bad,
         "suspects": list(state.suspects),
         "sentence": f"{stopped}; {state.sentence}" if stopped else state.sentence,
         "notes": list(state.notes),
-        "ratio": checks[-1] if checks else None,
-        "budget_s": asked.budget_s,
-        "spent_s": math.fsum(s["spent_s"] for s in steps),
-        "requested_by": document["requested_by"],
-        "started_at": document["started_at"],
-        "ended_at": document["ended_at"],
+        "ratio": checked_ratio(steps),
+        "budget_s": request.budget_s,
+        "spent_s": spent_s(steps),
         "steps": steps,
     }
 
 
-# --- from and to the warehouse --------------------------------------------------------------
+def load_bisect(connect: Connect, folder: RunSpool, on_error: Callable[[UserError], None]) -> None:
+    """Store a bisect in the warehouse; where that does not take it the spool has all of it."""
+    document = bisect_document(folder)
+    try:
+        with closing(connect()) as connection:
+            BisectRepository(connection).store(document, document["steps"])
+    except (WarehouseUnavailable, WarehouseRefused) as error:
+        on_error(error)
 
 
-@dataclass(frozen=True)
-class Suspect:
-    """What an alert and the nights before it say of a change of version."""
-
-    case_id: str
-    cluster: str
-    suite: str
-    good: str
-    bad: str
+def checked_ratio(steps: Sequence[Document]) -> float | None:
+    """Return the bad version's throughput over the good one's; None before the check."""
+    ratios = [s["ratio"] for s in steps if s["kind"] == StepKind.CHECK and s["status"] == "ended"]
+    return ratios[-1] if ratios else None
 
 
-def of_alert(
-    reader: Reader,
-    bisects: BisectRepository,
-    alert_id: int,
-    good: str | None = None,
-    bad: str | None = None,
-) -> Suspect:
-    """The versions on both sides of the change before an alert was opened.
-
-    Args:
-        reader: reads the alert.
-        bisects: knows the change.
-        alert_id: the alert.
-        good: a version to take instead.
-        bad: another one; where both are given no version needs to have changed.
-
-    Raises:
-        UserError: there is no such alert, or a version is wanted and none changed before it.
-    """
-    rows = reader.alerts(states=None, alert_id=alert_id)
-    if not rows:
-        raise UserError(f"There is no alert {alert_id}. `nightbench alert list --all` lists them.")
-    case_id, cluster = rows[0]["case_id"], rows[0]["cluster"]
-    if good and bad:
-        run = reader.run(rows[0]["opened_run_id"])
-        assert run is not None  # no alert without its run
-        return Suspect(case_id, cluster, run.suite, good, bad)
-    change = bisects.version_change(alert_id)
-    if change is None:
-        raise UserError(
-            f"alert {alert_id}: the framework's version is the same on all nights of {case_id} on "
-            f"{cluster} before it, so no version can be to blame; name both versions, good and bad "
-            "(--good and --bad)"
-        )
-    old, new = (change[side].partition("+")[0] for side in ("good", "bad"))
-    return Suspect(case_id, cluster, change["suite"], good or old, bad or new)
-
-
-def store(bisects: BisectRepository, document: Document) -> None:
-    """Keep a bisect as it stands; the same may be stored again.
-
-    Raises:
-        WarehouseUnavailable: the warehouse is away; the spool has all of it.
-    """
-    bisects.store(document, document["steps"])
+def spent_s(steps: Sequence[Document]) -> float:
+    """Return the seconds that steps have taken."""
+    return math.fsum(step["spent_s"] for step in steps)

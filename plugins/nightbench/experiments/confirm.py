@@ -1,305 +1,381 @@
-"""Measuring a suspect again: the last good build and the night's in turn, on the same nodes.
+"""Measures a suspected regression again: the last good build and the night's, on the same nodes.
 
-Once more on other nodes, where the cluster has them. The launches are those of a comparison
-(`comparing`), so another process goes on after the last that has ended, and takes up one that
-runs. Where both builds are one, the same rounds hold it twice, and its launches are held against
-the level of the nights before.
+Once more on other nodes, where the cluster has them. Each place is a comparison, so another process
+can resume after the last launch that has ended. Where both builds are the same, the rounds launch
+it twice, and its launches are compared with the level of the nights before.
+
+The fall that a night claims has to be told from none at all. So the bound lies between them: half
+way, or at the suite's smallest change where that is nearer. An interval that lies wholly below it
+confirms, one wholly above it does not, and one that contains it is inconclusive.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from nightbench.core.budget import Past
 from nightbench.core.errors import UserError
-from nightbench.core.model import Build, Catalog, Cluster, Suite
-from nightbench.core.model.alerts import Confirmation
+from nightbench.core.model import Build
+from nightbench.core.model.alerts import Confirmation, Outcome
 from nightbench.core.run_plan import RunPlan
-from nightbench.experiments import comparison_result
-from nightbench.experiments.compare import Listener, Stopped, measure_comparison
-from nightbench.experiments.comparisons import ComparisonPlan, plan_comparison, store_comparison
-from nightbench.experiments.confirmation_outcome import confirmation, inconclusive, smallest_effect
-from nightbench.experiments.rounds import Side
-from nightbench.gang import EnvironmentUnavailable, Shipment, SshTarget
-from nightbench.night import preflight, replacement
+from nightbench.experiments import paired_statistics
+from nightbench.experiments.comparison import ComparisonPlan, plan_comparison
+from nightbench.experiments.engine import (
+    ComparisonObserver,
+    ExperimentContext,
+    run_comparison,
+    unfit_nodes,
+)
+from nightbench.experiments.experiment_spool import Document
+from nightbench.experiments.paired_statistics import LEAST_ROUNDS
+from nightbench.experiments.rounds import Arm
+from nightbench.gang import EnvironmentUnavailable
 from nightbench.night.suspects import Gone, Suspect, builds_of, rounds_of
-from nightbench.nodes import NodeState
-from nightbench.spool import RunSpool, Spool
-from nightbench.warehouse import NodeRepository, Reader
+from nightbench.spool import Spool
 from nightbench.warehouse.connection import Connect
 from nightbench.warehouse.experiments import NIGHTBENCH, UNDECIDED, ConfirmationRepository
 
-__all__ = ["Asked", "Busy", "Ground", "begin", "end", "give_up_rest", "measure_again", "overdue"]
-
 ELSEWHERE = "-other"
-"""Ends the id of the launches on other nodes."""
+"""Ends the id of the comparison on other nodes."""
 
 _SEED = 1
-_NOT_TONIGHT = "the night measured on others"
-_THE_NIGHT = "the night measured on it"
 
 
-class Busy(UserError):
-    """Another process measures it right now."""
-
-
-Watch = Callable[[ComparisonPlan, RunSpool], Listener]
-"""Makes what hears a comparison."""
+class MeasuredElsewhere(UserError):
+    """Another process measures this confirmation right now."""
 
 
 @dataclass(frozen=True)
-class Ground:
-    """Where a suspect is measured again, and by what."""
-
-    suite: Suite
-    cluster: Cluster
-    catalog: Catalog
-    targets: Mapping[str, SshTarget]
-    shipment: Shipment
-    deadline: datetime | None = None
-    """No launch that cannot end by then."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What was asked for, and what the warehouse says of its cluster."""
+class ConfirmRequest:
+    """A suspect that is to be measured again, as the warehouse stores it."""
 
     confirmation_id: int
     comparison_id: str
     suspect: Suspect
     until: datetime | None
-    by: str
-    past: Mapping[str, Past] = field(default_factory=dict)
-    states: Mapping[str, NodeState] = field(default_factory=dict)
+    """The end of the night's budget; None where nobody waits."""
+    requested_by: str
 
 
-def begin(connect: Connect, confirmation_id: int) -> Asked | None:
-    """Say that a suspect is being measured; None where that is over, or was never asked for.
+def begin_confirmation(connect: Connect, confirmation_id: int) -> ConfirmRequest | None:
+    """Mark a confirmation as running and return it; None where it has ended or never was.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
     """
-    connection = connect()
-    try:
+    with closing(connect()) as connection:
         repository = ConfirmationRepository(connection)
         if not repository.begin(confirmation_id):
             return None
         (row,) = repository.find(confirmation_id=confirmation_id)
-        return Asked(
-            confirmation_id,
-            row["comparison_id"],
-            Suspect.from_json(row["detail"]),
-            row["until"],
-            row["asked_by"],
-            Reader(connection).case_past(row["cluster"]),
-            NodeRepository(connection).states(row["cluster"]),
+        suspect = Suspect.from_json(row["detail"])
+        return ConfirmRequest(
+            confirmation_id, row["comparison_id"], suspect, row["until"], row["asked_by"]
         )
-    finally:
-        connection.close()
 
 
-def end(
-    connect: Connect, asked: Asked, found: Confirmation, detail: Mapping[str, Any] | None = None
+def end_confirmation(
+    connect: Connect,
+    request: ConfirmRequest,
+    found: Confirmation,
+    detail: Mapping[str, Any] | None = None,
 ) -> None:
-    """Store what came out.
+    """Store the outcome of a confirmation.
 
     Raises:
         WarehouseUnavailable: the warehouse is away; what was measured stays in the spool.
     """
-    connection = connect()
-    try:
-        ConfirmationRepository(connection).end(asked.confirmation_id, found, detail)
-    finally:
-        connection.close()
+    with closing(connect()) as connection:
+        ConfirmationRepository(connection).end(request.confirmation_id, found, detail)
 
 
-def overdue(connect: Connect) -> list[str]:
-    """Give up what did not end in time; the runs of which something was given up.
+def runs_to_confirm(connect: Connect, run_ids: Iterable[str]) -> list[str]:
+    """Return those of the runs, each once, whose message waits for confirmations.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
     """
-    connection = connect()
-    try:
+    with closing(connect()) as connection:
+        repository = ConfirmationRepository(connection)
+        return [run_id for run_id in dict.fromkeys(run_ids) if repository.waiting(run_id)]
+
+
+def give_up_overdue(connect: Connect) -> list[str]:
+    """Give up what did not end in time, and return the runs that it belongs to.
+
+    Raises:
+        WarehouseUnavailable: the warehouse is away.
+    """
+    with closing(connect()) as connection:
         repository = ConfirmationRepository(connection)
         late = {
             row["run_id"]
-            for row in repository.find(states=("wanted", "running"))
+            for row in repository.find(states=UNDECIDED)
             if row["is_overdue"] and row["asked_by"] == NIGHTBENCH
         }
         why = "Not measured again: it did not end in the night's time for it"
         return [run_id for run_id in sorted(late) if repository.give_up(run_id, why)]
-    finally:
-        connection.close()
 
 
 def give_up_rest(connect: Connect, spool: Spool, run_id: str) -> int:
-    """Give up what of a run nobody measures any more, so that its message need not wait; how many.
+    """Give up what of a run no process measures, and return how many confirmations that was.
 
     What a living process measures (another DAG run, or a person) goes on, and is waited for.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
     """
-    connection = connect()
-    try:
+    with closing(connect()) as connection:
         repository = ConfirmationRepository(connection)
-        going = [
+        measured = [
             row["confirmation_id"]
             for row in repository.find(run_id=run_id, states=UNDECIDED)
             if _is_steered(spool, row["comparison_id"])
         ]
         why = "Not measured again: its task ended without an outcome; the task's log says why"
-        return repository.give_up(run_id, why, every=True, apart_from=going)
-    finally:
-        connection.close()
+        return repository.give_up(run_id, why, every=True, apart_from=measured)
 
 
 def _is_steered(spool: Spool, comparison_id: str) -> bool:
-    folders = (spool.comparison(comparison_id), spool.comparison(comparison_id + ELSEWHERE))
-    return any(folder.is_steered() for folder in folders)
+    names = (comparison_id, comparison_id + ELSEWHERE)
+    return any(spool.comparison(name).is_steered() for name in names)
+
+
+# --- measuring ----------------------------------------------------------------------------
 
 
 async def measure_again(
-    asked: Asked, plan: RunPlan, spool: Spool, ground: Ground, watch: Watch
+    request: ConfirmRequest,
+    night: RunPlan,
+    spool: Spool,
+    context: ExperimentContext,
+    observer: ComparisonObserver,
 ) -> tuple[Confirmation, dict[str, Any]]:
-    """Measure what is missing of a suspect's launches, and say what they mean.
+    """Measure what is missing of a suspect's launches.
 
     Args:
-        asked: what was asked for.
-        plan: of the night, as it was stored.
-        spool: where the launches go.
-        ground: where and by what.
-        watch: makes what hears each comparison.
+        request: what is measured again.
+        night: the plan of the night that is doubted.
+        spool: where the launches are stored.
+        context: where it is measured.
+        observer: is told how each comparison goes.
 
     Returns:
-        The outcome, and the answers of both places, to be stored.
+        The outcome, and the results of both places for the warehouse.
 
     Raises:
         NodeError: a node does not answer before its first launch; another try may find it.
-        Busy: another process measures it right now.
+        MeasuredElsewhere: another process measures it right now.
         UserError: the case, its nodes or the code have changed since it was begun.
         asyncio.CancelledError: after the gang has been ended on the nodes.
     """
-    suspect, cluster = asked.suspect, ground.cluster
-    folder = spool.comparison(asked.comparison_id)
-    if _is_steered(spool, asked.comparison_id):
-        raise Busy(f"{asked.comparison_id} is measured right now by another process")
+    suspect, cluster = request.suspect, context.cluster
+    if _is_steered(spool, request.comparison_id):
+        raise MeasuredElsewhere(f"{request.comparison_id} is measured right now by another process")
     try:
         builds = builds_of(suspect)
     except Gone as error:
         return inconclusive(str(error)), {}
-    lost = set(suspect.nodes) - {node.name for node in cluster.nodes}
-    if lost:
-        return inconclusive(f"{cluster.name} has no {', '.join(sorted(lost))} any more"), {}
-    known = (folder.run() or {}).get("asked")
-    ill: dict[str, str] = known["ill"] if known else await _ill(asked, ground)
-    out = [f"{node}: {ill[node]}" for node in suspect.nodes if node in ill]
+    nodes = [node.name for node in cluster.nodes]
+    removed = sorted(set(suspect.nodes) - set(nodes))
+    if removed:
+        return inconclusive(f"{cluster.name} has no {', '.join(removed)} any more"), {}
+    begun = spool.comparison(request.comparison_id).run()
+    unfit: dict[str, str]
+    if begun is not None:
+        unfit = begun["request"]["unfit"]
+    else:
+        unfit = await unfit_nodes(context, suspect.bad.line)
+    out = [f"{node}: {unfit[node]}" for node in suspect.nodes if node in unfit]
     if out:
         return inconclusive(f"its nodes take no part: {'; '.join(out)}"), {}
-    job = _Job(asked, plan, spool, ground, watch, builds, ill)
+
+    async def measure(suffix: str, left_out: Mapping[str, str]) -> Document:
+        plan = _plan(request, night, context, builds, suffix, left_out)
+        kept = {"alert_id": suspect.alert_id, "unfit": unfit}
+        return await run_comparison(plan, spool, kept, request.requested_by, context, observer)
+
+    others = [node for node in nodes if node not in suspect.nodes]
     try:
-        here = await job.measure("", {n: _NOT_TONIGHT for n in job.others})
+        here = await measure("", dict.fromkeys(others, "the night measured on others"))
     except EnvironmentUnavailable as error:
         return inconclusive(f"one of the builds cannot be had any more: {error}"), {}
-    there: dict[str, Any] | str | None = None
+    there: Document | str | None = None
     # Where time ran out on the night's own nodes, none is left for others.
-    if here["complete"] and len(set(job.others) - ill.keys()) >= len(suspect.nodes):
+    if here["complete"] and len(set(others) - unfit.keys()) >= len(suspect.nodes):
         try:
-            there = await job.measure(ELSEWHERE, ill | {n: _THE_NIGHT for n in suspect.nodes})
+            used = dict.fromkeys(suspect.nodes, "the night measured on it")
+            there = await measure(ELSEWHERE, unfit | used)
         except UserError as error:
             # What the night's own nodes say stands without it.
             there = str(error)
-    said = confirmation(suspect, builds, here, there)
-    return said, {"here": here, "there": there, "pairs": builds is not None}
+    found = confirmation(suspect, builds, here, there)
+    return found, {"here": here, "there": there, "pairs": builds is not None}
 
 
-async def _ill(asked: Asked, ground: Ground) -> dict[str, str]:
-    """Which nodes are ill or in quarantine, and why."""
-    line = ground.catalog.frameworks[asked.suspect.bad.line]
-    found = await preflight.examine(
-        ground.cluster, ground.targets, ground.shipment, [line], sweep=True
+def _plan(
+    request: ConfirmRequest,
+    night: RunPlan,
+    context: ExperimentContext,
+    builds: tuple[Build, Build] | None,
+    suffix: str,
+    left_out: Mapping[str, str],
+) -> ComparisonPlan:
+    suspect = request.suspect
+    case = next(
+        each.planned.case for each in night.cases if each.planned.case_id == suspect.case_id
     )
-    return replacement.out_tonight(found, asked.states)
-
-
-@dataclass(frozen=True)
-class _Job:
-    """What both places have in common."""
-
-    asked: Asked
-    plan: RunPlan
-    spool: Spool
-    ground: Ground
-    watch: Watch
-    builds: tuple[Build, Build] | None
-    ill: Mapping[str, str]
-
-    @property
-    def others(self) -> list[str]:
-        """Nodes that the night did not measure on."""
-        nodes = [node.name for node in self.ground.cluster.nodes]
-        return [name for name in nodes if name not in self.asked.suspect.nodes]
-
-    async def measure(self, tail: str, left_out: Mapping[str, str]) -> dict[str, Any]:
-        """Measure on what is left; the answer, which may hold fewer rounds where time ran out."""
-        folder = self.spool.comparison(self.asked.comparison_id + tail)
-        known = comparison_result.saved_answer(folder)
-        if known is not None and known["complete"]:
-            return known
-        compared = self._plan(tail, left_out)
-        kept = {"alert_id": self.asked.suspect.alert_id, "ill": dict(self.ill)}
-        store_comparison(compared, self.spool, kept, self.asked.by)
-        stopped = None
-        listener = self.watch(compared, folder)
-        with folder.steered():
-            try:
-                await measure_comparison(
-                    compared, folder, self.ground.targets, self.ground.shipment, listener
-                )
-            except Stopped as error:
-                stopped = str(error)
-            document = comparison_result.answer(compared, folder, stopped)
-            comparison_result.save_answer(folder, document)
-        return document
-
-    def _plan(self, tail: str, left_out: Mapping[str, str]) -> ComparisonPlan:
-        suspect, ground, night = self.asked.suspect, self.ground, self.plan
-        case = next(
-            each.planned.case for each in night.cases if each.planned.case_id == suspect.case_id
+    # The builds name the environment: a prefix that the site has added since does not.
+    environments = context.cluster.environments
+    paths = {k: v for k, v in environments.paths.items() if k != case.framework}
+    environments = dataclasses.replace(environments, paths=paths)
+    rounds_here, rounds_elsewhere = rounds_of(builds is not None)
+    plan = plan_comparison(
+        dataclasses.replace(context.suite, cases=(case,), protocol=night.protocol),
+        dataclasses.replace(context.cluster, environments=environments),
+        context.catalog,
+        builds or (suspect.bad, suspect.bad),
+        comparison_id=request.comparison_id + suffix,
+        rounds=rounds_elsewhere if suffix else rounds_here,
+        min_effect=smallest_effect(suspect, night.policy.min_change, has_two=builds is not None),
+        seed=_SEED,
+        deadline=context.deadline,
+        left_out=left_out,
+        past=context.past,
+    )
+    (compared,) = plan.cases
+    if compared.jobs[Arm.B].definition_digest != suspect.definition_digest:
+        raise UserError(
+            f"{suspect.case_id} is defined otherwise now than it was in {suspect.run_id}"
         )
-        # The builds say which environment: a prefix that the site has added since does not.
-        paths = {k: v for k, v in ground.cluster.environments.paths.items() if k != case.framework}
-        environments = dataclasses.replace(ground.cluster.environments, paths=paths)
-        here, there = rounds_of(self.builds is not None)
-        compared = plan_comparison(
-            dataclasses.replace(ground.suite, cases=(case,), protocol=night.protocol),
-            dataclasses.replace(ground.cluster, environments=environments),
-            ground.catalog,
-            self.builds or (suspect.bad, suspect.bad),
-            comparison_id=self.asked.comparison_id + tail,
-            rounds=there if tail else here,
-            min_effect=smallest_effect(
-                suspect, night.policy.min_change, has_two=self.builds is not None
-            ),
-            seed=_SEED,
-            deadline=ground.deadline,
-            left_out=left_out,
-            past=self.asked.past,
+    if not suffix and {*compared.nodes} != {*suspect.nodes}:
+        raise UserError(
+            f"{suspect.case_id} would be placed on {', '.join(compared.nodes)}, and the night "
+            f"measured on {', '.join(suspect.nodes)}"
         )
-        job = compared.cases[0].jobs[Side.B]
-        if job.definition_digest != suspect.definition_digest:
-            raise UserError(
-                f"{suspect.case_id} is defined otherwise now than it was in {suspect.run_id}"
-            )
-        if not tail and {node.name for node in job.nodes} != set(suspect.nodes):
-            where = ", ".join(node.name for node in job.nodes)
-            raise UserError(
-                f"{suspect.case_id} would be placed on {where}, and the night measured on "
-                f"{', '.join(suspect.nodes)}"
-            )
-        return compared
+    return plan
+
+
+# --- the outcome: pure --------------------------------------------------------------------
+
+
+def smallest_effect(suspect: Suspect, min_change: float, *, has_two: bool) -> float:
+    """Return the fall that an interval has to lie beyond, as a ratio less one: .015 for 1.5 %.
+
+    Args:
+        suspect: says how large the fall is.
+        min_change: the suite's smallest change.
+        has_two: two builds in one round share the hour, so a small part of the fall is real as
+            well. One build against a level of earlier nights does not: half way separates the
+            levels best.
+    """
+    half = -math.log(suspect.value / suspect.baseline) / 2
+    bound = min(half, -math.log1p(-min_change)) if has_two else half
+    return math.expm1(bound)
+
+
+def decide(low: float | None, high: float | None, effect: float) -> Outcome:
+    """Return what an interval of a ratio means.
+
+    Args:
+        low: its lower bound; None where there were too few rounds for one.
+        high: its upper bound.
+        effect: see `smallest_effect`.
+    """
+    if low is None or high is None:
+        return Outcome.INCONCLUSIVE
+    bound = 1 / (1 + effect)
+    if high < bound:
+        return Outcome.CONFIRMED
+    return Outcome.NOT_CONFIRMED if low > bound else Outcome.INCONCLUSIVE
+
+
+def confirmation(
+    suspect: Suspect,
+    builds: tuple[Build, Build] | None,
+    here: Document,
+    there: Document | str | None,
+) -> Confirmation:
+    """Return the outcome by the night's own nodes; its sentence adds what other nodes said.
+
+    Args:
+        suspect: what is doubted.
+        builds: the last good and the night's; None where they are the same.
+        here: the result of the night's nodes.
+        there: that of others, why there is none, or None where the cluster has no others.
+    """
+    found = _read(suspect, builds, here)
+    if builds is None:
+        what = (
+            f"Nothing of the framework changed since the last good night, so "
+            f"{_label(suspect.bad, suspect.bad_version)} was measured again against the baseline "
+            f"of {suspect.baseline:.4g}"
+        )
+    else:
+        good, bad = builds
+        what = (
+            f"{_label(bad, suspect.bad_version)} beside {_label(good, suspect.good_version)}, "
+            "interleaved"
+        )
+    if found.rounds < LEAST_ROUNDS:
+        parts = [f"{what}: {_why_few(here)}"]
+    else:
+        lost = f"where the night lost {-suspect.change:.1%}"
+        parts = [f"{what}: {_figures(found, here)}, {lost}: {_words(found.outcome, builds)}"]
+    if isinstance(there, str):
+        parts.append(f"on other nodes: {there}")
+    elif there is not None:
+        other = _read(suspect, builds, there)
+        parts.append(f"{_figures(other, there)}: {_words(other.outcome, builds)}")
+    return dataclasses.replace(found, sentence="; ".join(parts) + ".")
+
+
+def inconclusive(why: str) -> Confirmation:
+    """Return the outcome where nothing could be measured."""
+    return Confirmation(Outcome.INCONCLUSIVE, f"It could not be measured again: {why}")
+
+
+def _read(suspect: Suspect, builds: tuple[Build, Build] | None, result: Document) -> Confirmation:
+    (row,) = result["cases"]
+    effect = result["min_effect"]
+    if builds is not None:
+        ratio, low, high, n = row["ratio"], row["low"], row["high"], row["n"]
+    else:
+        launches = [each[arm] for each in row["rounds"] for arm in Arm]
+        level = paired_statistics.estimate([v / suspect.baseline for v in launches], effect)
+        ratio, low, high, n = level.ratio, level.low, level.high, level.n
+    return Confirmation(decide(low, high, effect), "", ratio, low, high, n)
+
+
+def _figures(found: Confirmation, result: Document) -> str:
+    nodes = ", ".join(result["cases"][0]["nodes"])
+    if found.ratio is None or found.low is None or found.high is None:
+        return f"on {nodes} {_why_few(result)}"
+    return (
+        f"on {nodes} {found.ratio - 1:+.1%} ({found.low - 1:+.1%} to {found.high - 1:+.1%}, "
+        f"n {found.rounds})"
+    )
+
+
+def _why_few(result: Document) -> str:
+    row = result["cases"][0]
+    return f"{row['n']} of {result['rounds']} rounds: {row['stopped'] or 'too few'}"
+
+
+def _words(outcome: Outcome, builds: tuple[Build, Build] | None) -> str:
+    if outcome is Outcome.CONFIRMED:
+        return "the fall is there" if builds else "it is still down"
+    if outcome is Outcome.NOT_CONFIRMED:
+        return "the fall is not there" if builds else "the level is back"
+    return "too uneven to tell"
+
+
+def _label(build: Build, version: str | None) -> str:
+    if build.source == "index":
+        return f"{build.line} {build.version or version or 'locked'}"
+    return f"{build.line} {build.location}" + (f" ({version})" if version else "")

@@ -1,7 +1,8 @@
-"""Rounds of two launches: which build comes next, and which rounds count. Pure.
+"""Rounds of two launches: which build is launched next, and which rounds count. Pure.
 
-The order alternates, AB BA AB …, so that a steady drift falls out. A round of which one half was
-disturbed or failed is dropped as a whole and measured again, in the same order, within a budget.
+The order alternates, AB BA AB …, so that a steady drift cancels out. A round of which one launch
+was disturbed or failed is dropped as a whole and measured again, in the same order, within a
+budget.
 """
 
 from __future__ import annotations
@@ -15,63 +16,62 @@ SPARE_ROUNDS = 3
 """Dropped rounds of a case that are measured again."""
 
 FAILURES_IN_A_ROW = 2
-"""Rounds dropped in a row because a launch failed: another would be no use."""
+"""After so many rounds dropped in a row because a launch failed, a case ends."""
 
 
-class Side(StrEnum):
-    """Which build."""
+class Arm(StrEnum):
+    """One of the two builds of a comparison."""
 
     A = "a"
     B = "b"
 
+    @property
+    def other(self) -> Arm:
+        """The other build."""
+        return Arm.B if self is Arm.A else Arm.A
+
 
 @dataclass(frozen=True)
-class Half:
-    """One launch, in the order of launches."""
+class Launch:
+    """A launch that has ended."""
 
     round: int
     """From 1."""
-    side: Side
+    arm: Arm
     status: str
-    """ok, disturbed, failed, or interrupted: ended by whoever measures, counted against nobody."""
+    """ok, disturbed, failed, or interrupted by whoever measures: that counts against no build."""
     throughput: float | None = None
     """Units of work per second; None unless ok."""
     reason: str | None = None
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """In which order the halves of a case are launched."""
+class LaunchOrder:
+    """The order in which the builds of a case are launched."""
 
     rounds: int
-    first: Side
-    """Which build begins the first round; each later round begins with the other one."""
+    first: Arm
+    """The build that begins the first round; each later round begins with the other one."""
     spare: int = SPARE_ROUNDS
 
     @classmethod
-    def seeded(cls, rounds: int, seed: int, case_id: str, spare: int = SPARE_ROUNDS) -> Schedule:
-        """Let chance say which build begins, the same for the same seed and case."""
-        first = random.Random(f"{seed}/{case_id}").choice(list(Side))
+    def seeded(cls, rounds: int, seed: int, case_id: str, spare: int = SPARE_ROUNDS) -> LaunchOrder:
+        """Return an order whose first build is drawn, the same for the same seed and case."""
+        first = random.Random(f"{seed}/{case_id}").choice(list(Arm))
         return cls(rounds, first, spare)
 
-    def order(self, number: int) -> tuple[Side, Side]:
-        """The sides of a round, from 1, in the order of their launches."""
-        odd = number % 2 == 1
-        first = self.first if odd else other(self.first)
-        return first, other(first)
-
-
-def other(side: Side) -> Side:
-    """The other build."""
-    return Side.B if side is Side.A else Side.A
+    def arms(self, number: int) -> tuple[Arm, Arm]:
+        """Return the builds of a round, from 1, in the order of their launches."""
+        first = self.first if number % 2 == 1 else self.first.other
+        return first, first.other
 
 
 @dataclass(frozen=True)
-class Pair:
+class Round:
     """A round that counts."""
 
     round: int
-    order: tuple[Side, Side]
+    order: tuple[Arm, Arm]
     a: float
     """Throughput in units of work per second."""
     b: float
@@ -83,68 +83,67 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """Where a case stands after some launches."""
+class RoundsProgress:
+    """The rounds of a case after some launches."""
 
-    pairs: tuple[Pair, ...]
-    next: tuple[int, Side] | None
+    rounds: tuple[Round, ...]
+    next: tuple[int, Arm] | None
     """Round and build of the next launch; None where there is none."""
-    dropped: tuple[Half, ...] = ()
-    """The halves because of which rounds were dropped."""
+    dropped: tuple[Launch, ...] = ()
+    """The launches because of which rounds were dropped."""
     stopped: str | None = None
-    """Why there are fewer rounds than were asked for."""
+    """Why there are fewer rounds than planned."""
 
 
-def progress(schedule: Schedule, halves: Sequence[Half]) -> Progress:
-    """Say what the launches so far amount to, and which comes next.
+def progress(order: LaunchOrder, launches: Sequence[Launch]) -> RoundsProgress:
+    """Return the rounds that the launches so far make, and which launch comes next.
 
-    Whoever reads the same launches decides the same, so that a measurement can be taken up again
-    by another process.
+    It depends on the launches alone, so that another process can go on with a measurement.
 
     Raises:
-        ValueError: the launches are not those of the schedule.
+        ValueError: the launches are not in this order.
     """
-    pairs: list[Pair] = []
-    dropped: list[Half] = []
-    failing = 0
-    begun: dict[Side, float] = {}
-    for half in halves:
-        number = len(pairs) + 1
-        sides = schedule.order(number)
-        expected = sides[len(begun)]
-        if (half.round, half.side) != (number, expected):
+    rounds: list[Round] = []
+    dropped: list[Launch] = []
+    failures = 0
+    open_round: dict[Arm, float] = {}
+    for launch in launches:
+        number = len(rounds) + 1
+        arms = order.arms(number)
+        expected = arms[len(open_round)]
+        if (launch.round, launch.arm) != (number, expected):
             raise ValueError(
-                f"found a launch of {half.side} in round {half.round}; expected {expected} in "
+                f"found a launch of {launch.arm} in round {launch.round}; expected {expected} in "
                 f"round {number}"
             )
-        if half.status != "ok" or half.throughput is None:
-            dropped.append(half)
-            failing = failing + 1 if half.status == "failed" else failing
-            begun = {}
+        if launch.status != "ok" or launch.throughput is None:
+            dropped.append(launch)
+            failures += launch.status == "failed"
+            open_round = {}
             continue
-        begun[half.side] = half.throughput
-        if len(begun) == len(Side):
-            pairs.append(Pair(number, sides, begun[Side.A], begun[Side.B]))
-            begun, failing = {}, 0
-    stopped = _stopped(schedule, dropped, failing)
-    if len(pairs) >= schedule.rounds:
-        return Progress(tuple(pairs), None, tuple(dropped))
+        open_round[launch.arm] = launch.throughput
+        if len(open_round) == len(Arm):
+            rounds.append(Round(number, arms, open_round[Arm.A], open_round[Arm.B]))
+            open_round, failures = {}, 0
+    if len(rounds) >= order.rounds:
+        return RoundsProgress(tuple(rounds), None, tuple(dropped))
+    stopped = _stopped(order, dropped, failures)
     if stopped is not None:
-        return Progress(tuple(pairs), None, tuple(dropped), stopped)
-    number = len(pairs) + 1
-    side = schedule.order(number)[len(begun)]
-    return Progress(tuple(pairs), (number, side), tuple(dropped))
+        return RoundsProgress(tuple(rounds), None, tuple(dropped), stopped)
+    number = len(rounds) + 1
+    arm = order.arms(number)[len(open_round)]
+    return RoundsProgress(tuple(rounds), (number, arm), tuple(dropped))
 
 
-def _stopped(schedule: Schedule, dropped: Sequence[Half], failing: int) -> str | None:
-    if failing >= FAILURES_IN_A_ROW:
-        last = [half for half in dropped if half.status == "failed"][-failing:]
-        builds = " and ".join(sorted({half.side.upper() for half in last}))
-        return f"launches of {builds} failed {failing} times in a row, the last: {last[-1].reason}"
-    counted = [half for half in dropped if half.status != "interrupted"]
-    if len(counted) > schedule.spare:
+def _stopped(order: LaunchOrder, dropped: Sequence[Launch], failures: int) -> str | None:
+    if failures >= FAILURES_IN_A_ROW:
+        last = [launch for launch in dropped if launch.status == "failed"][-failures:]
+        builds = " and ".join(sorted({launch.arm.upper() for launch in last}))
+        return f"launches of {builds} failed {failures} times in a row, the last: {last[-1].reason}"
+    counted = [launch for launch in dropped if launch.status != "interrupted"]
+    if len(counted) > order.spare:
         return (
-            f"{len(counted)} rounds were dropped, more than the budget of {schedule.spare}; the "
-            f"last: build {counted[-1].side.upper()} {counted[-1].status}: {counted[-1].reason}"
+            f"{len(counted)} rounds were dropped, more than the budget of {order.spare}; the "
+            f"last: build {counted[-1].arm.upper()} {counted[-1].status}: {counted[-1].reason}"
         )
     return None

@@ -4,7 +4,7 @@
 ends it. Each can be called again after any interruption.
 """
 
-from nightbench.gang.cancel import CancelReport, cancel, cancel_run
+from nightbench.gang.cleanup import CancelReport, cancel, cancel_run, clean, sweep
 from nightbench.gang.errors import (
     DiskFull,
     EnvironmentUnavailable,
@@ -17,19 +17,18 @@ from nightbench.gang.errors import (
     RemoteFailure,
     Superseded,
     faults_of,
+    reason_of,
 )
-from nightbench.gang.events import CaseOutcome, GangEvent, OnEvent, RepeatOutcome, node_faults
 from nightbench.gang.preflight import Network, preflight
+from nightbench.gang.progress import GangEvent, OnEvent
 from nightbench.gang.provisioning import prepare
 from nightbench.gang.shipping import Shipment, local_shipment
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
 from nightbench.gang.steer import run_gang
-from nightbench.gang.tidying import clean, sweep
 
 __all__ = [
     "CancelReport",
-    "CaseOutcome",
     "DiskFull",
     "EnvironmentUnavailable",
     "GangError",
@@ -42,7 +41,6 @@ __all__ = [
     "NotSsh",
     "OnEvent",
     "RemoteFailure",
-    "RepeatOutcome",
     "Shipment",
     "SshTarget",
     "SshTransport",
@@ -52,9 +50,9 @@ __all__ = [
     "clean",
     "faults_of",
     "local_shipment",
-    "node_faults",
     "preflight",
     "prepare",
+    "reason_of",
     "run_gang",
     "sweep",
 ]

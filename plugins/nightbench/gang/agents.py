@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from nightbench.core.sentences import sentences
+from nightbench.gang.decisions import SERVING
 from nightbench.gang.errors import GangError, NodeError
-from nightbench.gang.events import GangEvent
 from nightbench.gang.fanout import call_each
 from nightbench.gang.link import NodeLink
-from nightbench.gang.machine import SERVING
+from nightbench.gang.progress import GangEvent
 
 if TYPE_CHECKING:
     from nightbench.gang.steer import Gang
@@ -96,8 +97,8 @@ class Agents:
                     raise NodeError(
                         link.name,
                         link.transport.address,
-                        f"the agent ends at once: {link.view.agent_reason}; see agent.out and "
-                        "agent.jsonl in its job folder",
+                        f"the agent ends at once: {sentences(link.view.agent_reasons)}; see "
+                        "agent.out and agent.jsonl in its job folder",
                     )
                 try:
                     await link.renew(gang.epoch)

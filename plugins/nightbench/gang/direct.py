@@ -13,24 +13,24 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nightbench.core.errors import UserError
-from nightbench.core.model import CaseStatus, JobSpec
+from nightbench.core.model import CaseStatus, JobSpec, Reason, ReasonCode
 from nightbench.core.placement import held_by
 from nightbench.core.summarize import throughput_of
 from nightbench.gang import (
-    CaseOutcome,
     EnvironmentUnavailable,
     Shipment,
     SshTarget,
     cancel,
     faults_of,
-    node_faults,
     prepare,
+    reason_of,
     run_gang,
 )
-from nightbench.gang.events import GangEvent, OnEvent
-from nightbench.spool import RunSpool, utc_now
+from nightbench.gang.progress import GangEvent, OnEvent
+from nightbench.spool import CaseOutcome, RunSpool
 
 REFRESH_S = 1.0
+CANCELLED = Reason(ReasonCode.CANCELLED, observed="by the user")
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class CaseEnd:
 
     case_id: str
     status: CaseStatus
-    reason: str | None
+    reasons: tuple[Reason, ...]
 
 
 def measure(
@@ -121,7 +121,7 @@ async def _all(
         )
     except asyncio.CancelledError:
         for job in jobs:
-            _record(job, run, CaseStatus.CANCELLED, "cancelled by the user")
+            _record(job, run, CaseStatus.CANCELLED, CANCELLED)
         raise
 
 
@@ -181,15 +181,15 @@ async def _one(
         )
     except UserError as error:
         # A node that does not answer, say: the case failed, the next one may not need that node.
-        reason = str(error)
         away = isinstance(error, EnvironmentUnavailable)
         status = CaseStatus.UNAVAILABLE if away else CaseStatus.FAILED
-        _record(job, run, status, reason, error)
-        return CaseEnd(job.case.case_id, status, reason)
+        reason = reason_of(error)
+        _record(job, run, status, reason, faults_of(error))
+        return CaseEnd(job.case.case_id, status, (reason,))
     except asyncio.CancelledError:
         await _clean_up(job, targets, on_event)
         raise
-    return CaseEnd(job.case.case_id, outcome.status, outcome.reason)
+    return CaseEnd(job.case.case_id, outcome.status, outcome.reasons)
 
 
 async def _clean_up(job: JobSpec, targets: Mapping[str, SshTarget], on_event: OnEvent) -> None:
@@ -204,17 +204,7 @@ def _record(
     job: JobSpec,
     run: RunSpool,
     status: CaseStatus,
-    reason: str,
-    because: BaseException | None = None,
+    reason: Reason,
+    faults: Sequence[Reason] = (),
 ) -> None:
-    store = run.case(job.case.case_id, job.generation)
-    if store.outcome() is None:
-        store.save_outcome(
-            {
-                "status": str(status),
-                "reason": reason,
-                "repeats": [],
-                "ended_at": utc_now(),
-                **node_faults(faults_of(because) if because else {}),
-            }
-        )
+    run.case(job.case.case_id, job.generation).end(status, [reason], faults)

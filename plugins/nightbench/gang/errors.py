@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nightbench.core.errors import UserError
+from nightbench.core.model import Reason, ReasonCode
 
 
 class GangError(UserError):
@@ -18,11 +19,18 @@ class NodeError(GangError):
         message: what was found, what was expected, what to do.
     """
 
+    code = ReasonCode.NODE_ERROR
+
     def __init__(self, node: str, address: str, message: str) -> None:
         self.node = node
         self.address = address
         self.message = message
         super().__init__(f"node {node} ({address}): {message}")
+
+    @property
+    def reason(self) -> Reason:
+        """Why something ended by this error."""
+        return Reason(self.code, self.node, self.address, self.message)
 
     def __reduce__(self) -> tuple[type[NodeError], tuple[str, str, str]]:
         return type(self), (self.node, self.address, self.message)
@@ -31,36 +39,63 @@ class NodeError(GangError):
 class NodeUnreachable(NodeError):
     """Refused, timed out, no such host, or a connection that was lost: it may come back."""
 
+    code = ReasonCode.NODE_UNREACHABLE
+
 
 class NotSsh(NodeError):
     """Something answers there that is no SSH server."""
+
+    code = ReasonCode.NOT_SSH
 
 
 class HostKeyRejected(NodeError):
     """The host key is unknown, or another one than before."""
 
+    code = ReasonCode.HOST_KEY_REJECTED
+
 
 class LoginRefused(NodeError):
     """The node does not accept the user or the key."""
+
+    code = ReasonCode.LOGIN_REFUSED
 
 
 class DiskFull(NodeError):
     """No room on the node's disk."""
 
+    code = ReasonCode.DISK_FULL
+
 
 class RemoteFailure(NodeError):
     """A command, or an access to a file, failed on the node."""
+
+    code = ReasonCode.REMOTE_FAILURE
+
+
+class PythonUnusable(NodeError):
+    """The interpreter that is to run the agent is not there, broken or too old."""
+
+    code = ReasonCode.PYTHON_UNUSABLE
 
 
 class EnvironmentUnavailable(NodeError):
     """The framework's environment cannot be built on the node; the message says how to get it."""
 
+    code = ReasonCode.ENVIRONMENT_UNAVAILABLE
 
-def faults_of(error: BaseException) -> dict[str, str]:
-    """Node -> its fault, where an error is about a node; what it lacks to be built on is none."""
+
+def reason_of(error: UserError) -> Reason:
+    """Why something ended by an error, about its node where it has one."""
+    if isinstance(error, NodeError):
+        return error.reason
+    return Reason(ReasonCode.CONTROLLER_ERROR, observed=str(error))
+
+
+def faults_of(error: UserError) -> tuple[Reason, ...]:
+    """The fault of the node that an error is about; what it lacks to be built on is none."""
     if isinstance(error, NodeError) and not isinstance(error, EnvironmentUnavailable):
-        return {error.node: error.message}
-    return {}
+        return (error.reason,)
+    return ()
 
 
 class Superseded(GangError):

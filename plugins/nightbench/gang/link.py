@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nightbench.core.model import ClockOffset, JobSpec, Node
+from nightbench.core.model import ClockOffset, JobSpec, Node, reasons_from_json
+from nightbench.gang.decisions import NodeView, ProcessView
 from nightbench.gang.errors import NodeError, RemoteFailure
-from nightbench.gang.machine import NodeView, ProcessView
 from nightbench.gang.node_access import (
     EXCHANGES,
     Layout,
@@ -199,7 +199,7 @@ class NodeLink:
             heard_s=now,
             silence=None,
             agent=agent.get("state"),
-            agent_reason=agent.get("reason"),
+            agent_reasons=reasons_from_json(agent.get("reasons")),
             holder=agent.get("holder"),
             pid=agent.get("pid"),
             boot_id=agent.get("boot_id"),
@@ -322,9 +322,7 @@ def stale(agent: Mapping[str, Any], state: Mapping[str, Any] | None) -> bool:
 def with_state(view: NodeView, state: Mapping[str, Any] | None, now: float) -> NodeView:
     """The view with what a repeat's state.json says; `beat_s` moves when it has changed."""
     if state is None:
-        return dataclasses.replace(
-            view, state=None, reason=None, ports={}, processes={}, beat_s=now
-        )
+        return dataclasses.replace(view, state=None, reasons=(), ports={}, processes={}, beat_s=now)
     processes = {
         name: ProcessView(
             phase=p.get("phase") or "",
@@ -339,7 +337,7 @@ def with_state(view: NodeView, state: Mapping[str, Any] | None, now: float) -> N
     return dataclasses.replace(
         view,
         state=state["state"],
-        reason=state.get("reason"),
+        reasons=reasons_from_json(state.get("reasons")),
         ports=state.get("ports") or {},
         processes=processes,
         written_s=written,

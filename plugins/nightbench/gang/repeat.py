@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nightbench.core.model import ClockOffset
+from nightbench.core.model import (
+    ClockOffset,
+    Reason,
+    ReasonCode,
+    reasons_from_json,
+    reasons_to_json,
+)
+from nightbench.core.sentences import sentences
 from nightbench.gang.agents import TooLate
+from nightbench.gang.decisions import (
+    ENDED,
+    HEARTBEAT_S,
+    PREPARING,
+    Act,
+    NodeView,
+    Timing,
+    decide,
+    unreachable,
+)
 from nightbench.gang.errors import GangError, NodeError
-from nightbench.gang.events import GangEvent, RepeatOutcome
 from nightbench.gang.fanout import CALM_S, QUICK_S, CommandSender, call_each
 from nightbench.gang.link import NodeLink
-from nightbench.gang.machine import ENDED, HEARTBEAT_S, PREPARING, Act, NodeView, Timing, decide
 from nightbench.gang.node_access import more_precise
-from nightbench.spool import utc_now
+from nightbench.gang.progress import GangEvent
+from nightbench.spool import RepeatOutcome, utc_now
 
 if TYPE_CHECKING:
     from nightbench.gang.steer import Gang
@@ -28,12 +44,13 @@ FETCH_S = 10.0
 REVIVED_S = 2.0
 """What a node that had fallen mute may take to say whether it was rebooted."""
 
-NEIGHBOURS = "waiting for neighbours: "
-"""How a node begins its reason for not being ready."""
-
 
 class Cancelled(GangError):
-    """Somebody ended the job with `cancel`."""
+    """Somebody ended the job with `cancel`; `reasons` say who and why."""
+
+    def __init__(self, reasons: Sequence[Reason]) -> None:
+        self.reasons = tuple(reasons)
+        super().__init__(sentences(self.reasons))
 
 
 class RepeatSteering:
@@ -51,7 +68,7 @@ class RepeatSteering:
         self._clocks: dict[str, ClockOffset] = {}
         self._started_s: dict[str, float] = {}
         """When `start` was called on a node that had fallen silent."""
-        self._faults: dict[str, str] = {}
+        self._faults: dict[str, Reason] = {}
         self._reviving: set[asyncio.Task[None]] = set()
 
     async def run(self, first: bool) -> RepeatOutcome:
@@ -84,13 +101,13 @@ class RepeatSteering:
         except NodeError as error:
             if first:
                 raise
-            self._faults[error.node] = error.message
-            return await self._record("failed", str(error), {}, started_at)
+            self._faults[error.node] = error.reason
+            return await self._record("failed", (error.reason,), {}, started_at)
         if not claimed:
             gang.on_event(GangEvent("repeat", "found claimed: going on with it", None, self.number))
         clocks = asyncio.create_task(self._measure_clocks())
         try:
-            reason = await self._steer(clocks, found)
+            reasons = await self._steer(clocks, found)
             if self._reviving:
                 await asyncio.wait(self._reviving, timeout=REVIVED_S)
         finally:
@@ -98,10 +115,10 @@ class RepeatSteering:
                 task.cancel()
             await self._commands.close()
         results = await self._collect()
-        status, reason = self._judge(results, reason)
+        status, reasons = self._judge(results, reasons)
         if status == "ok":
             gang.progress.repeat_ended(gang.clock() - began_s)
-        outcome = await self._record(status, reason, results, started_at)
+        outcome = await self._record(status, reasons, results, started_at)
         if outcome.failed:
             await gang.raise_when_cancelled()
         return outcome
@@ -110,11 +127,11 @@ class RepeatSteering:
         if not found and self.gang.too_late():
             raise TooLate(f"repeat {self.number} could not end before the deadline")
 
-    async def _steer(self, clocks: asyncio.Task[None], found: bool) -> str | None:
-        """Act until there is something to collect; returns the reason of an abort."""
+    async def _steer(self, clocks: asyncio.Task[None], found: bool) -> tuple[Reason, ...]:
+        """Act until there is something to collect; returns the reasons of an abort."""
         gang, job = self.gang, self.gang.job
         timing = Timing(prepared_s=gang.clock())
-        reason: str | None = None
+        reasons: tuple[Reason, ...] = ()
         trainers = [p.name for p in job.processes if p.measured]
         patience_s = job.neighbours.wait_s if job.neighbours.action == "wait" else 0.0
         await self._tell("preparing", timing)
@@ -129,7 +146,7 @@ class RepeatSteering:
             decision = decide(views, trainers, timing, job.limits, now, patience_s)
             if decision.act is Act.COLLECT:
                 await self._tell("collecting", timing)
-                return reason
+                return reasons
             if decision.act is Act.GO:
                 await self._go(views, clocks)
                 timing = Timing(timing.prepared_s, timing.gone_s or now, timing.aborted_s)
@@ -138,12 +155,14 @@ class RepeatSteering:
             elif decision.act is Act.START:
                 self._look_after(decision.nodes)
             elif decision.act is Act.ABORT:
-                reason = decision.reason
+                reasons = decision.reasons
                 timing = Timing(timing.prepared_s, timing.gone_s, now)
                 self._blame(views)
-                gang.on_event(GangEvent("repeat", f"aborted: {reason}", None, self.number))
+                gang.on_event(
+                    GangEvent("repeat", f"aborted: {sentences(reasons)}", None, self.number)
+                )
             if timing.aborted_s is not None:
-                await self._send("abort", {"reason": reason})
+                await self._send("abort", {"reasons": reasons_to_json(reasons)})
             calm = timing.gone_s is not None and timing.aborted_s is None
             gang.watch.pace(CALM_S if calm and self._stepping(views) else QUICK_S)
             waited_for = _neighbours(views)
@@ -202,9 +221,9 @@ class RepeatSteering:
         lease_s, now = self.gang.job.limits.lease_s, self.gang.clock()
         for view in views:
             if view.rebooted:
-                self._faults[view.node] = "rebooted while the job ran"
+                self._faults[view.node] = Reason(ReasonCode.NODE_REBOOTED, view.node)
             elif now - view.heard_s > lease_s:
-                self._faults[view.node] = f"unreachable: {view.silence or 'no answer'}"
+                self._faults[view.node] = unreachable(view, now - view.heard_s, lease_s)
 
     # --- what is kept ---------------------------------------------------------------------
 
@@ -251,45 +270,43 @@ class RepeatSteering:
         return [link for link in links if link.view.answers(now)]
 
     def _judge(
-        self, results: dict[str, dict[str, Any]], reason: str | None
-    ) -> tuple[str, str | None]:
-        """Status and reason of the repeat: all nodes must have ended well, and undisturbed."""
+        self, results: dict[str, dict[str, Any]], reasons: tuple[Reason, ...]
+    ) -> tuple[str, tuple[Reason, ...]]:
+        """Status and reasons of the repeat: all nodes must have ended well, and undisturbed."""
         names = [link.name for link in self.gang.links]
         bad = {name: results[name] for name in names if name in results}
         bad = {name: r for name, r in bad.items() if r.get("status") != "ok"}
         missing = [name for name in names if name not in results]
-        if not bad and not missing and reason is None:
+        if not bad and not missing and not reasons:
             disturbed = self._disturbed(results)
-            return ("disturbed", disturbed) if disturbed else ("ok", None)
+            return ("disturbed" if disturbed else "ok"), disturbed
         failed = [name for name, r in bad.items() if r.get("status") == "failed"]
-        if reason is None and (failed or bad):
-            name = (failed or list(bad))[0]
-            reason = f"{name}: {bad[name].get('reason')}"
-        if reason is None:
-            reason = f"no result from {', '.join(missing)}"
+        if not reasons and bad:
+            reasons = reasons_from_json(bad[(failed or list(bad))[0]]["reasons"])
+        if not reasons:
+            reasons = tuple(Reason(ReasonCode.NO_RESULT, name) for name in missing)
         for link in self.gang.links:
             if link.view.rebooted:
-                self._faults[link.name] = "rebooted while the job ran"
-                if "reboot" not in reason:
-                    reason = f"node {link.name} rebooted: {reason}"
+                rebooted = Reason(ReasonCode.NODE_REBOOTED, link.name)
+                self._faults[link.name] = rebooted
+                reasons = tuple(dict.fromkeys((rebooted, *reasons)))
         aborted = not failed and not missing and bool(bad) and not self._commands.was_sent("abort")
-        return ("aborted" if aborted else "failed"), reason
+        return ("aborted" if aborted else "failed"), reasons
 
-    def _disturbed(self, results: dict[str, dict[str, Any]]) -> str | None:
-        """Who else worked on the nodes inside the window; None where it does not matter."""
+    def _disturbed(self, results: dict[str, dict[str, Any]]) -> tuple[Reason, ...]:
+        """Who else worked on the nodes inside the window; empty where it does not matter."""
         if self.gang.job.neighbours.action == "record":
-            return None
-        said = [
-            f"{name}: {document['disturbed'].get('reason') or 'disturbed'}"
-            for name, document in sorted(results.items())
-            if document.get("disturbed")
-        ]
-        return "; ".join(said) or None
+            return ()
+        return tuple(
+            reason
+            for _, document in sorted(results.items())
+            for reason in reasons_from_json((document.get("disturbed") or {}).get("reasons"))
+        )
 
     async def _record(
         self,
         status: str,
-        reason: str | None,
+        reasons: tuple[Reason, ...],
         results: dict[str, dict[str, Any]],
         started_at: str,
     ) -> RepeatOutcome:
@@ -297,13 +314,13 @@ class RepeatSteering:
         record = {
             "repeat": self.number,
             "status": status,
-            "reason": reason,
+            "reasons": reasons_to_json(reasons),
             "log_tail": log_tail(results),
             "started_at": started_at,
             "ended_at": utc_now(),
             "epoch": self.gang.epoch,
             "missing": [link.name for link in self.gang.links if link.name not in results],
-            "faults": self._faults,
+            "faults": reasons_to_json(self._faults.values()),
             "clocks": {
                 name: {"offset_s": clock.offset_s, "error_s": clock.error_s}
                 for name, clock in self._clocks.items()
@@ -314,7 +331,7 @@ class RepeatSteering:
             throughput = await asyncio.to_thread(self.gang.throughput_of, record, results)
         await self.gang.fence()
         await asyncio.to_thread(self.gang.store.save_repeat, self.number, record)
-        said = status if reason is None else f"{status}: {reason}"
+        said = f"{status}: {sentences(reasons)}" if reasons else status
         self.gang.on_event(GangEvent("repeat", said, None, self.number, data=record))
         return RepeatOutcome.from_record(self.number, record, throughput)
 
@@ -329,13 +346,9 @@ def _running(view: NodeView) -> bool:
 
 
 def _neighbours(views: list[NodeView]) -> str:
-    """What nodes say that are not ready because somebody else works there."""
-    said = [
-        f"waiting for neighbours on {view.node}: {view.reason.removeprefix(NEIGHBOURS)}"
-        for view in views
-        if view.state == PREPARING and view.reason
-    ]
-    return "; ".join(said)
+    """What nodes say that are not ready because somebody else works there; empty if none is."""
+    said = sentences(r for view in views if view.state == PREPARING for r in view.reasons)
+    return f"waiting for neighbours: {said}" if said else ""
 
 
 def log_tail(results: Mapping[str, Mapping[str, Any]]) -> str | None:

@@ -21,9 +21,9 @@ from pathlib import Path
 from nightbench.config import locations
 from nightbench.core.code_digest import code_digest, shipped_files
 from nightbench.core.errors import UserError
-from nightbench.gang.errors import NodeUnreachable, RemoteFailure
-from nightbench.gang.events import GangEvent, OnEvent
+from nightbench.gang.errors import NodeUnreachable, PythonUnusable
 from nightbench.gang.node_access import Layout
+from nightbench.gang.progress import GangEvent, OnEvent
 from nightbench.gang.transport import Transport, remote_failure
 from nightbench.gang.wheels import Wheel, file_digest
 
@@ -219,14 +219,14 @@ async def require_python(transport: Transport, python: str) -> None:
     """Check the interpreter that runs the agent.
 
     Raises:
-        RemoteFailure: there is none, or it is older than 3.7.
+        PythonUnusable: there is none, or it is older than 3.7.
     """
     found = await transport.run([python, "-c", TOO_OLD], timeout_s=60)
     if found.exit == 0:
         return
     said = found.stderr.decode(errors="replace").strip().splitlines()
     why = "is older than 3.7" if found.exit == 3 else f"does not run: {said[-1] if said else '?'}"
-    raise RemoteFailure(
+    raise PythonUnusable(
         transport.node,
         transport.address,
         f"{python} {why}. The agent needs Python 3.7 or newer: name one under "

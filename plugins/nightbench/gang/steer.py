@@ -9,21 +9,25 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from nightbench.core.model import CaseStatus, JobSpec
+from nightbench.core.model import (
+    CaseStatus,
+    JobSpec,
+    Reason,
+    reasons_from_json,
+    reasons_to_json,
+)
 from nightbench.gang.agents import Agents, TooLate
+from nightbench.gang.decisions import SERVING, Conclusion, conclude, conclude_by_deadline, too_late
 from nightbench.gang.errors import GangError, NodeError, Superseded
-from nightbench.gang.events import CaseOutcome, GangEvent, OnEvent, RepeatOutcome, ignore
 from nightbench.gang.fanout import QUICK_S, NodeWatch, call_each, retry_unreachable
 from nightbench.gang.link import NodeLink
-from nightbench.gang.machine import SERVING
 from nightbench.gang.node_access import Connect, connections, on_all
-from nightbench.gang.progress import Progress
+from nightbench.gang.progress import GangEvent, OnEvent, ProgressDocument, ignore
 from nightbench.gang.repeat import Cancelled, RepeatSteering
 from nightbench.gang.ssh_pool import shared
 from nightbench.gang.ssh_target import SshTarget
-from nightbench.gang.stopping import End, end_by_deadline, end_of, too_late
 from nightbench.gang.transport import Transport
-from nightbench.spool import CaseStore, utc_now
+from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome
 
 STOP_S = 30.0
 """What agents may take to let go of their nodes, beyond the time to terminate."""
@@ -109,7 +113,7 @@ class Gang:
         self.today = today
         self.agents = Agents(self)
         self.outcomes: list[RepeatOutcome] = []
-        self.progress = Progress(job)
+        self.progress = ProgressDocument(job)
         self.epoch = 0
         self.watch = NodeWatch([], 0, job.limits.lease_s, on_event, clock)
         self._told_s = 0.0
@@ -141,7 +145,7 @@ class Gang:
         try:
             end = await self._repeats()
         except Cancelled as cancelled:
-            end = End(CaseStatus.CANCELLED, str(cancelled))
+            end = Conclusion(CaseStatus.CANCELLED, cancelled.reasons)
             self.outcomes = await self._recorded()  # the last one's record may just be written
         except NodeError:
             # Nothing can be launched: the nodes that did answer are free for the next case.
@@ -151,7 +155,7 @@ class Gang:
         await self._stop_agents()
         await self.fence()
         await asyncio.to_thread(self.store.save_outcome, outcome.to_json())
-        said = outcome.reason or f"{len(outcome.repeats)} repeats"
+        said = outcome.why or f"{len(outcome.repeats)} repeats"
         await self.tell("ended", len(outcome.repeats), said, force=True)
         self.on_event(GangEvent("outcome", f"{outcome.status}: {said}"))
         return outcome
@@ -201,7 +205,7 @@ class Gang:
         stops = await call_each(self.links, NodeLink.stop_command)
         for stop in stops.values():
             if stop and stop.get("cancelled"):
-                raise Cancelled(str(stop.get("reason") or "cancelled"))
+                raise Cancelled(reasons_from_json(stop["reasons"]))
 
     async def fence(self) -> None:
         """Look before a record is written whether another controller writes them now.
@@ -235,7 +239,7 @@ class Gang:
                 if (outcome.repeat, name) in self._settled:
                     continue
                 if await link.result(outcome.repeat) is None:
-                    document = {"epoch": self.epoch, "reason": outcome.reason or "given up"}
+                    document = {"epoch": self.epoch, "reasons": reasons_to_json(outcome.reasons)}
                     await link.command("abort", outcome.repeat, document)
                 self._settled.add((outcome.repeat, name))
 
@@ -256,11 +260,11 @@ class Gang:
             f"{self.job.job_id}: other controllers claim every epoch; is one in a loop?"
         )
 
-    async def _repeats(self) -> End:
+    async def _repeats(self) -> Conclusion:
         """Launch until there is enough, or no use, or no time."""
         await self.raise_when_cancelled()
         while True:
-            end = end_of(self.job, self.outcomes)
+            end = conclude(self.job, self.outcomes)
             if end is not None:
                 return end
             steering = RepeatSteering(self, len(self.outcomes) + 1)
@@ -268,7 +272,7 @@ class Gang:
                 self.outcomes.append(await steering.run(first=not self.outcomes))
             except TooLate as late:
                 self.on_event(GangEvent("repeat", str(late), None, steering.number))
-                return end_by_deadline(self.job, self.outcomes)
+                return conclude_by_deadline(self.job, self.outcomes)
 
     async def _recorded(self) -> list[RepeatOutcome]:
         """Repeats that were fetched before, from the first without a gap."""
@@ -284,7 +288,7 @@ class Gang:
 
     async def _stop_agents(self) -> None:
         """Free the nodes; one that does not answer frees itself when its lease ends."""
-        document = {"epoch": self.epoch, "reason": "finished"}
+        document = {"epoch": self.epoch}
         self.watch.pace(QUICK_S)
 
         async def stop(link: NodeLink) -> bool:
@@ -309,9 +313,10 @@ class Gang:
         killed = [link for link in self.links if link.name in dead and link.view.agent != "ended"]
         await self.agents.sweep(killed)
 
-    def _outcome(self, end: End) -> CaseOutcome:
-        faults: dict[str, str] = {}
+    def _outcome(self, end: Conclusion) -> CaseOutcome:
+        faults: dict[str | None, Reason] = {}
         if end.status is CaseStatus.FAILED:
-            for repeat in self.outcomes:
-                faults.update(repeat.faults)
-        return CaseOutcome(end.status, end.reason, tuple(self.outcomes), utc_now(), faults)
+            faults = {fault.node: fault for repeat in self.outcomes for fault in repeat.faults}
+        return CaseOutcome(
+            end.status, end.reasons, tuple(self.outcomes), faults=tuple(faults.values())
+        )

@@ -40,11 +40,11 @@ class LocalNode:
 
 
 def login_environment(source: Mapping[str, str], user_home: Path, cache: Path) -> dict[str, str]:
-    """The environment of a login, from the server's own.
+    """Return the environment of a login, from the server's own.
 
-    As under OpenSSH little of the server's environment goes through, so that no secret of the
-    control plane reaches a job. What tells pip, uv and pyenv where interpreters and packages are
-    does, with the user's own folders named in full, because a node's HOME is another one.
+    As under OpenSSH little of the server's environment is passed on, so that no secret of the
+    control plane reaches a job. The settings of pip, uv and pyenv are, with the user's own
+    folders named in full, because a node's HOME is another one.
 
     Args:
         source: the server's environment.
@@ -85,9 +85,9 @@ class _Sftp(asyncssh.SFTPServer):
 
 
 class _Job:
-    """A command and our ends of its pipes, which can be closed while it runs.
+    """A command and this process's ends of its pipes, which can be closed while it runs.
 
-    Not asyncio's own subprocesses: those kill their child when the loop ends.
+    asyncio's own subprocesses would kill their child when the loop ends.
     """
 
     def __init__(self, argv: list[str], env: dict[str, str], home: Path, core: int | None) -> None:
@@ -146,14 +146,14 @@ class _Job:
             os.close(handle)
         return self._process.wait()
 
-    def let_go(self) -> None:
-        """Close our ends: its next read sees the end of input, its next write a broken pipe."""
+    def close_pipes(self) -> None:
+        """Close the pipes: the job's next read sees the end of input, its next write fails."""
         for end in self._ends:
             end.close()
 
 
 async def _pump(source: asyncio.StreamReader, sink: asyncssh.SSHWriter[bytes]) -> None:
-    with contextlib.suppress(BrokenPipeError, ConnectionError):  # the client has gone
+    with contextlib.suppress(BrokenPipeError, ConnectionError):  # the client has left
         while chunk := await source.read(65536):
             sink.write(chunk)
             await sink.drain()
@@ -178,7 +178,7 @@ async def _feed(source: asyncssh.SSHReader[bytes], sink: asyncio.StreamWriter, j
 
 
 async def _finish(job: _Job, *pumps: Coroutine[None, None, None]) -> int:
-    """The job's exit status, once all its output has gone out."""
+    """Return the job's exit status, once all its output has been sent."""
     await asyncio.gather(*pumps)
     return await job.wait()
 
@@ -299,8 +299,8 @@ class LocalCluster:
         command = request.command
         job = _Job([*shell, *(["-c", command] if command else ["-l"])], env, node.home, node.core)
         feeding = asyncio.create_task(_feed(request.stdin, await job.input(), job))
-        # The exit status goes out after the last output, also that of children of the job that
-        # hold its pipes; a client that goes away ends the waiting and nothing else.
+        # The exit status is sent after the last output, also that of the job's children that hold
+        # its pipes; a client that disconnects ends this wait and nothing else.
         ending = asyncio.create_task(
             _finish(
                 job,
@@ -318,7 +318,7 @@ class LocalCluster:
                 request.exit(status)
         for task in (feeding, ending, gone):
             task.cancel()
-        job.let_go()
+        job.close_pipes()
         await job.wait()
 
 

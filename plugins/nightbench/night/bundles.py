@@ -13,19 +13,19 @@ from nightbench.core.model import (
     CaseStatus,
     CheckResult,
     Measurement,
+    Reason,
+    ReasonCode,
     RepeatBundle,
     RepeatRecord,
     RepeatSummary,
     RunBundle,
-    Severity,
+    reasons_from_json,
 )
 from nightbench.core.repeat_record import repeat_record
 from nightbench.core.run_plan import CasePlan, RunPlan
 from nightbench.core.summarize import scale, summarize_case, summarize_repeat
 from nightbench.spool import CaseStore, Document, RunSpool
 from nightbench.spool.plans import read_plan
-
-NEVER_ENDED = "no outcome was recorded: whoever steered the gang was ended from outside"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _bundle(
         case=measured.case,
         generation=returned.generation,
         status=measured.status,
-        reason=measured.reason,
+        reasons=measured.reasons,
         repeats=tuple(
             RepeatBundle(record, summary)
             for record, summary in zip(returned.records, returned.summaries, strict=True)
@@ -126,7 +126,9 @@ def _case(
         good=_good(records, checks),
         definition_digest=planned.definition_digest,
         status=CaseStatus(outcome["status"]) if outcome else CaseStatus.FAILED,
-        reason=outcome["reason"] if outcome else NEVER_ENDED,
+        reasons=(
+            reasons_from_json(outcome["reasons"]) if outcome else [Reason(ReasonCode.NO_OUTCOME)]
+        ),
     )
     return _Returned(
         context=context,
@@ -141,7 +143,7 @@ def _case(
 
 def _good(records: tuple[RepeatRecord, ...], checks: tuple[CheckResult, ...]) -> set[int]:
     """Numbers of the repeats that ended well and that no check quarantines."""
-    refused = {c.repeat for c in checks if c.severity is Severity.FAIL and not c.success}
+    refused = {c.repeat for c in checks if c.quarantines}
     return {r.repeat for r in records if r.status == "ok" and r.repeat not in refused}
 
 

@@ -5,7 +5,7 @@ Verdicts are for every run; only nightly runs open and close alerts, and tell of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nightbench.alerts import AlertChanges, Delivery, Links, LiveAlert, alerts_for, drifts
@@ -195,14 +195,11 @@ def _measurement(run: Run, planned: PlannedCase, measured: MeasuredCase) -> Meas
         definition_digest=(point.definition_digest or "") if point else "",
         fingerprint_id=(point.fingerprint_id or "") if point else "",
         status=measured.status or CaseStatus.FAILED,
-        reason=measured.reason,
-        checks=tuple(_refusals(measured.quarantine_reasons)) if measured.quarantined else (),
+        reasons=measured.reasons,
+        checks=tuple(
+            CheckResult(
+                "measurement", None, r.subject or "", Severity.FAIL, False, r.observed, r.expected
+            )
+            for r in measured.quarantine_reasons
+        ),
     )
-
-
-def _refusals(reasons: Iterable[str]) -> Iterable[CheckResult]:
-    """The failed checks, as the warehouse's quarantine words them: `check: seen, expected ...`."""
-    for reason in reasons:
-        check, _, rest = reason.partition(": ")
-        observed, _, expected = rest.rpartition(", expected ")
-        yield CheckResult("measurement", None, check, Severity.FAIL, False, observed, expected)

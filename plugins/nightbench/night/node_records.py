@@ -12,7 +12,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from nightbench.core.errors import UserError
-from nightbench.core.model import CaseStatus, Cluster, HealthPolicy
+from nightbench.core.model import (
+    CaseStatus,
+    Cluster,
+    HealthPolicy,
+    Reason,
+    ReasonCode,
+    reasons_from_json,
+)
+from nightbench.core.sentences import sentences
 from nightbench.night.preflight import ClusterHealth, read
 from nightbench.nodes import NodeEvent, NodeState, standing
 from nightbench.nodes.quarantine import CLEAN, FAULT, PERSON, PREFLIGHT, WORKED
@@ -47,7 +55,7 @@ def book_run(connection: Connection, folder: RunSpool, cluster: str) -> dict[str
 
 
 def decide(
-    connection: Connection, cluster: Cluster, node: str, kind: str, reason: str, by: str = ""
+    connection: Connection, cluster: Cluster, node: str, kind: str, why: str, by: str = ""
 ) -> NodeState:
     """Put a node into quarantine, or let it out, in a person's name.
 
@@ -56,7 +64,7 @@ def decide(
         cluster: the node's.
         node: its name.
         kind: `quarantined` or `released`.
-        reason: shown wherever the node is.
+        why: in the person's words; shown wherever the node is.
         by: who says so; the user of this process when empty.
 
     Raises:
@@ -70,7 +78,7 @@ def decide(
         node=node,
         at=datetime.now(UTC),
         kind=kind,
-        reason=reason,
+        reasons=(Reason(ReasonCode.PERSON, observed=why),),
         by_whom=by or getpass.getuser(),
         subject=PERSON,
     )
@@ -89,7 +97,7 @@ def out_by_now(folder: RunSpool, cluster: str) -> dict[str, str]:
         events += _looked(known.health, folder.run_id)
     policy = known.policy if known else HealthPolicy()
     tonight = {
-        node: state.reason
+        node: sentences(state.reasons)
         for node in sorted({event.node for event in events})
         if (
             state := standing(cluster, node, [e for e in events if e.node == node], policy)
@@ -106,7 +114,7 @@ def _looked(health: ClusterHealth, run_id: str) -> Iterator[NodeEvent]:
             node=node.seen.node,
             at=datetime.fromisoformat(node.seen.at),
             kind=FAULT if fault else CLEAN,
-            reason=f"preflight: {fault}" if fault else "a clean preflight",
+            reasons=(fault or Reason(ReasonCode.PREFLIGHT_CLEAN),),
             run_id=run_id,
             subject=PREFLIGHT,
         )
@@ -124,19 +132,19 @@ def _case(store: CaseStore, run_id: str, cluster: str, subject: str) -> Iterator
     outcome, job = store.outcome(), store.job()
     if outcome is None:
         return
-    told: dict[str, tuple[str, str]] = {}
+    kinds: dict[str, tuple[str, tuple[Reason, ...]]] = {}
     if outcome["status"] == CaseStatus.OK and job is not None:
-        told = {node["name"]: (WORKED, "") for node in job["nodes"]}
-    for node, said in (outcome.get("nodes") or {}).items():
-        if said.get("fault"):
-            told[node] = (FAULT, f"{subject.rpartition('/')[0]}: {said['fault']}")
-    for node, (kind, reason) in told.items():
+        kinds = {node["name"]: (WORKED, ()) for node in job["nodes"]}
+    for fault in reasons_from_json(outcome["faults"]):
+        if fault.node is not None:
+            kinds[fault.node] = (FAULT, (fault,))
+    for node, (kind, reasons) in kinds.items():
         yield NodeEvent(
             cluster=cluster,
             node=node,
             at=datetime.fromisoformat(outcome["ended_at"]),
             kind=kind,
-            reason=reason,
+            reasons=reasons,
             run_id=run_id,
             subject=subject,
         )

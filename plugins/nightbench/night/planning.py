@@ -1,4 +1,4 @@
-"""Plans a run: what is asked for, fitted into the night, stored before anything is launched."""
+"""Plans a run: a request, fitted into the night, stored before anything is launched."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from nightbench.config.run_request import RunRequest, resolve_request
 from nightbench.core.budget import Night, clock, duration
 from nightbench.core.errors import UserError
 from nightbench.core.run_plan import make_plan
+from nightbench.core.sentences import sentence
 from nightbench.core.timetable import LONGEST_WAIT
 from nightbench.night.past import past_of
 from nightbench.night.window import next_night, open_now, plan_night
@@ -112,6 +113,6 @@ def _log_night(night: Night) -> None:
             said = (clock(entry.start), entry.case_id, about, duration(entry.seconds))
             log.info("%s  %s, %s %s", *said)
     for case_id, reason in night.left_out.items():
-        log.warning("left out: %s: %s", case_id, reason)
+        log.warning("left out: %s: %s", case_id, sentence(reason))
     if night.room.end is not None:
         log.info("the night ends at %s (%s)", clock(night.room.end), night.room.why)

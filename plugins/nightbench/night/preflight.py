@@ -15,8 +15,8 @@ from datetime import datetime
 
 from nightbench.core.model import Cluster, FrameworkInfo, HealthPolicy
 from nightbench.gang import Shipment, SshTarget
-from nightbench.gang.events import OnEvent, ignore
 from nightbench.gang.preflight import Network, preflight
+from nightbench.gang.progress import OnEvent, ignore
 from nightbench.nodes import (
     Control,
     Finding,
@@ -211,9 +211,9 @@ def notes(folder: RunSpool) -> list[str]:
     said = [f"{node} was left out: {reason}" for node, reason in sorted(known.out.items())]
     for node in known.health.nodes:
         said += [
-            f"{node.seen.node}: {f.what}: {f.found} (expected {f.expected})"
+            f"{node.seen.node}: {f.title}: {f.found} (expected {f.expected})"
             for f in node.findings
             if f.level is Level.WARN
         ]
-    said += [f"{f.what}: {f.found}" for f in known.health.between]
+    said += [f"{f.title}: {f.found}" for f in known.health.between]
     return said

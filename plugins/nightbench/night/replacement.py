@@ -8,16 +8,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nightbench.core.errors import UserError
-from nightbench.core.model import CaseStatus, Cluster, JobSpec
+from nightbench.core.model import CaseStatus, Cluster, JobSpec, Reason, ReasonCode
 from nightbench.core.placement import NodesAway, moved, nodes_for
+from nightbench.core.sentences import sentence, sentences
 from nightbench.night.node_records import out_by_now
 from nightbench.night.preflight import ClusterHealth
 from nightbench.nodes import NodeState
-from nightbench.spool import RunSpool, utc_now
+from nightbench.spool import RunSpool
 from nightbench.spool.planned_job import PlannedJob, load_cluster, save_job
-
-UNAVAILABLE = "node unavailable"
-"""How the reason begins of a case that found too few nodes."""
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +26,10 @@ def out_tonight(health: ClusterHealth, states: Mapping[str, NodeState]) -> dict[
     for node in health.nodes:
         name, state = node.seen.node, states.get(node.seen.node)
         if node.fault is not None:
-            out[name] = node.fault
+            out[name] = sentence(node.fault)
         elif state is not None and state.quarantined:
             since = f" since {state.since:%Y-%m-%d %H:%M} UTC" if state.since else ""
-            out[name] = f"in quarantine{since}: {state.reason}"
+            out[name] = f"in quarantine{since}: {sentences(state.reasons)}"
     return out
 
 
@@ -43,7 +41,7 @@ class Placement:
     """Those that can be measured, in their order."""
     moved: tuple[str, ...]
     """case_ids that are measured on other nodes than planned."""
-    unplaced: Mapping[str, str]
+    unplaced: Mapping[str, tuple[Reason, ...]]
     """case_id -> why it cannot be measured."""
 
 
@@ -51,7 +49,7 @@ def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: Mapping[str, st
     """Place the cases whose nodes are out on others, where the cluster has them."""
     kept: list[JobSpec] = []
     changed: list[str] = []
-    unplaced: dict[str, str] = {}
+    unplaced: dict[str, tuple[Reason, ...]] = {}
     for job in jobs:
         lost = sorted({node.name for node in job.nodes} & out.keys())
         if not lost:
@@ -60,8 +58,10 @@ def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: Mapping[str, st
         try:
             nodes = nodes_for(job.case, cluster, out.keys())
         except NodesAway as error:
-            why = "; ".join(f"{node}: {out[node]}" for node in lost)
-            unplaced[job.case.case_id] = f"{UNAVAILABLE}: {why} ({error})"
+            unplaced[job.case.case_id] = (
+                *(Reason(ReasonCode.NODE_LEFT_OUT, node, observed=out[node]) for node in lost),
+                Reason(ReasonCode.TOO_FEW_NODES, observed=str(error)),
+            )
             continue
         changed.append(job.case.case_id)
         processes = moved(job.processes, job.nodes, nodes, cluster)
@@ -84,31 +84,24 @@ def keep_placement(folder: RunSpool, placement: Placement) -> None:
         changed.append(entry)
     if placement.moved:
         folder.save_planned(changed)
-    for case_id, reason in placement.unplaced.items():
+    for case_id, reasons in placement.unplaced.items():
         store = folder.case(case_id, 0)
-        if store.outcome() is None and store.job() is None:
-            store.save_outcome(
-                {
-                    "status": str(CaseStatus.FAILED),
-                    "reason": reason,
-                    "repeats": [],
-                    "ended_at": utc_now(),
-                }
-            )
+        if store.job() is None:
+            store.end(CaseStatus.FAILED, reasons)
 
 
 def place_around_unhealthy(run: RunSpool, planned: PlannedJob) -> PlannedJob:
     """The job on nodes that have not failed tonight; the same where its own have not.
 
     Raises:
-        UserError: too few nodes are left: `node unavailable: ...`.
+        UserError: too few nodes are left.
     """
     out = out_by_now(run, planned.job.cluster)
     if not {node.name for node in planned.job.nodes} & out.keys():
         return planned
     placement = place_around([planned.job], load_cluster(run), out)
-    for reason in placement.unplaced.values():
-        raise UserError(reason)
+    for reasons in placement.unplaced.values():
+        raise UserError(sentences(reasons))
     moved = dataclasses.replace(planned, job=placement.jobs[0])
     save_job(run, moved)
     where = ", ".join(node.name for node in moved.job.nodes)

@@ -16,6 +16,7 @@ from typing import Any
 from nightbench.config import load_catalog, locations
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, HealthPolicy, RunKind
+from nightbench.core.sentences import sentences
 from nightbench.gang import GangEvent, SshTarget, local_shipment
 from nightbench.night.node_records import book
 from nightbench.night.preflight import ClusterHealth, examine, save
@@ -65,7 +66,7 @@ def examine_run(run: RunSpool, open_targets: OpenTargets, connect: Connect) -> d
 
 
 async def _examine(run: RunSpool, cluster: Cluster, open_targets: OpenTargets) -> ClusterHealth:
-    def hear(event: GangEvent) -> None:
+    def log_event(event: GangEvent) -> None:
         log.info("%s", f"{event.node}: {event.message}" if event.node else event.message)
 
     frameworks = load_catalog(locations.benchmarks_folder()).frameworks
@@ -75,10 +76,10 @@ async def _examine(run: RunSpool, cluster: Cluster, open_targets: OpenTargets) -
         await open_targets(cluster),
         local_shipment(cluster.environments.wheelhouse),
         [frameworks[line] for line in sorted(wanted & frameworks.keys())],
-        # They are series of the nights: whoever asks for a case by day waits for the case.
+        # They are series of the nights; a run on demand does not wait for them.
         controls=(run.run() or {}).get("run_kind") == RunKind.NIGHTLY,
         sweep=True,
-        on_event=hear,
+        on_event=log_event,
     )
 
 
@@ -87,10 +88,10 @@ def _log_findings(health: ClusterHealth) -> None:
     for node in health.nodes:
         log.info("%s: %s", node.seen.node, node.level or "well")
         for f in node.findings:
-            said = (node.seen.node, f.what, f.found, f.expected, f.advice)
+            said = (node.seen.node, f.title, f.found, f.expected, f.advice)
             log.log(levels[f.level], "%s: %s: %s; expected %s. %s", *said)
     for f in health.between:
-        log.log(levels[f.level], "%s: %s; expected %s. %s", f.what, f.found, f.expected, f.advice)
+        log.log(levels[f.level], "%s: %s; expected %s. %s", f.title, f.found, f.expected, f.advice)
 
 
 def _record(
@@ -124,6 +125,7 @@ def _place(
             save_job(run, dataclasses.replace(planned[case_id], job=job))
             log.warning("%s goes to %s", case_id, ", ".join(node.name for node in job.nodes))
     keep_placement(run, placement)
-    for case_id, reason in placement.unplaced.items():
-        log.error("%s: %s", case_id, reason)
-    return {"out": out, "moved": list(placement.moved), "unplaced": dict(placement.unplaced)}
+    unplaced = {case_id: sentences(why) for case_id, why in placement.unplaced.items()}
+    for case_id, why in unplaced.items():
+        log.error("%s: %s", case_id, why)
+    return {"out": out, "moved": list(placement.moved), "unplaced": unplaced}

@@ -117,61 +117,68 @@ def _health(gpu: Document) -> Iterator[Finding]:
     if gpu["ecc_uncorrected"]:
         yield Finding(
             Level.FAIL,
-            f"{name} memory",
+            "memory",
             f"{gpu['ecc_uncorrected']} uncorrected ECC errors since the driver was loaded",
             "none",
             "reset the GPU (`nvidia-smi --gpu-reset`) or reboot; have it replaced if they return",
+            name,
         )
     if gpu["remapped_rows_pending"]:
         yield Finding(
             Level.FAIL,
-            f"{name} memory",
+            "memory",
             "a row of its memory waits to be remapped",
             "nothing pending",
             "reset the GPU (`nvidia-smi --gpu-reset`) or reboot",
+            name,
         )
     if gpu["retired_pages"]:
         yield Finding(
             Level.WARN,
-            f"{name} memory",
+            "memory",
             f"{gpu['retired_pages']} pages retired for double-bit errors",
             "none",
             "watch it; the vendor replaces a card with 60",
+            name,
         )
     slowed = [r for r in gpu["throttle"] if "thermal" in r or "hw" in r or "brake" in r]
     if slowed:
         yield Finding(
             Level.FAIL,
-            f"{name} throttle",
+            "throttle",
             ", ".join(slowed),
             "no slowdown before anything runs",
             "look at fans, air flow and power supply; `nvidia-smi -q -d PERFORMANCE`",
+            name,
         )
     temperature = gpu["temperature_c"]
     if temperature is not None and temperature >= HOT_C and not slowed:
         yield Finding(
             Level.WARN,
-            f"{name} temperature",
+            "temperature",
             f"{temperature:.0f} degrees Celsius before anything runs",
             f"below {HOT_C:.0f}",
             "see who computes there (`nvidia-smi`), then look at fans and air flow",
+            name,
         )
     if gpu["persistence"] is False:
         yield Finding(
             Level.WARN,
-            f"{name} persistence",
+            "persistence",
             "off: the driver unloads between launches, and the first step pays for it",
             "on",
             "`systemctl enable --now nvidia-persistenced` as root, or `nvidia-smi -pm 1`",
+            name,
         )
     width, most = gpu["pcie_width"], gpu["pcie_width_max"]
     if width is not None and most is not None and width < most:
         yield Finding(
             Level.WARN,
-            f"{name} PCIe",
+            "PCIe",
             f"{width} lanes",
             f"{most} lanes",
             "reseat the card; compare with `nvidia-smi -q -d PCIE` under load",
+            name,
         )
 
 

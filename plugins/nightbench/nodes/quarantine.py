@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from nightbench.core.model import HealthPolicy
+from nightbench.core.model import HealthPolicy, Reason, ReasonCode
 
 NIGHTBENCH = "nightbench"
 """Who changed a state, where it was no person."""
@@ -40,7 +40,7 @@ class NodeEvent:
     at: datetime
     kind: str
     """clean, worked, fault; quarantined or released by a person."""
-    reason: str = ""
+    reasons: tuple[Reason, ...] = ()
     by_whom: str = NIGHTBENCH
     run_id: str = ""
     """Empty where no run was under way."""
@@ -57,7 +57,7 @@ class NodeState:
     state: str = OK
     """`ok` or `quarantined`."""
     since: datetime | None = None
-    reason: str = ""
+    reasons: tuple[Reason, ...] = ()
     faults: int = 0
     """In a row, up to now."""
     by_whom: str = NIGHTBENCH
@@ -95,12 +95,13 @@ def after(state: NodeState, event: NodeEvent, policy: HealthPolicy) -> NodeState
         counted = dataclasses.replace(state, faults=state.faults + 1, last_fault=event.subject)
         if state.quarantined or counted.faults < policy.quarantine_after:
             return counted
-        count = "one fault" if counted.faults == 1 else f"{counted.faults} faults in a row"
-        said = f"{count}; the last: {event.reason}"
-        return _changed(counted, QUARANTINED, dataclasses.replace(event, reason=said))
+        count = Reason(
+            ReasonCode.FAULTS_IN_A_ROW, subject=event.subject, observed=f"{counted.faults} faults"
+        )
+        reasons = (count, *event.reasons)
+        return _changed(counted, QUARANTINED, dataclasses.replace(event, reasons=reasons))
     if event.kind == CLEAN and state.quarantined and not by_person:
-        said = event.reason or "a clean preflight"
-        return _forgiven(_changed(state, OK, dataclasses.replace(event, reason=said)))
+        return _forgiven(_changed(state, OK, event))
     if state.quarantined:
         # Work on it that goes well had been placed before: only a look lets it out.
         return state
@@ -116,5 +117,5 @@ def _forgiven(state: NodeState) -> NodeState:
 
 def _changed(state: NodeState, to: str, event: NodeEvent) -> NodeState:
     return dataclasses.replace(
-        state, state=to, since=event.at, reason=event.reason, by_whom=event.by_whom
+        state, state=to, since=event.at, reasons=event.reasons, by_whom=event.by_whom
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nightbench.core.model import Cluster
+from nightbench.core.model import Cluster, Reason, ReasonCode
 from nightbench.nodes.seen import Finding, Level, NodePreflight
 
 _LOGIN = (
@@ -26,53 +26,51 @@ _LOGIN = (
         "have the account renewed on the node",
     ),
 )
-"""What PAM says, as sshd passes it on."""
+"""What PAM says, as sshd passes it on: words of the site, which come as words only."""
 
 _KINDS = {
-    "HostKeyRejected": (
+    ReasonCode.HOST_KEY_REJECTED: (
         "host key",
         "the key that known_hosts holds",
         "if the machine was set up anew, compare the fingerprint with its console and replace the "
         "line in known_hosts; else somebody may be in between: do not log in",
     ),
-    "LoginRefused": (
+    ReasonCode.LOGIN_REFUSED: (
         "login",
         "user and key of the Connection are accepted",
         "check ~/.ssh/authorized_keys on the node and its rights (700 on ~/.ssh, 600 on the "
         "file). A site with a scheduler may want an allocation first",
     ),
-    "NotSsh": ("SSH", "an SSH server", "check `port` in the Connection or the YAML"),
-    "NodeUnreachable": (
+    ReasonCode.NOT_SSH: ("SSH", "an SSH server", "check `port` in the Connection or the YAML"),
+    ReasonCode.NODE_UNREACHABLE: (
         "reach",
         "the node answers",
         "is it up, does sshd run, do firewall and jump host let us through?",
     ),
-    "DiskFull": (
+    ReasonCode.DISK_FULL: (
         "disk",
         "room for our code",
         "make room, raise the quota, or move environments.root to another disk",
+    ),
+    ReasonCode.PYTHON_UNUSABLE: (
+        "agent's Python",
+        "Python 3.7 or newer",
+        "install python3, or name one under environments.python in the cluster's YAML",
     ),
 }
 
 
 def refusal(seen: NodePreflight, cluster: Cluster) -> Finding:
     """The finding for a node of which there is no document."""
-    said = _said(seen)
+    problem = seen.problem or Reason(ReasonCode.CONTROLLER_ERROR, observed="nothing was said")
+    said = problem.observed
     lowered = said.lower()
     for words, what, expected, advice in _LOGIN:
         if any(word in lowered for word in words):
             return Finding(Level.FAIL, what, said, expected, advice)
-    if seen.kind in _KINDS:
-        what, expected, advice = _KINDS[seen.kind]
+    if problem.code in _KINDS:
+        what, expected, advice = _KINDS[problem.code]
         return Finding(Level.FAIL, what, said, expected, advice)
-    if "older than 3.7" in said or "does not run" in said:
-        return Finding(
-            Level.FAIL,
-            "agent's Python",
-            said,
-            "Python 3.7 or newer",
-            "install python3, or name one under environments.python in the cluster's YAML",
-        )
     return of_root(said, cluster.environments.root)
 
 
@@ -96,9 +94,3 @@ def of_root(said: str, root: str) -> Finding:
         f"{root} can be written and programs run there",
         f"{advice} (environments.root in the cluster's YAML)",
     )
-
-
-def _said(seen: NodePreflight) -> str:
-    """The problem without the node's name, which stands beside it."""
-    text = seen.problem or "nothing was said"
-    return text.removeprefix(f"node {seen.node} ({seen.address}): ")

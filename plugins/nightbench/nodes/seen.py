@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from nightbench.core.model import ClockOffset
+from nightbench.core.model import ClockOffset, Reason, ReasonCode
 
 
 class Level(StrEnum):
@@ -31,21 +31,27 @@ class Finding:
 
     level: Level
     what: str
-    """What was looked at, in a word or two: `disk`, `clock`, `GPU 3 memory`."""
+    """What was looked at, in a word or two: `disk`, `clock`, `throttle`."""
     found: str
     expected: str
     advice: str
     """What to do about it."""
+    device: str | None = None
+    """The device that it is about: `GPU 3`; None where it is about the node."""
 
-    def to_json(self) -> dict[str, str]:
+    @property
+    def title(self) -> str:
+        """What was looked at and where, for people: `GPU 3 throttle`."""
+        return f"{self.device} {self.what}" if self.device else self.what
+
+    def to_json(self) -> dict[str, Any]:
         """As it lies in the spool and the warehouse."""
         return {**vars(self), "level": str(self.level)}
 
     @classmethod
-    def from_json(cls, document: Mapping[str, str]) -> Finding:
+    def from_json(cls, document: Mapping[str, Any]) -> Finding:
         """The inverse of `to_json`."""
-        texts = {name: document[name] for name in ("what", "found", "expected", "advice")}
-        return cls(level=Level(document["level"]), **texts)
+        return cls(**{**document, "level": Level(document["level"])})
 
 
 def worst(findings: Iterable[Finding]) -> Level | None:
@@ -65,10 +71,8 @@ class NodePreflight:
     reachable: bool
     document: Mapping[str, Any] | None = None
     """nightbench.preflight/1; None where the agent could not look."""
-    problem: str | None = None
-    """Why it could not."""
-    kind: str | None = None
-    """Name of the error's class: `NodeUnreachable`, `HostKeyRejected`, `LoginRefused`, ..."""
+    problem: Reason | None = None
+    """Why it could not: `node_unreachable`, `host_key_rejected`, `login_refused`, ..."""
     clock: ClockOffset | None = None
     """The node's monotonic clock minus the controller's."""
     wall: ClockOffset | None = None
@@ -91,6 +95,8 @@ class NodePreflight:
     def from_json(cls, document: Mapping[str, Any]) -> NodePreflight:
         """The inverse of `to_json`."""
         fields = dict(document)
+        problem = fields["problem"]
+        fields["problem"] = Reason.from_json(problem) if problem else None
         for name in ("clock", "wall"):
             fields[name] = ClockOffset(**fields[name]) if fields[name] else None
         return cls(**{**fields, "swept": tuple(fields["swept"])})
@@ -109,7 +115,10 @@ class JudgedNode:
         return worst(self.findings)
 
     @property
-    def fault(self) -> str | None:
-        """Why nothing may be measured on it, in a line; None where something may."""
-        failed = [f for f in self.findings if f.level is Level.FAIL]
-        return f"{failed[0].what}: {failed[0].found}" if failed else None
+    def fault(self) -> Reason | None:
+        """Why nothing may be measured on it; None where something may."""
+        failed = next((f for f in self.findings if f.level is Level.FAIL), None)
+        if failed is None:
+            return None
+        code, node = ReasonCode.PREFLIGHT_FAILED, self.seen.node
+        return Reason(code, node, failed.title, failed.found, failed.expected)

@@ -15,6 +15,7 @@ from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
     from nightbench.alerts import Delivery
+    from nightbench.experiments.engine import ExperimentContext
 
 MEDIANS = Asset("nightbench_medians", uri="x-nightbench://warehouse/marts/fct_measurement")
 """Updated when a run has been loaded; its event's extra holds `run_ids`."""
@@ -91,3 +92,43 @@ def log_refused(deliveries: Iterable[Delivery]) -> None:
     for delivery in deliveries:
         if not delivery.sent:
             log.warning("%s took no message: %s", delivery.channel, delivery.error)
+
+
+def experiment_context(
+    suite: str,
+    cluster: str | None,
+    case_id: str | None = None,
+    *,
+    outside_hours: bool = False,
+    until: datetime | None = None,
+) -> ExperimentContext:
+    """Return where a task measures an experiment, and by what.
+
+    Args:
+        suite: of the case.
+        cluster: the suite's own where None.
+        case_id: the one case; all of the suite where None.
+        outside_hours: ignore the cluster's hours.
+        until: a deadline beside the cluster's hours.
+
+    Raises:
+        UserError: an unknown name, a missing Connection, or closed hours.
+    """
+    from nightbench.config.run_request import RunRequest, resolve_request
+    from nightbench.experiments import engine
+    from nightbench.orchestration.connections import connect
+    from nightbench.orchestration.ssh_targets import ssh_targets
+    from nightbench.spool import open_spool
+
+    cases = (case_id,) if case_id else ()
+    chosen, where, catalog = resolve_request(RunRequest(suite, cluster=cluster, cases=cases))
+    return engine.experiment_context(
+        chosen,
+        where,
+        catalog,
+        ssh_targets(where),
+        connect,
+        open_spool(),
+        outside_hours=outside_hours,
+        until=until,
+    )

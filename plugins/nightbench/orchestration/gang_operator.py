@@ -13,7 +13,8 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from nightbench.core.errors import UserError
-from nightbench.core.model import CaseStatus, JobSpec
+from nightbench.core.model import CaseStatus, JobSpec, Reason, ReasonCode, reasons_from_json
+from nightbench.core.sentences import sentence, sentences
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -141,17 +142,18 @@ class GangOperator(BaseOperator):
     def _ended_before(self, outcome: Mapping[str, Any], state: GenerationState) -> dict[str, Any]:
         if outcome["status"] == CaseStatus.OK:
             return summary(self.case_id, state.generation, outcome["status"])
+        why = sentences(reasons_from_json(outcome["reasons"]))
         if outcome["status"] == CaseStatus.LEFT_OUT:
-            raise AirflowSkipException(f"{self.case_id} was left out: {outcome.get('reason')}")
+            raise AirflowSkipException(f"{self.case_id} was left out: {why}")
         raise AirflowFailException(
-            f"{self.case_id} {outcome['status']}: {outcome.get('reason')}. A retry does not "
+            f"{self.case_id} {outcome['status']}: {why}. A retry does not "
             f"launch it again; clear the task to measure generation {state.generation + 1}"
         )
 
     def _leave_out_if_late(self, job: JobSpec, store: CaseStore) -> None:
         """End a case that the night has no room for any more before its nodes are touched."""
         from nightbench.core.budget import clock, duration
-        from nightbench.gang.stopping import too_late
+        from nightbench.gang.decisions import too_late
 
         # A case that has begun is ended by its gang, which knows what its repeats took.
         if job.deadline is None or store.repeats() or not too_late(job, (), datetime.now(UTC)):
@@ -159,10 +161,10 @@ class GangOperator(BaseOperator):
         usual = job.expected_repeat_s
         how = "takes about" if usual else "may take"
         takes = f"{how} {duration(usual or job.limits.repeat_s)}"
-        reason = f"not begun: the night ends at {clock(job.deadline)}, and a repeat {takes}"
-        self.log.warning("%s: %s", self.case_id, reason)
-        record_failure(store, reason, CaseStatus.LEFT_OUT)
-        raise AirflowSkipException(reason)
+        reason = Reason(ReasonCode.NOT_BEGUN, subject=clock(job.deadline), observed=takes)
+        self.log.warning("%s: %s", self.case_id, sentence(reason))
+        store.end(CaseStatus.LEFT_OUT, [reason])
+        raise AirflowSkipException(sentence(reason))
 
     def _prepare(self, planned: PlannedJob, store: CaseStore) -> None:
         from nightbench.gang import local_shipment, prepare
@@ -180,14 +182,14 @@ class GangOperator(BaseOperator):
         asyncio.run(prepare(planned.job, targets, shipment, log_event))
 
     def _failed(self, context: Context, store: CaseStore, error: UserError) -> NoReturn:
-        from nightbench.gang import EnvironmentUnavailable, NodeUnreachable
+        from nightbench.gang import EnvironmentUnavailable, NodeUnreachable, faults_of, reason_of
 
         self.log.error("%s", error)
         if isinstance(error, NodeUnreachable) and not is_last_try(context):
             raise AirflowException(str(error)) from None
         away = isinstance(error, EnvironmentUnavailable)
         status = CaseStatus.UNAVAILABLE if away else CaseStatus.FAILED
-        record_failure(store, str(error), status, error)
+        store.end(status, [reason_of(error)], faults_of(error))
         raise AirflowFailException(str(error)) from None
 
     def _trigger(self, context: Context, job: JobSpec) -> Any:
@@ -204,7 +206,7 @@ class GangOperator(BaseOperator):
 def job_after_clear(run: RunSpool, planned: PlannedJob, now: datetime) -> PlannedJob:
     """The job of a case whose task a person has cleared: the night's end no longer counts.
 
-    What counts are the hours of the cluster, unless the run was asked for outside of them.
+    The hours of the cluster count, unless the run was requested outside of them.
 
     Raises:
         UserError: the cluster's hours do not hold now.
@@ -239,36 +241,3 @@ def time_limit_s(job: JobSpec) -> float:
 def summary(case_id: str, generation: int, status: str) -> dict[str, Any]:
     """The XCom of a measured case: results go through the spool."""
     return {"case_id": case_id, "generation": generation, "status": str(status)}
-
-
-def record_failure(
-    store: CaseStore,
-    reason: str,
-    status: CaseStatus = CaseStatus.FAILED,
-    because: BaseException | None = None,
-) -> None:
-    """Store that the case ended without a gang's outcome, unless it has one.
-
-    Args:
-        store: the case's files.
-        reason: one sentence.
-        status: how it ended.
-        because: the error; one of a node counts as a fault of that node.
-    """
-    from nightbench.gang import faults_of, node_faults
-    from nightbench.spool import utc_now
-
-    if store.outcome() is None:
-        store.save_outcome(
-            {
-                "status": str(status),
-                "reason": reason,
-                "repeats": [
-                    {"repeat": number, "status": record["status"], "reason": record.get("reason")}
-                    for number in store.repeats()
-                    if (record := store.repeat(number)) is not None
-                ],
-                "ended_at": utc_now(),
-                **node_faults(faults_of(because) if because else {}),
-            }
-        )

@@ -18,12 +18,12 @@ from airflow.triggers.base import (
 )
 
 from nightbench.core.errors import UserError
-from nightbench.core.model import CaseStatus
-from nightbench.orchestration.gang_operator import record_failure, summary, time_limit_s
+from nightbench.core.model import CaseStatus, Reason, ReasonCode
+from nightbench.orchestration.gang_operator import summary, time_limit_s
 
 if TYPE_CHECKING:
-    from nightbench.gang import CaseOutcome, GangEvent, SshTarget
-    from nightbench.spool import CaseStore
+    from nightbench.gang import GangEvent, SshTarget
+    from nightbench.spool import CaseOutcome, CaseStore
     from nightbench.spool.planned_job import PlannedJob
 
 LOG_S = 20.0
@@ -76,6 +76,8 @@ class GangTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Steer the gang; one event, which ends the task."""
+        from nightbench.gang import faults_of, reason_of
+
         logging.getLogger("asyncssh").setLevel(logging.WARNING)
         store = self._store()
         try:
@@ -83,11 +85,11 @@ class GangTrigger(BaseTrigger):
         except UserError as error:
             self.log.error("%s: %s", self.case_id, error)
             if self.last_try:
-                failed = CaseStatus.FAILED
-                await asyncio.to_thread(record_failure, store, str(error), failed, error)
+                why, faults = [reason_of(error)], faults_of(error)
+                await asyncio.to_thread(store.end, CaseStatus.FAILED, why, faults)
             yield TaskFailedEvent()
             return
-        self.log.info("%s %s: %s", self.case_id, outcome.status, outcome.reason or "measured")
+        self.log.info("%s %s: %s", self.case_id, outcome.status, outcome.why or "measured")
         if outcome.status is CaseStatus.OK:
             result = summary(self.case_id, self.generation, outcome.status)
             yield TaskSuccessEvent(xcoms={"return_value": result})
@@ -101,21 +103,23 @@ class GangTrigger(BaseTrigger):
         from nightbench.gang import cancel
 
         store = self._store()
-        reason = "ended by a person in Airflow"
+        by_whom = "by a person in Airflow"
         try:
             planned, targets = await self._look_up()
-            report = await cancel(planned.job, targets, reason, store)
+            report = await cancel(planned.job, targets, by_whom, store)
             killed = sum(len(pids) for pids in report.killed.values())
             self.log.info("%s cancelled; %d processes had to be swept", self.case_id, killed)
         except UserError as error:
             # A node that is away ends its gang by its lease.
             self.log.error("%s: %s", self.case_id, error)
         finally:
-            await asyncio.to_thread(record_failure, store, reason, CaseStatus.CANCELLED)
+            reason = Reason(ReasonCode.CANCELLED, observed=by_whom)
+            await asyncio.to_thread(store.end, CaseStatus.CANCELLED, [reason])
 
     async def _steer(self, store: CaseStore) -> CaseOutcome:
         from nightbench.core.summarize import throughput_of
-        from nightbench.gang import CaseOutcome, Superseded, cancel, run_gang
+        from nightbench.gang import Superseded, cancel, run_gang
+        from nightbench.spool import CaseOutcome
 
         planned, targets = await self._look_up()
         logger = asyncio.create_task(self._log_progress(store))
@@ -129,14 +133,14 @@ class GangTrigger(BaseTrigger):
                     throughput_of=throughput_of(planned.job.case),
                 )
         except TimeoutError:
-            limit = time_limit_s(planned.job) / 3600
-            reason = f"not measured within {limit:.1f} h, waiting for nodes included"
+            limit = f"{time_limit_s(planned.job) / 3600:.1f} h"
+            reason = Reason(ReasonCode.TIME_LIMIT, expected=limit)
             try:
-                await cancel(planned.job, targets, reason)
+                await cancel(planned.job, targets, f"not measured within {limit}")
             finally:
                 # Also where a node is away: its gang ends with its lease.
-                await asyncio.to_thread(record_failure, store, reason)
-            return CaseOutcome(CaseStatus.FAILED, reason, (), "")
+                await asyncio.to_thread(store.end, CaseStatus.FAILED, [reason])
+            return CaseOutcome(CaseStatus.FAILED, (reason,))
         except Superseded as error:
             # Another triggerer has taken over; this trigger ends with the same outcome.
             self.log.warning("%s", error)

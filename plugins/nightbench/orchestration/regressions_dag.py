@@ -110,10 +110,11 @@ def judge(loaded: str) -> str:
 )
 def request_confirmations(**context: Any) -> list[str]:
     """Ids of the runs with suspects that their message waits for; `SUSPECTS` names them."""
-    from nightbench.orchestration import confirming
+    from nightbench.experiments.confirm import runs_to_confirm
+    from nightbench.orchestration.connections import connect
 
     with user_errors_fail_task():
-        waiting = confirming.waiting_runs(_run_ids(context))
+        waiting = runs_to_confirm(connect, _run_ids(context))
     if waiting:
         context["outlet_events"][SUSPECTS_ALIAS].add(SUSPECTS, extra={"run_ids": waiting})
     return waiting

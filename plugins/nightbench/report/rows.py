@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from nightbench.core.model import CaseStatus, Measurement, Run, Severity, Verdict
+from nightbench.core.model import CaseStatus, Measurement, Run, Verdict, reasons_to_json
 
 Row = dict[str, Any]
 
@@ -53,7 +53,8 @@ FIELDS: dict[str, str] = {
     "cases; null before judging and for short histories",
     "noisy": "why the series alerts no more, since it varies too much; null for all others",
     "quarantined": "true where a check refused the figure",
-    "reasons": "why it failed, was quarantined or left out: a list of sentences",
+    "reasons": "why it failed, was quarantined or left out: a list of {code, node, subject, "
+    "observed, expected}",
 }
 """Every field of a row, in order, with what it means."""
 
@@ -63,9 +64,8 @@ def from_warehouse(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
     return [_row({**row, "reasons": _reasons(row)}) for row in rows]
 
 
-def _reasons(row: Mapping[str, Any]) -> list[str]:
-    found = [row.get("reason"), *(row.get("quarantine_reasons") or ())]
-    return [str(each) for each in dict.fromkeys(found) if each]
+def _reasons(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [*(row.get("reasons") or ()), *(row.get("quarantine_reasons") or ())]
 
 
 def from_measurements(
@@ -76,11 +76,6 @@ def from_measurements(
     rows = []
     for each in measurements:
         verdict = judged.get(each.case.case_id)
-        refused = [
-            f"{check.check}: {check.observed}; expected {check.expected}"
-            for check in each.checks
-            if not check.success and check.severity is Severity.FAIL
-        ]
         kind = str(verdict.kind) if verdict else None
         rows.append(
             _row(
@@ -95,7 +90,7 @@ def from_measurements(
                     "verdict_sentence": verdict.sentence if verdict else None,
                     "smallest_slowdown": verdict.smallest_slowdown if verdict else None,
                     "quarantined": each.quarantined,
-                    "reasons": [reason for reason in (each.reason, *refused) if reason],
+                    "reasons": reasons_to_json((*each.reasons, *each.quarantine_reasons)),
                 }
             )
         )

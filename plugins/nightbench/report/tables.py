@@ -11,6 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from nightbench.core.model import reasons_from_json
+from nightbench.core.sentences import sentence
+
 Row = Mapping[str, Any]
 
 _RATIOS = ("n", "spread", "speed-up", "efficiency", "catches")
@@ -142,7 +145,7 @@ def verdict_lines(rows: Sequence[Row]) -> Iterator[str]:
 
 def _said_of(row: Row) -> list[str]:
     said = [row["verdict_sentence"]] if row["verdict_sentence"] else []
-    firsts = [str(reason).strip().split("\n")[0] for reason in row["reasons"]]
+    firsts = [sentence(reason).split("\n")[0] for reason in reasons_from_json(row["reasons"])]
     if row["status"] != "ok":
         # Why it failed; that a check then found it failed is no news.
         return said or firsts[:1]

@@ -16,12 +16,15 @@ stores give the same by themselves.
 
 from nightbench.spool.case import CaseStore
 from nightbench.spool.documents import Document, SpoolError, read_json, utc_now, write_json
+from nightbench.spool.outcomes import CaseOutcome, RepeatOutcome
 from nightbench.spool.root import Spool, open_spool
 from nightbench.spool.run import RunSpool
 
 __all__ = [
+    "CaseOutcome",
     "CaseStore",
     "Document",
+    "RepeatOutcome",
     "RunSpool",
     "Spool",
     "SpoolError",

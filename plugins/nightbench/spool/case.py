@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from upath import UPath
 
+from nightbench.core.model import CaseStatus, Reason
 from nightbench.spool.documents import (
     Document,
     component,
@@ -17,6 +18,7 @@ from nightbench.spool.documents import (
     utc_now,
     write_json,
 )
+from nightbench.spool.outcomes import CaseOutcome, RepeatOutcome
 
 
 class CaseStore:
@@ -49,6 +51,26 @@ class CaseStore:
     def save_outcome(self, document: Mapping[str, Any]) -> None:
         """Say how the case ended. Written last: from then on nothing is launched."""
         write_json(self.folder / "outcome.json", document)
+
+    def end(
+        self, status: CaseStatus, reasons: Sequence[Reason], faults: Sequence[Reason] = ()
+    ) -> None:
+        """Say how the case ended where no gang does; nothing where it has an outcome.
+
+        Args:
+            status: how it ended.
+            reasons: why.
+            faults: of nodes that made it end so.
+        """
+        if self.outcome() is not None:
+            return
+        repeats = tuple(
+            RepeatOutcome.from_record(number, record)
+            for number in self.repeats()
+            if (record := self.repeat(number)) is not None
+        )
+        outcome = CaseOutcome(status, tuple(reasons), repeats, faults=tuple(faults))
+        self.save_outcome(outcome.to_json())
 
     def epoch(self) -> int:
         """The highest epoch of a controller that has written here; 0 before the first."""

@@ -21,6 +21,7 @@ from nightbench.core.model import (
     PlannedCase,
     Process,
     Protocol,
+    Reason,
     RegressionPolicy,
     Route,
     Run,
@@ -43,16 +44,8 @@ def store_plan(plan: RunPlan, spool: Spool) -> RunSpool:
     folder = spool.run(plan.run.run_id)
     folder.save_planned([_case_document(case) for case in plan.cases])
     for case in plan.cases:
-        store = folder.case(case.planned.case_id)
-        if case.left_out is not None and store.outcome() is None:
-            store.save_outcome(
-                {
-                    "status": str(CaseStatus.LEFT_OUT),
-                    "reason": case.left_out,
-                    "repeats": [],
-                    "ended_at": utc_now(),
-                }
-            )
+        if case.left_out is not None:
+            folder.case(case.planned.case_id).end(CaseStatus.LEFT_OUT, [case.left_out])
     run = dataclasses.asdict(plan.run)
     known = folder.run() or {}
     folder.save_run(
@@ -95,7 +88,7 @@ def _case_document(case: CasePlan) -> dict[str, Any]:
         "processes": [dataclasses.asdict(process) for process in case.processes],
         "parameters": case.parameters,
         "converges": case.converges,
-        "left_out": case.left_out,
+        "left_out": case.left_out and case.left_out.to_json(),
     }
 
 
@@ -158,7 +151,7 @@ def _case(entry: Mapping[str, Any]) -> CasePlan:
             build=Build(**entry["build"]),
             definition_digest=entry["definition_digest"],
             unit=entry["unit"],
-            left_out=entry.get("left_out"),
+            left_out=Reason.from_json(entry["left_out"]) if entry["left_out"] else None,
         ),
         processes=tuple(Process(**process) for process in entry["processes"]),
         parameters=entry["parameters"],

@@ -4,7 +4,7 @@ One module for each aggregate, one `Repository` in it; `migrate.apply` makes the
 """
 
 from nightbench.warehouse.connection import WarehouseRefused, WarehouseUnavailable, connect
-from nightbench.warehouse.history_csv import ImportReport
+from nightbench.warehouse.history_import import ImportReport
 from nightbench.warehouse.loader import Loader
 from nightbench.warehouse.nodes import NodeRepository
 from nightbench.warehouse.reader import Reader

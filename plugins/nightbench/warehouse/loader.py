@@ -16,7 +16,6 @@ from nightbench.core.model import (
     RepeatBundle,
     Run,
     RunBundle,
-    Severity,
     Verdict,
 )
 from nightbench.warehouse import to_row
@@ -78,7 +77,7 @@ class Loader(Repository):
                 self._write("store_planned_case", to_row.planned_row(run, planned))
                 key = {"run_id": run.run_id, "case_id": planned.case_id, "generation": 0}
                 row = to_row.measurement_row(measurement, quarantined=False)
-                row |= {"status": "ok", "reason": None, "elapsed_s": None}
+                row |= {"status": "ok", "reasons": to_row.reasons_document(()), "elapsed_s": None}
                 changed += self._write("store_measurement", key | row)
         return len(runs), changed
 
@@ -218,11 +217,7 @@ class Loader(Repository):
         checks = list(case.checks)
         if case.measurement is not None:
             checks += [c for c in case.measurement.checks if c not in checks]
-        quarantined = {
-            (c.subject, c.repeat or 0)
-            for c in checks
-            if c.severity is Severity.FAIL and not c.success
-        }
+        quarantined = {(c.subject, c.repeat or 0) for c in checks if c.quarantines}
         # Results of the bundle may name builds that the plan did not (a retry with another wheel).
         if case.measurement is not None:
             build = case.measurement.build
@@ -245,7 +240,7 @@ class Loader(Repository):
             }
         row |= {
             "status": case.status.value,
-            "reason": to_row.text(case.reason),
+            "reasons": to_row.reasons_document(case.reasons),
             "elapsed_s": to_row.number(case.elapsed_s),
         }
         changed += self._write("store_measurement", key | row)

@@ -34,6 +34,7 @@ VIEWS = (
     "staging/reference_result",
     "marts/fct_measurement",
     "marts/fct_repeat",
+    "marts/fct_reason",
     "marts/fct_verdict",
     "marts/fct_left_out",
     "marts/fct_alert",

@@ -7,7 +7,8 @@ from datetime import datetime
 
 from psycopg2.extras import Json
 
-from nightbench.core.model import HealthPolicy
+from nightbench.core.model import HealthPolicy, reasons_from_json
+from nightbench.core.sentences import sentence
 from nightbench.nodes import Control, JudgedNode, NodeEvent, NodeState, standing
 from nightbench.nodes.quarantine import NIGHTBENCH
 from nightbench.warehouse import to_row
@@ -43,30 +44,30 @@ class NodeRepository(Repository):
         """
         with self._transaction(f"count the faults of {cluster}'s nodes"):
             self._rows("lock_cluster", cluster=cluster)
-            self._write("store_node_event", *map(vars, events))
+            self._write("store_node_event", *map(_row, events))
             states = self._rows("node_states", cluster=cluster)
-            before = {row["node"]: NodeState(**row) for row in states}
+            before = {row["node"]: NodeState(**_fields(row)) for row in states}
             by_node: dict[str, list[NodeEvent]] = {}
             for row in self._rows("node_events", cluster=cluster, max_rows=EVENTS_LOOKED_AT):
-                by_node.setdefault(row["node"], []).append(NodeEvent(**row))
+                by_node.setdefault(row["node"], []).append(NodeEvent(**_fields(row)))
             now = {node: standing(cluster, node, of, policy) for node, of in by_node.items()}
             for node, state in now.items():
-                self._write("store_node_state", vars(state))
+                self._write("store_node_state", _row(state))
                 if _is_news(before.get(node, NodeState(cluster, node)), state):
-                    self._write("store_node_state_change", vars(state))
+                    self._write("store_node_state_change", _row(state))
         return now
 
     def states(self, cluster: str) -> dict[str, NodeState]:
         """States of a cluster's nodes, by node; those that are missing are healthy."""
         rows = self._read("node_states", cluster=cluster)
-        return {row["node"]: NodeState(**row) for row in rows}
+        return {row["node"]: NodeState(**_fields(row)) for row in rows}
 
     def nodes(self, cluster: str) -> list[Row]:
         """Rows of `marts.dim_node`."""
         return self._read("nodes", cluster=cluster)
 
     def changes(self, cluster: str, node: str | None = None, limit: int = 50) -> list[Row]:
-        """Changes of state, newest first: node, changed_at, state, since, reason, by."""
+        """Changes of state, newest first: node, changed_at, state, since, reasons, by."""
         return self._read("node_state_changes", cluster=cluster, node=node, max_rows=limit)
 
     def control_baselines(
@@ -77,6 +78,14 @@ class NodeRepository(Repository):
             (row["node"], row["metric"], row["device"], row["backend"]): row["median"]
             for row in self._read("control_baselines", cluster=cluster, before=before)
         }
+
+
+def _row(of: NodeEvent | NodeState) -> Row:
+    return vars(of) | {"reasons": to_row.reasons_document(of.reasons)}
+
+
+def _fields(row: Row) -> Row:
+    return row | {"reasons": reasons_from_json(row["reasons"])}
 
 
 def _is_news(known: NodeState, state: NodeState) -> bool:
@@ -100,7 +109,7 @@ def _preflight(cluster: str, run_id: str, judged: JudgedNode) -> Row:
         "is_reachable": seen.reachable,
         "level": str(judged.level or "ok"),
         "findings": Json([finding.to_json() for finding in judged.findings]),
-        "problem": to_row.text(seen.problem),
+        "problem": to_row.text(sentence(seen.problem)) if seen.problem else None,
         "document": Json(dict(seen.document)) if seen.document is not None else None,
         "clock_offset_s": seen.clock and to_row.number(seen.clock.offset_s),
         "clock_error_s": seen.clock and to_row.number(seen.clock.error_s),

@@ -14,10 +14,12 @@ from nightbench.core.model import (
     HistoryPoint,
     MeasuredCase,
     PlannedCase,
+    Reason,
     Run,
     RunKind,
     Verdict,
     VerdictKind,
+    reasons_from_json,
 )
 from nightbench.core.model.alerts import Cause, CauseKind, Confirmation, Outcome
 from nightbench.warehouse.repository import Repository, Row
@@ -69,7 +71,7 @@ class Reader(Repository):
                 ),
                 definition_digest=row["definition_digest"],
                 unit=row["unit"],
-                left_out=row["left_out"],
+                left_out=row["left_out"] and Reason.from_json(row["left_out"]),
             )
             for row in self._read("planned_cases", run_id=run_id)
         ]
@@ -85,9 +87,8 @@ class Reader(Repository):
                 MeasuredCase(
                     case_id=row["case_id"],
                     status=status,
-                    reason=row["reason"],
-                    quarantined=quarantined,
-                    quarantine_reasons=tuple(row["quarantine_reasons"] or ()),
+                    reasons=reasons_from_json(row["reasons"]),
+                    quarantine_reasons=reasons_from_json(row["quarantine_reasons"]),
                     point=_point(row) if counts else None,
                 )
             )

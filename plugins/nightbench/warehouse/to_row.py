@@ -15,9 +15,10 @@ from nightbench.core.model import (
     Measurement,
     PlannedCase,
     RankResult,
+    Reason,
+    ReasonCode,
     RepeatBundle,
     Run,
-    Severity,
     Verdict,
 )
 
@@ -61,7 +62,7 @@ def planned_row(run: Run, planned: PlannedCase) -> Row:
         "build_id": planned.build.build_id,
         "unit": planned.unit,
         "definition_digest": planned.definition_digest,
-        "left_out": text(planned.left_out),
+        "left_out": planned.left_out and Json(_reason(planned.left_out)),
     }
 
 
@@ -72,18 +73,20 @@ def repeat_row(bundle: RepeatBundle) -> Row:
     slowest = max(trainers, key=lambda r: (r.window_wall_s, -r.rank), default=None)
     row: Row = {
         "status": record.status,
-        "reason": text(record.reason),
         "started_at": record.started_at,
         "slowest_rank": slowest and slowest.name,
         "step_seconds": slowest and _numbers(slowest.step_seconds),
-        "problem": text(summary.problem) if summary else None,
     }
+    reasons = list(record.reasons)
+    if summary is not None and summary.problem is not None and not reasons:
+        reasons.append(summary.problem)
     for column in ("throughput", "step_throughput", "window_s", "samples"):
         value = number(getattr(summary, column, None))
         row[column] = _positive(value)
         if row[column] is None and value is not None:
             # The column takes positive finite figures only; what was found stays readable.
-            row["problem"] = "; ".join(filter(None, (row["problem"], f"{column} was {value}")))
+            reasons.append(Reason(ReasonCode.BAD_FIGURE, subject=column, observed=str(value)))
+    row["reasons"] = reasons_document(reasons)
     for column in ("overlap", "drift", "time_to_first_step_s", "loss_first", "loss_median"):
         row[column] = number(getattr(summary, column, None))
     row["peak_resident_bytes"] = _whole(getattr(summary, "peak_resident_bytes", None))
@@ -162,13 +165,12 @@ def check_rows(checks: Iterable[CheckResult]) -> list[Row]:
 
 def quarantine_rows(checks: Iterable[CheckResult]) -> list[Row]:
     """Each subject that failed a check of severity `fail`, with its reasons."""
-    reasons: dict[tuple[str, int], list[str]] = {}
+    reasons: dict[tuple[str, int], list[Reason]] = {}
     for c in checks:
-        if c.severity is Severity.FAIL and not c.success:
-            reason = f"{c.check}: {c.observed}, expected {c.expected}"
-            reasons.setdefault((c.subject, c.repeat or 0), []).append(text(reason) or "")
+        if c.quarantines:
+            reasons.setdefault((c.subject, c.repeat or 0), []).append(c.reason)
     return [
-        {"subject": subject, "repeat": repeat, "reasons": found}
+        {"subject": subject, "repeat": repeat, "reasons": reasons_document(found)}
         for (subject, repeat), found in sorted(reasons.items())
     ]
 
@@ -183,6 +185,15 @@ def verdict_row(verdict: Verdict) -> Row:
         "baseline": number(verdict.baseline),
         "change": number(verdict.change),
     }
+
+
+def reasons_document(reasons: Iterable[Reason]) -> Json:
+    """Reasons as a column holds them."""
+    return Json([_reason(reason) for reason in reasons])
+
+
+def _reason(reason: Reason) -> Row:
+    return {key: text(value) for key, value in reason.to_json().items()}
 
 
 def number(value: float | None) -> float | None:

@@ -2,8 +2,7 @@
 
 from nightbench.web.actions import AlertTriage
 from nightbench.web.app import create_app
-from nightbench.web.errors import NotAllowed
 from nightbench.web.guard import PageAccess, PageUser
 from nightbench.web.page_queries import PageQueries
 
-__all__ = ["AlertTriage", "NotAllowed", "PageAccess", "PageQueries", "PageUser", "create_app"]
+__all__ = ["AlertTriage", "PageAccess", "PageQueries", "PageUser", "create_app"]

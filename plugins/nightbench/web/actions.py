@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from nightbench.config.values import holds_controls
+from nightbench.config.values import has_control_characters
 from nightbench.core.errors import UserError
 from nightbench.core.hours import moment
-from nightbench.web.errors import BadInput, NotAllowed
+from nightbench.warehouse import MoveRefused
+from nightbench.web.errors import BadInput
 
 REASONS = {"false_alarm": "false alarm", "intended": "intended", "wont_fix": "won't fix"}
 """Why an alert is dismissed, and how that is said."""
@@ -30,7 +31,7 @@ LONGEST_SNOOZE = timedelta(days=366)
 class AlertTriage(Protocol):
     """Moves alerts in the name of one person.
 
-    Every method returns the state before, and raises `NotAllowed` where the alert's state does not
+    Every method returns the state before, and raises `MoveRefused` where the alert's state does not
     allow it, another `UserError` where the warehouse is away.
     """
 
@@ -66,7 +67,7 @@ ACTIONS = {
         Action(
             "resolve",
             "Resolve",
-            "It is mended; a fall that goes on is told again.",
+            "It is fixed; a fall that goes on is reported again.",
             LIVE,
             "resolved",
         ),
@@ -85,7 +86,9 @@ ACTIONS = {
             ("acknowledged", "resolved", "dismissed"),
             "open",
         ),
-        Action("snooze", "Snooze", "No message before; then it is told again.", LIVE, "", "until"),
+        Action(
+            "snooze", "Snooze", "No message before; then it is reported again.", LIVE, "", "until"
+        ),
         Action("assign", "Assign", "Say whose it is; empty: nobody's.", LIVE, "", "owner"),
     )
 }
@@ -137,7 +140,7 @@ def apply_change(
     sending the same again changes the rest of a group that was interrupted.
 
     Raises:
-        NotAllowed: nothing was changed.
+        MoveRefused: nothing was changed.
     """
     refused, changed = None, 0
     for row in group or [alert]:
@@ -147,10 +150,10 @@ def apply_change(
         try:
             change(triage, row["alert_id"])
             changed += 1
-        except NotAllowed as error:
+        except MoveRefused as error:
             refused = error
     if not changed:
-        raise refused or NotAllowed(f"No alert of the group can be changed so ({action.name}).")
+        raise refused or MoveRefused(f"No alert of the group can be changed so ({action.name}).")
 
 
 def _text(given: Mapping[str, object], name: str, longest: int) -> str:
@@ -162,7 +165,7 @@ def _text(given: Mapping[str, object], name: str, longest: int) -> str:
     text = value.replace("\r\n", "\n").strip()
     if len(text) > longest:
         raise BadInput(f"{name}: found {len(text)} characters, expected {longest} at most")
-    if holds_controls(text):
+    if has_control_characters(text):
         raise BadInput(f"{name}: found a control character, expected a text")
     return text
 

@@ -10,6 +10,8 @@ from urllib.parse import parse_qsl, quote
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
+from nightbench.core.errors import UserError
+from nightbench.warehouse import MoveRefused
 from nightbench.web.actions import (
     ACTIONS,
     LIVE,
@@ -21,7 +23,7 @@ from nightbench.web.actions import (
     apply_change,
     parse_change,
 )
-from nightbench.web.errors import BadInput, NotAllowed, NotFound, WebError
+from nightbench.web.errors import BadInput, NotFound, status_of
 from nightbench.web.guard import FormTokens, PageUser, refuse_foreign
 from nightbench.web.page_queries import PageQueries, Row
 from nightbench.web.plot import draw
@@ -37,13 +39,13 @@ BIGGEST_ID = 2**63 - 1
 FIELDS = 10
 
 
-def states_of(asked: Sequence[str]) -> tuple[str, ...] | None:
+def states_of(names: Sequence[str]) -> tuple[str, ...] | None:
     """The states that a request asks for; None means all, nothing means the live ones.
 
     Raises:
         BadInput: there is no such state.
     """
-    given = [state for state in asked if state]
+    given = [state for state in names if state]
     if unknown := sorted(set(given) - {*STATES, "live", "all"}):
         raise BadInput(f'state: found "{unknown[0][:80]}", expected live, all, {", ".join(STATES)}')
     if "all" in given:
@@ -141,7 +143,7 @@ class AlertPages:
                 group = group_of(repository, row) if whole else ()
             with self._triage(user.name) as triage:
                 apply_change(change, chosen, triage, row, group)
-        except (NotAllowed, BadInput) as error:
+        except (MoveRefused, BadInput) as error:
             return self._show(user, alert_id, "../../", error, typed)
         return RedirectResponse(f"../{alert_id}", status_code=303)
 
@@ -154,7 +156,7 @@ class AlertPages:
         user: PageUser,
         alert_id: int,
         root: str,
-        error: WebError | None = None,
+        error: UserError | None = None,
         typed: Mapping[str, str] | None = None,
     ) -> HTMLResponse:
         with known_alert(self._repository, alert_id) as (repository, row):
@@ -172,7 +174,7 @@ class AlertPages:
         unit = (drawn.head["unit"] if drawn else None) or "units"
         return page(
             "alert.html",
-            status=error.status if error else 200,
+            status=status_of(error) if error else 200,
             root=root,
             alert=row,
             airflow_url=self._airflow_url,

@@ -14,12 +14,19 @@ from starlette.exceptions import HTTPException
 from nightbench.core.errors import UserError
 from nightbench.web.alert_api import AlertApi, json_response
 from nightbench.web.alert_pages import AlertPages, OpenQueries, OpenTriage, dag_run_url
-from nightbench.web.errors import BadInput, WebError
+from nightbench.web.errors import BadInput, status_of
 from nightbench.web.guard import FormTokens, PageAccess, PageUser, hosts_of
 from nightbench.web.page_queries import PageQueries
 from nightbench.web.plot import draw
 from nightbench.web.rendering import HEADERS, HERE, page
-from nightbench.web.views import ago, grade_sentences, group_alerts, result_state, series_views
+from nightbench.web.views import (
+    ago,
+    grade_sentences,
+    group_alerts,
+    result_sentences,
+    result_state,
+    series_views,
+)
 
 PLOTS = 60
 """Series that are drawn on one page; the table always holds all."""
@@ -75,7 +82,7 @@ def create_app(
         dependencies=changing,
         response_model=None,
     )
-    # Where a form was refused, its address stays in the browser: somebody may load or copy it.
+    # Where a form was refused, its address stays in the browser: it may be loaded again or copied.
     app.add_api_route(
         "/alerts/{alert_id:int}/{action}", alerts.back, methods=["GET"], response_model=None
     )
@@ -123,8 +130,8 @@ def _is_api(request: Request) -> bool:
 
 
 def _user_error(request: Request, error: Exception) -> Response:
-    """A user error; what is no `WebError` is a warehouse that is away."""
-    status = error.status if isinstance(error, WebError) else 503
+    assert isinstance(error, UserError)
+    status = status_of(error)
     if _is_api(request):
         return json_response({"detail": str(error)}, status)
     return _error_page(request, status, str(error))
@@ -240,7 +247,10 @@ class ResultPages:
         found = repository.run(run_id)
         if found is None:
             return page("unknown.html", status=404, run_id=run_id)
-        rows = [{**row, "state": result_state(row)} for row in repository.results(run_id)]
+        rows = [
+            {**row, "state": result_state(row), "why": result_sentences(row)}
+            for row in repository.results(run_id)
+        ]
         return page(
             "run.html", run=found, rows=rows, dag_run_url=dag_run_url(self._airflow_url, found)
         )

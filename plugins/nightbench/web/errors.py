@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from nightbench.core.errors import UserError
+from nightbench.warehouse import MoveRefused
 
 
 class WebError(UserError):
-    """Something to be said to whoever asked; any other `UserError` is a warehouse that is away."""
+    """An error of the request, with its HTTP status."""
 
-    status = 503
+    status: int
 
 
 class NotFound(WebError):
@@ -17,19 +18,20 @@ class NotFound(WebError):
     status = 404
 
 
-class NotAllowed(WebError):
-    """An alert in that state cannot be moved so."""
-
-    status = 409
-
-
 class BadInput(WebError):
-    """What was sent cannot be read, or means nothing."""
+    """A field that is not known, or a value that cannot be used."""
 
     status = 422
 
 
 class Refused(WebError):
-    """It may be this person, but the request does not prove that they meant it."""
+    """The request does not prove that its user meant to send it."""
 
     status = 403
+
+
+def status_of(error: UserError) -> int:
+    """HTTP status of an error: any that is no error of the request is the warehouse's, 503."""
+    if isinstance(error, WebError):
+        return error.status
+    return 409 if isinstance(error, MoveRefused) else 503

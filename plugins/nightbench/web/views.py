@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from nightbench.core.model import reasons_from_json
+from nightbench.core.sentences import sentence, sentences
 from nightbench.web.page_queries import Row
 
 GRADED_SLOWDOWN = "5%"
@@ -82,9 +84,6 @@ def series_views(rows: Iterable[Row]) -> list[SeriesView]:
 
 def point_view(row: Row) -> PointView:
     """One result."""
-    sentence = row.get("verdict_sentence") or row.get("reason") or ""
-    if row["quarantined"]:
-        sentence = "; ".join(row.get("quarantine_reasons") or ()) or sentence
     return PointView(
         at=row["started_at"],
         run_id=row["run_id"],
@@ -92,7 +91,7 @@ def point_view(row: Row) -> PointView:
         n=row["n"],
         spread=row["spread"],
         state=result_state(row),
-        sentence=sentence,
+        sentence="; ".join(result_sentences(row)),
         version=row["framework_version"],
         run_kind=row["run_kind"],
     )
@@ -106,6 +105,14 @@ def result_state(row: Row) -> str:
     if row["quarantined"]:
         return "quarantined"
     return str(row["verdict"] or "measured")
+
+
+def result_sentences(row: Row) -> list[str]:
+    """Its verdict, or why it has none; of a quarantined result the checks that refused it."""
+    if row["status"] == "ok" and row["quarantined"]:
+        return [sentence(reason) for reason in reasons_from_json(row["quarantine_reasons"])]
+    said = row["verdict_sentence"] or sentences(reasons_from_json(row["reasons"]))
+    return [said] if said else []
 
 
 # --- alerts -------------------------------------------------------------------------------
@@ -160,7 +167,7 @@ def _power(row: Row | None) -> str:
     delay = row["median_delay"]
     after = "" if delay is None else f", after {delay:g} nights in the median"
     return (
-        f"the detector told {percent(row['rate'], 0)} ({percent(row['low'], 0)} to "
+        f"the detector found {percent(row['rate'], 0)} ({percent(row['low'], 0)} to "
         f"{percent(row['high'], 0)}) of "
         f"{row['trials']:,} planted slowdowns of 5 % within two weeks{after}"
     )

@@ -19,7 +19,7 @@ from nightbench.core.model import (
     Verdict,
     VerdictKind,
 )
-from nightbench.detection import judge_run
+from nightbench.detection import judge_cases
 
 FALL = Verdict("a", "local", "r1", VerdictKind.REGRESSED, "10 % below", 90.0, 100.0, -0.1, 20)
 ALERT = LiveAlert("a", "local", VerdictKind.REGRESSED, 90.0, 100.0)
@@ -167,7 +167,8 @@ def nightly(values):
             value *= 1 + rng.gauss(0, 0.005)
             measured["a"] = Measurement(run.run_id, CASE, "local", Build("fake"), "samples", (),
                                         3, value)  # fmt: skip
-        verdicts = judge_run(run, ["a"], measured, {"a": history}, RegressionPolicy())
+        judged = judge_cases(run, ["a"], measured, {"a": history}, RegressionPolicy())
+        verdicts = [verdict for verdict, _ in judged]
         changes = alerts_for(verdicts, live.values(), at)
         for alert, suspect in changes.to_watch:
             live[alert.case_id] = replace(

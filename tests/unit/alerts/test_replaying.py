@@ -98,25 +98,27 @@ def moved(to: str, by: str = "ada", why: str = "") -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("events", "label"),
+    ("events", "dismissed_as", "label"),
     [
-        ([], None),
-        ([{"what": "opened", "to_state": "open", "by_whom": "nightbench", "why": "x"}], None),
-        ([moved("acknowledged")], True),
-        ([moved("resolved", why="fixed")], True),
-        ([moved("resolved", "nightbench")], None),
-        ([moved("acknowledged"), moved("resolved", "nightbench")], True),
-        ([moved("dismissed", why="false_alarm: noise")], False),
-        ([moved("dismissed", why="false_alarm")], False),
-        ([moved("dismissed", why="intended: false_alarm")], True),
-        ([moved("dismissed", why="wont_fix")], True),
-        ([moved("dismissed", why="false_alarm"), moved("open")], None),
-        ([moved("dismissed", why="false_alarm"), moved("open", "nightbench", "worse")], None),
-        ([moved("acknowledged"), moved("dismissed", why="false_alarm")], False),
+        ([], None, None),
+        ([{"what": "opened", "to_state": "open", "by_whom": "nightbench", "why": "x"}], None, None),
+        ([moved("acknowledged")], None, True),
+        ([moved("resolved", why="fixed")], None, True),
+        ([moved("resolved", "nightbench")], None, None),
+        ([moved("acknowledged"), moved("resolved", "nightbench")], None, True),
+        ([moved("dismissed")], "false_alarm", False),
+        ([moved("dismissed", why="intended")], "false_alarm", False),
+        ([moved("dismissed", why="false_alarm")], "intended", True),
+        ([moved("dismissed")], "wont_fix", True),
+        ([moved("dismissed"), moved("open")], None, None),
+        ([moved("dismissed"), moved("open", "nightbench", "worse")], None, None),
+        ([moved("acknowledged"), moved("dismissed")], "false_alarm", False),
     ],
 )
-def test_what_people_made_of_an_alert(events: list[dict[str, str]], label: bool | None) -> None:
-    assert label_of(events) is label
+def test_what_people_made_of_an_alert(
+    events: list[dict[str, str]], dismissed_as: str | None, label: bool | None
+) -> None:
+    assert label_of(events, dismissed_as) is label
 
 
 def test_right_false_missed_and_silenced_are_told_apart() -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from nightbench.causes import ControlSeries, Facts, Look, Night, Peer, explain
+from nightbench.causes.explaining import failure_name
+from nightbench.core.model import Reason, ReasonCode
 from nightbench.core.model.alerts import CauseKind
 
 GOOD_AT = datetime(2026, 3, 20, 1, tzinfo=UTC)
@@ -27,8 +29,12 @@ BAD = replace(GOOD, run_id="r2", at=GOOD_AT + timedelta(days=1))
 NEW_VERSION = {"framework_version": "2.14.0", "libraries": {"pytorch": "2.14.0", "cudnn": "9.1"}}
 STEADY = ControlSeries("n1", "memory_copy", "cpu", (2.0, 2.01, 1.99), (2.0,))
 SLOW = replace(STEADY, since=(1.5,))
-FOREIGN = "foreign work took 48% of the cores in the window: make -j64 (pid 4711, user anna)"
-THROTTLED = "GPU GPU-1 was slowed down (hw_thermal_slowdown) in 12 samples"
+FOREIGN = Reason(
+    ReasonCode.FOREIGN_CPU, "n1", None, "48% of the cores: make -j64 (pid 4711, user anna)", "10%"
+)
+THROTTLED = Reason(
+    ReasonCode.DEVICE_THROTTLED, "n1", "GPU GPU-1", "hw_thermal_slowdown in 12 samples"
+)
 
 
 def facts(first: Night = BAD, **more: Any) -> Facts:
@@ -41,8 +47,8 @@ def peers(framework: str, fell: bool | None, count: int = 3, *nodes: str) -> tup
     return tuple(Peer(f"{framework}-{k}-{on}", framework, on, fell) for k in range(count))
 
 
-def disturbed(reason: str, night: Night = BAD) -> Night:
-    return replace(night, disturbed={"n1": reason}, disturbed_repeats=1)
+def disturbed(reason: Reason, night: Night = BAD) -> Night:
+    return replace(night, disturbed=(reason,), disturbed_repeats=1)
 
 
 CASES = {
@@ -310,21 +316,35 @@ def test_a_noisy_control_or_one_of_few_figures_says_nothing() -> None:
     assert replace(STEADY, since=()).fell is None
 
 
-FAILED = facts(failure="trainer-0 exited with code 1 after 12 s")
+FAILED = facts(failure=(Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1"),))
 
 
 def test_a_failure_that_nothing_explains_is_told_by_its_words() -> None:
     found = explain(FAILED)
     assert found.kind is CauseKind.UNEXPLAINED
-    assert found.suspect == "trainer-# exited with code # after # s"
+    assert found.suspect == "process_exited"
     assert found.sentence == "Nothing that was looked at changed with it."
-    assert found.evidence[0] == "It failed: trainer-0 exited with code 1 after 12 s."
+    assert found.evidence[0] == "It failed: n1: trainer-0 exited with code 1."
+
+
+def test_failures_of_one_kind_have_one_name() -> None:
+    count = Reason(ReasonCode.LAUNCHES_FAILED, observed="2 of 3 launches")
+    spread = Reason(ReasonCode.CHECK_FAILED, None, "spread", "40%", "10%")
+    full = [
+        Reason(ReasonCode.REMOTE_FAILURE, node, observed=f"cannot read /jobs/{number}/x")
+        for node, number in (("n1", "4f2a"), ("n2", "17"))
+    ]
+    assert failure_name([count, *FAILED.failure]) == "process_exited"
+    assert failure_name([spread]) == "check_failed spread"
+    assert (
+        failure_name(full[:1]) == failure_name(full[1:]) == "remote_failure cannot read /jobs/#/x"
+    )
 
 
 def test_a_node_that_made_a_case_fail() -> None:
-    found = explain(replace(FAILED, faults={"n1": "rebooted while the job ran"}))
+    found = explain(replace(FAILED, faults={"n1": Reason(ReasonCode.NODE_REBOOTED, "n1")}))
     assert (found.kind, found.suspect) == (CauseKind.NODE, "n1")
-    assert "Node n1 made it fail: n1: rebooted while the job ran." in found.evidence
+    assert "Node n1 made it fail: n1: the node rebooted while the job ran." in found.evidence
 
 
 def test_a_build_with_which_a_framework_fails() -> None:

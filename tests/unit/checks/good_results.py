@@ -64,7 +64,7 @@ RANK = RankResult(
 RANKS = (RANK, replace(RANK, name="trainer-1", rank=1, node="n2"))
 PSERVER = RankResult("pserver-0", "pserver", 0, "n1", measured=False)
 
-RECORD = RepeatRecord(repeat=1, status="ok", reason=None, ranks=RANKS)
+RECORD = RepeatRecord(repeat=1, status="ok", reasons=(), ranks=RANKS)
 SUMMARY = RepeatSummary(
     repeat=1,
     throughput=40.0,

@@ -7,15 +7,16 @@ import pytest
 from good_results import CONTEXT, MEASUREMENT, SUMMARY
 
 from nightbench.checks import MEASUREMENT_CHECKS, check_measurements
-from nightbench.core.model import CaseStatus, Severity
+from nightbench.core.model import CaseStatus, Reason, ReasonCode, Severity
 
 DRIFTING = tuple(replace(SUMMARY, repeat=k, drift=d) for k, d in ((1, -0.2), (2, 0.12), (3, 0.01)))
 
+SILENT = Reason(ReasonCode.NODE_UNREACHABLE, "n2", observed="no answer")
 SPOILED = {
     "case_ended_well": (
-        replace(MEASUREMENT, status=CaseStatus.FAILED, reason="n2 does not answer", n=0,
+        replace(MEASUREMENT, status=CaseStatus.FAILED, reasons=(SILENT,), n=0,
                 throughput=None),
-        set(), "failed: n2 does not answer",
+        set(), "failed: n2: unreachable: no answer",
     ),
     "enough_repeats": (replace(MEASUREMENT, n=1), {"all_repeats"}, "1"),
     "all_repeats": (replace(MEASUREMENT, n=2), set(), "2"),

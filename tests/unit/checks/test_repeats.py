@@ -24,6 +24,8 @@ from nightbench.core.model import (
     EnvironmentPolicy,
     JobSpec,
     Limits,
+    Reason,
+    ReasonCode,
     Severity,
     Strategy,
     WorkloadInfo,
@@ -55,10 +57,11 @@ def test_good_repeat_is_green(context, record, summary):
     assert [r.check for r in results] == [c.name for c in REPEAT_CHECKS if c.applies(context)]
 
 
+EXITED = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-1", "code 1", "code 0")
 SPOILED = {
     "repeat_ended_well": (
-        CONTEXT, replace(RECORD, status="failed", reason="trainer-1 exited with 1", ranks=()),
-        SUMMARY, set(), "failed: trainer-1 exited with 1",
+        CONTEXT, replace(RECORD, status="failed", reasons=(EXITED,), ranks=()),
+        SUMMARY, set(), "failed: n1: trainer-1 exited with code 1",
     ),
     "schema": (
         CONTEXT, rank(time_to_first_step_s=None, versions={}), SUMMARY, set(),
@@ -221,7 +224,11 @@ def test_result_names_its_own_repeat():
 
 
 def test_failed_repeat_tells_of_its_loss_and_of_nothing_else():
-    record = replace(rank(loss_window=(6.5, None), precision="tf32"), status="failed", reason="NaN")
+    record = replace(
+        rank(loss_window=(6.5, None), precision="tf32"),
+        status="failed",
+        reasons=(Reason(ReasonCode.LOSS_NOT_FINITE, "n1", "trainer-0"),),
+    )
     results = check_repeats(CONTEXT, [record], [replace(SUMMARY, throughput=None)])
     assert [r.check for r in results] == ["repeat_ended_well", "loss_finite"]
     assert not any(r.success for r in results)

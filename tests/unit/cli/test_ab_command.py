@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.cli.test_command import CLUSTER, SUITE, nightbench
 
-from nightbench.cli.ab_run import absolute, pinned
+from nightbench.cli.experiment_common import absolute, pinned
 
 CASE = "sleep-fake-collective-1x1-bs2-smoke"
 BUILD = "fake=/some/prefix"
@@ -53,7 +53,7 @@ def test_a_fault_of_ours_is_no_slower_build(place: Path) -> None:
     # A file where the spool's folder should be made: no error that the command knows.
     (place / "home/spool/comparisons").mkdir(parents=True)
     (place / "home/spool/comparisons/ab-broken").mkdir()
-    broken = '{"schema": "nightbench.comparison/1", "asked": {"x": 1}, "left_out": {}}'
+    broken = '{"schema": "nightbench.comparison/1", "request": {"x": 1}, "left_out": {}}'
     (place / "home/spool/comparisons/ab-broken/run.json").write_text(broken)
     done = nightbench(place, "ab", "--resume", "ab-broken")
     assert done.returncode == 2

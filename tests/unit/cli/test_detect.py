@@ -134,7 +134,11 @@ def test_a_stream_answers_every_night_as_the_file_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.csv", "series,t\na,1\n", "a.csv:1: column value: found series, t, expected the column"),
+        (
+            "a.csv",
+            "series,t\na,1\n",
+            "a.csv:1: column 'value' missing. Found columns: series, t; expected",
+        ),
         (
             "a.csv",
             "series,t,value\na,1,fast\n",
@@ -144,7 +148,7 @@ def test_a_stream_answers_every_night_as_the_file_does(tmp_path: Path) -> None:
         ("a.csv", "series,t,value\na,noon,5\n", "a.csv:2: column t: found noon, expected Unix sec"),
         ("a.csv", "series,t,value\n,1,5\n", "a.csv:2: column series: found nothing, expected the"),
         ("a.csv", "series,t,value\na,1\n", "a.csv:2: found 2 cells, expected 3"),
-        ("a.csv", "series,t,value,t\na,1,5,2\n", "a.csv:1: column t: found it 2 times, expected"),
+        ("a.csv", "series,t,value,t\na,1,5,2\n", "a.csv:1: column 't' named twice"),
         ("a.csv", "series,t,value,control\na,1,5,-2\n", "a.csv:2: column control: found -2, expe"),
         ("a.jsonl", "[" * 100_000, "a.jsonl:1: found what is no JSON"),
         (
@@ -163,7 +167,9 @@ def test_a_stream_answers_every_night_as_the_file_does(tmp_path: Path) -> None:
         ("a.jsonl", '{"series": "a"\n', "a.jsonl:1: found what is no JSON"),
         ("a.jsonl", "[1]\n", "a.jsonl:1: found [1], expected one JSON object"),
         ("a.jsonl", '{"series": "a", "t": 1, "value": [1]}\n', "column value: found [1], expected"),
-        ("a.txt", "", "found a file named *.txt, expected *.csv or *.jsonl"),
+        ("a.txt", "", "a.txt:1: column 'series', 't', 'value' missing. Found columns: none"),
+        ("a.csv", "series,t,value\na,1,x\na,2,y\n", "found x, expected a number above 0, or nothi"),
+        ("a.csv", "series,t,value\na,1,x\na,2,y\n", "a.csv:3: column value: found y, expected"),
     ],
 )
 def test_bad_input_says_where_what_and_what_was_expected(

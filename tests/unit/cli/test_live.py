@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from nightbench.cli.progress import LiveView, duration
+from nightbench.cli.progress import LiveView
+from nightbench.core.model import CaseStatus, Reason, ReasonCode
 from nightbench.spool import RunSpool, Spool
 
 PLANNED = [{"case_id": "one", "unit": "images"}, {"case_id": "two", "unit": "samples"}]
@@ -55,7 +56,8 @@ def test_nothing_is_said_twice_and_ends_are_said(run: RunSpool) -> None:
     store.save_progress({**STEP, "step": 13})
     shown.refresh()
     assert stream.getvalue().count("\n") == 1
-    store.save_outcome({"status": "failed", "reason": "n2 fell silent\nmore"})
+    silent = Reason(ReasonCode.AGENT_ERROR, observed="n2 fell silent\nmore")
+    store.end(CaseStatus.FAILED, [silent])
     shown.refresh("ingest running")
     lines = stream.getvalue().splitlines()
     assert lines[1] == "one: failed n2 fell silent"
@@ -71,7 +73,7 @@ def test_time_left_is_not_guessed_from_nothing(run: RunSpool) -> None:
 
 
 def test_a_terminal_shows_all_cases_at_once(run: RunSpool) -> None:
-    run.case("one").save_outcome({"status": "ok", "reason": None})
+    run.case("one").end(CaseStatus.OK, [])
     run.case("two").save_progress({**STEP, "state": "provisioning", "message": "building paddle1"})
     shown, stream = view(run, {}, terminal=True)
     with shown:
@@ -79,13 +81,3 @@ def test_a_terminal_shows_all_cases_at_once(run: RunSpool) -> None:
     text = stream.getvalue()
     assert "✓ one" in text
     assert "building paddle1" in text
-
-
-def test_durations_for_people() -> None:
-    assert [duration(s) for s in (0.4, 59, 61, 600, 3900)] == [
-        "0 s",
-        "59 s",
-        "1 min 1 s",
-        "10 min",
-        "1 h 5 min",
-    ]

@@ -46,8 +46,9 @@ def test_what_is_left_out_is_listed_with_its_reason(place: Path) -> None:
     assert first["start"] == "2026-11-22T04:30:00+00:00"
     assert (first["nodes"], first["guessed"], first["left_out"]) == (["127.0.0.2"], True, None)
     assert second["start"] is None
-    assert "would be left before the night ends at 2026-11-22 05:00 UTC" in second["left_out"]
-    assert "the hours 22:00-06:00 Europe/Berlin" in second["left_out"]
+    assert second["left_out"]["code"] == "night_full"
+    assert "before 2026-11-22 05:00 UTC" in second["left_out"]["expected"]
+    assert "the hours 22:00-06:00 Europe/Berlin" in second["left_out"]["expected"]
 
 
 def test_what_cannot_be_asked_is_said(place: Path) -> None:

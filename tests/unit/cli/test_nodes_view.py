@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from nightbench.cli import nodes_view
-from nightbench.core.model import Cluster, Node
+from nightbench.core.model import Cluster, Node, Reason, ReasonCode
 from nightbench.night.preflight import ClusterHealth
 from nightbench.nodes import Control, Finding, JudgedNode, Level, NodePreflight, NodeState
 from nightbench.nodes.quarantine import QUARANTINED
@@ -106,7 +106,7 @@ def test_nodes_show_those_that_nobody_looked_at_and_those_that_are_gone():
         "node": "old",
         "state": "quarantined",
         "state_since": AT,
-        "state_reason": "fans",
+        "state_reasons": [Reason(ReasonCode.PERSON, observed="fans").to_json()],
         "state_by": "anna",
         "faults_in_a_row": 3,
         "last_preflight_at": AT,

@@ -28,6 +28,7 @@ def framework(line: str, **changes: object) -> FrameworkInfo:
         "line": line,
         "title": line,
         "version": "1.0",
+        "api": line,
         "python": "3.11",
         "devices": EVERYWHERE,
         "variants": {"cpu": "cpu", "cu126": "gpu"},

@@ -16,6 +16,7 @@ LINE = {
     "line": "thing",
     "title": "Thing",
     "version": "1.0",
+    "api": "lang",
     "python": "3.11",
     "devices": {"cpu": True, "gpu": True},
     "variants": {"cpu": {"device": "cpu"}},
@@ -38,7 +39,7 @@ def tree(tmp_path: Path, line: dict[str, object], spec: dict[str, object]) -> Pa
         file = tmp_path / "benchmarks" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(document, indent=2))
-    (tmp_path / "benchmarks/workloads/net/thing.py").write_text("")
+    (tmp_path / "benchmarks/workloads/net/lang.py").write_text("")
     (tmp_path / "benchmarks/frameworks/thing/requirements-cpu.lock").write_text("")
     return tmp_path / "benchmarks"
 
@@ -70,12 +71,12 @@ def test_all_wrong_descriptions_are_said_together(
     assert str(caught.value).splitlines() == [
         'benchmarks/frameworks/thing/framework.json:2: line: found "thin"; expected the name of '
         'its folder, "thing"',
-        'benchmarks/frameworks/thing/framework.json:16: axes.strategi: found "strategi"; expected '
+        'benchmarks/frameworks/thing/framework.json:17: axes.strategi: found "strategi"; expected '
         "one of compiler, compression, data, execution, layout, link_bandwidth, precision, "
         'strategy, sync (did you mean "strategy"?)',
-        'benchmarks/frameworks/thing/framework.json:18: extra: found the unknown key "extra"; '
-        "expected one of axes, controls, devices, drill_workload, for_tests, launcher_env, line, "
-        "package, python, roles, size_bytes, title, variants, version",
+        'benchmarks/frameworks/thing/framework.json:19: extra: found the unknown key "extra"; '
+        "expected one of api, axes, controls, devices, drill_workload, for_tests, launcher_env, "
+        "line, package, python, roles, size_bytes, title, variants, version",
         'benchmarks/workloads/net/spec.json:10: scales.full.converges: found "yes"; expected true '
         "or false",
     ]
@@ -151,6 +152,6 @@ def test_everything_in_the_repository_is_in_order() -> None:
         "resnet50_v1.5-pytorch-collective-2x1-bs2-smoke",
         "resnet50_v1.5-paddle3-collective-1x1-bs2-smoke",
         "resnet50_v1.5-paddle3-collective-2x1-bs2-smoke",
-        "ctr_dnn-paddle1-ps-1ps2tr-bs2-smoke",
-        "ctr_dnn-paddle1-ps-1ps2tr-bs2-async-smoke",
+        "ctr_dnn-paddle2-ps-1ps2tr-bs2-async-smoke",
+        "ctr_dnn-paddle2-ps-1ps2tr-bs2-geo-smoke",
     ]

@@ -21,7 +21,8 @@ from nightbench.core.budget import (
     room,
 )
 from nightbench.core.hours import Hours
-from nightbench.core.model import Protocol, Suite
+from nightbench.core.model import Protocol, ReasonCode, Suite
+from nightbench.core.sentences import sentence
 
 START = datetime(2026, 11, 20, 22, tzinfo=UTC)
 MINUTE = 60.0
@@ -105,15 +106,15 @@ def test_what_does_not_fit_is_left_out_and_a_shorter_one_takes_its_place() -> No
         ("b", None),
     ]
     assert planned.end == START + timedelta(minutes=60)
-    assert planned.left_out == {
-        "b": "takes about 30 min; 20 min would be left before the night ends at 2026-11-20 23:00 "
-        "UTC (the hours 22:00-06:00 UTC), after what comes before it"
+    assert {case_id: sentence(reason) for case_id, reason in planned.left_out.items()} == {
+        "b": "takes about 30 min; what comes before it leaves 20 min before 2026-11-20 23:00 UTC "
+        "(the hours 22:00-06:00 UTC)"
     }
 
 
 def test_a_case_that_no_night_holds_says_so() -> None:
     planned = fit([case("a", 90)], night_of(60))
-    assert planned.left_out == {
+    assert {case_id: sentence(reason) for case_id, reason in planned.left_out.items()} == {
         "a": "takes about 1 h 30 min, and a whole night has 1 h (the hours 22:00-06:00 UTC)"
     }
     assert planned.end == START
@@ -175,17 +176,23 @@ def test_a_guess_is_no_reason_to_leave_a_case_out_for_ever() -> None:
 def test_a_night_shorter_than_a_repeat_may_take_is_explained() -> None:
     unknown = candidate("a", suite(repeat_timeout_s=7200.0), Past(), (), night_of(60))
     (reason,) = fit([unknown], night_of(60)).left_out.values()
-    assert "time limit of one (with preparing: 2 h)" in reason
-    assert "measure it once by hand, or lower timeouts.repeat" in reason
+    assert reason.code is ReasonCode.TIME_UNKNOWN
+    assert "time limit of one (with preparing: 2 h)" in sentence(reason)
+    assert "measure it once by hand, or lower timeouts.repeat" in sentence(reason)
 
 
 def test_durations_for_people() -> None:
-    assert [duration(s) for s in (40, 60, 3599, 3600, 4800)] == [
+    assert [duration(s) for s in (0.4, 40, 60, 61, 599, 600, 3569, 3599, 3600, 3900)] == [
+        "0 s",
         "40 s",
         "1 min",
+        "1 min 1 s",
+        "9 min 59 s",
+        "10 min",
+        "59 min",
         "1 h",
         "1 h",
-        "1 h 20 min",
+        "1 h 5 min",
     ]
 
 

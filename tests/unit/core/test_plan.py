@@ -49,6 +49,7 @@ LINE = FrameworkInfo(
     "fake",
     "Fake",
     "1.0",
+    "fake",
     "3.11",
     EVERYWHERE,
     {"cpu": "cpu", "cu126": "gpu"},

@@ -7,7 +7,7 @@ import pytest
 
 from nightbench.detection.control import control_shift
 from nightbench.detection.history import judge_history
-from nightbench.detection.tables import Night
+from nightbench.detection.observations import Observation
 
 DAY = 86400
 
@@ -68,14 +68,16 @@ def test_a_history_says_what_its_control_did_and_keeps_the_change(lower_is_bette
     control = np.array([7.0] * 40 + [6.3] * 8)
     if lower_is_better:
         value = 1e4 / value
-    nights = [Night(DAY * (20_000 + k), float(value[k]), control=control[k]) for k in range(48)]
+    nights = [
+        Observation(DAY * (20_000 + k), float(value[k]), control=control[k]) for k in range(48)
+    ]
     (found,) = judge_history("a", nights, lower_is_better).changes
     assert found.kind == "regressed"
     assert found.control.explains
     assert found.control.remains == pytest.approx(0, abs=0.01)
     assert "the node is suspected" in found.sentence
     (alone,) = judge_history(
-        "a", [Night(n.seconds, n.value) for n in nights], lower_is_better
+        "a", [Observation(n.seconds, n.value) for n in nights], lower_is_better
     ).changes
     assert alone.control is None
     assert (alone.kind, alone.index, alone.change) == (found.kind, found.index, found.change)

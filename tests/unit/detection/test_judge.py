@@ -6,7 +6,7 @@ import pytest
 from histories import nights
 
 from nightbench.core.model import RegressionPolicy, VerdictKind
-from nightbench.detection import ChangeDetector
+from nightbench.detection import ChangeDetector, segment
 
 POLICY = RegressionPolicy(min_change=0.03, min_history=10)
 
@@ -49,6 +49,35 @@ def test_short_history_is_insufficient_whatever_the_value():
     assert judgement.kind is VerdictKind.INSUFFICIENT_DATA
     assert judgement.sentence == "9 comparable nights before this one; 10 are needed."
     assert judge(nights(100)).kind is VerdictKind.INSUFFICIENT_DATA
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_quiet_history_is_ok(seed):
+    points = nights(*[100] * 30, seed=seed)
+    kinds = [judge(points[: k + 1]).kind for k in range(len(points))]
+    assert set(kinds[:10]) == {VerdictKind.INSUFFICIENT_DATA}
+    assert set(kinds[10:]) == {VerdictKind.OK}
+
+
+def test_verdict_does_not_depend_on_the_unit():
+    points = nights(*[100] * 40, *[90] * 5)
+    one = judge(points)
+    other = judge([replace(p, value=p.value * 1e-7) for p in points])
+    assert (one.kind, one.since) == (other.kind, other.since) == (VerdictKind.REGRESSED, one.since)
+    assert one.change == pytest.approx(other.change, rel=1e-6)
+
+
+def test_a_second_fall_is_measured_from_the_new_level():
+    judgement = judge(nights(*[100] * 40, *[90] * 30, *[81] * 5))
+    assert judgement.kind is VerdictKind.REGRESSED
+    assert judgement.baseline == pytest.approx(90, rel=0.01)
+
+
+def test_imported_nights_without_a_digest_are_comparable():
+    imported = nights(*[100] * 5)
+    own = [replace(p, definition_digest="a") for p in nights(*[100] * 4)]
+    tonight = replace(own[-1], definition_digest="a")
+    assert segment([*imported, *own], tonight) == [*imported, *own]
 
 
 def turned(points, at, attribute="fingerprint_id"):

@@ -12,6 +12,8 @@ from nightbench.core.model import (
     CaseStatus,
     CheckResult,
     Measurement,
+    Reason,
+    ReasonCode,
     RegressionPolicy,
     Run,
     RunKind,
@@ -19,10 +21,11 @@ from nightbench.core.model import (
     Strategy,
     VerdictKind,
 )
-from nightbench.detection import judge_cases, judge_run, point_of
+from nightbench.detection import judge_cases, point_of
 
 RUN = Run("demo-20260301T010000-0000", "demo", "local", RunKind.NIGHTLY, FIRST + timedelta(days=59))
 POLICY = RegressionPolicy()
+EXITED = Reason(ReasonCode.PROCESS_EXITED, "n2", "trainer-1", "code 1", "code 0")
 SPREAD = CheckResult("measurement", None, "spread", Severity.FAIL, False, "30.0%", "10 % or less")
 
 
@@ -40,10 +43,14 @@ PLANNED = {
     "slower": measurement(90.0),
     "faster": measurement(110.0),
     "young": measurement(100.0),
-    "broken": measurement(None, status=CaseStatus.FAILED, reason="n2: trainer-1 exited with 1"),
+    "broken": measurement(None, status=CaseStatus.FAILED, reasons=(EXITED,)),
     "doubtful": measurement(100.0, checks=(SPREAD,)),
     "absent": None,
-    "cancelled": measurement(None, status=CaseStatus.CANCELLED, reason="by ada"),
+    "cancelled": measurement(
+        None,
+        status=CaseStatus.CANCELLED,
+        reasons=(Reason(ReasonCode.CANCELLED, observed="by ada"),),
+    ),
 }
 EXPECTED = {
     "steady": VerdictKind.OK,
@@ -61,7 +68,7 @@ def judged(**histories):
     measured = {name: m for name, m in PLANNED.items() if m is not None}
     series = {name: HISTORY for name in PLANNED} | {"young": HISTORY[:3]}
     series |= {"slower": FALLEN, "faster": RISEN} | histories
-    return {v.case_id: v for v in judge_run(RUN, list(PLANNED), measured, series, POLICY)}
+    return {v.case_id: v for v, _ in judge_cases(RUN, list(PLANNED), measured, series, POLICY)}
 
 
 def test_all_six_verdicts():
@@ -77,15 +84,15 @@ def test_verdicts_bring_their_evidence():
     assert verdicts["slower"].value == 90.0
     assert verdicts["slower"].history == 24
     assert 0 < verdicts["steady"].smallest_slowdown < 0.05
-    assert verdicts["broken"].sentence == "n2: trainer-1 exited with 1"
-    assert verdicts["doubtful"].sentence == "Quarantined: spread: 30.0% (expected: 10 % or less)"
-    assert verdicts["cancelled"].sentence == "Cancelled: by ada"
+    assert verdicts["broken"].sentence == "n2: trainer-1 exited with code 1"
+    assert verdicts["doubtful"].sentence == "Quarantined: spread: 30.0%, expected 10 % or less"
+    assert verdicts["cancelled"].sentence == "cancelled: by ada"
     assert {(v.run_id, v.cluster) for v in verdicts.values()} == {(RUN.run_id, "local")}
 
 
 def test_red_warning_does_not_fail_a_case():
     warned = measurement(100.0, checks=(replace(SPREAD, severity=Severity.WARN),))
-    (verdict,) = judge_run(RUN, ["a"], {"a": warned}, {"a": HISTORY}, POLICY)
+    ((verdict, _),) = judge_cases(RUN, ["a"], {"a": warned}, {"a": HISTORY}, POLICY)
     assert verdict.kind is VerdictKind.OK
 
 
@@ -93,8 +100,8 @@ def test_run_is_not_its_own_baseline():
     slower = measurement(90.0)
     own = replace(HISTORY[-1], at=RUN.started_at, run_id=RUN.run_id, value=90.0)
     later = replace(own, at=RUN.started_at + timedelta(days=1), run_id="later")
-    (alone,) = judge_run(RUN, ["a"], {"a": slower}, {"a": HISTORY}, POLICY)
-    (again,) = judge_run(RUN, ["a"], {"a": slower}, {"a": [*HISTORY, own, later]}, POLICY)
+    ((alone, _),) = judge_cases(RUN, ["a"], {"a": slower}, {"a": HISTORY}, POLICY)
+    ((again, _),) = judge_cases(RUN, ["a"], {"a": slower}, {"a": [*HISTORY, own, later]}, POLICY)
     assert again == alone
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from nightbench.cli.run import cancel
 from nightbench.core.errors import UserError
-from nightbench.experiments import bisect_store
-from nightbench.experiments.bisect_store import Asked
+from nightbench.experiments.bisect_store import BisectRequest, store_bisect
 from nightbench.spool import Spool
 
 
@@ -26,8 +25,8 @@ def test_a_drill_says_how_it_is_ended(spool: Spool) -> None:
 
 
 def test_a_bisect_that_has_ended_is_not_ended_again(spool: Spool) -> None:
-    asked = Asked("some-case", "demo", "local", "fake", ("1.0", "1.1"), 3600.0, 20)
-    folder = bisect_store.begin(spool, "bisect-1", asked, "ada")
+    request = BisectRequest("some-case", "demo", "local", "fake", ("1.0", "1.1"), 3600.0, 20)
+    folder = store_bisect(spool, "bisect-1", request, "ada", "demo", "local")
     folder.save_run({**(folder.run() or {}), "state": "ended"})
     with pytest.raises(UserError, match="found it ended"):
         cancel("bisect-1")

@@ -6,11 +6,11 @@ import time
 from typing import Any
 
 import pytest
-from measure import Drilled, drill_sleep_s
 from pydantic import TypeAdapter
+from wrappers import Slowed, drill_sleep_s
 
 from nightbench.config.values import EnvName
-from nightbench.experiments.drill_measure import KNOB
+from nightbench.experiments.drill import SLEEP_VARIABLE
 
 
 def job(run_id: str, **variables: str) -> dict[str, Any]:
@@ -18,24 +18,26 @@ def job(run_id: str, **variables: str) -> dict[str, Any]:
 
 
 def test_a_drill_says_how_long_its_steps_sleep() -> None:
-    assert drill_sleep_s(job("drill-20261121T010203-9f3a-n11", **{KNOB: "0.0025"})) == 0.0025
+    assert (
+        drill_sleep_s(job("drill-20261121T010203-9f3a-n11", **{SLEEP_VARIABLE: "0.0025"})) == 0.0025
+    )
     assert drill_sleep_s(job("drill-20261121T010203-9f3a-n01")) == 0
     assert drill_sleep_s(job("nightly-20261121T010203-9f3a")) == 0
 
 
 def test_it_is_refused_in_a_run_that_is_no_drill() -> None:
     with pytest.raises(ValueError, match="for drills alone"):
-        drill_sleep_s(job("nightly-20261121T010203-9f3a", **{KNOB: "0.0025"}))
+        drill_sleep_s(job("nightly-20261121T010203-9f3a", **{SLEEP_VARIABLE: "0.0025"}))
 
 
 def test_the_environment_of_a_node_slows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(KNOB, "1")
+    monkeypatch.setenv(SLEEP_VARIABLE, "1")
     assert drill_sleep_s(job("nightly-20261121T010203-9f3a")) == 0
 
 
 def test_no_file_may_set_it() -> None:
     with pytest.raises(ValueError, match="belong to the launcher"):
-        TypeAdapter(EnvName).validate_python(KNOB)
+        TypeAdapter(EnvName).validate_python(SLEEP_VARIABLE)
 
 
 def test_a_step_ends_on_the_device_before_it_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,5 +52,5 @@ def test_a_step_ends_on_the_device_before_it_sleeps(monkeypatch: pytest.MonkeyPa
             seen.append("sync")
 
     both = Both()
-    Drilled(both, both, 0.25).step()
+    Slowed(both, both, 0.25).step()
     assert seen == ["step", "sync", 0.25]

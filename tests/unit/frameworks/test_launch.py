@@ -54,7 +54,7 @@ def parameter_server(two_nodes: dict[str, Any]) -> dict[str, Any]:
     return two_nodes
 
 
-@pytest.mark.parametrize("line", ["pytorch", "paddle3", "paddle1"])
+@pytest.mark.parametrize("line", ["pytorch", "paddle3", "paddle2", "paddle1"])
 def test_a_node_starts_its_own_processes_only(line: str, two_nodes: dict[str, Any]) -> None:
     for name, trainer in (("n1", "trainer-0"), ("n2", "trainer-1")):
         (started,) = launch(line, two_nodes, name)
@@ -91,7 +91,7 @@ def test_pytorch_ranks_see_their_own_gpu_only() -> None:
     assert {env["NCCL_SOCKET_IFNAME"] for env in envs} == {"ib0"}
 
 
-@pytest.mark.parametrize("line", ["pytorch", "paddle3"])
+@pytest.mark.parametrize("line", ["pytorch", "paddle3", "paddle2"])
 @pytest.mark.parametrize(
     ("address", "interface", "expected"),
     [("127.0.0.2", None, "lo"), ("10.0.0.1", None, None), ("10.0.0.1", "eth1", "eth1")],
@@ -107,9 +107,10 @@ def test_gloo_is_told_the_interface(
     assert started["env"].get("GLOO_SOCKET_IFNAME") == expected
 
 
-def test_paddle3_ranks_know_all_endpoints(two_nodes: dict[str, Any]) -> None:
+@pytest.mark.parametrize("line", ["paddle3", "paddle2"])
+def test_paddle_ranks_know_all_endpoints(line: str, two_nodes: dict[str, Any]) -> None:
     two_nodes["processes"].reverse()  # the order in the job says nothing, the rank does
-    (started,) = launch("paddle3", two_nodes, "n2")
+    (started,) = launch(line, two_nodes, "n2")
     env = started["env"]
     assert env["PADDLE_MASTER"] == "127.0.0.2:20000"
     assert env["PADDLE_TRAINER_ENDPOINTS"] == "127.0.0.2:20001,127.0.0.3:20002"
@@ -118,9 +119,10 @@ def test_paddle3_ranks_know_all_endpoints(two_nodes: dict[str, Any]) -> None:
     assert env["PADDLE_DISTRI_BACKEND"] == "gloo"
 
 
-def test_paddle1_servers_and_trainers_know_their_roles(parameter_server: dict[str, Any]) -> None:
-    server, first = (started["env"] for started in launch("paddle1", parameter_server, "n1"))
-    (second,) = (started["env"] for started in launch("paddle1", parameter_server, "n2"))
+@pytest.mark.parametrize("line", ["paddle2", "paddle1"])
+def test_servers_and_trainers_know_their_roles(line: str, parameter_server: dict[str, Any]) -> None:
+    server, first = (started["env"] for started in launch(line, parameter_server, "n1"))
+    (second,) = (started["env"] for started in launch(line, parameter_server, "n2"))
     for env in (server, first, second):
         assert env["PADDLE_PSERVERS_IP_PORT_LIST"] == "127.0.0.2:20003"
         assert env["PADDLE_TRAINER_ENDPOINTS"] == "127.0.0.2:20001,127.0.0.3:20002"
@@ -131,6 +133,17 @@ def test_paddle1_servers_and_trainers_know_their_roles(parameter_server: dict[st
     assert "PADDLE_TRAINER_ID" not in server
     assert [env["TRAINING_ROLE"] for env in (first, second)] == ["TRAINER", "TRAINER"]
     assert [env["PADDLE_TRAINER_ID"] for env in (first, second)] == ["0", "1"]
+
+
+def test_paddle2_trainers_wait_for_each_other(parameter_server: dict[str, Any]) -> None:
+    """Without gloo's barrier some of them fetch nothing and train nothing."""
+    for started in launch("paddle2", parameter_server, "n1"):
+        env = started["env"]
+        assert (env["PADDLE_WITH_GLOO"], env["PADDLE_GLOO_RENDEZVOUS"]) == ("1", "3")
+        assert env["PADDLE_GLOO_HTTP_ENDPOINT"] == "127.0.0.2:20000"
+    server, first = (started["env"] for started in launch("paddle2", parameter_server, "n1"))
+    assert server["PADDLE_PSERVER_ID"] == "0"
+    assert "PADDLE_PSERVER_ID" not in first
 
 
 @pytest.mark.parametrize(

@@ -21,23 +21,28 @@ class Runtime(Base):
     line = "plain"
 
     def versions(self):
-        return dict(super().versions(), plain="1.0")
-
-    def weights_digest(self, task):
-        return "0" * 64
-"""
-WORKLOAD = """
+        return dict(super().versions(), plain="1.0")"""
+TRAINER = """
 import os
 import signal
 
+import numpy
+from base_trainer import Base
 
-class Task:
-    samples_per_step = 2
-    parameters = 1
 
-    def __init__(self, context):
+class Trainer(Base):
+    def __init__(self, context, network, data):
+        super().__init__(context, network, data)
+        self.model = network.model(context.params)
+        made = self.initial_weights({"weight": self.model})
+        assert made["weight"].tolist() == [1.0, 1.0, 1.0]
+        assert self.new_batches(1)[0]["x"].shape == (2,)
+        self.made = made
         self.kept = []
         self.bad = context.params.get("bad_step")
+
+    def weights(self):
+        return self.made
 
     def step(self):
         self.kept.append(float("nan") if len(self.kept) + 1 == self.bad else 1.0)
@@ -53,10 +58,21 @@ class Task:
 
     def serve(self):
         print("served")
+"""
+NETWORK = """
+def model(params):
+    return params.get("shape", [3])
+"""
+DATA = """
+import numpy
 
 
-def build(context):
-    return Task(context)
+def batch(params, batch_size, random):
+    return {"x": random.rand(batch_size)}
+
+
+def weights(params, random):
+    return {"weight": numpy.ones(3)}
 """
 
 
@@ -65,19 +81,24 @@ def run(
 ) -> tuple[subprocess.CompletedProcess[str], Path]:
     code = tmp_path / "code"
     code.mkdir()
-    for module in ("rank", "measure", "recorder", "base_runtime"):
+    for module in ("rank", "measure", "recorder", "base_runtime", "base_trainer", "wrappers"):
         shutil.copy(BENCHMARKS / f"{module}.py", code)
     for path, text in (
         ("frameworks/plain/runtime.py", RUNTIME),
-        ("workloads/adding_v1.5/plain.py", WORKLOAD),
+        ("frameworks/plain/trainer.py", TRAINER),
+        ("frameworks/plain/framework.json", '{"api": "python"}'),
+        ("workloads/adding_v1.5/python.py", NETWORK),
+        ("workloads/adding_v1.5/data.py", DATA),
+        ("workloads/adding_v1.5/spec.json", '{"parameters": 3}'),
     ):
-        (code / path).parent.mkdir(parents=True)
+        (code / path).parent.mkdir(parents=True, exist_ok=True)
         (code / path).write_text(text)
     repeat = tmp_path / "repeats" / "001"
     folder = repeat / name
     folder.mkdir(parents=True)
-    process = {"name": "trainer-0", "role": "trainer", "rank": 0, "node": "n1", "device": None}
-    server = {"name": "pserver-0", "role": "pserver", "rank": 0, "node": "n1", "device": None}
+    here = {"rank": 0, "node": "n1", "device": None}
+    process = {"name": "trainer-0", "role": "trainer", "measured": True, **here}
+    server = {"name": "pserver-0", "role": "pserver", "measured": False, **here}
     case = {
         "framework": "plain",
         "workload": "adding_v1.5",
@@ -133,6 +154,8 @@ def test_a_rank_measures_and_writes_its_result(tmp_path: Path) -> None:
     assert rank["loss"] == {"first": 1.0, "window": [1.0] * 3, "last": 1.0}
     assert rank["loss_finite"] is True
     assert rank["versions"]["plain"] == "1.0"
+    assert rank["parameters"] == 3
+    assert len(rank["weights_digest"]) == 64
     assert rank["peak_memory"]["resident_bytes"] > 1_000_000
     assert 0 < rank["time_to_first_step_s"] < 60
     assert sorted(p.name for p in folder.iterdir()) == [
@@ -156,6 +179,22 @@ def test_a_crash_leaves_a_traceback_and_no_result(tmp_path: Path) -> None:
     done, folder = run(tmp_path, params={"bad_step": "crash"})
     assert done.returncode not in (0, 3)
     assert "the framework broke" in done.stderr
+    assert not (folder / "rank.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"shape": [3, 1]}, "weight: found (3, 1) in the network; expected (3,) by data.py"),
+        ({"parameters": 4}, "found 3 trainable parameters; expected 4 by spec.json"),
+    ],
+)
+def test_a_network_that_is_another_is_refused(
+    tmp_path: Path, params: dict[str, Any], said: str
+) -> None:
+    done, folder = run(tmp_path, params=params)
+    assert done.returncode not in (0, 3)
+    assert said in done.stderr
     assert not (folder / "rank.json").exists()
 
 

@@ -16,10 +16,12 @@ import random
 import re
 import selectors
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
-from nightbench.core.model import JobSpec
+from nightbench.core.model import JobSpec, Reason, ReasonCode
 from nightbench.gang.errors import NodeUnreachable, RemoteFailure
 from nightbench.gang.transport import Completed
 
@@ -151,7 +153,7 @@ class SimNode:
         else:
             gone = list(self.processes)
             if self.agent is not None:
-                self.agent.end("aborted", "the agent was ended by SIGTERM")
+                self.agent.end("aborted", [self.agent.why("agent_signalled", "SIGTERM")])
         self.processes = [p for p in self.processes if p not in gone]
         return [1] * len(gone)
 
@@ -180,12 +182,16 @@ class SimAgent:
         self._task.cancel()
         self._gone()
 
-    def end(self, status: str, reason: str) -> None:
+    def why(self, code: str, observed: str = "", subject: str | None = None) -> dict[str, Any]:
+        """A reason as the node writes it."""
+        return Reason(ReasonCode(code), self.node.node, subject, observed).to_json()
+
+    def end(self, status: str, reasons: list[Any]) -> None:
         """As after stop, an expired lease or SIGTERM."""
         if self.repeat is not None and self.state not in ("done", "failed", "aborted", None):
-            self._end(status, reason)
+            self._end(status, reasons)
         self.node.processes = []
-        self._write_agent("ended", reason=reason)
+        self._write_agent("ended", reasons=reasons)
         self._task.cancel()
         self._gone()
 
@@ -213,11 +219,11 @@ class SimAgent:
     def _why_end(self) -> bool:
         self._look()
         if ("stop", 0) in self.commands:
-            self.end("aborted", str(self.commands["stop", 0].get("reason")))
+            self.end("aborted", self.commands["stop", 0].get("reasons") or [self.why("stopped")])
             return True
         lease_s = self.world.job.limits.lease_s
         if self._now() - self.renewed_s > lease_s:
-            self.end("failed", f"no controller renewed the lease for {lease_s:g} s")
+            self.end("failed", [self.why("lease_expired", f"{lease_s:g} s")])
             return True
         return False
 
@@ -255,7 +261,7 @@ class SimAgent:
             launched = f"{self._folder(repeat)}/launched" in self.node.folders
             if launched and f"{self._folder(repeat)}/result.json" not in self.node.files:
                 self.repeat = repeat
-                self._end("failed", "the agent died while this repeat ran")
+                self._end("failed", [self.why("agent_died")])
                 self.repeat = self.state = None
 
     # --- a repeat -----------------------------------------------------------------------------
@@ -274,12 +280,12 @@ class SimAgent:
         assert repeat is not None
         abort = self.commands.get(("abort", repeat))
         if abort is not None:
-            self._end("aborted", str(abort.get("reason")))
+            self._end("aborted", abort.get("reasons") or [self.why("stopped")])
         elif self.state == "ready":
             if ("go", repeat) in self.commands:
                 self._launch(repeat)
             elif self._now() - self.ready_s > self.world.job.limits.ready_s:
-                self._end("failed", "no go after ready")
+                self._end("failed", [self.why("no_go")])
         else:
             self._watch(repeat)
         self._fresh -= 1
@@ -290,7 +296,7 @@ class SimAgent:
     def _launch(self, repeat: int) -> None:
         folder = f"{self._folder(repeat)}/launched"
         if folder in self.node.folders:
-            self._end("failed", "this repeat was launched before and is never launched twice")
+            self._end("failed", [self.why("agent_error", "launched before")])
             return
         self.node.folders.add(folder)
         self.world.note_launch(self.node.node, repeat)
@@ -304,7 +310,7 @@ class SimAgent:
         mine = [p for p in self.node.processes if p.repeat == repeat]
         failed = [p.name for p in mine if p.exit_code not in (None, 0)]
         if failed:
-            self._end("failed", f"{failed[0]} exited with code 1")
+            self._end("failed", [self.why("process_exited", "code 1", failed[0])])
             return
         # A collective ends together: only once all nodes have their processes.
         everywhere = [p for n in self.world.nodes.values() for p in n.processes]
@@ -313,9 +319,9 @@ class SimAgent:
         if enough_s and (len(whole) == len(self.world.job.processes) or self._others_done(repeat)):
             for process in mine:
                 process.exit_code = 0
-            self._end("done", None)
+            self._end("done", [])
         elif self._now() - self.started_s > self.world.job.limits.progress_s:
-            self._end("failed", f"{mine[0].name} made no progress")
+            self._end("failed", [self.why("no_progress", "", mine[0].name)])
 
     def _others_done(self, repeat: int) -> bool:
         others = [n for n in self.world.nodes.values() if n is not self.node]
@@ -327,28 +333,30 @@ class SimAgent:
             for n in others
         )
 
-    def _end(self, status: str, reason: str | None) -> None:
+    def _end(self, status: str, reasons: list[Any]) -> None:
         repeat = self.repeat
         assert repeat is not None
         self.node.processes = [p for p in self.node.processes if p.repeat != repeat]
         self.state = status
-        self._write_state(reason)
+        self._write_state(reasons)
         quiet = repeat not in self.world.disturbed
         self._put(
             f"repeats/{repeat:03d}/result.json",
             {
                 "status": "ok" if status == "done" else status,
-                "reason": reason,
+                "reasons": list(reasons),
                 "log_tail": None if status == "done" else f"log of {self.node.node}",
                 "processes": [],
-                "disturbed": None if quiet else {"reason": "cc1 of bob took 40 %"},
+                "disturbed": None
+                if quiet
+                else {"reasons": [self.why("foreign_cpu", "40% of the cores: cc1")]},
                 "stamp": self._now(),
             },
         )
 
     # --- what it writes -------------------------------------------------------------------------
 
-    def _write_state(self, reason: str | None = None) -> None:
+    def _write_state(self, reasons: Sequence[Any] = ()) -> None:
         assert self.repeat is not None
         processes = {
             p.name: {"phase": "window", "step": 1, "t_s": self._now(), "exit_code": p.exit_code}
@@ -359,7 +367,7 @@ class SimAgent:
             f"repeats/{self.repeat:03d}/state.json",
             {
                 "state": self.state,
-                "reason": reason,
+                "reasons": list(reasons),
                 "ports": {f"trainer-{self.node.node}": 20000},
                 "processes": processes,
                 "t_s": self._now(),
@@ -375,7 +383,7 @@ class SimAgent:
                 "boot_id": f"boot-{self.node.boots}",
                 "repeat": details.get("repeat"),
                 "holder": details.get("holder"),
-                "reason": details.get("reason"),
+                "reasons": details.get("reasons") or [],
             },
         )
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import posixpath
 import time
+from collections.abc import Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
+from nightbench.core.model import Reason, ReasonCode
 from nightbench.gang.errors import NodeUnreachable
 from nightbench.gang.transport import Completed
 
@@ -45,7 +48,7 @@ class MemoryNode:
         self._job_dir = argv[3]
         started = (self._json("agent.json") or {}).get("state") in (None, "ended")
         if started:
-            self._put("agent.json", {"state": "idle", "reason": None, "holder": None, "pid": 1})
+            self._put("agent.json", {"state": "idle", "reasons": [], "holder": None, "pid": 1})
             self._put("fingerprint.json", {"schema": "nightbench.fingerprint/1"})
         answer = json.dumps({"pid": 1, "started": started}).encode()
         return Completed(0, answer, b"")
@@ -108,9 +111,9 @@ class MemoryNode:
 
     # --- the agent --------------------------------------------------------------------------
 
-    def end_agent(self, reason: str) -> None:
+    def end_agent(self, reasons: Sequence[Any]) -> None:
         """The agent goes away, as when its lease has ended."""
-        self._put("agent.json", {"state": "ended", "reason": reason, "holder": None})
+        self._put("agent.json", {"state": "ended", "reasons": list(reasons), "holder": None})
 
     def _reach(self) -> None:
         if self.down:
@@ -121,20 +124,20 @@ class MemoryNode:
             return
         self.commands.append(name)
         if name == "stop.json":
-            self.end_agent(json.loads(content)["reason"])
+            self.end_agent(json.loads(content).get("reasons") or [])
             return
         verb, number = name.removesuffix(".json").split("-")
         repeat = int(number)
         if verb == "prepare" and repeat not in self._left:
             self._left[repeat] = self.looks
             agent = {"state": "ready", "repeat": repeat, "pid": 1}
-            self._put("agent.json", {"reason": None, "holder": None, **agent})
+            self._put("agent.json", {"reasons": [], "holder": None, **agent})
             self._state(repeat, "ready")
         elif verb == "go" and repeat not in self.launches:
             self.launches.append(repeat)
             self._state(repeat, "running")
         elif verb == "abort" and f"repeats/{repeat:03d}/result.json" not in self._results():
-            self._end(repeat, "aborted", json.loads(content)["reason"])
+            self._end(repeat, "aborted", json.loads(content)["reasons"])
 
     def _step(self, repeat: int) -> None:
         state = self._json(f"repeats/{repeat:03d}/state.json")
@@ -144,27 +147,28 @@ class MemoryNode:
         if self._left[repeat] > 0:
             self._state(repeat, "running")
         elif repeat in self.fails:
-            self._end(repeat, "failed", "trainer exited with code 1")
+            ended = Reason(ReasonCode.PROCESS_EXITED, self.node, "trainer", "code 1")
+            self._end(repeat, "failed", [ended.to_json()])
         else:
-            self._end(repeat, "done", None)
+            self._end(repeat, "done", [])
 
-    def _state(self, repeat: int, state: str, reason: str | None = None) -> None:
+    def _state(self, repeat: int, state: str, reasons: Sequence[Any] = ()) -> None:
         self._put(
             f"repeats/{repeat:03d}/state.json",
             {
                 "state": state,
-                "reason": reason,
+                "reasons": list(reasons),
                 "ports": {f"trainer-{self.node}": 20000},
                 "processes": {},
                 "t_s": time.monotonic(),
             },
         )
 
-    def _end(self, repeat: int, state: str, reason: str | None) -> None:
+    def _end(self, repeat: int, state: str, reasons: Sequence[Any]) -> None:
         status = "ok" if state == "done" else state
-        result = {"status": status, "reason": reason, "log_tail": f"log of {self.node}"}
+        result = {"status": status, "reasons": list(reasons), "log_tail": f"log of {self.node}"}
         self._put(f"repeats/{repeat:03d}/result.json", result)
-        self._state(repeat, state, reason)
+        self._state(repeat, state, reasons)
 
     def _results(self) -> list[str]:
         return [posixpath.relpath(p, self._job_dir) for p in self.files if "result.json" in p]

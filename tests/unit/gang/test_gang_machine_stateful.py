@@ -224,7 +224,7 @@ class GangUnderFaults(RuleBasedStateMachine):
             assert epochs == sorted(epochs), f"{node} obeyed epochs in the order {epochs}"
         for number in self.store.repeats():
             record = self.store.repeat(number)
-            seen = (record["status"], record["reason"])
+            seen = (record["status"], record["reasons"])
             assert self.records.setdefault(number, seen) == seen, "a record was changed"
         for task in self.controllers:
             if task.done() and not task.cancelled():

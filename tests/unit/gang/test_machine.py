@@ -4,8 +4,9 @@ import dataclasses
 
 import pytest
 
-from nightbench.core.model import Limits
-from nightbench.gang.machine import Act, NodeView, ProcessView, Timing, decide
+from nightbench.core.model import Limits, Reason, ReasonCode
+from nightbench.core.sentences import sentences
+from nightbench.gang.decisions import Act, NodeView, ProcessView, Timing, decide
 
 LIMITS = Limits(ready_s=10, repeat_s=100, progress_s=30, lease_s=20, term_s=3)
 TRAINERS = ("trainer-0", "trainer-1")
@@ -25,6 +26,10 @@ def act(*views, timing=GONE, now=NOW):
     return decide(views, TRAINERS, timing, LIMITS, now)
 
 
+EXITED = Reason(ReasonCode.PROCESS_EXITED, "n2", "trainer-1", "code 1", "code 0")
+LEASE = Reason(ReasonCode.LEASE_EXPIRED, "n1", observed="60 s")
+
+
 def test_waits_for_all_to_be_ready_then_says_go():
     timing = Timing(prepared_s=NOW)
     assert act(view("n1", "ready"), view("n2"), timing=timing).act is Act.WAIT
@@ -36,9 +41,9 @@ def test_waits_for_all_to_be_ready_then_says_go():
 def test_a_node_that_is_late_aborts():
     late = act(view("n1", "ready"), view("n2"), timing=Timing(NOW - 11))
     assert late.act is Act.ABORT
-    assert late.reason == "n2 was not ready within 10 s"
+    assert sentences(late.reasons) == "n2: was not ready within 10 s"
     stuck = act(view("n1", "running"), view("n2", "ready"), timing=Timing(NOW - 30, NOW - 11))
-    assert stuck.reason == "n2 did not start after the go within 10 s"
+    assert sentences(stuck.reasons) == "n2: did not start within 10 s after the go"
 
 
 def test_drains_when_every_window_is_closed():
@@ -60,10 +65,10 @@ def test_finishes_when_every_trainer_is_done():
 def test_a_failure_aborts_with_its_reason_before_anything_else():
     silent = view("n1", "running")
     silent = dataclasses.replace(silent, heard_s=NOW - 21, silence="no route")
-    failed = view("n2", "failed", reason="trainer-1 exited with code 1")
+    failed = view("n2", "failed", reasons=(EXITED,))
     decision = act(silent, failed)
     assert decision.act is Act.ABORT
-    assert decision.reason == "n2: trainer-1 exited with code 1"
+    assert decision.reasons == (EXITED,)
 
 
 def test_silence_is_borne_as_long_as_the_lease():
@@ -72,12 +77,13 @@ def test_silence_is_borne_as_long_as_the_lease():
     )
     assert act(silent, view("n2", "running")).act is Act.WAIT
     gone = act(dataclasses.replace(silent, heard_s=NOW - 21), view("n2", "running"))
-    assert gone.reason == "node n1 unreachable for 21 s: no route"
+    assert sentences(gone.reasons) == "n1: unreachable: no answer for 21 s (no route)"
 
 
 def test_an_agent_that_has_ended_aborts():
-    ended = view("n1", "running", agent="ended", agent_reason="the lease")
-    assert act(ended, view("n2", "running")).reason == "n1: the agent serves no more (the lease)"
+    ended = view("n1", "running", agent="ended", agent_reasons=(LEASE,))
+    found = act(ended, view("n2", "running")).reasons
+    assert [r.code for r in found] == [ReasonCode.AGENT_GONE, ReasonCode.LEASE_EXPIRED]
     # With its result written nothing is wrong.
     assert act(dataclasses.replace(ended, state="done"), view("n2", "running")).act is Act.WAIT
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import random
 from datetime import UTC, datetime, timedelta
 
@@ -14,11 +15,10 @@ import pytest
 from tests.unit.gang.simulated import SimNode, SimTransport, VirtualLoop, World
 from tests.unit.gang.test_gang_machine_stateful import SIM_JOB, inline
 
-from nightbench.core.model import CaseStatus, NeighbourPolicy, Protocol
+from nightbench.core.model import CaseStatus, NeighbourPolicy, Protocol, Reason, ReasonCode
 from nightbench.core.statistics import half_width
-from nightbench.gang.events import RepeatOutcome
 from nightbench.gang.steer import Gang
-from nightbench.spool import Spool
+from nightbench.spool import CaseOutcome, RepeatOutcome, Spool
 
 PATIENT = dataclasses.replace(SIM_JOB, limits=dataclasses.replace(SIM_JOB.limits, progress_s=60))
 EVENING = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
@@ -90,7 +90,10 @@ def test_disturbed_repeats_are_kept_and_launched_again(bench):
     assert outcome.status is CaseStatus.OK
     assert said(outcome) == ["ok", "disturbed", "ok", "ok"]
     record = bench.store.repeat(2)
-    assert record["reason"] == "n1: cc1 of bob took 40 %; n2: cc1 of bob took 40 %"
+    assert [(r["node"], r["code"]) for r in record["reasons"]] == [
+        ("n1", "foreign_cpu"),
+        ("n2", "foreign_cpu"),
+    ]
     assert set(bench.store.results(2)) == {"n1", "n2"}
 
 
@@ -100,8 +103,8 @@ def test_the_budget_for_disturbed_repeats_ends_the_case(bench):
     outcome = bench.run()
     assert said(outcome) == ["ok", "disturbed", "disturbed"]
     assert outcome.status is CaseStatus.FAILED
-    assert outcome.reason.startswith("disturbed: 2 of 3 repeats, more than the budget of 1")
-    assert outcome.faults == {}, "neighbours are no fault of the node"
+    assert outcome.why.startswith("2 of 3 repeats were disturbed, expected 1 at most")
+    assert outcome.faults == (), "neighbours are no fault of the node"
 
 
 def test_where_neighbours_are_only_recorded_nothing_is_disturbed(bench):
@@ -164,7 +167,7 @@ def test_a_deadline_comes_while_others_have_the_node(bench):
     world.nodes["n2"].lock = "other"
     outcome = bench.run(today=bench.today)
     assert outcome.status is CaseStatus.LEFT_OUT
-    assert "after 0 good of 3 repeats" in outcome.reason
+    assert "after 0 good of 3 repeats" in outcome.why
     assert world.launches == {}
     assert 15 < bench.loop.time() < 30, "60 s are kept for the first repeat"
 
@@ -192,11 +195,11 @@ def test_a_reboot_is_noticed_within_the_heartbeat_and_named(bench):
     bench.until(lambda: bench.store.repeat(1) is not None)
     assert bench.loop.time() - at_s < 12
     record = bench.store.repeat(1)
-    assert record["reason"].startswith("node n2 rebooted: n2: the agent died")
-    assert record["faults"] == {"n2": "rebooted while the job ran"}
+    assert [r["code"] for r in record["reasons"]] == ["node_rebooted", "agent_died"]
+    assert [(f["node"], f["code"]) for f in record["faults"]] == [("n2", "node_rebooted")]
     outcome = bench.loop.run_until_complete(task)
     assert said(outcome) == ["failed", "ok", "ok"]
-    assert outcome.faults == {}, "the case did not fail"
+    assert outcome.faults == (), "the case did not fail"
 
 
 def test_the_fault_of_a_node_that_stays_away_stands_in_the_outcome(bench):
@@ -206,8 +209,9 @@ def test_the_fault_of_a_node_that_stays_away_stands_in_the_outcome(bench):
     world.nodes["n2"].silent = True
     outcome = bench.loop.run_until_complete(task)
     assert outcome.status is CaseStatus.FAILED
-    assert list(outcome.faults) == ["n2"]
-    assert bench.store.outcome()["nodes"]["n2"]["fault"] == outcome.faults["n2"]
+    (fault,) = outcome.faults
+    assert (fault.node, fault.code) == ("n2", ReasonCode.NODE_UNREACHABLE)
+    assert bench.store.outcome()["faults"] == [fault.to_json()]
 
 
 def test_a_node_that_answers_nothing_delays_no_command_to_the_others(bench):
@@ -238,10 +242,8 @@ def test_what_a_dead_agent_left_is_swept_before_an_agent_starts(bench):
 
 
 def test_an_outcome_reads_back_as_it_was_written():
-    from nightbench.gang.events import CaseOutcome
-
-    outcome = CaseOutcome(
-        CaseStatus.FAILED, "x", (RepeatOutcome(1, "failed", "y"),), "z", {"n1": "unreachable"}
-    )
-    assert CaseOutcome.from_json(outcome.to_json()) == outcome
-    assert outcome.to_json()["nodes"] == {"n1": {"fault": "unreachable"}}
+    fault = Reason(ReasonCode.NODE_UNREACHABLE, "n1", observed="no answer")
+    failed = Reason(ReasonCode.LAUNCHES_FAILED, observed="1 of 1 launches")
+    repeats = (RepeatOutcome(1, "failed", (fault,)),)
+    outcome = CaseOutcome(CaseStatus.FAILED, (failed, fault), repeats, "z", (fault,))
+    assert CaseOutcome.from_json(json.loads(json.dumps(outcome.to_json()))) == outcome

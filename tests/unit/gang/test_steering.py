@@ -19,8 +19,12 @@ from nightbench.core.model import (
     Node,
     Process,
     Protocol,
+    Reason,
+    ReasonCode,
     Strategy,
+    reasons_from_json,
 )
+from nightbench.core.sentences import sentences
 from nightbench.gang import SshTarget, Superseded, cancel, run_gang
 from nightbench.gang.errors import NodeUnreachable
 from nightbench.gang.node_access import Layout
@@ -48,6 +52,11 @@ JOB = JobSpec(
     definition_digest="d",
     environments=EnvironmentPolicy(root="/node"),
 )
+
+
+def why(document):
+    """The reasons of a document as people read them."""
+    return sentences(reasons_from_json(document["reasons"]))
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +104,7 @@ async def test_one_failure_is_recorded_and_the_next_repeat_runs(store):
     outcome = await steer(nodes, store)
     assert [r.status for r in outcome.repeats] == ["ok", "failed", "ok"]
     assert outcome.status is CaseStatus.OK
-    assert store.repeat(2)["reason"] == "n2: trainer exited with code 1"
+    assert why(store.repeat(2)) == "n2: trainer exited with code 1"
     assert store.repeat(2)["log_tail"] == "log of n2"
 
 
@@ -104,7 +113,7 @@ async def test_the_first_two_failures_end_the_case(store):
     outcome = await steer(nodes, store)
     assert outcome.status is CaseStatus.FAILED
     assert len(outcome.repeats) == 2
-    assert "2 of 2 launches failed" in outcome.reason
+    assert "2 of 2 launches failed" in outcome.why
     assert nodes["n2"].launches == [1, 2]
     assert await steer(nodes, store) == outcome
     assert nodes["n2"].launches == [1, 2]
@@ -132,8 +141,8 @@ async def test_a_node_that_stays_away_fails_the_repeat_and_frees_the_others(stor
     nodes["n2"].down = True
     record = await until(lambda: store.repeat(1))
     assert record["status"] == "failed"
-    assert record["reason"].startswith("node n2 unreachable for")
-    assert "the cable is cut" in record["reason"]
+    assert why(record).startswith("n2: unreachable: no answer for")
+    assert "the cable is cut" in why(record)
     assert record["missing"] == ["n2"]
     assert "abort-001.json" in nodes["n1"].commands
     outcome = await task
@@ -184,8 +193,8 @@ async def test_a_result_that_nobody_fetched_is_fetched_by_the_next_controller(st
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
     for node in nodes.values():
-        node._end(1, "done", None)
-        node.end_agent("no controller renewed the lease")
+        node._end(1, "done", [])
+        node.end_agent([Reason(ReasonCode.LEASE_EXPIRED, node.node, observed="60 s").to_json()])
     outcome = await steer(nodes, store)
     assert [r.status for r in outcome.repeats] == ["ok"] * 3
     assert nodes["n1"].launches == [1, 2, 3]
@@ -210,13 +219,13 @@ async def test_a_gang_that_does_not_get_ready_is_aborted(store):
     # The agent that obeys nothing answers no abort either: do not wait for it long.
     outcome = await asyncio.wait_for(asyncio.shield(_short_grace(nodes, store, job)), 20)
     assert outcome.status is CaseStatus.FAILED
-    assert "n2 was not ready within 0.3 s" in outcome.reason
+    assert "n2: was not ready within 0.3 s" in outcome.why
     assert nodes["n1"].launches == []
 
 
 async def _short_grace(nodes, store, job):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nightbench.gang.machine.ABORT_GRACE_S", 0.2)
+        patch.setattr("nightbench.gang.decisions.ABORT_GRACE_S", 0.2)
         patch.setattr("nightbench.gang.steer.STOP_S", 0.2)
         return await steer(nodes, store, job)
 
@@ -240,7 +249,7 @@ async def test_a_controller_that_was_stopped_blames_no_node(store):
             loop.call_later(0.2, time.sleep, 5)
 
     outcome = await steer(nodes, store, on_event=on_event)
-    assert [(r.status, r.reason) for r in outcome.repeats] == [("ok", None)] * 3
+    assert [(r.status, r.reasons) for r in outcome.repeats] == [("ok", ())] * 3
     assert [event.kind for event in heard].count("away") == 1
 
 
@@ -251,4 +260,4 @@ async def test_a_job_that_is_cancelled_has_an_end_also_where_a_node_is_away(stor
     with pytest.raises(NodeUnreachable):
         await cancel(JOB, targets, "enough", store, connect=lambda t: nodes[t.node])
     outcome = store.outcome()
-    assert (outcome["status"], outcome["reason"]) == ("cancelled", "enough")
+    assert (outcome["status"], why(outcome)) == ("cancelled", "cancelled: enough")

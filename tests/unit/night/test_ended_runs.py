@@ -10,7 +10,13 @@ from nightbench.night.ingest import close_ended
 from nightbench.spool import RunSpool, Spool
 
 CASE = "sleep-fake-single-1x1-bs2-smoke"
-CANCELLED = {"status": "cancelled", "reason": None, "repeats": [], "ended_at": "2026-01-01"}
+CANCELLED = {
+    "status": "cancelled",
+    "reasons": [],
+    "faults": [],
+    "repeats": [],
+    "ended_at": "2026-01-01",
+}
 
 
 @pytest.fixture

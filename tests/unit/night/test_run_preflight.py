@@ -77,5 +77,5 @@ def test_a_case_starts_on_a_node_that_is_left(planned):
 def test_a_case_ends_where_no_node_is_left(planned):
     run, found = planned
     out(run, n1="disk: 0 free", n2="reach: no answer")
-    with pytest.raises(UserError, match="node unavailable: n1: disk: 0 free"):
+    with pytest.raises(UserError, match="n1: takes no part: disk: 0 free; too few nodes"):
         place_around_unhealthy(run, found)

@@ -89,6 +89,19 @@ def one_node(trainers: int = 2, pservers: int = 0, **changes: Any) -> dict[str, 
     return document
 
 
+def why(document: dict[str, Any]) -> str:
+    """The reasons of a document as `code subject: observed (expected)`, one after another."""
+    return "; ".join(
+        f"{each['code']} {each['subject'] or ''}: {each['observed']} ({each['expected']})"
+        for each in document["reasons"]
+    )
+
+
+def reason(code: str, observed: str = "") -> dict[str, Any]:
+    """A reason as a controller gives it."""
+    return {"code": code, "node": None, "subject": None, "observed": observed, "expected": ""}
+
+
 class NodeDriver:
     """One job directory and the agent that serves it."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from node_driver import one_node, verb, wait_until
+from node_driver import one_node, verb, wait_until, why
 from nodeside.gpus import throttle_names, throttled
 
 STAND_IN = r"""#!/bin/sh
@@ -70,13 +70,14 @@ def test_a_launch_waits_until_the_gpu_is_free(drive, gpus):
     (gpus / "apps").write_text("GPU-bb, 1, another, 10\nGPU-aa, 1, /opt/other/train, 40000\n")
     node = drive(on_gpu("wait"), env=path(gpus))
     node.command("prepare-001")
-    reason = wait_until(lambda: node.state(1).get("reason"))
-    assert "a GPU is in use" in reason
-    assert "(pid 1, user root, on GPU-aa)" in reason
-    assert "GPU-bb" not in reason, "that one is not the job's"
+    wait_until(lambda: node.state(1).get("reasons"))
+    said = why(node.state(1))
+    assert said.startswith("foreign_gpu")
+    assert "(pid 1, user root, on GPU-aa)" in said
+    assert "GPU-bb" not in said, "that one is not the job's"
     (gpus / "apps").write_text("GPU-bb, 1, another, 10\n")
     wait_until(lambda: node.state(1)["state"] == "ready")
-    assert node.state(1)["reason"] is None
+    assert node.state(1)["reasons"] == []
 
 
 def test_a_gpu_named_by_uuid_and_a_process_of_another_container(drive, gpus):
@@ -85,7 +86,8 @@ def test_a_gpu_named_by_uuid_and_a_process_of_another_container(drive, gpus):
     node.command("prepare-001")
     result = node.result()
     assert result["status"] == "failed"
-    assert "node n1 is in use: a GPU is in use: python (pid 3999999, on GPU-aa)" in result["reason"]
+    assert "node_in_use" in why(result)
+    assert "foreign_gpu : python (pid 3999999, on GPU-aa)" in why(result)
 
 
 def test_in_the_window_another_process_and_heat_disturb(drive, gpus):
@@ -98,7 +100,7 @@ def test_in_the_window_another_process_and_heat_disturb(drive, gpus):
     assert [(p["pid"], p["gpu"]) for p in disturbed["processes"]] == [(1, "GPU-aa")]
     (slow,) = disturbed["throttle"]
     assert (slow["gpu"], slow["reasons"]) == ("GPU-aa", ["hw_thermal_slowdown"])
-    assert "was slowed down (hw_thermal_slowdown)" in disturbed["reason"]
+    assert "device_throttled GPU GPU-aa: hw_thermal_slowdown in" in why(disturbed)
 
 
 def test_the_job_s_own_processes_and_a_power_cap_do_not(drive, gpus):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from node_driver import one_node, wait_until
+from node_driver import one_node, reason, wait_until, why
 from nodeside import cgroups, stacks
 from nodeside.cgroups import PREFIX, Cgroup
 from nodeside.processes import is_running
@@ -33,7 +33,7 @@ def hung(drive, path=NOWHERE, **job):
     node.go()
     result = node.result()
     assert result["status"] == "failed"
-    assert "made no progress for 2 s" in result["reason"]
+    assert "no_progress trainer-" in why(result)
     assert node.marked() == []
     found = {process["name"]: process["stack"] for process in result["processes"]}
     for name, text in found.items():
@@ -116,7 +116,7 @@ def test_the_other_node_s_half_of_a_deadlock_is_kept_too(drive):
     node.go()
     wait_until(lambda: node.state(1)["processes"].get("trainer-0", {}).get("phase") == "warmup")
     time.sleep(2.5)
-    node.command("abort-001", reason="n2: trainer-1 made no progress for 4 s")
+    node.command("abort-001", reasons=[reason("no_progress", "still in phase window")])
     result = node.result()
     assert result["status"] == "aborted"
     assert "_misbehave" in result["processes"][0]["stack"]
@@ -144,23 +144,23 @@ def bare_sleepers(agent: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "reason", "tail"),
+    ("knobs", "reason_of", "tail"),
     [
-        ({"die_at_phase": "import"}, "trainer-1 exited with code 1", "at the phase import"),
-        ({"die_at_step": 2}, "trainer-1 exited with code 1", "at step 2"),
-        ({"die_at_finish": True, "die_code": 5}, "trainer-1 exited with code 5", "at the end"),
-        ({"die_at_phase": "finish", "die_signal": 9}, "trainer-1 was ended by SIGKILL", None),
+        ({"die_at_phase": "import"}, "process_exited trainer-1: code 1", "at the phase import"),
+        ({"die_at_step": 2}, "process_exited trainer-1: code 1", "at step 2"),
+        ({"die_at_finish": True, "die_code": 5}, "process_exited trainer-1: code 5", "at the end"),
+        ({"die_at_phase": "finish", "die_signal": 9}, "process_killed trainer-1: SIGKILL", None),
     ],
 )
-def test_a_rank_that_dies_early_or_late_fails_the_repeat(drive, knobs, reason, tail):
+def test_a_rank_that_dies_early_or_late_fails_the_repeat(drive, knobs, reason_of, tail):
     node = drive(one_node(), params={"rank": 1, "collective": True, **knobs})
     node.go()
     result = node.result()
     assert result["status"] == "failed"
-    assert reason in result["reason"]
+    assert reason_of in why(result)
     if tail:
         assert f"told to die {tail}" in result["log_tail"]
-    assert "memory" not in result["reason"], "nobody else's death is taken for a lack of memory"
+    assert "memory" not in why(result), "nobody else's death is taken for a lack of memory"
     assert node.marked() == []
 
 
@@ -229,7 +229,7 @@ def test_what_the_kernel_kills_for_memory_is_named(drive, limited):
     node.go()
     result = node.result()
     assert result["status"] == "failed"
-    assert result["reason"].startswith("trainer-1 was killed by the kernel: out of memory (by ")
+    assert why(result).startswith("out_of_memory trainer-1: ")
     assert node.marked() == []
     assert is_running(pid), "the ranks go before the agent"
     assert node.prepare(2)
@@ -270,7 +270,7 @@ def test_what_an_agent_that_died_left_in_its_cgroup_is_ended(apart, drive):
     wait_until(lambda: not is_running(agent))
     assert is_running(daemon), "no mark, no parent, no session: only its cgroup tells"
     node.start()
-    assert node.result()["reason"] == "the agent died while this repeat ran"
+    assert [r["code"] for r in node.result()["reasons"]] == ["agent_died"]
     wait_until(lambda: not is_running(daemon))
     kills = [e for e in node.events() if e["event"] == "kill"]
     assert [daemon] in [e["pids"] for e in kills]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from node_driver import one_node, wait_until
+from node_driver import one_node, reason, wait_until, why
 from nodeside.neighbours import Looked, Meter, Sample, sentence
 from nodeside.processes import is_running
 
@@ -190,18 +190,18 @@ def test_a_launch_waits_for_the_neighbour_to_go(drive, hog):
     pid = hog()
     node = on_core(drive(pinned("wait", share=0.3), start=False))
     node.command("prepare-001")
-    state = wait_until(lambda: s if (s := node.state(1)) and s["reason"] else None)
+    state = wait_until(lambda: s if (s := node.state(1)) and s["reasons"] else None)
     assert state["state"] == "preparing"
-    assert state["reason"].startswith("waiting for neighbours: foreign work takes")
-    assert f"pid {pid}" in state["reason"]
-    shown = wait_until(lambda: a if (a := node.agent())["reason"] else None)
+    assert why(state).startswith("foreign_cpu : ")
+    assert f"pid {pid}" in why(state)
+    shown = wait_until(lambda: a if (a := node.agent())["reasons"] else None)
     assert shown["state"] == "preparing"
-    assert "waiting for neighbours" in shown["reason"]
+    assert "foreign_cpu" in why(shown)
     beat = node.state(1)["t_s"]
     wait_until(lambda: node.state(1)["t_s"] > beat, what="the heartbeat of a node that waits")
     end(pid)
     # The machine may be busy with something else: the hog at least is not waited for any more.
-    wait_until(lambda: f"pid {pid}" not in str(node.state(1)["reason"]), what="another look")
+    wait_until(lambda: f"pid {pid}" not in str(node.state(1)["reasons"]), what="another look")
 
 
 def test_waiting_ends_with_a_failure_that_names_who(drive, hog):
@@ -210,8 +210,8 @@ def test_waiting_ends_with_a_failure_that_names_who(drive, hog):
     node.command("prepare-001")
     result = node.result()
     assert result["status"] == "failed"
-    assert result["reason"].startswith("node n1 is in use: foreign work takes")
-    assert f"pid {pid}" in result["reason"]
+    assert why(result).startswith("node_in_use : 2 s (); foreign_cpu : ")
+    assert f"pid {pid}" in why(result)
     assert not (node.repeat(1) / "launched").exists()
 
 
@@ -220,15 +220,15 @@ def test_refused_at_once(drive, hog):
     # Waiting would outlast the driver's patience for a result.
     node = on_core(drive(pinned("refuse", share=0.3, wait_s=600.0), start=False))
     node.command("prepare-001")
-    assert "node n1 is in use" in node.result()["reason"]
+    assert why(node.result()).startswith("node_in_use : 0 s (); foreign_cpu : ")
 
 
 def test_an_abort_ends_the_waiting(drive, hog):
     hog()
     node = on_core(drive(pinned("wait", share=0.3), start=False))
     node.command("prepare-001")
-    wait_until(lambda: (node.state(1) or {}).get("reason"))
-    node.command("abort-001", reason="no longer wanted")
+    wait_until(lambda: (node.state(1) or {}).get("reasons"))
+    node.command("abort-001", reasons=[reason("cancelled", "no longer wanted")])
     assert node.result()["status"] == "aborted"
 
 
@@ -245,7 +245,7 @@ def test_foreign_work_in_the_window_is_told(drive, hog):
     disturbed = result["disturbed"]
     assert disturbed["share"] > 0.3
     assert pid in [entry["pid"] for entry in disturbed["processes"]]
-    assert "foreign work took" in disturbed["reason"]
+    assert "foreign_cpu" in why(disturbed)
     assert result["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -259,7 +259,7 @@ def test_a_node_of_parameter_servers_is_judged_from_launch_to_finish(drive, hog)
     time.sleep(3)
     node.command("finish-001")
     result = node.result()
-    assert result["status"] == "ok", result["reason"]
+    assert result["status"] == "ok", result["reasons"]
     assert pid in [entry["pid"] for entry in result["disturbed"]["processes"]]
 
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from node_driver import one_node, verb, wait_until
+from node_driver import one_node, reason, verb, wait_until, why
 
 
 def test_two_ranks_and_two_repeats(drive):
@@ -49,7 +49,7 @@ def test_environment_of_a_rank(drive):
     node = drive(document, params={"hang_at_step": 1})
     node.go()
     pid = wait_until(lambda: node.state(1)["processes"].get("trainer-0", {}).get("pid"))
-    wait_until(lambda: b"main.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    wait_until(lambda: b"rank.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
     raw = Path(f"/proc/{pid}/environ").read_text().split("\0")
     env = dict(entry.split("=", 1) for entry in raw if "=" in entry)
     assert env["NIGHTBENCH_JOB"] == node.job_id, "no configuration may hide a process"
@@ -65,23 +65,23 @@ def test_environment_of_a_rank(drive):
 
 
 @pytest.mark.parametrize(
-    ("params", "reason"),
+    ("params", "reason_of"),
     [
-        ({"die_at_step": 3, "die_code": 9, "rank": 1}, "trainer-1 exited with code 9"),
-        ({"die_at_step": 3, "die_signal": 11, "rank": 1}, "trainer-1 was ended by SIGSEGV"),
-        ({"nan_loss": True}, "exited with code 3: the loss is not finite"),
-        ({"no_result": True, "rank": 1}, "trainer-1 exited with code 0 but left no rank.json"),
+        ({"die_at_step": 3, "die_code": 9, "rank": 1}, "process_exited trainer-1: code 9"),
+        ({"die_at_step": 3, "die_signal": 11, "rank": 1}, "process_killed trainer-1: SIGSEGV"),
+        ({"nan_loss": True}, "loss_not_finite trainer-"),
+        ({"no_result": True, "rank": 1}, "no_rank_file trainer-1"),
     ],
 )
-def test_failing_rank_ends_the_gang_at_once(drive, params, reason):
+def test_failing_rank_ends_the_gang_at_once(drive, params, reason_of):
     # Rank 0 takes an hour for a step where the other one fails: it must not be waited for.
     slow = {"step_s": 0.01}
     node = drive(one_node(), params={**slow, **params})
     node.go()
     result = node.result()
     assert result["status"] == "failed"
-    assert reason in result["reason"]
-    assert node.state(1)["reason"] == result["reason"]
+    assert reason_of in why(result)
+    assert node.state(1)["reasons"] == result["reasons"]
     assert node.marked() == []
     if "die_code" in params:
         assert "told to die at step 3" in result["log_tail"]
@@ -108,7 +108,8 @@ def test_hang_is_no_progress(drive):
     node.go()
     result = node.result()
     assert result["status"] == "failed"
-    assert "trainer-1 made no progress for 1.5 s (phase window" in result["reason"]
+    assert "no_progress trainer-1: still in phase window" in why(result)
+    assert "(a step within 1.5 s)" in why(result)
 
 
 def test_repeat_time_limit(drive):
@@ -116,7 +117,7 @@ def test_repeat_time_limit(drive):
     document["limits"]["repeat_s"] = 1.5
     node = drive(document, params={"step_s": 0.5})
     node.go()
-    assert node.result()["reason"] == "the repeat took longer than 1.5 s"
+    assert why(node.result()) == "repeat_too_long :  (1.5 s)"
     assert node.marked() == []
 
 
@@ -126,9 +127,9 @@ def test_daemon_that_ignores_sigterm_is_found_by_its_mark(drive):
     wait_until(lambda: node.phase(1, "trainer-0") == "window")
     running = node.marked()
     assert len(running) >= 4, "two ranks and a daemon of each"
-    node.command("abort-001", reason="enough")
+    node.command("abort-001", reasons=[reason("cancelled", "enough")])
     result = node.result()
-    assert (result["status"], result["reason"]) == ("aborted", "enough")
+    assert (result["status"], why(result)) == ("aborted", "cancelled : enough ()")
     assert set(running) <= set(result["killed"])
     assert node.marked() == []
 
@@ -174,7 +175,7 @@ def test_no_go_in_time(drive):
     document["limits"]["ready_s"] = 0.7
     node = drive(document)
     node.prepare()
-    assert node.result()["reason"] == "no go within 0.7 s after ready"
+    assert why(node.result()) == "no_go :  (0.7 s)"
     assert not (node.repeat(1) / "launched").exists()
 
 
@@ -185,7 +186,7 @@ def test_launched_once(drive):
     node.go()
     result = node.result()
     assert result["status"] == "failed"
-    assert "never launched twice" in result["reason"]
+    assert "never launched twice" in why(result)
     assert not (node.repeat(1) / "trainer-0").exists()
 
 
@@ -199,7 +200,7 @@ def test_killed_agent_takes_its_ranks_along_and_its_successor_launches_nothing(d
     assert node.start()["started"] is True
     result = node.result()
     assert result["status"] == "failed"
-    assert result["reason"] == "the agent died while this repeat ran"
+    assert [r["code"] for r in result["reasons"]] == ["agent_died"]
     wait_until(lambda: node.agent()["state"] == "idle")
     assert node.marked() == []
     assert len([e for e in node.events() if e["event"] == "launch"]) == 2
@@ -229,7 +230,7 @@ def test_too_few_ports(drive):
     document["nodes"][0]["port_range"] = [21020, 21021]
     node = drive(document)
     node.command("prepare-001")
-    assert "no free port for trainer-1, trainer-2 in 21020-21021" in node.result()["reason"]
+    assert "no free port for trainer-1, trainer-2 in 21020-21021" in why(node.result())
 
 
 def test_absent_core_is_named(drive):
@@ -239,7 +240,7 @@ def test_absent_core_is_named(drive):
     (node.folder / "job.json").write_text(json.dumps(document))
     node.start()
     node.command("prepare-001")
-    assert "cores [100000] of `cpus` are not available" in node.result()["reason"]
+    assert "cores [100000] of `cpus` are not available" in why(node.result())
 
 
 def test_ranks_are_pinned(drive):
@@ -259,7 +260,7 @@ def test_broken_launch_is_a_failed_repeat(drive):
     document["framework"]["line"] = "absent"
     node = drive(document)
     node.go()
-    assert "frameworks/absent/launch.py" in node.result()["reason"]
+    assert "frameworks/absent/launch.py" in why(node.result())
     assert node.prepare(2)
 
 
@@ -301,7 +302,7 @@ def test_a_reboot_is_told_from_an_agent_that_died(drive):
     # The files are what they are after a boot: the agent that wrote them ran in another one.
     (node.folder / "agent.json").write_text(json.dumps({**node.agent(), "boot_id": "before"}))
     node.start()
-    assert node.result()["reason"] == "the node rebooted while this repeat ran"
+    assert [r["code"] for r in node.result()["reasons"]] == ["node_rebooted"]
 
 
 def test_the_reason_is_said_before_the_killing_which_may_take_a_while(drive):
@@ -313,8 +314,8 @@ def test_the_reason_is_said_before_the_killing_which_may_take_a_while(drive):
     pids = {name: p["pid"] for name, p in node.state(1)["processes"].items()}
     os.kill(pids["trainer-0"], signal.SIGSTOP)  # it hears no SIGTERM
     os.kill(pids["trainer-1"], signal.SIGKILL)
-    wait_until(lambda: node.state(1)["reason"])
+    wait_until(lambda: node.state(1)["reasons"])
     assert node.state(1)["state"] == "running"
-    assert node.state(1)["reason"] == "trainer-1 was ended by SIGKILL"
+    assert why(node.state(1)) == "process_killed trainer-1: SIGKILL (code 0)"
     assert pids["trainer-0"] in node.marked(), "it is still there"
     assert node.result()["status"] == "failed"

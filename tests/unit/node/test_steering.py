@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from node_driver import AGENT, PYTHON, NodeDriver, one_node, verb, wait_until
+from node_driver import AGENT, PYTHON, NodeDriver, one_node, reason, verb, wait_until, why
 from nodeside.processes import is_running
 
 
@@ -80,7 +80,7 @@ def test_expired_lease_ends_the_gang_and_frees_the_node(drive):
         time.sleep(0.5)
     assert node.agent()["state"] == "running", "a lease that is renewed holds"
     ended = node.until_ended()
-    assert ended["reason"] == "no controller renewed the lease for 2 s"
+    assert why(ended) == "lease_expired : 2 s ()"
     assert node.result()["status"] == "failed"
     assert node.marked() == []
     assert "lease_expired" in [e["event"] for e in node.events()]
@@ -108,9 +108,9 @@ def test_lower_epoch_is_ignored(drive):
 def test_abort_before_the_go(drive):
     node = drive(one_node())
     node.prepare()
-    node.command("abort-001", reason="n2 has no port")
+    node.command("abort-001", reasons=[reason("agent_error", "n2 has no port")])
     result = node.result()
-    assert (result["status"], result["reason"]) == ("aborted", "n2 has no port")
+    assert (result["status"], why(result)) == ("aborted", "agent_error : n2 has no port ()")
     assert [p["exit_code"] for p in result["processes"]] == [None, None]
     assert not (node.repeat(1) / "launched").exists()
 
@@ -119,8 +119,8 @@ def test_stop_within_a_repeat(drive):
     node = drive(one_node(), params={"hang_at_step": 3})
     node.go()
     wait_until(lambda: node.phase(1, "trainer-1") == "warmup")
-    node.command("stop", reason="cancelled by ann")
-    assert node.until_ended()["reason"] == "cancelled by ann"
+    node.command("stop", reasons=[reason("cancelled", "by ann")])
+    assert why(node.until_ended()) == "cancelled : by ann ()"
     assert node.result()["status"] == "aborted"
     assert node.marked() == []
 
@@ -130,7 +130,7 @@ def test_sigterm_leaves_the_node_clean(drive):
     node.go()
     wait_until(lambda: node.phase(1, "trainer-1") == "warmup")
     os.kill(node.agent()["pid"], signal.SIGTERM)
-    assert node.until_ended()["reason"] == "the agent was ended by SIGTERM"
+    assert why(node.until_ended()) == "agent_signalled : SIGTERM ()"
     assert node.result()["status"] == "aborted"
     assert node.marked() == []
 
@@ -211,7 +211,7 @@ def test_disk_that_fills_up_during_a_repeat(tiny_disk, tmp_path):
     assert "No space left on device" in answer["error"]
     (tiny_disk / "ballast").unlink()
     assert node.start()["started"]
-    assert node.result()["reason"] == "the agent died while this repeat ran"
+    assert [r["code"] for r in node.result()["reasons"]] == ["agent_died"]
     node.stop()
 
 

@@ -10,6 +10,8 @@ from nightbench.core.model import (
     HealthPolicy,
     NeighbourPolicy,
     Node,
+    Reason,
+    ReasonCode,
 )
 from nightbench.nodes import Level, NodePreflight, compare, findings, worst
 
@@ -23,6 +25,7 @@ def line(name: str, python: str | None = "3.11", variants: tuple[str, ...] = ("c
         line=name,
         title=name,
         version="1",
+        api=name,
         python=python,
         devices={"cpu": None, "gpu": None},
         variants={variant: "cpu" if variant == "cpu" else "gpu" for variant in variants},
@@ -123,7 +126,7 @@ SPOILED = [
 )
 def test_each_fault_is_found_and_says_what_to_do(seen, spoil, cluster, what, level, advice):
     finding = only(findings(seen(spoil), cluster))
-    assert (finding.what, finding.level) == (what, level)
+    assert (finding.title, finding.level) == (what, level)
     assert advice in finding.advice
     assert finding.found
     assert finding.expected
@@ -260,32 +263,47 @@ def test_neighbours_are_named(seen, action, level):
 
 
 @pytest.mark.parametrize(
-    ("kind", "problem", "what", "advice"),
+    ("code", "problem", "what", "advice"),
     [
-        ("NodeUnreachable", "connection refused: nothing listens there", "reach", "firewall"),
-        ("HostKeyRejected", "host key has CHANGED", "host key", "console"),
-        ("LoginRefused", "login refused for user bench", "login", "authorized_keys"),
         (
-            "LoginRefused",
+            ReasonCode.NODE_UNREACHABLE,
+            "connection refused: nothing listens there",
+            "reach",
+            "firewall",
+        ),
+        (ReasonCode.HOST_KEY_REJECTED, "host key has CHANGED", "host key", "console"),
+        (ReasonCode.LOGIN_REFUSED, "login refused for user bench", "login", "authorized_keys"),
+        (
+            ReasonCode.LOGIN_REFUSED,
             "Access denied by pam_slurm_adopt: you have no active jobs on this node",
             "Slurm",
             "salloc",
         ),
         (
-            "NodeUnreachable",
+            ReasonCode.NODE_UNREACHABLE,
             "connection lost: Access denied: user bench has no active jobs on this node",
             "Slurm",
             "salloc",
         ),
-        ("LoginRefused", "The system is going down. pam_nologin(8)", "maintenance", "wait"),
-        ("RemoteFailure", "python3 is older than 3.7", "agent's Python", "environments.python"),
-        ("RemoteFailure", "could not make /x: Read-only file system", "root", "remount"),
-        ("RemoteFailure", "could not make /x: Permission denied", "root", "login's user"),
-        ("DiskFull", "no room to write", "disk", "quota"),
+        (
+            ReasonCode.LOGIN_REFUSED,
+            "The system is going down. pam_nologin(8)",
+            "maintenance",
+            "wait",
+        ),
+        (
+            ReasonCode.PYTHON_UNUSABLE,
+            "python3 is older than 3.7",
+            "agent's Python",
+            "environments.python",
+        ),
+        (ReasonCode.REMOTE_FAILURE, "could not make /x: Read-only file system", "root", "remount"),
+        (ReasonCode.REMOTE_FAILURE, "could not make /x: Permission denied", "root", "login's user"),
+        (ReasonCode.DISK_FULL, "no room to write", "disk", "quota"),
     ],
 )
-def test_node_that_cannot_be_looked_at(kind, problem, what, advice):
-    away = NodePreflight("n1", "a:22", "", False, problem=f"node n1 (a:22): {problem}", kind=kind)
+def test_node_that_cannot_be_looked_at(code, problem, what, advice):
+    away = NodePreflight("n1", "a:22", "", False, problem=Reason(code, "n1", "a:22", problem))
     finding = only(findings(away, CPU))
     assert (finding.what, finding.level) == (what, Level.FAIL)
     assert finding.found == problem

@@ -11,6 +11,8 @@ from nightbench.core.model import (
     HealthPolicy,
     JobSpec,
     Node,
+    Reason,
+    ReasonCode,
 )
 from nightbench.night.node_records import out_by_now
 from nightbench.night.preflight import ClusterHealth, notes, read, save
@@ -43,11 +45,15 @@ def names(spec: JobSpec) -> list[str]:
 
 
 def test_ill_and_quarantined_nodes_take_no_part():
-    states = {"n3": NodeState("lab", "n3", QUARANTINED, AT, "3 faults in a row; the last: x", 3)}
+    states = {
+        "n3": NodeState(
+            "lab", "n3", QUARANTINED, AT, (Reason(ReasonCode.PERSON, observed="new fans"),), 3
+        )
+    }
     out = out_tonight(looked((ODD,), (ILL,), ()), states)
     assert out == {
-        "n2": "disk: 0 free",
-        "n3": "in quarantine since 2026-11-21 01:00 UTC: 3 faults in a row; the last: x",
+        "n2": "n2: preflight: disk: 0 free, expected 5 GB",
+        "n3": "in quarantine since 2026-11-21 01:00 UTC: new fans",
     }
 
 
@@ -57,8 +63,9 @@ def test_cases_go_around_or_say_which_node_was_missing():
     assert placement.moved == (one.case.case_id, two.case.case_id)
     assert [names(j) for j in placement.jobs] == [["n2"], ["n2", "n3"]]
     assert {p.node for p in placement.jobs[1].processes} == {"n2", "n3"}
-    reason = placement.unplaced[three.case.case_id]
-    assert reason.startswith("node unavailable: n1: disk: 0 free")
+    out, few = placement.unplaced[three.case.case_id]
+    assert (out.code, out.node, out.observed) == (ReasonCode.NODE_LEFT_OUT, "n1", "disk: 0 free")
+    assert few.code is ReasonCode.TOO_FEW_NODES
 
 
 def test_nothing_moves_where_nobody_is_out():
@@ -91,7 +98,7 @@ def test_placement_is_kept_in_plan_and_outcomes(folder):
     assert [p["node"] for p in three["processes"]] == ["n1", "n2", "n3"]
     outcome = folder.case(three["case_id"]).outcome()
     assert outcome["status"] == "failed"
-    assert outcome["reason"].startswith("node unavailable: n1: away")
+    assert [r["code"] for r in outcome["reasons"]] == ["node_left_out", "too_few_nodes"]
     assert folder.case(one["case_id"]).outcome() is None
 
 
@@ -130,7 +137,7 @@ def end(folder, case: str, hour: int, fault: str | None) -> None:
         {
             "status": "failed" if fault else "ok",
             "ended_at": AT.replace(hour=hour).isoformat(),
-            "nodes": {fault: {"fault": "unreachable"}} if fault else {},
+            "faults": [Reason(ReasonCode.NODE_UNREACHABLE, fault).to_json()] if fault else [],
         }
     )
 
@@ -141,7 +148,7 @@ def test_a_node_that_fails_in_the_night_takes_no_part_from_then_on(folder):
     assert out_by_now(folder, "lab") == {"n3": "disk: 0 free"}
     end(folder, "b", 3, "n2")
     assert out_by_now(folder, "lab") == {
-        "n2": "2 faults in a row; the last: b: unreachable",
+        "n2": "2 faults in a row, the last of b/g0: n2: unreachable: ?",
         "n3": "disk: 0 free",
     }
     end(folder, "b", 3, None)

@@ -2,7 +2,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nightbench.core.model import HealthPolicy
+from nightbench.core.model import HealthPolicy, Reason, ReasonCode
+from nightbench.core.sentences import sentences
 from nightbench.nodes.quarantine import (
     CLEAN,
     FAULT,
@@ -33,7 +34,7 @@ def events(*kinds: str):
             node="n1",
             at=START + timedelta(hours=hour),
             kind=FAULT if word == "ill" else word,
-            reason=f"{word} {hour}",
+            reasons=(Reason(ReasonCode.PERSON, observed=f"{word} {hour}"),),
             by_whom="anna" if by_person else "nightbench",
             run_id=f"r{hour}",
             subject=PERSON if by_person else PREFLIGHT if looked else f"case/g{hour}",
@@ -69,14 +70,14 @@ def test_rule(kinds, out):
 def test_says_since_when_and_why():
     state = stand(FAULT, FAULT, FAULT, FAULT)
     assert state.since == START + timedelta(hours=2)
-    assert state.reason == "3 faults in a row; the last: fault 2"
+    assert sentences(state.reasons) == "3 faults in a row, the last of case/g2: fault 2"
     assert state.faults == 4
     assert state.by_whom == "nightbench"
 
 
 def test_person_is_named():
     state = stand(QUARANTINED)
-    assert (state.by_whom, state.reason) == ("anna", "quarantined 0")
+    assert (state.by_whom, sentences(state.reasons)) == ("anna", "quarantined 0")
 
 
 def test_return_forgets_the_faults():

@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 
 from nightbench.config.run_request import RunRequest
 from nightbench.core.errors import UserError
-from nightbench.core.model import RunKind
+from nightbench.core.model import CaseStatus, Reason, ReasonCode, RunKind
 from nightbench.night.planning import TooLateForNight, night_start, plan_run
 from nightbench.orchestration.connections import connect
 from nightbench.orchestration.gang_operator import GangOperator, job_after_clear
@@ -129,17 +129,16 @@ def test_a_night_has_its_end_and_what_it_has_no_room_for(spool: Spool, tmp_path:
         load_job(run, PAIR, 0)
     left_out = {case.planned.case_id: case.left_out for case in read_plan(run).cases}
     assert left_out[SINGLE] is None
-    assert "before the night ends" in str(left_out[PAIR])
+    assert left_out[PAIR] is not None
+    assert left_out[PAIR].code is ReasonCode.NIGHT_FULL
     outcome = run.case(PAIR).outcome() or {}
-    assert (outcome["status"], outcome["reason"]) == ("left_out", left_out[PAIR])
+    assert (outcome["status"], outcome["reasons"]) == ("left_out", [left_out[PAIR].to_json()])
 
 
 def test_who_was_left_out_comes_first_in_the_next_night(spool: Spool, tmp_path: Path) -> None:
     files(tmp_path, night="budget: 20m")
     _, run = plan(spool, night=True, run_kind=RunKind.NIGHTLY)
-    run.case(SINGLE).save_outcome(
-        {"status": "failed", "reason": "x", "repeats": [], "ended_at": NOW.isoformat()}
-    )
+    run.case(SINGLE).end(CaseStatus.FAILED, [Reason(ReasonCode.CONTROLLER_ERROR, observed="x")])
     request = RunRequest("short", run_kind=RunKind.NIGHTLY, night=True)
     again = plan_run(request, f"{RUN[:-4]}0000", NOW + timedelta(days=1), spool, connect)
     assert again == [PAIR]

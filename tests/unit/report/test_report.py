@@ -16,6 +16,8 @@ from nightbench.core.model import (
     CaseStatus,
     CheckResult,
     Measurement,
+    Reason,
+    ReasonCode,
     Run,
     RunKind,
     Severity,
@@ -56,15 +58,21 @@ def measured(case: Case, throughput: float | None, **changes: object) -> Measure
     return Measurement(**{**fields, **changes})
 
 
+SILENT = Reason(ReasonCode.AGENT_ERROR, "n2", observed="fell silent\nits log")
+
+
+def refused() -> CheckResult:
+    return CheckResult("measurement", None, "spread", Severity.FAIL, False, "40 %", "at most 5")
+
+
 @pytest.fixture
 def rows() -> list[dict[str, object]]:
-    refused = CheckResult("measurement", None, "spread", Severity.FAIL, False, "40 %", "at most 5")
     return from_measurements(
         RUN,
         [
             measured(ONE, 10.0, spread=0.021, speedup=1.0, efficiency=1.0),
-            measured(TWO, 19.0, spread=0.4, speedup=1.9, efficiency=0.95, checks=(refused,)),
-            measured(Case("net", "other", Strategy.SINGLE), None, reason="n2 fell silent\nits log"),
+            measured(TWO, 19.0, spread=0.4, speedup=1.9, efficiency=0.95, checks=(refused(),)),
+            measured(Case("net", "other", Strategy.SINGLE), None, reasons=(SILENT,)),
         ],
         [
             Verdict(
@@ -84,7 +92,7 @@ def test_rows_have_every_field_and_are_json(rows: list[dict[str, object]]) -> No
     again = json.loads(json.dumps(rows))
     assert again[0]["verdict"] == "regressed"
     assert again[1]["quarantined"] is True
-    assert again[1]["reasons"] == ["spread: 40 %; expected at most 5"]
+    assert again[1]["reasons"] == [refused().reason.to_json()]
     assert (again[2]["status"], again[2]["verdict"], again[2]["throughput"]) == (
         "failed",
         "failed",
@@ -95,13 +103,13 @@ def test_rows_have_every_field_and_are_json(rows: list[dict[str, object]]) -> No
 def test_rows_of_the_warehouse_keep_their_reasons() -> None:
     row = {
         "case_id": "c",
-        "reason": "died",
-        "quarantine_reasons": ["died", "n: 1"],
+        "reasons": [SILENT.to_json()],
+        "quarantine_reasons": [refused().reason.to_json()],
         "extra": 1,
         "started_at": RUN.started_at,
     }
     made = from_warehouse([row])[0]
-    assert made["reasons"] == ["died", "n: 1"]
+    assert [each["code"] for each in made["reasons"]] == ["agent_error", "check_failed"]
     assert "extra" not in made
 
 
@@ -128,8 +136,8 @@ def test_the_terminals_table_has_the_same_cells(rows: list[dict[str, object]]) -
 def test_what_does_not_count_says_why(rows: list[dict[str, object]]) -> None:
     assert list(verdict_lines(rows)) == [
         "net-fake-collective-1x1-bs2: 10 % below the median",
-        "net-fake-collective-2x1-bs2: quarantined: spread: 40 %; expected at most 5",
-        "net-other-single-1x1-bs1: n2 fell silent",
+        "net-fake-collective-2x1-bs2: quarantined: spread: 40 %, expected at most 5",
+        "net-other-single-1x1-bs1: n2: fell silent",
     ]
 
 

@@ -60,7 +60,7 @@ def record(*ranks: RankResult, clocks: dict[str, float] | None = None) -> Repeat
     return RepeatRecord(
         repeat=1,
         status="ok",
-        reason=None,
+        reasons=(),
         ranks=ranks,
         clocks={node: ClockOffset(offset, 0.001) for node, offset in offsets.items()},
         fingerprints={r.node: f"f-{r.node}" for r in ranks},

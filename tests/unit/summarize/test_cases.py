@@ -14,6 +14,8 @@ from nightbench.core.model import (
     CaseStatus,
     CheckResult,
     Measurement,
+    Reason,
+    ReasonCode,
     RepeatSummary,
     Severity,
     Strategy,
@@ -23,7 +25,10 @@ from nightbench.core.summarize import describe, scale, summarize_case
 BUILD = Build("fake")
 
 
-def repeat(number: int, throughput: float | None, problem: str | None = None) -> RepeatSummary:
+SILENT = Reason(ReasonCode.NODE_UNREACHABLE, "n1", observed="no answer for 60 s")
+
+
+def repeat(number: int, throughput: float | None, problem: Reason | None = None) -> RepeatSummary:
     return RepeatSummary(
         number,
         throughput,
@@ -87,15 +92,17 @@ def test_two_repeats_have_no_half_width() -> None:
 
 
 def test_only_good_repeats_count() -> None:
-    made = summarise(repeat(1, 10.0), repeat(2, 99.0), repeat(3, None, "lost"), good={1})
+    made = summarise(repeat(1, 10.0), repeat(2, 99.0), repeat(3, None, SILENT), good={1})
     assert (made.n, made.throughput, made.status) == (1, 10.0, CaseStatus.OK)
     assert len(made.repeats) == 3
 
 
 def test_without_a_good_repeat_the_case_has_failed_and_says_why() -> None:
-    made = summarise(repeat(1, None, "n1 fell silent"), repeat(2, 5.0), good=set())
+    made = summarise(repeat(1, None, SILENT), repeat(2, 5.0), good=set())
     assert (made.status, made.throughput, made.n) == (CaseStatus.FAILED, None, 0)
-    assert made.reason == "repeat 1: n1 fell silent"
+    assert made.reasons == (SILENT,)
+    (checks,) = summarise(repeat(1, 5.0), good=set()).reasons
+    assert checks.code is ReasonCode.NO_GOOD_REPEAT
 
 
 def test_version_and_fingerprint_come_from_the_records() -> None:

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from measured_ranks import ASYNC, COLLECTIVE, rank, record
 
-from nightbench.core.model import RankResult
+from nightbench.core.model import RankResult, Reason, ReasonCode
+from nightbench.core.sentences import sentences
 from nightbench.core.summarize import steps_within, summarize_repeat
 
 
@@ -62,7 +63,8 @@ def test_windows_that_never_meet_are_no_measurement() -> None:
     summary = summarize_repeat(record(first, second), ASYNC)
     assert summary.throughput is None
     assert summary.overlap == 0.0
-    assert "after the first had closed" in (summary.problem or "")
+    assert summary.problem
+    assert summary.problem.code is ReasonCode.NO_COMMON_INTERVAL
 
 
 def test_without_a_clock_offset_windows_are_not_compared() -> None:
@@ -70,7 +72,7 @@ def test_without_a_clock_offset_windows_are_not_compared() -> None:
         record(rank(0, [0.1] * 10), rank(1, [0.1] * 10), clocks={"n0": 0.0}), ASYNC
     )
     assert summary.throughput is None
-    assert "no clock offset of n1" in (summary.problem or "")
+    assert summary.problem == Reason(ReasonCode.NO_CLOCK_OFFSET, "n1")
 
 
 def test_a_synchronous_parameter_server_needs_no_clocks() -> None:
@@ -82,24 +84,28 @@ def test_a_synchronous_parameter_server_needs_no_clocks() -> None:
 @pytest.mark.parametrize(
     ("ranks", "said"),
     [
-        ((rank(0, [0.1] * 10),), "1 trainers reported; expected 2"),
+        ((rank(0, [0.1] * 10),), "1 trainers reported, expected 2"),
         (
             (rank(0, [0.1]), RankResult("trainer-1", "trainer", 1, "n1")),
-            "trainer-1 on n1 reported no",
+            "n1: trainer-1 reported no steps",
         ),
-        ((rank(0, [0.1]), rank(1, [0.1], wall=0.0)), "trainer-1 on n1 reported a window of 0.0 s"),
+        ((rank(0, [0.1]), rank(1, [0.1], wall=0.0)), "n1: trainer-1 reported a window of 0.0 s"),
         ((rank(0, [0.1]), rank(1, [0.1], wall=float("nan"))), "a window of nan s"),
     ],
 )
 def test_incomplete_repeats_say_what_is_missing(ranks: tuple[RankResult, ...], said: str) -> None:
     summary = summarize_repeat(record(*ranks), COLLECTIVE)
     assert summary.throughput is None
-    assert said in (summary.problem or "")
+    assert said in sentences([summary.problem] if summary.problem else [])
 
 
 def test_a_failed_repeat_keeps_its_reason() -> None:
-    failed = dataclasses.replace(record(), status="failed", reason="trainer-1 ended with 137")
-    assert summarize_repeat(failed, COLLECTIVE).problem == "trainer-1 ended with 137"
+    failed = dataclasses.replace(
+        record(),
+        status="failed",
+        reasons=(Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-1", "code 137"),),
+    )
+    assert summarize_repeat(failed, COLLECTIVE).problem == failed.reasons[0]
 
 
 laps = st.lists(st.floats(0.01, 2.0), min_size=1, max_size=30)

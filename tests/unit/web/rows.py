@@ -11,7 +11,8 @@ from fastapi import HTTPException, Request
 from fastapi.testclient import TestClient
 
 from nightbench.core.errors import UserError
-from nightbench.web import NotAllowed, PageAccess, PageUser, create_app
+from nightbench.warehouse import MoveRefused
+from nightbench.web import PageAccess, PageUser, create_app
 from nightbench.web.guard import FormTokens
 
 START = datetime(2026, 11, 1, 1, tzinfo=UTC)
@@ -30,7 +31,7 @@ def row(night: int, throughput: float | None = 100.0, **changes: Any) -> Row:
         "framework": "pytorch",
         "framework_version": "2.13.0",
         "status": "ok",
-        "reason": None,
+        "reasons": [],
         "throughput": throughput,
         "unit": "images",
         "n": 3,
@@ -65,7 +66,7 @@ def alert(**changes: Any) -> Row:
         "first_bad_run_id": "demo-night-1",
         "resolved_run_id": None,
         "closed_at": None,
-        "told_at": None,
+        "notified_at": None,
         "dismissed_as": None,
         "snoozed_until": None,
         "owner": None,
@@ -199,7 +200,7 @@ class AlertTriage:
 
     def _do(self, *what: object) -> str:
         if self._rows.refuses or what[1] in self._rows.faster:
-            raise NotAllowed(self._rows.refuses or f"alert {what[1]} was moved by somebody")
+            raise MoveRefused(self._rows.refuses or f"alert {what[1]} was moved by somebody")
         self._rows.done.append((self._by, *what))
         return "open"
 

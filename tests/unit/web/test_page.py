@@ -6,6 +6,10 @@ import pytest
 from tests.unit.web.rows import Rows, alert, alert_event, client, row
 
 from nightbench.core.errors import UserError
+from nightbench.core.model import Reason, ReasonCode
+
+WEIGHTS = Reason(ReasonCode.CHECK_FAILED, None, "weights_agree", "2", "1")
+EXITED = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1", "code 0")
 
 
 def test_the_latest_median_stands_in_the_table() -> None:
@@ -16,7 +20,7 @@ def test_the_latest_median_stands_in_the_table() -> None:
 
 
 def test_a_quarantined_result_is_marked_and_the_median_before_it_stands() -> None:
-    bad = row(1, 999.0, quarantined=True, quarantine_reasons=["weights_agree: 2, expected 1"])
+    bad = row(1, 999.0, quarantined=True, quarantine_reasons=[WEIGHTS.to_json()])
     page = client(Rows([row(0, 90.0), bad])).get("/").text
     assert "90.00 images/s</td>" in page
     assert "999.0 images/s</td>" not in page
@@ -48,7 +52,7 @@ def test_what_is_empty_says_what_to_do() -> None:
 
 
 def test_a_case_without_a_figure_has_its_state_instead_of_a_plot() -> None:
-    failed = row(0, None, status="failed", reason="exit code 1", verdict="failed", n=0)
+    failed = row(0, None, status="failed", reasons=[EXITED.to_json()], verdict="failed", n=0)
     page = client(Rows([failed])).get("/").text
     assert "No figure yet: failed" in page
     assert "nan" not in page.lower().replace("finance", "")

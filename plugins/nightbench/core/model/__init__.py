@@ -23,6 +23,12 @@ from nightbench.core.model.clusters import (
     NeighbourPolicy,
     Node,
 )
+from nightbench.core.model.reasons import (
+    Reason,
+    ReasonCode,
+    reasons_from_json,
+    reasons_to_json,
+)
 from nightbench.core.model.results import (
     CheckResult,
     ClockOffset,
@@ -83,6 +89,8 @@ __all__ = [
     "Process",
     "Protocol",
     "RankResult",
+    "Reason",
+    "ReasonCode",
     "RegressionPolicy",
     "RepeatBundle",
     "RepeatRecord",
@@ -100,4 +108,6 @@ __all__ = [
     "VerdictKind",
     "WorkloadInfo",
     "digest_of",
+    "reasons_from_json",
+    "reasons_to_json",
 ]

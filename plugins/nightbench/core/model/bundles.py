@@ -8,6 +8,7 @@ from typing import Any
 
 from nightbench.core.model.cases import Build, Case
 from nightbench.core.model.clusters import Cluster
+from nightbench.core.model.reasons import Reason
 from nightbench.core.model.results import CheckResult, Measurement, RepeatRecord, RepeatSummary
 from nightbench.core.model.runs import Run
 from nightbench.core.model.verdicts import HistoryPoint
@@ -23,7 +24,7 @@ class PlannedCase:
     definition_digest: str = ""
     unit: str | None = None
     """Unit of work counted; kept here too, so that a missing case still has one."""
-    left_out: str | None = None
+    left_out: Reason | None = None
     """Why the night had no room for it; None where it is to be measured."""
 
     @property
@@ -47,7 +48,7 @@ class CaseBundle:
     case: Case
     generation: int
     status: CaseStatus
-    reason: str | None = None
+    reasons: tuple[Reason, ...] = ()
     repeats: tuple[RepeatBundle, ...] = ()
     measurement: Measurement | None = None
     """None where the case ended before anything could be summarised."""
@@ -78,8 +79,9 @@ class MeasuredCase:
     case_id: str
     status: CaseStatus | None
     """None: nothing came back (missing)."""
-    reason: str | None
-    quarantined: bool
-    quarantine_reasons: tuple[str, ...]
+    reasons: tuple[Reason, ...]
+    """Why it did not end well."""
+    quarantine_reasons: tuple[Reason, ...]
+    """The checks that it failed; empty where it counts."""
     point: HistoryPoint | None
     """The median, where there is one that counts: status ok and not quarantined."""

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from nightbench.core.model.cases import Build, Case
+from nightbench.core.model.reasons import Reason, ReasonCode
 from nightbench.core.model.words import CaseStatus, Severity
 
 
@@ -93,7 +94,8 @@ class RepeatRecord:
     repeat: int
     status: str
     """ok, failed, aborted, or disturbed: measured, but not counted."""
-    reason: str | None
+    reasons: tuple[Reason, ...]
+    """Why it does not count; empty where it does."""
     ranks: tuple[RankResult, ...]
     clocks: Mapping[str, ClockOffset] = field(default_factory=dict)
     fingerprints: Mapping[str, str] = field(default_factory=dict)
@@ -122,8 +124,8 @@ class RepeatSummary:
     peak_resident_bytes: int | None = None
     loss_first: float | None = None
     loss_median: float | None = None
-    problem: str | None = None
-    """Why there is no throughput."""
+    problem: Reason | None = None
+    """Why there is no throughput, or why it does not count."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,21 @@ class CheckResult:
     success: bool
     observed: str
     expected: str
+
+    @property
+    def quarantines(self) -> bool:
+        """Whether its subject must not count."""
+        return self.severity is Severity.FAIL and not self.success
+
+    @property
+    def reason(self) -> Reason:
+        """It as a reason for quarantine."""
+        return Reason(
+            ReasonCode.CHECK_FAILED,
+            subject=self.check,
+            observed=self.observed,
+            expected=self.expected,
+        )
 
 
 @dataclass(frozen=True)
@@ -168,13 +185,16 @@ class Measurement:
     definition_digest: str = ""
     fingerprint_id: str = ""
     status: CaseStatus = CaseStatus.OK
-    reason: str | None = None
+    reasons: tuple[Reason, ...] = ()
+    """Why it failed or was not measured; empty where it is ok."""
     checks: tuple[CheckResult, ...] = ()
+
+    @property
+    def quarantine_reasons(self) -> tuple[Reason, ...]:
+        """The `fail` checks of the measurement that failed; empty where it counts."""
+        return tuple(c.reason for c in self.checks if c.subject == "measurement" and c.quarantines)
 
     @property
     def quarantined(self) -> bool:
         """True where a `fail` check of the measurement failed."""
-        return any(
-            c.subject == "measurement" and c.severity is Severity.FAIL and not c.success
-            for c in self.checks
-        )
+        return bool(self.quarantine_reasons)

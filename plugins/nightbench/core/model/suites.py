@@ -112,6 +112,8 @@ class FrameworkInfo:
     line: str
     title: str
     version: str
+    api: str
+    """Which model file of a workload this line runs: `<api>.py`."""
     python: str | None
     """Interpreter series of the environment ("3.7"); None: the agent's own interpreter."""
     devices: Support
@@ -143,7 +145,7 @@ class WorkloadInfo:
     unit: str
     """Unit of work counted, in the plural: images, samples, tokens."""
     frameworks: tuple[str, ...]
-    """Lines that have an implementation file in the workload's folder."""
+    """Lines for whose API the workload's folder has a model file."""
     strategies: tuple[Strategy, ...]
     scales: Mapping[str, Mapping[str, Any]]
     """Scale -> parameters (shapes, classes, vocabulary); key `converges` marks a proved scale."""

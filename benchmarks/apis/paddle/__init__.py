@@ -1,0 +1,1 @@
+"""PaddlePaddle from 2 on: eager training, DataParallel between ranks."""

@@ -1,0 +1,62 @@
+"""What PaddlePaddle's launcher tells a rank, from 2 on. Pure; standard library only."""
+
+
+def collective(job, process, ports):
+    """The environment of one rank that meets the others over gloo.
+
+    Args:
+        job: the job.json document.
+        process: the rank's entry in it.
+        ports: {name: port} of the whole gang.
+    """
+    nodes = {n["name"]: n for n in job["nodes"]}
+    here = nodes[process["node"]]
+    ranks = sorted(job["processes"], key=lambda p: p["rank"])
+    endpoints = ["{}:{}".format(nodes[p["node"]]["data_address"], ports[p["name"]]) for p in ranks]
+    env = {
+        "PADDLE_MASTER": "{}:{}".format(job["nodes"][0]["data_address"], ports["master"]),
+        "PADDLE_NNODES": str(len(nodes)),
+        "PADDLE_TRAINERS_NUM": str(len(ranks)),
+        "PADDLE_TRAINER_ID": str(process["rank"]),
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
+        "PADDLE_CURRENT_ENDPOINT": endpoints[process["rank"]],
+        "PADDLE_GLOBAL_SIZE": str(len(ranks)),
+        "PADDLE_GLOBAL_RANK": str(process["rank"]),
+        "PADDLE_LOCAL_SIZE": str(sum(p["node"] == process["node"] for p in ranks)),
+        "PADDLE_LOCAL_RANK": str(process["local_rank"]),
+        "PADDLE_RANK_IN_NODE": str(process["local_rank"]),
+        "PADDLE_DISTRI_BACKEND": "gloo",
+    }
+    interface = here["interface"] or _loopback(here["data_address"])
+    if interface:
+        env["GLOO_SOCKET_IFNAME"] = interface
+    return env
+
+
+def _loopback(address):
+    # Gloo would resolve the host's name instead and may find an address that nobody listens on.
+    return "lo" if address.startswith("127.") else None
+
+
+def parameter_server(job, process, ports):
+    """The environment of one trainer or parameter server; arguments as above."""
+    addresses = {n["name"]: n["data_address"] for n in job["nodes"]}
+
+    def endpoints(role):
+        ranks = sorted((p for p in job["processes"] if p["role"] == role), key=lambda p: p["rank"])
+        return ["{}:{}".format(addresses[p["node"]], ports[p["name"]]) for p in ranks]
+
+    trainers, pservers = endpoints("trainer"), endpoints("pserver")
+    env = {
+        "CPU_NUM": "1",  # or the model is copied once for every core
+        "POD_IP": addresses[process["node"]],
+        "PADDLE_PORT": str(ports[process["name"]]),
+        "PADDLE_TRAINERS_NUM": str(len(trainers)),
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(trainers),
+        "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(pservers),
+        "TRAINING_ROLE": process["role"].upper(),
+    }
+    if process["role"] == "trainer":
+        env["PADDLE_TRAINER_ID"] = str(process["rank"])
+        env["PADDLE_CURRENT_ENDPOINT"] = trainers[process["rank"]]
+    return env

@@ -1,0 +1,78 @@
+"""Eager training in PaddlePaddle, with DataParallel between ranks."""
+
+import paddle
+from base_trainer import Base, expect_precision, optimizer_of
+
+
+def sgd(params, **named):
+    """Stochastic gradient descent without momentum."""
+    return paddle.optimizer.SGD(
+        learning_rate=params["learning_rate"], weight_decay=params.get("weight_decay"), **named
+    )
+
+
+def momentum(params, **named):
+    """Stochastic gradient descent with momentum."""
+    return paddle.optimizer.Momentum(
+        learning_rate=params["learning_rate"],
+        momentum=params["momentum"],
+        weight_decay=params.get("weight_decay"),
+        **named,
+    )
+
+
+OPTIMIZERS = {"sgd": sgd, "momentum": momentum}
+"""Name -> maker from the workload's parameters and further arguments of Paddle's."""
+
+
+def trainable(model):
+    """Name -> parameter; PaddlePaddle counts batch-norm statistics as parameters too."""
+    return {name: weight for name, weight in model.named_parameters() if not weight.stop_gradient}
+
+
+class EagerTrainer(Base):
+    """One rank."""
+
+    def __init__(self, context, network, data):
+        super().__init__(context, network, data)
+        params = context.params
+        self.model = network.model(params)
+        named = trainable(self.model)
+        made = self.initial_weights({name: weight.shape for name, weight in named.items()})
+        for name, weight in named.items():
+            weight.set_value(made[name])
+        self.forward = paddle.DataParallel(self.model) if context.grouped else self.model
+        self.optimizer = optimizer_of(params, OPTIMIZERS)(
+            params, parameters=self.model.parameters()
+        )
+        self.batches = [
+            {name: paddle.to_tensor(value) for name, value in batch.items()}
+            for batch in self.new_batches(params["batches"])
+        ]
+        self.kept = []
+
+    def step(self):
+        """Forward, backward, update. The loss stays a tensor."""
+        batch = self.batches[len(self.kept) % len(self.batches)]
+        loss = self.network.loss(self.forward, batch)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.clear_grad()
+        self.kept.append(loss.detach())
+
+    def losses(self):
+        """The losses of all steps so far."""
+        return [float(loss) for loss in self.kept]
+
+    def weights(self):
+        """Name -> value of all trainable parameters."""
+        return {name: weight.numpy() for name, weight in trainable(self.model).items()}
+
+    def precision_proof(self):
+        """Looks at what a product keeps of 1 + 2^-12: bfloat16 and TF32 round it to 1."""
+        types = {str(weight.dtype) for weight in self.model.parameters()}
+        if types != {"paddle.float32"}:
+            raise RuntimeError("parameters are {}, not float32".format(", ".join(sorted(types))))
+        fine = paddle.full([256, 256], 1 + 2.0**-12)
+        exact = bool((paddle.matmul(fine, paddle.eye(256)) == fine).all())
+        return expect_precision(self.context.precision, "fp32" if exact else "bf16")

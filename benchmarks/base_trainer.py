@@ -1,0 +1,144 @@
+"""What a framework's trainer inherits: batches, initial weights and their checks.
+
+`frameworks/<line>/trainer.py` holds a class `Trainer(Base)`. It makes the network of a model file
+train: optimiser, precision, distribution. Random numbers are drawn here and by NumPy's RandomState,
+whose streams never change, so that every line has the same weights and each rank the same batches.
+"""
+
+import hashlib
+
+import numpy
+
+
+class DoesNotFit(Exception):
+    """Network, weights and parameter count of a workload contradict each other."""
+
+
+class Base:
+    """One rank's training.
+
+    Args:
+        context: see `rank.Context`.
+        network: the model file as a module, `model(params)` and `loss(model, batch)`.
+        data: `data.py` of the workload as a module, `batch(params, batch_size, random)` and
+            `weights(params, random)`.
+    """
+
+    samples_per_step = None
+    """What one step of this rank trains on, in the workload's unit."""
+
+    parameters = None
+    """Number of trainable parameters; set by `initial_weights`."""
+
+    def __init__(self, context, network, data):
+        self.context = context
+        self.network = network
+        self.samples_per_step = context.batch_size
+        self._data = data
+
+    def step(self):
+        """Forward, backward, update. Keeps the loss on the device and waits for nothing."""
+        raise NotImplementedError
+
+    def losses(self):
+        """The losses of all steps so far, as floats. Called after the window."""
+        raise NotImplementedError
+
+    def weights(self):
+        """Name -> trained value, with the names and layouts of the workload's data.py."""
+        raise NotImplementedError
+
+    def weights_digest(self):
+        """The sha256 over names and values of the trained weights; equal where ranks agree.
+
+        None with parameter servers, whose trainers hold weights of different ages.
+        """
+        if self.context.case["strategy"] == "parameter_server":
+            return None
+        digest = hashlib.sha256()
+        for name, value in sorted(self.weights().items()):
+            digest.update(name.encode())
+            digest.update(numpy.ascontiguousarray(value, dtype="float32").tobytes())
+        return digest.hexdigest()
+
+    def precision_proof(self):
+        """The precision that is computed in, found by looking. Raises on a contradiction."""
+        return self.context.precision
+
+    def serve(self):
+        """Runs a parameter server until it is ended."""
+        raise RuntimeError("this line has no parameter server")
+
+    def new_batches(self, count):
+        """`count` batches of this rank, as mappings from name to array.
+
+        Ranks have data of their own: equal weights then prove that gradients were exchanged.
+        """
+        context = self.context
+        random = numpy.random.RandomState([context.seed, 1 + context.rank])
+        return [self._data.batch(context.params, context.batch_size, random) for _ in range(count)]
+
+    def initial_weights(self, shapes):
+        """Name -> float32 array to start from, held against the network's parameters.
+
+        Args:
+            shapes: name -> shape of every trainable parameter, in the layout of data.py.
+
+        Raises:
+            DoesNotFit: a name or a shape that only one side has, or a parameter count that is not
+                the workload's.
+        """
+        random = numpy.random.RandomState([self.context.seed, 0])
+        made = self._data.weights(self.context.params, random)
+        problems = []
+        for name in sorted(set(made) | set(shapes)):
+            if name not in made:
+                problems.append("{}: the network has it, data.py does not".format(name))
+            elif name not in shapes:
+                problems.append("{}: data.py has it, the network does not".format(name))
+            elif tuple(shapes[name]) != made[name].shape:
+                problems.append(
+                    "{}: found {} in the network; expected {} by data.py".format(
+                        name, tuple(shapes[name]), made[name].shape
+                    )
+                )
+        if problems:
+            raise DoesNotFit("initial weights do not fit the network:\n" + "\n".join(problems))
+        self.parameters = sum(int(numpy.prod(shape)) for shape in shapes.values())
+        expected = self.context.parameters
+        if self.parameters != expected:
+            raise DoesNotFit(
+                "found {} trainable parameters; expected {} by spec.json".format(
+                    self.parameters, expected
+                )
+            )
+        return {name: value.astype("float32") for name, value in made.items()}
+
+
+def optimizer_of(params, known):
+    """The line's maker of the optimiser that a workload names.
+
+    Args:
+        params: of the workload; `optimizer` is the name.
+        known: name -> maker.
+
+    Raises:
+        DoesNotFit: the line has no such optimiser.
+    """
+    name = params.get("optimizer")
+    if name not in known:
+        raise DoesNotFit(
+            "found optimizer {!r} in spec.json; expected one of {}".format(name, ", ".join(known))
+        )
+    return known[name]
+
+
+def expect_precision(wanted, observed):
+    """`observed`, after a look that it is what the case says."""
+    if observed != wanted:
+        raise RuntimeError(
+            "the case says {}, but a probe shows that the device computes in {}".format(
+                wanted, observed
+            )
+        )
+    return observed

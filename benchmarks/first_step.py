@@ -1,0 +1,113 @@
+"""The first training step of a cell: loss, gradient norm, parameters. For comparing lines.
+
+    python first_step.py pytorch resnet50_v1.5 --scale smoke --batch-size 8
+
+Run it with the interpreter of the line's environment. It trains one rank for one step, from the
+initial weights and on the batch that every line gets, by plain SGD at a learning rate of 1: what
+that takes off a weight is its gradient. So the line's own trainer is looked at, and no line needs
+code for this. On stdout comes one JSON document:
+
+    {"line", "workload", "loss", "gradient_norm", "parameters", "gradient_norms": {name: norm}}
+
+Weights that begin as constants (a batch norm's scale of 0 hides all layers before it) are varied at
+random, alike for every line; `--as-initialised` leaves them.
+"""
+
+import argparse
+import json
+import os
+import sys
+
+import numpy
+from base_trainer import DoesNotFit
+from rank import Context, new_runtime, new_trainer, read_json
+
+CODE = os.path.dirname(os.path.abspath(__file__))
+
+
+def job_of(options, spec):
+    """A job.json of one rank, as far as runtimes and trainers read it."""
+    process = {"name": "trainer-0", "role": "trainer", "rank": 0, "node": "n1"}
+    process.update(local_rank=0, device=None, measured=True)
+    plain = {"optimizer": "sgd", "learning_rate": 1.0, "weight_decay": 0.0, "dropout": 0.0}
+    case = {
+        "framework": options.line,
+        "workload": options.workload,
+        "strategy": "single",
+        "batch_size_per_device": options.batch_size,
+        "precision": "fp32",
+        "execution": options.execution,
+        "sync": "sync",
+    }
+    return {
+        "case": case,
+        "nodes": [{"name": "n1", "data_address": "127.0.0.1", "interface": "lo"}],
+        "processes": [process],
+        "workload": {
+            "params": {**spec["scales"][options.scale], **plain, "batches": 1},
+            "seed": options.seed,
+        },
+    }
+
+
+class Varied:
+    """A workload's data.py whose constant initial weights are moved by up to 0.5."""
+
+    def __init__(self, data):
+        self.batch = data.batch
+        self._weights = data.weights
+
+    def weights(self, params, random):
+        """As data.py's, but none constant."""
+        made = self._weights(params, random)
+        for name, value in made.items():
+            if value.min() == value.max():
+                made[name] = value + random.uniform(-0.5, 0.5, value.shape)
+        return made
+
+
+def first_step(options):
+    """The document, see above."""
+    spec = read_json(os.path.join(CODE, "workloads", options.workload, "spec.json"))
+    job = job_of(options, spec)
+    context = Context(job, "trainer-0", {"ports": {}}, None, spec)
+    new_runtime(CODE, context)
+    trainer = new_trainer(CODE, context, None if options.as_initialised else Varied)
+    before = {name: numpy.array(value) for name, value in trainer.weights().items()}
+    trainer.step()
+    after = trainer.weights()
+    norms = {
+        name: float(numpy.linalg.norm(before[name].astype("float64") - after[name]))
+        for name in sorted(before)
+    }
+    return {
+        "line": options.line,
+        "workload": options.workload,
+        "loss": trainer.losses()[0],
+        "gradient_norm": float(numpy.linalg.norm(list(norms.values()))),
+        "parameters": trainer.parameters,
+        "gradient_norms": norms,
+    }
+
+
+def main():
+    """Prints the document; exit code 2 where network and data do not fit."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("line", help="a folder of frameworks/")
+    parser.add_argument("workload", help="a folder of workloads/")
+    parser.add_argument("--scale", default="smoke", help="of spec.json (smoke)")
+    parser.add_argument("--batch-size", type=int, default=8, help="samples of the step (8)")
+    parser.add_argument("--execution", default="default", help="as the axis of that name")
+    parser.add_argument("--seed", type=int, default=1, help="of weights and batch (1)")
+    parser.add_argument("--as-initialised", action="store_true", help="vary no constant weight")
+    try:
+        document = first_step(parser.parse_args())
+    except DoesNotFit as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(json.dumps(document, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

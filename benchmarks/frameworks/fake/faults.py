@@ -1,0 +1,154 @@
+"""Faults on request: what tests of launch, checks and drills break.
+
+A knob is a key of the workload's parameters (`die_at_step`) or an environment variable
+(`FAKE_DIE_AT_STEP`, which wins); benchmarks/README.md lists them. `repeat` and `rank` confine
+those that break something to one repeat and to one trainer.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+
+from wrappers import Wrapper
+
+PREFIX = "FAKE_"
+
+
+def knobs_of(params, environ):
+    """The parameters, with what the environment says: JSON, or a plain word."""
+    knobs = dict(params)
+    for name, text in environ.items():
+        if name.startswith(PREFIX):
+            try:
+                value = json.loads(text)
+            except ValueError:
+                value = text
+            knobs[name[len(PREFIX) :].lower()] = value
+    return knobs
+
+
+class Faults:
+    """What this process has to break.
+
+    Args:
+        context: see `rank.Context`.
+    """
+
+    def __init__(self, context):
+        self.knobs = knobs_of(context.params, os.environ)
+        self._warmup_steps = context.job["protocol"]["warmup_steps"]
+        self._window_steps = context.job["protocol"]["measured_steps"]
+        repeat, rank = self.knobs.get("repeat"), self.knobs.get("rank")
+        self._concerned = repeat in (None, int(os.path.basename(context.repeat_dir))) and (
+            rank is None or (context.measured and rank == context.rank)
+        )
+
+    def fault(self, name, default=None):
+        """A knob's value; the default where this process is not concerned."""
+        return self.knobs.get(name, default) if self._concerned else default
+
+    def on_start(self):
+        """In the phase import."""
+        if self.fault("ignore_term"):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self._on_phase("import")
+
+    def on_build(self):
+        """In the phase build."""
+        self._on_phase("build")
+        if self.fault("daemon"):
+            _leave_daemon(bare=self.fault("daemon") == "bare")
+        for _ in range(self.fault("busy_children", 0)):
+            if os.fork() == 0:
+                _compute()
+
+    def on_step(self, number):
+        """Before a step; 1 is the first of the warm-up."""
+        in_window = number - self._warmup_steps
+        if number == 1:
+            self._on_phase("warmup" if self._warmup_steps else "window")
+        elif in_window == 1:
+            self._on_phase("window")
+        elif in_window == self._window_steps + 1:
+            self._on_phase("drain")
+        self._misbehave(number)
+        if in_window == self.fault("slow_step"):
+            time.sleep(self.fault("slow_step_s", 1.0))
+
+    def on_losses(self, losses):
+        """In the phase finish; the losses as they are to be told."""
+        self._on_phase("finish")
+        if self.fault("no_result"):
+            sys.exit(0)
+        if self.fault("nan_loss"):
+            known = losses[: self._warmup_steps]
+            losses = known + [float("nan")] * (len(losses) - len(known))
+        return losses
+
+    def on_end(self):
+        """When all is written."""
+        if self.fault("die_at_finish"):
+            self._die("the end")
+
+    def _on_phase(self, name):
+        if name == self.fault("die_at_phase"):
+            self._die("the phase {}".format(name))
+
+    def _misbehave(self, number):
+        if number == self.fault("die_at_step"):
+            self._die("step {}".format(number))
+        if number == self.fault("hang_at_step"):
+            time.sleep(3600)
+        if number == self.fault("eat_at_step", 3 if self.fault("eat_memory") else None):
+            print("fake: told to take all memory at step {}".format(number), flush=True)
+            eaten = []
+            while True:
+                eaten.append(os.urandom(2**20) * 16)  # random: no page of it is shared or zero
+
+    def _die(self, where):
+        print("fake: told to die at {}".format(where), flush=True)
+        if self.fault("die_signal") is not None:
+            os.kill(os.getpid(), self.fault("die_signal"))
+            time.sleep(60)
+        sys.exit(self.fault("die_code", 1))
+
+
+class FaultyTrainer(Wrapper):
+    """A trainer that breaks where it is told to."""
+
+    def __init__(self, trainer, faults):
+        super().__init__(trainer)
+        self._faults = faults
+
+    def step(self):
+        """A fault, or a step."""
+        self._faults.on_step(len(self.trainer.kept) + 1)
+        self.trainer.step()
+
+    def losses(self):
+        """The losses, or what a knob puts in their place."""
+        return self._faults.on_losses(self.trainer.losses())
+
+    def weights_digest(self):
+        """The digest, or this rank's own."""
+        digest = self.trainer.weights_digest()
+        return digest[::-1] if self._faults.fault("weights_differ") else digest
+
+
+def _leave_daemon(bare):
+    """A process that has left the session and the group, and that ignores SIGTERM."""
+    if os.fork() == 0:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if os.fork() == 0:
+            if bare:
+                os.execve("/bin/sleep", ["sleep", "3600"], {})
+            time.sleep(3600)
+        os._exit(0)
+
+
+def _compute():
+    while True:
+        sum(range(1000))

@@ -1,0 +1,54 @@
+"""A process of the test line: it meets the others over TCP, with the standard library alone."""
+
+import time
+
+import rendezvous
+from base_runtime import Base
+from frameworks.fake.faults import Faults
+
+
+class Runtime(Base):
+    """One trainer or parameter server."""
+
+    line = "fake"
+
+    def init(self):
+        """Takes the knobs over into the parameters, and meets the other trainers."""
+        self.faults = Faults(self.context)
+        self.context.params = self.faults.knobs
+        self.faults.on_start()
+        self._meeting = rendezvous.of_trainers(self.context) if self.context.measured else None
+
+    def meet(self, value=0):
+        """Rank 0's number. As with NCCL, a rank waits for ever for one that has died."""
+        if self._meeting is None:
+            return value
+        try:
+            return self._meeting.agree(value)
+        except (OSError, RuntimeError):
+            while True:
+                time.sleep(3600)
+
+    def barrier(self):
+        """Waits for the other trainers."""
+        self.meet()
+
+    def agree(self, value):
+        """Trainer 0's number."""
+        return self.meet(value)
+
+    def versions(self):
+        """The version is what a knob says."""
+        versions = super().versions()
+        versions[self.line] = str(self.faults.knobs.get("version", "1.0"))
+        return versions
+
+    def transport(self):
+        """Where there is somebody to meet."""
+        return "tcp" if self._meeting else None
+
+    def shutdown(self):
+        """Leaves the others."""
+        if self._meeting is not None:
+            self._meeting.close()
+        self.faults.on_end()

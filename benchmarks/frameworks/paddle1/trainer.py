@@ -1,0 +1,116 @@
+"""Training in Fluid: a static graph, alone or split between trainers and parameter servers."""
+
+import numpy
+from base_trainer import Base, optimizer_of
+from paddle import fluid
+from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import (
+    distributed_strategy,
+    fleet,
+)
+
+OPTIMIZERS = {"sgd": lambda params: fluid.optimizer.SGD(params["learning_rate"])}
+
+factory = distributed_strategy.StrategyFactory
+STRATEGIES = {
+    "sync": factory.create_sync_strategy,
+    "async": factory.create_async_strategy,
+    "half_async": factory.create_half_async_strategy,
+    "geo": lambda: factory.create_geo_strategy(20),
+}
+"""Geo-SGD exchanges its updates every 20 steps."""
+
+
+class Trainer(Base):
+    """The program of one trainer or parameter server."""
+
+    def __init__(self, context, network, data):
+        super().__init__(context, network, data)
+        params, serves = context.params, context.role == "pserver"
+        self.distributed = context.case["strategy"] == "parameter_server"
+        batches = self.new_batches(1 if serves else params["batches"])
+        inputs = {
+            name: fluid.data(name, [None, *value.shape[1:]], str(value.dtype))
+            for name, value in batches[0].items()
+        }
+        self.loss = network.loss(network.model(params), inputs)
+        trainable = fluid.default_main_program().all_parameters()
+        self.made = self.initial_weights({weight.name: weight.shape for weight in trainable})
+
+        optimizer = optimizer_of(params, OPTIMIZERS)(params)
+        if self.distributed:
+            strategy = STRATEGIES[context.case["sync"]]()
+            optimizer = fleet.distributed_optimizer(optimizer, strategy)
+        optimizer.minimize(self.loss)
+        if serves:
+            return
+
+        self.executor = fluid.Executor(fluid.CPUPlace())
+        if self.distributed:
+            fleet.init_worker()
+            # It fetches the servers' weights: all trainers have them before one of them trains.
+            self.executor.run(fleet.startup_program)
+            context.runtime.barrier()
+            self.program = fleet.main_program
+            if context.case["sync"] != "sync":
+                self.program = fluid.CompiledProgram(self.program).with_data_parallel(
+                    loss_name=self.loss.name,
+                    build_strategy=strategy.get_build_strategy(),
+                    exec_strategy=strategy.get_execute_strategy(),
+                )
+        else:
+            self.executor.run(fluid.default_startup_program())
+            self.program = fluid.default_main_program()
+            for name, value in self.made.items():
+                self._tensor(name).set(value, fluid.CPUPlace())
+        self.batches = batches
+        self.kept = []
+
+    @staticmethod
+    def _tensor(name):
+        return fluid.global_scope().find_var(name).get_tensor()
+
+    def serve(self):
+        """Runs this parameter server until somebody ends it.
+
+        Fluid 1.8's servers outlive their trainers' farewells; its launcher ends them, and so does
+        the agent, once all trainers of the gang are done.
+        """
+        fleet.init_server()
+        # With several servers large parameters are cut into blocks of rows.
+        endpoint = fleet.server_endpoints()[fleet.server_index()]
+        split = fleet._transpiler.vars_overview
+        for held in split.get_distributed_vars_by_ep(endpoint):
+            if held.origin.name not in self.made:
+                continue  # the optimiser's own
+            shape = held.slice.shape
+            value = self.made[held.origin.name].ravel()[held.offset :][: numpy.prod(shape)]
+            self._tensor(held.slice.name).set(value.reshape(shape), fluid.CPUPlace())
+        fleet.run_server()
+
+    def step(self):
+        """Forward, backward, exchange with the servers. Returns when the executor is through."""
+        feed = self.batches[len(self.kept) % len(self.batches)]
+        (loss,) = self.executor.run(self.program, feed=feed, fetch_list=[self.loss.name])
+        self.kept.append(loss)
+
+    def losses(self):
+        """The losses of all steps so far."""
+        return [float(numpy.mean(loss)) for loss in self.kept]
+
+    def weights(self):
+        """Name -> value of all parameters, as this trainer sees them."""
+        return {name: numpy.array(self._tensor(name)) for name in self.made}
+
+    def precision_proof(self):
+        """Fluid on the CPU computes in the type of its variables: all that are floats are fp32."""
+        names = ("FP16", "FP32", "FP64")
+        types = {
+            name
+            for variable in fluid.default_main_program().list_vars()
+            if variable.type == fluid.core.VarDesc.VarType.LOD_TENSOR
+            for name in names
+            if variable.dtype == getattr(fluid.core.VarDesc.VarType, name)
+        }
+        if types != {"FP32"} or self.context.precision != "fp32":
+            raise RuntimeError("variables are {}, not FP32 alone".format(", ".join(sorted(types))))
+        return "fp32"

@@ -1,0 +1,56 @@
+"""A process of PaddlePaddle 2 on a node: a rank, or a trainer or parameter server over brpc."""
+
+import os
+
+import paddle
+import rendezvous
+from apis.paddle.runtime import PaddleRuntime
+from paddle.distributed import fleet
+from paddle.distributed.fleet.base import role_maker
+
+
+class Runtime(PaddleRuntime):
+    """One rank, trainer or parameter server."""
+
+    line = "paddle2"
+
+    def init(self):
+        """Joins the other processes by the environment that launch.py made."""
+        super().init()
+        context = self.context
+        self.distributed = context.case["strategy"] == "parameter_server"
+        self.meeting = None
+        if not self.distributed:
+            return
+        # The roles meet over HTTP: a proxy has no business between them.
+        for variable in ("http_proxy", "https_proxy"):
+            os.environ.pop(variable, None)
+        # Eagerly, fleet.init would look for a process group.
+        paddle.enable_static()
+        fleet.init(role_maker.PaddleCloudRoleMaker(is_collective=False))
+        if context.role == "trainer":
+            # On the trainer's port: in this mode PaddlePaddle's trainers do not listen there.
+            self.meeting = rendezvous.of_trainers(context)
+
+    def barrier(self):
+        """Waits for the other ranks or trainers."""
+        if self.meeting:
+            self.meeting.barrier()
+        else:
+            super().barrier()
+
+    def agree(self, value):
+        """Rank 0's number."""
+        return self.meeting.agree(value) if self.meeting else super().agree(value)
+
+    def transport(self):
+        """With parameter servers brpc; otherwise what the process group uses."""
+        return "brpc" if self.distributed else super().transport()
+
+    def shutdown(self):
+        """Leaves the other ranks, or the servers."""
+        if self.meeting:
+            self.meeting.close()
+        if self.distributed:
+            fleet.stop_worker()
+        super().shutdown()

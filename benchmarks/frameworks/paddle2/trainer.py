@@ -1,0 +1,100 @@
+"""Training in PaddlePaddle 2: eager; as a static graph where asked for, and with servers."""
+
+import numpy
+import paddle
+from apis.paddle.trainer import OPTIMIZERS, EagerTrainer, trainable
+from base_trainer import Base, expect_precision, optimizer_of
+from paddle.distributed import fleet
+
+GEO_STEPS = 20
+"""Geo-SGD exchanges its updates every so many steps."""
+
+
+def Trainer(context, network, data):
+    """The trainer of a case."""
+    graph = context.case["strategy"] == "parameter_server" or context.case["execution"] == "graph"
+    return (GraphTrainer if graph else EagerTrainer)(context, network, data)
+
+
+class GraphTrainer(Base):
+    """The static graph of a lone rank, of a trainer, or of a parameter server."""
+
+    def __init__(self, context, network, data):
+        super().__init__(context, network, data)
+        paddle.enable_static()
+        params, serves = context.params, context.role == "pserver"
+        distributed = context.case["strategy"] == "parameter_server"
+        batches = self.new_batches(1 if serves else params["batches"])
+        inputs = {
+            name: paddle.static.data(name, [None, *value.shape[1:]], str(value.dtype))
+            for name, value in batches[0].items()
+        }
+        self._build(network, inputs)
+        optimizer = optimizer_of(params, OPTIMIZERS)(params)
+        if distributed:
+            optimizer = fleet.distributed_optimizer(optimizer, _strategy(context.case["sync"]))
+        optimizer.minimize(self.loss)
+        if serves:
+            return
+
+        self.executor = paddle.static.Executor(paddle.CPUPlace())
+        self.executor.run(paddle.static.default_startup_program())
+        for name, value in self.made.items():
+            self._tensor(name).set(value, paddle.CPUPlace())
+        if distributed:
+            # Trainer 0 gives its weights to the servers, the others fetch them from there.
+            fleet.init_worker()
+        self.program = paddle.static.default_main_program()
+        self.batches = batches
+        self.kept = []
+
+    def _build(self, network, inputs):
+        self.model = network.model(self.context.params)
+        self.loss = network.loss(self.model, inputs)
+        self.variables = {name: weight.name for name, weight in trainable(self.model).items()}
+        self.made = self.initial_weights(
+            {name: weight.shape for name, weight in trainable(self.model).items()}
+        )
+        # Servers draw the rows of sparse tables themselves, uniformly, as the startup program says.
+        ranges = {self.variables[name]: float(abs(x).max()) for name, x in self.made.items()}
+        for op in paddle.static.default_startup_program().global_block().ops:
+            if op.type == "uniform_random":
+                limit = ranges[op.output("Out")[0]]
+                op._set_attr("min", -limit)
+                op._set_attr("max", limit)
+
+    def _tensor(self, name):
+        return paddle.static.global_scope().find_var(self.variables[name]).get_tensor()
+
+    def serve(self):
+        """Runs this parameter server until it is ended: it goes on after its trainers have left."""
+        fleet.init_server()
+        fleet.run_server()
+
+    def step(self):
+        """Forward, backward, exchange with the servers. Returns when the executor is through."""
+        feed = self.batches[len(self.kept) % len(self.batches)]
+        (loss,) = self.executor.run(self.program, feed=feed, fetch_list=[self.loss])
+        self.kept.append(loss)
+
+    def losses(self):
+        """The losses of all steps so far."""
+        return [float(numpy.mean(loss)) for loss in self.kept]
+
+    def weights(self):
+        """Name -> value of all trainable parameters, as this trainer sees them."""
+        return {name: numpy.array(self._tensor(name)) for name in self.variables}
+
+    def precision_proof(self):
+        """A graph on the CPU computes in the type of its parameters."""
+        types = {str(weight.dtype) for weight in self.model.parameters()}
+        found = "fp32" if types == {"paddle.float32"} else ", ".join(sorted(types))
+        return expect_precision(self.context.precision, found)
+
+
+def _strategy(sync):
+    strategy = fleet.DistributedStrategy()
+    strategy.a_sync = True
+    if sync == "geo":
+        strategy.a_sync_configs = {"k_steps": GEO_STEPS}
+    return strategy

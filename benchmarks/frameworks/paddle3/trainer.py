@@ -1,0 +1,5 @@
+"""Training in PaddlePaddle 3: eager."""
+
+from apis.paddle.trainer import EagerTrainer as Trainer
+
+__all__ = ["Trainer"]

@@ -1,0 +1,114 @@
+"""Training in PyTorch: eager, DistributedDataParallel between ranks, autocast where asked for."""
+
+import torch
+from base_trainer import Base, expect_precision, optimizer_of
+from torch import nn
+
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def sgd(parameters, params):
+    """Stochastic gradient descent without momentum."""
+    return torch.optim.SGD(
+        parameters, lr=params["learning_rate"], weight_decay=params.get("weight_decay", 0.0)
+    )
+
+
+def momentum(parameters, params):
+    """Stochastic gradient descent with momentum."""
+    return torch.optim.SGD(
+        parameters,
+        lr=params["learning_rate"],
+        momentum=params["momentum"],
+        weight_decay=params.get("weight_decay", 0.0),
+    )
+
+
+OPTIMIZERS = {"sgd": sgd, "momentum": momentum}
+
+
+class Trainer(Base):
+    """One rank."""
+
+    def __init__(self, context, network, data):
+        super().__init__(context, network, data)
+        params, device = context.params, context.runtime.device
+        tf32 = context.precision == "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        torch.backends.cudnn.allow_tf32 = tf32
+        self.device = device
+        self.model = network.model(params)
+        self._load()
+        self.model.to(device)
+        self.forward = self.model
+        if context.grouped:
+            self.forward = nn.parallel.DistributedDataParallel(self.model)
+        self.optimizer = optimizer_of(params, OPTIMIZERS)(self.model.parameters(), params)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=context.precision == "fp16")
+        self.batches = [
+            {name: torch.from_numpy(value).to(device) for name, value in batch.items()}
+            for batch in self.new_batches(params["batches"])
+        ]
+        self.kept = []
+
+    def _load(self):
+        shapes = {name: weight.shape for name, weight in self._in_layout_of_data()}
+        made = self.initial_weights(shapes)
+        with torch.no_grad():
+            for name, weight in self._in_layout_of_data():
+                weight.copy_(torch.from_numpy(made[name]))
+
+    def _in_layout_of_data(self):
+        """Names and values of all trainable parameters; the values are views."""
+        matrices = {id(m.weight) for m in self.model.modules() if isinstance(m, nn.Linear)}
+        for name, weight in self.model.named_parameters():
+            if weight.requires_grad:
+                # PyTorch's Linear holds (out, in), data.py (in, out).
+                yield name, weight.t() if id(weight) in matrices else weight
+
+    def step(self):
+        """Forward, backward, update. The loss stays on the device."""
+        batch = self.batches[len(self.kept) % len(self.batches)]
+        self.optimizer.zero_grad(set_to_none=True)
+        with self.autocast():
+            loss = self.network.loss(self.forward, batch)
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.kept.append(loss.detach())
+
+    def losses(self):
+        """The losses of all steps so far."""
+        return torch.stack(self.kept).float().tolist()
+
+    def weights(self):
+        """Name -> value of all trainable parameters."""
+        return {
+            name: weight.detach().float().cpu().numpy()
+            for name, weight in self._in_layout_of_data()
+        }
+
+    def autocast(self):
+        """Mixed precision where the case asks for it; otherwise nothing."""
+        dtype = AUTOCAST.get(self.context.precision)
+        return torch.autocast(self.device.type, dtype, enabled=dtype is not None)
+
+    def precision_proof(self):
+        """Looks at what a product keeps of 1 + 2^-12: TF32 and bfloat16 round it to 1.
+
+        fp16 keeps 10 bits as TF32 does; autocast is recognised by the type of what it returns.
+        """
+        size = 256
+        fine = torch.full((size, size), 1 + 2.0**-12, device=self.device)
+        unit = torch.eye(size, device=self.device)
+        with self.autocast():
+            product = fine @ unit
+            image = nn.functional.conv2d(fine.view(1, size, 16, 16), unit.view(size, size, 1, 1))
+        types = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+        if product.dtype in types:
+            return expect_precision(self.context.precision, types[product.dtype])
+        exact = bool((product == fine).all())
+        flags = torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32
+        if exact and (flags or not bool((image.flatten() == fine.flatten()).all())):
+            raise RuntimeError("products are computed in fp32, but TF32 is allowed elsewhere")
+        return expect_precision(self.context.precision, "fp32" if exact else "tf32")

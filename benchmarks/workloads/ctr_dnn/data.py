@@ -1,0 +1,32 @@
+"""Synthetic clicks in the shape of the Criteo data, and the initial weights of CTR-DNN."""
+
+import numpy
+
+
+def batch(params, batch_size, random):
+    """Dense features (n, d); for each slot ids (n, 1), which lie in its part of the table; labels.
+
+    Ids follow Zipf's law within their slot's part. A sample is clicked when most of its ids are
+    odd: something that can be learnt.
+    """
+    slots, span = params["sparse_slots"], params["vocabulary"] // params["sparse_slots"]
+    ids = random.zipf(1.3, (slots, batch_size, 1)) % span
+    made = {"dense": random.rand(batch_size, params["dense_features"]).astype("float32")}
+    for slot in range(slots):
+        made["slot{}".format(slot)] = (ids[slot] + slot * span).astype("int64")
+    made["label"] = ((ids % 2).sum(axis=0) * 2 > slots).astype("int64")
+    return made
+
+
+def weights(params, random):
+    """Name -> initial value; matrices are (in, out)."""
+    size = params["embedding_size"]
+    named = {"table.weight": random.uniform(-0.01, 0.01, (params["vocabulary"], size))}
+    width = params["sparse_slots"] * size + params["dense_features"]
+    layers = ["hidden.{}".format(number) for number in range(len(params["hidden"]))] + ["click"]
+    for layer, out in zip(layers, [*params["hidden"], 2]):
+        limit = (6.0 / (width + out)) ** 0.5  # Glorot and Bengio 2010
+        named[layer + ".weight"] = random.uniform(-limit, limit, (width, out))
+        named[layer + ".bias"] = numpy.zeros(out)
+        width = out
+    return named

@@ -1,0 +1,44 @@
+"""Synthetic images and the initial weights of ResNet-50 v1.5."""
+
+import numpy
+
+STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
+"""Width of the 3x3 convolution, number of blocks."""
+
+
+def batch(params, batch_size, random):
+    """Images (n, 3, size, size) of normal noise, and labels (n)."""
+    shape = (batch_size, 3, params["image_size"], params["image_size"])
+    return {
+        "images": random.standard_normal(shape).astype("float32"),
+        "labels": random.randint(0, params["classes"], batch_size).astype("int64"),
+    }
+
+
+def weights(params, random):
+    """Name -> initial value; convolutions are (out, in, height, width), the head (in, out)."""
+    named = {}
+
+    def convolution(name, channels, out, size, scale=1.0):
+        # He et al. 2015 (arXiv:1502.01852), by fan-out; the batch norm follows.
+        deviation = (2.0 / (out * size * size)) ** 0.5
+        named[name + ".0.weight"] = random.standard_normal((out, channels, size, size)) * deviation
+        named[name + ".1.weight"] = numpy.full(out, scale)
+        named[name + ".1.bias"] = numpy.zeros(out)
+
+    convolution("stem", 3, 64, 7)
+    channels, number = 64, 0
+    for width, blocks in STAGES:
+        for index in range(blocks):
+            block = "blocks.{}.".format(number)
+            convolution(block + "conv1", channels, width, 1)
+            convolution(block + "conv2", width, width, 3)
+            # Blocks begin as identities (Goyal et al. 2017, arXiv:1706.02677): steadier.
+            convolution(block + "conv3", width, 4 * width, 1, scale=0.0)
+            if index == 0:
+                convolution(block + "shortcut", channels, 4 * width, 1)
+            channels, number = 4 * width, number + 1
+    limit = channels**-0.5
+    named["head.weight"] = random.uniform(-limit, limit, (channels, params["classes"]))
+    named["head.bias"] = random.uniform(-limit, limit, params["classes"])
+    return named

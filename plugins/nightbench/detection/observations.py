@@ -1,0 +1,80 @@
+"""Histories of any figures from files: what `nightbench detect` reads."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from nightbench.core.history_file import Column, HistoryFile, number, text, whole
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One row of a file: a series at one time."""
+
+    seconds: float
+    """Unix time."""
+    value: float | None
+    """None for a missing night."""
+    n: int | None = None
+    spread: float | None = None
+    """(maximum - minimum) / median of the night's repeats."""
+    fingerprint: str | None = None
+    control: float | None = None
+    """The same night's control measurement of the same nodes; higher is better."""
+    line: int = 0
+
+    @property
+    def day(self) -> str:
+        """The date, UTC."""
+        return f"{datetime.fromtimestamp(self.seconds, UTC):%Y-%m-%d}"
+
+
+def _seconds(cell: Any) -> float:
+    try:
+        seconds = float(cell)
+    except ValueError:
+        date = datetime.fromisoformat(cell)
+        seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+    if not -6e10 < seconds < 2.5e11:
+        raise ValueError
+    return seconds
+
+
+COLUMNS = {
+    "series": text("the name of a series", required=True),
+    "t": Column(_seconds, "Unix seconds or an ISO 8601 date", is_required=True),
+    "value": number(0, exclusive=True, required=True, may_be_empty=True),
+    "n": whole(1),
+    "spread": number(0),
+    "fingerprint": text("a text"),
+    "control": number(0, exclusive=True),
+}
+
+
+def read_observations(path: Path) -> dict[str, list[Observation]]:
+    """Observations by series, oldest first, from a CSV or `.jsonl` file.
+
+    Raises:
+        UserError: the file cannot be read or lacks a column, or cells are not what they should
+            be; each is named with file, line, column, what was found and what was expected.
+    """
+    file = HistoryFile(path, COLUMNS, others=True)
+    series: dict[str, list[Observation]] = {}
+    for row in file.rows():
+        given = dict(row.values)
+        name, seconds = given.pop("series"), given.pop("t")
+        found = Observation(seconds, given.pop("value", None), line=row.line, **given)
+        series.setdefault(name, []).append(found)
+    for name, found_of in series.items():
+        found_of.sort(key=lambda one: one.seconds)
+        for one, other in itertools.pairwise(found_of):
+            if one.seconds == other.seconds:
+                first, second = sorted((one.line, other.line))
+                expected = f"another time than line {first} of series {name}"
+                file.wrong(second, "t", one.day, expected)
+    file.close()
+    return series

@@ -1,0 +1,85 @@
+"""`nightbench ab`: one comparison of two builds that a person names."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from nightbench.config import parse_build
+from nightbench.config.source import one_of
+from nightbench.core.budget import Past
+from nightbench.core.errors import UserError
+from nightbench.core.model import Catalog, Cluster, Suite
+from nightbench.experiments.comparison import ComparisonPlan, plan_comparison
+
+
+@dataclass(frozen=True)
+class AbRequest:
+    """What is compared; kept in the spool, so that it can be resumed."""
+
+    a: str
+    """A build as `LINE=VERSION`, `LINE=FILE.whl` or `LINE=/PREFIX`."""
+    b: str
+    suite: str
+    """By name, or the absolute path of its file."""
+    rounds: int
+    min_effect: float
+    seed: int
+    cases: Sequence[str] = ()
+    """Slugs; all cases of the line where there are none."""
+    cluster: str | None = None
+    """By name or path; the suite's own where None."""
+    frameworks: str = ""
+    workloads: str = ""
+    strategies: str = ""
+    scale: str | None = None
+    outside_hours: bool = False
+
+
+def plan_ab(
+    request: AbRequest,
+    comparison_id: str,
+    suite: Suite,
+    cluster: Cluster,
+    catalog: Catalog,
+    *,
+    left_out: Mapping[str, str] | None = None,
+    deadline: datetime | None = None,
+    past: Mapping[str, Past] | None = None,
+) -> ComparisonPlan:
+    """Return the plan of a request.
+
+    Raises:
+        UserError: a build or a case is not there, or the cluster cannot run it.
+    """
+    return plan_comparison(
+        with_cases(suite, request.cases),
+        cluster,
+        catalog,
+        (parse_build(request.a), parse_build(request.b)),
+        comparison_id=comparison_id,
+        rounds=request.rounds,
+        min_effect=request.min_effect,
+        seed=request.seed,
+        deadline=deadline,
+        left_out=left_out,
+        past=past,
+    )
+
+
+def with_cases(suite: Suite, case_ids: Sequence[str]) -> Suite:
+    """Return the suite with only the named cases, in its order; all where none is named.
+
+    Raises:
+        UserError: the suite has no such case.
+    """
+    known = {case.case_id: case for case in suite.cases}
+    for case_id in case_ids:
+        if case_id not in known:
+            raise UserError(f"case: {one_of(case_id, known)}; of suite {suite.name}")
+    if not case_ids:
+        return suite
+    chosen = tuple(case for case_id, case in known.items() if case_id in case_ids)
+    return dataclasses.replace(suite, cases=chosen)

@@ -1,0 +1,338 @@
+"""A comparison of two builds: its plan, its launches in the spool, and its result.
+
+    <spool>/comparisons/<id>/run.json                  the request
+    <spool>/comparisons/<id>/cases/<case_id>/g<n>/     the n-th launch of the case, as a run has it
+        launch.json                                    its round, its build and its throughput
+    <spool>/comparisons/<id>/result.json               the result, see `make_result`
+
+Each launch is a job of one repeat with its own id (`<id>/<case_id>/g<n>`). The next launch depends
+only on those that have ended, so that another process can resume. Nothing of a comparison enters
+the warehouse, and no baseline contains it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from nightbench.core.budget import Past
+from nightbench.core.errors import UserError
+from nightbench.core.model import (
+    Build,
+    Case,
+    Catalog,
+    Cluster,
+    JobSpec,
+    Node,
+    Process,
+    Role,
+    RunKind,
+    Suite,
+    WorkloadInfo,
+)
+from nightbench.core.placement import NodesAway, place
+from nightbench.core.plan import resolve
+from nightbench.experiments import paired_statistics, rounds
+from nightbench.experiments.experiment_spool import COMPARISON, Document, store_request
+from nightbench.experiments.paired_statistics import RatioEstimate
+from nightbench.experiments.rounds import Arm, Launch, LaunchOrder
+from nightbench.spool import CaseStore, RunSpool, Spool, read_json, utc_now, write_json
+
+RESULT_SCHEMA = "nightbench.comparison-result/1"
+
+
+@dataclass(frozen=True)
+class ComparedCase:
+    """A case with the job of each build."""
+
+    case: Case
+    jobs: Mapping[Arm, JobSpec]
+    order: LaunchOrder
+    workload: WorkloadInfo
+
+    @property
+    def case_id(self) -> str:
+        """The case's slug."""
+        return self.case.case_id
+
+    @property
+    def unit(self) -> str:
+        """Unit of work."""
+        return self.workload.unit
+
+    @property
+    def nodes(self) -> list[str]:
+        """Names of the nodes that both builds run on."""
+        return [node.name for node in self.jobs[Arm.A].nodes]
+
+    def launch(self, arm: Arm, number: int) -> JobSpec:
+        """Return the job of the n-th launch of the case, from 0."""
+        return dataclasses.replace(self.jobs[arm], generation=number)
+
+
+@dataclass(frozen=True)
+class ComparisonPlan:
+    """What is compared, and how."""
+
+    comparison_id: str
+    suite: Suite
+    cluster: Cluster
+    cases: tuple[ComparedCase, ...]
+    rounds: int
+    min_effect: float
+    seed: int
+    left_out: Mapping[str, str]
+    """Node -> why nothing is measured on it."""
+
+    @property
+    def builds(self) -> Mapping[Arm, Build]:
+        """The two builds, as they are resolved for the cluster."""
+        return {arm: self.cases[0].jobs[arm].build for arm in Arm}
+
+    def expecting(self, launch_s: float) -> ComparisonPlan:
+        """Return the plan whose launches are each expected to take so many seconds."""
+        cases = []
+        for case in self.cases:
+            jobs = {
+                arm: dataclasses.replace(job, expected_repeat_s=launch_s)
+                for arm, job in case.jobs.items()
+            }
+            cases.append(dataclasses.replace(case, jobs=jobs))
+        return dataclasses.replace(self, cases=tuple(cases))
+
+
+def plan_comparison(
+    suite: Suite,
+    cluster: Cluster,
+    catalog: Catalog,
+    builds: tuple[Build, Build],
+    *,
+    comparison_id: str,
+    rounds: int,
+    min_effect: float,
+    seed: int,
+    deadline: datetime | None = None,
+    left_out: Mapping[str, str] | None = None,
+    past: Mapping[str, Past] | None = None,
+) -> ComparisonPlan:
+    """Return the plan that compares two builds on the suite's cases of their framework line.
+
+    Args:
+        suite: with the cases to compare, and no others of the line.
+        cluster: where; both builds run on the same nodes.
+        catalog: what can be run.
+        builds: A and B, of one framework line.
+        comparison_id: of the jobs.
+        rounds: of each case.
+        min_effect: the smallest effect that matters, .01 for 1 %.
+        seed: draws the build that begins.
+        deadline: no launch begins that cannot end by then.
+        left_out: node -> why nothing is measured on it.
+        past: how long repeats take, for the deadline.
+
+    Raises:
+        UserError: the builds are of two lines, there is no case of it, or the cluster cannot
+            run one.
+    """
+    line = builds[0].line
+    if builds[1].line != line:
+        raise UserError(
+            f"builds: found {line} and {builds[1].line}; expected two builds of one framework line"
+        )
+    cases = [case for case in suite.cases if case.framework == line]
+    if not cases:
+        have = ", ".join(sorted({case.framework for case in suite.cases}))
+        raise UserError(f"suite {suite.name}: no case of {line} is left to compare; it has {have}")
+    compared = []
+    for case in cases:
+        roles = catalog.frameworks[line].roles_of(case.strategy)
+        nodes, processes = _place(case, cluster, roles, left_out or {})
+        jobs = {}
+        for arm, build in zip(Arm, builds, strict=True):
+            with_build = dataclasses.replace(suite, builds={**suite.builds, line: build})
+            job = resolve(case, with_build, cluster, catalog, comparison_id, deadline=deadline)
+            known = (past or {}).get(case.case_id, Past()).of(job.definition_digest)
+            job = dataclasses.replace(
+                job, nodes=nodes, processes=processes, expected_repeat_s=known.repeat_s
+            )
+            jobs[arm] = _single_repeat(job)
+        order = LaunchOrder.seeded(rounds, seed, case.case_id)
+        compared.append(ComparedCase(case, jobs, order, catalog.workloads[case.workload]))
+    return ComparisonPlan(
+        comparison_id,
+        suite,
+        cluster,
+        tuple(compared),
+        rounds,
+        min_effect,
+        seed,
+        dict(left_out or {}),
+    )
+
+
+def _place(
+    case: Case, cluster: Cluster, roles: Sequence[Role], left_out: Mapping[str, str]
+) -> tuple[tuple[Node, ...], tuple[Process, ...]]:
+    try:
+        return place(case, cluster, roles, left_out.keys())
+    except NodesAway as error:
+        why = "; ".join(f"{node}: {reason}" for node, reason in left_out.items())
+        raise UserError(f"{case.case_id}: {error} ({why})") from error
+
+
+def _single_repeat(job: JobSpec) -> JobSpec:
+    """Return the job of one launch: its round replaces a disturbed one, not another repeat."""
+    paths = {k: v for k, v in job.environments.paths.items() if k != job.build.line}
+    return dataclasses.replace(
+        job,
+        protocol=dataclasses.replace(job.protocol, repeats=1, min_repeats=None, confidence=None),
+        neighbours=dataclasses.replace(job.neighbours, budget=0),
+        # The build names the environment: a prefix of the site must not replace both builds.
+        environments=dataclasses.replace(job.environments, paths=paths),
+    )
+
+
+# --- in the spool -------------------------------------------------------------------------
+
+
+def store_comparison(
+    plan: ComparisonPlan, spool: Spool, request: Mapping[str, Any], requested_by: str
+) -> RunSpool:
+    """Write the request before anything is launched, and return the comparison's folder.
+
+    Args:
+        plan: the comparison.
+        spool: where.
+        request: whatever the caller needs to make the same plan again.
+        requested_by: who asked for it.
+
+    Raises:
+        UserError: it was begun with other cases, nodes, builds or code.
+    """
+    folder = spool.comparison(plan.comparison_id)
+    store_request(
+        folder,
+        COMPARISON,
+        request,
+        _identity(plan),
+        requested_by,
+        suite=plan.suite.name,
+        cluster=plan.cluster.name,
+        left_out=dict(plan.left_out),
+    )
+    return folder
+
+
+def _identity(plan: ComparisonPlan) -> Document:
+    return {
+        "builds": {str(arm): dataclasses.asdict(build) for arm, build in plan.builds.items()},
+        "cases": {
+            each.case_id: {
+                "definition_digest": each.jobs[Arm.A].definition_digest,
+                "nodes": each.nodes,
+            }
+            for each in plan.cases
+        },
+        "code": plan.cases[0].jobs[Arm.A].code_digest,
+        "rounds": plan.rounds,
+        "min_effect": plan.min_effect,
+        "seed": plan.seed,
+    }
+
+
+def ended_launches(folder: RunSpool, case_id: str) -> list[Launch]:
+    """Return the launches of a case that have ended, in their order."""
+    launches: list[Launch] = []
+    while (found := read_json(_launch_file(folder.case(case_id, len(launches))))) is not None:
+        kept = {field.name: found[field.name] for field in dataclasses.fields(Launch)}
+        launches.append(Launch(**{**kept, "arm": Arm(found["arm"])}))
+    return launches
+
+
+def save_launch(store: CaseStore, launch: Launch) -> None:
+    """Store how a launch ended; no process goes on with it afterwards."""
+    write_json(_launch_file(store), {**dataclasses.asdict(launch), "at": utc_now()})
+
+
+def _launch_file(store: CaseStore) -> Any:
+    return store.folder / "launch.json"
+
+
+# --- the result ---------------------------------------------------------------------------
+
+
+def make_result(plan: ComparisonPlan, folder: RunSpool, stopped: str | None = None) -> Document:
+    """Return the document of result.json, computed from the launches that have ended.
+
+    Args:
+        plan: the comparison.
+        folder: its files.
+        stopped: why it ended early, where the launches do not show it.
+    """
+    level = paired_statistics.family_level(len(plan.cases))
+    rows: list[Document] = []
+    estimates: list[RatioEstimate] = []
+    for case in plan.cases:
+        done = rounds.progress(case.order, ended_launches(folder, case.case_id))
+        ratios = [each.ratio for each in done.rounds]
+        found = paired_statistics.estimate(ratios, plan.min_effect, level, plan.seed)
+        estimates.append(found)
+        rows.append(
+            {
+                "case_id": case.case_id,
+                "unit": case.unit,
+                "nodes": case.nodes,
+                **dataclasses.asdict(found),
+                "order": [_order(each.order) for each in done.rounds],
+                "rounds": [
+                    {**dataclasses.asdict(each), "order": _order(each.order), "ratio": each.ratio}
+                    for each in done.rounds
+                ],
+                "dropped": [dataclasses.asdict(launch) for launch in done.dropped],
+                "complete": len(done.rounds) >= plan.rounds,
+                "stopped": done.stopped or (stopped if done.next is not None else None),
+            }
+        )
+    combined = paired_statistics.combine(estimates, plan.min_effect)
+    return {
+        "schema": RESULT_SCHEMA,
+        "id": plan.comparison_id,
+        "verdict": str(paired_statistics.overall([each.verdict for each in estimates])),
+        "a": _build(plan.builds[Arm.A]),
+        "b": _build(plan.builds[Arm.B]),
+        "suite": plan.suite.name,
+        "cluster": plan.cluster.name,
+        "shared": plan.cluster.shared,
+        "run_kind": str(RunKind.CONFIRM),
+        "rounds": plan.rounds,
+        "min_effect": plan.min_effect,
+        "seed": plan.seed,
+        "started_at": (folder.run() or {}).get("started_at"),
+        "ended_at": utc_now(),
+        "complete": all(row["complete"] or row["stopped"] for row in rows) and stopped is None,
+        "cases": rows,
+        "combined": dataclasses.asdict(combined.estimate) if combined.estimate else None,
+        "not_combined": combined.why_not,
+    }
+
+
+def _order(arms: Sequence[Arm]) -> str:
+    return "".join(arm.upper() for arm in arms)
+
+
+def _build(build: Build) -> Document:
+    return {**dataclasses.asdict(build), "build_id": build.build_id}
+
+
+def save_result(folder: RunSpool, document: Mapping[str, Any]) -> None:
+    """Store the result."""
+    write_json(folder.folder / "result.json", document)
+
+
+def saved_result(folder: RunSpool) -> Document | None:
+    """Return the stored result; None while there is none."""
+    found: Document | None = read_json(folder.folder / "result.json")
+    return found

@@ -1,0 +1,309 @@
+"""Measures the launches of a comparison through the real gang, and resumes where one ended.
+
+ab, confirm and bisect are made of comparisons, and each goes through `run_comparison`: the request
+is stored first, every launch is stored before the next one begins, and the result is computed from
+the stored launches alone. Whoever calls it again goes on after the last launch that has ended, and
+takes up one that still runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from nightbench.checks import CheckContext, check_repeats
+from nightbench.core.budget import Past
+from nightbench.core.errors import UserError
+from nightbench.core.model import CaseStatus, Catalog, Cluster, JobSpec, Suite, reasons_from_json
+from nightbench.core.repeat_record import repeat_record
+from nightbench.core.sentences import sentences
+from nightbench.core.summarize import summarize_repeat
+from nightbench.experiments import rounds
+from nightbench.experiments.comparison import (
+    ComparedCase,
+    ComparisonPlan,
+    ended_launches,
+    make_result,
+    save_launch,
+    save_result,
+    saved_result,
+    store_comparison,
+)
+from nightbench.experiments.experiment_spool import Document
+from nightbench.experiments.rounds import Arm, Launch
+from nightbench.gang import (
+    EnvironmentUnavailable,
+    NodeError,
+    Shipment,
+    SshTarget,
+    cancel,
+    local_shipment,
+    prepare,
+    run_gang,
+)
+from nightbench.gang.progress import GangEvent
+from nightbench.night import preflight, replacement
+from nightbench.night.past import past_of
+from nightbench.night.window import open_now
+from nightbench.nodes import NodeState
+from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome, RunSpool, Spool
+from nightbench.warehouse import NodeRepository, WarehouseUnavailable
+from nightbench.warehouse.connection import Connect
+
+
+class MeasurementStopped(UserError):
+    """Somebody ended a launch from elsewhere, or there is no time for another one."""
+
+
+@dataclass(frozen=True)
+class ExperimentContext:
+    """Where an experiment is measured and by what; every process that resumes one makes its own."""
+
+    suite: Suite
+    """With the cases of the experiment."""
+    cluster: Cluster
+    catalog: Catalog
+    targets: Mapping[str, SshTarget]
+    """Node -> how it is reached."""
+    shipment: Shipment
+    """What the nodes need."""
+    deadline: datetime | None = None
+    """No launch begins that cannot end by then."""
+    past: Mapping[str, Past] = dataclasses.field(default_factory=dict)
+    """case_id -> how long it took before; empty without a deadline."""
+    node_states: Mapping[str, NodeState] = dataclasses.field(default_factory=dict)
+    """Node -> whether it is in quarantine; empty where the warehouse is away."""
+
+
+def experiment_context(
+    suite: Suite,
+    cluster: Cluster,
+    catalog: Catalog,
+    targets: Mapping[str, SshTarget],
+    connect: Connect,
+    spool: Spool,
+    *,
+    outside_hours: bool = False,
+    until: datetime | None = None,
+) -> ExperimentContext:
+    """Return the context of an experiment that is measured from now on.
+
+    Args:
+        suite: with the cases of the experiment.
+        cluster: its hours limit the experiment.
+        catalog: what can be run.
+        targets: node -> how it is reached.
+        connect: opens the warehouse; where that is away no quarantine is known.
+        spool: of the runs, from which durations are taken without a warehouse.
+        outside_hours: ignore the cluster's hours.
+        until: a deadline beside the cluster's hours.
+
+    Raises:
+        UserError: the cluster's hours do not hold now.
+    """
+    shipment = local_shipment(cluster.environments.wheelhouse)
+    span = None if outside_hours else open_now(cluster, datetime.now(UTC))
+    ends = (until, span.end if span else None)
+    deadline = min((end for end in ends if end is not None), default=None)
+    states: Mapping[str, NodeState] = {}
+    try:
+        with closing(connect()) as connection:
+            states = NodeRepository(connection).states(cluster.name)
+    except WarehouseUnavailable:
+        pass  # Nobody knows of quarantines then; the preflight counts all the same.
+    past = past_of(cluster.name, connect, spool) if deadline is not None else {}
+    return ExperimentContext(suite, cluster, catalog, targets, shipment, deadline, past, states)
+
+
+async def unfit_nodes(context: ExperimentContext, line: str) -> dict[str, str]:
+    """Look at the nodes, and return node -> why it takes no part: a fault, or a quarantine."""
+    found = await preflight.examine(
+        context.cluster,
+        context.targets,
+        context.shipment,
+        [context.catalog.frameworks[line]],
+        sweep=True,
+    )
+    return replacement.out_tonight(found, context.node_states)
+
+
+class ComparisonObserver:
+    """What is reported while a comparison is measured; here all of it is ignored."""
+
+    def comparison_begins(self, plan: ComparisonPlan, folder: RunSpool) -> None:
+        """Its first launch begins, or another process goes on with it."""
+
+    def gang_event(self, event: GangEvent) -> None:
+        """Something happened on the nodes."""
+
+    def launch_begins(self, case: ComparedCase, number: int, of_round: int, arm: Arm) -> None:
+        """The n-th launch of a case begins."""
+
+    def launch_ended(self, case: ComparedCase, number: int, launch: Launch) -> None:
+        """The n-th launch of a case has ended and is stored."""
+
+
+async def run_comparison(
+    plan: ComparisonPlan,
+    spool: Spool,
+    request: Mapping[str, Any],
+    requested_by: str,
+    context: ExperimentContext,
+    observer: ComparisonObserver,
+    after_launch: Callable[[], None] = lambda: None,
+) -> Document:
+    """Measure what is missing of a comparison, and return the document of its result.json.
+
+    Where time ran out, or somebody ended it from elsewhere, it is not `complete`.
+
+    Args:
+        plan: the comparison.
+        spool: where it is stored.
+        request: what the caller needs to make the same plan again.
+        requested_by: who asked for it.
+        context: where it is measured.
+        observer: is told how it goes.
+        after_launch: called once each launch is stored.
+
+    Raises:
+        EnvironmentUnavailable: a node cannot have one of the builds.
+        NodeError: a node cannot be reached before the first launch.
+        UserError: it was begun with other cases, nodes, builds or code.
+        asyncio.CancelledError: after the gang has been ended on the nodes.
+    """
+    folder = spool.comparison(plan.comparison_id)
+    known = saved_result(folder)
+    if known is not None and known["complete"]:
+        return known
+    store_comparison(plan, spool, request, requested_by)
+    measurement = _Measurement(plan, folder, context, observer, after_launch)
+    observer.comparison_begins(plan, folder)
+    stopped = None
+    with folder.steered():
+        try:
+            await measurement.run()
+        except MeasurementStopped as error:
+            stopped = str(error)
+        document = make_result(plan, folder, stopped)
+        save_result(folder, document)
+    return document
+
+
+@dataclass(frozen=True)
+class _Measurement:
+    """One process that measures the launches of a comparison."""
+
+    plan: ComparisonPlan
+    folder: RunSpool
+    context: ExperimentContext
+    observer: ComparisonObserver
+    after_launch: Callable[[], None]
+
+    async def run(self) -> None:
+        """Measure all launches that are missing, after the environments of both builds are made."""
+        for case in self.plan.cases:
+            ended = ended_launches(self.folder, case.case_id)
+            following = rounds.progress(case.order, ended).next
+            if following is not None:
+                arm = following[1]
+                # By the numbers of the next launches: a job file that is in use stays as it is.
+                for number, each in enumerate((arm, arm.other), start=len(ended)):
+                    await self._prepare(case.launch(each, number))
+        for case in self.plan.cases:
+            while True:
+                ended = ended_launches(self.folder, case.case_id)
+                following = rounds.progress(case.order, ended).next
+                if following is None:
+                    break
+                number, (of_round, arm) = len(ended), following
+                self.observer.launch_begins(case, number, of_round, arm)
+                launch = await self._launch(case, number, of_round, arm)
+                self.after_launch()
+                self.observer.launch_ended(case, number, launch)
+
+    async def _prepare(self, job: JobSpec) -> None:
+        targets, shipment = self.context.targets, self.context.shipment
+        await prepare(job, targets, shipment, self.observer.gang_event)
+
+    async def _launch(self, case: ComparedCase, number: int, of_round: int, arm: Arm) -> Launch:
+        """Measure and store one launch."""
+        job = launch_job(self.folder, case, arm, number)
+        store = self.folder.case(case.case_id, number)
+        resumed = store.job() is not None
+        try:
+            await asyncio.to_thread(store.save_job, job.to_json())
+            await self._prepare(job)
+            outcome = await run_gang(job, self.context.targets, store, self.observer.gang_event)
+            launch = await asyncio.to_thread(self._judge, case, job, store, of_round, arm, outcome)
+            if launch.status == "interrupted" and not resumed:
+                save_launch(store, launch)
+                raise MeasurementStopped(f"{job.job_id}: {launch.reason}")
+        except EnvironmentUnavailable:
+            raise
+        except NodeError as error:
+            launch = Launch(of_round, arm, "failed", None, str(error))
+        except asyncio.CancelledError:
+            await self._end_gang(job)
+            save_launch(
+                store, Launch(of_round, arm, "interrupted", None, "interrupted by the user")
+            )
+            raise
+        if launch.status == "failed" and resumed:
+            # The process that began it has died, and its gang ended without it.
+            launch = dataclasses.replace(launch, status="interrupted")
+        await asyncio.to_thread(save_launch, store, launch)
+        return launch
+
+    async def _end_gang(self, job: JobSpec) -> None:
+        try:
+            await cancel(job, {node.name: self.context.targets[node.name] for node in job.nodes})
+        except UserError as error:
+            # The agents end their gangs by themselves when their lease runs out.
+            message = f"{job.job_id}: could not be ended at once: {error}"
+            self.observer.gang_event(GangEvent("cancel", message))
+
+    def _judge(
+        self,
+        case: ComparedCase,
+        job: JobSpec,
+        store: CaseStore,
+        of_round: int,
+        arm: Arm,
+        outcome: CaseOutcome,
+    ) -> Launch:
+        """Return what a launch brought, after the checks that every repeat has to pass."""
+        if outcome.status in (CaseStatus.CANCELLED, CaseStatus.LEFT_OUT):
+            return Launch(of_round, arm, "interrupted", None, outcome.why)
+        repeat = store.repeat(1)
+        if repeat is None:
+            return Launch(of_round, arm, "failed", None, outcome.why)
+        if repeat["status"] != "ok":
+            status = "disturbed" if repeat["status"] == "disturbed" else "failed"
+            reasons = reasons_from_json(repeat["reasons"]) or outcome.reasons
+            return Launch(of_round, arm, status, None, sentences(reasons))
+        record = repeat_record({**repeat, "repeat": 1}, store.results(1))
+        summary = summarize_repeat(record, case.case)
+        checks = CheckContext.of(job, case.workload, shared=self.plan.cluster.shared)
+        refused = [c.reason for c in check_repeats(checks, [record], [summary]) if c.quarantines]
+        if summary.problem is not None and not refused:
+            refused = [summary.problem]
+        if refused or summary.throughput is None:
+            return Launch(of_round, arm, "failed", None, sentences(refused))
+        return Launch(of_round, arm, "ok", summary.throughput)
+
+
+def launch_job(folder: RunSpool, case: ComparedCase, arm: Arm, number: int) -> JobSpec:
+    """Return the job of a launch, expected to take as long as the longest launch before it."""
+    job = case.launch(arm, number)
+    records = [folder.case(case.case_id, before).repeat(1) for before in range(number)]
+    took = [
+        seconds
+        for record in records
+        if record and (seconds := RepeatOutcome.from_record(1, record, None).seconds) is not None
+    ]
+    return dataclasses.replace(job, expected_repeat_s=max(took, default=job.expected_repeat_s))

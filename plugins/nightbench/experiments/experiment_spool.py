@@ -1,0 +1,93 @@
+"""run.json of a comparison, a bisect or a drill: its request, and what must stay the same.
+
+Every experiment is stored before its first launch, so that any process can resume it later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nightbench.core.errors import UserError
+from nightbench.core.model import RunKind
+from nightbench.spool import RunSpool, utc_now
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ExperimentKind:
+    """What tells the run.json of one kind of experiment from others."""
+
+    name: str
+    schema: str
+    run_kind: RunKind
+
+
+COMPARISON = ExperimentKind("comparison", "nightbench.comparison/1", RunKind.CONFIRM)
+BISECT = ExperimentKind("bisect", "nightbench.bisect/1", RunKind.CONFIRM)
+DRILL = ExperimentKind("drill", "nightbench.drill/1", RunKind.DRILL)
+
+
+def store_request(
+    folder: RunSpool,
+    kind: ExperimentKind,
+    request: Mapping[str, Any],
+    identity: Mapping[str, Any],
+    requested_by: str,
+    **initial: Any,
+) -> None:
+    """Write run.json before anything is launched; it may be written again to resume.
+
+    Args:
+        folder: of the experiment.
+        kind: of the experiment.
+        request: what the caller needs to plan the same again; may change.
+        identity: what must not change between launches, as JSON.
+        requested_by: who begins it; who resumes it is not kept.
+        initial: further keys, which later writes leave as they are.
+
+    Raises:
+        UserError: it was begun with another identity.
+    """
+    known = folder.run() or {}
+    was = known.get("identity", identity)
+    differs = sorted(key for key in {*was, *identity} if was.get(key) != identity.get(key))
+    if differs:
+        raise UserError(
+            f"{folder.run_id}: {', '.join(differs)} changed since it was begun, so launches before "
+            "and after cannot be compared. Begin a new one"
+        )
+    head = {"schema": kind.schema, "run_kind": str(kind.run_kind), "started_at": utc_now()}
+    head |= {"requested_by": requested_by, **initial}
+    folder.save_run({**head, **known, "request": dict(request), "identity": dict(identity)})
+
+
+def read_request(folder: RunSpool, kind: ExperimentKind) -> Document:
+    """Return run.json, whose `request` is what `store_request` was given.
+
+    Raises:
+        UserError: there is no such experiment.
+    """
+    document = folder.run()
+    if document is None or document.get("schema") != kind.schema:
+        parent = folder.folder.parent
+        have = sorted(path.name for path in parent.iterdir()) if parent.exists() else []
+        raise UserError(
+            f'{kind.name}: found "{folder.run_id}", which is not in the spool; it has '
+            f"{', '.join(have) or 'none'}"
+        )
+    return document
+
+
+def resumable_request(folder: RunSpool, kind: ExperimentKind) -> Document:
+    """Return run.json of an experiment that no other process measures.
+
+    Raises:
+        UserError: there is no such experiment, or another process measures it.
+    """
+    document = read_request(folder, kind)
+    if folder.is_steered():
+        raise UserError(f"{folder.run_id} is measured right now by another process")
+    return document

@@ -1,0 +1,250 @@
+"""Statistics of two builds measured in rounds: the ratio of their throughputs, and a verdict. Pure.
+
+A round (see `rounds`) is one launch of each build on the same nodes. Its figure is the logarithm of
+B's throughput over A's, so that whatever both launches had in common (the hour, the node, a
+neighbour that stays) cancels out.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import product
+
+CONFIDENCE = 0.95
+
+LEAST_ROUNDS = 3
+"""A t interval of two values covers anything."""
+
+_EXACT = 16
+"""Up to this many rounds all signs are tried; for more, `_DRAWN` of them are drawn."""
+_DRAWN = 20_000
+
+
+class PairedVerdict(StrEnum):
+    """What B is, compared with A."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "same"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True)
+class RatioEstimate:
+    """B's throughput over A's, with its interval and verdict."""
+
+    n: int
+    """Rounds."""
+    ratio: float | None
+    """Geometric mean over the rounds; None without a round."""
+    level: float
+    """Confidence of the interval."""
+    sentence: str
+    """The verdict for people; an inconclusive one says about how many rounds would decide."""
+    verdict: PairedVerdict = PairedVerdict.INCONCLUSIVE
+    low: float | None = None
+    """Bounds of the interval by the t distribution on the logarithms; None for n < 3."""
+    high: float | None = None
+    p_value: float | None = None
+    """Exact sign-flip test of the ratio being 1, two-sided; None for n < 3 or several cases."""
+    se: float | None = None
+    """Standard error of the mean logarithm."""
+
+
+def estimate(
+    ratios: Sequence[float], min_effect: float, level: float = CONFIDENCE, seed: int = 0
+) -> RatioEstimate:
+    """Return the mean ratio of rounds with its interval and verdict.
+
+    `slower` and `faster` need the whole interval beyond the smallest effect that matters, and, from
+    six rounds on, a sign-flip test below 5 %; `same` needs the whole interval within it. All else
+    is inconclusive. Swapping the builds swaps the words and nothing else.
+
+    Args:
+        ratios: B's throughput over A's of each round that counts.
+        min_effect: the smallest effect that matters, .01 for 1 %.
+        level: of the interval; higher where several cases are judged together, see `family_level`.
+        seed: of the signs that are drawn where there are too many rounds to try all.
+    """
+    n = len(ratios)
+    logs = [math.log(ratio) for ratio in ratios]
+    mean = math.exp(statistics.fmean(logs)) if logs else None
+    if n < LEAST_ROUNDS:
+        return RatioEstimate(
+            n, mean, level, f"{n} rounds say nothing; at least {LEAST_ROUNDS} are needed"
+        )
+    se = statistics.stdev(logs) / math.sqrt(n)
+    p_value = sign_flip(logs, seed)
+    return _estimate(statistics.fmean(logs), se, n - 1, n, min_effect, level, p_value)
+
+
+def _estimate(
+    centre: float,
+    se: float,
+    freedom: float,
+    n: int,
+    min_effect: float,
+    level: float,
+    p_value: float | None,
+) -> RatioEstimate:
+    half_width = _t_quantile(freedom, level) * se
+    low, high = centre - half_width, centre + half_width
+    verdict = _verdict(low, high, p_value, n, math.log1p(min_effect))
+    if verdict in (PairedVerdict.SLOWER, PairedVerdict.FASTER):
+        size = percent(abs(math.expm1(centre)))
+        sentence = (
+            f"B is {size} {verdict} than A: the whole interval lies beyond {percent(min_effect)}"
+        )
+    elif verdict is PairedVerdict.SAME:
+        sentence = f"B is as fast as A: the whole interval lies within ±{percent(min_effect)}"
+    else:
+        sentence = _advice(centre, low, high, se * math.sqrt(n), min_effect, level)
+    return RatioEstimate(
+        n, math.exp(centre), level, sentence, verdict, math.exp(low), math.exp(high), p_value, se
+    )
+
+
+def _verdict(
+    low: float, high: float, p_value: float | None, n: int, margin: float
+) -> PairedVerdict:
+    # With fewer rounds no order of signs is rare enough: the interval alone decides.
+    alpha = 1 - CONFIDENCE
+    significant = p_value is None or p_value <= alpha or 2.0 ** (1 - n) > alpha
+    if high < -margin and significant:
+        return PairedVerdict.SLOWER
+    if low > margin and significant:
+        return PairedVerdict.FASTER
+    if -margin <= low and high <= margin:
+        return PairedVerdict.SAME
+    return PairedVerdict.INCONCLUSIVE
+
+
+def _advice(
+    centre: float, low: float, high: float, deviation: float, min_effect: float, level: float
+) -> str:
+    if high < 0 or low > 0:
+        word = "slower" if high < 0 else "faster"
+        sentence = f"B is {word}, but it is not sure that by more than {percent(min_effect)}"
+    else:
+        sentence = f"The interval holds both no difference and one beyond {percent(min_effect)}"
+    enough = rounds_for(deviation, abs(math.log1p(min_effect) - abs(centre)), level)
+    return f"{sentence}; about {enough} rounds would tell" if enough is not None else sentence
+
+
+def percent(fraction: float) -> str:
+    """Return a fraction as a percentage of at most three digits: `1.5 %`."""
+    return f"{100 * fraction:.3g} %"
+
+
+def rounds_for(deviation: float, half_width: float, level: float = CONFIDENCE) -> int | None:
+    """Return how many rounds give an interval so narrow; None for more than a thousand.
+
+    Args:
+        deviation: standard deviation of a round's logarithm.
+        half_width: of the interval, on logarithms.
+        level: of the interval.
+    """
+    if half_width <= 0:
+        return None
+    for n in range(LEAST_ROUNDS, 1001):
+        if _t_quantile(n - 1, level) * deviation / math.sqrt(n) <= half_width:
+            return n
+    return None
+
+
+def sign_flip(logs: Sequence[float], seed: int = 0) -> float:
+    """Return the two-sided p-value of the logarithms being as likely above zero as below.
+
+    All signs are tried up to 16 values (so seven values give no less than 2/128); beyond, 20,000
+    are drawn.
+    """
+    n = len(logs)
+    sizes = [abs(value) for value in logs]
+    seen = abs(math.fsum(logs)) * (1 - 1e-12)
+    if n <= _EXACT:
+        # The mirrored half of the signs gives the same sums.
+        rest = product((1.0, -1.0), repeat=n - 1)
+        hits = sum(
+            abs(math.fsum([sizes[0], *map(float.__mul__, sizes[1:], signs)])) >= seen
+            for signs in rest
+        )
+        return hits / 2.0 ** (n - 1)
+    draw = random.Random(seed)
+    hits = sum(
+        abs(math.fsum(size if draw.random() < 0.5 else -size for size in sizes)) >= seen
+        for _ in range(_DRAWN)
+    )
+    return (hits + 1) / (_DRAWN + 1)
+
+
+def family_level(cases: int) -> float:
+    """Return the confidence of each of several intervals that hold together with 95 %."""
+    return 1 - (1 - CONFIDENCE) / max(cases, 1)
+
+
+@dataclass(frozen=True)
+class CombinedEstimate:
+    """One figure for several cases, or why there is none."""
+
+    estimate: RatioEstimate | None
+    why_not: str | None = None
+
+
+def combine(estimates: Sequence[RatioEstimate], min_effect: float) -> CombinedEstimate:
+    """Return the mean ratio over several cases, where they agree.
+
+    A mean hides cases that lie apart. So there is none where one case is slower and another
+    faster, where a case has too few rounds, or where the cases differ by more than their intervals
+    allow (Cochran's Q, below 5 %).
+    """
+    if len(estimates) < 2:
+        return CombinedEstimate(None)
+    measured = [(e.ratio, e.se) for e in estimates if e.ratio is not None and e.se is not None]
+    if len(measured) < len(estimates):
+        return CombinedEstimate(None, "a case has too few rounds")
+    found = {each.verdict for each in estimates}
+    if {PairedVerdict.SLOWER, PairedVerdict.FASTER} <= found:
+        return CombinedEstimate(None, "some cases are slower and others faster")
+    centres = [math.log(ratio) for ratio, _ in measured]
+    errors = [max(se, 1e-9) for _, se in measured]
+    if _differ(centres, errors):
+        return CombinedEstimate(None, "the cases differ by more than their intervals allow")
+    k = len(measured)
+    centre = statistics.fmean(centres)
+    se = math.sqrt(math.fsum(e * e for e in errors)) / k
+    # Welch and Satterthwaite: every case adds the degrees of freedom of its rounds.
+    freedom = math.fsum(e * e for e in errors) ** 2 / math.fsum(
+        e**4 / (each.n - 1) for e, each in zip(errors, estimates, strict=True)
+    )
+    n = sum(each.n for each in estimates)
+    return CombinedEstimate(_estimate(centre, se, freedom, n, min_effect, CONFIDENCE, None))
+
+
+def _differ(centres: Sequence[float], errors: Sequence[float]) -> bool:
+    from scipy.special import chdtrc
+
+    weights = [1 / (error * error) for error in errors]
+    middle = math.fsum(w * c for w, c in zip(weights, centres, strict=True)) / math.fsum(weights)
+    q = math.fsum(w * (c - middle) ** 2 for w, c in zip(weights, centres, strict=True))
+    return float(chdtrc(len(centres) - 1, q)) < 1 - CONFIDENCE
+
+
+def overall(verdicts: Sequence[PairedVerdict]) -> PairedVerdict:
+    """Return one verdict for several cases: the worst."""
+    if PairedVerdict.SLOWER in verdicts:
+        return PairedVerdict.SLOWER
+    if PairedVerdict.INCONCLUSIVE in verdicts or not verdicts:
+        return PairedVerdict.INCONCLUSIVE
+    return PairedVerdict.FASTER if set(verdicts) == {PairedVerdict.FASTER} else PairedVerdict.SAME
+
+
+def _t_quantile(freedom: float, level: float) -> float:
+    # scipy takes half a second to import, and most importers of this module only read results.
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 0.5 + level / 2))

@@ -1,0 +1,110 @@
+"""Lines that say how a comparison or a bisect goes, for a terminal and for a task's log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from nightbench.core.errors import UserError
+from nightbench.experiments.bisect import BisectObserver
+from nightbench.experiments.comparison import ComparedCase, ComparisonPlan
+from nightbench.experiments.engine import ComparisonObserver
+from nightbench.experiments.experiment_spool import Document
+from nightbench.experiments.rounds import Arm, Launch
+from nightbench.experiments.version_search import SearchState
+from nightbench.gang.progress import GangEvent
+from nightbench.report.tables import figure
+from nightbench.spool import RunSpool
+from nightbench.warehouse import WarehouseRefused
+
+_QUIET_S = 30.0
+_NOTABLE = ("ship", "provision", "lost", "back", "cancel")
+
+
+class ComparisonReporter(ComparisonObserver):
+    """Says a line for each launch, and where one stands when nothing was said for a while.
+
+    Args:
+        say: takes a line.
+        all_events: say also what a person at a terminal need not know.
+    """
+
+    def __init__(self, say: Callable[[str], None], *, all_events: bool = False) -> None:
+        self._say = say
+        self._all_events = all_events
+        self._rounds = 0
+        self._folder: RunSpool | None = None
+        self._now: tuple[ComparedCase, int, str] | None = None
+        self._said_s = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """Say a line."""
+        self._said_s = time.monotonic()
+        self._say(text)
+
+    def comparison_begins(self, plan: ComparisonPlan, folder: RunSpool) -> None:
+        """Say what is compared and where."""
+        self._rounds, self._folder, self._now = plan.rounds, folder, None
+        a, b = (plan.builds[arm].build_id for arm in Arm)
+        cases = f"{len(plan.cases)} {'case' if len(plan.cases) == 1 else 'cases'}"
+        nodes = ", ".join(dict.fromkeys(node for case in plan.cases for node in case.nodes))
+        self.say(
+            f"{plan.comparison_id}: A {a}, B {b}, {cases}, {plan.rounds} rounds on "
+            f"{plan.cluster.name} ({nodes})"
+        )
+        if a == b:
+            self.say("A and B are the same build: what differs between them is noise")
+
+    def gang_event(self, event: GangEvent) -> None:
+        """Say what happened on a node, where it is worth a line."""
+        if self._all_events or event.kind in _NOTABLE:
+            self.say(f"  {event.node}: {event.message}" if event.node else f"  {event.message}")
+
+    def launch_begins(self, case: ComparedCase, number: int, of_round: int, arm: Arm) -> None:
+        """Remember what `refresh` tells of."""
+        self._now = (case, number, f"{case.case_id} round {of_round} {arm.upper()}")
+
+    def launch_ended(self, case: ComparedCase, number: int, launch: Launch) -> None:
+        """Say what a launch brought."""
+        if launch.status == "ok":
+            brought = f"{figure(launch.throughput)} {case.unit}/s"
+        else:
+            reason = (launch.reason or "").split("\n")[0]
+            brought = f"{launch.status}, the round is dropped: {reason}"
+        label = f"round {launch.round} of {self._rounds}, {launch.arm.upper()}"
+        self.say(f"{case.case_id}: {label}: {brought}")
+
+    def refresh(self) -> None:
+        """Say where the launch stands that has been going for a while."""
+        if self._now is None or time.monotonic() - self._said_s < _QUIET_S:
+            return
+        assert self._folder is not None
+        case, number, label = self._now
+        progress = self._folder.case(case.case_id, number).progress() or {}
+        parts = [str(progress.get("state") or "preparing")]
+        if progress.get("phase") and progress.get("step") is not None:
+            parts.append(f"{progress['phase']} step {progress['step']}")
+        if progress.get("message"):
+            parts.append(str(progress["message"]))
+        self.say(f"  {label}: {' · '.join(parts)}")
+
+
+class BisectReporter(ComparisonReporter, BisectObserver):
+    """Says also which versions are tested, and what came of it."""
+
+    def step_begins(self, step: Document, plan: ComparisonPlan) -> None:
+        """Say which versions are compared."""
+        self.say(
+            f"test {step['number']} ({step['kind']}): {step['version']} beside {step['against']}"
+        )
+
+    def step_ended(self, step: Document, state: SearchState) -> None:
+        """Say what a version is, and where the search stands."""
+        self._now = None
+        self.say(f"test {step['number']}: {step['version']} is {step['result']}: {step['why']}")
+        self.say(state.sentence)
+
+    def not_loaded(self, error: UserError) -> None:
+        """Say what the warehouse refuses; at a terminal it need not be there at all."""
+        if self._all_events or isinstance(error, WarehouseRefused):
+            self.say(f"waits in the spool: {error}")

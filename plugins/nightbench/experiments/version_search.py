@@ -1,0 +1,228 @@
+"""The search of a bisect: which version is tested next, and what the tests so far mean. Pure.
+
+Versions are in ascending order, the good one first and the bad one last. The state of a search
+depends on its ended steps alone, so that a bisect that was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from enum import StrEnum
+
+
+class StepKind(StrEnum):
+    """The purpose of a step."""
+
+    CHECK = "check"
+    """The bad version against the good one: whether there is a fall at all."""
+    SEARCH = "search"
+    """A version between them against the good one."""
+    VERIFY = "verify"
+    """The first bad version against the one before it: whether that step is the whole fall."""
+
+
+class VersionResult(StrEnum):
+    """The result of testing a version."""
+
+    GOOD = "good"
+    BAD = "bad"
+    UNSURE = "unsure"
+    """Its interval holds both answers: it is tested once more, with more rounds, then skipped."""
+    SKIPPED = "skipped"
+    """It cannot be installed or run."""
+
+
+class SearchEnd(StrEnum):
+    """How a search ends."""
+
+    FOUND = "found"
+    RANGE = "range"
+    """Versions that could not be tested lie between the last good and the first bad one."""
+    SPREAD = "spread"
+    """No single version holds the fall: the first bad one is hardly slower than the one before."""
+    NOT_REPRODUCED = "not_reproduced"
+    """The bad version is not slower than the good one."""
+    UNTESTABLE = "untestable"
+    """Good and bad could not be told apart."""
+
+
+@dataclass(frozen=True)
+class SearchStep:
+    """A version that is to be compared with another one."""
+
+    kind: StepKind
+    version: str
+    against: str
+    again: bool = False
+    """It was unsure: this time with more rounds."""
+
+
+@dataclass(frozen=True)
+class EndedStep:
+    """A step that has ended."""
+
+    kind: StepKind
+    version: str
+    against: str
+    result: VersionResult
+
+
+@dataclass(frozen=True)
+class SearchState:
+    """The state of a search after some steps."""
+
+    left: tuple[str, ...]
+    """From the last good version to the first bad one, with what lies between untested."""
+    sentence: str
+    next: SearchStep | None = None
+    """None where it has ended."""
+    end: SearchEnd | None = None
+    skipped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Results that contradict each other."""
+    steps_left: int = 0
+    """Tests that are still needed at most, as long as none is skipped."""
+
+    @property
+    def last_good(self) -> str:
+        """The highest good version below the first bad one."""
+        return self.left[0]
+
+    @property
+    def first_bad(self) -> str:
+        """The lowest version that is known to be bad; the answer where the end is `found`."""
+        return self.left[-1]
+
+    @property
+    def suspects(self) -> tuple[str, ...]:
+        """Versions that may be the first bad one, in their order; `first_bad` is the last."""
+        return self.left[1:]
+
+
+def search_state(versions: Sequence[str], steps: Sequence[EndedStep]) -> SearchState:
+    """Return the state of a search after some steps.
+
+    The next version is the middle one of those that can still be the first bad one, so that `m`
+    versions between need `ceil(log2(m + 1))` tests and one more for each that is skipped, beside
+    the check and the verification. Versions that were skipped are not tested again.
+
+    Args:
+        versions: ascending, without repetition; the good one first, the bad one last.
+        steps: in the order in which they ended. Of a test that was made twice the later result
+            counts.
+
+    Raises:
+        ValueError: fewer than two versions, one twice, or a step of a version that is not there.
+    """
+    if len(versions) < 2 or len({*versions}) < len(versions):
+        raise ValueError(f"found {list(versions)}; expected two versions or more, each once")
+    place = {version: number for number, version in enumerate(versions)}
+    unknown = [step.version for step in steps if step.version not in place]
+    if unknown:
+        raise ValueError(f"found a step of {unknown[0]}, which is not among {list(versions)}")
+    good, bad = versions[0], versions[-1]
+    again = _unsure(steps)
+    checks = [step.result for step in steps if step.kind is StepKind.CHECK]
+    if not checks or (again is not None and again.kind is StepKind.CHECK):
+        check = again or SearchStep(StepKind.CHECK, bad, good)
+        needed = _tests_for(len(versions) - 2) + 1 + (len(versions) > 2)
+        return _open(check, versions, needed)
+    if checks[-1] is not VersionResult.BAD:
+        return _nothing_to_find(good, bad, checks[-1])
+
+    found = {step.version: step.result for step in steps if step.kind is StepKind.SEARCH}
+    found |= {good: VersionResult.GOOD, bad: VersionResult.BAD}
+    goods = [place[version] for version, result in found.items() if result is VersionResult.GOOD]
+    high = min(place[version] for version, result in found.items() if result is VersionResult.BAD)
+    low = max(number for number in goods if number < high)
+    notes = tuple(
+        f"{versions[number]} is good although the older {versions[high]} is bad: the fall comes "
+        "and goes, and this is where it came first among the versions that were tested"
+        for number in sorted(goods)
+        if number > high
+    )
+    left = tuple(versions[low : high + 1])
+    decided = (VersionResult.GOOD, VersionResult.BAD, None)
+    skipped = tuple(version for version in versions if found.get(version) not in decided)
+    untested = [version for version in left[1:-1] if version not in found]
+    if again is not None:
+        return _open(again, left, _tests_for(len(untested)) + 2, skipped, notes)
+    if untested:
+        middle = SearchStep(StepKind.SEARCH, untested[(len(untested) - 1) // 2], good)
+        return _open(middle, left, _tests_for(len(untested)) + 1, skipped, notes)
+    if len(left) > 2:
+        sentence = (
+            f"the first bad version is one of {', '.join(left[1:])}: {', '.join(left[1:-1])} could "
+            f"not be tested; {left[0]} is good, {left[-1]} is bad"
+        )
+        return SearchState(left, sentence, None, SearchEnd.RANGE, skipped, notes)
+    return _verify(left, good, steps, skipped, notes)
+
+
+def _unsure(steps: Sequence[EndedStep]) -> SearchStep | None:
+    """Return the step to repeat: the last one, where it was unsure for the first time."""
+    if not steps or steps[-1].result is not VersionResult.UNSURE:
+        return None
+    last = steps[-1]
+    same = [s for s in steps if (s.kind, s.version, s.against) == astuple(last)[:3]]
+    return SearchStep(last.kind, last.version, last.against, again=True) if len(same) == 1 else None
+
+
+def _tests_for(between: int) -> int:
+    """Return how many tests find the first bad one of `between` versions and the bad one after."""
+    return between.bit_length()
+
+
+def _open(
+    following: SearchStep,
+    left: Sequence[str],
+    steps_left: int,
+    skipped: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
+) -> SearchState:
+    """Return the state of a search that goes on between the first and the last version left."""
+    sentence = (
+        f"the first bad version is one of {len(left) - 1} after {left[0]} up to {left[-1]}; "
+        f"at most {steps_left} more tests"
+    )
+    return SearchState(tuple(left), sentence, following, None, skipped, notes, steps_left)
+
+
+def _nothing_to_find(good: str, bad: str, result: VersionResult) -> SearchState:
+    if result is VersionResult.GOOD:
+        sentence = f"{bad} is not slower than {good}: no version is to blame"
+        return SearchState((good, bad), sentence, None, SearchEnd.NOT_REPRODUCED)
+    sentence = f"{bad} and {good} could not be told apart"
+    return SearchState((good, bad), sentence, None, SearchEnd.UNTESTABLE)
+
+
+def _verify(
+    left: tuple[str, ...],
+    good: str,
+    steps: Sequence[EndedStep],
+    skipped: tuple[str, ...],
+    notes: tuple[str, ...],
+) -> SearchState:
+    """Return the state of a search that has come down to one version."""
+    last, first = left
+    sentence = f"{first} is the first bad version; {last} before it is good"
+    if last == good:  # the check or the search has compared just these two
+        return SearchState(left, sentence, None, SearchEnd.FOUND, skipped, notes)
+    verified = [
+        step.result
+        for step in steps
+        if step.kind is StepKind.VERIFY and (step.version, step.against) == (first, last)
+    ]
+    if not verified:
+        verification = SearchStep(StepKind.VERIFY, first, last)
+        return SearchState(left, sentence, verification, None, skipped, notes, 1)
+    if verified[-1] is VersionResult.GOOD:
+        sentence = (
+            f"no single version holds the fall: {first} is the first that lies below half of it, "
+            f"but {last} right before it is almost as slow"
+        )
+        return SearchState(left, sentence, None, SearchEnd.SPREAD, skipped, notes)
+    if verified[-1] is not VersionResult.BAD:
+        notes = (*notes, f"{first} and {last} right before it could not be told apart")
+    return SearchState(left, sentence, None, SearchEnd.FOUND, skipped, notes)

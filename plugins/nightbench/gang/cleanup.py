@@ -1,0 +1,326 @@
+"""Leaving nodes clean: ending jobs, sweeping orphaned processes, removing old files.
+
+Ending a job stops its agents, ends the processes that are left, and checks that none is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import posixpath
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nightbench.core.errors import UserError
+from nightbench.core.model import (
+    CaseStatus,
+    Cluster,
+    EnvironmentPolicy,
+    JobSpec,
+    Reason,
+    ReasonCode,
+)
+from nightbench.gang.errors import GangError, RemoteFailure
+from nightbench.gang.link import EPOCH
+from nightbench.gang.node_access import (
+    Connect,
+    Layout,
+    call_agent,
+    connections,
+    lock_options,
+    on_all,
+)
+from nightbench.gang.progress import GangEvent, OnEvent, ignore
+from nightbench.gang.shipping import Shipment, ship_code
+from nightbench.gang.ssh_pool import shared
+from nightbench.gang.ssh_target import SshTarget
+from nightbench.gang.transport import Transport
+from nightbench.spool import CaseStore
+
+log = logging.getLogger(__name__)
+
+AGENT_ENDS_S = 30.0
+"""What an agent may take to end its gang, beyond the time to terminate."""
+
+SWEEPS = 5
+"""Attempts: a controller may be starting an agent, which finds the stop command a little later."""
+
+
+@dataclass(frozen=True)
+class CancelReport:
+    """What was ended."""
+
+    stopped: Mapping[str, list[str]] = field(default_factory=dict)
+    """Node -> job folders whose agents got the stop command."""
+    killed: Mapping[str, list[int]] = field(default_factory=dict)
+    """Node -> processes that the sweep had to end."""
+
+
+async def cancel(
+    job: JobSpec,
+    targets: Mapping[str, SshTarget],
+    reason: str = "by a command",
+    store: CaseStore | None = None,
+    on_event: OnEvent = ignore,
+    connect: Connect = shared,
+) -> CancelReport:
+    """End a job on all its nodes; a controller that steers it sees that and ends too.
+
+    Args:
+        job: the job; nothing happens where it was never prepared.
+        targets: how each node is reached.
+        reason: who ended it and why, in a few words; goes into the outcome.
+        store: where the outcome goes, when no controller is there to write it; also where this
+            raises.
+        on_event: hears what was ended.
+        connect: makes a transport to a target.
+
+    Raises:
+        NodeError: a node does not answer; its gang ends with its lease.
+        GangError: a process could not be ended.
+    """
+
+    async def on_node(node: str, transport: Transport) -> tuple[list[str], list[int]]:
+        folder = (await Layout.of(transport, job.environments)).job(job, node)
+        return await _end(
+            transport, [folder], job.environments, job.job_id, job.limits.term_s, reason
+        )
+
+    try:
+        async with connections(job.nodes, targets, connect) as transports:
+            return await _on_nodes(transports, on_node, on_event)
+    finally:
+        # Also where a node is away: its gang ends with its lease.
+        if store is not None:
+            await asyncio.to_thread(store.end, CaseStatus.CANCELLED, [_cancelled(reason)])
+
+
+async def cancel_run(
+    run_id: str,
+    cluster: Cluster,
+    targets: Mapping[str, SshTarget],
+    reason: str = "by a command",
+    on_event: OnEvent = ignore,
+    connect: Connect = shared,
+) -> CancelReport:
+    """End every job of a run on all nodes of a cluster; see `cancel`."""
+
+    async def on_node(node: str, transport: Transport) -> tuple[list[str], list[int]]:
+        run = (await Layout.of(transport, cluster.environments)).run(run_id)
+        folders = []
+        for case in await transport.listdir(run):
+            for generation in await transport.listdir(posixpath.join(run, case)):
+                folders.append(posixpath.join(run, case, generation, node))
+        return await _end(transport, folders, cluster.environments, f"{run_id}/", 10.0, reason)
+
+    async with connections(cluster.nodes, targets, connect) as transports:
+        return await _on_nodes(transports, on_node, on_event)
+
+
+def _cancelled(reason: str) -> Reason:
+    return Reason(ReasonCode.CANCELLED, observed=reason)
+
+
+async def _on_nodes(
+    transports: Mapping[str, Transport], on_node: Any, on_event: OnEvent
+) -> CancelReport:
+    """All nodes, also when one fails: the others are cleaned before its error is raised."""
+    ended = await on_all(on_node(node, transport) for node, transport in transports.items())
+    report = CancelReport(
+        stopped={node: e[0] for node, e in zip(transports, ended, strict=True)},
+        killed={node: e[1] for node, e in zip(transports, ended, strict=True)},
+    )
+    for node, pids in report.killed.items():
+        on_event(GangEvent("cancel", f"swept {len(pids)} processes", node, data={"pids": pids}))
+    return report
+
+
+async def _end(
+    transport: Transport,
+    folders: Iterable[str],
+    policy: EnvironmentPolicy,
+    prefix: str,
+    term_s: float,
+    reason: str,
+) -> tuple[list[str], list[int]]:
+    """Stop the agents of job folders on one node, then sweep; (folders, swept pids)."""
+    layout = await Layout.of(transport, policy)
+    stopped = []
+    agent: str | None = None
+    for folder in folders:
+        job = await _json(transport, posixpath.join(folder, "job.json"))
+        if job is None:
+            continue
+        agent = layout.agent(job["code_digest"])
+        control = posixpath.join(folder, "control")
+        await transport.make_folders(control)
+        claimed = [int(m[1]) for n in await transport.listdir(control) if (m := EPOCH.match(n))]
+        # Higher than every controller's, but unclaimed: the one that steers has to see the end
+        # as a cancellation, not as a rival.
+        stop = {
+            "epoch": max(claimed, default=0) + 1,
+            "cancelled": True,
+            "reasons": [_cancelled(reason).to_json()],
+        }
+        path = posixpath.join(control, "stop.json")
+        await transport.write_atomic(path, json.dumps(stop).encode())
+        stopped.append(folder)
+    if agent is None:
+        return [], []
+    await _wait_for_end(transport, stopped, term_s + AGENT_ENDS_S)
+    words = ["--root", layout.root, "--job", prefix, *lock_options(policy)]
+    killed: list[int] = []
+    for _ in range(SWEEPS):
+        swept = await call_agent(transport, policy.python, agent, "sweep", *words, "--kill")
+        killed += [int(pid) for pid in swept.get("killed", [])]
+        left = await call_agent(transport, policy.python, agent, "sweep", *words)
+        if not left["found"]:
+            return stopped, killed
+        await asyncio.sleep(1)
+    raise RemoteFailure(
+        transport.node, transport.address, f"cannot end these processes: {left['found']}"
+    )
+
+
+async def _wait_for_end(transport: Transport, folders: Iterable[str], limit_s: float) -> None:
+    """Let the agents end their gangs themselves; the sweep takes what is left after that."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + limit_s
+    for folder in folders:
+        while loop.time() < until_s:
+            agent = await _json(transport, posixpath.join(folder, "agent.json"))
+            if agent is None or agent.get("state") == "ended":
+                break
+            await asyncio.sleep(0.25)
+
+
+async def _json(transport: Transport, path: str) -> dict[str, Any] | None:
+    content = await transport.read(path)
+    if content is None:
+        return None
+    document = json.loads(content)
+    if not isinstance(document, dict):
+        raise GangError(f"node {transport.node}: {path} is no JSON object")
+    return document
+
+
+# --- orphans and old files -----------------------------------------------------------------
+
+
+async def sweep(
+    cluster: Cluster,
+    targets: Mapping[str, SshTarget],
+    shipment: Shipment,
+    job: str | None = None,
+    kill: bool = False,
+    connect: Connect = shared,
+) -> dict[str, dict[str, Any]]:
+    """List (or end) processes whose agent is gone.
+
+    Args:
+        cluster: whose nodes.
+        targets: how each is reached.
+        shipment: the agent's code.
+        job: list all processes of the jobs whose id begins so, agents included, instead.
+        kill: end them.
+        connect: makes a transport to a target.
+
+    Returns:
+        Node -> {"found": [{pid, job, node, cmd}], "killed": [pid]}; {"problem": why} with both
+        empty where a node could not be asked, which keeps no other from being swept.
+    """
+    words = [*(["--job", job] if job else []), *(["--kill"] if kill else [])]
+    return await _everywhere(cluster, targets, shipment, connect, "sweep", words)
+
+
+async def clean(
+    cluster: Cluster,
+    targets: Mapping[str, SshTarget],
+    shipment: Shipment,
+    keep_days: float,
+    connect: Connect = shared,
+) -> dict[str, dict[str, Any]]:
+    """Remove jobs, environments and code that nothing has used for `keep_days`.
+
+    Returns:
+        Node -> {"removed": [path]}; {"problem": why} where a node could not be asked.
+    """
+    digest = await asyncio.to_thread(shipment.code_digest)
+    words = ["--keep-days", f"{keep_days:g}", "--keep-code", digest]
+    return await _everywhere(cluster, targets, shipment, connect, "clean", words)
+
+
+async def sweep_and_clean(
+    cluster: Cluster,
+    targets: Mapping[str, SshTarget],
+    shipment: Shipment,
+    keep_days: float,
+) -> dict[str, Any]:
+    """End our orphaned processes on a cluster's nodes and remove what is old there.
+
+    A node that does not answer is logged and keeps no other from being swept: its orphans end with
+    their lease, and before the next night's preflight.
+
+    Returns:
+        {"killed": node -> count, "removed": node -> count, "away": [node]}.
+
+    Raises:
+        UserError: no node answers.
+    """
+    swept = await sweep(cluster, targets, shipment, kill=True)
+    cleaned = await clean(cluster, targets, shipment, keep_days)
+    away = {n: a["problem"] for n, a in {**swept, **cleaned}.items() if a.get("problem")}
+    for node, why in away.items():
+        log.error("%s was not swept: %s", node, why)
+    if len(away) == len(cluster.nodes):
+        raise UserError(f"no node of {cluster.name} could be swept: {next(iter(away.values()))}")
+    for node, found in swept.items():
+        for process in found["found"]:
+            log.info("%s: orphan %s of %s", node, process.get("pid"), process.get("job"))
+        log.info("%s: %d orphans ended", node, len(found["killed"]))
+    return {
+        "killed": {node: len(found["killed"]) for node, found in swept.items()},
+        "removed": {node: len(found.get("removed", ())) for node, found in cleaned.items()},
+        "away": sorted(away),
+    }
+
+
+async def _everywhere(
+    cluster: Cluster,
+    targets: Mapping[str, SshTarget],
+    shipment: Shipment,
+    connect: Connect,
+    verb: str,
+    words: list[str],
+) -> dict[str, dict[str, Any]]:
+    async def ask(transport: Transport) -> dict[str, Any]:
+        try:
+            return await _verb(transport, cluster.environments, shipment, verb, *words)
+        except UserError as error:
+            return {"found": [], "killed": [], "removed": [], "problem": str(error)}
+
+    async with connections(cluster.nodes, targets, connect) as transports:
+        answers = await asyncio.gather(*map(ask, transports.values()))
+        return dict(zip(transports, answers, strict=True))
+
+
+async def _verb(
+    transport: Transport,
+    policy: EnvironmentPolicy,
+    shipment: Shipment,
+    verb: str,
+    *words: str,
+) -> dict[str, Any]:
+    layout = await Layout.of(transport, policy)
+    code = await ship_code(transport, layout, shipment, policy.python, ignore)
+    return await call_agent(
+        transport,
+        policy.python,
+        posixpath.join(code, "agent.py"),
+        verb,
+        *(layout.options() if verb == "clean" else ["--root", layout.root]),
+        *lock_options(policy),
+        *words,
+    )

@@ -1,0 +1,163 @@
+"""The DAG `nightbench_confirm`: measures suspects again before their night's message is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import closing
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException
+
+from nightbench.core.errors import UserError
+from nightbench.orchestration.dag_common import (
+    DEFAULTS,
+    OWNER,
+    START,
+    SUSPECTS,
+    base_url,
+    experiment_context,
+    log_refused,
+    triggering_run_ids,
+    user_errors_fail_task,
+)
+
+if TYPE_CHECKING:
+    from nightbench.experiments.confirm import ConfirmRequest
+
+RUNS_AT_ONCE = 4
+"""Nights, mostly of other clusters; locks of the nodes keep those apart that share any."""
+
+RETRIES = 2
+
+DOC = """\
+### Confirming a night's regressions
+
+Runs when a night has suspected regressions. Each is measured again: the last good build and the
+night's in turn on the same nodes, and once on others. The night's message waits for it, no longer
+than the suite's `policy.confirm`, and holds the outcome.
+"""
+
+log = logging.getLogger(__name__)
+
+
+def confirm_dag() -> DAG:
+    """Return the DAG that measures a night's suspects again before its message is sent."""
+    with DAG(
+        "nightbench_confirm",
+        schedule=[SUSPECTS],
+        start_date=START,
+        catchup=False,
+        max_active_runs=RUNS_AT_ONCE,
+        dagrun_timeout=timedelta(hours=23),
+        default_args={**DEFAULTS, "owner": OWNER},
+        # It measures only what a night requests; paused it would keep messages waiting.
+        is_paused_upon_creation=False,
+        description="Measures a night's suspected regressions again before its message is sent",
+        doc_md=DOC,
+        tags=["nightbench", "verdicts"],
+    ) as dag:
+        confirm.expand(confirmation=suspects()) >> send_message()
+    return dag
+
+
+@task(doc_md="What the night wants measured again, the largest fall first.")
+def suspects(**context: Any) -> list[int]:
+    """Return the ids of the confirmations that a message waits for."""
+    from nightbench.orchestration.connections import connect
+    from nightbench.warehouse.experiments import ConfirmationRepository
+
+    with closing(connect()) as connection:
+        repository = ConfirmationRepository(connection)
+        rows = [row for run_id in triggering_run_ids(context) for row in repository.waiting(run_id)]
+    for row in rows:
+        log.info(
+            "%s on %s: %+.1f %%", row["case_id"], row["cluster"], 100 * row["detail"]["change"]
+        )
+    return [row["confirmation_id"] for row in rows]
+
+
+@task(
+    retries=RETRIES,
+    max_active_tis_per_dagrun=1,
+    # The night's budget limits it: no launch begins that cannot end by then.
+    execution_timeout=timedelta(hours=12),
+    map_index_template="{{ case_id }}",
+    doc_md="One task for each suspect; a retry goes on after the last launch that has ended.",
+)
+def confirm(confirmation: int, **context: Any) -> dict[str, Any]:
+    """Measure one suspect again and store the outcome."""
+    from nightbench.experiments.confirm import begin_confirmation
+    from nightbench.orchestration.connections import connect
+
+    context["case_id"] = str(confirmation)
+    with user_errors_fail_task():
+        request = begin_confirmation(connect, confirmation)
+        if request is None:
+            raise AirflowSkipException(f"confirmation {confirmation} has ended or was given up")
+        context["case_id"] = request.suspect.case_id
+        instance = context["ti"]
+        return _confirm(request, last_try=instance.try_number > instance.max_tries)
+
+
+@task(trigger_rule="all_done", doc_md="Sends the night's message, which has waited for this.")
+def send_message(**context: Any) -> list[str]:
+    """Send the messages of the runs whose suspects were measured; a failure stops no other."""
+    from nightbench.alerts.notify import tell_run
+    from nightbench.experiments.confirm import give_up_rest
+    from nightbench.orchestration.connections import channel_url, connect
+    from nightbench.spool import open_spool
+
+    run_ids = triggering_run_ids(context)
+    problems = []
+    for run_id in run_ids:
+        try:
+            if given_up := give_up_rest(connect, open_spool(), run_id):
+                log.warning("run %s: %d suspects were not measured again", run_id, given_up)
+            log_refused(
+                tell_run(open_spool(), run_id, connect, resolve=channel_url, base_url=base_url())
+            )
+        except UserError as error:
+            log.error("run %s: %s", run_id, error)
+            problems.append(f"run {run_id}: {error}")
+    if problems:
+        raise AirflowException("\n".join(problems))
+    return run_ids
+
+
+def _confirm(request: ConfirmRequest, *, last_try: bool) -> dict[str, Any]:
+    from nightbench.experiments.confirm import (
+        MeasuredElsewhere,
+        end_confirmation,
+        inconclusive,
+        measure_again,
+    )
+    from nightbench.experiments.reporting import ComparisonReporter
+    from nightbench.gang import NodeError, direct
+    from nightbench.orchestration.connections import connect
+    from nightbench.spool import open_spool
+    from nightbench.spool.plans import read_plan
+
+    spool = open_spool()
+    night = read_plan(spool.run(request.suspect.run_id))
+    reporter = ComparisonReporter(log.info, all_events=True)
+    detail: dict[str, Any] = {}
+    try:
+        context = experiment_context(night.run.suite, night.run.cluster, until=request.until)
+        work = measure_again(request, night, spool, context, reporter)
+        found, detail = asyncio.run(direct.until_done(work, reporter.refresh))
+    except KeyboardInterrupt:
+        raise AirflowException("ended from outside; a retry goes on") from None
+    except MeasuredElsewhere as error:
+        raise AirflowSkipException(str(error)) from None
+    except UserError as error:
+        if isinstance(error, NodeError) and not last_try:
+            raise
+        # Nothing that a retry would mend: the night's message is sent without it.
+        log.error("%s", error)
+        found = inconclusive(str(error))
+    end_confirmation(connect, request, found, detail)
+    log.info("%s", found.sentence)
+    return {"case_id": request.suspect.case_id, "outcome": str(found.outcome)}

@@ -1,0 +1,70 @@
+"""The app of the pages inside Airflow's API server, guarded by Airflow's login and rights."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from fastapi import Depends, FastAPI, HTTPException, Request
+
+from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE, connect
+from nightbench.warehouse import Triage
+from nightbench.warehouse.pages import PageRepository
+from nightbench.web import PageAccess, PageUser, create_app
+
+GUARD = "on_demand"
+"""A user who may trigger this DAG may change alerts."""
+
+
+@contextmanager
+def open_repository() -> Iterator[PageRepository]:
+    """A repository for one request, through the read-only Connection."""
+    with closing(connect(WAREHOUSE_READER)) as connection:
+        yield PageRepository(connection)
+
+
+@contextmanager
+def open_triage(by: str) -> Iterator[Triage]:
+    """The triage of one request in a person's name; its role may move alerts and nothing else."""
+    with closing(connect(WAREHOUSE_TRIAGE)) as connection:
+        yield Triage(connection, by)
+
+
+def build_app(airflow_url: str) -> FastAPI:
+    """The app, guarded by Airflow's own access rules."""
+    from airflow.sdk.configuration import conf
+
+    return create_app(
+        open_repository,
+        open_triage,
+        _access(),
+        form_secret=_form_secret(conf.get("api", "secret_key")),
+        airflow_url=airflow_url,
+        base_url=conf.get("api", "base_url", fallback=""),
+    )
+
+
+def _access() -> PageAccess:
+    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+    from airflow.api_fastapi.core_api.security import get_user, requires_access_dag
+
+    # By name: else Airflow takes the DAG from the address, which the request's sender writes.
+    trigger = requires_access_dag("POST", DagAccessEntity.RUN, param_dag_id=GUARD)
+
+    def page_user(request: Request, user: Any = Depends(get_user)) -> PageUser:  # noqa: B008
+        try:
+            trigger(request, user)
+        except HTTPException:
+            return PageUser(user.get_name(), may_change=False)
+        return PageUser(user.get_name(), may_change=True)
+
+    return PageAccess(
+        reader=requires_access_dag("GET", DagAccessEntity.RUN), trigger=trigger, user=page_user
+    )
+
+
+def _form_secret(airflow_secret: str) -> bytes:
+    """A key of our own from the one that all of a site's API servers share."""
+    return hmac.new(airflow_secret.encode(), b"nightbench: forms of alerts", "sha256").digest()

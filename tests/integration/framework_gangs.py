@@ -1,0 +1,171 @@
+"""Gangs of real framework lines without SSH, launched as the agent launches them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nightbench.local.home import find_home
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+LIMIT_S = 300.0
+
+
+def build_environment(root: Path, line: str) -> str:
+    """The interpreter of a line's environment below `root`, which is built where it is not there.
+
+    Skips the test where the line cannot be had on this machine.
+    """
+    root.mkdir(exist_ok=True)
+    home = find_home()
+    env = {"UV_CACHE_DIR": str(home.root / "cache" / "uv"), **os.environ}
+    argv = [sys.executable, str(BENCHMARKS / "agent.py"), "provision", "--root", str(root)]
+    argv += ["--line", line, "--variant", "cpu", "--lock-dir", str(root / "locks")]
+    if home.uv.exists():
+        argv += ["--uv", str(home.uv)]
+    done = subprocess.run(argv, env=env, stdout=subprocess.PIPE, text=True, check=False)
+    answer = json.loads(done.stdout)
+    if "unavailable" in answer:
+        pytest.skip(f"{line}: {answer['unavailable']}")
+    assert done.returncode == 0, answer
+    python: str = answer["python"]
+    return python
+
+
+def job_of(line: str, workload: str, trainers: int, pservers: int = 0, **axes: Any) -> Any:
+    """A job.json at scale smoke, as far as launch.py and rank.py read it.
+
+    Every process has a loopback address of its own node: n1, n2, ...; pservers share n1.
+    """
+    spec = json.loads((BENCHMARKS / "workloads" / workload / "spec.json").read_text())
+    case = {"batch_size_per_device": 2, "precision": "fp32", "sync": "sync"}
+    case |= {"workload": workload, "framework": line, "execution": "default", **axes}
+    places = [("pserver", rank, "n1") for rank in range(pservers)]
+    places += [("trainer", rank, f"n{rank + 1}") for rank in range(trainers)]
+    keys = ("role", "rank", "node")
+    return {
+        "case": case,
+        "nodes": [
+            {"name": f"n{i + 1}", "data_address": f"127.0.0.{i + 2}", "interface": "lo"}
+            for i in range(trainers)
+        ],
+        "processes": [
+            {"name": f"{place[0]}-{place[1]}", "local_rank": 0, "device": None}
+            | {"measured": place[0] == "trainer"}
+            | dict(zip(keys, place, strict=True))
+            for place in places
+        ],
+        "protocol": {"warmup_steps": 1, "measured_steps": 3, "min_seconds": 0.5},
+        "workload": {"params": spec["scales"]["smoke"], "seed": 1},
+        "env": {},
+    }
+
+
+def run_gang(
+    folder: Path,
+    job: Any,
+    python: str,
+    seed_of: Callable[[int], int] = lambda rank: 1,
+    can_meet: bool = True,
+) -> list[dict[str, Any]]:
+    """Runs a gang to its trainers' end; what they wrote in rank.json, by rank.
+
+    Args:
+        folder: of the repeat, empty.
+        job: the job.json document.
+        python: interpreter of the line's environment.
+        seed_of: the seed that a trainer finds in its job.json.
+        can_meet: whether the processes are told what launch.py says: who and where the others are.
+    """
+    names = [process["name"] for process in job["processes"]]
+    ports = dict(zip(["master", *names], free_ports(1 + len(names)), strict=True))
+    (folder / "go.json").write_text(json.dumps({"epoch": 1, "ports": ports}))
+    trainers = [p["name"] for p in job["processes"] if p["measured"]]
+    running: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        for process in job["processes"]:
+            name = process["name"]
+            job["workload"]["seed"] = seed_of(process["rank"])
+            (folder / f"{name}.json").write_text(json.dumps(job))
+            (folder / name).mkdir()
+            commands = launch(job["case"]["framework"])(
+                job, process["node"], ports, python, str(BENCHMARKS)
+            )
+            (started,) = [command for command in commands if command["name"] == name]
+            env = {
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                "NIGHTBENCH_JOB_FILE": str(folder / f"{name}.json"),
+                "NIGHTBENCH_PROCESS": name,
+                "NIGHTBENCH_REPEAT_DIR": str(folder),
+                "NIGHTBENCH_PROCESS_DIR": str(folder / name),
+                "NIGHTBENCH_CODE": str(BENCHMARKS),
+                **(started["env"] if can_meet else {}),
+            }
+            with (folder / name / "out.log").open("w") as log:
+                running[name] = subprocess.Popen(
+                    started["argv"],
+                    env=env,
+                    cwd=folder / name,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+        _wait(folder, running, trainers)
+    finally:
+        for each in running.values():
+            if each.poll() is None:
+                os.killpg(each.pid, signal.SIGKILL)
+                each.wait()
+    return [json.loads((folder / name / "rank.json").read_text()) for name in trainers]
+
+
+def _wait(folder: Path, running: dict[str, Any], trainers: list[str]) -> None:
+    """Until all trainers have ended well; lets asynchronous ones stop when all are through."""
+    limit_s = time.monotonic() + LIMIT_S
+    while any(running[name].poll() is None for name in trainers):
+        for name, process in running.items():
+            log = (folder / name / "out.log").read_text(errors="replace")
+            assert process.poll() in (None, 0), f"{name}: {log[-4000:]}"
+        assert time.monotonic() < limit_s, f"no end after {LIMIT_S} s"
+        steps = [folder / name / "steps.jsonl" for name in trainers]
+        if all(each.exists() and '"drain"' in each.read_text() for each in steps):
+            (folder / "drain").touch()
+        time.sleep(0.1)
+    for name in trainers:
+        log = (folder / name / "out.log").read_text(errors="replace")
+        assert running[name].returncode == 0, f"{name}: {log[-4000:]}"
+
+
+def launch(line: str) -> Callable[..., list[dict[str, Any]]]:
+    """`processes` of a line's launch.py."""
+    path = BENCHMARKS / "frameworks" / line / "launch.py"
+    spec = importlib.util.spec_from_file_location(f"launch_{line}", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    processes: Callable[..., list[dict[str, Any]]] = module.processes
+    return processes
+
+
+def free_ports(count: int) -> list[int]:
+    """So many ports that nobody had a moment ago."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports

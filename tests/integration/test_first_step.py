@@ -1,0 +1,57 @@
+"""A cell of one line does the same work as the cell of another.
+
+From the same weights and on the same batch their first losses and the norms of all gradients agree.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.integration.framework_gangs import BENCHMARKS, build_environment
+
+pytestmark = [pytest.mark.framework, pytest.mark.timeout(1200)]
+
+FirstStep = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def first_step(tmp_path_factory: pytest.TempPathFactory) -> FirstStep:
+    """The document that first_step.py prints in the environment of a line."""
+    root = tmp_path_factory.getbasetemp() / "node"
+
+    def call(line: str, workload: str, *words: str) -> dict[str, Any]:
+        argv = [build_environment(root, line), str(BENCHMARKS / "first_step.py"), line, workload]
+        done = subprocess.run([*argv, *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-4000:]
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document
+
+    return call
+
+
+def hold_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one["parameters"] == other["parameters"]
+    assert one["loss"] == pytest.approx(other["loss"], abs=1e-4)
+    assert one["gradient_norm"] == pytest.approx(other["gradient_norm"], rel=1e-3)
+    # The norm as a whole is that of its few largest layers: each of them has to agree.
+    norms = one["gradient_norms"]
+    assert min(norms.values()) > 0, "a layer that has no gradient is not compared"
+    assert norms == pytest.approx(other["gradient_norms"], rel=1e-3)
+
+
+@pytest.mark.parametrize("line", ["paddle3", "paddle2"])
+def test_resnet50_is_the_same_network(line: str, first_step: FirstStep) -> None:
+    hold_equal(first_step("pytorch", "resnet50_v1.5"), first_step(line, "resnet50_v1.5"))
+
+
+@pytest.mark.parametrize(
+    ("line", "execution"), [("paddle1", "default"), ("paddle2", "graph"), ("paddle3", "default")]
+)
+def test_ctr_dnn_is_the_same_network(line: str, execution: str, first_step: FirstStep) -> None:
+    words = ("--batch-size", "64")
+    expected = first_step("paddle2", "ctr_dnn", *words)
+    hold_equal(expected, first_step(line, "ctr_dnn", *words, "--execution", execution))

@@ -1,0 +1,54 @@
+"""Trainers and parameter servers of real lines: all of them begin alike, and all of them learn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.integration.framework_gangs import build_environment, job_of, run_gang
+
+pytestmark = [pytest.mark.framework, pytest.mark.timeout(1200)]
+
+FIRST = (0.6363, 0.6257)
+"""First losses of trainers 0 and 1 from the weights of data.py."""
+
+
+@pytest.fixture(scope="module")
+def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Line -> interpreter of its environment."""
+    root = tmp_path_factory.getbasetemp() / "node"
+    return lambda line: build_environment(root, line)
+
+
+@pytest.mark.parametrize(
+    ("line", "sync", "pservers", "within"),
+    [
+        # Asynchronous servers of paddle2 draw the rows of the table themselves.
+        ("paddle2", "async", 1, 2e-3),
+        ("paddle2", "geo", 1, 1e-4),
+        ("paddle1", "sync", 1, 1e-4),
+        # Two servers: the large parameters are cut.
+        ("paddle1", "geo", 2, 1e-4),
+        # A trainer may be a step behind another's.
+        ("paddle1", "half_async", 1, 2e-3),
+    ],
+)
+def test_every_trainer_learns(
+    line: str,
+    sync: str,
+    pservers: int,
+    within: float,
+    interpreter: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    axes = {"strategy": "parameter_server", "sync": sync, "batch_size_per_device": 64}
+    job = job_of(line, "ctr_dnn", trainers=2, pservers=pservers, **axes)
+    job["protocol"] = {"warmup_steps": 10, "measured_steps": 150, "min_seconds": 0.0}
+    ranks = run_gang(tmp_path, job, interpreter(line))
+    for rank, first in zip(ranks, FIRST, strict=True):
+        window = rank["loss"]["window"]
+        assert rank["loss"]["first"] == pytest.approx(first, abs=within)
+        assert sum(window[-20:]) / 20 < 0.9 * first
+        assert rank["transport"] == {"paddle1": "grpc", "paddle2": "brpc"}[line]
+        assert (rank["drain_steps"] > 0) == (sync != "sync")

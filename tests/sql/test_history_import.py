@@ -1,0 +1,134 @@
+"""A site's older results: every bad line is named, and then nothing is stored."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nightbench.core.errors import UserError
+from nightbench.core.model import RunKind
+from nightbench.warehouse.history_import import COLUMNS, import_history, read_history
+
+HEADER = "at,cluster,workload,framework,strategy,throughput,unit"
+GOOD = "2026-02-01T01:00:00Z,local,resnet50_v1.5,pytorch,single,18.5,images"
+
+
+def _file(tmp_path, *lines, header=HEADER):
+    path = tmp_path / "history.csv"
+    path.write_text("\n".join((header, *lines)) + "\n", encoding="utf-8")
+    return path
+
+
+def test_every_bad_line_is_named_and_nothing_is_stored(connection, rows, tmp_path):
+    path = _file(
+        tmp_path,
+        GOOD,
+        GOOD.replace("18.5", "nan"),
+        GOOD.replace("2026-02-01T01:00:00Z", "yesterday").replace("single", "alone"),
+        GOOD.replace("2026-02-01T01:00:00Z", "2026-02-01"),
+        GOOD.replace("images", ""),
+    )
+    with pytest.raises(UserError) as raised:
+        import_history(connection, path)
+    assert str(raised.value).splitlines() == [
+        "Nothing was imported:",
+        f"{path}:3: column throughput: found nan, expected a number above 0",
+        f"{path}:4: column at: found yesterday, expected an ISO-8601 time with its zone, as"
+        " 2026-03-31T01:00:00Z",
+        f"{path}:4: column strategy: found alone, expected one of single, collective,"
+        " parameter_server",
+        f"{path}:5: column at: found 2026-02-01, expected an ISO-8601 time with its zone, as"
+        " 2026-03-31T01:00:00Z",
+        f"{path}:6: column unit: found nothing, expected a name of letters, digits, `.`, `_` and"
+        " `-`",
+    ]
+    assert rows("select 1 from raw.run") == []
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "expected"),
+    [
+        ("throughput", "-1", "a number above 0"),
+        ("throughput", "inf", "a number above 0"),
+        ("throughput", "1,5", "a number above 0"),
+        ("nodes", "0", "a whole number from 1"),
+        ("nodes", "1.5", "a whole number from 1"),
+        ("nodes", "99999999999", "a whole number from 1"),
+        ("run_kind", "weekly", "one of nightly, on_demand, confirm, backfill, drill"),
+        ("workload", "res net", "a name of letters"),
+        ("sync", "async", "nothing with single"),
+        ("nodes", "2", "one device on one node with single"),
+        ("trainers", "3", "nodes x devices_per_node = 1"),
+        ("case_id", "other", "resnet50_v1.5-pytorch-single-1x1-bs1, which the axes make"),
+        ("maximum", "10", "a median between minimum 0.0 and 10.0"),
+    ],
+)
+def test_a_bad_cell_says_what_was_expected(tmp_path, column, cell, expected):
+    cells = dict(zip(HEADER.split(","), GOOD.split(","), strict=True)) | {column: cell}
+    quoted = [f'"{c}"' if "," in c else c for c in cells.values()]
+    path = _file(tmp_path, ",".join(quoted), header=",".join(cells))
+    with pytest.raises(UserError) as raised:
+        read_history(path)
+    assert expected in str(raised.value)
+    assert f"{path}:2: column" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("header", "lines", "message"),
+    [
+        (HEADER + ",speed", [GOOD + ",1"], r":1: column 'speed' unknown"),
+        (HEADER.replace(",unit", ""), [GOOD], r":1: column 'unit' missing"),
+        (HEADER + ",unit", [GOOD + ",x"], r":1: column 'unit' named twice"),
+        (HEADER, [GOOD + ",1"], r":2: found 8 cells, expected 7"),
+        (HEADER, [GOOD + ",1", GOOD.replace("local", "")], r":3: column cluster: found nothing"),
+        (HEADER, [GOOD, "", GOOD], r":4: column at: .* another time than line 2"),
+        (HEADER, [], "found no rows"),
+        (HEADER, [GOOD.replace("local", '"local')], "no CSV"),
+    ],
+)
+def test_a_bad_file(tmp_path, header, lines, message):
+    with pytest.raises(UserError, match=message):
+        read_history(_file(tmp_path, *lines, header=header))
+
+
+def test_a_file_that_is_not_there_or_no_text(tmp_path):
+    with pytest.raises(UserError, match="cannot be read"):
+        read_history(tmp_path / "none.csv")
+    (tmp_path / "latin.csv").write_bytes(b"at,cluster\n\xe9")
+    with pytest.raises(UserError, match="not UTF-8"):
+        read_history(tmp_path / "latin.csv")
+
+
+def test_a_parameter_server_needs_its_servers(tmp_path):
+    header = HEADER + ",trainers,pservers,sync"
+    line = GOOD.replace("single", "parameter_server")
+    with pytest.raises(UserError, match="column pservers: found nothing, expected a whole number"):
+        read_history(_file(tmp_path, line + ",2,,async", header=header))
+    ((run, planned, measurement),) = read_history(
+        _file(tmp_path, line + ",2,1,async", header=header)
+    )
+    assert planned.case_id == "resnet50_v1.5-pytorch-ps-1ps2tr-bs1-async"
+    assert (run.run_kind, run.suite, measurement.n) == (RunKind.NIGHTLY, "import", 1)
+
+
+def test_json_lines_are_read_as_csv_is(tmp_path):
+    row = dict(zip(HEADER.split(","), GOOD.split(","), strict=True)) | {"throughput": 18.5}
+    path = tmp_path / "history.jsonl"
+    path.write_text(json.dumps(row | {"nodes": 1, "mad": None}) + "\n")
+    assert read_history(path) == read_history(_file(tmp_path, GOOD))
+    path.write_text(json.dumps(row | {"nodes": [1], "speed": 2}))
+    with pytest.raises(UserError, match=r"history.jsonl:1: column 'speed' unknown"):
+        read_history(path)
+
+
+def test_many_bad_lines_are_counted(tmp_path):
+    with pytest.raises(UserError, match=r"\.\.\. and 10 more"):
+        read_history(_file(tmp_path, *[GOOD.replace("18.5", "x")] * 60))
+
+
+def test_the_analysts_page_documents_every_column():
+    from nightbench.warehouse.statements import SQL
+
+    page = (SQL.parent / "docs" / "warehouse.md").read_text()
+    assert [name for name in COLUMNS if f"`{name}`" not in page] == []

@@ -1,0 +1,204 @@
+"""A comparison in the spool: planned, replayed, answered, told; no node is asked."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.cli.test_command import CLUSTER, SUITE, nightbench
+
+from nightbench.config import load_catalog, load_cluster, load_suite, parse_build
+from nightbench.core.errors import UserError
+from nightbench.experiments import comparison
+from nightbench.experiments.comparison import ComparisonPlan
+from nightbench.experiments.engine import launch_job
+from nightbench.experiments.rounds import Arm, Launch, progress
+from nightbench.spool import Spool
+
+REPO = Path(__file__).resolve().parents[3]
+NAME = "ab-20261121T010203-9f3a"
+REQUEST = {
+    "a": "fake=/good",
+    "b": "fake=/candidate",
+    "suite": "trial",
+    "cases": [],
+    "cluster": None,
+    "frameworks": "",
+    "workloads": "",
+    "strategies": "",
+    "scale": None,
+    "rounds": 3,
+    "min_effect": 0.01,
+    "seed": 1,
+    "outside_hours": False,
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    for name, text in (("clusters/pair.yaml", CLUSTER), ("suites/trial.yaml", SUITE)):
+        path = tmp_path / "dags" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def plan(place: Path, b: str = "fake=/candidate", **changed: Any) -> ComparisonPlan:
+    catalog = load_catalog(REPO / "benchmarks")
+    cluster = load_cluster(place / "dags/clusters/pair.yaml", home=place, catalog=catalog)
+    suite = load_suite(place / "dags/suites/trial.yaml", catalog, cluster=cluster)
+    words = {"comparison_id": NAME, "rounds": 3, "min_effect": 0.01, "seed": 1, **changed}
+    builds = (parse_build("fake=/good"), parse_build(b))
+    return comparison.plan_comparison(suite, cluster, catalog, builds, **words)
+
+
+def measured(place: Path, ratio: float = 0.9) -> tuple[ComparisonPlan, Spool]:
+    """A comparison with all its launches, as a real one leaves them."""
+    made, spool = plan(place), Spool(place / "home/spool")
+    folder = comparison.store_comparison(made, spool, REQUEST, "somebody")
+    for case in made.cases:
+        while (
+            following := progress(
+                case.order, done := comparison.ended_launches(folder, case.case_id)
+            ).next
+        ) is not None:
+            number, arm = following
+            value = 100.0 + number if arm is Arm.A else (100.0 + number) * ratio
+            store = folder.case(case.case_id, len(done))
+            comparison.save_launch(store, Launch(number, arm, "ok", value))
+    comparison.save_result(folder, comparison.make_result(made, folder))
+    return made, spool
+
+
+def test_both_builds_run_on_the_same_nodes_one_repeat_under_ids_of_their_own(place: Path) -> None:
+    made = plan(place)
+    for case in made.cases:
+        a, b = case.launch(Arm.A, 0), case.launch(Arm.B, 1)
+        assert a.nodes == b.nodes
+        assert a.processes == b.processes
+        assert a.definition_digest == b.definition_digest
+        assert (a.build.location, b.build.location) == ("/good", "/candidate")
+        assert (a.protocol.repeats, a.neighbours.budget) == (1, 0)
+        assert [a.job_id, b.job_id] == [f"{NAME}/{case.case_id}/g{n}" for n in (0, 1)]
+
+
+def test_a_prefix_of_the_site_never_stands_for_a_version_that_was_asked_for(place: Path) -> None:
+    path = place / "dags/clusters/pair.yaml"
+    path.write_text(CLUSTER + "environments:\n  paths: {fake: /site}\n")
+    for each in plan(place, b="fake=2.0").cases:
+        assert "fake" not in each.jobs[Arm.B].environments.paths
+        assert each.jobs[Arm.B].build.version == "2.0"
+
+
+def test_nodes_that_are_ill_are_left_out_for_both(place: Path) -> None:
+    path = place / "dags/suites/trial.yaml"
+    path.write_text(SUITE.replace("[1x1, 2x1]", "1x1"))
+    name = plan(place).cases[0].jobs[Arm.A].nodes[0].name
+    (case,) = plan(place, left_out={name: "its disk is full"}).cases
+    assert {node.name for job in case.jobs.values() for node in job.nodes}.isdisjoint({name})
+    path.write_text(SUITE)
+    with pytest.raises(UserError, match="its disk is full"):
+        plan(place, left_out={name: "its disk is full"})
+
+
+def test_a_launch_is_expected_to_take_what_the_longest_before_it_took(place: Path) -> None:
+    # Before a window ends: without it each would be given its time limit of half an hour.
+    made, folder = plan(place), Spool(place / "home/spool").comparison(NAME)
+    case = made.cases[0]
+    assert launch_job(folder, case, Arm.A, 0).expected_repeat_s is None
+    for number, seconds in enumerate((20, 35, 25)):
+        ends = {"started_at": "2026-11-21T01:00:00+00:00"}
+        ends["ended_at"] = f"2026-11-21T01:00:{seconds}+00:00"
+        record = {"repeat": 1, "status": "ok", "reasons": [], "faults": [], **ends}
+        folder.case(case.case_id, number).save_repeat(1, record)
+    assert launch_job(folder, case, Arm.B, 3).expected_repeat_s == 35
+
+
+def test_an_answer_is_made_of_the_launches(place: Path) -> None:
+    made, spool = measured(place)
+    document = comparison.saved_result(spool.comparison(NAME))
+    assert document is not None
+    assert document["verdict"] == "slower"
+    assert document["complete"] is True
+    for row in document["cases"]:
+        assert row["ratio"] == pytest.approx(0.9)
+        assert [each["b"] / each["a"] for each in row["rounds"]] == pytest.approx([0.9] * 3)
+        assert row["level"] == pytest.approx(0.975)
+    assert document["combined"]["ratio"] == pytest.approx(0.9)
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert len(made.cases) == 2
+
+
+def test_what_was_begun_with_other_rounds_or_code_is_not_taken_up(place: Path) -> None:
+    made, spool = measured(place)
+    case = made.cases[0]
+    other = {arm: dataclasses.replace(job, code_digest="another") for arm, job in case.jobs.items()}
+    changed = dataclasses.replace(
+        made, cases=(dataclasses.replace(case, jobs=other), *made.cases[1:])
+    )
+    with pytest.raises(UserError, match="code changed since it was begun"):
+        comparison.store_comparison(changed, spool, REQUEST, "somebody")
+    with pytest.raises(UserError, match="rounds changed since it was begun"):
+        comparison.store_comparison(plan(place, rounds=4), spool, REQUEST, "somebody")
+    comparison.store_comparison(made, spool, REQUEST, "somebody")
+
+
+def test_old_comparisons_are_removed_with_old_runs(place: Path) -> None:
+    _, spool = measured(place)
+    assert spool.expire(1) == []
+    folder = spool.comparison(NAME)
+    folder.save_run({**(folder.run() or {}), "started_at": "2020-01-01T00:00:00+00:00"})
+    with folder.steered():
+        assert spool.expire(1) == []
+    assert spool.expire(1) == [NAME]
+    assert spool.comparisons() == []
+
+
+@pytest.fixture
+def channel() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """A channel that keeps what it is told."""
+    told: list[dict[str, Any]] = []
+
+    class Keeper(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Keeper)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"json://127.0.0.1:{server.server_port}", told
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_complete_one_is_shown_and_told_again_without_a_node(
+    place: Path, channel: tuple[str, list[dict[str, Any]]]
+) -> None:
+    made, _ = measured(place)
+    url, told = channel
+    done = nightbench(place, "ab", "--resume", NAME, "--verbose", "--channel", url)
+    assert done.returncode == 1, done.stderr
+    assert "slower. B is 10 % slower than A" in done.stdout
+    assert "0.9000" in done.stdout
+    (message,) = told
+    assert "is slower beside" in message["title"]
+    for case in made.cases:
+        assert f"{case.case_id}: slower, B / A 0.9000" in message["message"]
+    assert "was told" in done.stderr
+    # A channel that is away changes no exit code, and its URL is told to nobody.
+    away = nightbench(place, "ab", "--resume", NAME, "--channel", "json://127.0.0.1:9/secret-word")
+    assert away.returncode == 1
+    assert "took no message" in away.stderr
+    assert "secret-word" not in away.stderr + away.stdout

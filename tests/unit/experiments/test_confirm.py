@@ -1,0 +1,186 @@
+"""What makes two builds one, what an interval means, and what is said of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nightbench.core.model import Build
+from nightbench.core.model.alerts import Outcome
+from nightbench.core.plan import wheel_digest
+from nightbench.experiments.confirm import confirmation, decide, smallest_effect
+from nightbench.night.suspects import Gone, Suspect, builds_of
+
+LOCKED = Build("pytorch")
+OLD, NEW = Build("pytorch", version="2.12.0"), Build("pytorch", version="2.13.0")
+
+
+def suspect(
+    good: Build | None = OLD,
+    bad: Build = NEW,
+    good_version: str | None = "2.12.0+cpu",
+    bad_version: str | None = "2.13.0+cpu",
+    value: float = 90.0,
+) -> Suspect:
+    return Suspect(
+        7, "demo-1", "case-1", value, 100.0, bad, bad_version, good, good_version, "demo-0",
+        ("n1",), "d1",
+    )  # fmt: skip
+
+
+def test_a_suspect_survives_its_document() -> None:
+    one = suspect()
+    document = one.to_json()
+    assert document["change"] == pytest.approx(-0.1)
+    assert Suspect.from_json({**document, "expected_s": 60.0}) == one
+
+
+# --- builds -------------------------------------------------------------------------------
+
+
+def test_two_versions_are_two_builds() -> None:
+    assert builds_of(suspect()) == (OLD, NEW)
+
+
+def test_a_lock_that_has_moved_on_is_held_against_the_version_of_then() -> None:
+    found = builds_of(suspect(LOCKED, LOCKED))
+    assert found == (OLD, LOCKED)
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "versions"),
+    [
+        (LOCKED, LOCKED, ("2.13.0+cpu", "2.13.0+cpu")),
+        (LOCKED, LOCKED, (None, "2.13.0+cpu")),
+        # Another word for the same: a lock, later named by its version.
+        (LOCKED, NEW, ("2.13.0+cpu", "2.13.0+cpu")),
+        (Build("x", source="path", location="/a"), Build("x", source="path", location="/a"),
+         ("1", "1")),
+        (None, NEW, (None, "2.13.0")),
+    ],
+)  # fmt: skip
+def test_what_did_not_change_is_one_build(
+    good: Build | None, bad: Build, versions: tuple[str | None, str | None]
+) -> None:
+    assert builds_of(suspect(good, bad, *versions)) is None
+
+
+def test_a_prefix_that_holds_another_version_now_is_gone() -> None:
+    place = Build("pytorch", source="path", location="/opt/torch")
+    with pytest.raises(Gone, match=r"/opt/torch held pytorch 2\.12\.0 then, and holds 2\.13\.0"):
+        builds_of(suspect(place, place))
+
+
+def test_a_wheel_is_the_file_that_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "torch-2.12.0-py3-none-any.whl"
+    path.write_bytes(b"then")
+    wheel = Build("pytorch", source="wheel", location=str(path), digest=wheel_digest(path))
+    assert builds_of(suspect(wheel, NEW)) == (wheel, NEW)
+    moved = Build("pytorch", source="wheel", location="/elsewhere.whl", digest=wheel.digest)
+    assert builds_of(suspect(moved, wheel)) is None
+    path.write_bytes(b"another one")
+    with pytest.raises(Gone, match="another file now"):
+        builds_of(suspect(wheel, NEW))
+    path.unlink()
+    with pytest.raises(Gone, match="not there any more"):
+        builds_of(suspect(wheel, NEW))
+
+
+def test_a_wheel_that_cannot_be_read_is_gone() -> None:
+    # Not by its rights: the tests may be run by a user whom none keep out.
+    wheel = Build("pytorch", source="wheel", location=f"/{'x' * 300}.whl", digest="d")
+    with pytest.raises(Gone, match="cannot be read"):
+        builds_of(suspect(wheel, NEW))
+
+
+# --- outcomes -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "has_two", "effect"),
+    [
+        (90.0, True, 0.0309),  # the suite's smallest change is nearer than half of ten per cent
+        (96.0, True, 0.0206),  # half of four per cent
+        (90.0, False, 0.0541),
+    ],
+)
+def test_the_bound_is_half_way_or_the_smallest_change(
+    value: float, has_two: bool, effect: float
+) -> None:
+    found = smallest_effect(suspect(value=value), 0.03, has_two=has_two)
+    assert found == pytest.approx(effect, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [
+        (0.88, 0.92, Outcome.CONFIRMED),
+        (0.95, 0.965, Outcome.CONFIRMED),  # less than the night said, and there all the same
+        (0.98, 1.01, Outcome.NOT_CONFIRMED),
+        (1.02, 1.04, Outcome.NOT_CONFIRMED),
+        (0.9, 0.99, Outcome.INCONCLUSIVE),
+        (None, None, Outcome.INCONCLUSIVE),
+    ],
+)
+def test_an_interval_decides_only_where_it_lies_on_one_side(
+    low: float | None, high: float | None, outcome: Outcome
+) -> None:
+    effect = smallest_effect(suspect(), 0.03, has_two=True)
+    assert decide(low, high, effect) is outcome
+
+
+def answer(node: str, a: list[float], b: list[float], **more: Any) -> dict[str, Any]:
+    from nightbench.experiments import paired_statistics
+
+    rounds = [{"a": x, "b": y} for x, y in zip(a, b, strict=True)]
+    found = paired_statistics.estimate([y / x for x, y in zip(a, b, strict=True)], 0.03)
+    row = {
+        "nodes": [node],
+        "rounds": rounds,
+        "stopped": None,
+        "ratio": found.ratio,
+        "low": found.low,
+        "high": found.high,
+        "n": found.n,
+    }
+    return {"cases": [{**row, **more}], "min_effect": 0.03, "rounds": 5}
+
+
+def test_the_sentence_names_builds_nodes_figures_and_the_other_nodes() -> None:
+    here = answer("n1", [100, 101, 99, 100, 100], [90, 91, 89, 90.5, 89.5])
+    there = answer("n2", [100, 101, 99], [100, 101.2, 99])
+    said = confirmation(suspect(), (OLD, NEW), here, there)
+    assert said.outcome is Outcome.CONFIRMED
+    assert said.rounds == 5
+    assert said.ratio == pytest.approx(0.9, abs=0.005)
+    assert said.sentence.startswith(
+        "pytorch 2.13.0 beside pytorch 2.12.0, interleaved: on n1 -10.0% ("
+    )
+    assert "where the night lost 10.0%: the fall is there; on n2 +0." in said.sentence
+    assert said.sentence.endswith("the fall is not there.")
+
+
+def test_one_build_is_held_against_the_baseline() -> None:
+    steady = [99.8, 100.3, 100.0]
+    here = answer("n1", steady, steady)
+    said = confirmation(suspect(LOCKED, LOCKED, None, "2.13.0"), None, here, None)
+    assert said.outcome is Outcome.NOT_CONFIRMED
+    assert said.rounds == 6
+    assert "pytorch 2.13.0 was measured again against the baseline of 100" in said.sentence
+    assert said.sentence.endswith("the level is back.")
+    down = [0.9 * value for value in steady]
+    still = confirmation(
+        suspect(LOCKED, LOCKED, None, "2.13.0"), None, answer("n1", down, down), None
+    )
+    assert still.outcome is Outcome.CONFIRMED
+    assert "it is still down" in still.sentence
+
+
+def test_too_few_rounds_say_why() -> None:
+    here = answer("n1", [100.0], [90.0], stopped="the window ended at 06:00 UTC")
+    said = confirmation(suspect(), (OLD, NEW), here, "node n2 does not answer")
+    assert said.outcome is Outcome.INCONCLUSIVE
+    assert "1 of 5 rounds: the window ended at 06:00 UTC" in said.sentence
+    assert "on other nodes: node n2 does not answer" in said.sentence

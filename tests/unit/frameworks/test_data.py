@@ -1,0 +1,118 @@
+"""Batches and initial weights of the workloads: one rule from one seed, for ever the same."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from base_trainer import Base, DoesNotFit
+
+WORKLOADS = Path(__file__).parents[3] / "benchmarks" / "workloads"
+NAMES = sorted(
+    path.parent.name for path in WORKLOADS.glob("*/data.py") if "numpy" in path.read_text()
+)
+"""Not the stand-ins for tests."""
+
+
+def load(workload: str) -> Any:
+    path = WORKLOADS / workload / "data.py"
+    spec = importlib.util.spec_from_file_location("data", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def trainer(workload: str, scale: str = "smoke", **changes: Any) -> Base:
+    spec = json.loads((WORKLOADS / workload / "spec.json").read_text())
+    params = spec["scales"][scale]
+    known = {"params": params, "seed": 1, "rank": 0, "batch_size": 8}
+    known["parameters"] = params.get("parameters", spec["parameters"])
+    return Base(SimpleNamespace(**{**known, **changes}), None, load(workload))
+
+
+def shapes_of(workload: str, scale: str = "smoke") -> dict[str, tuple[int, ...]]:
+    spec = json.loads((WORKLOADS / workload / "spec.json").read_text())
+    made = load(workload).weights(spec["scales"][scale], np.random.RandomState(0))
+    return {name: value.shape for name, value in made.items()}
+
+
+def digest(arrays: dict[str, Any]) -> str:
+    found = hashlib.sha256()
+    for name in sorted(arrays):
+        found.update(name.encode() + arrays[name].tobytes())
+    return found.hexdigest()[:12]
+
+
+@pytest.mark.parametrize(
+    ("workload", "weights", "batch"),
+    [
+        ("ctr_dnn", "f777a68377dc", "bb5c7f99bfc0"),
+        ("resnet50_v1.5", "218a002f5ad3", "3d4e57f0c6ff"),
+    ],
+)
+def test_the_rule_never_changes(workload: str, weights: str, batch: str) -> None:
+    """Otherwise lines whose histories began at different times would not do the same work."""
+    each = trainer(workload)
+    assert digest(each.initial_weights(shapes_of(workload))) == weights
+    assert digest(each.new_batches(1)[0]) == batch
+
+
+@pytest.mark.parametrize("workload", NAMES)
+def test_weights_have_the_count_of_every_scale(workload: str) -> None:
+    spec = json.loads((WORKLOADS / workload / "spec.json").read_text())
+    for scale in spec["scales"]:
+        each = trainer(workload, scale)
+        each.initial_weights(shapes_of(workload, scale))
+        assert each.parameters == spec["scales"][scale].get("parameters", spec["parameters"])
+
+
+@pytest.mark.parametrize("workload", NAMES)
+def test_every_rank_has_batches_of_its_own_and_the_same_weights(workload: str) -> None:
+    first, second = trainer(workload), trainer(workload, rank=1)
+    batches = [digest(each) for each in first.new_batches(2) + second.new_batches(2)]
+    assert len(set(batches)) == 4
+    shapes = shapes_of(workload)
+    assert digest(first.initial_weights(shapes)) == digest(second.initial_weights(shapes))
+    other = trainer(workload, seed=2).initial_weights(shapes)
+    assert digest(other) != digest(first.initial_weights(shapes))
+
+
+def test_a_network_that_does_not_fit_is_told_by_its_parameters() -> None:
+    shapes = shapes_of("ctr_dnn")
+    shapes["click.weight"] = (2, 64)
+    shapes["extra.bias"] = shapes.pop("click.bias")
+    with pytest.raises(DoesNotFit) as caught:
+        trainer("ctr_dnn").initial_weights(shapes)
+    assert str(caught.value).splitlines()[1:] == [
+        "click.bias: data.py has it, the network does not",
+        "click.weight: found (2, 64) in the network; expected (64, 2) by data.py",
+        "extra.bias: the network has it, data.py does not",
+    ]
+
+
+def test_clicks_can_be_learnt() -> None:
+    """Ids lie in their slot's part of the table; a click is where most of them are odd."""
+    each = trainer("ctr_dnn", batch_size=500)
+    (batch,) = each.new_batches(1)
+    slots, span = 26, 10001 // 26
+    ids = np.stack([batch[f"slot{slot}"] - slot * span for slot in range(slots)])
+    assert ids.min() == 0
+    assert ids.max() < span
+    assert np.array_equal(batch["label"], (ids % 2).sum(axis=0) * 2 > slots)
+    assert 0.02 < batch["label"].mean() < 0.98
+
+
+def test_blocks_of_resnet_begin_as_identities() -> None:
+    made = trainer("resnet50_v1.5").initial_weights(shapes_of("resnet50_v1.5"))
+    last = [value for name, value in made.items() if name.endswith("conv3.1.weight")]
+    assert len(last) == 16
+    assert not any(value.any() for value in last)
+    assert made["blocks.0.conv2.0.weight"].std() == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.02)
