@@ -11,8 +11,13 @@ SERVERS = ("integration", "sql")
 """Folders whose files start servers of their own: the tests of a file stay in one worker."""
 LIVE = "test_airflow_"
 """How the files of integration/ begin that share one Airflow: they all stay in one worker."""
-ONE_CORE = "unit/node/test_neighbours.py"
-"""Its tests load one core: two at once would disturb each other."""
+TOGETHER = (
+    "dags",  # parsed once for all
+    "unit/checks",  # Great Expectations takes seconds to import
+    "unit/local/test_postgres.py",  # one server for all
+    "unit/node/test_neighbours.py",  # on one core two would disturb each other
+)
+"""Folders and files whose tests stay in one worker."""
 
 
 def group(nodeid: str) -> str:
@@ -20,7 +25,10 @@ def group(nodeid: str) -> str:
     path = PurePosixPath(nodeid.partition("::")[0]).relative_to("tests")
     if path.parts[0] == "integration" and path.name.startswith(LIVE):
         return LIVE
-    if path.parts[0] in SERVERS or str(path) == ONE_CORE:
+    for shared in TOGETHER:
+        if path.is_relative_to(shared):
+            return shared
+    if path.parts[0] in SERVERS:
         # The nodes of a file are started once for each kind of server.
         return f"{path}{' openssh' if '[openssh' in nodeid else ''}"
     return nodeid

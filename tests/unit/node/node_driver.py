@@ -117,7 +117,8 @@ class NodeDriver:
         self.folder = folder / node
         self.node = node
         self.document = document
-        document["job_id"] = f"{document['job_id']}-{folder.name}"
+        # A run of this process's own: one may be swept while other workers' jobs go on.
+        document["job_id"] = f"{os.getpid()}-{document['job_id']}-{folder.name}"
         document["lock_dir"] = str(folder / "locks")
         document["workload"]["params"].update(params or {})
         for entry in document["nodes"]:

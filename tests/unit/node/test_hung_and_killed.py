@@ -274,3 +274,5 @@ def test_what_an_agent_that_died_left_in_its_cgroup_is_ended(apart, drive):
     wait_until(lambda: not is_running(daemon))
     kills = [e for e in node.events() if e["event"] == "kill"]
     assert [daemon] in [e["pids"] for e in kills]
+    wait_until(lambda: node.agent()["pid"] != agent)
+    node.stop()
