@@ -16,7 +16,7 @@ select
     g.limit_value,
     g.below,
     g.is_news,
-    g.told_at
+    g.told_at as notified_at
 from raw.detector_grade as g
 inner join staging.run as r on g.run_id = r.run_id;
 
@@ -25,9 +25,9 @@ comment on view marts.detector_grade is
 comment on column marts.detector_grade.trials is
 'Slowdowns planted in the 90 days up to the night, or nights of copies without a change';
 comment on column marts.detector_grade.rate is
-'Share of slowdowns told within 14 nights; false alarms: in 1,000 nights';
+'Share of slowdowns found within 14 nights; false alarms: in 1,000 nights';
 comment on column marts.detector_grade.low is 'Lower end of the 95 % interval of rate';
 comment on column marts.detector_grade.high is 'Upper end of the 95 % interval of rate';
 comment on column marts.detector_grade.median_delay is
-'Nights after the first slow one until it was told; 0 on that night';
+'Nights after the first slow one until it was found; 0 on that night';
 comment on column marts.detector_grade.below is 'Why it is not good enough; empty where it is';

@@ -13,7 +13,7 @@ select
     is_news,
     seen_run_id,
     seen_at,
-    told_at
+    notified_at
 from marts.fct_drift
 where over_at is null;
 

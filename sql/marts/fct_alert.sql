@@ -15,7 +15,7 @@ select
     a.last_run_id,
     a.resolved_run_id,
     a.closed_at,
-    a.told_at,
+    a.told_at as notified_at,
     a.dismissed_as,
     a.snoozed_until,
     a.owner,

@@ -16,7 +16,7 @@ select
     d.seen_at,
     d.over_run_id,
     d.over_at,
-    d.told_at
+    d.told_at as notified_at
 from raw.drift as d
 inner join raw.run as r on d.run_id = r.run_id;
 
@@ -25,6 +25,6 @@ comment on view marts.fct_drift is
 comment on column marts.fct_drift.change is
 'Relative change from night since to night seen_at; below 0 is slower';
 comment on column marts.fct_drift.error is 'Standard error of change';
-comment on column marts.fct_drift.is_news is 'A fall of policy.min_change or more: told once';
+comment on column marts.fct_drift.is_news is 'A fall of policy.min_change or more: notified once';
 comment on column marts.fct_drift.over_at is
 'Null while it stands; else the night that ended it, or made a newer row of it';

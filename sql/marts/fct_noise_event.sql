@@ -11,7 +11,7 @@ select
     e.max_spread,
     e.sentence,
     e.by_whom,
-    e.told_at
+    e.told_at as notified_at
 from raw.noise_event as e
 inner join raw.run as r on e.run_id = r.run_id;
 

@@ -81,7 +81,7 @@ where
     news_run_id = :run_id
     and verdict = 'regressed'
     and state in ('open', 'acknowledged')
-    and told_at is null
+    and notified_at is null
     and (snoozed_until is null or snoozed_until <= now())
 order by change, case_id;
 

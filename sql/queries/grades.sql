@@ -165,5 +165,5 @@ where
     and cluster = :cluster
     and started_at <= :until
     and is_news
-    and told_at is null
+    and notified_at is null
 order by started_at, measure;

@@ -115,9 +115,9 @@ select
     was_paused,
     is_silence,
     missing_at,
-    told_at,
+    told_at as notified_at,
     ended_at,
-    end_told_at
+    end_told_at as end_notified_at
 from raw.night
 where
     suite = :suite

@@ -118,7 +118,7 @@ where
     and (:suite::text is null or suite = :suite)
     and (:cluster::text is null or cluster = :cluster)
     and (:until::timestamptz is null or at <= :until)
-    and (not :unnotified or told_at is null)
+    and (not :unnotified or notified_at is null)
 order by at desc, case_id asc
 limit :max_rows;
 
@@ -235,7 +235,7 @@ where
         not :unnotified
         or (
             is_news
-            and told_at is null
+            and notified_at is null
             and over_at is null
             and at <= :until::timestamptz
         )

@@ -119,7 +119,7 @@ def test_a_night_that_left_nothing_is_told_once(
     for minutes in (15, 30, 600):
         assert watch(DUE + timedelta(minutes=minutes)) == []
     (row,) = repository.nights(states=["missing"])
-    assert (row["missing_at"], row["told_at"]) == (DUE, DUE)
+    assert (row["missing_at"], row["notified_at"]) == (DUE, DUE)
     # The next night is another one.
     assert watch(DUE + DAY) == [title.replace("03-02", "03-03")]
     assert states(repository) == ["missing", "missing"]
@@ -145,7 +145,7 @@ def test_what_comes_late_ends_by_itself_and_that_is_told_once(
     assert watch(later) == ["Nightbench seeded on local: came after all"]
     assert watch(later + timedelta(minutes=15)) == []
     (row,) = repository.nights()
-    assert (row["state"], row["ended_at"], row["end_told_at"]) == ("late", later, later)
+    assert (row["state"], row["ended_at"], row["end_notified_at"]) == ("late", later, later)
 
 
 def test_cases_without_a_result_are_named(
@@ -299,7 +299,7 @@ def test_of_a_silent_cluster_each_suite_hears_by_its_own_channels(
     watch(NOON, watch.promise, other)
     with pytest.raises(UserError, match=r"silent: no result of other, seeded\" for other: "):
         watch(DUE, watch.promise, replace(other, channels=("json://127.0.0.1:1",)))
-    assert {row["suite"]: row["told_at"] for row in repository.nights()} == {
+    assert {row["suite"]: row["notified_at"] for row in repository.nights()} == {
         "seeded": DUE,
         "other": None,
     }

@@ -105,7 +105,7 @@ def test_it_is_told_once_and_again_when_it_has_crept_on(
         " its last 150 nights; no night of it is a regression"
     )
     assert line in told["message"].splitlines()
-    assert drift["told_at"] is not None
+    assert drift["notified_at"] is not None
 
     # Some nights on it has not crept by 3 % more; its figures are those of the last night.
     for night in range(150, 153):
@@ -194,11 +194,11 @@ def test_what_no_channel_took_is_told_by_the_next_try(
     run_id = nights.load(slowed(0, 150))
     with pytest.raises(UserError, match="1 series drifted"):
         nights.judge(run_id)
-    assert [row["told_at"] for row in reader.drifts()] == [None]
+    assert [row["notified_at"] for row in reader.drifts()] == [None]
     nights.channel = url
     nights(level(150))
     assert len(inbox.messages) == 1
-    assert [row["told_at"] is None for row in reader.drifts()] == [False]
+    assert [row["notified_at"] is None for row in reader.drifts()] == [False]
 
 
 def test_the_command_lists_them(roles: None, nights: Nights, reader: Reader) -> None:

@@ -278,7 +278,7 @@ def test_an_alert_is_told_once(loader, reader, given):
     assert loader.mark_notified([item]) == 0
     assert reader.unnotified_alerts(run.suite, run.cluster) == []
     (alert,) = reader.alerts()
-    assert alert["told_at"] is not None
+    assert alert["notified_at"] is not None
 
 
 def test_the_database_itself_refuses_a_second_live_alert(loader, given, warehouse):

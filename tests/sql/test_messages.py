@@ -187,7 +187,7 @@ def test_a_process_that_died_between_storing_and_sending_leaves_nothing_untold(
     assert ([d.sent for d in deliveries], problems) == ([True], [])
     assert place.judge(run) == 0
     assert len(inbox.messages) == 1
-    assert reader.alerts()[0]["told_at"] is not None
+    assert reader.alerts()[0]["notified_at"] is not None
 
 
 def test_a_recovery_is_told_though_the_process_died(

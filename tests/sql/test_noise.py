@@ -205,5 +205,5 @@ def test_its_history_is_only_added_to(
     ):
         loader.cursor().execute(statement)
     # That it was told was written afterwards.
-    assert [event["told_at"] is None for event in reader.noise_events()] == [False]
+    assert [event["notified_at"] is None for event in reader.noise_events()] == [False]
     assert Loader(connection).mark_noise_notified(nights.last) == 0

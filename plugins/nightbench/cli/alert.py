@@ -110,7 +110,7 @@ def resolve(
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Say that it is mended; a fall that goes on is told again."""
+    """Say that it is fixed; a fall that goes on is reported again."""
     _change(alert, json, lambda triage, one: triage.move(one, "resolved", why), group)
 
 
@@ -145,7 +145,7 @@ def snooze(
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Send no message before a time; then it is told again if it still lives."""
+    """Send no message before a time; then it is reported again if it is still open."""
     wakes = moment(until, datetime.now(UTC))
     _change(alert, json, lambda triage, one: triage.snooze(one, wakes, why), group)
 

@@ -165,7 +165,7 @@ def _nights_of(
         if at in finished:
             row = finished[at]
             found = Standing(State(row["state"]), row["sentence"], row["run_id"])
-            kept.append(Kept(promise, night, found, bool(row["told_at"]), True))
+            kept.append(Kept(promise, night, found, bool(row["notified_at"]), True))
             continue
         row = stored.get(at, {})
         was_paused = bool(row.get("was_paused")) or promise.is_paused
@@ -178,7 +178,7 @@ def _nights_of(
             problem=promise.problem,
         )
         repository.store(promise.suite, promise.cluster, night, found, now, was_paused=was_paused)
-        told, ended = bool(row.get("told_at")), bool(row.get("end_told_at"))
+        told, ended = bool(row.get("notified_at")), bool(row.get("end_notified_at"))
         kept.append(Kept(promise, night, found, told, ended))
     return kept
 

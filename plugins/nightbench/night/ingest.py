@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -78,12 +78,6 @@ def waiting_runs(spool: Spool) -> list[RunSpool]:
     return [
         run for run in spool.runs() if (run.run() or {}).get("ended_at") and run.loaded() is None
     ]
-
-
-def ingest_waiting(spool: Spool, connect: Connect) -> Iterator[IngestResult]:
-    """Load all runs that wait."""
-    for folder in waiting_runs(spool):
-        yield ingest_run(spool, folder.run_id, connect)
 
 
 def ingest_ended(spool: Spool, connect: Connect, run_id: str | None = None) -> list[str]:

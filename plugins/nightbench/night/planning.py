@@ -1,4 +1,4 @@
-"""Plans a run: what is asked for, fitted into the night, stored before anything is launched."""
+"""Plans a run: a request, fitted into the night, stored before anything is launched."""
 
 from __future__ import annotations
 

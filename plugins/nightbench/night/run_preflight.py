@@ -66,7 +66,7 @@ def examine_run(run: RunSpool, open_targets: OpenTargets, connect: Connect) -> d
 
 
 async def _examine(run: RunSpool, cluster: Cluster, open_targets: OpenTargets) -> ClusterHealth:
-    def hear(event: GangEvent) -> None:
+    def log_event(event: GangEvent) -> None:
         log.info("%s", f"{event.node}: {event.message}" if event.node else event.message)
 
     frameworks = load_catalog(locations.benchmarks_folder()).frameworks
@@ -76,10 +76,10 @@ async def _examine(run: RunSpool, cluster: Cluster, open_targets: OpenTargets) -
         await open_targets(cluster),
         local_shipment(cluster.environments.wheelhouse),
         [frameworks[line] for line in sorted(wanted & frameworks.keys())],
-        # They are series of the nights: whoever asks for a case by day waits for the case.
+        # They are series of the nights; a run on demand does not wait for them.
         controls=(run.run() or {}).get("run_kind") == RunKind.NIGHTLY,
         sweep=True,
-        on_event=hear,
+        on_event=log_event,
     )
 
 

@@ -46,10 +46,10 @@ def get_connection(conn_id: str, named: str = "") -> Connection:
 
     Args:
         conn_id: the id.
-        named: who names it, for the message where nobody knows it.
+        named: what names it, for the message where it is missing.
 
     Raises:
-        UserError: nobody knows it.
+        UserError: there is none.
     """
     from airflow.sdk import BaseHook
 
@@ -63,14 +63,14 @@ def get_connection(conn_id: str, named: str = "") -> Connection:
 
 
 def not_found() -> tuple[type[BaseException], ...]:
-    """What is raised for a Connection that nobody knows."""
+    """What Airflow raises for a Connection that is missing."""
     from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
 
     return (AirflowNotFoundException, AirflowRuntimeError)
 
 
 def missing(conn_id: str, named: str = "") -> UserError:
-    """The error for a Connection that nobody knows; `named` says who names it."""
+    """The error for a Connection that is missing; `named` says what names it."""
     variable = f"AIRFLOW_CONN_{conn_id.upper()}"
     made = "`nightbench up` makes it. " if conn_id in MADE_BY_UP else ""
     return UserError(
@@ -81,7 +81,7 @@ def missing(conn_id: str, named: str = "") -> UserError:
 
 
 def _in_task() -> bool:
-    """Whether this process is a task's or a trigger's: those ask Airflow's API and nobody else."""
+    """Whether this process is a task's or a trigger's: those ask Airflow's API only."""
     from airflow.sdk.execution_time import task_runner
 
     return getattr(task_runner, "SUPERVISOR_COMMS", None) is not None
@@ -103,7 +103,7 @@ def _from_home(conn_id: str) -> Connection | None:
 
 
 def _from_database(conn_id: str) -> Connection | None:
-    """From Airflow's database, where this terminal is told how to reach it."""
+    """From Airflow's database, where this terminal's environment names it."""
     if not os.environ.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"):
         return None
     from airflow.secrets.metastore import MetastoreBackend
@@ -138,7 +138,7 @@ def connect(conn_id: str = WAREHOUSE) -> WarehouseConnection:
 
     Raises:
         WarehouseUnavailable: it is away.
-        UserError: nobody knows the Connection, or it is none of PostgreSQL's.
+        UserError: the Connection is missing or is none of PostgreSQL's.
     """
     from nightbench.warehouse import connect as open_connection
 

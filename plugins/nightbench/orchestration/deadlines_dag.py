@@ -46,7 +46,7 @@ def deadlines_dag() -> DAG:
         max_active_runs=1,
         dagrun_timeout=timedelta(minutes=30),
         default_args={**DEFAULTS, "owner": OWNER, "execution_timeout": timedelta(minutes=10)},
-        # It measures nothing, and paused nobody would hear of a night that never was.
+        # It measures nothing; paused, a missing night would go unnoticed.
         is_paused_upon_creation=False,
         description="Reports missing nights: suites without a result by their deadline",
         doc_md=DOC,

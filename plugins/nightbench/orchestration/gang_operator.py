@@ -153,7 +153,7 @@ class GangOperator(BaseOperator):
     def _leave_out_if_late(self, job: JobSpec, store: CaseStore) -> None:
         """End a case that the night has no room for any more before its nodes are touched."""
         from nightbench.core.budget import clock, duration
-        from nightbench.gang.stopping import too_late
+        from nightbench.gang.decisions import too_late
 
         # A case that has begun is ended by its gang, which knows what its repeats took.
         if job.deadline is None or store.repeats() or not too_late(job, (), datetime.now(UTC)):
@@ -206,7 +206,7 @@ class GangOperator(BaseOperator):
 def job_after_clear(run: RunSpool, planned: PlannedJob, now: datetime) -> PlannedJob:
     """The job of a case whose task a person has cleared: the night's end no longer counts.
 
-    What counts are the hours of the cluster, unless the run was asked for outside of them.
+    The hours of the cluster count, unless the run was requested outside of them.
 
     Raises:
         UserError: the cluster's hours do not hold now.

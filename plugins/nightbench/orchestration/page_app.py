@@ -50,7 +50,7 @@ def _access() -> PageAccess:
     from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
     from airflow.api_fastapi.core_api.security import get_user, requires_access_dag
 
-    # By name: else the DAG would be the one that the address names, which whoever asks writes.
+    # By name: else Airflow takes the DAG from the address, which the request's sender writes.
     trigger = requires_access_dag("POST", DagAccessEntity.RUN, param_dag_id=GUARD)
 
     def page_user(request: Request, user: Any = Depends(get_user)) -> PageUser:  # noqa: B008

@@ -43,7 +43,7 @@ class PlanOperator(BaseOperator):
         """Plan, or wait for the night first.
 
         Raises:
-            AirflowFailException: it cannot run as it is asked for.
+            AirflowFailException: it cannot run as requested.
             AirflowSkipException: a scheduled run comes too late for its night.
         """
         from nightbench.night.planning import TooLateForNight, night_start
@@ -67,7 +67,7 @@ class PlanOperator(BaseOperator):
         """Plan: the night has begun.
 
         Raises:
-            AirflowFailException: it cannot run as it is asked for.
+            AirflowFailException: it cannot run as requested.
         """
         self.log.info("the night has begun: %s", event)
         try:

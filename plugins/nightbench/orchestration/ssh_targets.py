@@ -190,14 +190,14 @@ def _user(login: str | None, conn_id: str) -> str | None:
 
 def _agent(extra: Mapping[str, Any], conn_id: str) -> str | None:
     """The agent's socket: "" stands for SSH_AUTH_SOCK, None for no agent."""
-    asked, socket = extra.get("agent"), extra.get("agent_socket")
-    if isinstance(asked, str) and asked.lower() in ("true", "false"):
-        asked = asked.lower() == "true"
-    if asked not in (None, True, False):
+    wanted, socket = extra.get("agent"), extra.get("agent_socket")
+    if isinstance(wanted, str) and wanted.lower() in ("true", "false"):
+        wanted = wanted.lower() == "true"
+    if wanted not in (None, True, False):
         raise UserError(
-            f"connection {conn_id}: agent: found {str(asked)[:80]!r}; expected true or false"
+            f"connection {conn_id}: agent: found {str(wanted)[:80]!r}; expected true or false"
         )
-    if asked is False or not (asked or socket):
+    if wanted is False or not (wanted or socket):
         return None
     return str(Path(str(socket)).expanduser()) if socket else ""
 

@@ -154,7 +154,7 @@ def suite_dag(
         plan = PlanOperator(
             task_id="plan",
             suite=suite,
-            doc_md="Checks what is asked for, fits it into the night, stores the plan of the run.",
+            doc_md="Checks the request, fits it into the night, stores the plan of the run.",
         )
         planned = plan.output
         measured = GangOperator.partial(

@@ -41,7 +41,7 @@ class PlannedJob:
     jump: tuple[JumpHost, ...] = ()
     """Hops on the way to the cluster's nodes."""
     hours: str | None = None
-    """When the cluster may be measured on; None: at any time, or whoever asked does not mind."""
+    """When the cluster may be measured on; None: at any time, or the request overrides it."""
 
     @classmethod
     def of(cls, job: JobSpec, cluster: Cluster, *, outside_hours: bool = False) -> PlannedJob:

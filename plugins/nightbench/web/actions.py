@@ -67,7 +67,7 @@ ACTIONS = {
         Action(
             "resolve",
             "Resolve",
-            "It is mended; a fall that goes on is told again.",
+            "It is fixed; a fall that goes on is reported again.",
             LIVE,
             "resolved",
         ),
@@ -86,7 +86,9 @@ ACTIONS = {
             ("acknowledged", "resolved", "dismissed"),
             "open",
         ),
-        Action("snooze", "Snooze", "No message before; then it is told again.", LIVE, "", "until"),
+        Action(
+            "snooze", "Snooze", "No message before; then it is reported again.", LIVE, "", "until"
+        ),
         Action("assign", "Assign", "Say whose it is; empty: nobody's.", LIVE, "", "owner"),
     )
 }

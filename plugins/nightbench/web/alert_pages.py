@@ -39,13 +39,13 @@ BIGGEST_ID = 2**63 - 1
 FIELDS = 10
 
 
-def states_of(asked: Sequence[str]) -> tuple[str, ...] | None:
+def states_of(names: Sequence[str]) -> tuple[str, ...] | None:
     """The states that a request asks for; None means all, nothing means the live ones.
 
     Raises:
         BadInput: there is no such state.
     """
-    given = [state for state in asked if state]
+    given = [state for state in names if state]
     if unknown := sorted(set(given) - {*STATES, "live", "all"}):
         raise BadInput(f'state: found "{unknown[0][:80]}", expected live, all, {", ".join(STATES)}')
     if "all" in given:

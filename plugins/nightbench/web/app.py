@@ -82,7 +82,7 @@ def create_app(
         dependencies=changing,
         response_model=None,
     )
-    # Where a form was refused, its address stays in the browser: somebody may load or copy it.
+    # Where a form was refused, its address stays in the browser: it may be loaded again or copied.
     app.add_api_route(
         "/alerts/{alert_id:int}/{action}", alerts.back, methods=["GET"], response_model=None
     )

@@ -167,7 +167,7 @@ def _power(row: Row | None) -> str:
     delay = row["median_delay"]
     after = "" if delay is None else f", after {delay:g} nights in the median"
     return (
-        f"the detector told {percent(row['rate'], 0)} ({percent(row['low'], 0)} to "
+        f"the detector found {percent(row['rate'], 0)} ({percent(row['low'], 0)} to "
         f"{percent(row['high'], 0)}) of "
         f"{row['trials']:,} planted slowdowns of 5 % within two weeks{after}"
     )

@@ -66,7 +66,7 @@ def alert(**changes: Any) -> Row:
         "first_bad_run_id": "demo-night-1",
         "resolved_run_id": None,
         "closed_at": None,
-        "told_at": None,
+        "notified_at": None,
         "dismissed_as": None,
         "snoozed_until": None,
         "owner": None,

@@ -161,7 +161,7 @@ def test_grades_noisy_series_and_labels_have_a_page() -> None:
     assert "1 noisy series, 1 of the detector's grades too low" in start
     assert 'title="from night to night by 21.0 %">noisy</span>' in start
     assert (
-        "demo on local: the detector told 91 % (86 % to 95 %) of 1,163 planted slowdowns of "
+        "demo on local: the detector found 91 % (86 % to 95 %) of 1,163 planted slowdowns of "
         "5 % within two weeks, after 2.5 nights in the median; 0.4 false alarms in 1,000 nights "
         "(0.1 to 1.2)." in start
     )
