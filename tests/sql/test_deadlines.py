@@ -22,7 +22,7 @@ from nightbench.night.judge import judge_run
 from nightbench.night.missing import Promise
 from nightbench.spool import Spool
 from nightbench.spool.plans import mark_ended, store_plan
-from nightbench.warehouse import connect
+from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.nights import NightRepository
 
@@ -57,7 +57,7 @@ def watch(spool: Spool, warehouse: Database, inbox: Inbox) -> Watch:
 
 @pytest.fixture
 def repository(connection: Connection) -> NightRepository:
-    return NightRepository(connection)
+    return Warehouse(connection).nights
 
 
 Loaded = Callable[[Run], None]

@@ -22,7 +22,7 @@ from nightbench.core.model import VerdictKind
 from nightbench.core.run_plan import RunPlan
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
-from nightbench.warehouse import Loader, Reader
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connect
 
 NIGHT, URGENT = "night", "urgent"
@@ -40,7 +40,7 @@ class Voice:
 
 
 def tell(
-    reader: Reader, loader: Loader, plan: RunPlan, voice: Voice, night: date | None = None
+    warehouse: Warehouse, plan: RunPlan, voice: Voice, night: date | None = None
 ) -> tuple[Delivery, ...]:
     """Tell all that is untold of a suite's alerts, unless it waits.
 
@@ -48,8 +48,7 @@ def tell(
     that message waits for the next night's.
 
     Args:
-        reader: of the warehouse.
-        loader: to the same connection, which holds the lock of the cluster's alerts.
+        warehouse: its connection locks the cluster's alerts.
         plan: of the run that brought the news: its channels, routes and policy.
         voice: how it gets out.
         night: whose message it is; the latest of all that is untold where None.
@@ -57,7 +56,7 @@ def tell(
     Raises:
         UserError: a message was refused by every channel that it goes to.
     """
-    return _Telling(reader, loader, plan, voice).tell(night)
+    return _Telling(warehouse, plan, voice).tell(night)
 
 
 def tell_run(
@@ -87,10 +86,10 @@ def tell_run(
     """
     plan = read_plan(spool.run(run_id))
     with closing(connect()) as connection:
-        reader, loader = Reader(connection), Loader(connection)
-        loader.lock_alerts(plan.run.cluster)
+        warehouse = Warehouse(connection)
+        warehouse.alerts.lock(plan.run.cluster)
         voice = Voice(resolve, Links(base_url) if base_url else None)
-        return tell(reader, loader, plan, voice, night)
+        return tell(warehouse, plan, voice, night)
 
 
 def tell_leftovers(
@@ -112,7 +111,7 @@ def tell_leftovers(
         WarehouseUnavailable: the warehouse is away.
     """
     with closing(connect()) as connection:
-        left = Reader(connection).unnotified_suites()
+        left = Warehouse(connection).messages.unnotified_suites()
     deliveries: list[Delivery] = []
     problems = []
     for row in left:
@@ -142,8 +141,7 @@ def night_of(at: datetime, zone_name: str) -> date:
 class _Telling:
     """One try to tell all that is untold."""
 
-    reader: Reader
-    loader: Loader
+    warehouse: Warehouse
     plan: RunPlan
     voice: Voice
     deliveries: list[Delivery] = field(default_factory=list)
@@ -157,17 +155,17 @@ class _Telling:
 
     def tell(self, night: date | None) -> tuple[Delivery, ...]:
         run = self.plan.run
-        rows = self.reader.unnotified_alerts(run.suite, run.cluster)
+        rows = self.warehouse.messages.unnotified(run.suite, run.cluster)
         router = Router(self.plan)
         untold = [router.of(row) for row in rows]
         for each in untold:
             if each.is_news and each.row["owner"] is None:
-                self.loader.route_alert(each.alert_id, each.owner, each.row["of_run_id"])
-        self.fallen = self.reader.unnotified_grades(run.suite, run.cluster, run.started_at)
-        self.turned = self.reader.noise_events(
+                self.warehouse.alerts.route(each.alert_id, each.owner, each.row["of_run_id"])
+        self.fallen = self.warehouse.grades.unnotified(run.suite, run.cluster, run.started_at)
+        self.turned = self.warehouse.series.noise_events(
             suite=run.suite, cluster=run.cluster, until=run.started_at, unnotified=True
         )
-        self.drifts = self.reader.drifts(
+        self.drifts = self.warehouse.series.drifts(
             suite=run.suite, cluster=run.cluster, unnotified_until=run.started_at
         )
         if untold or self._notes:
@@ -181,14 +179,14 @@ class _Telling:
         return tuple(self.deliveries)
 
     def _tell(self, untold: Sequence[Routed], night: date, own: Sequence[Channel]) -> None:
-        composer = Composer(self.reader, self.plan, untold)
+        composer = Composer(self.warehouse, self.plan, untold)
         urgent = [each for each in untold if each.is_news and self._is_urgent(composer, each)]
         self._send(URGENT, urgent, composer, night, had=set())
         rest = [each for each in untold if each not in urgent]
         if any(each.row["is_awaited"] for each in rest):
             return
         run = self.plan.run
-        had = self.reader.night_messages(run.suite, run.cluster, night)
+        had = self.warehouse.messages.night_channels(run.suite, run.cluster, night)
         sent_before = len(self.deliveries)
         self._send(NIGHT, rest, composer, night, had)
         if self._notes:
@@ -221,10 +219,10 @@ class _Telling:
                 reasons = "; ".join(f"{d.channel}: {d.error}" for d in sent)
                 self.refusals.append(f'the message "{said.title}": {reasons}')
         if not own or any(delivery.sent for delivery in sent):
-            self.loader.mark_grades_notified(self.fallen)
+            self.warehouse.grades.mark_notified(self.fallen)
             for run_id in {row["run_id"] for row in self.turned}:
-                self.loader.mark_noise_notified(run_id)
-            self.loader.mark_drifts_notified(self.drifts)
+                self.warehouse.series.mark_noise_notified(run_id)
+            self.warehouse.series.mark_drifts_notified(self.drifts)
 
     @property
     def _notes(self) -> bool:
@@ -243,7 +241,7 @@ class _Telling:
         self, kind: str, items: Sequence[Routed], composer: Composer, night: date, had: set[str]
     ) -> None:
         """Send to each channel what it has not had; what is then told everywhere is marked."""
-        told = self.reader.notified_items([each.alert_id for each in items])
+        told = self.warehouse.messages.notified_items([each.alert_id for each in items])
         took = {each: [c for c in each.channels if (*each.key, c.name) in told] for each in items}
         waits: set[Routed] = set()
         for channels, batch in _batches(items, took):
@@ -265,7 +263,7 @@ class _Telling:
             if not any(delivery.sent for delivery in sent):
                 reasons = "; ".join(f"{d.channel}: {d.error}" for d in sent)
                 self.refusals.append(f'the message "{said.title}": {reasons}')
-        self.loader.mark_notified(
+        self.warehouse.messages.mark_notified(
             [
                 each.document
                 for each in items
@@ -297,7 +295,7 @@ class _Telling:
         self, kind: str, channel: Channel, batch: Iterable[Routed], night: date, said: Message
     ) -> None:
         run = self.plan.run
-        self.loader.store_message(
+        self.warehouse.messages.store(
             {
                 "suite": run.suite,
                 "cluster": run.cluster,

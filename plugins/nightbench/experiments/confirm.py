@@ -37,8 +37,9 @@ from nightbench.experiments.rounds import Arm
 from nightbench.gang import EnvironmentUnavailable
 from nightbench.night.suspects import Gone, Suspect, builds_of, rounds_of
 from nightbench.spool import Spool
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connect
-from nightbench.warehouse.experiments import NIGHTBENCH, UNDECIDED, ConfirmationRepository
+from nightbench.warehouse.experiments import NIGHTBENCH, UNDECIDED
 
 ELSEWHERE = "-other"
 """Ends the id of the comparison on other nodes."""
@@ -69,7 +70,7 @@ def begin_confirmation(connect: Connect, confirmation_id: int) -> ConfirmRequest
         WarehouseUnavailable: the warehouse is away.
     """
     with closing(connect()) as connection:
-        repository = ConfirmationRepository(connection)
+        repository = Warehouse(connection).confirmations
         if not repository.begin(confirmation_id):
             return None
         (row,) = repository.find(confirmation_id=confirmation_id)
@@ -91,7 +92,7 @@ def end_confirmation(
         WarehouseUnavailable: the warehouse is away; what was measured stays in the spool.
     """
     with closing(connect()) as connection:
-        ConfirmationRepository(connection).end(request.confirmation_id, found, detail)
+        Warehouse(connection).confirmations.end(request.confirmation_id, found, detail)
 
 
 def runs_to_confirm(connect: Connect, run_ids: Iterable[str]) -> list[str]:
@@ -101,7 +102,7 @@ def runs_to_confirm(connect: Connect, run_ids: Iterable[str]) -> list[str]:
         WarehouseUnavailable: the warehouse is away.
     """
     with closing(connect()) as connection:
-        repository = ConfirmationRepository(connection)
+        repository = Warehouse(connection).confirmations
         return [run_id for run_id in dict.fromkeys(run_ids) if repository.waiting(run_id)]
 
 
@@ -112,7 +113,7 @@ def give_up_overdue(connect: Connect) -> list[str]:
         WarehouseUnavailable: the warehouse is away.
     """
     with closing(connect()) as connection:
-        repository = ConfirmationRepository(connection)
+        repository = Warehouse(connection).confirmations
         late = {
             row["run_id"]
             for row in repository.find(states=UNDECIDED)
@@ -131,7 +132,7 @@ def give_up_rest(connect: Connect, spool: Spool, run_id: str) -> int:
         WarehouseUnavailable: the warehouse is away.
     """
     with closing(connect()) as connection:
-        repository = ConfirmationRepository(connection)
+        repository = Warehouse(connection).confirmations
         measured = [
             row["confirmation_id"]
             for row in repository.find(run_id=run_id, states=UNDECIDED)

@@ -52,7 +52,7 @@ from nightbench.night.past import past_of
 from nightbench.night.window import open_now
 from nightbench.nodes import NodeState
 from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome, RunSpool, Spool
-from nightbench.warehouse import NodeRepository, WarehouseUnavailable
+from nightbench.warehouse import Warehouse, WarehouseUnavailable
 from nightbench.warehouse.connection import Connect
 
 
@@ -113,7 +113,7 @@ def experiment_context(
     states: Mapping[str, NodeState] = {}
     try:
         with closing(connect()) as connection:
-            states = NodeRepository(connection).states(cluster.name)
+            states = Warehouse(connection).nodes.states(cluster.name)
     except WarehouseUnavailable:
         pass  # Nobody knows of quarantines then; the preflight counts all the same.
     past = past_of(cluster.name, connect, spool) if deadline is not None else {}

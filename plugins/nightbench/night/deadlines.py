@@ -32,6 +32,7 @@ from nightbench.core.timetable import (
 )
 from nightbench.night.missing import Kept, Promise, Telling
 from nightbench.spool import RunSpool, Spool, SpoolError
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connect
 from nightbench.warehouse.nights import NightRepository
 
@@ -89,7 +90,7 @@ def check_deadlines(
         WarehouseUnavailable: the warehouse is away: what is missing cannot be known.
     """
     with closing(connect()) as connection:
-        repository = NightRepository(connection)
+        repository = Warehouse(connection).nights
         if not repository.lock():
             return Checked(len(promises), other_at_work=True)
         kept: list[Kept] = []
@@ -260,7 +261,7 @@ def require_recent_check(connect: Connect, now: datetime) -> None:
         UserError: the last check is more than an hour old, or the warehouse is away.
     """
     with closing(connect()) as connection:
-        repository = NightRepository(connection)
+        repository = Warehouse(connection).nights
         last, first = repository.last_check(), repository.first_run_at()
     if last is None and (first is None or now - first <= UNCHECKED):
         return  # A deployment that has just begun: the first check is on its way.

@@ -7,7 +7,7 @@ from typing import Any
 
 from psycopg2.extras import Json
 
-from nightbench.core.model.alerts import Confirmation
+from nightbench.core.model.alerts import Confirmation, Outcome
 from nightbench.warehouse import to_row
 from nightbench.warehouse.repository import Repository, Row
 
@@ -127,6 +127,13 @@ class ConfirmationRepository(Repository):
             confirmation_id=confirmation_id,
             states=None if states is None else list(states),
         )
+
+    def latest(self, alert_ids: Sequence[int]) -> dict[int, Confirmation]:
+        """The latest confirmation of each alert."""
+        return {
+            row.pop("alert_id"): Confirmation(**row | {"outcome": Outcome(row["outcome"])})
+            for row in self._read("alert_confirmations", alert_ids=list(alert_ids))
+        }
 
     def waiting(self, run_id: str | None = None) -> list[Row]:
         """Requests of Nightbench that a message waits for, the largest fall first."""
