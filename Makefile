@@ -1,10 +1,12 @@
 # Nightbench. `make demo` is the way in; everything else is here too.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test drills figures lint lock down clean
+# Most tests wait for processes: two for each core.
+TEST_WORKERS ?= $(shell echo $$((2 * $$(nproc))))
+.PHONY: help setup demo test test-all test-rest test-browser drills figures lint lock down clean
 
 help:  ## this list
-	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup:  ## make .venv from the locks (the command is .venv/bin/nightbench)
 	@tools/setup
@@ -12,8 +14,16 @@ setup:  ## make .venv from the locks (the command is .venv/bin/nightbench)
 demo: setup  ## start everything on this machine, run the suite demo, show its results
 	@.venv/bin/nightbench demo
 
-test: setup  ## all tests that need no browser; PostgreSQL comes from a wheel
-	.venv/bin/python -m pytest
+test: setup  ## what to run before a commit; PostgreSQL comes from a wheel
+	.venv/bin/python -m pytest -n $(TEST_WORKERS) -m "not slow"
+
+test-all: test-rest test-browser  ## all tests but the drills: what is slow too, and Chromium
+
+test-rest: setup
+	.venv/bin/python -m pytest -n $(TEST_WORKERS)
+
+test-browser: setup
+	.venv/bin/python -m pytest tests/browser
 
 drills: setup  ## break things for real: faults in network namespaces and in a live Airflow (root)
 	.venv/bin/python -m pytest tests/drills -p no:cacheprovider

@@ -215,7 +215,9 @@ def make_venv(uv: Path, python: str, env: Mapping[str, str], log: Path) -> None:
     locks = [str(lock) for lock in LOCKS]
     # uv itself reads no such variable: pip's `no-index` is said on the command line.
     alone = ["--no-index"] if env.get("UV_NO_INDEX") else []
-    run([str(uv), "pip", "sync", "--require-hashes", "--strict", *alone, *locks],
+    # Compiled once, not by each process where PYTHONDONTWRITEBYTECODE is set.
+    kept = ["--require-hashes", "--strict", "--compile-bytecode"]
+    run([str(uv), "pip", "sync", *kept, *alone, *locks],
         "Installing the locked packages", inner, log)  # fmt: skip
     # uv carries this build backend in itself: nothing is fetched.
     run([str(uv), "pip", "install", "--offline", "--no-deps", "--editable", str(REPO)],

@@ -35,8 +35,8 @@ from nightbench.core.model import (
 from nightbench.core.plan import resolve
 from nightbench.core.sentences import sentence, sentences
 from nightbench.core.summarize import summarize_repeat
-from nightbench.gang.machine import NodeView, ProcessView
-from nightbench.gang.progress import Progress
+from nightbench.gang.decisions import NodeView, ProcessView
+from nightbench.gang.progress import ProgressDocument
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = Path(__file__).parent / "golden"
@@ -216,5 +216,5 @@ def test_progress_is_told_from_step_records() -> None:
             NodeView(node, heard_s=0.0, state="running", processes={name: seen})
             for node, name in (("n1", "trainer-0"), ("n2", "trainer-1"))
         ]
-        told = Progress(job).document("running", 1, views)
+        told = ProgressDocument(job).document("running", 1, views)
         assert (told["phase"], told["step"]) == ("window", before_window + line["step"])

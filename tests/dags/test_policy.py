@@ -224,8 +224,8 @@ def test_suspects_are_confirmed_one_by_one_and_told_of_whatever_came_out(
     assert parsed["dags"]["nightbench_confirm"]["schedule"] == "AssetTriggeredTimetable"
     assert tasks["nightbench_confirm.confirm"]["upstream"] == ["suspects"]
     assert tasks["nightbench_confirm.confirm"]["max_active_tis_per_dagrun"] == 1
-    assert tasks["nightbench_confirm.tell"]["upstream"] == ["confirm"]
-    assert tasks["nightbench_confirm.tell"]["trigger_rule"] == "all_done"
+    assert tasks["nightbench_confirm.send_message"]["upstream"] == ["confirm"]
+    assert tasks["nightbench_confirm.send_message"]["trigger_rule"] == "all_done"
 
 
 def test_runs_are_judged_each_for_itself_and_confirmed_whatever_came_of_their_messages(

@@ -48,6 +48,8 @@ class Live:
 
     stack: deployment.Stack
     api: AirflowApi
+    settings: Mapping[str, str]
+    """Variables that it was started with; code that is to find it needs them too."""
 
     @property
     def spool(self) -> Spool:
@@ -127,6 +129,26 @@ def live_airflow(
     benchmarks: Path = REPO / "benchmarks",
 ) -> Iterator[Live]:
     """Start a stack, with suites made from `SUITE`; nothing of it is left at the end."""
+    with airflow_stack(suites, cluster, benchmarks) as live, environment(live.settings):
+        yield live
+
+
+@contextmanager
+def environment(settings: Mapping[str, str]) -> Iterator[None]:
+    """Variables of this process, for a while."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        yield
+
+
+@contextmanager
+def airflow_stack(
+    suites: Mapping[str, Mapping[str, Any]],
+    cluster: str = CLUSTER,
+    benchmarks: Path = REPO / "benchmarks",
+) -> Iterator[Live]:
+    """As `live_airflow`, but this process's own variables stay as they are."""
     # Short: PostgreSQL refuses long data paths, and sockets have a limit too.
     root = Path(tempfile.mkdtemp(prefix="nbair-", dir="/tmp"))
     dags = root / "dags"
@@ -136,28 +158,30 @@ def live_airflow(
     for name, changes in suites.items():
         write_suite(dags, name, changes)
     home = Home(root / "home")
-    uv = find_home().uv
     # The tree as it is now: somebody may edit it while the tests run.
     ignored = shutil.ignore_patterns("__pycache__", ".*")
     shutil.copytree(benchmarks, root / "benchmarks", ignore=ignored)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NIGHTBENCH_HOME", str(home.root))
-        patch.setenv("NIGHTBENCH_DAGS", str(dags))
-        patch.setenv("NIGHTBENCH_BENCHMARKS", str(root / "benchmarks"))
+    settings = {
+        "NIGHTBENCH_HOME": str(home.root),
+        "NIGHTBENCH_DAGS": str(dags),
+        "NIGHTBENCH_BENCHMARKS": str(root / "benchmarks"),
         # `make setup` brought it to the checkout's home; this home is another one.
-        patch.setenv("NIGHTBENCH_UV", str(uv))
+        "NIGHTBENCH_UV": str(find_home().uv),
         # A worker that was killed is missed after this; Airflow's default is five minutes.
-        patch.setenv("AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT", "30")
-        patch.setenv("AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL", "5")
-        try:
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
+    }
+    try:
+        with environment(settings):
             for _ in lifecycle.up(home):
                 pass
             stack = deployment.load(home)
-            with stack.api() as api:
-                for dag_id in ("on_demand", "nightbench_regressions"):
-                    wait_for_dag(api, dag_id)
-                yield Live(stack, api)
-        finally:
+        with stack.api() as api:
+            for dag_id in ("on_demand", "nightbench_regressions"):
+                wait_for_dag(api, dag_id)
+            yield Live(stack, api, settings)
+    finally:
+        with environment(settings):
             for _ in lifecycle.down(home):
                 pass
     shutil.rmtree(root)

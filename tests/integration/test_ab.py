@@ -85,6 +85,7 @@ def test_a_slower_build_is_told_with_its_size(here: Terminal) -> None:
     assert marked(document["id"]) == []
 
 
+@pytest.mark.slow
 def test_interrupted_killed_and_resumed_a_build_beside_itself_is_never_slower(
     here: Terminal,
 ) -> None:
@@ -116,6 +117,7 @@ def test_interrupted_killed_and_resumed_a_build_beside_itself_is_never_slower(
     assert f"{row['ratio']:.4f}" in again.stdout
 
 
+@pytest.mark.slow
 def test_cancelled_from_elsewhere_it_ends_without_a_verdict(here: Terminal) -> None:
     words = [*builds(here, "usual", "usual"), "--suite", "trial", "--rounds", "3"]
     running = here.begin("ab", *words, until="3 rounds on local")

@@ -4,58 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.integration.live_airflow import CLUSTER, Live, live_airflow
-from tests.sql.nights import Inbox, receiving
+from tests.integration.live_airflow import Live
+from tests.integration.live_suites import STEP_S, THREADS
+from tests.sql.nights import Inbox
 
 from nightbench.core.model import Build, Case, Measurement, PlannedCase, Run, RunKind, Strategy
 from nightbench.spool import RunSpool
 from nightbench.spool.planned_job import load_job
 from nightbench.warehouse import Warehouse, connect
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
-
-SUITES: dict[str, dict[str, Any]] = {
-    # What is not known takes at least its time limit, 200 s: there is room for one.
-    "short": {"env": "{}\nnight: {budget: 5m}"},
-    # Preparing alone takes longer.
-    "none": {"env": "{}\nnight: {budget: 20s}"},
-    "many": {
-        "devices": "1x1\n    threads: [1, 2, 3, 4]",
-        "repeats": 1,
-        # Twelve seconds each: on a busy machine the scheduler takes some to start the next one.
-        "env": '{FAKE_STEP_S: "0.6"}',
-    },
-}
-
-
-STEP_S = 0.1
-"""Long, so that what a busy machine adds to a sleep is small beside it."""
-THREADS = 7
-
-
-@pytest.fixture(scope="module")
-def inbox() -> Iterator[Inbox]:
-    with receiving() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def live(inbox: Inbox) -> Iterator[Live]:
-    falls = {
-        # A series of its own: other tests here have nights of the plain one.
-        "devices": f"1x1\n    threads: {THREADS}",
-        "steps": 10,
-        "env": f'{{FAKE_STEP_S: "{STEP_S}"}}\nalerts: ["{inbox.url}"]',
-    }
-    wide = CLUSTER + "limits: {parallel_cases: 2}\n"
-    with live_airflow({**SUITES, "falls": falls}, wide) as running:
-        yield running
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_a_short_night_measures_what_it_has_room_for(live: Live) -> None:

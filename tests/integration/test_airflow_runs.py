@@ -1,6 +1,6 @@
 """Runs through a live scheduler, a real PostgreSQL and real SSH: `fake`, and one real framework.
 
-One stack serves all tests of this file: its own home, ports and databases.
+One stack serves these tests and those of the nights (conftest.py).
 """
 
 from __future__ import annotations
@@ -9,43 +9,16 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.integration.live_airflow import Live, live_airflow
+from tests.integration.live_airflow import Live
 
 from nightbench.core.model import CaseStatus
 from nightbench.local import lifecycle
 from nightbench.warehouse import Warehouse, connect
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
-
-SUITES: dict[str, dict[str, Any]] = {
-    "good": {},
-    "torn": {"devices": "2x1", "env": '{FAKE_WEIGHTS_DIFFER: "1", FAKE_RANK: "1"}'},
-    "dying": {"devices": "1x1", "env": '{FAKE_DIE_AT_STEP: "3"}'},
-    # Everything that makes a process hard to end.
-    "stubborn": {
-        "devices": "2x1",
-        "env": '{FAKE_HANG_AT_STEP: "3", FAKE_IGNORE_TERM: "1", FAKE_DAEMON: "1"}',
-    },
-    "torch": {
-        "workload": "resnet50_v1.5",
-        "framework": "pytorch",
-        "devices": "1x1",
-        "steps": 5,
-        "repeats": 1,
-    },
-    "long": {"devices": "2x1", "steps": 24, "repeats": 3, "env": '{FAKE_STEP_S: "0.5"}'},
-}
-
-
-@pytest.fixture(scope="module")
-def live() -> Iterator[Live]:
-    with live_airflow(SUITES) as running:
-        yield running
 
 
 def marked(run_id: str) -> list[int]:
@@ -128,6 +101,7 @@ def test_a_result_that_fails_a_check_is_quarantined(live: Live) -> None:
     assert all(any(r["subject"] == "weights_agree" for r in reasons) for _, reasons in repeats)
 
 
+@pytest.mark.slow
 def test_a_case_that_failed_is_not_launched_again_by_the_retry(live: Live) -> None:
     dag_run = live.trigger("dying")
     run = live.run_of(dag_run)
@@ -145,6 +119,7 @@ def test_a_case_that_failed_is_not_launched_again_by_the_retry(live: Live) -> No
     assert row["throughput"] is None
 
 
+@pytest.mark.slow
 def test_a_clear_by_a_person_measures_a_new_generation(live: Live) -> None:
     dag_run = live.trigger("good", repeats=1, frameworks=["fake"])
     run = live.run_of(dag_run)
@@ -189,6 +164,7 @@ def test_a_run_that_is_marked_failed_leaves_no_process(live: Live) -> None:
     assert live.state(dag_run) == "failed"
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_every_repeat_is_launched_once(live: Live) -> None:
     dag_run = live.trigger("long")
     run = live.run_of(dag_run)
@@ -240,6 +216,7 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_while_the_warehouse_is_away_the_run_waits_and_the_next_one_loads_it(live: Live) -> None:
     stack = live.stack
     dag_run = live.trigger("good", repeats=1, run_kind="drill")
@@ -276,6 +253,7 @@ def test_what_the_form_cannot_run_is_refused_before_anything_is_launched(live: L
     assert 'workload: found "resnet50_v1.5"' in text
 
 
+@pytest.mark.slow
 def test_maintenance_sweeps_the_nodes_and_keeps_what_is_young(live: Live) -> None:
     live.api.unpause("nightbench_maintenance")
     before = {run.run_id for run in live.spool.runs()}

@@ -39,6 +39,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
         yield made
 
 
+@pytest.mark.slow
 def test_killed_in_a_test_it_goes_on_and_finds_the_version(here: Terminal) -> None:
     words = ["--good", "1.10.0", "--bad", "1.12.0", "--case", CASE, "--rounds", "3"]
     running = here.begin("bisect", *words, until="round 2 of 3")
@@ -71,6 +72,7 @@ def test_killed_in_a_test_it_goes_on_and_finds_the_version(here: Terminal) -> No
     assert "1.11.0 is the first bad version; 1.10.0 before it is good" in again.stdout
 
 
+@pytest.mark.slow
 def test_cancelled_from_elsewhere_it_stops_and_a_killed_one_says_so(here: Terminal) -> None:
     words = ["--good", "1.9.0", "--bad", "1.12.0", "--case", CASE, "--rounds", "30"]
     running = here.begin("bisect", *words, until="round 1 of 30")
@@ -92,6 +94,7 @@ def test_cancelled_from_elsewhere_it_stops_and_a_killed_one_says_so(here: Termin
     assert (folder.run() or {})["stopped"] == "cancelled by the user"
 
 
+@pytest.mark.slow
 def test_what_cannot_be_tested_is_skipped_and_the_range_is_told(here: Terminal) -> None:
     make_wheel(here.place / "wheels", "1.11.1", 0.03, body="raise ImportError('broken')\n")
     # One that nobody ever published, and one that does not load.

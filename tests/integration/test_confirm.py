@@ -136,6 +136,7 @@ def measure(
     return asyncio.run(measure_again(request, plan, spool, context, ComparisonObserver()))[0]
 
 
+@pytest.mark.slow
 def test_a_build_that_is_slower_is_confirmed_on_both_nodes(
     doubt: Doubt, spool: Spool, context: ExperimentContext, tmp_path: Path
 ) -> None:
@@ -157,6 +158,7 @@ def test_a_build_that_is_slower_is_confirmed_on_both_nodes(
     assert [run.run_id for run in spool.runs()] == [NIGHT]
 
 
+@pytest.mark.slow
 def test_builds_that_are_alike_do_not_confirm_and_a_killed_measurement_goes_on(
     doubt: Doubt, spool: Spool, context: ExperimentContext, tmp_path: Path
 ) -> None:
@@ -198,6 +200,7 @@ def test_builds_that_are_alike_do_not_confirm_and_a_killed_measurement_goes_on(
         (STEP_S, Outcome.NOT_CONFIRMED, "the level is back"),
     ],
 )
+@pytest.mark.slow
 def test_one_build_is_held_against_the_level_before(
     doubt: Doubt,
     spool: Spool,

@@ -45,6 +45,7 @@ def plan_of(place: Path) -> str:
     return definition_digest(case, catalog.workloads[case.workload], suite.protocol)
 
 
+@pytest.mark.slow
 def test_interrupted_and_resumed_the_alert_of_a_real_slowdown_arrives(here: Terminal) -> None:
     words = ["drill", "trial", "--size", "50%", "--nights", "12"]
     running = here.begin(*words, until="night 3 of 12")
@@ -89,6 +90,7 @@ def test_interrupted_and_resumed_the_alert_of_a_real_slowdown_arrives(here: Term
     assert "NIGHTBENCH_DRILL_SLEEP_S" not in (first.job() or {})["env"]
 
 
+@pytest.mark.slow
 def test_too_few_nights_are_refused_before_anything_is_measured(here: Terminal) -> None:
     few = here.run("drill", "trial", "--nights", "8")
     assert few.returncode == 1
@@ -99,6 +101,7 @@ def test_too_few_nights_are_refused_before_anything_is_measured(here: Terminal) 
     assert len(here.spool.drills()) == 1
 
 
+@pytest.mark.slow
 def test_a_night_that_fails_is_named_and_measured_anew(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

@@ -62,7 +62,8 @@ def shipment(tmp_path_factory: pytest.TempPathFactory) -> Shipment:
 
 
 @pytest.fixture(
-    scope="module", params=["local", pytest.param("openssh", marks=pytest.mark.openssh)]
+    scope="module",
+    params=["local", pytest.param("openssh", marks=[pytest.mark.openssh, pytest.mark.slow])],
 )
 def nodes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -189,6 +190,14 @@ async def run(
     return await run_gang(job, nodes.targets, store, heard.append)
 
 
+# Where gangs over OpenSSH are measured at all, the others differ by the transport alone, which has
+# its own tests over OpenSSH: test_gang_logins, test_gang_pool, test_gang_access.
+@pytest.mark.parametrize(
+    "nodes",
+    ["local", pytest.param("openssh", marks=pytest.mark.openssh)],
+    indirect=True,
+    scope="module",
+)
 async def test_all_repeats_of_a_collective_case(shipment, nodes, job, store):
     spec = job()
     outcome = await run(shipment, nodes, spec, store)

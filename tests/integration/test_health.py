@@ -34,7 +34,8 @@ def shipment(tmp_path_factory: pytest.TempPathFactory) -> Shipment:
 
 
 @pytest.fixture(
-    scope="module", params=["local", pytest.param("openssh", marks=pytest.mark.openssh)]
+    scope="module",
+    params=["local", pytest.param("openssh", marks=[pytest.mark.openssh, pytest.mark.slow])],
 )
 def nodes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

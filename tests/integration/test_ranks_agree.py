@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.integration.framework_gangs import build_environment, job_of, run_gang
 
-pytestmark = [pytest.mark.framework, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")

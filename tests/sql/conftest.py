@@ -23,9 +23,13 @@ from nightbench.core.model import Verdict, VerdictKind
 from nightbench.local import postgres, processes
 from nightbench.local.home import Home, Secrets
 from nightbench.local.ports import Ports, is_free
+from nightbench.night import shadow
 from nightbench.spool import Spool
 from nightbench.warehouse import Triage, Warehouse, connect, migrate
 from nightbench.warehouse.connection import Connection
+
+FORGETFUL = "fsync = off\nsynchronous_commit = off\nfull_page_writes = off\n"
+"""No test survives a crash of the machine: nothing has to be on the disk."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,8 @@ def server() -> Iterator[Server]:
         needed.mkdir(mode=0o700)
     try:
         postgres.initialise(home, secrets)
+        with (home.postgres / "postgresql.auto.conf").open("a") as settings:
+            settings.write(FORGETFUL)
         postgres.start(home, ports.postgres)
         postgres.wait_ready(home, ports, secrets)
         postgres.provide(home, ports, secrets)
@@ -164,6 +170,16 @@ def rows(connection: Connection) -> Rows:
             return [dict(row) for row in cursor.fetchall()]
 
     return select
+
+
+@pytest.fixture(autouse=True)
+def grading_budget_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nights have no time left to grade the detector, which is most of what a night computes.
+
+    A file whose subject is the grade replaces this fixture.
+    """
+    assert shadow.grade.__kwdefaults__["budget_s"] == shadow.BUDGET_S
+    monkeypatch.setitem(shadow.grade.__kwdefaults__, "budget_s", 0.0)
 
 
 # --- alerts -------------------------------------------------------------------------------

@@ -69,6 +69,11 @@ def store_nights(loader: Warehouse, given: Given, nights: range) -> Run:
     return run
 
 
+@pytest.fixture(autouse=True)
+def grading_budget_s() -> None:
+    """Nights have their usual time: the grade is the subject here."""
+
+
 @pytest.fixture
 def as_loader(warehouse: Database) -> Connect:
     return lambda: connect(warehouse.loader)

@@ -18,7 +18,7 @@ from rich.text import Text
 from nightbench.core.budget import duration
 from nightbench.core.model import reasons_from_json
 from nightbench.core.sentences import sentences
-from nightbench.gang.events import GangEvent
+from nightbench.gang.progress import GangEvent
 from nightbench.report.tables import figure
 from nightbench.spool import RunSpool
 

@@ -40,7 +40,7 @@ from nightbench.detection.changes import FEWEST
 from nightbench.detection.run import point_of
 from nightbench.experiments.experiment_spool import DRILL, Document, read_request, store_request
 from nightbench.gang import Shipment, SshTarget, direct
-from nightbench.gang.events import OnEvent
+from nightbench.gang.progress import OnEvent
 from nightbench.night.bundles import build_bundle
 from nightbench.spool import RunSpool, Spool, utc_now
 from nightbench.spool.plans import mark_ended, read_plan, store_plan

@@ -46,7 +46,7 @@ from nightbench.gang import (
     prepare,
     run_gang,
 )
-from nightbench.gang.events import GangEvent
+from nightbench.gang.progress import GangEvent
 from nightbench.night import preflight, replacement
 from nightbench.night.past import past_of
 from nightbench.night.window import open_now

@@ -12,7 +12,7 @@ from nightbench.experiments.engine import ComparisonObserver
 from nightbench.experiments.experiment_spool import Document
 from nightbench.experiments.rounds import Arm, Launch
 from nightbench.experiments.version_search import SearchState
-from nightbench.gang.events import GangEvent
+from nightbench.gang.progress import GangEvent
 from nightbench.report.tables import figure
 from nightbench.spool import RunSpool
 from nightbench.warehouse import WarehouseRefused

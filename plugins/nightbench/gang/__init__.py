@@ -4,7 +4,7 @@
 ends it. Each can be called again after any interruption.
 """
 
-from nightbench.gang.cancel import CancelReport, cancel, cancel_run
+from nightbench.gang.cleanup import CancelReport, cancel, cancel_run, clean, sweep
 from nightbench.gang.errors import (
     DiskFull,
     EnvironmentUnavailable,
@@ -19,14 +19,13 @@ from nightbench.gang.errors import (
     faults_of,
     reason_of,
 )
-from nightbench.gang.events import GangEvent, OnEvent
 from nightbench.gang.preflight import Network, preflight
+from nightbench.gang.progress import GangEvent, OnEvent
 from nightbench.gang.provisioning import prepare
 from nightbench.gang.shipping import Shipment, local_shipment
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
 from nightbench.gang.steer import run_gang
-from nightbench.gang.tidying import clean, sweep
 
 __all__ = [
     "CancelReport",

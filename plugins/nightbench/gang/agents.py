@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from nightbench.core.sentences import sentences
+from nightbench.gang.decisions import SERVING
 from nightbench.gang.errors import GangError, NodeError
-from nightbench.gang.events import GangEvent
 from nightbench.gang.fanout import call_each
 from nightbench.gang.link import NodeLink
-from nightbench.gang.machine import SERVING
+from nightbench.gang.progress import GangEvent
 
 if TYPE_CHECKING:
     from nightbench.gang.steer import Gang

@@ -26,7 +26,7 @@ from nightbench.gang import (
     reason_of,
     run_gang,
 )
-from nightbench.gang.events import GangEvent, OnEvent
+from nightbench.gang.progress import GangEvent, OnEvent
 from nightbench.spool import CaseOutcome, RunSpool
 
 REFRESH_S = 1.0

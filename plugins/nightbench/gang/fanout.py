@@ -16,10 +16,10 @@ from collections.abc import (
 )
 from typing import Any, TypeVar
 
+from nightbench.gang.decisions import NodeView
 from nightbench.gang.errors import NodeError, NodeUnreachable
-from nightbench.gang.events import GangEvent, OnEvent
 from nightbench.gang.link import NodeLink
-from nightbench.gang.machine import NodeView
+from nightbench.gang.progress import GangEvent, OnEvent
 
 T = TypeVar("T")
 

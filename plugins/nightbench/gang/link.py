@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nightbench.core.model import ClockOffset, JobSpec, Node, reasons_from_json
+from nightbench.gang.decisions import NodeView, ProcessView
 from nightbench.gang.errors import NodeError, RemoteFailure
-from nightbench.gang.machine import NodeView, ProcessView
 from nightbench.gang.node_access import (
     EXCHANGES,
     Layout,

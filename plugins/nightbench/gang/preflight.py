@@ -1,7 +1,7 @@
-"""Looking at every node of a cluster before a night, and at the network between them.
+"""The preflight of a cluster's nodes before a night, and of the network between them.
 
-Nothing is disturbed: orphans of ours are ended only when that is asked for, and control
-measurements are left out on nodes that somebody holds.
+It disturbs nothing: orphaned processes are ended only on request, and control measurements are
+left out on nodes whose lock is held.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, Node
 from nightbench.gang.errors import NodeError, RemoteFailure, reason_of
-from nightbench.gang.events import GangEvent, OnEvent, ignore
 from nightbench.gang.node_access import (
     Connect,
     Layout,
@@ -26,6 +25,7 @@ from nightbench.gang.node_access import (
     measure_clocks,
     repeated_option,
 )
+from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, ship_code
 from nightbench.gang.ssh_pool import shared
 from nightbench.gang.ssh_target import SshTarget
@@ -35,7 +35,7 @@ from nightbench.nodes.controls import all_reduce
 from nightbench.spool import utc_now
 
 AT_ONCE = 32
-"""Nodes that are looked at together."""
+"""Nodes that are examined at the same time."""
 LOOK_S = 120.0
 CONTROLS_S = 300.0
 """For the look with controls: a framework's import on a cold file system takes most of it."""
@@ -44,7 +44,7 @@ RING_S = 90.0
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """What the all-reduce between nodes brought."""
+    """The result of the all-reduce between nodes."""
 
     nodes: tuple[str, ...]
     control: Control | None = None
@@ -61,20 +61,20 @@ async def preflight(
     on_event: OnEvent = ignore,
     connect: Connect = shared,
 ) -> tuple[list[NodePreflight], Network | None]:
-    """Look at every node, then at the network between those that answered and are free.
+    """Examine every node, then the network between those that answer and are free.
 
     Args:
         cluster: whose nodes.
         targets: how each is reached.
         shipment: the agent's code.
-        controls: take the short control measurements too, where nobody holds the node.
-        sweep: end orphans of ours before the look.
-        on_event: hears what is done.
+        controls: take the short control measurements too, on nodes that are free.
+        sweep: end orphaned processes first.
+        on_event: called with what is done.
         connect: makes a transport to a target.
 
     Returns:
         The nodes in the cluster's order (one that does not answer is an entry, not an error), and
-        the network; None where fewer than two nodes could take part.
+        the network; None where fewer than two nodes are free.
     """
     places = asyncio.Semaphore(AT_ONCE)
 
@@ -102,7 +102,7 @@ async def _look(
     sweep: bool,
     on_event: OnEvent,
 ) -> tuple[NodePreflight, str | None]:
-    """One node, and the path of its agent; None where there is none."""
+    """Examine one node; return the result and the path of its agent, None without one."""
     policy = cluster.environments
     seen = NodePreflight(node.name, transport.address, utc_now(), reachable=False)
     agent = None
@@ -133,7 +133,7 @@ async def _look(
         )
         clock, wall = await measure_clocks(transport, policy.python, agent)
     except UserError as error:
-        # Also what is no node's, a key that cannot be read: the node is not to be had with it.
+        # Errors of the controller too, such as an unreadable key: the node cannot be used.
         return dataclasses.replace(seen, problem=reason_of(error)), agent
     return dataclasses.replace(seen, document=document, clock=clock, wall=wall), agent
 
@@ -170,10 +170,10 @@ async def _network(
 async def _ring(
     cluster: Cluster, agents: Sequence[tuple[Node, str]], transports: Mapping[str, Transport]
 ) -> list[dict[str, Any]]:
-    """One ring all-reduce over all nodes; what each rank said, in the nodes' order.
+    """Run one ring all-reduce over all nodes; return the ranks' answers in the nodes' order.
 
     Raises:
-        NodeError: the first that a rank raised, after all have ended.
+        NodeError: the first error of a rank, after all have ended.
     """
     ports: dict[str, asyncio.Future[str]] = {
         node.name: asyncio.get_running_loop().create_future() for node, _ in agents
@@ -201,7 +201,7 @@ async def _ring(
 
     numbered = [(k, node, agent) for k, (node, agent) in enumerate(agents)]
     done = await asyncio.gather(*(rank(*each) for each in numbered), return_exceptions=True)
-    # One that fails takes the others with it: its own error says why.
+    # A rank that fails makes the others fail: its own error is the cause.
     for kind in (NodeError, BaseException):
         for result in done:
             if isinstance(result, kind):
@@ -210,7 +210,7 @@ async def _ring(
 
 
 async def _said(transport: Transport, ring: Conversation, key: str) -> dict[str, Any]:
-    """The next JSON object with a key; what login scripts print before it is passed over."""
+    """Return the next JSON object with a key, skipping output of login scripts."""
     while True:
         found = _checked(transport, await ring.hear(), key)
         if found is not None:

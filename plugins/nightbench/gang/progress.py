@@ -1,19 +1,40 @@
-"""What a person sees of a running gang: the document progress.json."""
+"""What is reported while a gang is prepared and steered: events, and progress.json."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from nightbench.core.model import JobSpec
-from nightbench.gang.machine import NodeView
+from nightbench.gang.decisions import NodeView
 
 SAMPLE_UNITS = frozenset({"images", "samples", "sequences"})
 """Units of which a batch holds as many as its size says."""
 
 
-class Progress:
-    """Turns views into progress.json.
+@dataclass(frozen=True)
+class GangEvent:
+    """Something worth a line in a log."""
+
+    kind: str
+    """connect, ship, provision, epoch, agent, sweep, waiting, repeat, lost, back, outcome or
+    cancel."""
+    message: str
+    node: str | None = None
+    repeat: int | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+OnEvent = Callable[[GangEvent], None]
+
+
+def ignore(event: GangEvent) -> None:
+    """Ignore an event."""
+
+
+class ProgressDocument:
+    """Makes progress.json from the views of the nodes.
 
     Args:
         job: the job.
@@ -24,10 +45,10 @@ class Progress:
         self._total = job.protocol.warmup_steps + job.protocol.measured_steps
         self._durations: list[float] = []
         self._first: tuple[int, float] | None = None
-        """Step and node's clock where the rate of this repeat is measured from."""
+        """Step and node's clock from which the rate of this repeat is measured."""
 
     def repeat_ended(self, duration_s: float) -> None:
-        """Learn how long a repeat takes from one that went well."""
+        """Note the duration of a repeat that ended well."""
         self._durations.append(duration_s)
 
     def next_repeat(self) -> None:
@@ -95,7 +116,7 @@ class Progress:
         return self._total if phase in ("drain", "finish") else 0
 
     def _throughput(self, rate: float | None) -> float | None:
-        """An estimate for the eye; the measured figure comes from the window's records."""
+        """Estimate the throughput for display; the measured one comes from the window's records."""
         if rate is None or self._job.unit not in SAMPLE_UNITS:
             return None
         return rate * self._job.case.batch_size_per_device * self._job.case.trainers

@@ -16,7 +16,6 @@ from packaging.version import Version
 
 from nightbench.core.model import Cluster, JobSpec, Node
 from nightbench.gang.errors import EnvironmentUnavailable, GangError, RemoteFailure
-from nightbench.gang.events import GangEvent, OnEvent, ignore
 from nightbench.gang.node_access import (
     Connect,
     Layout,
@@ -26,6 +25,7 @@ from nightbench.gang.node_access import (
     on_all,
     repeated_option,
 )
+from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, Shipped, machine_of, ship, ship_code
 from nightbench.gang.ssh_pool import shared
 from nightbench.gang.ssh_target import SshTarget

@@ -15,11 +15,7 @@ from nightbench.core.model import (
 )
 from nightbench.core.sentences import sentences
 from nightbench.gang.agents import TooLate
-from nightbench.gang.errors import GangError, NodeError
-from nightbench.gang.events import GangEvent
-from nightbench.gang.fanout import CALM_S, QUICK_S, CommandSender, call_each
-from nightbench.gang.link import NodeLink
-from nightbench.gang.machine import (
+from nightbench.gang.decisions import (
     ENDED,
     HEARTBEAT_S,
     PREPARING,
@@ -29,7 +25,11 @@ from nightbench.gang.machine import (
     decide,
     unreachable,
 )
+from nightbench.gang.errors import GangError, NodeError
+from nightbench.gang.fanout import CALM_S, QUICK_S, CommandSender, call_each
+from nightbench.gang.link import NodeLink
 from nightbench.gang.node_access import more_precise
+from nightbench.gang.progress import GangEvent
 from nightbench.spool import RepeatOutcome, utc_now
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from nightbench.config import locations
 from nightbench.core.code_digest import code_digest, shipped_files
 from nightbench.core.errors import UserError
 from nightbench.gang.errors import NodeUnreachable, PythonUnusable
-from nightbench.gang.events import GangEvent, OnEvent
 from nightbench.gang.node_access import Layout
+from nightbench.gang.progress import GangEvent, OnEvent
 from nightbench.gang.transport import Transport, remote_failure
 from nightbench.gang.wheels import Wheel, file_digest
 

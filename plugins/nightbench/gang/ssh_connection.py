@@ -25,17 +25,17 @@ from nightbench.gang.transport import Completed, OnLine
 T = TypeVar("T")
 
 LOST = (asyncssh.DisconnectError, asyncssh.SFTPConnectionLost, asyncssh.SFTPNoConnection, OSError)
-"""What asyncssh raises when the connection is gone, in whatever is under way."""
+"""Errors that asyncssh raises in any operation when the connection is lost."""
 
 SESSION_WAIT_S = 10.0
-"""How long a command waits for a session where the server allows too few at once."""
+"""How long a command waits for a session while the server allows no more at once."""
 
 FILE_TIMEOUT_S = 30.0
 """For an operation on a small file; uploads have their own."""
 
 SESSIONS = 7
-"""Commands at once over one connection: OpenSSH allows ten sessions (MaxSessions), of which SFTP
-and what stays open take their share."""
+"""Commands at once over one connection: OpenSSH allows ten sessions (MaxSessions), and SFTP and
+conversations need some of them."""
 
 MARK = "nightbench: output follows"
 """Printed on a line of its own before a command's output; what stands before it comes from
@@ -86,7 +86,7 @@ class SshConnection:
         self._sftp: asyncssh.SFTPClient | None = None
         self._connecting = asyncio.Lock()
         self._refused: tuple[float, UserError] | None = None
-        """When the last attempt to connect failed, and how."""
+        """Time and error of the last failed attempt to connect."""
         self._sessions = asyncio.Semaphore(SESSIONS)
         self._home: str | None = None
 
@@ -103,7 +103,7 @@ class SshConnection:
         async def execute() -> Completed:
             async with self._process(argv, env) as process:
                 with contextlib.suppress(BrokenPipeError):
-                    # A quick command has ended before its input was sent.
+                    # A short command may end before its input is sent.
                     process.stdin.write(stdin)
                     process.stdin.write_eof()
                 stdout, stderr = await asyncio.gather(
@@ -158,7 +158,7 @@ class SshConnection:
                 try:
                     return await connection.create_process(line, encoding=None)
                 except asyncssh.ChannelOpenError:
-                    # Another command of ours may be about to give its session back.
+                    # Another command over this connection may be about to end its session.
                     if connection.is_closed() or clock() > give_up_s:
                         raise
                 await asyncio.sleep(0.2)
@@ -167,12 +167,12 @@ class SshConnection:
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            # Half opened, it would count among the sessions that the server allows for ever.
+            # A session left half open would count against the server's limit for ever.
             starting.add_done_callback(_close)
             raise
 
     def _not_run(self, command: str, status: int | None, said: bytes) -> RemoteFailure:
-        """The login shell has ended without running the command."""
+        """Return the error for a login shell that ended without running the command."""
         tail = said.decode(errors="replace").strip()[-500:]
         return RemoteFailure(
             self.node,
@@ -214,7 +214,7 @@ class SshConnection:
         async with self._connecting:
             if self._connection is None or self._connection.is_closed():
                 if self._refused is not None and self._refused[0] > asked_s:
-                    raise self._refused[1]  # somebody else has tried while this one waited
+                    raise self._refused[1]  # another caller tried while this one waited
                 self._sftp = None
                 try:
                     self._connection = await connect(self._target)
@@ -238,7 +238,7 @@ class SshConnection:
             return self._sftp
 
     def _no_files(self, error: asyncssh.ChannelOpenError | asyncssh.SFTPError) -> UserError | None:
-        """Why there is no SFTP, where that is no matter of the connection."""
+        """Return the error for missing SFTP; None where the connection itself failed."""
         if isinstance(error, asyncssh.SFTPError):
             return RemoteFailure(
                 self.node,
@@ -263,7 +263,7 @@ class SshConnection:
         timeout_s: float | None,
         need_bytes: int = 0,
     ) -> T:
-        """Run an operation and turn its errors into those of a node."""
+        """Run an operation, turning its errors into a `NodeError`."""
         try:
             async with asyncio.timeout(timeout_s):
                 return await operation()
@@ -273,7 +273,7 @@ class SshConnection:
                 self.node, self.address, f"no answer within {timeout_s:.0f} s to: {what}"
             ) from error
         except asyncssh.ChannelOpenError as error:
-            # The connection is whole, and others may use it.
+            # The connection is intact, and others use it.
             raise NodeUnreachable(
                 self.node,
                 self.address,
@@ -291,7 +291,7 @@ class SshConnection:
     async def _refusal(
         self, what: str, error: asyncssh.SFTPError, need_bytes: int
     ) -> RemoteFailure | DiskFull:
-        """What a failed operation on a file means: SFTP 3 says only "failure" for a full disk."""
+        """Return the error for a failed file operation: SFTP 3 reports a full disk as "failure"."""
         path = what.partition(" ")[2].rpartition(" to ")[2]
         changes = what.split()[0] in ("make", "write", "upload", "rename")
         full = isinstance(error, asyncssh.SFTPNoSpaceOnFilesystem | asyncssh.SFTPQuotaExceeded)
@@ -303,7 +303,7 @@ class SshConnection:
                     self.address,
                     f"could not {what}: {locked} cannot be written by user {self._target.login} "
                     "(read-only, or no rights). Choose another environments.root in the "
-                    "cluster's YAML, or mend the folder",
+                    "cluster's YAML, or repair the folder",
                 )
             if full or (free is not None and free <= max(need_bytes, 1 << 20)):
                 return DiskFull(
@@ -315,7 +315,7 @@ class SshConnection:
         return RemoteFailure(self.node, self.address, f"could not {what}: {error.reason}")
 
     async def _room(self, path: str) -> tuple[int | None, str | None]:
-        """Free bytes at a path, and the nearest folder above it if that cannot be written."""
+        """Return the free bytes at a path, and its nearest folder if that is not writable."""
         script = (
             'p=$(dirname "$1"); while [ ! -e "$p" ]; do p=$(dirname "$p"); done; '
             '[ ! -d "$p" ] || [ -w "$p" ] || echo "locked $p"; df -Pk "$p" | tail -n 1'
@@ -340,12 +340,12 @@ class _Conversation:
 
     async def ask(self, line: str) -> str:
         """Send one line; return the answer without its line end."""
-        with contextlib.suppress(BrokenPipeError):  # it has ended: stderr says why
+        with contextlib.suppress(BrokenPipeError):  # it has ended: stderr holds the reason
             self._process.stdin.write(line.encode() + b"\n")
         return await self.hear()
 
     async def hear(self) -> str:
-        """The next line that it says by itself."""
+        """Return the next line that it prints unasked."""
 
         async def operation() -> str:
             answer = await self._process.stdout.readline()
@@ -360,7 +360,7 @@ class _Conversation:
 
 
 def _close(starting: asyncio.Task[asyncssh.SSHClientProcess[bytes]]) -> None:
-    """End a command for which nobody waits any more."""
+    """End a command whose caller was cancelled."""
     if not starting.cancelled() and starting.exception() is None:
         starting.result().close()
 
@@ -375,7 +375,7 @@ async def _lines(stream: asyncssh.SSHReader[bytes], on_line: OnLine | None) -> b
 
 
 def _exit_of(process: asyncssh.SSHClientProcess[bytes]) -> int:
-    """The exit status; a connection that went away before it came is an error, not a status."""
+    """Return the exit status; raise if the connection was lost before it arrived."""
     code = process.returncode
     if code is None:
         raise ConnectionResetError("the command's channel closed without an exit status")

@@ -17,17 +17,15 @@ from nightbench.core.model import (
     reasons_to_json,
 )
 from nightbench.gang.agents import Agents, TooLate
+from nightbench.gang.decisions import SERVING, Conclusion, conclude, conclude_by_deadline, too_late
 from nightbench.gang.errors import GangError, NodeError, Superseded
-from nightbench.gang.events import GangEvent, OnEvent, ignore
 from nightbench.gang.fanout import QUICK_S, NodeWatch, call_each, retry_unreachable
 from nightbench.gang.link import NodeLink
-from nightbench.gang.machine import SERVING
 from nightbench.gang.node_access import Connect, connections, on_all
-from nightbench.gang.progress import Progress
+from nightbench.gang.progress import GangEvent, OnEvent, ProgressDocument, ignore
 from nightbench.gang.repeat import Cancelled, RepeatSteering
 from nightbench.gang.ssh_pool import shared
 from nightbench.gang.ssh_target import SshTarget
-from nightbench.gang.stopping import End, end_by_deadline, end_of, too_late
 from nightbench.gang.transport import Transport
 from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome
 
@@ -115,7 +113,7 @@ class Gang:
         self.today = today
         self.agents = Agents(self)
         self.outcomes: list[RepeatOutcome] = []
-        self.progress = Progress(job)
+        self.progress = ProgressDocument(job)
         self.epoch = 0
         self.watch = NodeWatch([], 0, job.limits.lease_s, on_event, clock)
         self._told_s = 0.0
@@ -147,7 +145,7 @@ class Gang:
         try:
             end = await self._repeats()
         except Cancelled as cancelled:
-            end = End(CaseStatus.CANCELLED, cancelled.reasons)
+            end = Conclusion(CaseStatus.CANCELLED, cancelled.reasons)
             self.outcomes = await self._recorded()  # the last one's record may just be written
         except NodeError:
             # Nothing can be launched: the nodes that did answer are free for the next case.
@@ -262,11 +260,11 @@ class Gang:
             f"{self.job.job_id}: other controllers claim every epoch; is one in a loop?"
         )
 
-    async def _repeats(self) -> End:
+    async def _repeats(self) -> Conclusion:
         """Launch until there is enough, or no use, or no time."""
         await self.raise_when_cancelled()
         while True:
-            end = end_of(self.job, self.outcomes)
+            end = conclude(self.job, self.outcomes)
             if end is not None:
                 return end
             steering = RepeatSteering(self, len(self.outcomes) + 1)
@@ -274,7 +272,7 @@ class Gang:
                 self.outcomes.append(await steering.run(first=not self.outcomes))
             except TooLate as late:
                 self.on_event(GangEvent("repeat", str(late), None, steering.number))
-                return end_by_deadline(self.job, self.outcomes)
+                return conclude_by_deadline(self.job, self.outcomes)
 
     async def _recorded(self) -> list[RepeatOutcome]:
         """Repeats that were fetched before, from the first without a gap."""
@@ -315,7 +313,7 @@ class Gang:
         killed = [link for link in self.links if link.name in dead and link.view.agent != "ended"]
         await self.agents.sweep(killed)
 
-    def _outcome(self, end: End) -> CaseOutcome:
+    def _outcome(self, end: Conclusion) -> CaseOutcome:
         faults: dict[str | None, Reason] = {}
         if end.status is CaseStatus.FAILED:
             faults = {fault.node: fault for repeat in self.outcomes for fault in repeat.faults}

@@ -30,7 +30,7 @@ class Conversation(Protocol):
         """Send one line; return the answer without its line end."""
 
     async def hear(self) -> str:
-        """The next line that it says by itself."""
+        """Return the next line that it prints unasked."""
 
 
 class Transport(Protocol):
@@ -53,18 +53,18 @@ class Transport(Protocol):
         on_stderr: OnLine | None = None,
         timeout_s: float | None = None,
     ) -> Completed:
-        """Run a command; no shell sees its words. A status other than 0 is no error here.
+        """Run a command without a shell. A status other than 0 is not an error here.
 
         Args:
             argv: the words of the command.
-            stdin: all of its input.
+            stdin: its whole input.
             env: added to its environment.
-            on_stderr: called with each line of stderr as it comes.
-            timeout_s: give up after that long; None waits for ever.
+            on_stderr: called with each line of stderr.
+            timeout_s: limit in seconds; None waits for ever.
         """
 
     def converse(self, argv: Sequence[str]) -> AbstractAsyncContextManager[Conversation]:
-        """Run a command that answers line by line; it ends with the context."""
+        """Run a command that answers each line with a line; it ends with the context."""
 
     async def home(self) -> str:
         """The SSH user's home folder."""
@@ -78,13 +78,13 @@ class Transport(Protocol):
     async def put_file(
         self, source: Path, path: str, mode: int = 0o644, digest: str | None = None
     ) -> None:
-        """Upload a file; it appears complete.
+        """Upload a file; it appears complete or not at all.
 
         Args:
             source: the file here.
-            path: where it is to be.
-            mode: its rights.
-            digest: its sha256; with it an upload that broke off goes on where it was.
+            path: its path on the node.
+            mode: its permissions.
+            digest: its sha256; with it an interrupted upload is resumed.
         """
 
     async def mkdir(self, path: str) -> bool:
@@ -107,7 +107,7 @@ class Transport(Protocol):
 
 
 async def expand(transport: Transport, path: str) -> str:
-    """The path with a leading `~` replaced by the SSH user's home on the node."""
+    """Return the path with a leading `~` replaced by the SSH user's home on the node."""
     if path == "~" or path.startswith("~/"):
         return await transport.home() + path[1:]
     return path

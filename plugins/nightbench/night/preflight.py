@@ -15,8 +15,8 @@ from datetime import datetime
 
 from nightbench.core.model import Cluster, FrameworkInfo, HealthPolicy
 from nightbench.gang import Shipment, SshTarget
-from nightbench.gang.events import OnEvent, ignore
 from nightbench.gang.preflight import Network, preflight
+from nightbench.gang.progress import OnEvent, ignore
 from nightbench.nodes import (
     Control,
     Finding,

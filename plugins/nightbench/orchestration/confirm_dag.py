@@ -33,11 +33,11 @@ RUNS_AT_ONCE = 4
 RETRIES = 2
 
 DOC = """\
-### Before a night is told of
+### Confirming a night's regressions
 
 Runs when a night has suspected regressions. Each is measured again: the last good build and the
 night's in turn on the same nodes, and once on others. The night's message waits for it, no longer
-than the suite's `policy.confirm`, and says what came out.
+than the suite's `policy.confirm`, and holds the outcome.
 """
 
 log = logging.getLogger(__name__)
@@ -53,13 +53,13 @@ def confirm_dag() -> DAG:
         max_active_runs=RUNS_AT_ONCE,
         dagrun_timeout=timedelta(hours=23),
         default_args={**DEFAULTS, "owner": OWNER},
-        # It measures only what a night has asked for; paused it would keep messages waiting.
+        # It measures only what a night requests; paused it would keep messages waiting.
         is_paused_upon_creation=False,
-        description="Measures suspected regressions again before a night is told of",
+        description="Measures a night's suspected regressions again before its message is sent",
         doc_md=DOC,
         tags=["nightbench", "verdicts"],
     ) as dag:
-        confirm.expand(confirmation=suspects()) >> tell()
+        confirm.expand(confirmation=suspects()) >> send_message()
     return dag
 
 
@@ -82,7 +82,7 @@ def suspects(**context: Any) -> list[int]:
 @task(
     retries=RETRIES,
     max_active_tis_per_dagrun=1,
-    # What it may take is said by the night's budget: no launch begins that cannot end by then.
+    # The night's budget limits it: no launch begins that cannot end by then.
     execution_timeout=timedelta(hours=12),
     map_index_template="{{ case_id }}",
     doc_md="One task for each suspect; a retry goes on after the last launch that has ended.",
@@ -103,16 +103,16 @@ def confirm(confirmation: int, **context: Any) -> dict[str, Any]:
 
 
 @task(trigger_rule="all_done", doc_md="Sends the night's message, which has waited for this.")
-def tell(**context: Any) -> list[str]:
+def send_message(**context: Any) -> list[str]:
     """Send the messages of the runs whose suspects were measured; a failure stops no other."""
     from nightbench.alerts.notify import tell_run
     from nightbench.experiments.confirm import give_up_rest
     from nightbench.orchestration.connections import channel_url, connect
     from nightbench.spool import open_spool
 
-    told = triggering_run_ids(context)
+    run_ids = triggering_run_ids(context)
     problems = []
-    for run_id in told:
+    for run_id in run_ids:
         try:
             if given_up := give_up_rest(connect, open_spool(), run_id):
                 log.warning("run %s: %d suspects were not measured again", run_id, given_up)
@@ -124,7 +124,7 @@ def tell(**context: Any) -> list[str]:
             problems.append(f"run {run_id}: {error}")
     if problems:
         raise AirflowException("\n".join(problems))
-    return told
+    return run_ids
 
 
 def _confirm(request: ConfirmRequest, *, last_try: bool) -> dict[str, Any]:

@@ -153,7 +153,7 @@ class GangOperator(BaseOperator):
     def _leave_out_if_late(self, job: JobSpec, store: CaseStore) -> None:
         """End a case that the night has no room for any more before its nodes are touched."""
         from nightbench.core.budget import clock, duration
-        from nightbench.gang.stopping import too_late
+        from nightbench.gang.decisions import too_late
 
         # A case that has begun is ended by its gang, which knows what its repeats took.
         if job.deadline is None or store.repeats() or not too_late(job, (), datetime.now(UTC)):

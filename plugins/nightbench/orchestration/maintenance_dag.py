@@ -78,7 +78,7 @@ def maintenance_dag() -> DAG:
     ) as dag:
         waiting = load_waiting()
         waiting >> expire_files()
-        tell_leftovers()
+        send_unsent_messages()
         deadlines_are_checked()
         sweep.expand(cluster=clusters_to_sweep())
     return dag
@@ -103,7 +103,7 @@ def load_waiting(**context: Any) -> list[str]:
 
 
 @task(retries=2)
-def tell_leftovers() -> int:
+def send_unsent_messages() -> int:
     """Give up confirmations that did not end in time; send the messages that no night has sent."""
     from nightbench.alerts import notify
     from nightbench.experiments.confirm import give_up_overdue
@@ -185,7 +185,7 @@ def sweep(cluster: str, **context: Any) -> dict[str, Any]:
 
     from nightbench.config.run_request import cluster_of
     from nightbench.gang import local_shipment
-    from nightbench.gang.tidying import sweep_and_clean
+    from nightbench.gang.cleanup import sweep_and_clean
     from nightbench.orchestration.ssh_targets import ssh_targets
 
     context["cluster"] = cluster

@@ -6,7 +6,7 @@ import pytest
 
 from nightbench.core.model import Limits, Reason, ReasonCode
 from nightbench.core.sentences import sentences
-from nightbench.gang.machine import Act, NodeView, ProcessView, Timing, decide
+from nightbench.gang.decisions import Act, NodeView, ProcessView, Timing, decide
 
 LIMITS = Limits(ready_s=10, repeat_s=100, progress_s=30, lease_s=20, term_s=3)
 TRAINERS = ("trainer-0", "trainer-1")

@@ -14,10 +14,10 @@ from tests.unit.gang.test_steering import JOB
 from nightbench.core.code_digest import code_digest, shipped_files
 from nightbench.core.model import ClockOffset, Protocol
 from nightbench.gang import RemoteFailure
+from nightbench.gang.decisions import NodeView, ProcessView
 from nightbench.gang.link import NodeLink
-from nightbench.gang.machine import NodeView, ProcessView
 from nightbench.gang.node_access import best_offset, call_agent, more_precise
-from nightbench.gang.progress import Progress
+from nightbench.gang.progress import ProgressDocument
 from nightbench.gang.shipping import pack
 from nightbench.gang.transport import Completed, remote_failure
 
@@ -69,7 +69,7 @@ def test_the_archive_is_the_same_for_the_same_content(tree):
 
 
 def progress_of(process, progress=None):
-    progress = progress or Progress(dataclasses.replace(JOB, protocol=Protocol(5, 30, 3)))
+    progress = progress or ProgressDocument(dataclasses.replace(JOB, protocol=Protocol(5, 30, 3)))
     view = NodeView("n1", 0.0, processes={"trainer-0": process})
     return progress, progress.document("running", 1, [view], running_s=10.0)
 

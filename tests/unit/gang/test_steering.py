@@ -225,7 +225,7 @@ async def test_a_gang_that_does_not_get_ready_is_aborted(store):
 
 async def _short_grace(nodes, store, job):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nightbench.gang.machine.ABORT_GRACE_S", 0.2)
+        patch.setattr("nightbench.gang.decisions.ABORT_GRACE_S", 0.2)
         patch.setattr("nightbench.gang.steer.STOP_S", 0.2)
         return await steer(nodes, store, job)
 

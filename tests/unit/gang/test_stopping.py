@@ -11,7 +11,7 @@ from tests.unit.gang.test_steering import JOB
 from nightbench.core.model import CaseStatus, NeighbourPolicy, Protocol, Reason, ReasonCode
 from nightbench.core.sentences import sentences
 from nightbench.core.statistics import describe, half_width
-from nightbench.gang.stopping import end_by_deadline, end_of, too_late
+from nightbench.gang.decisions import conclude, conclude_by_deadline, too_late
 from nightbench.spool import RepeatOutcome
 
 EVENING = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
@@ -61,12 +61,12 @@ def outcomes(letters, throughputs=()):
     ],
 )
 def test_a_fixed_protocol(letters, repeats, ends):
-    end = end_of(job(repeats), outcomes(letters))
+    end = conclude(job(repeats), outcomes(letters))
     assert (end.status if end else None) == ends
 
 
 def test_the_budget_is_named_where_it_ends_a_case():
-    end = end_of(job(budget=0), outcomes("ood"))
+    end = conclude(job(budget=0), outcomes("ood"))
     assert sentences(end.reasons) == (
         "1 of 3 repeats were disturbed, expected 0 at most, the last one because: why 3"
     )
@@ -78,17 +78,17 @@ WIDE = (100.0, 120.0, 85.0, 110.0, 95.0, 101.0, 100.0)
 
 def test_an_adaptive_protocol_stops_on_its_half_width_and_not_before_five():
     adaptive = job(12, confidence=0.01, min_repeats=3)
-    assert end_of(adaptive, outcomes("oooo", NARROW)) is None
-    assert end_of(adaptive, outcomes("ooooo", NARROW)).status is CaseStatus.OK
-    assert end_of(adaptive, outcomes("ooooo", WIDE)) is None
-    assert end_of(adaptive, outcomes("o" * 12, WIDE)).status is CaseStatus.OK
-    assert end_of(job(12, confidence=0.01, min_repeats=6), outcomes("ooooo", NARROW)) is None
+    assert conclude(adaptive, outcomes("oooo", NARROW)) is None
+    assert conclude(adaptive, outcomes("ooooo", NARROW)).status is CaseStatus.OK
+    assert conclude(adaptive, outcomes("ooooo", WIDE)) is None
+    assert conclude(adaptive, outcomes("o" * 12, WIDE)).status is CaseStatus.OK
+    assert conclude(job(12, confidence=0.01, min_repeats=6), outcomes("ooooo", NARROW)) is None
 
 
 def test_only_good_repeats_count_for_the_half_width():
     adaptive = job(12, confidence=0.01)
-    assert end_of(adaptive, outcomes("oodoo", NARROW)) is None
-    assert end_of(adaptive, outcomes("oodooo", NARROW)).status is CaseStatus.OK
+    assert conclude(adaptive, outcomes("oodoo", NARROW)) is None
+    assert conclude(adaptive, outcomes("oodooo", NARROW)).status is CaseStatus.OK
 
 
 def test_the_half_width_that_stops_is_the_one_that_is_stored():
@@ -97,8 +97,8 @@ def test_the_half_width_that_stops_is_the_one_that_is_stored():
     # t quantile of 4 degrees of freedom, two-sided 95 %: 2.7764 (any table).
     assert stored == pytest.approx(2.7764 * 0.002303 / 5**0.5, rel=0.01)
     just, less = job(12, confidence=stored), job(12, confidence=stored * 0.999)
-    assert end_of(just, outcomes("ooooo", NARROW)) is not None
-    assert end_of(less, outcomes("ooooo", NARROW)) is None
+    assert conclude(just, outcomes("ooooo", NARROW)) is not None
+    assert conclude(less, outcomes("ooooo", NARROW)) is None
 
 
 def test_no_repeat_is_started_that_cannot_end_in_time():
@@ -124,7 +124,7 @@ def test_no_repeat_is_started_that_cannot_end_in_time():
     ],
 )
 def test_what_counts_when_the_window_ends(letters, repeats, ends):
-    end = end_by_deadline(job(repeats, deadline=EVENING), outcomes(letters))
+    end = conclude_by_deadline(job(repeats, deadline=EVENING), outcomes(letters))
     assert end.status is ends
     if ends is CaseStatus.LEFT_OUT:
         assert sentences(end.reasons).startswith("the window ended at 2026-11-21 22:00 UTC after")
@@ -132,5 +132,5 @@ def test_what_counts_when_the_window_ends(letters, repeats, ends):
 
 def test_an_adaptive_case_counts_from_its_least():
     adaptive = job(20, confidence=0.01, min_repeats=6, deadline=EVENING)
-    assert end_by_deadline(adaptive, outcomes("o" * 5)).status is CaseStatus.LEFT_OUT
-    assert end_by_deadline(adaptive, outcomes("o" * 6)).status is CaseStatus.OK
+    assert conclude_by_deadline(adaptive, outcomes("o" * 5)).status is CaseStatus.LEFT_OUT
+    assert conclude_by_deadline(adaptive, outcomes("o" * 6)).status is CaseStatus.OK

@@ -85,6 +85,7 @@ def test_a_lease_is_renewed_only_below_no_higher_epoch(follower: Follower, job: 
     assert follower.ask(jobdir=str(job), epoch=2, lease="2 1\n")["renewed"] is True
 
 
+@pytest.mark.timeout(60)
 def test_steps_are_kept_back_and_what_matters_is_told_at_once(
     follower: Follower, job: Path
 ) -> None:
@@ -98,14 +99,12 @@ def test_steps_are_kept_back_and_what_matters_is_told_at_once(
     later = follower.ask(jobdir=str(job), repeat=1, seen=gist, wait_s=0.3)
     assert (later["gist"], later["state"]["t_s"]) == (gist, 2)
 
-    patient = {"id": 7, "jobdir": str(job), "repeat": 1, "epoch": 1, "seen": gist, "wait_s": 60}
-    began_s = time.monotonic()
+    patient = {"id": 7, "jobdir": str(job), "repeat": 1, "epoch": 1, "seen": gist, "wait_s": 6000}
     follower.send(patient)
     show(job, "repeats/001/state.json", state(2, 1))
     told = follower.hear()
     assert told["id"] == 7
     assert told["state"]["processes"]["trainer-0"]["exit_code"] == 1
-    assert time.monotonic() - began_s < 30, "it waited for its time instead of for the news"
 
 
 def test_one_waiting_gang_does_not_hold_up_another_or_the_clock(

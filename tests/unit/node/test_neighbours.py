@@ -217,11 +217,10 @@ def test_waiting_ends_with_a_failure_that_names_who(drive, hog):
 
 def test_refused_at_once(drive, hog):
     hog()
-    node = on_core(drive(pinned("refuse", share=0.3), start=False))
-    began = time.monotonic()
+    # Waiting would outlast the driver's patience for a result.
+    node = on_core(drive(pinned("refuse", share=0.3, wait_s=600.0), start=False))
     node.command("prepare-001")
     assert why(node.result()).startswith("node_in_use : 0 s (); foreign_cpu : ")
-    assert time.monotonic() - began < 15
 
 
 def test_an_abort_ends_the_waiting(drive, hog):

@@ -27,7 +27,6 @@ def test_start_returns_although_its_output_is_a_pipe(drive):
     # sshd waits for the channel's descriptors: an agent that kept one would hold the login.
     node = drive(one_node(), start=False)
     words = [PYTHON, str(AGENT), "start", str(node.folder), "--node", "n1"]
-    began = time.monotonic()
     done = subprocess.run(words, env={**os.environ, **node.env}, capture_output=True)
     answer = json.loads(done.stdout)
     assert answer["started"]
@@ -35,7 +34,6 @@ def test_start_returns_although_its_output_is_a_pipe(drive):
     assert os.getsid(answer["pid"]) != os.getsid(0)
     targets = {os.readlink(fd) for fd in Path(f"/proc/{answer['pid']}/fd").iterdir()}
     assert not any(target.startswith("pipe:") for target in targets)
-    assert time.monotonic() - began < 30
 
 
 def test_second_agent_waits_and_shows_the_holder(drive):

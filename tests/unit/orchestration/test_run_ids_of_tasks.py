@@ -38,13 +38,13 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_message_that_is_refused_keeps_no_other_run_from_its_own(told: list[str]) -> None:
     with pytest.raises(AirflowException, match="run bad: no channel took it"):
-        confirm_dag.tell.function(**context({"run_ids": ["bad", "a"]}, {"run_ids": ["b"]}))
+        confirm_dag.send_message.function(**context({"run_ids": ["bad", "a"]}, {"run_ids": ["b"]}))
     assert told == ["a", "b"]
 
 
 def test_an_event_that_a_person_made_names_no_runs(told: list[str]) -> None:
     events = (None, {}, {"by": "ada"}, {"run_ids": ["a"]})
-    assert confirm_dag.tell.function(**context(*events)) == ["a"]
+    assert confirm_dag.send_message.function(**context(*events)) == ["a"]
     assert regressions_dag.loaded_runs.function(**context({"by": "ada"}, run_ids=["a"])) == ["a"]
 
 

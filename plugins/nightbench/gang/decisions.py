@@ -1,16 +1,20 @@
-"""What to do next with a running repeat: decided from what the nodes show, without touching them.
+"""The decisions about a gang as pure functions: the next act of a repeat, the end of a case.
 
-The controller looks at all nodes, calls `decide`, carries out what it says, and looks again. An
-act is said again for as long as its reason lasts; carrying it out twice changes nothing.
+The controller looks at all nodes, calls `decide`, carries out the act, and looks again. `decide`
+returns an act for as long as its reason lasts; carrying it out twice changes nothing. After each
+repeat `conclude` decides from the records whether the case has ended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from nightbench.core.model import Limits, Reason, ReasonCode
+from nightbench.core.model import CaseStatus, JobSpec, Limits, Reason, ReasonCode
+from nightbench.core.statistics import close_enough, enough
+from nightbench.spool import RepeatOutcome
 
 ENDED = frozenset({"done", "failed", "aborted"})
 """States of a repeat after which its result.json is there."""
@@ -32,6 +36,9 @@ ABORT_GRACE_S = 30.0
 
 REPEAT_GRACE_S = 30.0
 """The agents watch the time limit themselves; the controller steps in so much later."""
+
+FAILURES_IN_A_ROW = 2
+"""After so many failed launches in a row a case has failed."""
 
 
 class Act(StrEnum):
@@ -235,3 +242,105 @@ def _towards_the_end(views: Sequence[NodeView], trainers: Collection[str]) -> Ac
     if closed and any(p.exit_code is None and p.phase == "drain" for p in seen):
         return Act.DRAIN
     return Act.WAIT
+
+
+# --- the end of a case ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """The end of a case: its status, and why."""
+
+    status: CaseStatus
+    reasons: tuple[Reason, ...] = ()
+
+
+def conclude(job: JobSpec, outcomes: Sequence[RepeatOutcome]) -> Conclusion | None:
+    """Return the end of a case after these repeats; None where another one is launched.
+
+    A failed launch counts as one of the protocol's; a disturbed one is repeated, as long as the
+    budget lasts. It depends on the records alone, so that a controller that takes over launches
+    neither more nor fewer.
+
+    Args:
+        job: the job.
+        outcomes: all repeats so far, in order.
+    """
+    protocol = job.protocol
+    good = [r for r in outcomes if r.status == "ok"]
+    failed = [r for r in outcomes if r.failed]
+    disturbed = [r for r in outcomes if r.status == "disturbed"]
+    if _failing(outcomes):
+        return _failed(outcomes, failed)
+    if close_enough([r.throughput for r in good if r.throughput is not None], protocol):
+        return Conclusion(CaseStatus.OK)
+    if len(good) + len(failed) >= protocol.repeats:
+        return Conclusion(CaseStatus.OK) if good else _failed(outcomes, failed)
+    if len(disturbed) > job.neighbours.budget:
+        if len(good) >= enough(protocol):
+            return Conclusion(CaseStatus.OK)
+        return Conclusion(
+            CaseStatus.FAILED,
+            (
+                Reason(
+                    ReasonCode.DISTURBED_TOO_OFTEN,
+                    observed=f"{len(disturbed)} of {len(outcomes)} repeats",
+                    expected=f"{job.neighbours.budget} at most",
+                ),
+                *disturbed[-1].reasons,
+            ),
+        )
+    return None
+
+
+def conclude_by_deadline(job: JobSpec, outcomes: Sequence[RepeatOutcome]) -> Conclusion:
+    """Return the end of a case in which no further repeat can finish in time."""
+    good = sum(r.status == "ok" for r in outcomes)
+    needed = enough(job.protocol)
+    if good >= needed:
+        return Conclusion(CaseStatus.OK)
+    at = f"{job.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if job.deadline else "?"
+    return Conclusion(
+        CaseStatus.LEFT_OUT,
+        (
+            Reason(
+                ReasonCode.WINDOW_ENDED,
+                subject=at,
+                observed=f"{good} good of {job.protocol.repeats} repeats",
+                expected=f"{needed} good ones",
+            ),
+        ),
+    )
+
+
+def too_late(job: JobSpec, outcomes: Sequence[RepeatOutcome], now: datetime) -> bool:
+    """Tell whether a repeat that is started now may run beyond the job's deadline.
+
+    Args:
+        job: the job.
+        outcomes: all repeats so far; the longest is the estimate for another one.
+        now: the controller's date.
+    """
+    if job.deadline is None:
+        return False
+    known = [r.seconds for r in outcomes if r.seconds is not None]
+    usual = job.expected_repeat_s or job.limits.repeat_s
+    return now + timedelta(seconds=max(known, default=usual)) > job.deadline
+
+
+def _failing(outcomes: Sequence[RepeatOutcome]) -> bool:
+    """Tell whether so many of the last launches failed that another one is useless."""
+    last = outcomes[-FAILURES_IN_A_ROW:]
+    return len(last) == FAILURES_IN_A_ROW and all(r.failed for r in last)
+
+
+def _failed(outcomes: Sequence[RepeatOutcome], failed: Sequence[RepeatOutcome]) -> Conclusion:
+    return Conclusion(
+        CaseStatus.FAILED,
+        (
+            Reason(
+                ReasonCode.LAUNCHES_FAILED, observed=f"{len(failed)} of {len(outcomes)} launches"
+            ),
+            *failed[-1].reasons,
+        ),
+    )

@@ -1,0 +1,46 @@
+"""The one Airflow that all live tests of this folder share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from tests.integration.live_airflow import CLUSTER, Live, airflow_stack, environment
+from tests.integration.live_suites import suites
+from tests.sql.nights import Inbox, receiving
+
+
+@pytest.fixture(scope="session")
+def inbox() -> Iterator[Inbox]:
+    with receiving() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def airflow(inbox: Inbox) -> Live:
+    """The stack, on a cluster that takes two cases at once."""
+    cluster = CLUSTER + "limits: {parallel_cases: 2}\n"
+    return _opened.enter_context(airflow_stack(suites(inbox.url), cluster))
+
+
+@pytest.fixture
+def live(airflow: Live) -> Iterator[Live]:
+    """The stack; for this test it is also the one that our own code finds."""
+    with environment(airflow.settings):
+        yield airflow
+
+
+_opened = ExitStack()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """End the stack with the last test that uses it: its scheduler computes all the time."""
+    try:
+        yield
+    finally:
+        if item.get_closest_marker("live") and not (
+            nextitem and nextitem.get_closest_marker("live")
+        ):
+            _opened.close()
