@@ -7,7 +7,7 @@ from typing import Any
 
 from psycopg2.extras import Json
 
-from nightbench.core.model.alerts import Confirmation, Outcome
+from nightbench.core.model.alerts import Confirmation, ConfirmationResult
 from nightbench.warehouse import to_row
 from nightbench.warehouse.repository import Repository, Row
 
@@ -130,10 +130,11 @@ class ConfirmationRepository(Repository):
 
     def latest(self, alert_ids: Sequence[int]) -> dict[int, Confirmation]:
         """The latest confirmation of each alert."""
-        return {
-            row.pop("alert_id"): Confirmation(**row | {"outcome": Outcome(row["outcome"])})
-            for row in self._read("alert_confirmations", alert_ids=list(alert_ids))
-        }
+        found = {}
+        for row in self._read("alert_confirmations", alert_ids=list(alert_ids)):
+            outcome = {"outcome": ConfirmationResult(row["outcome"])}
+            found[row.pop("alert_id")] = Confirmation(**row | outcome)
+        return found
 
     def waiting(self, run_id: str | None = None) -> list[Row]:
         """Requests of Nightbench that a message waits for, the largest fall first."""

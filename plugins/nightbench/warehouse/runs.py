@@ -7,7 +7,7 @@ from typing import Any
 
 from psycopg2.extras import Json
 
-from nightbench.core.budget import Past
+from nightbench.core.budget import CaseHistory
 from nightbench.core.model import (
     Build,
     Case,
@@ -158,10 +158,10 @@ class RunRepository(Repository):
         chosen = run_id or self.latest()
         return self._read("results_rows", run_id=chosen) if chosen else []
 
-    def case_past(self, cluster: str) -> dict[str, Past]:
+    def case_past(self, cluster: str) -> dict[str, CaseHistory]:
         """Case id -> how long the case takes there, and when a scheduled run last tried it."""
         return {
-            row["case_id"]: Past(
+            row["case_id"]: CaseHistory(
                 row["seconds"], row["repeat_s"], row["last_at"], row["definition_digest"]
             )
             for row in self._read("case_past", cluster=cluster)
