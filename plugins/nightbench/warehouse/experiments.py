@@ -132,8 +132,8 @@ class ConfirmationRepository(Repository):
         """The latest confirmation of each alert."""
         found = {}
         for row in self._read("alert_confirmations", alert_ids=list(alert_ids)):
-            outcome = {"outcome": ConfirmationResult(row["outcome"])}
-            found[row.pop("alert_id")] = Confirmation(**row | outcome)
+            alert_id, outcome = row.pop("alert_id"), ConfirmationResult(row.pop("outcome"))
+            found[alert_id] = Confirmation(outcome=outcome, **row)
         return found
 
     def waiting(self, run_id: str | None = None) -> list[Row]:
