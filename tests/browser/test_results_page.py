@@ -23,7 +23,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 from tests.integration.live_airflow import Live, live_airflow
 
 from nightbench.local import deployment
-from nightbench.warehouse import Reader, connect
+from nightbench.warehouse import Warehouse, connect
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
@@ -58,7 +58,7 @@ def alert_id(live: Live, dag_run: str) -> int:
 
 def alerts(live: Live) -> list[dict[str, Any]]:
     with closing(connect(live.stack.dsn("nightbench_reader"))) as connection:
-        return Reader(connection).alerts()
+        return Warehouse(connection).alerts.find()
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ from tests.sql.nights import Inbox, receiving
 from nightbench.alerts.notify import night_of
 from nightbench.core.model import Case, Strategy
 from nightbench.spool import RunSpool
-from nightbench.warehouse import Reader, connect
+from nightbench.warehouse import Warehouse, connect
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(2400)]
 
@@ -105,7 +105,7 @@ class Incident:
     def alerts(self) -> list[dict[str, Any]]:
         """All alerts of any state."""
         with contextlib.closing(connect(self.live.stack.dsn("nightbench_reader"))) as connection:
-            return [dict(row) for row in Reader(connection).alerts(states=None)]
+            return [dict(row) for row in Warehouse(connection).alerts.find(states=None)]
 
     def runs_of(self, dag_id: str) -> list[dict[str, Any]]:
         """The runs of a DAG, as Airflow lists them."""

@@ -19,7 +19,7 @@ from nightbench.local import deployment, lifecycle
 from nightbench.local.airflow_api import AirflowApi
 from nightbench.local.home import Home, find_home
 from nightbench.spool import RunSpool, Spool
-from nightbench.warehouse import Reader, connect
+from nightbench.warehouse import Warehouse, connect
 
 REPO = Path(__file__).resolve().parents[2]
 WAIT_S = 240.0
@@ -93,7 +93,7 @@ class Live:
 
     def rows(self, run_id: str) -> list[dict[str, Any]]:
         with contextlib.closing(connect(self.stack.dsn("nightbench_reader"))) as connection:
-            return Reader(connection).results_rows(run_id)
+            return Warehouse(connection).runs.results(run_id)
 
     def judged(self, run_id: str) -> list[dict[str, Any]]:
         def find() -> list[dict[str, Any]]:

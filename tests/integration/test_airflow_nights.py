@@ -15,7 +15,7 @@ from tests.sql.nights import Inbox
 from nightbench.core.model import Build, Case, Measurement, PlannedCase, Run, RunKind, Strategy
 from nightbench.spool import RunSpool
 from nightbench.spool.planned_job import load_job
-from nightbench.warehouse import Loader, Reader, connect
+from nightbench.warehouse import Warehouse, connect
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -91,7 +91,7 @@ def test_a_fall_is_measured_again_before_its_message_is_sent(
     text = json.dumps(message)
     assert case.case_id in text
     with contextlib.closing(connect(live.stack.dsn("nightbench_reader"))) as connection:
-        (alert,) = Reader(connection).alerts(case_id=case.case_id)
+        (alert,) = Warehouse(connection).alerts.find(case_id=case.case_id)
     assert alert["confirmation"] == "confirmed", alert["confirmation_sentence"]
     assert alert["confirmation_sentence"] in message["message"]
     assert alert["confirmation_high"] < 0.97
@@ -117,7 +117,7 @@ def remember(live: Live, case: Case, levels: list[float]) -> None:
             ))
         )  # fmt: skip
     with contextlib.closing(connect(live.stack.dsn("nightbench_loader"))) as connection:
-        Loader(connection).store_history(entries)
+        Warehouse(connection).runs.store_history(entries)
 
 
 def span(run: RunSpool, case_id: str) -> tuple[datetime, datetime]:

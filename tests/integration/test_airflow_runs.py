@@ -16,7 +16,7 @@ from tests.integration.live_airflow import Live
 
 from nightbench.core.model import CaseStatus
 from nightbench.local import lifecycle
-from nightbench.warehouse import Reader, connect
+from nightbench.warehouse import Warehouse, connect
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
@@ -89,7 +89,7 @@ def test_a_result_that_fails_a_check_is_quarantined(live: Live) -> None:
     assert row["quarantined"], row
     assert any("no repeat passed" in r["observed"] for r in row["quarantine_reasons"]), row
     with contextlib.closing(connect(live.stack.dsn("nightbench_reader"))) as connection:
-        assert Reader(connection).latest_medians(run_id=run.run_id) == []
+        assert Warehouse(connection).series.latest_medians(run_id=run.run_id) == []
         with connection.cursor() as cursor:
             cursor.execute(
                 "select repeat, reasons from raw.quarantine"

@@ -25,7 +25,7 @@ from nightbench.local.home import Home, Secrets
 from nightbench.local.ports import Ports, is_free
 from nightbench.night import shadow
 from nightbench.spool import Spool
-from nightbench.warehouse import Loader, Reader, Triage, connect, migrate
+from nightbench.warehouse import Triage, Warehouse, connect, migrate
 from nightbench.warehouse.connection import Connection
 
 FORGETFUL = "fsync = off\nsynchronous_commit = off\nfull_page_writes = off\n"
@@ -141,15 +141,15 @@ def connection(warehouse: Database) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def loader(connection: Connection) -> Loader:
-    return Loader(connection)
+def loader(connection: Connection) -> Warehouse:
+    return Warehouse(connection)
 
 
 @pytest.fixture
-def reader(warehouse: Database) -> Iterator[Reader]:
+def reader(warehouse: Database) -> Iterator[Warehouse]:
     """Reads with the rights of nightbench_reader and no others."""
     with closing(connect(warehouse.reader)) as made:
-        yield Reader(made)
+        yield Warehouse(made)
 
 
 @pytest.fixture
@@ -204,12 +204,12 @@ def triage(warehouse: Database) -> Iterator[Triage]:
 
 
 @pytest.fixture
-def alert_id(loader: Loader, reader: Reader, given: Given) -> int:
+def alert_id(loader: Warehouse, reader: Warehouse, given: Given) -> int:
     run, case = given.run(), given.case()
-    loader.load_run(given.bundle(run, given.came_back(run, case)))
+    loader.runs.load(given.bundle(run, given.came_back(run, case)))
     kind = VerdictKind.REGRESSED
-    loader.open_alert(Verdict(case.case_id, "local", run.run_id, kind, "slower", 9.0, 10.0, -0.1))
-    return int(reader.alerts()[0]["alert_id"])
+    loader.alerts.open(Verdict(case.case_id, "local", run.run_id, kind, "slower", 9.0, 10.0, -0.1))
+    return int(reader.alerts.find()[0]["alert_id"])
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.sql.given import Given
 from tests.sql.spooled import DIGEST, FAKE, case
 
 from nightbench.core.model import Case
-from nightbench.warehouse import Loader
+from nightbench.warehouse import Warehouse
 
 STEADY, FALLS, RISES, NEW, BREAKS, VANISHES = (case(batch) for batch in (1, 2, 4, 8, 16, 32))
 NIGHTS = 20
@@ -55,7 +55,7 @@ def receiving() -> Iterator[Inbox]:
         server.server_close()
 
 
-def history(loader: Loader, given: Given, cases: tuple[Case, ...], nights: int = NIGHTS) -> None:
+def history(loader: Warehouse, given: Given, cases: tuple[Case, ...], nights: int = NIGHTS) -> None:
     """Nights at 100 samples/s, the last three as `MOVED` says, loaded without their files."""
     for night in range(nights):
         run = given.run(night, suite="seeded")
@@ -75,4 +75,4 @@ def history(loader: Loader, given: Given, cases: tuple[Case, ...], nights: int =
             )
             for each in cases
         ]
-        loader.load_run(given.bundle(run, *came))
+        loader.runs.load(given.bundle(run, *came))

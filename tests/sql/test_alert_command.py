@@ -15,7 +15,7 @@ from nightbench.cli.main import app
 from nightbench.core.errors import UserError
 from nightbench.core.hours import moment
 from nightbench.core.model import Verdict, VerdictKind
-from nightbench.warehouse import Loader, WarehouseRefused
+from nightbench.warehouse import Warehouse, WarehouseRefused
 
 
 def said(*words: object) -> str:
@@ -46,16 +46,18 @@ def test_an_alert_from_the_list_to_its_end(roles: None, alert_id: int) -> None:
 
 
 def test_an_alert_names_the_nights_that_it_is_about(
-    roles: None, alert_id: int, loader: Loader, given: Given
+    roles: None, alert_id: int, loader: Warehouse, given: Given
 ) -> None:
     run, case_id = given.run(), given.case().case_id
     assert "last good" not in said("show", alert_id)
     verdict = Verdict(case_id, "local", run.run_id, VerdictKind.REGRESSED, "slower", 9.0, 10.0)
-    loader.store_verdicts([replace(verdict, last_good_run_id="n-1", first_bad_run_id="n-2")])
+    loader.series.store_verdicts([replace(verdict, last_good_run_id="n-1", first_bad_run_id="n-2")])
     shown = said("show", alert_id).splitlines()
     assert "last good run n-1, first bad run n-2" in shown
     assert f"opened by run {run.run_id}, latest {run.run_id}" in shown
-    loader.store_verdicts([replace(verdict, kind=VerdictKind.FAILED, last_good_run_id="n-1")])
+    loader.series.store_verdicts(
+        [replace(verdict, kind=VerdictKind.FAILED, last_good_run_id="n-1")]
+    )
     assert "last good run n-1" in said("show", alert_id).splitlines()
 
 

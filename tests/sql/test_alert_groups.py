@@ -13,25 +13,24 @@ from typer.testing import CliRunner
 from nightbench.cli.main import app
 from nightbench.core.errors import UserError
 from nightbench.core.model import Verdict, VerdictKind
-from nightbench.warehouse import Loader, Reader, Triage
-from nightbench.warehouse.causes import CauseRepository
+from nightbench.warehouse import Triage, Warehouse
 from nightbench.warehouse.connection import Connection
 
 KEY = "local/node/n1/2026-03-01"
 
 
 @pytest.fixture
-def ids(loader: Loader, connection: Connection, reader: Reader, given: Given) -> list[int]:
+def ids(loader: Warehouse, connection: Connection, reader: Warehouse, given: Given) -> list[int]:
     """Four alerts: three of one cause, the second of them the worst, and one of none."""
     run = given.run()
     cases = [given.case(batch_size_per_device=2**k) for k in range(4)]
-    loader.load_run(given.bundle(run, *(given.came_back(run, case) for case in cases)))
+    loader.runs.load(given.bundle(run, *(given.came_back(run, case) for case in cases)))
     for case, value in zip(cases, (9.0, 7.0, 8.0, 9.0), strict=True):
         kind, change = VerdictKind.REGRESSED, value / 10 - 1
-        loader.open_alert(
+        loader.alerts.open(
             Verdict(case.case_id, "local", run.run_id, kind, "slower", value, 10.0, change)
         )
-    found = sorted(row["alert_id"] for row in reader.alerts())
+    found = sorted(row["alert_id"] for row in reader.alerts.find())
     cause = {
         "run_id": run.run_id,
         "kind": "node",
@@ -43,7 +42,7 @@ def ids(loader: Loader, connection: Connection, reader: Reader, given: Given) ->
         "last_good_run_id": None,
         "night": NIGHT.date(),
     }
-    CauseRepository(connection).store([{**cause, "alert_id": alert_id} for alert_id in found[:3]])
+    Warehouse(connection).causes.store([{**cause, "alert_id": alert_id} for alert_id in found[:3]])
     return found
 
 
@@ -54,8 +53,8 @@ def said(*words: object) -> str:
     return result.stdout
 
 
-def states(reader: Reader) -> dict[int, str]:
-    return {row["alert_id"]: row["state"] for row in reader.alerts(states=None)}
+def states(reader: Warehouse) -> dict[int, str]:
+    return {row["alert_id"]: row["state"] for row in reader.alerts.find(states=None)}
 
 
 def test_one_line_for_one_cause(roles: None, ids: list[int]) -> None:
@@ -81,7 +80,7 @@ def test_an_alert_shows_its_cause_and_the_others_of_it(roles: None, ids: list[in
     assert "same cause" not in said("show", ids[3])
 
 
-def test_all_of_a_group_at_once(roles: None, ids: list[int], reader: Reader, rows: Rows) -> None:
+def test_all_of_a_group_at_once(roles: None, ids: list[int], reader: Warehouse, rows: Rows) -> None:
     assert "and 2 more of its group" in said("ack", ids[0], "--group", "--why", "looking")
     assert list(states(reader).values()).count("acknowledged") == 3
     assert states(reader)[ids[3]] == "open"
@@ -90,14 +89,14 @@ def test_all_of_a_group_at_once(roles: None, ids: list[int], reader: Reader, row
     assert sorted(row["alert_id"] for row in moved) == ids[:3]
 
     said("assign", ids[1], "--owner", "grace", "--group")
-    assert [row["owner"] for row in reader.alerts(group=KEY)] == ["grace"] * 3
+    assert [row["owner"] for row in reader.alerts.find(group=KEY)] == ["grace"] * 3
     said("snooze", ids[1], "--until", "3d", "--group")
     said("dismiss", ids[2], "--reason", "intended", "--group")
     assert states(reader) == dict.fromkeys(ids[:3], "dismissed") | {ids[3]: "open"}
 
 
 def test_what_cannot_be_moved_is_left(
-    roles: None, ids: list[int], reader: Reader, triage: Triage
+    roles: None, ids: list[int], reader: Warehouse, triage: Triage
 ) -> None:
     triage.move(ids[1], "resolved")
     said("resolve", ids[0], "--group")
@@ -106,6 +105,6 @@ def test_what_cannot_be_moved_is_left(
         said("resolve", ids[0], "--group")
 
 
-def test_a_group_of_one(roles: None, ids: list[int], reader: Reader) -> None:
+def test_a_group_of_one(roles: None, ids: list[int], reader: Warehouse) -> None:
     assert "and 0 more" in said("ack", ids[3], "--group")
     assert list(states(reader).values()).count("acknowledged") == 1

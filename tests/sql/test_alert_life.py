@@ -19,23 +19,23 @@ from nightbench.core.model import Case, VerdictKind
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
 from nightbench.spool import Spool
-from nightbench.warehouse import Loader, Reader, Triage, WarehouseRefused, connect
+from nightbench.warehouse import Triage, Warehouse, WarehouseRefused, connect
 from nightbench.warehouse.connection import Connection
 
 SOON = datetime.now(UTC) + timedelta(days=3)
 
 
-def test_who_did_what_and_why_is_kept(triage: Triage, reader: Reader, alert_id: int) -> None:
+def test_who_did_what_and_why_is_kept(triage: Triage, reader: Warehouse, alert_id: int) -> None:
     triage.move(alert_id, "acknowledged", "looking")
     triage.assign(alert_id, "grace")
     triage.snooze(alert_id, SOON, "after the release")
     triage.move(alert_id, "dismissed", "wanted", "intended")
     triage.move(alert_id, "open", "not so")
-    (alert,) = reader.alerts()
+    (alert,) = reader.alerts.find()
     assert (alert["state"], alert["owner"], alert["dismissed_as"]) == ("open", "grace", None)
     assert [
         (e["what"], e["from_state"], e["to_state"], e["by_whom"], e["db_role"])
-        for e in reader.alert_events(alert_id)
+        for e in reader.alerts.events(alert_id)
     ] == [
         ("opened", None, "open", "nightbench", "nightbench_loader"),
         ("moved", "open", "acknowledged", "ada", "nightbench_triage"),
@@ -44,7 +44,7 @@ def test_who_did_what_and_why_is_kept(triage: Triage, reader: Reader, alert_id: 
         ("moved", "acknowledged", "dismissed", "ada", "nightbench_triage"),
         ("moved", "dismissed", "open", "ada", "nightbench_triage"),
     ]
-    assert reader.alert_events(alert_id)[4]["why"] == "intended: wanted"
+    assert reader.alerts.events(alert_id)[4]["why"] == "intended: wanted"
 
 
 @pytest.mark.parametrize(
@@ -60,14 +60,14 @@ def test_who_did_what_and_why_is_kept(triage: Triage, reader: Reader, alert_id: 
     ],
 )
 def test_moves_that_are_not_allowed(
-    triage: Triage, reader: Reader, alert_id: int, moves: list[Any], said: str
+    triage: Triage, reader: Warehouse, alert_id: int, moves: list[Any], said: str
 ) -> None:
     for to, reason in moves[:-1]:
         triage.move(alert_id, to, "", reason)
-    before = reader.alert_events(alert_id)
+    before = reader.alerts.events(alert_id)
     with pytest.raises(WarehouseRefused, match=said):
         triage.move(alert_id, moves[-1][0], "", moves[-1][1])
-    assert reader.alert_events(alert_id) == before
+    assert reader.alerts.events(alert_id) == before
 
 
 def test_nobody_is_nightbench_and_no_snooze_is_in_the_past(
@@ -84,7 +84,7 @@ def test_nobody_is_nightbench_and_no_snooze_is_in_the_past(
 
 
 def test_a_snooze_ends_within_a_year(
-    warehouse: Database, triage: Triage, reader: Reader, alert_id: int
+    warehouse: Database, triage: Triage, reader: Warehouse, alert_id: int
 ) -> None:
     triage.snooze(alert_id, datetime.now(UTC) + timedelta(days=365))
     with closing(psycopg2.connect(warehouse.triage)) as connection:
@@ -94,7 +94,7 @@ def test_a_snooze_ends_within_a_year(
         too_far = "select triage.snooze_alert(%s, '12026-12-01', 'ada')"
         with pytest.raises(psycopg2.errors.RaiseException, match="a year ahead at most"):
             cursor.execute(too_far, (alert_id,))
-    assert reader.alerts()[0]["state"] == "open"
+    assert reader.alerts.find()[0]["state"] == "open"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_two_who_judge_at_once_make_one_alert_and_one_message(
     inbox: Inbox,
     rows: Rows,
 ) -> None:
-    history(Loader(connection), given, (FALLS,))
+    history(Warehouse(connection), given, (FALLS,))
     run = given.run(NIGHTS, suite="seeded")
     spooled(spool, run, {FALLS: 90.0}, channels=[inbox.url])
     ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
@@ -209,42 +209,42 @@ def nights(
     given: Given,
     inbox: Inbox,
 ) -> Nights:
-    history(Loader(connection), given, (FALLS,))
+    history(Warehouse(connection), given, (FALLS,))
     return Nights(spool, warehouse, given, inbox)
 
 
 def test_what_was_dismissed_stays_so_until_it_falls_further(
-    nights: Nights, triage: Triage, reader: Reader
+    nights: Nights, triage: Triage, reader: Warehouse
 ) -> None:
     assert nights(90.0) == 1
-    (alert,) = reader.alerts()
+    (alert,) = reader.alerts.find()
     triage.move(alert["alert_id"], "dismissed", "the price of the fix", "intended")
     assert nights(90.0, 90.1, 89.9) == 0
     assert nights(80.0, 90.0) == 0  # One worse night is nobody's news.
-    assert reader.alerts() == []
+    assert reader.alerts.find() == []
     assert nights(80.0, 80.1) == 1
-    (again,) = reader.alerts()
+    (again,) = reader.alerts.find()
     assert (again["alert_id"], again["state"]) == (alert["alert_id"], "open")
-    moved = [e["to_state"] for e in reader.alert_events(alert["alert_id"]) if e["what"] == "moved"]
+    moved = [e["to_state"] for e in reader.alerts.events(alert["alert_id"]) if e["what"] == "moved"]
     assert moved == ["dismissed", "open"]
 
 
-def test_two_good_nights_resolve_and_one_does_not(nights: Nights, reader: Reader) -> None:
+def test_two_good_nights_resolve_and_one_does_not(nights: Nights, reader: Warehouse) -> None:
     nights(90.0, 100.0)
-    assert [alert["state"] for alert in reader.alerts()] == ["open"]
+    assert [alert["state"] for alert in reader.alerts.find()] == ["open"]
     nights(90.0, 100.0)
-    assert [alert["state"] for alert in reader.alerts()] == ["open"]
+    assert [alert["state"] for alert in reader.alerts.find()] == ["open"]
     assert nights(100.1) == 1
-    (alert,) = reader.alerts(states=None)
+    (alert,) = reader.alerts.find(states=None)
     assert alert["state"] == "resolved"
-    assert reader.alert_events(alert["alert_id"])[-1]["by_whom"] == "nightbench"
+    assert reader.alerts.events(alert["alert_id"])[-1]["by_whom"] == "nightbench"
 
 
 def test_a_snoozed_alert_wakes_by_itself(
-    nights: Nights, triage: Triage, reader: Reader, connection: Connection, warehouse: Database
+    nights: Nights, triage: Triage, reader: Warehouse, connection: Connection, warehouse: Database
 ) -> None:
     assert nights(90.0) == 1
-    (alert,) = reader.alerts()
+    (alert,) = reader.alerts.find()
     triage.snooze(alert["alert_id"], SOON)
     assert nights(90.1) == 0
     with closing(psycopg2.connect(warehouse.owner)) as owner:
@@ -252,7 +252,7 @@ def test_a_snoozed_alert_wakes_by_itself(
         owner.commit()
     assert nights(90.0) == 1
     assert nights(90.1) == 0
-    whats = [event["what"] for event in reader.alert_events(alert["alert_id"])]
+    whats = [event["what"] for event in reader.alerts.events(alert["alert_id"])]
     assert whats.count("woke") == 1
 
 
@@ -267,38 +267,38 @@ def steady(
     given: Given,
     inbox: Inbox,
 ) -> Nights:
-    history(Loader(connection), given, (STEADY,))
+    history(Warehouse(connection), given, (STEADY,))
     return Nights(spool, warehouse, given, inbox, STEADY)
 
 
 def test_judging_good_nights_again_resolves_no_alert_of_later_ones(
-    steady: Nights, reader: Reader
+    steady: Nights, reader: Warehouse
 ) -> None:
     steady(100.0, 100.1, *FALLEN)
-    (alert,) = reader.alerts()
+    (alert,) = reader.alerts.find()
     assert steady.judge(NIGHTS, NIGHTS + 1) == 0
     assert steady(85.0) == 0
-    assert [each["alert_id"] for each in reader.alerts()] == [alert["alert_id"]]
+    assert [each["alert_id"] for each in reader.alerts.find()] == [alert["alert_id"]]
 
 
 @pytest.mark.parametrize("dismissed", [False, True], ids=["over", "dismissed"])
 def test_judging_the_nights_of_an_event_again_tells_nobody_of_it(
-    steady: Nights, reader: Reader, triage: Triage, dismissed: bool
+    steady: Nights, reader: Warehouse, triage: Triage, dismissed: bool
 ) -> None:
     steady(100.0, 100.1, *FALLEN)
-    (alert,) = reader.alerts()
+    (alert,) = reader.alerts.find()
     if dismissed:
         triage.move(alert["alert_id"], "dismissed", "the price of the fix", "intended")
     steady(*([85.0] if dismissed else [100.0, 100.1]))
-    known = reader.alerts(states=None)
+    known = reader.alerts.find(states=None)
     assert steady.judge(*range(NIGHTS, NIGHTS + 2 + len(FALLEN))) == 0
-    assert reader.alerts(states=None) == known
+    assert reader.alerts.find(states=None) == known
 
 
-def test_a_night_that_is_judged_late_moves_nothing(steady: Nights, reader: Reader) -> None:
+def test_a_night_that_is_judged_late_moves_nothing(steady: Nights, reader: Warehouse) -> None:
     loaded = [steady.load(value) for value in (*FALLEN, 100.0, 100.1)]
-    known = reader.alerts(states=None)
+    known = reader.alerts.find(states=None)
     steady.judge(*reversed(loaded))
-    assert reader.alerts(states=None) == known
-    verdicts = reader.verdicts(steady.run_id(loaded[len(FALLEN) - 1]))
+    assert reader.alerts.find(states=None) == known
+    verdicts = reader.series.verdicts(steady.run_id(loaded[len(FALLEN) - 1]))
     assert [each.kind for each in verdicts] == [VerdictKind.REGRESSED]

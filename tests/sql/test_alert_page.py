@@ -14,9 +14,9 @@ from tests.sql.given import Given
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.orchestration import page_app
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE
-from nightbench.warehouse import Loader, Reader, Triage, connect
+from nightbench.warehouse import Triage, Warehouse, connect
+from nightbench.warehouse.alerts import REASONS
 from nightbench.warehouse.connection import Connection
-from nightbench.warehouse.triage import REASONS
 from nightbench.web import PageAccess, PageUser, actions, create_app
 
 BEARER = {"authorization": "Bearer abc.def"}
@@ -57,16 +57,16 @@ def test_an_alert_is_found_read_and_moved(app: TestClient, alert_id: int) -> Non
 
 
 def test_a_group_is_found_shown_and_moved_as_one(
-    app: TestClient, connection: Connection, loader: Loader, reader: Reader, given: Given
+    app: TestClient, connection: Connection, loader: Warehouse, reader: Warehouse, given: Given
 ) -> None:
     run, cases = given.run(), [given.case(batch_size_per_device=batch) for batch in (1, 2, 4)]
-    loader.load_run(given.bundle(run, *(given.came_back(run, case) for case in cases)))
+    loader.runs.load(given.bundle(run, *(given.came_back(run, case) for case in cases)))
     for case in cases:
         kind = VerdictKind.REGRESSED
-        loader.open_alert(
+        loader.alerts.open(
             Verdict(case.case_id, "local", run.run_id, kind, "slower", 9.0, 10.0, -0.1)
         )
-    ids = sorted(row["alert_id"] for row in reader.alerts())
+    ids = sorted(row["alert_id"] for row in reader.alerts.find())
     for alert_id in ids[:2]:
         connection.cursor().execute(
             "insert into raw.alert_cause (alert_id, run_id, kind, suspect, sentence, evidence, "
@@ -80,7 +80,7 @@ def test_a_group_is_found_shown_and_moved_as_one(
     assert "All of this cause: 2 series" in page
     triage = {"why": "n1 is being mended", "group": True}
     app.post(f"/api/alerts/{ids[0]}/acknowledge", json=triage, headers=BEARER)
-    states = {row["alert_id"]: row["state"] for row in reader.alerts()}
+    states = {row["alert_id"]: row["state"] for row in reader.alerts.find()}
     assert [states[alert_id] for alert_id in ids] == ["acknowledged", "acknowledged", "open"]
     again = app.post(f"/api/alerts/{ids[0]}/acknowledge", json=triage, headers=BEARER)
     assert again.status_code == 409
@@ -139,7 +139,7 @@ def test_what_is_offered_is_what_the_functions_allow(warehouse: Database, alert_
 
 
 def test_the_page_s_roles_can_do_no_more(
-    warehouse: Database, reader: Reader, triage: Triage, alert_id: int
+    warehouse: Database, reader: Warehouse, triage: Triage, alert_id: int
 ) -> None:
     for dsn in (warehouse.reader, warehouse.triage):
         with closing(connect(dsn)) as connection, pytest.raises(psycopg2.Error, match="permission"):

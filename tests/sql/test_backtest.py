@@ -20,7 +20,7 @@ from nightbench.cli.main import app
 from nightbench.core.errors import UserError
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.night.shadow import grade
-from nightbench.warehouse import Loader, Triage, connect
+from nightbench.warehouse import Triage, Warehouse, connect
 from nightbench.warehouse.history_import import import_history
 
 FALLS, STEADY = case(1), case(2)
@@ -35,7 +35,7 @@ def reading(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def stored(loader: Loader, given: Given) -> None:
+def stored(loader: Warehouse, given: Given) -> None:
     """Two series: one falls by 10 % on night 45."""
     rng = random.Random(4)
     for night in range(NIGHTS):
@@ -55,13 +55,15 @@ def stored(loader: Loader, given: Given) -> None:
                     unit="samples",
                 )
             )
-        loader.load_run(given.bundle(run, *came))
+        loader.runs.load(given.bundle(run, *came))
 
 
-def label(loader: Loader, triage: Triage, given: Given, case_id: str, night: int, *how: Any) -> int:
+def label(
+    loader: Warehouse, triage: Triage, given: Given, case_id: str, night: int, *how: Any
+) -> int:
     run = given.run(night, suite="seeded")
     kind = VerdictKind.REGRESSED
-    loader.open_alert(Verdict(case_id, "local", run.run_id, kind, "slower", 90.0, 100.0, -0.1))
+    loader.alerts.open(Verdict(case_id, "local", run.run_id, kind, "slower", 90.0, 100.0, -0.1))
     with triage._connection.cursor() as cursor:
         cursor.execute("select max(alert_id) from marts.fct_alert")
         alert_id = int(cursor.fetchone()[0])
@@ -82,7 +84,7 @@ def asked(*words: str) -> dict[str, Any]:
 
 
 def test_labels_of_people_grade_two_policies(
-    reading: None, stored: None, loader: Loader, triage: Triage, given: Given
+    reading: None, stored: None, loader: Warehouse, triage: Triage, given: Given
 ) -> None:
     right = label(loader, triage, given, FALLS.case_id, FELL + 2, "acknowledged", "seen")
     label(loader, triage, given, STEADY.case_id, 20, "dismissed", "noise", "false_alarm")
@@ -101,7 +103,7 @@ def test_labels_of_people_grade_two_policies(
 
 
 def test_what_nobody_labelled_is_counted_as_that(
-    reading: None, stored: None, loader: Loader, given: Given
+    reading: None, stored: None, loader: Warehouse, given: Given
 ) -> None:
     found = asked()
     assert found["proposed"] is None

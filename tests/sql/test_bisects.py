@@ -27,7 +27,7 @@ from nightbench.experiments.bisect_store import (
 )
 from nightbench.experiments.reporting import BisectReporter
 from nightbench.spool import RunSpool, Spool
-from nightbench.warehouse import Loader, Reader, WarehouseRefused, connect
+from nightbench.warehouse import Warehouse, WarehouseRefused, connect
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.experiments import BisectRepository
 
@@ -75,7 +75,7 @@ def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
     rows: Rows,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    repository = BisectRepository(connection)
+    repository = Warehouse(connection).bisects
     case_id = rows("select case_id from raw.alert")[0]["case_id"]
     folder = store_bisect(spool, "bisect-1", request(case_id, alert_id), "ada", "demo", "local")
     store(repository, folder)
@@ -115,7 +115,7 @@ def test_a_bisect_is_stored_after_each_test_and_shown_on_its_alert(
 
 
 def test_a_step_that_ended_has_a_result(connection: Connection, spool: Spool) -> None:
-    repository = BisectRepository(connection)
+    repository = Warehouse(connection).bisects
     folder = store_bisect(spool, "bisect-1", request("some-case"), "ada", "demo", "local")
     save_step(folder, step(1, "check", "1.3", "bad"))
     document = bisect_document(folder)
@@ -126,7 +126,7 @@ def test_a_step_that_ended_has_a_result(connection: Connection, spool: Spool) ->
 
 
 def test_the_versions_of_an_alert_are_those_on_both_sides_of_the_last_change(
-    loader: Loader, reader: Reader, warehouse: Database, given: Given
+    loader: Warehouse, reader: Warehouse, warehouse: Database, given: Given
 ) -> None:
     case = given.case()
     nights = ["1.0", "1.1", "1.1", "1.2+cpu", "1.2+cpu"]
@@ -135,10 +135,10 @@ def test_the_versions_of_an_alert_are_those_on_both_sides_of_the_last_change(
         came = given.came_back(run, case)
         measured = dataclasses.replace(came.measurement, framework_version=version)
         came = dataclasses.replace(came, measurement=measured)
-        loader.load_run(given.bundle(run, came))
+        loader.runs.load(given.bundle(run, came))
     kind = VerdictKind.REGRESSED
-    loader.open_alert(Verdict(case.case_id, "local", run.run_id, kind, "slower", 9.0, 10.0, -0.1))
-    alert_id = int(reader.alerts()[0]["alert_id"])
+    loader.alerts.open(Verdict(case.case_id, "local", run.run_id, kind, "slower", 9.0, 10.0, -0.1))
+    alert_id = int(reader.alerts.find()[0]["alert_id"])
     found = complete_goal(BisectGoal(alert_id), lambda: connect(warehouse.reader))
     assert (found.good, found.bad) == ("1.1", "1.2")
     assert (found.case_id, found.cluster) == (case.case_id, "local")

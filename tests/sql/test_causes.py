@@ -32,7 +32,7 @@ from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
 from nightbench.nodes import Control, Finding, FindingLevel, JudgedNode, NodePreflight
 from nightbench.spool import Spool
-from nightbench.warehouse import Loader, NodeRepository, Reader, connect
+from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import Connection
 
 NIGHTS = 8
@@ -46,8 +46,8 @@ class Lab:
     """A cluster with nights behind it, of which the last two are slow for some cases."""
 
     connection: Connection
-    loader: Loader
-    reader: Reader
+    loader: Warehouse
+    reader: Warehouse
     given: Given
 
     def nights(
@@ -83,7 +83,7 @@ class Lab:
                     framework_version=version,
                 )
                 came.append(bundle)
-            self.loader.load_run(self.given.bundle(run, *came))
+            self.loader.runs.load(self.given.bundle(run, *came))
         self.say(run, cases, fell_at or {})
         return run
 
@@ -105,10 +105,10 @@ class Lab:
                     last_good_run_id=self.given.run(first - 1).run_id,
                 )
             verdicts.append(verdict)
-        self.loader.store_verdicts(verdicts)
+        self.loader.series.store_verdicts(verdicts)
         for verdict in verdicts:
             if verdict.kind is VerdictKind.REGRESSED:
-                self.loader.open_alert(verdict)
+                self.loader.alerts.open(verdict)
 
     def explained(self, run: Run) -> dict[str, dict[str, Any]]:
         """Rows of marts.fct_alert by case."""
@@ -122,7 +122,7 @@ class Lab:
             cases=(),
         )
         explain(self.connection, plan)
-        return {row["case_id"]: row for row in self.reader.alerts()}
+        return {row["case_id"]: row for row in self.reader.alerts.find()}
 
     def preflight(self, night: int, control: dict[str, float], **more: Any) -> None:
         """A look at both nodes before a night."""
@@ -152,11 +152,11 @@ class Lab:
             for name, value in control.items()
         ]
         run_id = self.given.run(night).run_id
-        NodeRepository(self.connection).store_preflight("local", run_id, nodes, controls, at)
+        Warehouse(self.connection).nodes.store_preflight("local", run_id, nodes, controls, at)
 
 
 @pytest.fixture
-def lab(connection: Connection, loader: Loader, reader: Reader, given: Given) -> Lab:
+def lab(connection: Connection, loader: Warehouse, reader: Warehouse, given: Given) -> Lab:
     return Lab(connection, loader, reader, given)
 
 
@@ -322,7 +322,7 @@ def test_an_alert_that_is_explained_keeps_its_cause(lab: Lab, given: Given) -> N
     run = lab.nights({case: True}, codes=("c1", "c2"))
     lab.explained(run)
     later = given.run(NIGHTS, code_digest="c2")
-    lab.loader.load_run(given.bundle(later, given.came_back(later, case, (79.0, 80.0, 81.0))))
+    lab.loader.runs.load(given.bundle(later, given.came_back(later, case, (79.0, 80.0, 81.0))))
     lab.say(later, {case: True}, {})
     for night in range(NIGHTS):
         lab.preflight(night, {"n1": 2.0 if night < FELL else 1.4})
@@ -351,9 +351,9 @@ def test_what_fails_with_the_same_words_is_one_group(lab: Lab, given: Given) -> 
                 " where run_id = %s and case_id = %s",
                 (Json([reason.to_json()]), run.run_id, each.case_id),
             )
-    lab.loader.store_verdicts(verdicts)
+    lab.loader.series.store_verdicts(verdicts)
     for verdict in verdicts:
-        lab.loader.open_alert(verdict)
+        lab.loader.alerts.open(verdict)
     with lab.connection, lab.connection.cursor() as cursor:
         cursor.execute(
             "insert into raw.node_event"
@@ -419,7 +419,7 @@ def test_one_cause_from_its_nights_to_one_item_of_one_message(
         ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
     judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
 
-    alerts = lab.reader.alerts()
+    alerts = lab.reader.alerts.find()
     assert len(alerts) == 3
     assert {row["cause_suspect"] for row in alerts} == {suspect}
     assert len({row["group_key"] for row in alerts}) == 1
@@ -447,5 +447,5 @@ def test_a_preflight_that_cannot_be_read_silences_no_alert(
     ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
     judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
     assert len(inbox.messages) == 1
-    assert [row["cause"] for row in lab.reader.alerts()] == [None]
+    assert [row["cause"] for row in lab.reader.alerts.find()] == [None]
     assert "were not explained" in caplog.text

@@ -25,9 +25,9 @@ from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
 from nightbench.night.suspected_regressions import new_confirmation_id, suspected_regression
 from nightbench.spool import Spool
-from nightbench.warehouse import Loader, Reader, connect
+from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import Connection
-from nightbench.warehouse.experiments import NIGHTBENCH, ConfirmationRepository
+from nightbench.warehouse.experiments import NIGHTBENCH
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -47,7 +47,7 @@ def run(
     monkeypatch.setenv("NIGHTBENCH_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("NIGHTBENCH_SPOOL", str(spool.root))
     monkeypatch.setattr(common, "warehouse_dsn", lambda role: warehouse.loader)
-    history(Loader(connection), given, (STEADY, FALLS), nights=NIGHTS)
+    history(Warehouse(connection), given, (STEADY, FALLS), nights=NIGHTS)
     run = given.run(NIGHTS, suite="seeded")
     spooled(spool, run, {STEADY: 100.0, FALLS: 90.0})
     ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
@@ -56,23 +56,23 @@ def run(
 
 
 @pytest.fixture
-def falls(run: Run, reader: Reader) -> int:
-    (alert,) = reader.alerts()
+def falls(run: Run, reader: Warehouse) -> int:
+    (alert,) = reader.alerts.find()
     return int(alert["alert_id"])
 
 
 @pytest.fixture
-def ask(run: Run, falls: int, reader: Reader, spool: Spool, connection: Connection) -> Ask:
+def ask(run: Run, falls: int, reader: Warehouse, spool: Spool, connection: Connection) -> Ask:
     """Somebody has asked for it, and has looked at the nodes."""
 
     def make(by: str) -> int:
-        (alert,) = reader.alerts()
+        (alert,) = reader.alerts.find()
         suspect = suspected_regression(reader, plan(run, [STEADY, FALLS]), alert)
         assert suspect is not None
         name = new_confirmation_id(datetime.now(UTC))
         suspect = replace(suspect, good=None)  # one build alone
         spool.comparison(name).save_run({"request": {"alert_id": falls, "unfit": {}}})
-        repository = ConfirmationRepository(connection)
+        repository = Warehouse(connection).confirmations
         made = repository.request(falls, run.run_id, name, suspect.to_json(), within_s=None, by=by)
         assert made is not None
         return made
@@ -99,7 +99,7 @@ def test_what_cannot_be_measured_is_over_for_a_person(
     code = alert_confirm.confirm_alert(falls, outside_hours=True, json=False)
     assert code == alert_confirm.INCONCLUSIVE
     assert "is defined otherwise now" in capsys.readouterr().out
-    (row,) = ConfirmationRepository(connection).find(confirmation_id=asked)
+    (row,) = Warehouse(connection).confirmations.find(confirmation_id=asked)
     assert (row["state"], row["outcome"]) == ("ended", "inconclusive")
     assert "is defined otherwise now" in row["sentence"]
 
@@ -111,7 +111,7 @@ def test_what_nightbench_itself_asked_for_is_left_to_it(
     asked = ask(NIGHTBENCH)
     with pytest.raises(UserError, match="is defined otherwise now"):
         alert_confirm.confirm_alert(falls, outside_hours=True, json=False)
-    (row,) = ConfirmationRepository(connection).find(confirmation_id=asked)
+    (row,) = Warehouse(connection).confirmations.find(confirmation_id=asked)
     assert row["state"] == "running"
 
 
@@ -124,4 +124,4 @@ def test_closed_hours_leave_no_question_behind(
     monkeypatch.setattr(alert_confirm, "_context", closed)
     with pytest.raises(UserError, match="closed until 22:00"):
         alert_confirm.confirm_alert(falls, outside_hours=False, json=False)
-    assert ConfirmationRepository(connection).find(alert_id=falls) == []
+    assert Warehouse(connection).confirmations.find(alert_id=falls) == []

@@ -25,9 +25,10 @@ from nightbench.night.judge import judge_run
 from nightbench.night.suspected_regressions import SuspectedRegression, request_confirmations
 from nightbench.spool import RunSpool, Spool
 from nightbench.spool.plans import read_plan
-from nightbench.warehouse import Loader, Reader, WarehouseRefused, connect
+from nightbench.warehouse import Warehouse, WarehouseRefused, connect
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.experiments import ConfirmationRepository
+from nightbench.warehouse.runs import RunRepository
 
 LESS = case(64)
 """Falls less than `FALLS`."""
@@ -35,7 +36,7 @@ LESS = case(64)
 
 @pytest.fixture
 def repository(connection: Connection) -> ConfirmationRepository:
-    return ConfirmationRepository(connection)
+    return Warehouse(connection).confirmations
 
 
 def confirm_s(folder: RunSpool, seconds: float) -> None:
@@ -54,7 +55,7 @@ def night(
     """A night on which `FALLS` lost ten per cent and `LESS` eight, judged."""
 
     def make(seconds: float = 3600.0, *, confirms: bool = True) -> Run:
-        history(Loader(connection), given, (STEADY, FALLS, LESS), nights=NIGHTS)
+        history(Warehouse(connection), given, (STEADY, FALLS, LESS), nights=NIGHTS)
         run = given.run(NIGHTS, suite="seeded")
         came = {STEADY: 100.0, FALLS: 90.0, LESS: 92.0}
         confirm_s(spooled(spool, run, came, channels=[inbox.url]), seconds)
@@ -116,7 +117,7 @@ def test_a_message_waits_and_says_what_came_out_once(
     spool: Spool,
     warehouse: Database,
     inbox: Inbox,
-    reader: Reader,
+    reader: Warehouse,
 ) -> None:
     run = night()
     assert inbox.messages == []
@@ -143,7 +144,7 @@ def test_a_message_waits_and_says_what_came_out_once(
     assert "confirmed on n1." in text
     below = text.lower().index("not confirmed")
     assert text.index(FALLS.case_id) < below < text.rindex(LESS.case_id)
-    alerts = {row["case_id"]: row for row in reader.alerts()}
+    alerts = {row["case_id"]: row for row in reader.alerts.find()}
     assert alerts[FALLS.case_id]["confirmation"] == "confirmed"
     assert alerts[FALLS.case_id]["confirmation_ratio"] == pytest.approx(0.9)
     assert alerts[LESS.case_id]["confirmation"] == "not_confirmed"
@@ -181,10 +182,10 @@ def test_what_does_not_end_in_time_is_given_up_and_told(
 
 
 def test_a_person_may_ask_again_and_nobody_waits_for_that(
-    night: Night, repository: ConfirmationRepository, inbox: Inbox, reader: Reader
+    night: Night, repository: ConfirmationRepository, inbox: Inbox, reader: Warehouse
 ) -> None:
     run = night(seconds=0.0)
-    alert = next(row for row in reader.alerts() if row["case_id"] == FALLS.case_id)
+    alert = next(row for row in reader.alerts.find() if row["case_id"] == FALLS.case_id)
     detail = {"change": -0.1}
     ids = [
         repository.request(
@@ -210,7 +211,7 @@ def test_a_run_on_demand_doubts_nothing(
     given: Given,
     repository: ConfirmationRepository,
 ) -> None:
-    history(Loader(connection), given, (FALLS,))
+    history(Warehouse(connection), given, (FALLS,))
     run = given.run(NIGHTS, suite="seeded", run_kind=RunKind.ON_DEMAND)
     spooled(spool, run, {FALLS: 90.0})
     ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
@@ -225,7 +226,7 @@ def test_readers_see_outcomes_and_change_none(
     assert {r["confirmation_state"] for r in rows("select * from marts.fct_alert")} == {"wanted"}
     with closing(connect(warehouse.reader)) as connection:
         with pytest.raises(WarehouseRefused):
-            ConfirmationRepository(connection).give_up("demo-1", "no")
+            Warehouse(connection).confirmations.give_up("demo-1", "no")
         with connection.cursor() as cursor, pytest.raises(psycopg2.errors.InsufficientPrivilege):
             cursor.execute("update raw.confirmation set state = 'running'")
 
@@ -264,13 +265,13 @@ def test_a_night_is_read_once_however_many_suspects_it_has(
     run = night()
     server.execute("delete from raw.confirmation", warehouse.name)
     read: list[str] = []
-    measured = Reader.measured
+    measured = RunRepository.measured
 
-    def counted(self: Reader, run_id: str) -> list[MeasuredCase]:
+    def counted(self: RunRepository, run_id: str) -> list[MeasuredCase]:
         read.append(run_id)
         return measured(self, run_id)
 
-    monkeypatch.setattr(Reader, "measured", counted)
+    monkeypatch.setattr(RunRepository, "measured", counted)
     with closing(connect(warehouse.loader)) as other:
         request_confirmations(other, read_plan(spool.run(run.run_id)))
     found = repository.find(run_id=run.run_id)

@@ -8,7 +8,7 @@ import pytest
 
 from nightbench.core.errors import UserError
 from nightbench.local.ports import is_free
-from nightbench.warehouse import Loader, Reader, WarehouseRefused, WarehouseUnavailable, connect
+from nightbench.warehouse import Warehouse, WarehouseRefused, WarehouseUnavailable, connect
 from nightbench.warehouse.connection import reported
 
 
@@ -58,7 +58,7 @@ def test_a_statement_over_its_limit(warehouse, given):
             closing(connect(warehouse.loader, lock_timeout_s=0.2)) as waiting,
             pytest.raises(WarehouseUnavailable, match="time limit"),
         ):
-            Loader(waiting).plan_run(given.run(), ())
+            Warehouse(waiting).runs.plan(given.run(), ())
 
 
 def test_a_connection_that_is_lost(warehouse, given):
@@ -66,9 +66,9 @@ def test_a_connection_that_is_lost(warehouse, given):
         pid = connection.info.backend_pid
         warehouse.server.execute(f"select pg_terminate_backend({pid})")
         with pytest.raises(WarehouseUnavailable, match="connection to PostgreSQL was lost"):
-            Loader(connection).load_run(given.bundle(given.run()))
+            Warehouse(connection).runs.load(given.bundle(given.run()))
         with pytest.raises(WarehouseUnavailable):
-            Reader(connection).runs()
+            Warehouse(connection).runs.find()
 
 
 def test_a_database_without_the_tables(empty):
@@ -76,7 +76,7 @@ def test_a_database_without_the_tables(empty):
         closing(connect(empty.reader)) as connection,
         pytest.raises(WarehouseRefused, match="migrations of this code have not been applied"),
     ):
-        Reader(connection).runs()
+        Warehouse(connection).runs.find()
 
 
 @pytest.mark.parametrize("asked", ["select no_such_column from raw.run", "select triage.gone(1)"])
@@ -95,4 +95,4 @@ def test_the_reader_may_not_load(warehouse, given):
         closing(connect(warehouse.reader)) as connection,
         pytest.raises(WarehouseRefused, match="nightbench_loader"),
     ):
-        Loader(connection).plan_run(given.run(), ())
+        Warehouse(connection).runs.plan(given.run(), ())

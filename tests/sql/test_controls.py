@@ -17,7 +17,7 @@ from nightbench.night.judge import judge_run
 from nightbench.nodes import Control
 from nightbench.spool import Spool
 from nightbench.spool.plans import store_plan
-from nightbench.warehouse import Loader, NodeRepository, connect
+from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import Connection
 
 NIGHTS, FELL = 24, 21
@@ -35,7 +35,7 @@ class Lab:
         self, spool: Spool, warehouse: Database, connection: Connection, given: Given
     ) -> None:
         self._spool, self._warehouse, self._given = spool, warehouse, given
-        self._loader, self._nodes = Loader(connection), NodeRepository(connection)
+        self._loader, self._nodes = Warehouse(connection), Warehouse(connection).nodes
 
     def judged(
         self, controls: Of, on: Mapping[Case, tuple[str, ...]] | None = None, since: float = 80.0
@@ -58,7 +58,7 @@ class Lab:
                 )
                 for case, where in nodes.items()
             ]
-            self._loader.load_run(self._given.bundle(run, *came))
+            self._loader.runs.load(self._given.bundle(run, *came))
             measured = [
                 Control(node, metric, "cpu", "python-3.11", "GB/s", (value * (1 + 0.001 * night),))
                 for (node, metric), value in controls(night).items()

@@ -22,7 +22,7 @@ from nightbench.night.missing_nights import check_deadlines, require_delivered
 from nightbench.night.scheduled_suites import ScheduledSuite
 from nightbench.spool import Spool
 from nightbench.spool.plans import mark_ended, store_plan
-from nightbench.warehouse import connect
+from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.nights import NightRepository
 
@@ -62,7 +62,7 @@ def watch(spool: Spool, warehouse: Database, inbox: Inbox) -> Watch:
 
 @pytest.fixture
 def repository(connection: Connection) -> NightRepository:
-    return NightRepository(connection)
+    return Warehouse(connection).nights
 
 
 Loaded = Callable[[Run], None]

@@ -20,7 +20,7 @@ from nightbench.core.model import CaseBundle, PlannedCase, Run, RunKind
 from nightbench.night.judge import JudgeResult, judge_run
 from nightbench.spool import Spool
 from nightbench.spool.plans import store_plan
-from nightbench.warehouse import Loader, Reader, connect
+from nightbench.warehouse import Warehouse, connect
 
 CREEP = 0.0005
 """Of the level, lost each night: 7.2 % in 150 nights."""
@@ -36,7 +36,7 @@ class Nights:
     """Nights of one case, one after the other."""
 
     def __init__(
-        self, spool: Spool, warehouse: Database, loader: Loader, given: Given, channel: str
+        self, spool: Spool, warehouse: Database, loader: Warehouse, given: Given, channel: str
     ) -> None:
         self._spool, self._warehouse, self._loader = spool, warehouse, loader
         self._given, self.channel = given, channel
@@ -52,12 +52,12 @@ class Nights:
             runs.append((run, figure, self.kinds[self.night % len(self.kinds)]))
             self.night += 1
         planned = PlannedCase(STEADY, FAKE, DIGEST, "samples")
-        self._loader.store_history(
+        self._loader.runs.store_history(
             (each[0], planned, measurement)
             for each in runs[:-1]
             if (measurement := self._came(*each).measurement)
         )
-        self._loader.load_run(self._given.bundle(run, self._came(*runs[-1])))
+        self._loader.runs.load(self._given.bundle(run, self._came(*runs[-1])))
         store_plan(plan(run, [STEADY], [self.channel]), self._spool)
         return run.run_id
 
@@ -81,7 +81,9 @@ class Nights:
 
 
 @pytest.fixture
-def nights(spool: Spool, warehouse: Database, loader: Loader, given: Given, inbox: Inbox) -> Nights:
+def nights(
+    spool: Spool, warehouse: Database, loader: Warehouse, given: Given, inbox: Inbox
+) -> Nights:
     return Nights(spool, warehouse, loader, given, inbox.url)
 
 
@@ -90,11 +92,11 @@ def slowed(first: int, stop: int) -> list[float]:
 
 
 def test_it_is_told_once_and_again_when_it_has_crept_on(
-    nights: Nights, reader: Reader, rows: Rows, inbox: Inbox
+    nights: Nights, reader: Warehouse, rows: Rows, inbox: Inbox
 ) -> None:
     done = nights(*slowed(0, 150))
     assert [verdict.kind for verdict in done.verdicts] == ["ok"]
-    (drift,) = reader.drifts(suite="seeded", cluster="local")
+    (drift,) = reader.series.drifts(suite="seeded", cluster="local")
     assert drift["change"] == pytest.approx(-0.072, abs=0.005)
     assert (drift["nights"], drift["is_news"]) == (150, True)
     assert f"{drift['since']:%Y-%m-%d}" == "2026-03-01"
@@ -110,7 +112,7 @@ def test_it_is_told_once_and_again_when_it_has_crept_on(
     # Some nights on it has not crept by 3 % more; its figures are those of the last night.
     for night in range(150, 153):
         nights(level(night))
-    (went_on,) = reader.drifts()
+    (went_on,) = reader.series.drifts()
     assert (went_on["run_id"], went_on["nights"]) == (drift["run_id"], 153)
     assert went_on["seen_at"] > drift["seen_at"]
     assert len(inbox.messages) == 1
@@ -119,12 +121,12 @@ def test_it_is_told_once_and_again_when_it_has_crept_on(
     nights(*slowed(153, 222))
     assert len(inbox.messages) == 2
     assert "over its last 180 nights" in inbox.messages[1]["message"]
-    first, second = sorted(reader.drifts(standing=False), key=lambda row: row["at"])
+    first, second = sorted(reader.series.drifts(standing=False), key=lambda row: row["at"])
     assert (first["run_id"], second["over_at"]) == (drift["run_id"], None)
     assert first["over_run_id"] == second["run_id"]
     (listed,) = rows("select * from marts.drifting_series")
     assert listed.items() <= second.items()
-    assert reader.alerts(states=None) == []
+    assert reader.alerts.find(states=None) == []
 
 
 def test_judged_again_it_is_silent_and_an_older_night_says_nothing(
@@ -142,7 +144,7 @@ def test_judged_again_it_is_silent_and_an_older_night_says_nothing(
 
 
 def test_it_ends_quietly_once_it_has_not_been_seen_for_some_nights(
-    nights: Nights, reader: Reader, inbox: Inbox
+    nights: Nights, reader: Warehouse, inbox: Inbox
 ) -> None:
     nights(*slowed(0, 150))
     # It climbs by 10 %, which is told on the second night: from then on it creeps no more.
@@ -150,58 +152,58 @@ def test_it_ends_quietly_once_it_has_not_been_seen_for_some_nights(
     nights.judge(seen)
     last = ""
     for night in range(151, 151 + QUIET):
-        assert [row["seen_run_id"] for row in reader.drifts()] == [seen]
+        assert [row["seen_run_id"] for row in reader.series.drifts()] == [seen]
         last = nights.load([level(night) * 1.1])
         for _ in range(2):  # Judged again it is one night as before.
             nights.judge(last)
-    assert reader.drifts() == []
-    (over,) = reader.drifts(standing=False)
+    assert reader.series.drifts() == []
+    (over,) = reader.series.drifts(standing=False)
     assert over["over_run_id"] == last
     assert len(inbox.messages) == 1
 
 
 def test_a_small_fall_and_a_rise_are_listed_and_not_told(
-    nights: Nights, reader: Reader, inbox: Inbox
+    nights: Nights, reader: Warehouse, inbox: Inbox
 ) -> None:
     nights(*slowed(0, 45))
-    (small,) = reader.drifts()
+    (small,) = reader.series.drifts()
     assert -0.03 < small["change"] < 0
     assert (small["is_news"], inbox.messages) == (False, [])
     # It grows: now it is told.
     nights(*slowed(45, 100))
-    assert [row["is_news"] for row in reader.drifts()] == [True]
+    assert [row["is_news"] for row in reader.series.drifts()] == [True]
     assert len(inbox.messages) == 1
 
 
-def test_a_rise_is_listed(nights: Nights, reader: Reader, inbox: Inbox) -> None:
+def test_a_rise_is_listed(nights: Nights, reader: Warehouse, inbox: Inbox) -> None:
     nights(*[level(night, rate=CREEP) for night in range(150)])
-    (rise,) = reader.drifts()
+    (rise,) = reader.series.drifts()
     assert rise["change"] > 0.05
     assert (rise["is_news"], inbox.messages) == (False, [])
 
 
-def test_only_nightly_runs_say_it(nights: Nights, reader: Reader, inbox: Inbox) -> None:
+def test_only_nightly_runs_say_it(nights: Nights, reader: Warehouse, inbox: Inbox) -> None:
     nights.load(slowed(0, 150))
     nights.judge(nights.load([level(150)], RunKind.ON_DEMAND))
-    assert reader.drifts(standing=False) == []
+    assert reader.series.drifts(standing=False) == []
     assert inbox.messages == []
 
 
 def test_what_no_channel_took_is_told_by_the_next_try(
-    nights: Nights, reader: Reader, inbox: Inbox
+    nights: Nights, reader: Warehouse, inbox: Inbox
 ) -> None:
     url, nights.channel = nights.channel, "json://127.0.0.1:1"
     run_id = nights.load(slowed(0, 150))
     with pytest.raises(UserError, match="1 series drifted"):
         nights.judge(run_id)
-    assert [row["notified_at"] for row in reader.drifts()] == [None]
+    assert [row["notified_at"] for row in reader.series.drifts()] == [None]
     nights.channel = url
     nights(level(150))
     assert len(inbox.messages) == 1
-    assert [row["notified_at"] is None for row in reader.drifts()] == [False]
+    assert [row["notified_at"] is None for row in reader.series.drifts()] == [False]
 
 
-def test_the_command_lists_them(roles: None, nights: Nights, reader: Reader) -> None:
+def test_the_command_lists_them(roles: None, nights: Nights, reader: Warehouse) -> None:
     def run(*words: str) -> str:
         return CliRunner().invoke(app, ["drifts", *words], catch_exceptions=False).stdout
 
@@ -215,9 +217,9 @@ def test_the_command_lists_them(roles: None, nights: Nights, reader: Reader) -> 
     assert run("--suite", "other") == "No series drifts.\n"
 
 
-def test_nights_on_other_nodes_are_no_part_of_it(nights: Nights, reader: Reader) -> None:
+def test_nights_on_other_nodes_are_no_part_of_it(nights: Nights, reader: Warehouse) -> None:
     nights.kinds = ("slow nodes", "fast nodes")
     nights(*(figure * (1.0 if k % 2 else 0.8) for k, figure in enumerate(slowed(0, 200))))
-    (drift,) = reader.drifts(suite="seeded", cluster="local")
+    (drift,) = reader.series.drifts(suite="seeded", cluster="local")
     assert (drift["nights"], f"{drift['since']:%Y-%m-%d}") == (100, "2026-03-02")
     assert drift["level"] == pytest.approx(level(190), rel=0.01)

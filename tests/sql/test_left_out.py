@@ -28,7 +28,7 @@ from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
 from nightbench.spool import CaseOutcome, Spool
 from nightbench.spool.plans import mark_ended, read_plan, store_plan
-from nightbench.warehouse import Loader, Reader, WarehouseUnavailable, connect
+from nightbench.warehouse import Warehouse, WarehouseUnavailable, connect
 from nightbench.warehouse.connection import Connection
 
 BEFORE, WITHIN, NEVER, MEASURED = (case(batch) for batch in (1, 2, 4, 8))
@@ -69,24 +69,24 @@ def spool(tmp_path: Path) -> Spool:
 
 
 def test_it_is_listed_before_anything_is_loaded(
-    given: Given, loader: Loader, reader: Reader, rows: Rows
+    given: Given, loader: Warehouse, reader: Warehouse, rows: Rows
 ) -> None:
     run = given.run(0)
     planned = [each.planned for each in left_out(plan(run, (BEFORE, NEVER))).cases]
-    loader.plan_run(run, planned)
-    found = {row["case_id"]: (row["status"], row["reasons"]) for row in reader.results_rows()}
+    loader.runs.plan(run, planned)
+    found = {row["case_id"]: (row["status"], row["reasons"]) for row in reader.runs.results()}
     assert found == {
         BEFORE.case_id: ("left_out", [REASON.to_json()]),
         NEVER.case_id: ("missing", []),
     }
-    assert reader.planned_cases(run.run_id) == sorted(planned, key=lambda each: each.case_id)
+    assert reader.runs.planned_cases(run.run_id) == sorted(planned, key=lambda each: each.case_id)
     # Planned anew with room for it: it is as any other.
-    loader.plan_run(run, [dataclasses.replace(each, left_out=None) for each in planned])
+    loader.runs.plan(run, [dataclasses.replace(each, left_out=None) for each in planned])
     assert {row["left_out"] for row in rows("select left_out from raw.planned_case")} == {None}
 
 
 def test_a_short_night_from_its_files_to_its_verdicts(
-    spool: Spool, warehouse: Database, given: Given, reader: Reader, rows: Rows
+    spool: Spool, warehouse: Database, given: Given, reader: Warehouse, rows: Rows
 ) -> None:
     run = given.run(0, suite="seeded")
     a_short_night(spool, run)
@@ -104,15 +104,15 @@ def test_a_short_night_from_its_files_to_its_verdicts(
         NEVER.case_id: VerdictKind.MISSING,
         MEASURED.case_id: VerdictKind.INSUFFICIENT_DATA,
     }
-    assert {alert["case_id"] for alert in reader.alerts()} == {NEVER.case_id}
-    shown = {row["case_id"]: row for row in reader.results_rows(run.run_id)}
+    assert {alert["case_id"] for alert in reader.alerts.find()} == {NEVER.case_id}
+    shown = {row["case_id"]: row for row in reader.runs.results(run.run_id)}
     assert shown[BEFORE.case_id]["status"] == shown[WITHIN.case_id]["status"] == "left_out"
     assert shown[WITHIN.case_id]["reasons"] == [ENDED.to_json()]
     assert shown[WITHIN.case_id]["verdict"] is None
     # Its repeats are kept, and nothing is quarantined for there being too few.
     assert len(rows("select * from raw.repeat where case_id = %s", WITHIN.case_id)) == 3
     assert rows("select * from raw.quarantine where subject = 'measurement'") == []
-    (counts,) = reader.runs()
+    (counts,) = reader.runs.find()
     assert {key: counts[key] for key in ("planned", "measured", "failed", "left_out")} == {
         "planned": 4,
         "measured": 1,
@@ -129,7 +129,7 @@ def test_a_short_night_from_its_files_to_its_verdicts(
 
 
 def test_an_alert_outlives_a_night_that_had_no_room(
-    spool: Spool, warehouse: Database, given: Given, reader: Reader
+    spool: Spool, warehouse: Database, given: Given, reader: Warehouse
 ) -> None:
     broken = given.run(0, suite="seeded")
     spooled(spool, broken, {BEFORE: EXITED})
@@ -137,7 +137,7 @@ def test_an_alert_outlives_a_night_that_had_no_room(
     for run in (broken, given.run(1, suite="seeded")):
         ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
         judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
-    alerts = {alert["case_id"]: alert for alert in reader.alerts()}
+    alerts = {alert["case_id"]: alert for alert in reader.alerts.find()}
     assert alerts[BEFORE.case_id]["state"] == "open"
     assert alerts[BEFORE.case_id]["last_run_id"] == broken.run_id
 
@@ -158,21 +158,26 @@ def came(
 
 
 def test_the_past_of_cases(
-    loader: Loader, reader: Reader, given: Given, rows: Rows, warehouse: Database, tmp_path: Path
+    loader: Warehouse,
+    reader: Warehouse,
+    given: Given,
+    rows: Rows,
+    warehouse: Database,
+    tmp_path: Path,
 ) -> None:
     good, bad, asked, half = (given.case(batch_size_per_device=b) for b in (1, 2, 4, 8))
     for night, seconds in enumerate((12.0, 24.0, 90.0)):
         run = given.run(night)
         whole = given.came_back(run, good, (1.0, 2.0, 3.0), elapsed_s=seconds)
-        loader.load_run(given.bundle(run, whole))
+        loader.runs.load(given.bundle(run, whole))
     last = given.run(3)
     failed = came(given, last, bad, (), CaseStatus.FAILED, None)
     ended = came(given, last, half, (1.0,), CaseStatus.LEFT_OUT, 9.0)
     before = came(given, given.run(4), good, (), CaseStatus.LEFT_OUT, None)
-    loader.load_run(given.bundle(last, failed, ended))
-    loader.load_run(given.bundle(given.run(4), before))
+    loader.runs.load(given.bundle(last, failed, ended))
+    loader.runs.load(given.bundle(given.run(4), before))
     once = given.run(5, run_kind=RunKind.ON_DEMAND)
-    loader.load_run(given.bundle(once, given.came_back(once, asked, (1.0,), elapsed_s=7.0)))
+    loader.runs.load(given.bundle(once, given.came_back(once, asked, (1.0,), elapsed_s=7.0)))
 
     nights = [given.run(night).started_at for night in range(4)]
     expected = {
@@ -181,14 +186,14 @@ def test_the_past_of_cases(
         half.case_id: CaseHistory(None, None, nights[3]),
         asked.case_id: CaseHistory(7.0, 7.0, None, "d1"),
     }
-    assert reader.case_past("local") == expected
-    assert reader.case_past("elsewhere") == {}
+    assert reader.runs.case_past("local") == expected
+    assert reader.runs.case_past("elsewhere") == {}
     # Another protocol takes another time: what was measured by the old one no longer counts.
     changed = given.run(6)
     other = given.came_back(changed, good, (1.0,), elapsed_s=5.0, definition_digest="d2")
-    loader.load_run(given.bundle(changed, other))
+    loader.runs.load(given.bundle(changed, other))
     expected[good.case_id] = CaseHistory(5.0, 5.0, changed.started_at, "d2")
-    assert reader.case_past("local") == expected
+    assert reader.runs.case_past("local") == expected
     spool = Spool(tmp_path)
     assert case_histories("local", lambda: connect(warehouse.loader), spool) == expected
 

@@ -23,7 +23,7 @@ from nightbench.core.model import (
     Verdict,
     VerdictKind,
 )
-from nightbench.warehouse import Loader, WarehouseRefused, connect
+from nightbench.warehouse import Warehouse, WarehouseRefused, connect
 from nightbench.warehouse.statements import SQL, queries
 
 NODES = ["control", "node_event", "node_preflight", "node_state", "node_state_change"]
@@ -68,8 +68,8 @@ def test_the_list_of_tables_is_whole(rows):
 
 def test_loading_twice_changes_nothing(loader, given, rows):
     bundle = _full(given)
-    loader.plan_run(bundle.run, bundle.planned, bundle.cluster)
-    assert loader.load_run(bundle) is True
+    loader.runs.plan(bundle.run, bundle.planned, bundle.cluster)
+    assert loader.runs.load(bundle) is True
     before = _everything(rows)
     assert {t: len(found) for t, found in before.items()} == {
         "alert": 0,
@@ -88,20 +88,20 @@ def test_loading_twice_changes_nothing(loader, given, rows):
         "run": 1,
         "verdict": 0,
     }
-    assert loader.load_run(bundle) is False
-    loader.plan_run(bundle.run, bundle.planned, bundle.cluster)
+    assert loader.runs.load(bundle) is False
+    loader.runs.plan(bundle.run, bundle.planned, bundle.cluster)
     assert _everything(rows) == before
 
 
 def test_a_planned_run_says_that_nothing_came_back_yet(loader, reader, given):
     run, case = given.run(), given.case()
     planned = PlannedCase(case, given.build, "d1", "images")
-    loader.plan_run(run, [planned])
-    assert reader.planned_cases(run.run_id) == [planned]
-    assert reader.run(run.run_id) == run
-    (row,) = reader.runs()
+    loader.runs.plan(run, [planned])
+    assert reader.runs.planned_cases(run.run_id) == [planned]
+    assert reader.runs.get(run.run_id) == run
+    (row,) = reader.runs.find()
     assert (row["planned"], row["measured"], row["loaded_at"]) == (1, 0, None)
-    (standing,) = reader.measured(run.run_id)
+    (standing,) = reader.runs.measured(run.run_id)
     assert (standing.status, standing.point) == (None, None)
 
 
@@ -110,7 +110,7 @@ def test_a_row_that_is_refused_keeps_the_whole_run_out(loader, given, rows):
     good = given.came_back(run, given.case())
     bad = given.came_back(run, given.case(batch_size_per_device=4), throughput=math.nan)
     with pytest.raises(WarehouseRefused, match=r"measurement_throughput_check.*Nothing was stored"):
-        loader.load_run(given.bundle(run, good, bad))
+        loader.runs.load(given.bundle(run, good, bad))
     stored = {table for table, found in _everything(rows).items() if found}
     assert stored == {"reference_result"}
 
@@ -120,7 +120,7 @@ def test_the_same_broken_figure_is_kept_in_quarantine(loader, given, rows):
     bad = given.came_back(
         run, given.case(), throughput=math.nan, minimum=-1.0, checks=(given.failed_check(),)
     )
-    loader.load_run(given.bundle(run, bad))
+    loader.runs.load(given.bundle(run, bad))
     assert rows("select throughput, n, status from raw.measurement") == [
         {"throughput": None, "n": 3, "status": "ok"}
     ]
@@ -139,7 +139,7 @@ def test_a_broken_repeat_says_what_was_found(loader, given, rows):
     case = given.came_back(run, given.case())
     broken = replace(case.repeats[0].summary, throughput=math.inf)
     repeats = (replace(case.repeats[0], summary=broken), *case.repeats[1:])
-    loader.load_run(given.bundle(run, replace(case, repeats=repeats)))
+    loader.runs.load(given.bundle(run, replace(case, repeats=repeats)))
     (row,) = rows("select throughput, reasons from raw.repeat where repeat = 1")
     assert row["throughput"] is None
     figure = Reason(ReasonCode.BAD_FIGURE, subject="throughput", observed="inf")
@@ -149,7 +149,7 @@ def test_a_broken_repeat_says_what_was_found(loader, given, rows):
 def test_repeats_hold_the_slowest_ranks_steps_and_every_rank(loader, given, rows):
     run, case = given.run(), given.case(nodes=2)
     came_back = given.came_back(run, case)
-    loader.load_run(given.bundle(run, came_back))
+    loader.runs.load(given.bundle(run, came_back))
     slowest = came_back.repeats[0].record.ranks[1]
     assert rows("select slowest_rank, step_seconds from raw.repeat where repeat = 1") == [
         {"slowest_rank": "trainer-1", "step_seconds": list(slowest.step_seconds)}
@@ -165,7 +165,7 @@ def test_repeats_hold_the_slowest_ranks_steps_and_every_rank(loader, given, rows
 
 def test_throughput_can_be_recomputed_from_what_is_stored(loader, given, rows):
     run = given.run()
-    loader.load_run(given.bundle(run, given.came_back(run, given.case(nodes=2))))
+    loader.runs.load(given.bundle(run, given.came_back(run, given.case(nodes=2))))
     recomputed = rows(
         "select repeat, sum(samples) / max(window_wall_s) as throughput from staging.repeat_rank"
         " group by repeat order by repeat"
@@ -179,7 +179,7 @@ def test_losses_that_are_not_there_are_null(loader, given, rows):
     record = case.repeats[0].record
     rank = replace(record.ranks[0], loss_first=None, loss_window=(6.8, None))
     repeat = replace(case.repeats[0], record=replace(record, ranks=(rank,)))
-    loader.load_run(given.bundle(run, replace(case, repeats=(repeat,))))
+    loader.runs.load(given.bundle(run, replace(case, repeats=(repeat,))))
     assert rows("select loss_first, loss_window from raw.repeat_rank") == [
         {"loss_first": None, "loss_window": [6.8, None]}
     ]
@@ -188,9 +188,9 @@ def test_losses_that_are_not_there_are_null(loader, given, rows):
 def test_a_second_generation_replaces_the_first_in_the_marts(loader, given, rows):
     run, case = given.run(), given.case()
     first = given.came_back(run, case)
-    loader.load_run(given.bundle(run, first))
+    loader.runs.load(given.bundle(run, first))
     second = given.came_back(run, case, (20.0, 21.0, 22.0), generation=1)
-    loader.load_run(given.bundle(run, first, second))
+    loader.runs.load(given.bundle(run, first, second))
     assert rows("select throughput from marts.fct_measurement") == [{"throughput": 21.0}]
     assert len(rows("select 1 from raw.measurement")) == 2
 
@@ -199,7 +199,7 @@ def test_a_case_that_was_not_planned_is_refused(loader, given, rows):
     run = given.run()
     bundle = given.bundle(run, given.came_back(run, given.case()))
     with pytest.raises(WarehouseRefused, match="planned_case"):
-        loader.load_run(replace(bundle, planned=()))
+        loader.runs.load(replace(bundle, planned=()))
     assert rows("select * from raw.run") == []
 
 
@@ -210,7 +210,7 @@ def test_two_loads_of_one_run_at_once(warehouse, given, rows):
 
     def load(_):
         with closing(connect(warehouse.loader)) as connection:
-            return Loader(connection).load_run(bundle)
+            return Warehouse(connection).runs.load(bundle)
 
     with ThreadPoolExecutor(2) as pool:
         assert sorted(pool.map(load, range(2))) == [False, True]
@@ -235,58 +235,58 @@ def _verdict(run: Run, case, kind=VerdictKind.REGRESSED, change=-0.1) -> Verdict
 
 def test_verdicts_are_stored_once_and_read_back(loader, reader, given):
     run, case = given.run(), given.case()
-    loader.load_run(given.bundle(run, given.came_back(run, case)))
+    loader.runs.load(given.bundle(run, given.came_back(run, case)))
     verdict = _verdict(run, case)
-    assert loader.store_verdicts([verdict]) == 1
-    assert loader.store_verdicts([verdict]) == 0
-    assert reader.verdicts(run.run_id) == [verdict]
+    assert loader.series.store_verdicts([verdict]) == 1
+    assert loader.series.store_verdicts([verdict]) == 0
+    assert reader.series.verdicts(run.run_id) == [verdict]
     changed = replace(verdict, kind=VerdictKind.OK, change=None)
-    assert loader.store_verdicts([changed]) == 1
-    assert reader.verdicts(run.run_id) == [changed]
+    assert loader.series.store_verdicts([changed]) == 1
+    assert reader.series.verdicts(run.run_id) == [changed]
 
 
 def test_a_series_has_one_live_alert(loader, reader, given):
     case, nights = given.case(), [given.run(n) for n in range(4)]
     for run in nights:
-        loader.load_run(given.bundle(run, given.came_back(run, case)))
+        loader.runs.load(given.bundle(run, given.came_back(run, case)))
     first, second, third, fourth = (_verdict(run, case) for run in nights)
-    assert loader.open_alert(first) is True
-    assert loader.open_alert(first) is False
-    assert loader.open_alert(replace(second, change=-0.2, sentence="worse")) is False
-    (alert,) = reader.alerts()
+    assert loader.alerts.open(first) is True
+    assert loader.alerts.open(first) is False
+    assert loader.alerts.open(replace(second, change=-0.2, sentence="worse")) is False
+    (alert,) = reader.alerts.find()
     assert (alert["opened_run_id"], alert["last_run_id"]) == (first.run_id, second.run_id)
     assert (alert["state"], alert["sentence"], alert["change"]) == ("open", "worse", -0.2)
 
-    assert loader.end_alert(alert["alert_id"], third.run_id, "over") is True
-    assert loader.end_alert(alert["alert_id"], third.run_id, "over") is False
-    assert reader.alerts() == []
+    assert loader.alerts.end(alert["alert_id"], third.run_id, "over") is True
+    assert loader.alerts.end(alert["alert_id"], third.run_id, "over") is False
+    assert reader.alerts.find() == []
     # The run that opened it is judged again: no new alert for the same night.
-    assert loader.open_alert(first) is False
-    assert loader.open_alert(fourth) is True
-    states = [a["state"] for a in reader.alerts(states=None)]
+    assert loader.alerts.open(first) is False
+    assert loader.alerts.open(fourth) is True
+    states = [a["state"] for a in reader.alerts.find(states=None)]
     assert states == ["open", "resolved"]
 
 
 def test_an_alert_is_told_once(loader, reader, given):
     run, case = given.run(), given.case()
-    loader.load_run(given.bundle(run, given.came_back(run, case)))
-    loader.open_alert(_verdict(run, case))
-    (untold,) = reader.unnotified_alerts(run.suite, run.cluster)
+    loader.runs.load(given.bundle(run, given.came_back(run, case)))
+    loader.alerts.open(_verdict(run, case))
+    (untold,) = reader.messages.unnotified(run.suite, run.cluster)
     assert (untold["case_id"], untold["what"]) == (case.case_id, "news")
     item = {name: untold[name] for name in ("alert_id", "what", "of_run_id")}
-    assert loader.mark_notified([item]) == 1
-    assert loader.mark_notified([item]) == 0
-    assert reader.unnotified_alerts(run.suite, run.cluster) == []
-    (alert,) = reader.alerts()
+    assert loader.messages.mark_notified([item]) == 1
+    assert loader.messages.mark_notified([item]) == 0
+    assert reader.messages.unnotified(run.suite, run.cluster) == []
+    (alert,) = reader.alerts.find()
     assert alert["notified_at"] is not None
 
 
 def test_the_database_itself_refuses_a_second_live_alert(loader, given, warehouse):
     run, case = given.run(), given.case()
-    loader.load_run(given.bundle(run, given.came_back(run, case)))
+    loader.runs.load(given.bundle(run, given.came_back(run, case)))
     later = given.run(1)
-    loader.load_run(given.bundle(later, given.came_back(later, case)))
-    loader.open_alert(_verdict(run, case))
+    loader.runs.load(given.bundle(later, given.came_back(later, case)))
+    loader.alerts.open(_verdict(run, case))
     with (
         closing(psycopg2.connect(warehouse.owner)) as owner,
         pytest.raises(psycopg2.errors.UniqueViolation, match="alert_one_open_for_each_series"),
@@ -314,23 +314,25 @@ def test_a_series_history_is_nightly_good_and_oldest_first(loader, reader, given
         ]
     ):
         run = given.run(night, run_kind=kind)
-        loader.load_run(given.bundle(run, given.came_back(run, case, (throughput,), checks=checks)))
-    history = reader.series_history(case.case_id, "local", before=given.run(4).started_at)
+        loader.runs.load(
+            given.bundle(run, given.came_back(run, case, (throughput,), checks=checks))
+        )
+    history = reader.series.history(case.case_id, "local", before=given.run(4).started_at)
     assert [(p.at, p.value, p.run_id) for p in history] == [
         (given.run(0).started_at, 10.0, given.run(0).run_id),
         (given.run(3).started_at, 11.0, given.run(3).run_id),
     ]
     assert (history[0].n, history[0].definition_digest) == (1, "d1")
     assert history[0].framework_version == "2.13.0+cpu"
-    every = reader.series_history(case.case_id, "local", kinds=tuple(RunKind))
+    every = reader.series.history(case.case_id, "local", kinds=tuple(RunKind))
     assert [p.value for p in every] == [10.0, 99.0, 11.0, 12.0]
-    assert reader.series_history(case.case_id, "elsewhere") == []
+    assert reader.series.history(case.case_id, "elsewhere") == []
 
 
 def test_how_each_planned_case_stands(loader, reader, given):
     bundle = _full(given)
-    loader.load_run(bundle)
-    standing = {m.case_id: m for m in reader.measured(bundle.run.run_id)}
+    loader.runs.load(bundle)
+    standing = {m.case_id: m for m in reader.runs.measured(bundle.run.run_id)}
     one, two, bad, gone, lost = (p.case_id for p in bundle.planned)
     assert standing[one].point.value == 11.0
     assert standing[two].point.value == 11.0
@@ -339,19 +341,19 @@ def test_how_each_planned_case_stands(loader, reader, given):
     assert standing[gone].status is CaseStatus.FAILED
     assert standing[gone].reasons == (replace(BROKEN, observed="it broke\\x00"),)
     assert standing[lost].status is None
-    (run,) = reader.runs(suite="demo", cluster="local")
+    (run,) = reader.runs.find(suite="demo", cluster="local")
     counts = [run[k] for k in ("planned", "measured", "failed", "quarantined")]
     assert counts == [5, 2, 1, 1]
-    assert reader.run_kind(bundle.run.run_id) is RunKind.NIGHTLY
-    assert reader.run_kind("unknown") is None
+    assert reader.runs.kind(bundle.run.run_id) is RunKind.NIGHTLY
+    assert reader.runs.kind("unknown") is None
 
 
 def test_results_rows_show_every_planned_case_with_its_mark(loader, reader, given):
     bundle = _full(given)
-    loader.load_run(bundle)
+    loader.runs.load(bundle)
     case = bundle.cases[0].case
-    loader.store_verdicts([_verdict(bundle.run, case, VerdictKind.OK, 0.01)])
-    results = {row["case_id"]: row for row in reader.results_rows()}
+    loader.series.store_verdicts([_verdict(bundle.run, case, VerdictKind.OK, 0.01)])
+    results = {row["case_id"]: row for row in reader.runs.results()}
     one, _, bad, gone, lost = (p.case_id for p in bundle.planned)
     expected = {
         "cluster": "local",
@@ -384,7 +386,7 @@ def test_results_rows_show_every_planned_case_with_its_mark(loader, reader, give
         0,
     )
     json.dumps(list(results.values()), default=str)
-    assert reader.results_rows("no-such-run") == []
+    assert reader.runs.results("no-such-run") == []
 
 
 def test_latest_medians_take_the_newest_of_each_series_that_is_measured_for_itself(
@@ -395,15 +397,15 @@ def test_latest_medians_take_the_newest_of_each_series_that_is_measured_for_itse
     for night, kind in enumerate(kinds):
         run = given.run(night, run_kind=kind)
         cases = (one, two) if night == 0 else (one,)
-        loader.load_run(
+        loader.runs.load(
             given.bundle(run, *(given.came_back(run, c, (10.0 + night,)) for c in cases))
         )
-    found = {r["case_id"]: r["throughput"] for r in reader.latest_medians()}
+    found = {r["case_id"]: r["throughput"] for r in reader.series.latest_medians()}
     assert found == {one.case_id: 11.0, two.case_id: 10.0}
-    (row,) = reader.latest_medians(run_id=given.run(2).run_id)
+    (row,) = reader.series.latest_medians(run_id=given.run(2).run_id)
     assert row["throughput"] == 12.0
-    assert reader.latest_medians(suite="other") == []
-    assert reader.latest_medians(cluster="other") == []
+    assert reader.series.latest_medians(suite="other") == []
+    assert reader.series.latest_medians(cluster="other") == []
 
 
 # --- the statements -----------------------------------------------------------------------

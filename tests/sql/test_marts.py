@@ -39,7 +39,7 @@ def test_fct_measurement_has_one_row_per_series_and_run(loader, given, rows):
     for night in range(2):
         run = given.run(night)
         one, two, bad = cases
-        loader.load_run(
+        loader.runs.load(
             given.bundle(
                 run,
                 given.came_back(run, one),
@@ -88,7 +88,7 @@ def test_fct_measurement_has_one_row_per_series_and_run(loader, given, rows):
 def test_one_case_on_two_clusters_is_two_series(loader, given, rows):
     for cluster in ("local", "a100"):
         run = given.run(cluster=cluster, tail=cluster)
-        loader.load_run(given.bundle(run, given.came_back(run, given.case())))
+        loader.runs.load(given.bundle(run, given.came_back(run, given.case())))
     assert rows("select cluster from marts.fct_measurement order by 1") == [
         {"cluster": "a100"},
         {"cluster": "local"},
@@ -103,7 +103,7 @@ def test_fct_repeat_keeps_what_the_median_leaves_out(loader, given, rows):
         record=replace(given.repeat(3, 11.0).record, status="failed", reasons=(EXITED,), ranks=()),
         summary=None,
     )
-    loader.load_run(given.bundle(run, replace(came, repeats=(*came.repeats, crashed))))
+    loader.runs.load(given.bundle(run, replace(came, repeats=(*came.repeats, crashed))))
     assert rows(
         "select repeat, status, reasons, is_quarantined, throughput, steps, median_step_s, samples"
         " from marts.fct_repeat order by repeat"
@@ -153,7 +153,7 @@ def test_dim_case_describes_each_case_once(loader, given, rows):
     )
     for night in range(3):
         run = given.run(night)
-        loader.load_run(given.bundle(run, given.came_back(run, given.case()), missing=(server,)))
+        loader.runs.load(given.bundle(run, given.came_back(run, given.case()), missing=(server,)))
     found = rows("select * from marts.dim_case order by case_id")
     assert [r["case_id"] for r in found] == [server.case_id, given.case().case_id]
     ctr, resnet = found
@@ -173,8 +173,8 @@ def test_dim_case_describes_each_case_once(loader, given, rows):
 
 def test_dim_cluster_describes_each_cluster_once(loader, given, rows):
     for night in range(2):
-        loader.load_run(given.bundle(given.run(night)))
-    loader.plan_run(given.run(cluster="undescribed", tail="u"), ())
+        loader.runs.load(given.bundle(given.run(night)))
+    loader.runs.plan(given.run(cluster="undescribed", tail="u"), ())
     found = rows("select * from marts.dim_cluster order by cluster")
     assert [(r["cluster"], r["runs"], r["node_names"], r["is_shared"]) for r in found] == [
         ("local", 2, ["n1", "n2"], True),
@@ -185,8 +185,8 @@ def test_dim_cluster_describes_each_cluster_once(loader, given, rows):
 
 def test_fct_verdict_stands_beside_the_series(loader, given, rows):
     run, case = given.run(), given.case()
-    loader.load_run(given.bundle(run, given.came_back(run, case, checks=(given.failed_check(),))))
-    loader.store_verdicts(
+    loader.runs.load(given.bundle(run, given.came_back(run, case, checks=(given.failed_check(),))))
+    loader.series.store_verdicts(
         [Verdict(case.case_id, "local", run.run_id, VerdictKind.FAILED, "quarantined")]
     )
     assert rows(
@@ -208,12 +208,12 @@ def test_fct_verdict_stands_beside_the_series(loader, given, rows):
 
 def test_fct_alert_has_the_life_of_an_alert(loader, given, rows):
     run, case = given.run(), given.case()
-    loader.load_run(given.bundle(run, given.came_back(run, case)))
-    loader.open_alert(
+    loader.runs.load(given.bundle(run, given.came_back(run, case)))
+    loader.alerts.open(
         Verdict(case.case_id, "local", run.run_id, VerdictKind.REGRESSED, "-10 %", 9.0, 10.0, -0.1)
     )
     (opened,) = rows("select alert_id from marts.fct_alert")
-    loader.end_alert(opened["alert_id"], run.run_id, "over")
+    loader.alerts.end(opened["alert_id"], run.run_id, "over")
     (alert,) = rows("select * from marts.fct_alert")
     assert (alert["verdict"], alert["state"], alert["change"]) == ("regressed", "resolved", -0.1)
     assert alert["closed_at"] is not None
@@ -286,7 +286,7 @@ def test_fct_reference_stands_beside_what_was_measured(loader, given, rows):
     full = given.case(nodes=4, trainers=32, **axes)
     smoke = replace(full, scale="smoke")
     other_precision = replace(full, precision="fp16")
-    loader.load_run(
+    loader.runs.load(
         given.bundle(
             run,
             given.came_back(run, full, (5000.0,)),
@@ -327,7 +327,7 @@ def test_an_empty_cell_is_filled_by_a_measurement_in_its_unit(loader, given, row
         pservers=20,
         batch_size_per_device=64,
     )
-    loader.load_run(
+    loader.runs.load(
         given.bundle(run, given.came_back(run, case, (6400.0,), nodes=("n1",), efficiency=0.8))
     )
     filled = rows(
@@ -349,7 +349,7 @@ def test_the_scaling_table(loader, given, ask):
     one, two = given.case(), given.case(nodes=2)
     for night in range(2):
         run = given.run(night)
-        loader.load_run(
+        loader.runs.load(
             given.bundle(
                 run,
                 given.came_back(run, one, (10.0,)),
@@ -377,7 +377,7 @@ def test_the_framework_comparison_ranks_equal_work_only(loader, given, ask):
         "paddle3": (given.case(framework="paddle3"), 8.0),
         "jax": (given.case(framework="jax", precision="bf16"), 30.0),
     }
-    loader.load_run(
+    loader.runs.load(
         given.bundle(run, *(given.came_back(run, case, (t,)) for case, t in cases.values()))
     )
     found = ask("framework_comparison")
@@ -390,7 +390,7 @@ def test_the_framework_comparison_ranks_equal_work_only(loader, given, ask):
 def test_the_batch_sizes(loader, given, ask):
     run = given.run()
     cases = {b: given.case(batch_size_per_device=b) for b in (2, 4, 8)}
-    loader.load_run(
+    loader.runs.load(
         given.bundle(run, *(given.came_back(run, case, (10.0 * b,)) for b, case in cases.items()))
     )
     gains = [(r["batch_size_per_device"], r["gain_over_smaller"]) for r in ask("batch_sizes")]
@@ -406,7 +406,7 @@ def test_the_series_history(loader, given, ask):
     case = given.case()
     for days, throughput in ((100, 99.0), (3, 10.0), (2, 11.0), (1, 21.0)):
         run = _nights_ago(given, days)
-        loader.load_run(given.bundle(run, given.came_back(run, case, (throughput,))))
+        loader.runs.load(given.bundle(run, given.came_back(run, case, (throughput,))))
     found = ask("series_history")
     assert [float(r["throughput"]) for r in found] == [10.0, 11.0, 21.0]
     # The median before: 99; of 99 and 10; of 99, 10 and 11.
@@ -435,7 +435,7 @@ def _load_nights(loader, given, tonight):
                     run, case, (10.0 * factor,), nodes=(node,), framework_version=version
                 )
             )
-        loader.load_run(given.bundle(run, *came))
+        loader.runs.load(given.bundle(run, *came))
 
 
 def test_a_sick_node_drags_every_line_that_runs_on_it(loader, given, ask):
@@ -493,7 +493,7 @@ def test_imported_nights_feed_baselines(connection, loader, reader, given, rows,
     report = import_history(connection, path)
     assert (report.rows, report.runs, report.changed) == (2, 2, 2)
     assert import_history(connection, path).changed == 0
-    history = reader.series_history(case.case_id, "local")
+    history = reader.series.history(case.case_id, "local")
     assert [(p.value, p.at.isoformat()) for p in history] == [
         (18.5, "2026-02-01T01:00:00+00:00"),
         (19.5, "2026-02-02T01:00:00+00:00"),
@@ -503,9 +503,9 @@ def test_imported_nights_feed_baselines(connection, loader, reader, given, rows,
     assert rows("select distinct run_kind, is_imported from marts.fct_measurement") == [
         {"run_kind": "nightly", "is_imported": True}
     ]
-    assert reader.latest_run() is None
-    assert reader.runs() == []
-    assert len(reader.runs(imported=True)) == 2
+    assert reader.runs.latest() is None
+    assert reader.runs.find() == []
+    assert len(reader.runs.find(imported=True)) == 2
 
 
 def test_a_corrected_line_replaces_the_old_one(connection, reader, given, tmp_path):
@@ -513,14 +513,14 @@ def test_a_corrected_line_replaces_the_old_one(connection, reader, given, tmp_pa
     import_history(connection, _csv(tmp_path, f"{line},18.5,images"))
     report = import_history(connection, _csv(tmp_path, f"{line},28.5,images"))
     assert report.changed == 1
-    (point,) = reader.series_history(given.case().case_id, "local")
+    (point,) = reader.series.history(given.case().case_id, "local")
     assert point.value == 28.5
 
 
 def test_what_was_planned_and_never_loaded(loader, given, rows):
     run, case = given.run(run_kind=RunKind.ON_DEMAND), given.case()
     planned = PlannedCase(case, Build("pytorch", source="wheel", digest="ab" * 32), "d1", "images")
-    loader.plan_run(run, [planned])
+    loader.runs.plan(run, [planned])
     assert rows("select build_id, source from raw.build") == [
         {"build_id": "pytorch-cpu-wheel-abababab", "source": "wheel"}
     ]

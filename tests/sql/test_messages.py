@@ -30,7 +30,7 @@ from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan, store_plan
-from nightbench.warehouse import Loader, Reader, Triage, connect
+from nightbench.warehouse import Triage, Warehouse, connect
 from nightbench.warehouse.connection import Connection
 
 Came = Mapping[Case, float | str | None]
@@ -71,7 +71,7 @@ class Place:
 
 @pytest.fixture
 def place(spool: Spool, warehouse: Database, given: Given, connection: Connection) -> Place:
-    history(Loader(connection), given, (FALLS, STEADY, BREAKS))
+    history(Warehouse(connection), given, (FALLS, STEADY, BREAKS))
     return Place(spool, warehouse, given)
 
 
@@ -81,7 +81,7 @@ BROKE = CALM | {BREAKS: EXITED}
 
 
 def test_a_message_holds_what_how_much_since_when_why_and_the_plot(
-    place: Place, given: Given, inbox: Inbox, reader: Reader
+    place: Place, given: Given, inbox: Inbox, reader: Warehouse
 ) -> None:
     run = given.run(NIGHTS, suite="seeded", dag_id="nightbench__seeded", dag_run_id="scheduled__1")
     place.measure(run, FELL, [inbox.url])
@@ -105,7 +105,7 @@ def test_a_message_holds_what_how_much_since_when_why_and_the_plot(
         )
     assert place.judge(run, "http://airflow.example") == 1
 
-    ((alert,), (said,)) = reader.alerts(), inbox.messages
+    ((alert,), (said,)) = reader.alerts.find(), inbox.messages
     assert (alert["last_good_run_id"], alert["first_bad_run_id"]) == (good.run_id, bad.run_id)
     assert alert["since"] == bad.started_at
     assert alert["change_low"] < -0.1 < alert["change_high"]
@@ -174,7 +174,7 @@ def test_what_no_night_told_is_told_when_the_next_one_is_over(
 
 
 def test_a_process_that_died_between_storing_and_sending_leaves_nothing_untold(
-    place: Place, given: Given, inbox: Inbox, reader: Reader
+    place: Place, given: Given, inbox: Inbox, reader: Warehouse
 ) -> None:
     run = given.run(NIGHTS, suite="seeded")
     place.measure(run, FELL, ["json://127.0.0.1:1"])
@@ -187,7 +187,7 @@ def test_a_process_that_died_between_storing_and_sending_leaves_nothing_untold(
     assert ([d.sent for d in deliveries], problems) == ([True], [])
     assert place.judge(run) == 0
     assert len(inbox.messages) == 1
-    assert reader.alerts()[0]["notified_at"] is not None
+    assert reader.alerts.find()[0]["notified_at"] is not None
 
 
 def test_a_recovery_is_told_though_the_process_died(
@@ -210,7 +210,7 @@ def test_a_recovery_is_told_though_the_process_died(
 
 
 def test_an_urgent_fall_is_told_at_once_and_the_rest_waits_for_what_is_measured_again(
-    place: Place, given: Given, inbox: Inbox, reader: Reader, rows: Rows
+    place: Place, given: Given, inbox: Inbox, reader: Warehouse, rows: Rows
 ) -> None:
     run = given.run(NIGHTS, suite="seeded")
     # Of two falls one is large enough to be urgent.
@@ -219,7 +219,7 @@ def test_an_urgent_fall_is_told_at_once_and_the_rest_waits_for_what_is_measured_
     place.measure(run, came, ["json://127.0.0.1:1"], policy=RegressionPolicy(urgent=0.08))
     with pytest.raises(UserError, match="urgent"):
         place.judge(run)  # Stored, not told: there is an alert that can be asked for.
-    alerts = {alert["case_id"]: alert["alert_id"] for alert in reader.alerts()}
+    alerts = {alert["case_id"]: alert["alert_id"] for alert in reader.alerts.find()}
     confirmation = (
         "insert into raw.confirmation (alert_id, run_id, state, asked_by, comparison_id, until,"
         " detail) values (%s, %s, 'wanted', 'nightbench', %s, now() + interval '1 h', '{}')"
@@ -249,7 +249,7 @@ def test_an_urgent_fall_is_told_at_once_and_the_rest_waits_for_what_is_measured_
 
 
 def test_a_confirmation_that_never_ends_keeps_nobody_waiting_for_ever(
-    place: Place, given: Given, inbox: Inbox, reader: Reader
+    place: Place, given: Given, inbox: Inbox, reader: Warehouse
 ) -> None:
     run = given.run(NIGHTS, suite="seeded")
     place.measure(run, FELL, ["json://127.0.0.1:1"])
@@ -258,7 +258,7 @@ def test_a_confirmation_that_never_ends_keeps_nobody_waiting_for_ever(
     place.sql(
         "insert into raw.confirmation (alert_id, run_id, state, asked_by, comparison_id, until,"
         " detail) values (%s, %s, 'running', 'nightbench', 'c', now() + interval '1 h', '{}')",
-        reader.alerts()[0]["alert_id"],
+        reader.alerts.find()[0]["alert_id"],
         run.run_id,
     )
     place.measure(run, FELL, [inbox.url])
@@ -269,13 +269,13 @@ def test_a_confirmation_that_never_ends_keeps_nobody_waiting_for_ever(
     assert len(inbox.messages) == 1
 
 
-def test_one_cause_is_one_item(place: Place, given: Given, inbox: Inbox, reader: Reader) -> None:
+def test_one_cause_is_one_item(place: Place, given: Given, inbox: Inbox, reader: Warehouse) -> None:
     run = given.run(NIGHTS, suite="seeded")
     came = {FALLS: 90.0, STEADY: LOST, BREAKS: LOST}
     place.measure(run, came, ["json://127.0.0.1:1"])
     with pytest.raises(UserError):
         place.judge(run)
-    for alert in reader.alerts():
+    for alert in reader.alerts.find():
         place.sql(
             "insert into raw.alert_cause (alert_id, run_id, kind, sentence, evidence, group_key,"
             " night, at) values (%s, %s, 'node', 'n1 is slow.', %s, 'n1', '2026-03-17',"
@@ -297,7 +297,7 @@ def test_one_cause_is_one_item(place: Place, given: Given, inbox: Inbox, reader:
 
 
 def test_routes_say_whose_an_alert_is_and_where_it_is_told(
-    place: Place, given: Given, inbox: Inbox, reader: Reader
+    place: Place, given: Given, inbox: Inbox, reader: Warehouse
 ) -> None:
     run = given.run(NIGHTS, suite="seeded")
     came = FELL | {BREAKS: LOST}
@@ -318,7 +318,7 @@ def test_routes_say_whose_an_alert_is_and_where_it_is_told(
     assert FALLS.case_id not in failures["message"]
     assert "owner benchmarks, ops" in all_of_it["message"]
     assert "owner ops" in failures["message"]
-    owners = {alert["case_id"]: alert["owner"] for alert in reader.alerts()}
+    owners = {alert["case_id"]: alert["owner"] for alert in reader.alerts.find()}
     assert owners == {FALLS.case_id: "benchmarks", BREAKS.case_id: "ops"}
 
 
@@ -356,7 +356,7 @@ def turned_noisy(place: Place, run: Run) -> None:
 
 
 def test_what_concerns_the_suite_is_told_on_its_own_channels(
-    place: Place, given: Given, inbox: Inbox, reader: Reader
+    place: Place, given: Given, inbox: Inbox, reader: Warehouse
 ) -> None:
     run = given.run(NIGHTS, suite="seeded")
     with receiving() as other:
@@ -366,14 +366,14 @@ def test_what_concerns_the_suite_is_told_on_its_own_channels(
         # That a route's channel took the news of the night does not count.
         with pytest.raises(UserError, match="no channel of suite seeded"):
             place.judge(run)
-        assert len(reader.noise_events(unnotified=True)) == 1
+        assert len(reader.series.noise_events(unnotified=True)) == 1
         place.measure(run, FELL, [inbox.url], routes=routes)
         assert place.judge(run) == 1
         assert place.judge(run) == 0
         assert len(other.messages) == 1
     assert "It varies by 20 %" in inbox.messages[0]["message"]
     assert FALLS.case_id not in inbox.messages[0]["message"]
-    assert reader.noise_events(unnotified=True) == []
+    assert reader.series.noise_events(unnotified=True) == []
 
 
 def test_each_cluster_of_a_suite_has_its_message(
@@ -391,18 +391,18 @@ def test_each_cluster_of_a_suite_has_its_message(
 
 
 def test_a_route_does_not_take_an_alert_from_whom_people_gave_it_to(
-    place: Place, given: Given, inbox: Inbox, reader: Reader, triage: Triage
+    place: Place, given: Given, inbox: Inbox, reader: Warehouse, triage: Triage
 ) -> None:
     night = given.run(NIGHTS, suite="seeded")
     place.measure(night, FELL, [inbox.url])
     place.judge(night)
-    (alert,) = reader.alerts()
+    (alert,) = reader.alerts.find()
     triage.assign(alert["alert_id"], "")
     triage.move(alert["alert_id"], "dismissed", "no", "wont_fix")
     triage.move(alert["alert_id"], "open")
     place.sql("update raw.alert set told_at = null")
     assert place.tell(night) == 0  # This night's message was sent.
-    assert reader.alerts()[0]["owner"] is None
+    assert reader.alerts.find()[0]["owner"] is None
 
 
 def test_a_channel_that_failed_alone_is_said_and_the_other_one_hears_it_once(

@@ -30,7 +30,7 @@ from nightbench.night.node_records import book, book_run, decide
 from nightbench.nodes import Control, Finding, FindingLevel, JudgedNode, NodePreflight
 from nightbench.nodes.quarantine import QUARANTINED, RELEASED
 from nightbench.spool import CaseOutcome, RunSpool, Spool
-from nightbench.warehouse import NodeRepository, connect
+from nightbench.warehouse import Warehouse, connect
 
 START = datetime(2026, 11, 1, 22, 0, tzinfo=UTC)
 LAB = Cluster("lab", (Node("n1", "127.0.0.2", "c"), Node("n2", "127.0.0.3", "c")))
@@ -85,7 +85,7 @@ def test_nights_of_faults_put_a_node_out_and_a_clean_look_lets_it_in(connection,
     # The next evening's look is booked before anything is placed.
     states = book(connection, "r3", looked(3), LAB.health)
     assert out_tonight(looked(3), states) == {}
-    changes = NodeRepository(connection).changes("lab", "n2")
+    changes = Warehouse(connection).nodes.changes("lab", "n2")
     assert [change["state"] for change in changes] == ["ok", "quarantined"]
     assert [each["code"] for each in changes[1]["reasons"]] == [
         "faults_in_a_row",
@@ -139,7 +139,7 @@ def test_controls_beside_foreign_work_are_not_stored(connection, rows):
 def test_a_person_decides(connection):
     state = decide(connection, LAB, "n1", QUARANTINED, "new fans", by="anna")
     assert (state.quarantined, state.by_whom) == (True, "anna")
-    assert out_tonight(looked(900), NodeRepository(connection).states("lab")).keys() == {"n1"}
+    assert out_tonight(looked(900), Warehouse(connection).nodes.states("lab")).keys() == {"n1"}
     # A clean look does not overrule a person.
     assert book(connection, "r900", looked(900), LAB.health)["n1"].quarantined
     with pytest.raises(UserError, match="expected one of n1, n2"):

@@ -13,7 +13,7 @@ import pytest
 from nightbench.core.model import ClockOffset, Cluster, HealthPolicy, Node, Reason, ReasonCode
 from nightbench.nodes import Control, JudgedNode, NodeEvent, NodePreflight, findings
 from nightbench.nodes.quarantine import CLEAN, FAULT, PERSON, QUARANTINED, WORKED
-from nightbench.warehouse import NodeRepository, WarehouseRefused, connect
+from nightbench.warehouse import Warehouse, WarehouseRefused, connect
 from nightbench.warehouse.statements import text
 
 POLICY = HealthPolicy(quarantine_after=3)
@@ -29,7 +29,7 @@ FANS = Reason(ReasonCode.PERSON, observed="new fans")
 
 @pytest.fixture
 def repository(connection):
-    return NodeRepository(connection)
+    return Warehouse(connection).nodes
 
 
 def event(kind: str, hour: int, node: str = "n1", subject: str = "preflight", **more) -> NodeEvent:
@@ -110,7 +110,7 @@ def test_run_that_is_loaded_late_counts_at_its_own_time(repository):
 def test_two_that_count_at_once_lose_nothing(warehouse):
     def count(hour: int) -> None:
         with closing(connect(warehouse.loader)) as own:
-            NodeRepository(own).count("lab", [event(FAULT, hour)], POLICY)
+            Warehouse(own).nodes.count("lab", [event(FAULT, hour)], POLICY)
 
     threads = [threading.Thread(target=count, args=(hour,)) for hour in range(8)]
     for thread in threads:
@@ -118,8 +118,8 @@ def test_two_that_count_at_once_lose_nothing(warehouse):
     for thread in threads:
         thread.join()
     with closing(connect(warehouse.loader)) as own:
-        assert NodeRepository(own).states("lab")["n1"].faults == 8
-        assert len(NodeRepository(own).changes("lab")) == 1
+        assert Warehouse(own).nodes.states("lab")["n1"].faults == 8
+        assert len(Warehouse(own).nodes.changes("lab")) == 1
 
 
 def test_looks_are_stored_once_and_shown(repository, rows):
@@ -185,10 +185,10 @@ def test_backends_are_not_mixed(repository):
 
 def test_reader_may_read_and_not_write(warehouse):
     with closing(connect(warehouse.reader)) as own:
-        assert NodeRepository(own).states("lab") == {}
-        assert NodeRepository(own).nodes("lab") == []
+        assert Warehouse(own).nodes.states("lab") == {}
+        assert Warehouse(own).nodes.nodes("lab") == []
         with pytest.raises(WarehouseRefused):
-            NodeRepository(own).count("lab", [event(FAULT, 0)], POLICY)
+            Warehouse(own).nodes.count("lab", [event(FAULT, 0)], POLICY)
 
 
 def test_nonsense_is_refused(repository, rows):
@@ -205,4 +205,4 @@ def test_nothing_is_half_counted(repository, connection, monkeypatch):
     with pytest.raises(Exception, match="server went away"):
         repository.count("lab", [event(FAULT, 0)], POLICY)
     monkeypatch.undo()
-    assert NodeRepository(connection).count("lab", [], POLICY) == {}
+    assert Warehouse(connection).nodes.count("lab", [], POLICY) == {}

@@ -18,7 +18,7 @@ from nightbench.core.model import CaseBundle, CaseStatus, Reason, ReasonCode, Ru
 from nightbench.night.judge import JudgeResult, judge_run
 from nightbench.spool import Spool
 from nightbench.spool.plans import store_plan
-from nightbench.warehouse import Loader, Reader, connect
+from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import Connection
 
 WILD = 0.25
@@ -40,20 +40,20 @@ def came(given: Given, run: Run, level: float) -> CaseBundle:
     )
 
 
-def before(loader: Loader, given: Given, sigma: float) -> None:
+def before(loader: Warehouse, given: Given, sigma: float) -> None:
     """Nights around 100 samples/s that vary so much, loaded and not judged."""
     rng = np.random.default_rng(7)
     for night in range(NIGHTS):
         run = given.run(night, suite="seeded")
         level = 100.0 * float(np.exp(rng.normal(0, sigma)))
-        loader.load_run(given.bundle(run, came(given, run, level)))
+        loader.runs.load(given.bundle(run, came(given, run, level)))
 
 
 class Nights:
     """Nights of one case, one after the other."""
 
     def __init__(
-        self, spool: Spool, warehouse: Database, loader: Loader, given: Given, inbox: Inbox
+        self, spool: Spool, warehouse: Database, loader: Warehouse, given: Given, inbox: Inbox
     ) -> None:
         self._spool, self._warehouse, self._loader = spool, warehouse, loader
         self._given, self._inbox = given, inbox
@@ -71,7 +71,7 @@ class Nights:
             case = replace(
                 case, status=CaseStatus.FAILED, reasons=(BROKE,), repeats=(), measurement=None
             )
-        self._loader.load_run(self._given.bundle(run, case))
+        self._loader.runs.load(self._given.bundle(run, case))
         return self.again()
 
     def again(self) -> JudgeResult:
@@ -80,7 +80,9 @@ class Nights:
 
 
 @pytest.fixture
-def nights(spool: Spool, warehouse: Database, loader: Loader, given: Given, inbox: Inbox) -> Nights:
+def nights(
+    spool: Spool, warehouse: Database, loader: Warehouse, given: Given, inbox: Inbox
+) -> Nights:
     return Nights(spool, warehouse, loader, given, inbox)
 
 
@@ -88,91 +90,93 @@ def test_it_is_quiet_while_it_is_noisy_and_speaks_when_it_is_steady_again(
     nights: Nights,
     connection: Connection,
     given: Given,
-    reader: Reader,
+    reader: Warehouse,
     rows: Rows,
     inbox: Inbox,
 ) -> None:
-    before(Loader(connection), given, WILD)
+    before(Warehouse(connection), given, WILD)
     nights(100.0)
-    (listed,) = reader.noisy_series("local")
+    (listed,) = reader.series.noisy("local")
     assert (listed["case_id"], listed["since_run_id"]) == (STEADY.case_id, nights.last)
     assert listed["spread"] > listed["max_spread"] == 0.1
-    (line,) = notes(reader.noise_events(run_id=nights.last))
+    (line,) = notes(reader.series.noise_events(run_id=nights.last))
     (told,) = inbox.messages
     assert line in told["message"]
     assert told["title"].endswith("1 series became noisy or steady")
-    assert reader.noise_events(unnotified=True) == []
+    assert reader.series.noise_events(unnotified=True) == []
     assert line.startswith(f"{STEADY.case_id} on local: noisy: its nights vary by ")
 
     # It falls for good: judged and stored, and no alert.
     kinds = [nights(30.0).verdicts[0].kind for _ in range(8)]
     assert VerdictKind.REGRESSED in kinds
     assert [r["kind"] for r in rows("select kind from raw.verdict order by run_id")][1:] == kinds
-    assert reader.alerts(states=None) == []
-    (shown,) = reader.results_rows(nights.last)
+    assert reader.alerts.find(states=None) == []
+    (shown,) = reader.runs.results(nights.last)
     assert shown["noisy"].startswith("its nights vary by")
 
     # Without a result it alerts as any other.
     nights(None)
-    assert [alert["verdict"] for alert in reader.alerts()] == ["failed"]
+    assert [alert["verdict"] for alert in reader.alerts.find()] == ["failed"]
     nights(30.0)
     nights(30.1)
-    assert reader.alerts() == []
+    assert reader.alerts.find() == []
 
-    while reader.noisy_series():
-        assert reader.alerts() == []
+    while reader.series.noisy():
+        assert reader.alerts.find() == []
         nights(30.0)
-    assert [e["what"] for e in reader.noise_events()] == ["steady", "noisy"]
-    (shown,) = reader.results_rows(nights.last)
+    assert [e["what"] for e in reader.series.noise_events()] == ["steady", "noisy"]
+    (shown,) = reader.runs.results(nights.last)
     assert shown["noisy"] is None
     assert any("steady again" in message["message"] for message in inbox.messages)
     # It speaks again.
     while nights(20.0).verdicts[0].kind is not VerdictKind.REGRESSED:
         pass
-    assert [alert["verdict"] for alert in reader.alerts()] == ["regressed"]
+    assert [alert["verdict"] for alert in reader.alerts.find()] == ["regressed"]
 
 
 def test_judged_again_it_says_the_same(
-    nights: Nights, connection: Connection, given: Given, reader: Reader
+    nights: Nights, connection: Connection, given: Given, reader: Warehouse
 ) -> None:
-    before(Loader(connection), given, WILD)
+    before(Warehouse(connection), given, WILD)
     nights(100.0)
     first = nights.last
-    events = reader.noise_events()
+    events = reader.series.noise_events()
     assert len(events) == 1
     for _ in range(2):
         nights.again()
-        assert reader.noise_events() == events
+        assert reader.series.noise_events() == events
     nights(30.0)
     nights.last = first
     nights.again()
-    assert reader.noise_events() == events
+    assert reader.series.noise_events() == events
 
 
 def test_an_alert_of_a_series_that_became_noisy_stays_as_it_is(
-    nights: Nights, connection: Connection, given: Given, reader: Reader, rows: Rows
+    nights: Nights, connection: Connection, given: Given, reader: Warehouse, rows: Rows
 ) -> None:
-    before(Loader(connection), given, 0.002)
+    before(Warehouse(connection), given, 0.002)
     while not nights(90.0).opened:
         pass
     rng = np.random.default_rng(3)
-    while not reader.noisy_series():
+    while not reader.series.noisy():
         nights(90.0 * float(np.exp(rng.normal(0, 0.4))))
     since = len(rows("select * from raw.alert_event"))
-    (then,) = reader.alerts()
+    (then,) = reader.alerts.find()
     for level in (20.0, 500.0, 500.0, 20.0):
         assert nights(level).deliveries == ()
-    assert [alert | {"suspect": None} for alert in reader.alerts()] == [then | {"suspect": None}]
+    assert [alert | {"suspect": None} for alert in reader.alerts.find()] == [
+        then | {"suspect": None}
+    ]
     assert len(rows("select * from raw.alert_event")) == since
 
 
 def test_a_steady_series_is_not_listed(
-    nights: Nights, connection: Connection, given: Given, reader: Reader
+    nights: Nights, connection: Connection, given: Given, reader: Warehouse
 ) -> None:
-    before(Loader(connection), given, 0.01)
+    before(Warehouse(connection), given, 0.01)
     nights(100.0)
-    assert reader.noise_events() == []
-    (shown,) = reader.results_rows(nights.last)
+    assert reader.series.noise_events() == []
+    (shown,) = reader.runs.results(nights.last)
     assert shown["noisy"] is None
 
 
@@ -189,10 +193,10 @@ def test_its_history_is_only_added_to(
     nights: Nights,
     connection: Connection,
     given: Given,
-    reader: Reader,
+    reader: Warehouse,
     statement: str,
 ) -> None:
-    before(Loader(connection), given, WILD)
+    before(Warehouse(connection), given, WILD)
     nights(100.0)
     with (
         closing(psycopg2.connect(warehouse.owner)) as owner,
@@ -205,5 +209,5 @@ def test_its_history_is_only_added_to(
     ):
         loader.cursor().execute(statement)
     # That it was told was written afterwards.
-    assert [event["notified_at"] is None for event in reader.noise_events()] == [False]
-    assert Loader(connection).mark_noise_notified(nights.last) == 0
+    assert [event["notified_at"] is None for event in reader.series.noise_events()] == [False]
+    assert Warehouse(connection).series.mark_noise_notified(nights.last) == 0

@@ -15,7 +15,7 @@ from nightbench.core.model import Reason, ReasonCode, RunKind, VerdictKind
 from nightbench.night.ingest import ingest_ended, ingest_run, waiting_runs
 from nightbench.night.judge import judge_run
 from nightbench.spool import Spool
-from nightbench.warehouse import Loader, Reader, WarehouseUnavailable, connect
+from nightbench.warehouse import Warehouse, WarehouseUnavailable, connect
 from nightbench.warehouse.connection import Connection
 
 
@@ -116,10 +116,10 @@ def test_a_night_yields_all_six_verdicts_and_a_drop_alerts_once(
     warehouse: Database,
     connection: Connection,
     given: Given,
-    reader: Reader,
+    reader: Warehouse,
     inbox: Inbox,
 ) -> None:
-    history(Loader(connection), given, (STEADY, FALLS, RISES, BREAKS, VANISHES))
+    history(Warehouse(connection), given, (STEADY, FALLS, RISES, BREAKS, VANISHES))
     expected = {
         STEADY: (100.0, VerdictKind.OK),
         FALLS: (90.0, VerdictKind.REGRESSED),
@@ -138,12 +138,12 @@ def test_a_night_yields_all_six_verdicts_and_a_drop_alerts_once(
         if night == NIGHTS:
             found = {v.case_id: v.kind for v in result.verdicts}
             assert found == {each.case_id: kind for each, (_, kind) in expected.items()}
-            assert all(verdict.sentence for verdict in reader.verdicts(run.run_id))
+            assert all(verdict.sentence for verdict in reader.series.verdicts(run.run_id))
 
     assert len(inbox.messages) == 1
     assert FALLS.case_id in inbox.messages[0]["message"]
     assert "10" in inbox.messages[0]["message"]
-    assert {alert["case_id"] for alert in reader.alerts()} == {
+    assert {alert["case_id"] for alert in reader.alerts.find()} == {
         each.case_id for each in (FALLS, BREAKS, VANISHES)
     }
 
@@ -151,7 +151,7 @@ def test_a_night_yields_all_six_verdicts_and_a_drop_alerts_once(
 def test_a_message_that_no_channel_took_is_sent_by_the_next_try(
     spool: Spool, warehouse: Database, connection: Connection, given: Given, inbox: Inbox
 ) -> None:
-    history(Loader(connection), given, (FALLS,))
+    history(Warehouse(connection), given, (FALLS,))
     run = given.run(NIGHTS, suite="seeded")
     spooled(spool, run, {FALLS: 90.0}, channels=["json://127.0.0.1:1"])
     ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
@@ -166,9 +166,9 @@ def test_a_message_that_no_channel_took_is_sent_by_the_next_try(
 
 
 def test_a_run_on_demand_opens_no_alert(
-    spool: Spool, warehouse: Database, connection: Connection, given: Given, reader: Reader
+    spool: Spool, warehouse: Database, connection: Connection, given: Given, reader: Warehouse
 ) -> None:
-    history(Loader(connection), given, (FALLS,))
+    history(Warehouse(connection), given, (FALLS,))
     run = given.run(NIGHTS, suite="seeded", run_kind=RunKind.ON_DEMAND)
     spooled(spool, run, {FALLS: 90.0})
     ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
@@ -176,4 +176,4 @@ def test_a_run_on_demand_opens_no_alert(
     result = judge_run(spool, run.run_id, lambda: connect(warehouse.loader))
 
     assert [verdict.kind for verdict in result.verdicts] == [VerdictKind.REGRESSED]
-    assert reader.alerts() == []
+    assert reader.alerts.find() == []

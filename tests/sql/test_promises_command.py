@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from nightbench.cli.main import app
 from nightbench.core.expected_nights import ExpectedNight, NightState, NightStatus
-from nightbench.warehouse import Loader
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.nights import NightRepository
 
@@ -26,7 +26,7 @@ def run(*words: str) -> Result:
 
 @pytest.fixture
 def repository(connection: Connection) -> NightRepository:
-    return NightRepository(connection)
+    return Warehouse(connection).nights
 
 
 def store(repository: NightRepository, state: NightState, hours: float) -> None:
@@ -71,11 +71,11 @@ def test_what_was_missing_long_ago_alarms_nobody(roles: None, repository: NightR
     assert "missing" in run("nights").stdout
 
 
-def test_noisy_series_are_listed(roles: None, loader: Loader, given: Given) -> None:
+def test_noisy_series_are_listed(roles: None, loader: Warehouse, given: Given) -> None:
     assert run("noisy").stdout == "No series is noisy.\n"
     night, case = given.run(), given.case()
-    loader.load_run(given.bundle(night, given.came_back(night, case)))
-    loader.store_noise_event(
+    loader.runs.load(given.bundle(night, given.came_back(night, case)))
+    loader.series.store_noise_event(
         {
             "case_id": case.case_id,
             "cluster": "local",

@@ -24,9 +24,9 @@ from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import JudgeResult, judge_run
 from nightbench.night.shadow import Graded, grade
 from nightbench.spool import Spool
-from nightbench.warehouse import Loader, Reader, connect
+from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import Connection
-from nightbench.warehouse.grades import Counts, GradeRepository
+from nightbench.warehouse.grades import Counts
 
 CASES = tuple(case(batch) for batch in (1, 2, 4))
 NIGHTS = 80
@@ -45,7 +45,7 @@ class Says:
         return Judgement(self.kind, "", since=tonight.at)
 
 
-def store_nights(loader: Loader, given: Given, nights: range) -> Run:
+def store_nights(loader: Warehouse, given: Given, nights: range) -> Run:
     """Nights of three steady series from the first of March on; the last one's run."""
     for night in nights:
         run = given.run(night, suite="seeded")
@@ -65,7 +65,7 @@ def store_nights(loader: Loader, given: Given, nights: range) -> Run:
                     unit="samples",
                 )
             )
-        loader.load_run(given.bundle(run, *came))
+        loader.runs.load(given.bundle(run, *came))
     return run
 
 
@@ -80,7 +80,7 @@ def as_loader(warehouse: Database) -> Connect:
 
 
 @pytest.fixture
-def tonight(loader: Loader, given: Given) -> Run:
+def tonight(loader: Warehouse, given: Given) -> Run:
     return store_nights(loader, given, range(NIGHTS))
 
 
@@ -103,7 +103,7 @@ def test_a_suite_with_a_history_has_a_grade_after_its_first_night(
     assert quiet.trials == 5 * 3 * (NIGHTS - 20)
     with closing(connect(warehouse.reader)) as connection:
         stored = {
-            row["measure"]: row for row in GradeRepository(connection).latest("seeded", "local")
+            row["measure"]: row for row in Warehouse(connection).grades.latest("seeded", "local")
         }
     assert {row["run_id"] for row in stored.values()} == {tonight.run_id}
     assert stored["10%"]["rate"] == large.rate
@@ -200,11 +200,11 @@ def counted(rows: Sequence[tuple[Any, ...]], since: datetime, until: datetime) -
 
 
 def test_what_is_counted_does_not_rest_on_older_months(
-    loader: Loader, given: Given, connection: Connection
+    loader: Warehouse, given: Given, connection: Connection
 ) -> None:
     """Counting leaves months unread: to the figures that is nothing, also after long breaks."""
     first = store_nights(loader, given, range(1))
-    rows, repository = two_years(connection, first), GradeRepository(connection)
+    rows, repository = two_years(connection, first), Warehouse(connection).grades
     for day in range(5, 760, 8):
         until = first.started_at + timedelta(days=day)
         for window in (20, 90, 180):
@@ -213,7 +213,7 @@ def test_what_is_counted_does_not_rest_on_older_months(
 
 
 def test_grading_again_changes_nothing_and_the_next_night_continues(
-    as_loader: Connect, loader: Loader, given: Given, tonight: Run, rows: Rows
+    as_loader: Connect, loader: Warehouse, given: Given, tonight: Run, rows: Rows
 ) -> None:
     every = "select * from raw.shadow_verdict order by case_id, month, shadow, night"
     first = graded(as_loader, tonight)
@@ -228,7 +228,7 @@ def test_grading_again_changes_nothing_and_the_next_night_continues(
 
 
 def test_judged_night_by_night_or_all_at_once_the_shadows_say_the_same(
-    as_loader: Connect, warehouse: Database, loader: Loader, given: Given, rows: Rows
+    as_loader: Connect, warehouse: Database, loader: Warehouse, given: Given, rows: Rows
 ) -> None:
     every = "select * from raw.shadow_verdict order by case_id, month, shadow, night"
     store_nights(loader, given, range(55))
@@ -283,7 +283,7 @@ def forty_missed(connection: Connection, night: Run) -> None:
 
 
 def test_a_grade_that_falls_is_news_of_that_night_and_of_no_other(
-    as_loader: Connect, loader: Loader, given: Given, tonight: Run, connection: Connection
+    as_loader: Connect, loader: Warehouse, given: Given, tonight: Run, connection: Connection
 ) -> None:
     graded(as_loader, tonight)
     forty_missed(connection, tonight)
@@ -294,10 +294,10 @@ def test_a_grade_that_falls_is_news_of_that_night_and_of_no_other(
     later = graded(as_loader, next_run)
     assert [each.measure for each in later.grades if each.below] == ["over 4 noise"]
     assert later.news == ()
-    reader = Reader(connection)
-    untold = reader.unnotified_grades("seeded", "local", next_run.started_at)
+    reader = Warehouse(connection)
+    untold = reader.grades.unnotified("seeded", "local", next_run.started_at)
     assert [(row["run_id"], row["measure"]) for row in untold] == [(tonight.run_id, "over 4 noise")]
-    assert reader.unnotified_grades("other", "local", next_run.started_at) == []
+    assert reader.grades.unnotified("other", "local", next_run.started_at) == []
 
 
 def judged(
@@ -343,11 +343,11 @@ def test_a_grade_that_fell_comes_with_the_night_s_news(
     (said,) = inbox.messages
     assert CASES[1].case_id in said["title"]
     assert "The detector does worse:\n- " in said["message"]
-    assert Reader(connection).unnotified_grades("seeded", "local", tonight.started_at) == []
+    assert Warehouse(connection).grades.unnotified("seeded", "local", tonight.started_at) == []
 
 
 def test_a_night_that_was_judged_is_graded(
-    spool: Spool, as_loader: Connect, loader: Loader, given: Given
+    spool: Spool, as_loader: Connect, loader: Warehouse, given: Given
 ) -> None:
     store_nights(loader, given, range(NIGHTS))
     run = given.run(NIGHTS, suite="seeded")
@@ -360,7 +360,7 @@ def test_a_night_that_was_judged_is_graded(
 
 
 def test_what_goes_wrong_in_grading_keeps_no_alert_back(
-    spool: Spool, as_loader: Connect, loader: Loader, given: Given, warehouse: Database
+    spool: Spool, as_loader: Connect, loader: Warehouse, given: Given, warehouse: Database
 ) -> None:
     store_nights(loader, given, range(NIGHTS))
     run = given.run(NIGHTS, suite="seeded")
@@ -376,7 +376,7 @@ def test_what_goes_wrong_in_grading_keeps_no_alert_back(
 
 
 def test_only_nights_are_graded(
-    spool: Spool, as_loader: Connect, loader: Loader, given: Given
+    spool: Spool, as_loader: Connect, loader: Warehouse, given: Given
 ) -> None:
     run = given.run(0, suite="seeded", run_kind=RunKind.ON_DEMAND)
     spooled(spool, run, dict.fromkeys(CASES, 100.0))

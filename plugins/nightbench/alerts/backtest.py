@@ -13,7 +13,7 @@ from nightbench.alerts.replay import SERIES, Labelled, RaisedAlert, Score, label
 from nightbench.core.errors import UserError
 from nightbench.core.model import HistoryPoint, RegressionPolicy, RunKind
 from nightbench.detection import ChangeDetector
-from nightbench.warehouse import Reader
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.history_import import read_history
 
@@ -109,7 +109,7 @@ def pasts_of(
     """
     rows = [
         row
-        for row in Reader(connection).series(suite, cluster)
+        for row in Warehouse(connection).series.find(suite, cluster)
         if not names or any(fnmatchcase(row["case_id"], name) for name in names)
     ]
     if not rows:
@@ -117,12 +117,12 @@ def pasts_of(
             f"series: found none{_asked(names, suite, cluster)}, expected series with nightly "
             "results. `nightbench results` shows cases, `nightbench import` loads older ones."
         )
-    reader = Reader(connection)
+    warehouse = Warehouse(connection)
     return [
         PastSeries(
             (row["case_id"], row["cluster"]),
             row["suite"],
-            reader.series_history(row["case_id"], row["cluster"]),
+            warehouse.series.history(row["case_id"], row["cluster"]),
         )
         for row in rows
     ]
@@ -163,12 +163,12 @@ def pasts_in(path: Path, names: Sequence[str] = ()) -> list[PastSeries]:
 
 def labels_of(connection: Connection) -> list[Labelled]:
     """Alerts on falls of which people said whether they were right."""
-    reader = Reader(connection)
+    warehouse = Warehouse(connection)
     events: dict[int, list[dict[str, Any]]] = {}
-    for event in reader.alert_moves():
+    for event in warehouse.alerts.moves():
         events.setdefault(event["alert_id"], []).append(event)
     labelled = []
-    for row in reader.regressions():
+    for row in warehouse.alerts.regressions():
         label = label_of(events.get(row["alert_id"], []), row.pop("dismissed_as"))
         if label is not None:
             labelled.append(Labelled(is_true=label, **row))

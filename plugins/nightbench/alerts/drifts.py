@@ -14,7 +14,7 @@ from typing import Any
 from nightbench.core.model import HistoryPoint, Verdict
 from nightbench.core.run_plan import RunPlan
 from nightbench.detection import Judgement, segment
-from nightbench.warehouse import Loader, Reader
+from nightbench.warehouse import Warehouse
 
 Row = Mapping[str, Any]
 
@@ -27,8 +27,7 @@ drift for a while, and one that is over is told anew."""
 
 
 def follow(
-    reader: Reader,
-    loader: Loader,
+    warehouse: Warehouse,
     plan: RunPlan,
     cases: Iterable[tuple[Verdict, Judgement | None]],
     histories: Mapping[str, Sequence[HistoryPoint]],
@@ -38,8 +37,7 @@ def follow(
     """Store what a night says of the drifts of its series. Doing it again changes nothing.
 
     Args:
-        reader: of the warehouse that the run was loaded into.
-        loader: to the same connection, which holds the lock of the cluster's alerts.
+        warehouse: the one that the run was loaded into; its connection locks the cluster's alerts.
         plan: of a nightly run; its `policy.min_change` is what is worth telling.
         cases: its verdicts with the judgements that they rest on.
         histories: good nights before this run by case_id, oldest first.
@@ -47,8 +45,10 @@ def follow(
         noisy: case_ids that alert no more: their drifts are listed and not told.
     """
     run, limit = plan.run, plan.policy.min_change
-    stands = {row["case_id"]: row for row in reader.drifts(cluster=run.cluster)}
-    tonight = {each.case_id: each.point for each in reader.measured(run.run_id) if each.point}
+    stands = {row["case_id"]: row for row in warehouse.series.drifts(cluster=run.cluster)}
+    tonight = {
+        each.case_id: each.point for each in warehouse.runs.measured(run.run_id) if each.point
+    }
     for verdict, judgement in cases:
         case_id, standing = verdict.case_id, stands.get(verdict.case_id)
         # A night without a figure says nothing.
@@ -60,7 +60,7 @@ def follow(
         drift = judgement.drift
         if drift is None:
             if standing is not None and quiet_nights(before, standing) >= QUIET:
-                loader.end_drift(case_id, run.cluster, run.run_id, run.started_at)
+                warehouse.series.end_drift(case_id, run.cluster, run.run_id, run.started_at)
             continue
         values = [point.value for point in before[1 - LEVEL :]]
         row = {
@@ -76,9 +76,9 @@ def follow(
             "since": before[1 - drift.nights].at,
         }
         if is_new(row, standing, limit):
-            loader.store_drift(row)
+            warehouse.series.store_drift(row)
         else:
-            loader.see_drift(row)
+            warehouse.series.see_drift(row)
 
 
 def quiet_nights(before: Sequence[HistoryPoint], standing: Row) -> int:
@@ -114,7 +114,7 @@ def notes(rows: Iterable[Row]) -> list[str]:
     """One line for each drift, for messages and lists.
 
     Args:
-        rows: of `marts.fct_drift`, such as `Reader.drifts` gives.
+        rows: of `marts.fct_drift`, such as `SeriesRepository.drifts` gives.
     """
     return [
         f"{row['case_id']} on {row['cluster']}: {row['change']:+.1%} (± {2 * row['error']:.1%}) "

@@ -11,8 +11,7 @@ from nightbench.causes import Member, grouped
 from nightbench.causes import explain as explanation_of
 from nightbench.core.model.alerts import Cause
 from nightbench.core.run_plan import RunPlan
-from nightbench.warehouse import WarehouseUnavailable
-from nightbench.warehouse.causes import CauseRepository
+from nightbench.warehouse import Warehouse, WarehouseUnavailable
 from nightbench.warehouse.connection import Connection
 
 log = logging.getLogger(__name__)
@@ -52,7 +51,7 @@ def explain(connection: Connection, plan: RunPlan) -> dict[int, Cause]:
     Raises:
         WarehouseUnavailable: the warehouse is away.
     """
-    run, repository = plan.run, CauseRepository(connection)
+    run, repository = plan.run, Warehouse(connection).causes
     alerts = repository.unexplained(run.run_id)
     if not alerts:
         return {}

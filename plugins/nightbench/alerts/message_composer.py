@@ -14,7 +14,7 @@ from nightbench.alerts.run_differences import differences
 from nightbench.core.model import HistoryPoint, Verdict, VerdictKind
 from nightbench.core.model.alerts import Cause, Confirmation
 from nightbench.core.run_plan import RunPlan
-from nightbench.warehouse import Reader
+from nightbench.warehouse import Warehouse
 
 MOST_PICTURES = 6
 """Plots that go with a message: of the worst of each cause, the worst first."""
@@ -23,8 +23,8 @@ MOST_PICTURES = 6
 class Composer:
     """Knows of the alerts that are untold all that is said of them."""
 
-    def __init__(self, reader: Reader, plan: RunPlan, untold: Sequence[Routed]) -> None:
-        self._reader = reader
+    def __init__(self, warehouse: Warehouse, plan: RunPlan, untold: Sequence[Routed]) -> None:
+        self._warehouse = warehouse
         self._plan = plan
         self._untold = untold
         self._verdicts: dict[str, dict[str, Verdict]] = {}
@@ -69,7 +69,7 @@ class Composer:
 
     def _verdict(self, run_id: str, case_id: str) -> Verdict | None:
         if run_id not in self._verdicts:
-            self._verdicts[run_id] = {v.case_id: v for v in self._reader.verdicts(run_id)}
+            self._verdicts[run_id] = {v.case_id: v for v in self._warehouse.series.verdicts(run_id)}
         return self._verdicts[run_id].get(case_id)
 
     def _gather(self, each: Routed) -> AlertItem:
@@ -77,7 +77,7 @@ class Composer:
         ends = (verdict.last_good_run_id, verdict.first_bad_run_id)
         bad_run_id = verdict.first_bad_run_id or verdict.run_id
         wanted = [run_id for run_id in (verdict.last_good_run_id, bad_run_id) if run_id]
-        states = self._reader.case_states(verdict.case_id, wanted)
+        states = self._warehouse.runs.case_states(verdict.case_id, wanted)
         good, bad = states.get(verdict.last_good_run_id or ""), states.get(bad_run_id)
         unit = (row["unit"] or "") if "unit" in row else ""
         return AlertItem(
@@ -97,7 +97,7 @@ class Composer:
 
     def _picture(self, news: AlertItem) -> Picture | None:
         verdict = news.verdict
-        points = self._reader.series_history(verdict.case_id, verdict.cluster)
+        points = self._warehouse.series.history(verdict.case_id, verdict.cluster)
         title = f"{verdict.case_id} on {verdict.cluster}"
         since: datetime | None = verdict.since
         return picture(title, points, news.unit, since, verdict.baseline)
@@ -108,11 +108,11 @@ class Composer:
 
     @cached_property
     def _causes(self) -> dict[int, Cause]:
-        return self._reader.alert_causes(self._alert_ids)
+        return self._warehouse.causes.latest(self._alert_ids)
 
     @cached_property
     def _confirmations(self) -> dict[int, Confirmation]:
-        return self._reader.alert_confirmations(self._alert_ids)
+        return self._warehouse.confirmations.latest(self._alert_ids)
 
 
 def _point(state: Mapping[str, Any] | None) -> HistoryPoint | None:

@@ -33,7 +33,7 @@ from nightbench.core.model import VerdictKind
 from nightbench.core.run_plan import RunPlan
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
-from nightbench.warehouse import Loader, Reader
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connect
 
 NIGHT, URGENT = "night", "urgent"
@@ -51,7 +51,7 @@ class Notifier:
 
 
 def notify(
-    reader: Reader, loader: Loader, plan: RunPlan, notifier: Notifier, night: date | None = None
+    warehouse: Warehouse, plan: RunPlan, notifier: Notifier, night: date | None = None
 ) -> tuple[Delivery, ...]:
     """Send the deliveries of a suite's unnotified alerts, unless they wait; returns the deliveries.
 
@@ -59,8 +59,7 @@ def notify(
     that message waits for the next night's.
 
     Args:
-        reader: of the warehouse.
-        loader: to the same connection, which holds the lock of the cluster's alerts.
+        warehouse: its connection locks the cluster's alerts.
         plan: of the run that brought the news: its channels, routes and policy.
         notifier: how messages get out.
         night: whose message it is; that of the latest unnotified alert where None.
@@ -68,7 +67,7 @@ def notify(
     Raises:
         UserError: a message was refused by every channel that it goes to.
     """
-    return _Notification(reader, loader, plan, notifier).send_all(night)
+    return _Notification(warehouse, plan, notifier).send_all(night)
 
 
 def notify_run(
@@ -98,10 +97,10 @@ def notify_run(
     """
     plan = read_plan(spool.run(run_id))
     with closing(connect()) as connection:
-        reader, loader = Reader(connection), Loader(connection)
-        loader.lock_alerts(plan.run.cluster)
+        warehouse = Warehouse(connection)
+        warehouse.alerts.lock(plan.run.cluster)
         notifier = Notifier(resolve, Links(base_url) if base_url else None)
-        return notify(reader, loader, plan, notifier, night)
+        return notify(warehouse, plan, notifier, night)
 
 
 def notify_leftovers(
@@ -123,7 +122,7 @@ def notify_leftovers(
         WarehouseUnavailable: the warehouse is away.
     """
     with closing(connect()) as connection:
-        left = Reader(connection).unnotified_suites()
+        left = Warehouse(connection).messages.unnotified_suites()
     deliveries: list[Delivery] = []
     problems = []
     for row in left:
@@ -153,8 +152,7 @@ def night_of(at: datetime, zone_name: str) -> date:
 class _Notification:
     """One try to send all that is unnotified."""
 
-    reader: Reader
-    loader: Loader
+    warehouse: Warehouse
     plan: RunPlan
     notifier: Notifier
     deliveries: list[Delivery] = field(default_factory=list)
@@ -168,17 +166,17 @@ class _Notification:
 
     def send_all(self, night: date | None) -> tuple[Delivery, ...]:
         run = self.plan.run
-        rows = self.reader.unnotified_alerts(run.suite, run.cluster)
+        rows = self.warehouse.messages.unnotified(run.suite, run.cluster)
         router = Router(self.plan)
         unnotified = [router.of(row) for row in rows]
         for each in unnotified:
             if each.is_news and each.row["owner"] is None:
-                self.loader.route_alert(each.alert_id, each.owner, each.row["of_run_id"])
-        self.fallen = self.reader.unnotified_grades(run.suite, run.cluster, run.started_at)
-        self.turned = self.reader.noise_events(
+                self.warehouse.alerts.route(each.alert_id, each.owner, each.row["of_run_id"])
+        self.fallen = self.warehouse.grades.unnotified(run.suite, run.cluster, run.started_at)
+        self.turned = self.warehouse.series.noise_events(
             suite=run.suite, cluster=run.cluster, until=run.started_at, unnotified=True
         )
-        self.drifts = self.reader.drifts(
+        self.drifts = self.warehouse.series.drifts(
             suite=run.suite, cluster=run.cluster, unnotified_until=run.started_at
         )
         if unnotified or self._notes:
@@ -194,14 +192,14 @@ class _Notification:
     def _send_alerts(
         self, unnotified: Sequence[Routed], night: date, own: Sequence[Channel]
     ) -> None:
-        composer = Composer(self.reader, self.plan, unnotified)
+        composer = Composer(self.warehouse, self.plan, unnotified)
         urgent = [each for each in unnotified if each.is_news and self._is_urgent(composer, each)]
         self._send(URGENT, urgent, composer, night, had=set())
         rest = [each for each in unnotified if each not in urgent]
         if any(each.row["is_awaited"] for each in rest):
             return
         run = self.plan.run
-        had = self.reader.night_messages(run.suite, run.cluster, night)
+        had = self.warehouse.messages.night_channels(run.suite, run.cluster, night)
         sent_before = len(self.deliveries)
         self._send(NIGHT, rest, composer, night, had)
         if self._notes:
@@ -234,10 +232,10 @@ class _Notification:
                 reasons = "; ".join(f"{d.channel}: {d.error}" for d in sent)
                 self.refusals.append(f'the message "{said.title}": {reasons}')
         if not own or any(delivery.sent for delivery in sent):
-            self.loader.mark_grades_notified(self.fallen)
+            self.warehouse.grades.mark_notified(self.fallen)
             for run_id in {row["run_id"] for row in self.turned}:
-                self.loader.mark_noise_notified(run_id)
-            self.loader.mark_drifts_notified(self.drifts)
+                self.warehouse.series.mark_noise_notified(run_id)
+            self.warehouse.series.mark_drifts_notified(self.drifts)
 
     @property
     def _notes(self) -> bool:
@@ -256,7 +254,7 @@ class _Notification:
         self, kind: str, items: Sequence[Routed], composer: Composer, night: date, had: set[str]
     ) -> None:
         """Send to each channel what it has not had; what all channels have had is marked."""
-        notified = self.reader.notified_items([each.alert_id for each in items])
+        notified = self.warehouse.messages.notified_items([each.alert_id for each in items])
         took = {
             each: [c for c in each.channels if (*each.key, c.name) in notified] for each in items
         }
@@ -280,7 +278,7 @@ class _Notification:
             if not any(delivery.sent for delivery in sent):
                 reasons = "; ".join(f"{d.channel}: {d.error}" for d in sent)
                 self.refusals.append(f'the message "{said.title}": {reasons}')
-        self.loader.mark_notified(
+        self.warehouse.messages.mark_notified(
             [
                 each.document
                 for each in items
@@ -312,7 +310,7 @@ class _Notification:
         self, kind: str, channel: Channel, batch: Iterable[Routed], night: date, said: Message
     ) -> None:
         run = self.plan.run
-        self.loader.store_message(
+        self.warehouse.messages.store(
             {
                 "suite": run.suite,
                 "cluster": run.cluster,

@@ -30,7 +30,7 @@ from nightbench.core.errors import UserError
 from nightbench.core.hours import moment
 
 if TYPE_CHECKING:
-    from nightbench.warehouse import Reader, Triage
+    from nightbench.warehouse import Triage, Warehouse
 
 app = typer.Typer(help="The alerts and their life: who looked, what came of it.")
 
@@ -65,8 +65,8 @@ def list_alerts(
     json: common.JsonOption = False,
 ) -> None:
     """List the alerts that somebody still has to look at, newest first; one line for each cause."""
-    with _reader() as reader:
-        rows = reader.alerts(None, limit=MOST) if every else reader.alerts(limit=MOST)
+    with _warehouse() as warehouse:
+        rows = warehouse.alerts.find(None if every else LIVE, limit=MOST)
     if json:
         common.print_json([_document(row) for row in rows])
         return
@@ -86,8 +86,8 @@ def list_alerts(
 @app.command()
 def show(alert: AlertArgument, json: common.JsonOption = False) -> None:
     """Show an alert with its cause, the others of the same cause, and its history."""
-    with _reader() as reader:
-        _show(reader, alert, json)
+    with _warehouse() as warehouse:
+        _show(warehouse, alert, json)
 
 
 @app.command()
@@ -189,11 +189,11 @@ def confirm(
 
 
 @contextmanager
-def _reader() -> Iterator[Reader]:
-    from nightbench.warehouse import Reader
+def _warehouse() -> Iterator[Warehouse]:
+    from nightbench.warehouse import Warehouse
 
     with closing(common.open_warehouse("nightbench_reader")) as connection:
-        yield Reader(connection)
+        yield Warehouse(connection)
 
 
 def _change(
@@ -208,29 +208,29 @@ def _change(
 
     others: list[int] = []
     if group:
-        with _reader() as reader:
-            others = [row["alert_id"] for row in beside(reader, alert) if row["state"] in states]
+        with _warehouse() as warehouse:
+            others = [row["alert_id"] for row in beside(warehouse, alert) if row["state"] in states]
     with closing(common.open_warehouse("nightbench_triage")) as connection:
         triage = Triage(connection, getpass.getuser())
         act(triage, alert)
         refused = acted_on(others, lambda one: act(triage, one))
-    with _reader() as reader:
-        _show(reader, alert, json)
+    with _warehouse() as warehouse:
+        _show(warehouse, alert, json)
     if group and not json:
         out.print(f"and {len(others) - len(refused)} more of its group")
     if refused:
         raise UserError("\n".join(refused))
 
 
-def _show(reader: Reader, alert: int, json: bool) -> None:
+def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
     from nightbench.cli.bisect import lines_of
 
-    rows = reader.alerts(states=None, alert_id=alert)
+    rows = warehouse.alerts.find(states=None, alert_id=alert)
     if not rows:
         raise UserError(f"There is no alert {alert}. `nightbench alert list --all` lists them.")
-    row, events = rows[0], reader.alert_events(alert)
+    row, events = rows[0], warehouse.alerts.events(alert)
     if json:
-        same = [_document(other) for other in beside(reader, alert)]
+        same = [_document(other) for other in beside(warehouse, alert)]
         told = {"events": [_document(event) for event in events], "same_cause": same}
         told["bisects"] = [
             {**_document(found), "tests": [_document(test) for test in found["tests"]]}
@@ -247,7 +247,7 @@ def _show(reader: Reader, alert: int, json: bool) -> None:
         *_confirmation(row),
         *cause_of(row),
         "",
-        *others_of(beside(reader, alert)),
+        *others_of(beside(warehouse, alert)),
     ]
     lines += [line for found in _bisects(alert) for line in (*lines_of(found), "")]
     for event in events:
@@ -284,10 +284,10 @@ def _confirmation(row: dict[str, Any]) -> list[str]:
 
 def _bisects(alert: int) -> list[dict[str, Any]]:
     """The searches for the version that is to blame, newest first, with their tests."""
-    from nightbench.warehouse.experiments import BisectRepository
+    from nightbench.warehouse import Warehouse
 
     with closing(common.open_warehouse("nightbench_reader")) as connection:
-        repository = BisectRepository(connection)
+        repository = Warehouse(connection).bisects
         found = repository.find(alert_id=alert)
         return [{**row, "tests": repository.steps(row["bisect_id"])} for row in found]
 

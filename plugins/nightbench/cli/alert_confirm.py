@@ -67,12 +67,13 @@ def _ask(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, ExperimentCo
     """Return the confirmation that has not ended, else a new one, with its night and context."""
     from nightbench.night.suspected_regressions import new_confirmation_id, suspected_regression
     from nightbench.spool.plans import read_plan
-    from nightbench.warehouse import Reader
-    from nightbench.warehouse.experiments import UNDECIDED, ConfirmationRepository
+    from nightbench.warehouse import Warehouse
+    from nightbench.warehouse.experiments import UNDECIDED
 
     with closing(common.open_warehouse()) as connection:
-        reader, repository = Reader(connection), ConfirmationRepository(connection)
-        rows = reader.alerts(states=None, alert_id=alert_id)
+        warehouse = Warehouse(connection)
+        repository = warehouse.confirmations
+        rows = warehouse.alerts.find(states=None, alert_id=alert_id)
         if not rows:
             raise UserError(
                 f"There is no alert {alert_id}. `nightbench alert list --all` lists them."
@@ -90,7 +91,7 @@ def _ask(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, ExperimentCo
         going = repository.find(run_id=run_id, alert_id=alert_id, states=UNDECIDED)
         if going:
             return int(going[-1]["confirmation_id"]), night, context
-        suspect = suspected_regression(reader, night, alert)
+        suspect = suspected_regression(warehouse, night, alert)
         if suspect is None:
             raise UserError(f"alert {alert_id}: run {run_id} has no level for its case")
         made = repository.request(

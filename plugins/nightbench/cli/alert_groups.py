@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nightbench.warehouse import Reader
+    from nightbench.warehouse import Warehouse
 
 Row = dict[str, Any]
 
@@ -63,13 +63,13 @@ def cause_of(row: Row) -> list[str]:
     return lines + [f"  - {said}" for said in row["evidence"]]
 
 
-def beside(reader: Reader, alert_id: int) -> list[Row]:
+def beside(warehouse: Warehouse, alert_id: int) -> list[Row]:
     """The other alerts of an alert's group, live ones first, then the largest falls."""
-    rows = reader.alerts(states=None, alert_id=alert_id)
+    rows = warehouse.alerts.find(states=None, alert_id=alert_id)
     key = rows[0]["group_key"] if rows else None
     if not key:
         return []
-    found = reader.alerts(states=None, group=key, limit=_MOST)
+    found = warehouse.alerts.find(states=None, group=key, limit=_MOST)
     others = [row for row in found if row["alert_id"] != alert_id]
     return sorted(others, key=lambda row: (row["state"] not in LIVE, _worst_first(row)))
 
@@ -91,7 +91,7 @@ def others_of(others: Sequence[Row]) -> list[str]:
 
 def acted_on(alert_ids: Iterable[int], act: Callable[[int], object]) -> list[str]:
     """Do something with each alert; what was refused meanwhile, in words."""
-    from nightbench.warehouse.triage import MoveRefused
+    from nightbench.warehouse import MoveRefused
 
     refused = []
     for alert_id in alert_ids:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from nightbench.core.model import Catalog, Cluster, Suite
     from nightbench.gang import Shipment, SshTarget
     from nightbench.spool import Spool
+    from nightbench.warehouse import Warehouse
     from nightbench.warehouse.connection import Connection
-    from nightbench.warehouse.reader import Reader
 
 _WIDE = None if sys.stdout.isatty() else 160
 """Width of output into a file; rich finds that of a terminal."""
@@ -283,15 +283,15 @@ def history(cluster: str) -> dict[str, float]:
     return {case_id: each.seconds for case_id, each in known.items() if each.seconds is not None}
 
 
-def open_reader() -> Reader:
+def open_reader() -> Warehouse:
     """Open the warehouse for reading.
 
     Raises:
         UserError: it does not answer, or there is none.
     """
-    from nightbench.warehouse.reader import Reader
+    from nightbench.warehouse import Warehouse
 
-    return Reader(open_warehouse("nightbench_reader"))
+    return Warehouse(open_warehouse("nightbench_reader"))
 
 
 def print_json(document: Any) -> None:

@@ -33,10 +33,10 @@ def grade(
     Every night judges copies of the suite's own series, with slowdowns of known size and with no
     change at all. Counted are the 90 days before the newest night.
     """
-    from nightbench.warehouse.grades import GradeRepository
+    from nightbench.warehouse import Warehouse
 
     with closing(common.open_warehouse("nightbench_reader")) as connection:
-        rows = GradeRepository(connection).latest(suite, cluster)
+        rows = Warehouse(connection).grades.latest(suite, cluster)
     if json:
         common.print_json([_document(row) for row in rows])
         return

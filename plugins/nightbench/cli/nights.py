@@ -41,11 +41,11 @@ def nights(
     json: common.JsonOption = False,
 ) -> None:
     """List the nights that schedules promised, the newest first: met, missing, late, paused."""
-    from nightbench.warehouse.nights import NightRepository
+    from nightbench.warehouse import Warehouse
 
     now = datetime.now(UTC)
     with _connection() as connection:
-        repository = NightRepository(connection)
+        repository = Warehouse(connection).nights
         rows, last = repository.nights(since=now - timedelta(days=days)), repository.last_check()
     problem = unchecked(last["checked_at"] if last else None, now)
     if json:
@@ -64,10 +64,10 @@ def nights(
 @app.command()
 def noisy(json: common.JsonOption = False) -> None:
     """List the series that vary too much: they run on, are judged, and alert no more."""
-    from nightbench.warehouse import Reader
+    from nightbench.warehouse import Warehouse
 
     with _connection() as connection:
-        rows = Reader(connection).noisy_series()
+        rows = Warehouse(connection).series.noisy()
     if json:
         common.print_json([_document(row) for row in rows])
         return
@@ -87,10 +87,10 @@ def list_drifts(
 ) -> None:
     """List the series that creep, the largest fall first: no night of them is a regression."""
     from nightbench.alerts.drifts import notes
-    from nightbench.warehouse import Reader
+    from nightbench.warehouse import Warehouse
 
     with _connection() as connection:
-        rows = Reader(connection).drifts(suite=suite, cluster=cluster)
+        rows = Warehouse(connection).series.drifts(suite=suite, cluster=cluster)
     if json:
         common.print_json([_document(row) for row in rows])
         return
@@ -102,11 +102,11 @@ def list_drifts(
 
 def say_overdue() -> None:
     """Say what is missing now, a line for each night: it stands beside the alerts."""
-    from nightbench.warehouse.nights import NightRepository
+    from nightbench.warehouse import Warehouse
 
     now = datetime.now(UTC)
     with _connection() as connection:
-        rows = NightRepository(connection).nights(states=["missing"], since=now - 2 * LATEST)
+        rows = Warehouse(connection).nights.nights(states=["missing"], since=now - 2 * LATEST)
     for row in rows:
         if now - row["due_at"] <= LATEST:
             at = f"{row['scheduled_at']:%Y-%m-%d %H:%M} UTC"

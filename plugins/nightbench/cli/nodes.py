@@ -77,11 +77,11 @@ def examine(cluster: Cluster, catalog: Catalog, controls: bool) -> ClusterHealth
 
 def _known(cluster: str) -> tuple[Mapping[tuple[str, str, str, str], float], Mapping[str, Any]]:
     """The controls' medians and the nodes' states; empty where no warehouse answers."""
-    from nightbench.warehouse import NodeRepository, WarehouseRefused, WarehouseUnavailable
+    from nightbench.warehouse import Warehouse, WarehouseRefused, WarehouseUnavailable
 
     try:
         with closing(common.open_warehouse("nightbench_reader")) as connection:
-            repository = NodeRepository(connection)
+            repository = Warehouse(connection).nodes
             return repository.control_baselines(cluster), repository.states(cluster)
     except (WarehouseUnavailable, WarehouseRefused) as error:
         err.print(f"Without history: {error}", markup=False, soft_wrap=True)
@@ -112,7 +112,7 @@ def nodes(
     from nightbench.cli import nodes_view
     from nightbench.night.node_records import decide
     from nightbench.nodes.quarantine import QUARANTINED, RELEASED
-    from nightbench.warehouse import NodeRepository
+    from nightbench.warehouse import Warehouse
 
     if quarantine and release:
         raise UserError("--quarantine and --release: found both; expected one of them")
@@ -124,7 +124,7 @@ def nodes(
             _say(decide(connection, where, quarantine, QUARANTINED, reason.strip()))
         elif release:
             _say(decide(connection, where, release, RELEASED, reason.strip() or "released"))
-        repository = NodeRepository(connection)
+        repository = Warehouse(connection).nodes
         rows = nodes_view.rows(where, repository.nodes(where.name))
         changes = repository.changes(where.name) if history else []
     if json:

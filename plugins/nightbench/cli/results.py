@@ -149,7 +149,7 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
     spool = common.spool()
     load_waiting(spool)
     try:
-        rows = from_warehouse(common.open_reader().results_rows(run_id))
+        rows = from_warehouse(common.open_reader().runs.results(run_id))
         away = None
     except WarehouseUnavailable as error:
         rows, away = [], str(error)

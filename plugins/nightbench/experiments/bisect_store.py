@@ -29,9 +29,8 @@ from nightbench.experiments.version_search import (
 )
 from nightbench.gang.provisioning import installable_versions
 from nightbench.spool import RunSpool, Spool, read_json, write_json
-from nightbench.warehouse import Reader, WarehouseRefused, WarehouseUnavailable
+from nightbench.warehouse import Warehouse, WarehouseRefused, WarehouseUnavailable
 from nightbench.warehouse.connection import Connect
-from nightbench.warehouse.experiments import BisectRepository
 
 DEFAULT_ROUNDS = 5
 """Of each step: the fall is known by then, and half of it decides."""
@@ -94,7 +93,7 @@ def complete_goal(goal: BisectGoal, connect: Connect) -> BisectGoal:
     """
     if goal.alert_id is not None:
         with closing(connect()) as connection:
-            goal = _of_alert(goal, goal.alert_id, Reader(connection), BisectRepository(connection))
+            goal = _of_alert(goal, goal.alert_id, Warehouse(connection))
     named = {"good": goal.good, "bad": goal.bad, "case": goal.case_id}
     missing = ", ".join(name for name, value in named.items() if not value)
     if missing:
@@ -105,20 +104,18 @@ def complete_goal(goal: BisectGoal, connect: Connect) -> BisectGoal:
     return goal
 
 
-def _of_alert(
-    goal: BisectGoal, alert_id: int, reader: Reader, repository: BisectRepository
-) -> BisectGoal:
+def _of_alert(goal: BisectGoal, alert_id: int, warehouse: Warehouse) -> BisectGoal:
     """Take the versions on both sides of the last change before the alert was opened."""
-    rows = reader.alerts(states=None, alert_id=alert_id)
+    rows = warehouse.alerts.find(states=None, alert_id=alert_id)
     if not rows:
         raise UserError(f"There is no alert {alert_id}. `nightbench alert list --all` lists them.")
     case_id, cluster = rows[0]["case_id"], rows[0]["cluster"]
     if goal.good and goal.bad:
-        run = reader.run(rows[0]["opened_run_id"])
+        run = warehouse.runs.get(rows[0]["opened_run_id"])
         assert run is not None  # no alert without its run
         change = {"suite": run.suite, "good": goal.good, "bad": goal.bad}
     else:
-        found = repository.version_change(alert_id)
+        found = warehouse.bisects.version_change(alert_id)
         if found is None:
             raise UserError(
                 f"alert {alert_id}: the framework's version is the same on all nights of {case_id} "
@@ -312,7 +309,7 @@ def load_bisect(connect: Connect, folder: RunSpool, on_error: Callable[[UserErro
     document = bisect_document(folder)
     try:
         with closing(connect()) as connection:
-            BisectRepository(connection).store(document, document["steps"])
+            Warehouse(connection).bisects.store(document, document["steps"])
     except (WarehouseUnavailable, WarehouseRefused) as error:
         on_error(error)
 

@@ -42,8 +42,9 @@ from nightbench.night.suspected_regressions import (
     rounds_of,
 )
 from nightbench.spool import Spool
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connect
-from nightbench.warehouse.experiments import NIGHTBENCH, UNDECIDED, ConfirmationRepository
+from nightbench.warehouse.experiments import NIGHTBENCH, UNDECIDED
 
 ELSEWHERE = "-other"
 """Ends the id of the comparison on other nodes."""
@@ -74,7 +75,7 @@ def begin_confirmation(connect: Connect, confirmation_id: int) -> ConfirmRequest
         WarehouseUnavailable: the warehouse is away.
     """
     with closing(connect()) as connection:
-        repository = ConfirmationRepository(connection)
+        repository = Warehouse(connection).confirmations
         if not repository.begin(confirmation_id):
             return None
         (row,) = repository.find(confirmation_id=confirmation_id)
@@ -96,7 +97,7 @@ def end_confirmation(
         WarehouseUnavailable: the warehouse is away; what was measured stays in the spool.
     """
     with closing(connect()) as connection:
-        ConfirmationRepository(connection).end(request.confirmation_id, found, detail)
+        Warehouse(connection).confirmations.end(request.confirmation_id, found, detail)
 
 
 def runs_to_confirm(connect: Connect, run_ids: Iterable[str]) -> list[str]:
@@ -106,7 +107,7 @@ def runs_to_confirm(connect: Connect, run_ids: Iterable[str]) -> list[str]:
         WarehouseUnavailable: the warehouse is away.
     """
     with closing(connect()) as connection:
-        repository = ConfirmationRepository(connection)
+        repository = Warehouse(connection).confirmations
         return [run_id for run_id in dict.fromkeys(run_ids) if repository.waiting(run_id)]
 
 
@@ -117,7 +118,7 @@ def give_up_overdue(connect: Connect) -> list[str]:
         WarehouseUnavailable: the warehouse is away.
     """
     with closing(connect()) as connection:
-        repository = ConfirmationRepository(connection)
+        repository = Warehouse(connection).confirmations
         late = {
             row["run_id"]
             for row in repository.find(states=UNDECIDED)
@@ -136,7 +137,7 @@ def give_up_rest(connect: Connect, spool: Spool, run_id: str) -> int:
         WarehouseUnavailable: the warehouse is away.
     """
     with closing(connect()) as connection:
-        repository = ConfirmationRepository(connection)
+        repository = Warehouse(connection).confirmations
         measured = [
             row["confirmation_id"]
             for row in repository.find(run_id=run_id, states=UNDECIDED)

@@ -65,7 +65,7 @@ from nightbench.night.case_history import case_histories
 from nightbench.night.night_plan import open_now
 from nightbench.nodes import NodeState
 from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome, RunSpool, Spool
-from nightbench.warehouse import NodeRepository, WarehouseUnavailable
+from nightbench.warehouse import Warehouse, WarehouseUnavailable
 from nightbench.warehouse.connection import Connect
 
 
@@ -122,7 +122,7 @@ def experiment_context(
     states: Mapping[str, NodeState] = {}
     try:
         with closing(connect()) as connection:
-            states = NodeRepository(connection).states(cluster.name)
+            states = Warehouse(connection).nodes.states(cluster.name)
     except WarehouseUnavailable:
         pass  # Nobody knows of quarantines then; the preflight counts all the same.
     past = case_histories(cluster.name, connect, spool) if deadline is not None else {}

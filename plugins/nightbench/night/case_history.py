@@ -12,7 +12,7 @@ from datetime import datetime
 from nightbench.core.budget import CaseHistory
 from nightbench.core.model import CaseStatus, RunKind
 from nightbench.spool import CaseStore, RunSpool, Spool, SpoolError
-from nightbench.warehouse import Reader, WarehouseRefused, WarehouseUnavailable
+from nightbench.warehouse import Warehouse, WarehouseRefused, WarehouseUnavailable
 from nightbench.warehouse.connection import Connect
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ def case_histories(cluster: str, connect: Connect, spool: Spool) -> dict[str, Ca
     """
     try:
         with closing(connect()) as connection:
-            return Reader(connection).case_past(cluster)
+            return Warehouse(connection).runs.case_past(cluster)
     except (WarehouseUnavailable, WarehouseRefused) as error:
         log.warning("Estimates come from the spool: %s", error)
         return _of_files(cluster, spool)

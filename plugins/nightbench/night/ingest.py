@@ -13,7 +13,7 @@ from nightbench.night.bundles import build_bundle
 from nightbench.night.node_records import book_run
 from nightbench.spool import RunSpool, Spool, SpoolError, utc_now
 from nightbench.spool.plans import mark_ended
-from nightbench.warehouse import Loader
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connect
 
 ABANDONED = timedelta(days=2)
@@ -64,7 +64,7 @@ def ingest_run(spool: Spool, run_id: str, connect: Connect) -> IngestResult:
     bundle = build_bundle(folder)
     connection = connect()
     try:
-        changed = Loader(connection).load_run(bundle)
+        changed = Warehouse(connection).runs.load(bundle)
         book_run(connection, folder, bundle.run.cluster)
     finally:
         connection.close()

@@ -33,8 +33,7 @@ from nightbench.night.shadow import Graded, grade_detector
 from nightbench.night.suspected_regressions import confirm_suspects
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
-from nightbench.warehouse import Loader, Reader
-from nightbench.warehouse.causes import CauseRepository
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connect
 
 _CHANGES = (VerdictKind.REGRESSED, VerdictKind.IMPROVED)
@@ -93,31 +92,33 @@ def judge_run(
     plan = read_plan(spool.run(run_id))
     connection = connect()
     try:
-        reader, loader = Reader(connection), Loader(connection)
-        judged = _judge(reader, CauseRepository(connection), plan)
+        warehouse = Warehouse(connection)
+        judged = _judge(warehouse, plan)
         verdicts = judged.verdicts
-        loader.store_verdicts(verdicts)
+        warehouse.series.store_verdicts(verdicts)
         if plan.run.run_kind is not RunKind.NIGHTLY:
             return JudgeResult(verdicts)
         # Two who judge at once would both find an alert untold and both tell of it.
-        loader.lock_alerts(plan.run.cluster)
+        warehouse.alerts.lock(plan.run.cluster)
         # A night that is judged late, or again, says nothing of alerts that later nights moved.
-        later = reader.judged_since(plan.run.cluster, plan.run.started_at, judged.histories)
-        noisy = quarantine(reader, loader, plan, judged.histories)
-        drifts.follow(reader, loader, plan, judged.cases, judged.histories, later, noisy)
+        later = warehouse.series.judged_since(
+            plan.run.cluster, plan.run.started_at, judged.histories
+        )
+        noisy = quarantine(warehouse, plan, judged.histories)
+        drifts.follow(warehouse, plan, judged.cases, judged.histories, later, noisy)
         changes = alerts_for(
             [verdict for verdict in verdicts if verdict.case_id not in later],
-            [LiveAlert.from_row(row) for row in reader.standing_alerts(plan.run.cluster)],
+            [LiveAlert.from_row(row) for row in warehouse.alerts.standing(plan.run.cluster)],
             plan.run.started_at,
             plan.policy.min_change,
             noisy,
         )
-        opened, resolved = _store(loader, changes, run_id)
+        opened, resolved = _store(warehouse, changes, run_id)
         explain_alerts(connection, plan)
         if confirms:
             confirm_suspects(connection, plan)
         voice = Notifier(resolve, Links(base_url) if base_url else None)
-        deliveries = notify(reader, loader, plan, voice)
+        deliveries = notify(warehouse, plan, voice)
     finally:
         connection.close()
     # On a connection of its own: nobody waits for the alerts while the shadows are judged.
@@ -126,33 +127,35 @@ def judge_run(
 
 
 def _store(
-    loader: Loader, changes: AlertChanges, run_id: str
+    warehouse: Warehouse, changes: AlertChanges, run_id: str
 ) -> tuple[tuple[Verdict, ...], list[str]]:
     """Store what a run does to the alerts; the verdicts that are news, and the cases that ended."""
     resolved = [
         alert.case_id
         for alert in changes.to_resolve
-        if loader.end_alert(alert.alert_id, run_id, "recovered on two nights, or changed its kind")
+        if warehouse.alerts.end(
+            alert.alert_id, run_id, "recovered on two nights, or changed its kind"
+        )
         and not alert.is_dismissed
     ]
-    reopened = [v for alert, v in changes.to_reopen if loader.reopen_alert(alert.alert_id, v)]
-    opened = [verdict for verdict in changes.to_open if loader.open_alert(verdict)]
+    reopened = [v for alert, v in changes.to_reopen if warehouse.alerts.reopen(alert.alert_id, v)]
+    opened = [verdict for verdict in changes.to_open if warehouse.alerts.open(verdict)]
     for verdict in changes.to_continue:
-        loader.open_alert(verdict)
+        warehouse.alerts.open(verdict)
     for alert, suspect in changes.to_watch:
-        loader.watch_alert(alert.alert_id, suspect, run_id)
+        warehouse.alerts.watch(alert.alert_id, suspect, run_id)
     return (*reopened, *opened), resolved
 
 
-def _judge(reader: Reader, repository: CauseRepository, plan: RunPlan) -> _Judged:
+def _judge(warehouse: Warehouse, plan: RunPlan) -> _Judged:
     run = plan.run
-    planned = reader.planned_cases(run.run_id)
+    planned = warehouse.runs.planned_cases(run.run_id)
     if not planned:
         raise UserError(
             f"run {run.run_id} is not in the warehouse; expected a run that was loaded. "
             "Load it first (the task ingest, or nightbench results after a direct run)."
         )
-    came_back = reader.measured(run.run_id)
+    came_back = warehouse.runs.measured(run.run_id)
     # What the night had no room for gets no verdict: it is neither failed nor missing.
     left_out = {each.case_id for each in came_back if each.status is CaseStatus.LEFT_OUT}
     left_out |= {case.case_id for case in planned if case.left_out is not None}
@@ -163,7 +166,7 @@ def _judge(reader: Reader, repository: CauseRepository, plan: RunPlan) -> _Judge
         if each.status is not None and each.case_id in by_id
     }
     histories = {
-        case_id: reader.series_history(case_id, run.cluster, before=run.started_at)
+        case_id: warehouse.series.history(case_id, run.cluster, before=run.started_at)
         for case_id in by_id
     }
     cases = judge_cases(run, list(by_id), measured, histories, plan.policy)
@@ -173,7 +176,7 @@ def _judge(reader: Reader, repository: CauseRepository, plan: RunPlan) -> _Judge
         case_id: judge_cases(
             run, [case_id], measured, histories, plan.policy, ChangeDetector(controls=controls)
         )[0]
-        for case_id, controls in controls_of_cases(repository, run, changed).items()
+        for case_id, controls in controls_of_cases(warehouse.causes, run, changed).items()
     }
     return _Judged([with_controls.get(case[0].case_id, case) for case in cases], histories)
 

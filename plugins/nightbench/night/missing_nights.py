@@ -31,6 +31,7 @@ from nightbench.core.expected_nights import (
 from nightbench.core.model import RunKind
 from nightbench.night.scheduled_suites import ScheduledSuite
 from nightbench.spool import RunSpool, Spool, SpoolError
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connect
 from nightbench.warehouse.nights import NightRepository
 
@@ -102,7 +103,7 @@ def check_deadlines(
         WarehouseUnavailable: the warehouse is away: what is missing cannot be known.
     """
     with closing(connect()) as connection:
-        repository = NightRepository(connection)
+        repository = Warehouse(connection).nights
         if not repository.lock():
             return DeadlineCheck(len(promises), other_at_work=True)
         kept: list[CheckedNight] = []
@@ -389,7 +390,7 @@ def require_recent_check(connect: Connect, now: datetime) -> None:
         UserError: the last check is more than an hour old, or the warehouse is away.
     """
     with closing(connect()) as connection:
-        repository = NightRepository(connection)
+        repository = Warehouse(connection).nights
         last, first = repository.last_check(), repository.first_run_at()
     if last is None and (first is None or now - first <= UNCHECKED):
         return  # A deployment that has just begun: the first check is on its way.

@@ -25,7 +25,7 @@ from nightbench.night.cluster_preflight import ClusterHealth, read
 from nightbench.nodes import NodeEvent, NodeState, standing
 from nightbench.nodes.quarantine import CLEAN, FAULT, PERSON, PREFLIGHT, WORKED
 from nightbench.spool import CaseStore, RunSpool
-from nightbench.warehouse import NodeRepository
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 
 
@@ -37,7 +37,7 @@ def book(
     Raises:
         WarehouseUnavailable: nothing was stored; `book_run` does it later.
     """
-    keeper = NodeRepository(connection)
+    keeper = Warehouse(connection).nodes
     keeper.store_preflight(health.cluster, run_id, health.nodes, health.counted, health.at)
     return keeper.count(health.cluster, list(_looked(health, run_id)), policy)
 
@@ -46,7 +46,7 @@ def book_run(connection: Connection, folder: RunSpool, cluster: str) -> dict[str
     """Store what a whole run says of its nodes: its preflight and how its cases ended there."""
     known = read(folder)
     events = list(_cases(folder, cluster))
-    keeper = NodeRepository(connection)
+    keeper = Warehouse(connection).nodes
     if known is None:
         return keeper.count(cluster, events, HealthPolicy()) if events else {}
     health = known.health
@@ -82,7 +82,7 @@ def decide(
         by_whom=by or getpass.getuser(),
         subject=PERSON,
     )
-    return NodeRepository(connection).count(cluster.name, [event], cluster.health)[node]
+    return Warehouse(connection).nodes.count(cluster.name, [event], cluster.health)[node]
 
 
 def out_by_now(folder: RunSpool, cluster: str) -> dict[str, str]:

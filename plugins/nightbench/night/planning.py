@@ -17,7 +17,7 @@ from nightbench.night.night_plan import next_night, open_now, plan_night
 from nightbench.spool import Spool
 from nightbench.spool.planned_job import PlannedJob, save_cluster, save_job
 from nightbench.spool.plans import store_plan
-from nightbench.warehouse import Loader, WarehouseRefused, WarehouseUnavailable
+from nightbench.warehouse import Warehouse, WarehouseRefused, WarehouseUnavailable
 from nightbench.warehouse.connection import Connect
 
 log = logging.getLogger(__name__)
@@ -99,7 +99,9 @@ def plan_run(
         save_job(folder, PlannedJob.of(job, cluster, outside_hours=request.outside_hours))
     try:
         with closing(connect()) as connection:
-            Loader(connection).plan_run(plan.run, [case.planned for case in plan.cases], cluster)
+            Warehouse(connection).runs.plan(
+                plan.run, [case.planned for case in plan.cases], cluster
+            )
     except (WarehouseUnavailable, WarehouseRefused) as error:
         # The run is measured all the same: the ingest stores the plan with its results.
         log.warning("The plan waits in the spool: %s", error)

@@ -12,7 +12,7 @@ from nightbench.report import digest_text, from_warehouse, write_digest
 from nightbench.report.digest import headline
 from nightbench.spool import RunSpool
 from nightbench.spool.plans import read_plan
-from nightbench.warehouse import Reader
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connect
 
 
@@ -36,7 +36,7 @@ def write_run_digest(
         UserError: the warehouse is away, or the run's files cannot be read.
     """
     with closing(connect()) as connection:
-        rows = from_warehouse(Reader(connection).results_rows(run.run_id))
+        rows = from_warehouse(Warehouse(connection).runs.results(run.run_id))
     lines = [*notes, graded.sentence()] if graded is not None else notes
     planned = read_plan(run).run
     text = digest_text(planned, rows, lines, node_notes(run))

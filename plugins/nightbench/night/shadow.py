@@ -25,7 +25,7 @@ from nightbench.detection.grading import (
     power_grade,
 )
 from nightbench.detection.shadows import FALLS, QUIET, Shadow, SizeClass, plant, quiet_copy
-from nightbench.warehouse import Reader
+from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connect
 from nightbench.warehouse.grades import Counts, GradeRepository, Progress
 
@@ -109,11 +109,12 @@ def grade(
     run = plan.run
     judged = waiting = 0
     with closing(connect()) as connection:
-        repository, reader = GradeRepository(connection), Reader(connection)
+        warehouse = Warehouse(connection)
+        repository = warehouse.grades
         histories = {
             case.planned.case_id: [
                 point
-                for point in reader.series_history(case.planned.case_id, run.cluster)
+                for point in warehouse.series.history(case.planned.case_id, run.cluster)
                 if point.at <= run.started_at
             ]
             for case in plan.cases

@@ -22,9 +22,9 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import Build, HistoryPoint, PlannedCase, Verdict, VerdictKind
 from nightbench.core.plan import wheel_digest
 from nightbench.core.run_plan import CasePlan, RunPlan
-from nightbench.warehouse import Reader, WarehouseUnavailable
+from nightbench.warehouse import Warehouse, WarehouseUnavailable
 from nightbench.warehouse.connection import Connection
-from nightbench.warehouse.experiments import NIGHTBENCH, ConfirmationRepository
+from nightbench.warehouse.experiments import NIGHTBENCH
 
 log = logging.getLogger(__name__)
 
@@ -152,8 +152,8 @@ def _still_there(build: Build) -> None:
 class RunFacts:
     """What the warehouse holds of runs, each read once for all suspects that rest on it."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
         self._points: dict[str, dict[str, HistoryPoint]] = {}
         self._planned: dict[str, dict[str, PlannedCase]] = {}
         self._verdicts: dict[str, dict[str, Verdict]] = {}
@@ -161,21 +161,21 @@ class RunFacts:
     def point(self, run_id: str, case_id: str) -> HistoryPoint | None:
         """What a case brought; None where it has no value that counts."""
         if run_id not in self._points:
-            measured = self._reader.measured(run_id)
+            measured = self._warehouse.runs.measured(run_id)
             self._points[run_id] = {m.case_id: m.point for m in measured if m.point}
         return self._points[run_id].get(case_id)
 
     def planned(self, run_id: str, case_id: str) -> PlannedCase | None:
         """What a run meant to measure."""
         if run_id not in self._planned:
-            planned = self._reader.planned_cases(run_id)
+            planned = self._warehouse.runs.planned_cases(run_id)
             self._planned[run_id] = {each.case_id: each for each in planned}
         return self._planned[run_id].get(case_id)
 
     def last_good(self, run_id: str, case_id: str) -> str | None:
         """The last run before a case fell, by the verdict of a night that found it fallen."""
         if run_id not in self._verdicts:
-            verdicts = self._reader.verdicts(run_id)
+            verdicts = self._warehouse.series.verdicts(run_id)
             self._verdicts[run_id] = {each.case_id: each for each in verdicts}
         verdict = self._verdicts[run_id].get(case_id)
         if verdict is None or verdict.kind is not VerdictKind.REGRESSED:
@@ -184,12 +184,12 @@ class RunFacts:
 
 
 def suspected_regression(
-    reader: Reader, plan: RunPlan, alert: Mapping[str, Any], nights: RunFacts | None = None
+    warehouse: Warehouse, plan: RunPlan, alert: Mapping[str, Any], nights: RunFacts | None = None
 ) -> SuspectedRegression | None:
     """What is known of the regression that an alert tells of; None where it has no level.
 
     Args:
-        reader: the warehouse.
+        warehouse: the warehouse.
         plan: of the night that is doubted; its verdicts are stored.
         alert: alert_id, case_id, value, baseline.
         nights: what is known of runs already, where several suspects are asked for.
@@ -198,7 +198,7 @@ def suspected_regression(
     case = next((each for each in plan.cases if each.planned.case_id == case_id), None)
     if case is None or not alert["value"] or not alert["baseline"]:
         return None
-    run_id, nights = plan.run.run_id, nights or RunFacts(reader)
+    run_id, nights = plan.run.run_id, nights or RunFacts(warehouse)
     tonight = nights.point(run_id, case_id)
     good_run_id = nights.last_good(run_id, case_id) if tonight else None
     planned = nights.planned(good_run_id, case_id) if good_run_id else None
@@ -253,7 +253,8 @@ def request_confirmations(connection: Connection, plan: RunPlan) -> None:
         connection: the loader's, to the warehouse.
         plan: of the night, whose verdicts and alerts have been stored.
     """
-    reader, repository = Reader(connection), ConfirmationRepository(connection)
+    warehouse = Warehouse(connection)
+    repository = warehouse.confirmations
     run_id, budget_s = plan.run.run_id, plan.policy.confirm_s
     if budget_s <= 0:
         return
@@ -262,12 +263,12 @@ def request_confirmations(connection: Connection, plan: RunPlan) -> None:
     left_s = budget_s - math.fsum(
         row["detail"].get("expected_s", 0.0) for row in asked if row["state"] != "skipped"
     )
-    past, nights = reader.case_past(plan.run.cluster), RunFacts(reader)
+    past, nights = warehouse.runs.case_past(plan.run.cluster), RunFacts(warehouse)
     for alert in repository.suspects(run_id):
         suspect = (
             None
             if alert["alert_id"] in known
-            else suspected_regression(reader, plan, alert, nights)
+            else suspected_regression(warehouse, plan, alert, nights)
         )
         if suspect is None:
             continue

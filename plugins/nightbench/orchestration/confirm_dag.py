@@ -67,10 +67,10 @@ def confirm_dag() -> DAG:
 def suspects(**context: Any) -> list[int]:
     """Return the ids of the confirmations that a message waits for."""
     from nightbench.orchestration.connections import connect
-    from nightbench.warehouse.experiments import ConfirmationRepository
+    from nightbench.warehouse import Warehouse
 
     with closing(connect()) as connection:
-        repository = ConfirmationRepository(connection)
+        repository = Warehouse(connection).confirmations
         rows = [row for run_id in triggering_run_ids(context) for row in repository.waiting(run_id)]
     for row in rows:
         log.info(

@@ -9,7 +9,7 @@ from typing import Any
 from psycopg2.extras import Json
 
 from nightbench.causes import Member
-from nightbench.core.model.alerts import CauseKind
+from nightbench.core.model.alerts import Cause, CauseKind
 from nightbench.warehouse import to_row
 from nightbench.warehouse.repository import Repository, Row
 
@@ -20,6 +20,15 @@ class CauseRepository(Repository):
     def unexplained(self, run_id: str) -> list[Row]:
         """Alerts that a run has to explain, with the level and the first night of their change."""
         return self._read("unexplained_alerts", run_id=run_id)
+
+    def latest(self, alert_ids: Sequence[int]) -> dict[int, Cause]:
+        """The latest cause of each alert."""
+        return {
+            row["alert_id"]: Cause(
+                CauseKind(row["kind"]), row["sentence"], tuple(row["evidence"]), row["group_key"]
+            )
+            for row in self._read("alert_causes", alert_ids=list(alert_ids))
+        }
 
     def known_groups(self, cluster: str, since: date) -> list[Member]:
         """Alerts of a cluster that have a group."""

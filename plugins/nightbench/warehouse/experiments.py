@@ -7,7 +7,7 @@ from typing import Any
 
 from psycopg2.extras import Json
 
-from nightbench.core.model.alerts import Confirmation
+from nightbench.core.model.alerts import Confirmation, ConfirmationResult
 from nightbench.warehouse import to_row
 from nightbench.warehouse.repository import Repository, Row
 
@@ -127,6 +127,14 @@ class ConfirmationRepository(Repository):
             confirmation_id=confirmation_id,
             states=None if states is None else list(states),
         )
+
+    def latest(self, alert_ids: Sequence[int]) -> dict[int, Confirmation]:
+        """The latest confirmation of each alert."""
+        found = {}
+        for row in self._read("alert_confirmations", alert_ids=list(alert_ids)):
+            alert_id, outcome = row.pop("alert_id"), ConfirmationResult(row.pop("outcome"))
+            found[alert_id] = Confirmation(outcome=outcome, **row)
+        return found
 
     def waiting(self, run_id: str | None = None) -> list[Row]:
         """Requests of Nightbench that a message waits for, the largest fall first."""

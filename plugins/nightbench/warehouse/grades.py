@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from psycopg2.extras import execute_batch
 
-from nightbench.detection.grading import WATCHED, Grade, ShadowVerdict
-from nightbench.detection.shadows import Shadow
 from nightbench.warehouse.repository import Repository, Row
 from nightbench.warehouse.statements import queries
+
+if TYPE_CHECKING:
+    from nightbench.detection.grading import Grade, ShadowVerdict
+    from nightbench.detection.shadows import Shadow
 
 PLANTED_BY = timedelta(days=31)
 """So long after its month a slowdown is planted at the latest, or never."""
@@ -85,6 +88,9 @@ class GradeRepository(Repository):
         Slowdowns that were planted too late to have had all their nights are left out. Months
         of which nothing can count any more are not read.
         """
+        # It loads numpy, which most commands that read the warehouse can do without.
+        from nightbench.detection.grading import WATCHED
+
         month = (since.astimezone(UTC) - PLANTED_BY).date().replace(day=1)
         return {
             row.pop("shadow"): Counts(**row)
@@ -114,3 +120,13 @@ class GradeRepository(Repository):
     ) -> list[Row]:
         """The newest grade of each suite and cluster: rows of `marts.detector_grade`."""
         return self._read("detector_grades", suite=suite, cluster=cluster, before=before)
+
+    def unnotified(self, suite: str, cluster: str, until: datetime) -> list[Row]:
+        """Unnotified falls of the detector's grade: rows of `marts.detector_grade`."""
+        return self._read("unnotified_grades", suite=suite, cluster=cluster, until=until)
+
+    def mark_notified(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Mark these rows of `unnotified` as notified."""
+        keys = [{"run_id": row["run_id"], "measure": row["measure"]} for row in rows]
+        with self._transaction("mark the detector's grade as notified"):
+            self._write("mark_grade_notified", *keys)

@@ -29,7 +29,7 @@ from nightbench.core.model import (
     Strategy,
 )
 from nightbench.warehouse.connection import Connection
-from nightbench.warehouse.loader import Loader
+from nightbench.warehouse.runs import RunRepository
 
 Entry = tuple[Run, PlannedCase, Measurement]
 
@@ -64,7 +64,7 @@ def import_history(connection: Connection, path: Path | str) -> ImportReport:
         entries = read_history(Path(path))
     except UserError as error:
         raise UserError(f"Nothing was imported:\n{error}") from None
-    runs, changed = Loader(connection).store_history(entries)
+    runs, changed = RunRepository(connection).store_history(entries)
     series = frozenset((planned.case_id, run.cluster) for run, planned, _ in entries)
     return ImportReport(rows=len(entries), runs=runs, changed=changed, series=series)
 

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from nightbench.warehouse.alerts import LIVE, AlertRepository
 from nightbench.warehouse.connection import Connection
-from nightbench.warehouse.reader import LIVE, Reader
 from nightbench.warehouse.repository import Repository, Row
+from nightbench.warehouse.runs import RunRepository
+from nightbench.warehouse.series import SeriesRepository
 
 POINTS = 180
 """Results of a series that are drawn."""
@@ -25,7 +27,9 @@ class PageRepository(Repository):
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
-        self._reader = Reader(connection)
+        self._runs = RunRepository(connection)
+        self._alerts = AlertRepository(connection)
+        self._series = SeriesRepository(connection)
 
     def series(
         self, workload: str | None, framework: str | None, cluster: str | None
@@ -57,7 +61,7 @@ class PageRepository(Repository):
 
     def runs(self) -> Sequence[Row]:
         """The newest runs."""
-        return self._reader.runs(limit=RUNS)
+        return self._runs.find(limit=RUNS)
 
     def run(self, run_id: str) -> Row | None:
         """One run with its counts."""
@@ -67,7 +71,7 @@ class PageRepository(Repository):
 
     def results(self, run_id: str) -> Sequence[Row]:
         """Every planned case of a run."""
-        return self._reader.results_rows(run_id)
+        return self._runs.results(run_id)
 
     def alerts(self) -> Sequence[Row]:
         """Live alerts."""
@@ -81,7 +85,7 @@ class PageRepository(Repository):
         limit: int,
     ) -> Sequence[Row]:
         """Alerts with what their case is."""
-        return self._alerts(
+        return self._page_alerts(
             states=None if states is None else list(states),
             cluster=cluster,
             framework=framework,
@@ -90,16 +94,16 @@ class PageRepository(Repository):
 
     def alert(self, alert_id: int) -> Row | None:
         """One alert."""
-        found = self._alerts(alert_id=alert_id)
+        found = self._page_alerts(alert_id=alert_id)
         return found[0] if found else None
 
     def group(self, group_key: str) -> Sequence[Row]:
         """The alerts of one cause."""
-        return self._alerts(group_key=group_key, max_rows=GROUP)
+        return self._page_alerts(group_key=group_key, max_rows=GROUP)
 
     def alert_events(self, alert_id: int) -> Sequence[Row]:
         """The history of an alert."""
-        return self._reader.alert_events(alert_id)
+        return self._alerts.events(alert_id)
 
     def bisects(self, alert_id: int) -> Sequence[Row]:
         """Searches for the version behind an alert, with their tests."""
@@ -114,7 +118,7 @@ class PageRepository(Repository):
 
     def drifts(self) -> Sequence[Row]:
         """Series that creep now."""
-        return self._reader.drifts()
+        return self._series.drifts()
 
     def grades(self) -> Sequence[Row]:
         """The newest grades of the detector."""
@@ -136,6 +140,6 @@ class PageRepository(Repository):
         row = self._first("page_run_of_dag_run", dag_id=dag_id, dag_run_id=dag_run_id)
         return str(row["run_id"]) if row else None
 
-    def _alerts(self, **given: Any) -> list[Row]:
+    def _page_alerts(self, **given: Any) -> list[Row]:
         nothing = dict.fromkeys(("states", "cluster", "framework", "alert_id", "group_key"))
         return self._read("page_alerts", **{**nothing, "max_rows": 1, **given})

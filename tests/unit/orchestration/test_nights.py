@@ -112,8 +112,8 @@ def test_a_warehouse_that_fails_within_the_planning_does_not_cost_the_night(
         raise error
 
     opened = SimpleNamespace(close=lambda: None)
-    monkeypatch.setattr("nightbench.warehouse.Reader.case_past", fails)
-    monkeypatch.setattr("nightbench.warehouse.Loader.plan_run", fails)
+    monkeypatch.setattr("nightbench.warehouse.runs.RunRepository.case_past", fails)
+    monkeypatch.setattr("nightbench.warehouse.runs.RunRepository.plan", fails)
     cases, run = plan(spool, open_warehouse=lambda: opened, night=True)
     assert cases == [SINGLE, PAIR]
     assert run.planned()

@@ -60,7 +60,7 @@ class CaseBundle:
 
 @dataclass(frozen=True)
 class RunBundle:
-    """A run as it came back: what `Loader.load_run` stores in one transaction."""
+    """A run as it came back: what `RunRepository.load` stores in one transaction."""
 
     run: Run
     planned: tuple[PlannedCase, ...]

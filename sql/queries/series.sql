@@ -1,4 +1,52 @@
--- Verdicts of runs, and what they say of series over time: noise and drift.
+-- Series: medians and verdicts over the nights, noise and drift.
+
+-- name: latest_medians(suite, cluster, run_id)
+-- The newest median of each series. A null parameter does not constrain; drills and
+-- what was measured to confirm never show.
+select distinct on (case_id, cluster) *
+from marts.fct_measurement
+where
+    (:suite::text is null or suite = :suite)
+    and (:cluster::text is null or cluster = :cluster)
+    and (:run_id::text is null or run_id = :run_id)
+    and (run_kind not in ('drill', 'confirm') or run_id = :run_id)
+order by case_id asc, cluster asc, started_at desc, run_id desc;
+
+-- name: series_history(case_id, cluster, kinds, before)
+-- One series, oldest first: medians that passed the checks, of the run kinds asked for.
+select
+    started_at,
+    throughput,
+    run_id,
+    n,
+    spread,
+    fingerprint_id,
+    definition_digest,
+    framework_version
+from marts.fct_measurement
+where
+    case_id = :case_id
+    and cluster = :cluster
+    and run_kind = any(:kinds)
+    and (:before::timestamptz is null or started_at < :before)
+order by started_at asc, run_id asc;
+
+-- name: series(cluster, suite)
+-- Series with nightly results: the suite that measured them last, and how many nights they have.
+select
+    case_id,
+    cluster,
+    (array_agg(suite order by is_imported asc, started_at desc))[1] as suite,
+    count(*) as nights
+from marts.fct_measurement
+where
+    run_kind = 'nightly'
+    and (:cluster::text is null or cluster = :cluster)
+group by case_id, cluster
+having
+    :suite::text is null
+    or (array_agg(suite order by is_imported asc, started_at desc))[1] = :suite
+order by case_id, cluster;
 
 -- name: store_verdict*!
 -- Verdict of a run on a series.

@@ -1,0 +1,155 @@
+"""Alerts: their life, and what people do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import psycopg2.errors
+
+from nightbench.core.model import Verdict
+from nightbench.warehouse import to_row
+from nightbench.warehouse.connection import Connection, WarehouseRefused
+from nightbench.warehouse.repository import Repository, Row
+
+LIVE = ("open", "acknowledged")
+"""States of an alert that somebody still has to look at."""
+
+REASONS = ("false_alarm", "intended", "wont_fix")
+"""Why an alert is dismissed."""
+
+LARGEST = 2**63 - 1
+"""Number of an alert: a bigint."""
+
+
+class MoveRefused(WarehouseRefused):
+    """There is no such alert, or a function of schema triage says that the move is not allowed."""
+
+
+class AlertRepository(Repository):
+    """Alerts as nights open, follow and end them."""
+
+    def lock(self, cluster: str) -> None:
+        """Be the only one who decides on a cluster's alerts, until the connection is closed.
+
+        Raises:
+            WarehouseUnavailable: another one has held it for longer than the lock's time limit.
+        """
+        self._read("lock_alerts", cluster=cluster)
+
+    def open(self, verdict: Verdict) -> bool:
+        """Open an alert for the verdict's series and return whether it is new.
+
+        A series with an open or acknowledged alert gets no second one; the one that it has then
+        follows the newest verdict. A run opens no second alert for a series after the first was
+        closed.
+        """
+        row = to_row.verdict_row(verdict)
+        with self._transaction(f"open an alert for {verdict.case_id}"):
+            if self._rows("open_alert", **row):
+                return True
+            self._rows("touch_alert", **row)
+            return False
+
+    def end(self, alert_id: int, run_id: str, why: str) -> bool:
+        """Resolve a live alert, or end the event of a dismissed one; return whether it did."""
+        row = {"alert_id": alert_id, "run_id": run_id, "why": why}
+        with self._transaction(f"resolve alert {alert_id}"):
+            return bool(self._rows("end_alert", **row))
+
+    def reopen(self, alert_id: int, verdict: Verdict) -> bool:
+        """Open a dismissed alert again with a night's figures; return whether it was dismissed."""
+        row = to_row.verdict_row(verdict) | {"alert_id": alert_id}
+        with self._transaction(f"reopen alert {alert_id}"):
+            return bool(self._rows("reopen_alert", **row))
+
+    def watch(self, alert_id: int, suspect: str | None, run_id: str) -> None:
+        """Keep what one night makes likely: `recovered`, `worse`, or None where it was nothing."""
+        row = {"alert_id": alert_id, "suspect": suspect, "run_id": run_id}
+        with self._transaction(f"watch alert {alert_id}"):
+            self._rows("watch_alert", **row)
+
+    def route(self, alert_id: int, owner: str, run_id: str) -> bool:
+        """Give a new alert its owner; return whether it had none, and nobody was ever assigned."""
+        row = {"alert_id": alert_id, "owner": owner, "run_id": run_id}
+        with self._transaction(f"give alert {alert_id} its owner"):
+            return bool(self._rows("route_alert", **row))
+
+    def find(
+        self,
+        states: Sequence[str] | None = LIVE,
+        case_id: str | None = None,
+        cluster: str | None = None,
+        limit: int = 200,
+        alert_id: int | None = None,
+        group: str | None = None,
+    ) -> list[Row]:
+        """Alerts, newest first: rows of `marts.fct_alert`; `states` None means all."""
+        return self._read(
+            "alerts",
+            states=None if states is None else list(states),
+            case_id=case_id,
+            cluster=cluster,
+            alert_id=alert_id,
+            group_key=group,
+            max_rows=limit,
+        )
+
+    def standing(self, cluster: str) -> list[Row]:
+        """Live alerts, and dismissed ones whose event goes on, oldest first."""
+        return self._read("standing_alerts", cluster=cluster)
+
+    def events(self, alert_id: int) -> list[Row]:
+        """The history of an alert, oldest first: rows of `marts.fct_alert_event`."""
+        return self._read("alert_events", alert_id=alert_id)
+
+    def moves(self) -> list[Row]:
+        """Every move of an alert, oldest first: alert_id, what, to_state, by_whom, why."""
+        return self._read("alert_moves")
+
+    def regressions(self) -> list[Row]:
+        """Every alert on a fall: alert_id, case_id, cluster, opened_at and last_at of its runs."""
+        return self._read("regressions")
+
+
+class Triage(Repository):
+    """Moves alerts in the name of a person; each call is one transaction.
+
+    Every method returns the state before, and raises `MoveRefused` where there is no such alert or
+    the move is not allowed, `WarehouseUnavailable` where the warehouse is away.
+    """
+
+    def __init__(self, connection: Connection, by: str) -> None:
+        super().__init__(connection)
+        self._by = by
+
+    def move(self, alert_id: int, to: str, why: str = "", reason: str | None = None) -> str:
+        """Make an alert acknowledged, resolved, dismissed (with one of `REASONS`), or open."""
+        return self._call("move_alert", alert_id, why, to_state=to, reason=reason)
+
+    def snooze(self, alert_id: int, until: datetime, why: str = "") -> str:
+        """Send no message of a live alert before a time (with its zone)."""
+        return self._call("snooze_alert", alert_id, why, until=until)
+
+    def assign(self, alert_id: int, owner: str, why: str = "") -> str:
+        """Say whose a live alert is; an empty name: nobody's."""
+        return self._call("assign_alert", alert_id, why, owner=owner)
+
+    def _call(self, name: str, alert_id: int, why: str, **given: Any) -> str:
+        if not -LARGEST <= alert_id <= LARGEST:
+            # PostgreSQL would say that it knows no function for such a number.
+            raise MoveRefused(_refusal(alert_id, f"there is no alert {alert_id}"))
+        try:
+            with self._transaction(f"change alert {alert_id}"):
+                (row,) = self._rows(name, alert_id=alert_id, by_whom=self._by, why=why, **given)
+        except psycopg2.errors.RaiseException as error:
+            raise MoveRefused(_refusal(alert_id, error.diag.message_primary)) from error
+        return str(row["was"])
+
+
+def _refusal(alert_id: int, said: str | None) -> str:
+    return (
+        f"Cannot change alert {alert_id}: {said}. "
+        "`nightbench alert list --all` shows what there is."
+    )

@@ -1,0 +1,192 @@
+"""Series: their medians and verdicts over the nights, noise and drift."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from nightbench.core.model import HistoryPoint, RunKind, Verdict, VerdictKind
+from nightbench.warehouse import to_row
+from nightbench.warehouse.repository import Repository, Row
+
+
+class SeriesRepository(Repository):
+    """Medians and verdicts of series, and whether they are noisy or creep."""
+
+    def find(self, suite: str | None = None, cluster: str | None = None) -> list[Row]:
+        """Series with nightly results: case_id, cluster, suite (the last), nights."""
+        return self._read("series", suite=suite, cluster=cluster)
+
+    def latest_medians(
+        self, suite: str | None = None, cluster: str | None = None, run_id: str | None = None
+    ) -> list[Row]:
+        """The newest median of each series: rows of `marts.fct_measurement`."""
+        return self._read("latest_medians", suite=suite, cluster=cluster, run_id=run_id)
+
+    def history(
+        self,
+        case_id: str,
+        cluster: str,
+        kinds: Sequence[RunKind] = (RunKind.NIGHTLY,),
+        before: datetime | None = None,
+    ) -> list[HistoryPoint]:
+        """One series, oldest first; `before` leaves out that instant and all later ones."""
+        rows = self._read(
+            "series_history",
+            case_id=case_id,
+            cluster=cluster,
+            kinds=[kind.value for kind in kinds],
+            before=before,
+        )
+        return [point_of(row) for row in rows]
+
+    def store_verdicts(self, verdicts: Iterable[Verdict]) -> int:
+        """Store the verdicts of a run and return how many were new or different."""
+        rows = [
+            vars(v) | {"kind": v.kind.value, "sentence": to_row.text(v.sentence)} for v in verdicts
+        ]
+        for row in rows:
+            figures = ("value", "baseline", "change", "low", "high")
+            row |= {key: to_row.number(row[key]) for key in figures}
+        with self._transaction("store the verdicts"):
+            return self._write("store_verdict", *rows)
+
+    def verdicts(self, run_id: str) -> list[Verdict]:
+        """The verdicts of a run, ordered by case."""
+        return [
+            Verdict(
+                case_id=row["case_id"],
+                cluster=row["cluster"],
+                run_id=row["run_id"],
+                kind=VerdictKind(row["verdict"]),
+                sentence=row["sentence"],
+                value=row["value"],
+                baseline=row["baseline"],
+                change=row["change"],
+                history=row["history_nights"],
+                smallest_slowdown=row["smallest_slowdown"],
+                low=row["low"],
+                high=row["high"],
+                since=row["since"],
+                first_bad_run_id=row["first_bad_run_id"],
+                last_good_run_id=row["last_good_run_id"],
+            )
+            for row in self._read("verdicts", run_id=run_id)
+        ]
+
+    def judged_since(
+        self, cluster: str, started_at: datetime, case_ids: Iterable[str]
+    ) -> frozenset[str]:
+        """Cases of which a nightly run that began after `started_at` has been judged."""
+        rows = self._read(
+            "judged_since", cluster=cluster, started_at=started_at, case_ids=list(case_ids)
+        )
+        return frozenset(row["case_id"] for row in rows)
+
+    def store_noise_event(self, event: Mapping[str, Any]) -> bool:
+        """Store that a night made a series noisy or steady; return whether that is new."""
+        with self._transaction(f"store the noise of {event['case_id']}"):
+            return self._write("store_noise_event", event) > 0
+
+    def mark_noise_notified(self, run_id: str) -> int:
+        """Mark the series that a run made noisy or steady as notified; return how many."""
+        with self._transaction(f"mark the noise of run {run_id} as notified"):
+            return self._write("mark_noise_notified", {"run_id": run_id})
+
+    def noise_events(
+        self,
+        run_id: str | None = None,
+        *,
+        suite: str | None = None,
+        cluster: str | None = None,
+        until: datetime | None = None,
+        unnotified: bool = False,
+        limit: int = 1000,
+    ) -> list[Row]:
+        """When series became noisy or steady, newest first: rows of `marts.fct_noise_event`."""
+        return self._read(
+            "noise_events",
+            run_id=run_id,
+            suite=suite,
+            cluster=cluster,
+            until=until,
+            unnotified=unnotified,
+            max_rows=limit,
+        )
+
+    def noisy_before(self, cluster: str, run_id: str, at: datetime) -> list[str]:
+        """Case ids that were noisy when a night began, whatever the night itself says."""
+        rows = self._read("noisy_before", cluster=cluster, run_id=run_id, at=at)
+        return [row["case_id"] for row in rows]
+
+    def noisy(self, cluster: str | None = None) -> list[Row]:
+        """The series that are noisy now: rows of `marts.noisy_series`."""
+        return self._read("noisy_series", cluster=cluster)
+
+    def store_drift(self, drift: Mapping[str, Any]) -> None:
+        """Store that a night found a series to creep; what stood of the series gives way.
+
+        Args:
+            drift: case_id, cluster, run_id, at, level, is_news, change, error, nights, since: the
+                columns of `marts.fct_drift`.
+        """
+        with self._transaction(f"store the drift of {drift['case_id']}"):
+            self._write("end_drift", drift)
+            self._write("store_drift", drift)
+
+    def see_drift(self, drift: Mapping[str, Any]) -> bool:
+        """Give the drift that stands a night's figures; return whether they are new."""
+        with self._transaction(f"follow the drift of {drift['case_id']}"):
+            return self._write("see_drift", drift) > 0
+
+    def end_drift(self, case_id: str, cluster: str, run_id: str, at: datetime) -> bool:
+        """Say that a run ended the drift of a series; return whether one stood."""
+        row = {"case_id": case_id, "cluster": cluster, "run_id": run_id, "at": at}
+        with self._transaction(f"end the drift of {case_id}"):
+            return self._write("end_drift", row) > 0
+
+    def mark_drifts_notified(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Mark these rows of `drifts` as notified."""
+        keys = [{key: row[key] for key in ("case_id", "cluster", "run_id")} for row in rows]
+        with self._transaction("mark drifts as notified"):
+            self._write("mark_drift_notified", *keys)
+
+    def drifts(
+        self,
+        *,
+        suite: str | None = None,
+        cluster: str | None = None,
+        standing: bool = True,
+        unnotified_until: datetime | None = None,
+    ) -> list[Row]:
+        """Drifts of series, the largest fall first: rows of `marts.fct_drift`.
+
+        Args:
+            suite: only of this one's nights.
+            cluster: only on this one.
+            standing: only those that go on.
+            unnotified_until: only those of nights up to then that are news and unnotified.
+        """
+        return self._read(
+            "drifts",
+            suite=suite,
+            cluster=cluster,
+            standing=standing,
+            unnotified=unnotified_until is not None,
+            until=unnotified_until,
+        )
+
+
+def point_of(row: Row) -> HistoryPoint:
+    """A point of a series' history from a row of `marts.fct_measurement`."""
+    return HistoryPoint(
+        at=row["started_at"],
+        value=row["throughput"],
+        run_id=row["run_id"],
+        n=row["n"],
+        spread=row["spread"],
+        fingerprint_id=row["fingerprint_id"],
+        definition_digest=row["definition_digest"],
+        framework_version=row["framework_version"],
+    )

@@ -1,0 +1,30 @@
+"""All repositories on one connection."""
+
+from __future__ import annotations
+
+from nightbench.warehouse.alerts import AlertRepository
+from nightbench.warehouse.causes import CauseRepository
+from nightbench.warehouse.connection import Connection
+from nightbench.warehouse.experiments import BisectRepository, ConfirmationRepository
+from nightbench.warehouse.grades import GradeRepository
+from nightbench.warehouse.messages import MessageRepository
+from nightbench.warehouse.nights import NightRepository
+from nightbench.warehouse.nodes import NodeRepository
+from nightbench.warehouse.runs import RunRepository
+from nightbench.warehouse.series import SeriesRepository
+
+
+class Warehouse:
+    """The warehouse as the role of a connection may read and write it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.runs = RunRepository(connection)
+        self.series = SeriesRepository(connection)
+        self.alerts = AlertRepository(connection)
+        self.messages = MessageRepository(connection)
+        self.causes = CauseRepository(connection)
+        self.confirmations = ConfirmationRepository(connection)
+        self.bisects = BisectRepository(connection)
+        self.nights = NightRepository(connection)
+        self.nodes = NodeRepository(connection)
+        self.grades = GradeRepository(connection)
