@@ -73,7 +73,7 @@ async def test_a_rank_runs_out_of_memory(
     check_accounts(lab, job, store, outcome)
     assert [r.status for r in outcome.repeats] == ["failed", "ok"]
     reason = outcome.repeats[0].why
-    assert "n2: trainer-1" in reason
+    assert "n2: the kernel killed trainer-1" in reason
     assert "out of memory" in reason
     assert seconds_to_kill(lab, job, 1) < KILL_S
 

@@ -26,7 +26,7 @@ from nightbench.core.model import (
     Strategy,
     Suite,
 )
-from nightbench.core.model.alerts import Confirmation, Outcome
+from nightbench.core.model.alerts import Confirmation, ConfirmationResult
 from nightbench.core.plan import definition_digest
 from nightbench.core.run_plan import CasePlan, RunPlan
 from nightbench.experiments.comparison import ComparedCase, ended_launches
@@ -34,7 +34,12 @@ from nightbench.experiments.confirm import ELSEWHERE, ConfirmRequest, measure_ag
 from nightbench.experiments.engine import ComparisonObserver, ExperimentContext
 from nightbench.experiments.rounds import Launch
 from nightbench.gang import Shipment
-from nightbench.night.suspects import PAIRS, PAIRS_ELSEWHERE, Suspect, new_confirmation_id
+from nightbench.night.suspected_regressions import (
+    PAIRS,
+    PAIRS_ELSEWHERE,
+    SuspectedRegression,
+    new_confirmation_id,
+)
 from nightbench.spool import Spool
 from nightbench.spool.plans import store_plan
 
@@ -104,7 +109,7 @@ def doubt(context: ExperimentContext, spool: Spool) -> Doubt:
             cases=(CasePlan(planned, (Process("trainer-0", "trainer", 0, "n1", 0),), None, False),),
         )
         store_plan(plan, spool)
-        suspect = Suspect(
+        suspect = SuspectedRegression(
             1, NIGHT, CASE.case_id, (1 - lost) * LEVEL, LEVEL, bad, "1.0", good, "1.0", None,
             ("n1",), digest,
         )  # fmt: skip
@@ -145,7 +150,7 @@ def test_a_build_that_is_slower_is_confirmed_on_both_nodes(
 
     found, detail = asyncio.run(measure_again(request, plan, spool, context, ComparisonObserver()))
 
-    assert found.outcome is Outcome.CONFIRMED, found.sentence
+    assert found.outcome is ConfirmationResult.CONFIRMED, found.sentence
     assert found.ratio == pytest.approx(1 / 1.1, abs=0.03)
     assert found.rounds == PAIRS
     here, there = detail["here"]["cases"][0], detail["there"]["cases"][0]
@@ -181,7 +186,7 @@ def test_builds_that_are_alike_do_not_confirm_and_a_killed_measurement_goes_on(
     after = Observer()
     found, _ = asyncio.run(measure_again(request, plan, spool, alone, after))
 
-    assert found.outcome is Outcome.NOT_CONFIRMED, found.sentence
+    assert found.outcome is ConfirmationResult.NOT_CONFIRMED, found.sentence
     assert "the fall is not there" in found.sentence
     launches = ended_launches(spool.comparison(request.comparison_id), CASE.case_id)
     assert [launch.status for launch in launches].count("ok") >= 2 * PAIRS
@@ -196,8 +201,8 @@ def test_builds_that_are_alike_do_not_confirm_and_a_killed_measurement_goes_on(
 @pytest.mark.parametrize(
     ("step_s", "outcome", "words"),
     [
-        (STEP_S / 0.7, Outcome.CONFIRMED, "it is still down"),
-        (STEP_S, Outcome.NOT_CONFIRMED, "the level is back"),
+        (STEP_S / 0.7, ConfirmationResult.CONFIRMED, "it is still down"),
+        (STEP_S, ConfirmationResult.NOT_CONFIRMED, "the level is back"),
     ],
 )
 @pytest.mark.slow
@@ -207,7 +212,7 @@ def test_one_build_is_held_against_the_level_before(
     context: ExperimentContext,
     tmp_path: Path,
     step_s: float,
-    outcome: Outcome,
+    outcome: ConfirmationResult,
     words: str,
 ) -> None:
     build = prefix(tmp_path / "build", step_s)
@@ -230,7 +235,7 @@ def test_a_prefix_that_is_gone_is_inconclusive_and_nothing_is_launched(
 
     found = measure(request, plan, spool, context)
 
-    assert found.outcome is Outcome.INCONCLUSIVE
+    assert found.outcome is ConfirmationResult.INCONCLUSIVE
     assert "cannot be had any more" in found.sentence
     assert "bin/python is not there" in found.sentence
     assert spool.comparison(request.comparison_id).case_ids() == []

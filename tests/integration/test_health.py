@@ -19,7 +19,7 @@ from tests.integration.terminal import TRIAL, Terminal, terminal
 
 from nightbench.core.model import Cluster
 from nightbench.gang import Shipment, preflight, sweep
-from nightbench.nodes import Level, NodePreflight, findings
+from nightbench.nodes import FindingLevel, NodePreflight, findings
 
 SCHEMA = json.loads((REPO / "benchmarks/contract/preflight.schema.json").read_text())
 
@@ -50,7 +50,7 @@ def cluster(nodes: SshNodes) -> Cluster:
     return Cluster("lab", nodes.nodes, environments=nodes.environments)
 
 
-def said(seen: NodePreflight, cluster: Cluster) -> dict[str, Level]:
+def said(seen: NodePreflight, cluster: Cluster) -> dict[str, FindingLevel]:
     return {finding.what: finding.level for finding in findings(seen, cluster)}
 
 
@@ -61,7 +61,7 @@ async def test_every_node_and_the_network_between_them(shipment, nodes, cluster)
         Draft202012Validator(SCHEMA).validate(seen.document)
         assert abs(seen.clock.offset_s) < 1  # the same machine
         assert seen.wall_error_s < 1
-        assert Level.FAIL not in said(seen, cluster).values()
+        assert FindingLevel.FAIL not in said(seen, cluster).values()
         metrics = {control["metric"] for control in seen.document["controls"]}
         assert metrics == {"matrix_product", "memory_copy"}
     assert network.problem is None
@@ -74,7 +74,7 @@ async def test_a_node_that_is_away_is_an_entry(shipment, nodes, cluster):
     (well, away), network = await preflight(cluster, targets, shipment)
     assert well.document is not None
     assert (away.reachable, away.kind) == (False, "NodeUnreachable")
-    assert said(away, cluster) == {"reach": Level.FAIL}
+    assert said(away, cluster) == {"reach": FindingLevel.FAIL}
     assert network is None
 
 
@@ -89,8 +89,8 @@ async def test_refusals_are_told_apart(shipment, nodes, cluster, tmp_path):
         "n2": dataclasses.replace(nodes.targets["n2"], known_hosts=wrong),
     }
     (first, second), _network = await preflight(cluster, targets, shipment)
-    assert said(first, cluster) == {"login": Level.FAIL}
-    assert said(second, cluster) == {"host key": Level.FAIL}
+    assert said(first, cluster) == {"login": FindingLevel.FAIL}
+    assert said(second, cluster) == {"host key": FindingLevel.FAIL}
     assert second.problem is not None
     assert "CHANGED" in second.problem.observed
 
@@ -101,7 +101,7 @@ async def test_a_root_that_cannot_be_made(shipment, nodes, cluster, tmp_path):
     spoiled = dataclasses.replace(cluster, environments=places)
     (seen, _second), _network = await preflight(spoiled, nodes.targets, shipment)
     assert seen.reachable
-    assert said(seen, spoiled) == {"root": Level.FAIL}
+    assert said(seen, spoiled) == {"root": FindingLevel.FAIL}
 
 
 async def test_a_held_node_is_looked_at_and_not_measured(shipment, nodes, cluster):
@@ -148,7 +148,7 @@ async def test_orphans_are_found_and_only_they_are_ended(shipment, nodes, cluste
                 break
         assert outlived, "looking ends nothing"
         assert mark in {each["job"] for each in seen.document["orphans"]}
-        assert said(seen, cluster)["orphans"] is Level.WARN
+        assert said(seen, cluster)["orphans"] is FindingLevel.WARN
         assert orphan.pid in swept["n1"]["killed"] + swept["n2"]["killed"]
         assert orphan.wait(10) == -9
         assert stranger.poll() is None

@@ -30,7 +30,7 @@ from nightbench.core.run_plan import RunPlan
 from nightbench.core.sentences import sentence
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
-from nightbench.nodes import Control, Finding, JudgedNode, Level, NodePreflight
+from nightbench.nodes import Control, Finding, FindingLevel, JudgedNode, NodePreflight
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, NodeRepository, Reader, connect
 from nightbench.warehouse.connection import Connection
@@ -239,7 +239,9 @@ def test_our_own_code(lab: Lab, given: Given) -> None:
 def test_heat_and_clocks_that_preflights_saw(lab: Lab, given: Given) -> None:
     case = series(given, "pytorch", 1)[0]
     run = lab.nights({case: True})
-    hot = Finding(Level.FAIL, "throttle", "hw_thermal_slowdown", "none", "look at fans", "GPU 0")
+    hot = Finding(
+        FindingLevel.FAIL, "throttle", "hw_thermal_slowdown", "none", "look at fans", "GPU 0"
+    )
     for night in range(NIGHTS):
         lab.preflight(night, {"n1": 2.0}, findings={"n1": hot} if night >= FELL else {})
     (told,) = lab.explained(run).values()

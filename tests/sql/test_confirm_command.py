@@ -23,7 +23,7 @@ from nightbench.experiments.engine import ExperimentContext
 from nightbench.gang import Shipment
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
-from nightbench.night.suspects import new_confirmation_id, suspect_of
+from nightbench.night.suspected_regressions import new_confirmation_id, suspected_regression
 from nightbench.spool import Spool
 from nightbench.warehouse import Loader, Reader, connect
 from nightbench.warehouse.connection import Connection
@@ -67,7 +67,7 @@ def ask(run: Run, falls: int, reader: Reader, spool: Spool, connection: Connecti
 
     def make(by: str) -> int:
         (alert,) = reader.alerts()
-        suspect = suspect_of(reader, plan(run, [STEADY, FALLS]), alert)
+        suspect = suspected_regression(reader, plan(run, [STEADY, FALLS]), alert)
         assert suspect is not None
         name = new_confirmation_id(datetime.now(UTC))
         suspect = replace(suspect, good=None)  # one build alone

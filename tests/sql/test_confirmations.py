@@ -16,13 +16,13 @@ from tests.sql.given import Given
 from tests.sql.nights import FALLS, NIGHTS, STEADY, Inbox, history
 from tests.sql.spooled import case, spooled
 
-from nightbench.alerts.notify import tell_run
+from nightbench.alerts.notify import notify_run
 from nightbench.core.model import MeasuredCase, Run, RunKind
-from nightbench.core.model.alerts import Confirmation, Outcome
+from nightbench.core.model.alerts import Confirmation, ConfirmationResult
 from nightbench.experiments import confirm
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
-from nightbench.night.suspects import Suspect, ask
+from nightbench.night.suspected_regressions import SuspectedRegression, request_confirmations
 from nightbench.spool import RunSpool, Spool
 from nightbench.spool.plans import read_plan
 from nightbench.warehouse import Loader, Reader, WarehouseRefused, connect
@@ -86,7 +86,7 @@ def test_the_largest_fall_is_asked_for_first_and_what_does_not_fit_says_why(
     assert "were left" in second["sentence"]
     judge(spool, warehouse, run)
     assert repository.find(run_id=run.run_id) == [first, second]  # asked once, however often judged
-    suspect = Suspect.from_json(first["detail"])
+    suspect = SuspectedRegression.from_json(first["detail"])
     assert (suspect.value, suspect.nodes) == (pytest.approx(90.0, rel=0.01), ("n1",))
     assert suspect.baseline == pytest.approx(100.0, rel=0.01)
     assert suspect.good is not None
@@ -126,7 +126,7 @@ def test_a_message_waits_and_says_what_came_out_once(
     def open_loader() -> Connection:
         return connect(warehouse.loader)
 
-    outcomes = (Outcome.CONFIRMED, Outcome.NOT_CONFIRMED)
+    outcomes = (ConfirmationResult.CONFIRMED, ConfirmationResult.NOT_CONFIRMED)
     for row, outcome in zip(rows, outcomes, strict=True):
         asked = confirm.begin_confirmation(open_loader, row["confirmation_id"])
         assert asked is not None
@@ -135,7 +135,7 @@ def test_a_message_waits_and_says_what_came_out_once(
         confirm.end_confirmation(open_loader, asked, said, {"here": {"cases": []}})
         assert confirm.begin_confirmation(open_loader, row["confirmation_id"]) is None
     for _ in range(2):
-        tell_run(spool, run.run_id, open_loader)
+        notify_run(spool, run.run_id, open_loader)
         judge(spool, warehouse, run)
 
     assert len(inbox.messages) == 1
@@ -169,14 +169,14 @@ def test_what_does_not_end_in_time_is_given_up_and_told(
     )
     assert confirm.give_up_overdue(open_loader) == [run.run_id]
     assert {row["state"] for row in repository.find(run_id=run.run_id)} == {"skipped"}
-    tell_run(spool, run.run_id, open_loader)
+    notify_run(spool, run.run_id, open_loader)
     assert len(inbox.messages) == 1
     assert confirm.give_up_overdue(open_loader) == []
     # Who measured on all the same is heard: late, and without a second message.
     late = repository.find(run_id=run.run_id)[0]["confirmation_id"]
-    assert repository.end(late, Confirmation(Outcome.CONFIRMED, "It is there."))
-    assert not repository.end(late, Confirmation(Outcome.NOT_CONFIRMED, "It is not."))
-    tell_run(spool, run.run_id, open_loader)
+    assert repository.end(late, Confirmation(ConfirmationResult.CONFIRMED, "It is there."))
+    assert not repository.end(late, Confirmation(ConfirmationResult.NOT_CONFIRMED, "It is not."))
+    notify_run(spool, run.run_id, open_loader)
     assert len(inbox.messages) == 1
 
 
@@ -236,7 +236,7 @@ def test_ask_alone_is_idempotent_for_two_judges(
     run = night()
     plan = read_plan(spool.run(run.run_id))
     with closing(connect(warehouse.loader)) as other:
-        ask(other, replace(plan))
+        request_confirmations(other, replace(plan))
     assert len(repository.find(run_id=run.run_id)) == 2
     assert len(repository.waiting(run.run_id)) == 2
 
@@ -247,7 +247,7 @@ def test_what_keeps_a_night_from_asking_keeps_no_message(
     def torn(*_: Any) -> float:
         raise PermissionError(13, "Permission denied", "/wheels")
 
-    monkeypatch.setattr("nightbench.night.suspects.expected", torn)
+    monkeypatch.setattr("nightbench.night.suspected_regressions.expected", torn)
     run = night()
     assert repository.find(run_id=run.run_id) == []
     assert len(inbox.messages) == 1
@@ -272,7 +272,7 @@ def test_a_night_is_read_once_however_many_suspects_it_has(
 
     monkeypatch.setattr(Reader, "measured", counted)
     with closing(connect(warehouse.loader)) as other:
-        ask(other, read_plan(spool.run(run.run_id)))
+        request_confirmations(other, read_plan(spool.run(run.run_id)))
     found = repository.find(run_id=run.run_id)
     assert len(found) == 2
     good = {row["detail"]["good_run_id"] for row in found}
@@ -297,7 +297,7 @@ def test_who_failed_to_measure_is_waited_for_no_longer_and_who_still_measures_is
 
     def give_up() -> int:
         given_up = confirm.give_up_rest(open_loader, spool, run.run_id)
-        tell_run(spool, run.run_id, open_loader)
+        notify_run(spool, run.run_id, open_loader)
         return given_up
 
     assert confirm.begin_confirmation(open_loader, falls["confirmation_id"]) is not None

@@ -13,13 +13,13 @@ from tests.sql.nights import Inbox
 from tests.sql.spooled import case, plan, spooled
 
 from nightbench.core.errors import UserError
+from nightbench.core.expected_nights import Clock, NightSchedule, NightState
 from nightbench.core.hours import Hours
 from nightbench.core.model import CaseStatus, Reason, ReasonCode, Run, RunKind
-from nightbench.core.timetable import Clock, State, Timetable
-from nightbench.night.deadlines import check_deadlines, refuse
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
-from nightbench.night.missing import Promise
+from nightbench.night.missing_nights import check_deadlines, require_delivered
+from nightbench.night.scheduled_suites import ScheduledSuite
 from nightbench.spool import Spool
 from nightbench.spool.plans import mark_ended, store_plan
 from nightbench.warehouse import connect
@@ -27,8 +27,11 @@ from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.nights import NightRepository
 
 ONE, OTHER = case(1), case(2)
+NO_ROOM = Reason(ReasonCode.NIGHT_FULL, observed="about 2 h", expected="1 h")
 DAY = timedelta(days=1)
-TIMES = Timetable("0 22 * * *", (Hours.parse("22:00-06:00 UTC"),), None, Clock.parse("07:00 UTC"))
+TIMES = NightSchedule(
+    "0 22 * * *", (Hours.parse("22:00-06:00 UTC"),), None, Clock.parse("07:00 UTC")
+)
 EVENING, DUE = datetime(2026, 3, 1, 22, tzinfo=UTC), datetime(2026, 3, 2, 7, tzinfo=UTC)
 NOON = EVENING - timedelta(hours=10)
 
@@ -38,15 +41,17 @@ class Watch:
 
     def __init__(self, spool: Spool, warehouse: Database, inbox: Inbox) -> None:
         self._spool, self._warehouse, self._inbox = spool, warehouse, inbox
-        self.promise = Promise(
+        self.promise = ScheduledSuite(
             "seeded", "local", "benchmarks", TIMES, (inbox.url,), dag_id="nightly_seeded"
         )
 
-    def __call__(self, now: datetime, *promises: Promise, **changed: object) -> list[str]:
+    def __call__(self, now: datetime, *promises: ScheduledSuite, **changed: object) -> list[str]:
         """Check; titles of the messages that came."""
         before = len(self._inbox.messages)
         wanted = promises or (replace(self.promise, **changed),)
-        refuse(check_deadlines(wanted, self._spool, lambda: connect(self._warehouse.loader), now))
+        require_delivered(
+            check_deadlines(wanted, self._spool, lambda: connect(self._warehouse.loader), now)
+        )
         return [message["title"] for message in self._inbox.messages[before:]]
 
 
@@ -205,7 +210,7 @@ def test_a_night_that_had_no_room_for_any_case_is_met(
     run = replace(given.run(suite="seeded"), started_at=EVENING)
     whole = plan(run, [ONE])
     none = tuple(
-        replace(each, planned=replace(each.planned, left_out="no room")) for each in whole.cases
+        replace(each, planned=replace(each.planned, left_out=NO_ROOM)) for each in whole.cases
     )
     mark_ended(store_plan(replace(whole, cases=none), spool))
     ingest_run(spool, run.run_id, lambda: connect(warehouse.loader))
@@ -274,7 +279,7 @@ def test_a_broken_file_keeps_its_promises(
     title = "Nightbench seeded on local: nothing came by 2026-03-03 07:00 UTC"
     assert watch(DUE + DAY, timetable=None, channels=None) == [title]
     # Never seen whole: nobody knows what it promises.
-    assert watch(DUE, Promise("unknown", "local", "ada", None)) == []
+    assert watch(DUE, ScheduledSuite("unknown", "local", "ada", None)) == []
 
 
 def test_a_silent_cluster_is_told_as_one(
@@ -347,4 +352,4 @@ def test_states_of_the_table_are_those_of_the_code(connection: Connection) -> No
             " where conrelid = 'raw.night'::regclass and contype = 'c'"
         )
         checks = " ".join(row[0] for row in cursor.fetchall())
-    assert all(f"'{state}'" in checks for state in State)
+    assert all(f"'{state}'" in checks for state in NightState)

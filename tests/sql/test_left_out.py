@@ -11,7 +11,7 @@ from tests.sql.conftest import Database, Rows
 from tests.sql.given import Given
 from tests.sql.spooled import DIGEST, EXITED, case, plan, spooled
 
-from nightbench.core.budget import Past
+from nightbench.core.budget import CaseHistory
 from nightbench.core.model import (
     Case,
     CaseBundle,
@@ -23,9 +23,9 @@ from nightbench.core.model import (
     VerdictKind,
 )
 from nightbench.core.run_plan import RunPlan
+from nightbench.night.case_history import case_histories
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
-from nightbench.night.past import past_of
 from nightbench.spool import CaseOutcome, Spool
 from nightbench.spool.plans import mark_ended, read_plan, store_plan
 from nightbench.warehouse import Loader, Reader, WarehouseUnavailable, connect
@@ -176,10 +176,10 @@ def test_the_past_of_cases(
 
     nights = [given.run(night).started_at for night in range(4)]
     expected = {
-        good.case_id: Past(24.0, 8.0, nights[2], "d1"),
-        bad.case_id: Past(None, None, nights[3]),
-        half.case_id: Past(None, None, nights[3]),
-        asked.case_id: Past(7.0, 7.0, None, "d1"),
+        good.case_id: CaseHistory(24.0, 8.0, nights[2], "d1"),
+        bad.case_id: CaseHistory(None, None, nights[3]),
+        half.case_id: CaseHistory(None, None, nights[3]),
+        asked.case_id: CaseHistory(7.0, 7.0, None, "d1"),
     }
     assert reader.case_past("local") == expected
     assert reader.case_past("elsewhere") == {}
@@ -187,10 +187,10 @@ def test_the_past_of_cases(
     changed = given.run(6)
     other = given.came_back(changed, good, (1.0,), elapsed_s=5.0, definition_digest="d2")
     loader.load_run(given.bundle(changed, other))
-    expected[good.case_id] = Past(5.0, 5.0, changed.started_at, "d2")
+    expected[good.case_id] = CaseHistory(5.0, 5.0, changed.started_at, "d2")
     assert reader.case_past("local") == expected
     spool = Spool(tmp_path)
-    assert past_of("local", lambda: connect(warehouse.loader), spool) == expected
+    assert case_histories("local", lambda: connect(warehouse.loader), spool) == expected
 
 
 @pytest.mark.parametrize("state", ["away", "lost", "empty"])
@@ -210,10 +210,10 @@ def test_the_past_from_files_where_the_warehouse_does_not_tell(
             connection.close()
         return connection
 
-    found = past_of("local", opened, spool)
+    found = case_histories("local", opened, spool)
     assert found[MEASURED.case_id].seconds == timedelta(seconds=60).total_seconds()
     assert found[MEASURED.case_id].last == given.run(3).started_at
     assert found[MEASURED.case_id].definition == DIGEST
-    assert found[NEVER.case_id] == Past(None, None, given.run(2).started_at)
+    assert found[NEVER.case_id] == CaseHistory(None, None, given.run(2).started_at)
     assert found[WITHIN.case_id].last == given.run(3).started_at
-    assert found[BEFORE.case_id] == Past()
+    assert found[BEFORE.case_id] == CaseHistory()

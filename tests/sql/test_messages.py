@@ -22,7 +22,7 @@ from tests.sql.nights import BREAKS, FALLS, NIGHTS, STEADY, Inbox, history, rece
 from tests.sql.spooled import EXITED, LOST, plan, spooled
 
 from nightbench.alerts import Delivery
-from nightbench.alerts.notify import tell_leftovers, tell_run
+from nightbench.alerts.notify import notify_leftovers, notify_run
 from nightbench.core.errors import UserError
 from nightbench.core.model import Case, RegressionPolicy, Route, Run, VerdictKind
 from nightbench.core.run_plan import RunPlan
@@ -57,10 +57,10 @@ class Place:
         return len(judge_run(self.spool, run.run_id, self.connect, base_url=base_url).deliveries)
 
     def tell(self, run: Run) -> int:
-        return len(tell_run(self.spool, run.run_id, self.connect))
+        return len(notify_run(self.spool, run.run_id, self.connect))
 
-    def tell_leftovers(self, now: datetime) -> tuple[list[Delivery], list[str]]:
-        return tell_leftovers(self.spool, self.connect, now=now)
+    def notify_leftovers(self, now: datetime) -> tuple[list[Delivery], list[str]]:
+        return notify_leftovers(self.spool, self.connect, now=now)
 
     def sql(self, statement: str, *values: Any) -> None:
         """As the owner of everything: what another part of Nightbench would have stored."""
@@ -144,7 +144,7 @@ def test_one_message_a_night_and_the_second_run_s_news_go_with_the_next(
     assert place.judge(evening) == 0
     assert place.tell(later) == 0
     # It is still the same night, and then one that brings news of its own.
-    assert place.tell_leftovers(later.started_at + timedelta(hours=6)) == ([], [])
+    assert place.notify_leftovers(later.started_at + timedelta(hours=6)) == ([], [])
     tomorrow = given.run(NIGHTS + 1, suite="seeded")
     place.measure(tomorrow, BROKE | {FALLS: 90.0}, [inbox.url])
     assert place.judge(tomorrow) == 1
@@ -166,10 +166,10 @@ def test_what_no_night_told_is_told_when_the_next_one_is_over(
     place.measure(later, BROKE | {FALLS: 90.0}, [inbox.url])
     place.judge(later)
     noon = evening.started_at.replace(hour=12, minute=30)
-    assert place.tell_leftovers(noon) == ([], [])
-    deliveries, problems = place.tell_leftovers(noon + timedelta(days=1))
+    assert place.notify_leftovers(noon) == ([], [])
+    deliveries, problems = place.notify_leftovers(noon + timedelta(days=1))
     assert ([d.sent for d in deliveries], problems) == ([True], [])
-    assert place.tell_leftovers(noon + timedelta(days=2)) == ([], [])
+    assert place.notify_leftovers(noon + timedelta(days=2)) == ([], [])
     assert len(inbox.messages) == 2
 
 
@@ -181,9 +181,9 @@ def test_a_process_that_died_between_storing_and_sending_leaves_nothing_untold(
     with pytest.raises(UserError, match="no channel of suite seeded took the message"):
         place.judge(run)
     noon = run.started_at.replace(hour=12, minute=30)
-    assert "no channel of suite seeded" in place.tell_leftovers(noon)[1][0]
+    assert "no channel of suite seeded" in place.notify_leftovers(noon)[1][0]
     place.measure(run, FELL, [inbox.url])
-    deliveries, problems = place.tell_leftovers(noon)
+    deliveries, problems = place.notify_leftovers(noon)
     assert ([d.sent for d in deliveries], problems) == ([True], [])
     assert place.judge(run) == 0
     assert len(inbox.messages) == 1
@@ -263,9 +263,9 @@ def test_a_confirmation_that_never_ends_keeps_nobody_waiting_for_ever(
     )
     place.measure(run, FELL, [inbox.url])
     noon = run.started_at.replace(hour=12, minute=30)
-    assert place.tell_leftovers(noon) == ([], [])
+    assert place.notify_leftovers(noon) == ([], [])
     place.sql("update raw.confirmation set until = now() - interval '1 s'")
-    assert len(place.tell_leftovers(noon)[0]) == 1
+    assert len(place.notify_leftovers(noon)[0]) == 1
     assert len(inbox.messages) == 1
 
 

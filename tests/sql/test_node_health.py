@@ -24,17 +24,17 @@ from nightbench.core.model import (
     reasons_from_json,
 )
 from nightbench.core.sentences import sentences
+from nightbench.night.cluster_preflight import ClusterHealth, save
+from nightbench.night.node_placement import out_tonight
 from nightbench.night.node_records import book, book_run, decide
-from nightbench.night.preflight import ClusterHealth, save
-from nightbench.night.replacement import out_tonight
-from nightbench.nodes import Control, Finding, JudgedNode, Level, NodePreflight
+from nightbench.nodes import Control, Finding, FindingLevel, JudgedNode, NodePreflight
 from nightbench.nodes.quarantine import QUARANTINED, RELEASED
 from nightbench.spool import CaseOutcome, RunSpool, Spool
 from nightbench.warehouse import NodeRepository, connect
 
 START = datetime(2026, 11, 1, 22, 0, tzinfo=UTC)
 LAB = Cluster("lab", (Node("n1", "127.0.0.2", "c"), Node("n2", "127.0.0.3", "c")))
-ILL = Finding(Level.FAIL, "disk", "0 free", "5 GB", "make room")
+ILL = Finding(FindingLevel.FAIL, "disk", "0 free", "5 GB", "make room")
 
 
 def looked(night: int, *ill: str, value: float = 2.0) -> ClusterHealth:

@@ -11,7 +11,7 @@ from tests.sql.given import Given
 from typer.testing import CliRunner, Result
 
 from nightbench.cli.main import app
-from nightbench.core.timetable import Night, Standing, State
+from nightbench.core.expected_nights import ExpectedNight, NightState, NightStatus
 from nightbench.warehouse import Loader
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.nights import NightRepository
@@ -29,23 +29,23 @@ def repository(connection: Connection) -> NightRepository:
     return NightRepository(connection)
 
 
-def store(repository: NightRepository, state: State, hours: float) -> None:
+def store(repository: NightRepository, state: NightState, hours: float) -> None:
     """A night that was due so many hours ago."""
     now = datetime.now(UTC)
     due = now - timedelta(hours=hours)
-    night = Night(due - timedelta(hours=8), due + timedelta(hours=16), due, "07:00 UTC")
-    repository.store("seeded", "local", night, Standing(state, "no run was planned"), now)
+    night = ExpectedNight(due - timedelta(hours=8), due + timedelta(hours=16), due, "07:00 UTC")
+    repository.store("seeded", "local", night, NightStatus(state, "no run was planned"), now)
 
 
 def test_nights_are_listed_and_a_monitor_is_told(roles: None, repository: NightRepository) -> None:
     assert run("nights").stdout.startswith("No night was promised")
     assert run("nights", "--check").exit_code == 1  # Nobody has ever checked.
     repository.store_check(1, 0, datetime.now(UTC))
-    store(repository, State.MET, 2)
+    store(repository, NightState.MET, 2)
     assert run("nights", "--check").exit_code == 0
     assert re.search(r"checked \d+ s ago", run("nights").stdout)
     assert run("alert", "list").stdout.startswith("No open alerts")
-    store(repository, State.MISSING, 1)
+    store(repository, NightState.MISSING, 1)
     shown = run("nights", "--check")
     assert shown.exit_code == 1
     assert "missing" in shown.stdout
@@ -66,7 +66,7 @@ def test_a_check_that_is_long_ago_is_said(roles: None, repository: NightReposito
 
 def test_what_was_missing_long_ago_alarms_nobody(roles: None, repository: NightRepository) -> None:
     repository.store_check(1, 0, datetime.now(UTC))
-    store(repository, State.MISSING, 40)
+    store(repository, NightState.MISSING, 40)
     assert run("nights", "--check").exit_code == 0
     assert "missing" in run("nights").stdout
 

@@ -1,19 +1,19 @@
 """Alerts: which verdicts somebody must see, what is said, and how it gets there."""
 
+from nightbench.alerts.alert_changes import AlertChanges, LiveAlert, alerts_for
 from nightbench.alerts.channels import Channel, Delivery, named, send
-from nightbench.alerts.life import AlertChanges, LiveAlert, alerts_for
-from nightbench.alerts.message import Ended, Links, Message, News, grouped, message
-from nightbench.alerts.plot import Picture, picture
+from nightbench.alerts.message import AlertItem, EndedAlert, Links, Message, grouped, message
+from nightbench.alerts.plot_png import Picture, picture
 
 __all__ = [
     "AlertChanges",
+    "AlertItem",
     "Channel",
     "Delivery",
-    "Ended",
+    "EndedAlert",
     "Links",
     "LiveAlert",
     "Message",
-    "News",
     "Picture",
     "alerts_for",
     "grouped",

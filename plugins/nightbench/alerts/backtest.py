@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from nightbench.alerts.replay import SERIES, Labelled, Raised, Score, label_of, replay, score
+from nightbench.alerts.replay import SERIES, Labelled, RaisedAlert, Score, label_of, replay, score
 from nightbench.core.errors import UserError
 from nightbench.core.model import HistoryPoint, RegressionPolicy, RunKind
 from nightbench.detection import ChangeDetector
@@ -19,7 +19,7 @@ from nightbench.warehouse.history_import import read_history
 
 
 @dataclass(frozen=True)
-class Past:
+class PastSeries:
     """A series with its suite."""
 
     series: SERIES
@@ -45,7 +45,7 @@ Progress = Callable[[int, int, str], None]
 
 
 def backtest(
-    pasts: Sequence[Past],
+    pasts: Sequence[PastSeries],
     labelled: Sequence[Labelled],
     policy_of: Callable[[str], RegressionPolicy],
     proposed: Mapping[str, Any] | None = None,
@@ -64,7 +64,7 @@ def backtest(
     """
     # No alert rests on the smallest slowdown, which takes most of a judgement's time.
     detector = ChangeDetector(with_smallest=False)
-    sides: tuple[list[Raised], list[Raised]] = ([], [])
+    sides: tuple[list[RaisedAlert], list[RaisedAlert]] = ([], [])
     for done, past in enumerate(pasts):
         if progress:
             progress(done, len(pasts), past.series[0])
@@ -95,7 +95,7 @@ def pasts_of(
     names: Sequence[str] = (),
     suite: str | None = None,
     cluster: str | None = None,
-) -> list[Past]:
+) -> list[PastSeries]:
     """Series of the warehouse with all their nights, imported ones too.
 
     Args:
@@ -119,7 +119,7 @@ def pasts_of(
         )
     reader = Reader(connection)
     return [
-        Past(
+        PastSeries(
             (row["case_id"], row["cluster"]),
             row["suite"],
             reader.series_history(row["case_id"], row["cluster"]),
@@ -128,13 +128,13 @@ def pasts_of(
     ]
 
 
-def pasts_in(path: Path, names: Sequence[str] = ()) -> list[Past]:
+def pasts_in(path: Path, names: Sequence[str] = ()) -> list[PastSeries]:
     """Series of a file as `nightbench import` takes it; nothing is stored.
 
     Raises:
         UserError: the file is not what it should be, or holds no such series.
     """
-    found: dict[SERIES, Past] = {}
+    found: dict[SERIES, PastSeries] = {}
     points: dict[SERIES, list[HistoryPoint]] = {}
     for run, planned, measured in read_history(path):
         named = not names or any(fnmatchcase(planned.case_id, name) for name in names)
@@ -153,7 +153,7 @@ def pasts_in(path: Path, names: Sequence[str] = ()) -> list[Past]:
                 measured.framework_version,
             )
         )
-        found[key] = Past(key, run.suite, points[key])
+        found[key] = PastSeries(key, run.suite, points[key])
     if not found:
         raise UserError(f"{path}: found no nightly series{_asked(names)}")
     for nights in points.values():

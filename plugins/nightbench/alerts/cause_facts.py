@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from nightbench.causes import ControlSeries, Facts, Look, Night, Peer
+from nightbench.causes import ControlSeries, Facts, NightFacts, Peer, PreflightFacts
 from nightbench.causes.facts import BUSY
 from nightbench.causes.hardware import flat
 from nightbench.core.model import Reason, reasons_from_json
@@ -111,7 +111,7 @@ class Gathered:
             for (node, metric, device, _), (before, since) in sides.items()
         ]
 
-    def _newest_looks(self, turn: datetime) -> list[Look]:
+    def _newest_looks(self, turn: datetime) -> list[PreflightFacts]:
         newest = {look.node: look for look in self._looks if look.at < turn}
         return list(newest.values())
 
@@ -142,18 +142,18 @@ class _Changes:
         ids = {each for nodes in self._nodes.values() for each in nodes.values() if each}
         self._hardware = {key: flat(doc) for key, doc in repository.fingerprints(ids).items()}
 
-    def nights(self, alert: Row) -> tuple[list[Night], list[Night]]:
+    def nights(self, alert: Row) -> tuple[list[NightFacts], list[NightFacts]]:
         """Good nights and bad ones of an alert's series, oldest first; a bad one at least."""
         good, bad = self._sides[alert["case_id"]]
         if not bad:
             # The measurement has been taken back since: only the run itself is left.
-            return [], [Night(self._run.run_id, self._run.started_at)]
+            return [], [NightFacts(self._run.run_id, self._run.started_at)]
         return [self._night(row) for row in good], [self._night(row) for row in bad]
 
-    def _night(self, row: Row) -> Night:
+    def _night(self, row: Row) -> NightFacts:
         key = (row["case_id"], row["run_id"])
         nodes, repeats = self._nodes[key], self._repeats.get(key)
-        night = Night(
+        night = NightFacts(
             run_id=row["run_id"],
             at=row["started_at"],
             framework_version=row["framework_version"],
@@ -226,11 +226,11 @@ def _sides(alert: Row, points: Sequence[Row]) -> tuple[list[Row], list[Row]]:
 # --- preflights ---------------------------------------------------------------------------
 
 
-def _look(row: Row) -> Look:
+def _look(row: Row) -> PreflightFacts:
     findings = row["findings"]
     work: Mapping[str, Any] = row["foreign_work"] or {}
     share = float(work.get("cpu_share") or 0.0)
-    return Look(
+    return PreflightFacts(
         node=row["node"],
         at=row["at"],
         hardware=_hardware(row),

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from nightbench.alerts.plot import Picture
+from nightbench.alerts.plot_png import Picture
 from nightbench.core.errors import UserError
 
 CONNECTION = re.compile(r"apprise://conn/(?P<conn_id>[A-Za-z0-9_.-]+)/?\Z")

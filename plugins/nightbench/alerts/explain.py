@@ -21,7 +21,7 @@ _GROUPS_OF = timedelta(days=14)
 """Groups that an alert may still join; a change is told days after it began."""
 
 
-def explain_or_say(connection: Connection, plan: RunPlan) -> dict[int, Cause]:
+def explain_alerts(connection: Connection, plan: RunPlan) -> dict[int, Cause]:
     """Explain as `explain` does; what goes wrong is logged, and the alerts are told without causes.
 
     Raises:

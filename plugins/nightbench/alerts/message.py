@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from nightbench.core.model import HistoryPoint, Run, Verdict, VerdictKind
-from nightbench.core.model.alerts import Cause, Confirmation, Outcome
+from nightbench.core.model.alerts import Cause, Confirmation, ConfirmationResult
 
 MOST_CHANGES = 12
 """Differences between two runs that are listed; more are counted."""
@@ -50,7 +50,7 @@ class Links:
 
 
 @dataclass(frozen=True)
-class News:
+class AlertItem:
     """A verdict that somebody must see, with what its sentence does not hold."""
 
     verdict: Verdict
@@ -74,7 +74,7 @@ class News:
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedAlert:
     """An alert that is over."""
 
     case_id: str
@@ -86,8 +86,8 @@ class Ended:
 def message(
     run: Run,
     owner: str,
-    news: Sequence[News],
-    resolved: Sequence[Ended] = (),
+    news: Sequence[AlertItem],
+    resolved: Sequence[EndedAlert] = (),
     links: Links | None = None,
     *,
     is_urgent: bool = False,
@@ -132,9 +132,9 @@ def message(
     return Message(title, "\n\n".join([*parts, "\n".join(where)]))
 
 
-def grouped(news: Sequence[News]) -> list[list[News]]:
+def grouped(news: Sequence[AlertItem]) -> list[list[AlertItem]]:
     """Those of one cause together, the largest fall of each first; the worst group comes first."""
-    groups: dict[str, list[News]] = {}
+    groups: dict[str, list[AlertItem]] = {}
     for number, item in enumerate(news):
         groups.setdefault(item.group or f"\0{number}", []).append(item)
     for items in groups.values():
@@ -142,16 +142,19 @@ def grouped(news: Sequence[News]) -> list[list[News]]:
     return sorted(groups.values(), key=lambda items: _rank(items[0]))
 
 
-def _rank(item: News) -> tuple[bool, float]:
+def _rank(item: AlertItem) -> tuple[bool, float]:
     """Falls first, by size; those that nobody saw again last among them."""
-    refuted = item.confirmation is not None and item.confirmation.outcome is Outcome.NOT_CONFIRMED
+    refuted = (
+        item.confirmation is not None
+        and item.confirmation.outcome is ConfirmationResult.NOT_CONFIRMED
+    )
     return refuted, item.verdict.change if item.verdict.change is not None else 0.0
 
 
 def _title(
     run: Run,
-    news: Sequence[News],
-    resolved: Sequence[Ended],
+    news: Sequence[AlertItem],
+    resolved: Sequence[EndedAlert],
     series: Sequence[str],
     drifts: Sequence[str],
     is_urgent: bool,
@@ -178,7 +181,7 @@ def _title(
     return f"Nightbench {run.suite} on {run.cluster}{urgent}: {words}"
 
 
-def _headline(item: News) -> str:
+def _headline(item: AlertItem) -> str:
     verdict = item.verdict
     words = str(verdict.kind)
     if verdict.change is not None:
@@ -188,7 +191,7 @@ def _headline(item: News) -> str:
     return words
 
 
-def _item(run: Run, items: Sequence[News], links: Links | None) -> str:
+def _item(run: Run, items: Sequence[AlertItem], links: Links | None) -> str:
     worst = items[0]
     verdict = worst.verdict
     if len(items) == 1:
@@ -214,13 +217,13 @@ def _item(run: Run, items: Sequence[News], links: Links | None) -> str:
     return "\n".join(lines)
 
 
-def _ended(item: Ended, links: Links | None) -> str:
+def _ended(item: EndedAlert, links: Links | None) -> str:
     said = f": {item.sentence}" if item.sentence else ""
     alert = f"\n  - alert: {links.alert(item.alert_id)}" if links and item.alert_id else ""
     return f"- {item.case_id}{said}{alert}"
 
 
-def _figures(item: News) -> list[str]:
+def _figures(item: AlertItem) -> list[str]:
     verdict, unit = item.verdict, _unit(item)
     lines = []
     if verdict.value is not None and verdict.baseline is not None:
@@ -231,7 +234,7 @@ def _figures(item: News) -> list[str]:
     return lines
 
 
-def _when(run: Run, item: News) -> list[str]:
+def _when(run: Run, item: AlertItem) -> list[str]:
     since = item.verdict.since or (item.first_bad.at if item.first_bad else run.started_at)
     lines = [f"- since: {since:%Y-%m-%d %H:%M} UTC"]
     for name, point in (("last good", item.last_good), ("first bad", item.first_bad)):
@@ -241,7 +244,7 @@ def _when(run: Run, item: News) -> list[str]:
     return lines
 
 
-def _changes(item: News) -> list[str]:
+def _changes(item: AlertItem) -> list[str]:
     if item.changes is None:
         return []
     if not item.changes:
@@ -259,7 +262,7 @@ def _cause(cause: Cause | None) -> list[str]:
     return lines + [f"  - {line}" for line in cause.evidence if line != cause.sentence]
 
 
-def _confirmation(item: News) -> list[str]:
+def _confirmation(item: AlertItem) -> list[str]:
     found = item.confirmation
     if found is None:
         return ["- it is being measured again"] if item.is_awaited else []
@@ -274,7 +277,7 @@ def _ratio(found: Confirmation) -> str:
     return f"ratio {found.ratio:.4f}{interval}, n = {found.rounds}"
 
 
-def _row(item: News) -> str:
+def _row(item: AlertItem) -> str:
     verdict = item.verdict
     words = f"{verdict.case_id}: {_headline(item)}"
     if verdict.low is not None and verdict.high is not None:
@@ -288,7 +291,7 @@ def _interval(low: float, high: float) -> str:
     return f"{low:+.1%} to {high:+.1%} (95 %)"
 
 
-def _unit(item: News) -> str:
+def _unit(item: AlertItem) -> str:
     return f" {item.unit}/s" if item.unit else ""
 
 

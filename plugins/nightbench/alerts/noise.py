@@ -40,7 +40,7 @@ def quarantine(
     for case_id, point in tonight.items():
         # A run that is judged again must not be its own past.
         before = [p for p in histories.get(case_id, ()) if p.run_id != run.run_id]
-        turn = noise.turn(before, point, limit, case_id in noisy)
+        turn = noise.noise_change(before, point, limit, case_id in noisy)
         if turn is not None:
             loader.store_noise_event(
                 {

@@ -1,8 +1,9 @@
-"""Tells of alerts: urgent falls at once, all else in one message of a night on each channel.
+"""Notification of alerts: urgent falls at once, the rest in one message of a night per channel.
 
-What is untold lies in the warehouse, not in the process that found it: whoever comes next tells
-it. An alert is stored before its message is sent, and each channel that took it is kept, so a
-message that no channel took is sent by the next try and one that was taken is never sent twice.
+Which alerts are unnotified is state of the warehouse, not of the process that found them: the next
+process sends them. An alert is stored before its message is sent, and each channel that accepted
+it is stored too, so a message that no channel accepted is sent by the next try, and one that was
+accepted is never sent twice.
 """
 
 from __future__ import annotations
@@ -13,8 +14,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from nightbench.alerts import Channel, Delivery, Links, Message, News, drifts, message, noise, send
-from nightbench.alerts.news import Composer
+from nightbench.alerts import (
+    AlertItem,
+    Channel,
+    Delivery,
+    Links,
+    Message,
+    drifts,
+    message,
+    noise,
+    send,
+)
+from nightbench.alerts.message_composer import Composer
 from nightbench.alerts.routing import Routed, Router
 from nightbench.core.errors import UserError
 from nightbench.core.hours import zone
@@ -31,18 +42,18 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Voice:
-    """How what is told gets out."""
+class Notifier:
+    """How messages get out."""
 
     resolve: Callable[[str], str] | None = None
     """Airflow Connection id -> Apprise URL, for channels that are named so."""
     links: Links | None = None
 
 
-def tell(
-    reader: Reader, loader: Loader, plan: RunPlan, voice: Voice, night: date | None = None
+def notify(
+    reader: Reader, loader: Loader, plan: RunPlan, notifier: Notifier, night: date | None = None
 ) -> tuple[Delivery, ...]:
-    """Tell all that is untold of a suite's alerts, unless it waits.
+    """Send the deliveries of a suite's unnotified alerts, unless they wait; returns the deliveries.
 
     The night's message waits while a suspect of it is being measured again, and what comes after
     that message waits for the next night's.
@@ -51,16 +62,16 @@ def tell(
         reader: of the warehouse.
         loader: to the same connection, which holds the lock of the cluster's alerts.
         plan: of the run that brought the news: its channels, routes and policy.
-        voice: how it gets out.
-        night: whose message it is; the latest of all that is untold where None.
+        notifier: how messages get out.
+        night: whose message it is; that of the latest unnotified alert where None.
 
     Raises:
         UserError: a message was refused by every channel that it goes to.
     """
-    return _Telling(reader, loader, plan, voice).tell(night)
+    return _Notification(reader, loader, plan, notifier).send_all(night)
 
 
-def tell_run(
+def notify_run(
     spool: Spool,
     run_id: str,
     connect: Connect,
@@ -69,17 +80,17 @@ def tell_run(
     base_url: str | None = None,
     night: date | None = None,
 ) -> tuple[Delivery, ...]:
-    """Tell what a run, or its suite, has left untold and what waits for nothing any more.
+    """Notify of what a run or its suite left unnotified and waits for nothing any more.
 
-    May be called at any time and again: nothing is told twice.
+    May be called at any time and again: nothing is sent twice.
 
     Args:
         spool: holds the run's plan.
         run_id: the run.
         connect: opens a connection to the warehouse.
-        resolve: see `Voice`.
+        resolve: see `Notifier`.
         base_url: of Airflow's API server, for links.
-        night: see `tell`.
+        night: see `notify`.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
@@ -89,11 +100,11 @@ def tell_run(
     with closing(connect()) as connection:
         reader, loader = Reader(connection), Loader(connection)
         loader.lock_alerts(plan.run.cluster)
-        voice = Voice(resolve, Links(base_url) if base_url else None)
-        return tell(reader, loader, plan, voice, night)
+        notifier = Notifier(resolve, Links(base_url) if base_url else None)
+        return notify(reader, loader, plan, notifier, night)
 
 
-def tell_leftovers(
+def notify_leftovers(
     spool: Spool,
     connect: Connect,
     *,
@@ -101,12 +112,12 @@ def tell_leftovers(
     base_url: str | None = None,
     now: datetime | None = None,
 ) -> tuple[list[Delivery], list[str]]:
-    """Tell what no night has told: its process died, or its suite did not run again.
+    """Notify of what no night did: its process died, or its suite did not run again.
 
-    A message of the last night that has ended goes out late, but it goes out.
+    The message of the last night that has ended is sent late.
 
     Returns:
-        The deliveries, and what kept a suite from being told of, in a sentence each.
+        The deliveries, and for each suite that could not be notified the problem as a sentence.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
@@ -120,7 +131,7 @@ def tell_leftovers(
             plan = read_plan(spool.run(row["run_id"]))
             ended = night_of(now or datetime.now(UTC), plan.zone) - timedelta(days=1)
             own = night_of(row["started_at"], plan.zone)
-            deliveries += tell_run(
+            deliveries += notify_run(
                 spool,
                 row["run_id"],
                 connect,
@@ -139,28 +150,28 @@ def night_of(at: datetime, zone_name: str) -> date:
 
 
 @dataclass
-class _Telling:
-    """One try to tell all that is untold."""
+class _Notification:
+    """One try to send all that is unnotified."""
 
     reader: Reader
     loader: Loader
     plan: RunPlan
-    voice: Voice
+    notifier: Notifier
     deliveries: list[Delivery] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     fallen: list[Row] = field(default_factory=list)
-    """Grades of the detector that are not good enough any more and that nobody was told of."""
+    """Unnotified grades of the detector that are not good enough any more."""
     turned: list[Row] = field(default_factory=list)
-    """Series that became noisy or steady, of which nobody was told."""
+    """Unnotified series that became noisy or steady."""
     drifts: list[Row] = field(default_factory=list)
-    """Series that creep, of which nobody was told."""
+    """Unnotified series that creep."""
 
-    def tell(self, night: date | None) -> tuple[Delivery, ...]:
+    def send_all(self, night: date | None) -> tuple[Delivery, ...]:
         run = self.plan.run
         rows = self.reader.unnotified_alerts(run.suite, run.cluster)
         router = Router(self.plan)
-        untold = [router.of(row) for row in rows]
-        for each in untold:
+        unnotified = [router.of(row) for row in rows]
+        for each in unnotified:
             if each.is_news and each.row["owner"] is None:
                 self.loader.route_alert(each.alert_id, each.owner, each.row["of_run_id"])
         self.fallen = self.reader.unnotified_grades(run.suite, run.cluster, run.started_at)
@@ -170,9 +181,9 @@ class _Telling:
         self.drifts = self.reader.drifts(
             suite=run.suite, cluster=run.cluster, unnotified_until=run.started_at
         )
-        if untold or self._notes:
+        if unnotified or self._notes:
             latest = max([run.started_at, *(row["of_run_at"] for row in rows)])
-            self._tell(untold, night or night_of(latest, self.plan.zone), router.own)
+            self._send_alerts(unnotified, night or night_of(latest, self.plan.zone), router.own)
         if self.refusals:
             raise UserError(
                 f"no channel of suite {run.suite} took {'. Nor '.join(self.refusals)}. "
@@ -180,11 +191,13 @@ class _Telling:
             )
         return tuple(self.deliveries)
 
-    def _tell(self, untold: Sequence[Routed], night: date, own: Sequence[Channel]) -> None:
-        composer = Composer(self.reader, self.plan, untold)
-        urgent = [each for each in untold if each.is_news and self._is_urgent(composer, each)]
+    def _send_alerts(
+        self, unnotified: Sequence[Routed], night: date, own: Sequence[Channel]
+    ) -> None:
+        composer = Composer(self.reader, self.plan, unnotified)
+        urgent = [each for each in unnotified if each.is_news and self._is_urgent(composer, each)]
         self._send(URGENT, urgent, composer, night, had=set())
-        rest = [each for each in untold if each not in urgent]
+        rest = [each for each in unnotified if each not in urgent]
         if any(each.row["is_awaited"] for each in rest):
             return
         run = self.plan.run
@@ -194,9 +207,9 @@ class _Telling:
         if self._notes:
             names = {channel.name for channel in own}
             sent = [each for each in self.deliveries[sent_before:] if each.channel in names]
-            self._tell_notes(own, sent, composer, night, had)
+            self._send_notes(own, sent, composer, night, had)
 
-    def _tell_notes(
+    def _send_notes(
         self,
         own: Sequence[Channel],
         sent: Sequence[Delivery],
@@ -212,7 +225,7 @@ class _Telling:
         if own and not sent:
             on_time = [channel for channel in own if channel.name not in had]
             said = self._compose(NIGHT, [], composer)
-            sent = send(on_time, said.title, said.body, self.voice.resolve)
+            sent = send(on_time, said.title, said.body, self.notifier.resolve)
             self.deliveries += sent
             for channel, delivery in zip(on_time, sent, strict=True):
                 if delivery.sent:
@@ -242,9 +255,11 @@ class _Telling:
     def _send(
         self, kind: str, items: Sequence[Routed], composer: Composer, night: date, had: set[str]
     ) -> None:
-        """Send to each channel what it has not had; what is then told everywhere is marked."""
-        told = self.reader.notified_items([each.alert_id for each in items])
-        took = {each: [c for c in each.channels if (*each.key, c.name) in told] for each in items}
+        """Send to each channel what it has not had; what all channels have had is marked."""
+        notified = self.reader.notified_items([each.alert_id for each in items])
+        took = {
+            each: [c for c in each.channels if (*each.key, c.name) in notified] for each in items
+        }
         waits: set[Routed] = set()
         for channels, batch in _batches(items, took):
             late = [channel for channel in channels if channel.name in had]
@@ -255,7 +270,7 @@ class _Telling:
                 continue
             said = self._compose(kind, batch, composer)
             pictures = composer.pictures([each for each in batch if each.is_news])
-            sent = send(on_time, said.title, said.body, self.voice.resolve, pictures)
+            sent = send(on_time, said.title, said.body, self.notifier.resolve, pictures)
             self.deliveries += sent
             for channel, delivery in zip(on_time, sent, strict=True):
                 if delivery.sent:
@@ -274,7 +289,7 @@ class _Telling:
         )
 
     def _compose(self, kind: str, batch: Sequence[Routed], composer: Composer) -> Message:
-        news: list[News] = [composer.news(each) for each in batch if each.is_news]
+        news: list[AlertItem] = [composer.news(each) for each in batch if each.is_news]
         again = {item.verdict.case_id for item in news}
         # An alert that gave way to another one of its series is no recovery.
         over = [e for e in batch if not e.is_news and e.row["case_id"] not in again]
@@ -286,7 +301,7 @@ class _Telling:
             owner,
             news,
             ended,
-            self.voice.links,
+            self.notifier.links,
             is_urgent=is_urgent,
             notes=[] if is_urgent else [row["below"] for row in self.fallen],
             series=[] if is_urgent else noise.notes(self.turned),
@@ -314,7 +329,7 @@ class _Telling:
 def _batches(
     items: Sequence[Routed], took: dict[Routed, list[Channel]]
 ) -> list[tuple[list[Channel], list[Routed]]]:
-    """What each channel is still to be told, channels that are told the same together."""
+    """What each channel still lacks, channels that lack the same together."""
     by_channel: dict[Channel, list[Routed]] = {}
     for each in items:
         for channel in each.channels:

@@ -26,7 +26,7 @@ _MADE_UP = "replay"
 
 
 @dataclass(frozen=True)
-class Raised:
+class RaisedAlert:
     """An alert that a replay has opened."""
 
     case_id: str
@@ -92,7 +92,7 @@ def replay(
     policy: RegressionPolicy,
     detector: Detector,
     since: datetime | None = None,
-) -> list[Raised]:
+) -> list[RaisedAlert]:
     """The alerts on falls that a series would have raised, judged night by night.
 
     Every night is judged knowing only those before it, noisy stretches keep quiet, and alerts
@@ -114,10 +114,10 @@ class _Replay:
     policy: RegressionPolicy
     detector: Detector
     alert: LiveAlert | None = None
-    raised: Raised | None = None
+    raised: RaisedAlert | None = None
     is_noisy: bool = False
 
-    def run(self, points: Sequence[HistoryPoint], since: datetime | None) -> Iterator[Raised]:
+    def run(self, points: Sequence[HistoryPoint], since: datetime | None) -> Iterator[RaisedAlert]:
         first = 0
         if since is not None:
             first = max(0, bisect.bisect_left(points, since, key=lambda p: p.at) - WARM_UP)
@@ -128,10 +128,10 @@ class _Replay:
         if self.raised is not None and (since is None or self.raised.at >= since):
             yield self.raised
 
-    def _night(self, before: Sequence[HistoryPoint], tonight: HistoryPoint) -> Raised | None:
+    def _night(self, before: Sequence[HistoryPoint], tonight: HistoryPoint) -> RaisedAlert | None:
         """Judge a night; the alert that it ends."""
         case_id, cluster = self.series
-        turn = noise.turn(before, tonight, self.policy.max_spread, self.is_noisy)
+        turn = noise.noise_change(before, tonight, self.policy.max_spread, self.is_noisy)
         if turn is not None:
             self.is_noisy = turn.noisy
         said = self.detector.judge(before, tonight, self.policy)
@@ -168,7 +168,7 @@ class _Replay:
                 )
         if changes.to_open:
             self.alert = _alive(verdict)
-            self.raised = Raised(
+            self.raised = RaisedAlert(
                 case_id, cluster, tonight.at, said.since, said.change, said.sentence
             )
         if changes.to_continue:
@@ -189,7 +189,7 @@ def _alive(verdict: Verdict) -> LiveAlert:
 class Score:
     """The alerts of a policy beside the labels of people."""
 
-    raised: tuple[Raised, ...]
+    raised: tuple[RaisedAlert, ...]
     labels: Mapping[int, bool]
     """Place in `raised` -> label, where there is one."""
     missed: tuple[Labelled, ...]
@@ -239,7 +239,7 @@ class Score:
         return wilson(self.right, self.right + len(self.missed))
 
 
-def score(raised: Sequence[Raised], labelled: Sequence[Labelled]) -> Score:
+def score(raised: Sequence[RaisedAlert], labelled: Sequence[Labelled]) -> Score:
     """Hold alerts against labelled ones: each is the same as one other at the most, the nearest."""
     pairs = sorted(
         (abs(alert.at - known.opened_at), i, j)
@@ -265,7 +265,7 @@ def _until(known: Labelled) -> datetime:
     return max(known.last_at, known.opened_at + NEAR)
 
 
-def apart(one: Sequence[Raised], other: Sequence[Raised]) -> list[Raised]:
+def apart(one: Sequence[RaisedAlert], other: Sequence[RaisedAlert]) -> list[RaisedAlert]:
     """The alerts of `one` that `other` does not raise within two weeks."""
     left = list(other)
     found = []

@@ -1,17 +1,17 @@
 """What a change is put down to, by evidence, and which changes have one cause. Pure."""
 
 from nightbench.causes.explaining import Explanation, explain
-from nightbench.causes.facts import ControlSeries, Facts, Look, Night, Peer
+from nightbench.causes.facts import ControlSeries, Facts, NightFacts, Peer, PreflightFacts
 from nightbench.causes.groups import Member, grouped
 
 __all__ = [
     "ControlSeries",
     "Explanation",
     "Facts",
-    "Look",
     "Member",
-    "Night",
+    "NightFacts",
     "Peer",
+    "PreflightFacts",
     "explain",
     "grouped",
 ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nightbench.causes import machines, software
 from nightbench.causes.facts import Facts
-from nightbench.causes.weighing import ENOUGH, Suspect, fallen_controls
+from nightbench.causes.weighing import ENOUGH, PossibleCause, fallen_controls
 from nightbench.core.model import Reason, ReasonCode
 from nightbench.core.model.alerts import CauseKind
 from nightbench.core.model.reasons import COUNTS
@@ -60,7 +60,7 @@ class Explanation:
     its `failure_name`; empty: nobody."""
 
 
-def suspects(facts: Facts) -> list[Suspect]:
+def suspects(facts: Facts) -> list[PossibleCause]:
     """All that may be the cause, the likeliest first."""
     found = [
         suspect
@@ -114,7 +114,7 @@ def failure_name(reasons: Sequence[Reason]) -> str:
     return ", ".join(dict.fromkeys(told))
 
 
-def _evidence(facts: Facts, found: list[Suspect]) -> tuple[str, ...]:
+def _evidence(facts: Facts, found: list[PossibleCause]) -> tuple[str, ...]:
     told: list[str] = []
     for place, suspect in enumerate(found):
         word = "" if place == 0 and suspect.weight >= ENOUGH else f"{_WORDS[suspect.kind]}: "
@@ -159,7 +159,7 @@ def _unchanged(facts: Facts) -> list[str]:
     return told
 
 
-def _nothing(found: list[Suspect]) -> str:
+def _nothing(found: list[PossibleCause]) -> str:
     if not found:
         return "Nothing that was looked at changed with it."
     names = ", ".join(dict.fromkeys(f"{_WORDS[s.kind]} ({s.name})" for s in found[:3]))

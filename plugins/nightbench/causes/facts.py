@@ -19,7 +19,7 @@ BUSY = 0.10
 
 
 @dataclass(frozen=True)
-class Night:
+class NightFacts:
     """What a case ran as on one night."""
 
     run_id: str
@@ -97,7 +97,7 @@ class ControlSeries:
 
 
 @dataclass(frozen=True)
-class Look:
+class PreflightFacts:
     """A preflight of one node."""
 
     node: str
@@ -125,24 +125,24 @@ class Facts:
     case_id: str
     cluster: str
     framework: str
-    first_bad: Night
-    last_good: Night | None = None
+    first_bad: NightFacts
+    last_good: NightFacts | None = None
     change: float | None = None
     """Of the series: value / baseline - 1."""
     failure: tuple[Reason, ...] = ()
     """Why it came back without a value; empty where it has one."""
     faults: Mapping[str, Reason] = field(default_factory=dict)
     """Node -> why the failure is put down to it."""
-    bad: tuple[Night, ...] = ()
+    bad: tuple[NightFacts, ...] = ()
     """All nights since, `first_bad` too, oldest first."""
-    good: tuple[Night, ...] = ()
+    good: tuple[NightFacts, ...] = ()
     """Some nights before, `last_good` too, oldest first."""
     peers: tuple[Peer, ...] = ()
     controls: tuple[ControlSeries, ...] = ()
     """Of the whole cluster."""
-    looks_before: tuple[Look, ...] = ()
+    looks_before: tuple[PreflightFacts, ...] = ()
     """The newest of each node before the change."""
-    looks_since: tuple[Look, ...] = ()
+    looks_since: tuple[PreflightFacts, ...] = ()
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -150,7 +150,7 @@ class Facts:
         return frozenset(node for night in (self.first_bad, *self.bad) for node in night.nodes)
 
     @property
-    def turns(self) -> list[tuple[Night, Night, str]]:
+    def turns(self) -> list[tuple[NightFacts, NightFacts, str]]:
         """Pairs of nights between which the cause may lie, with what speaks against a pair.
 
         The last good night and the first bad one; and a night to either side: one lucky or unlucky

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nightbench.causes.facts import Facts, Look, Night
+from nightbench.causes.facts import Facts, NightFacts, PreflightFacts
 from nightbench.causes.hardware import FieldChange, changes
 from nightbench.causes.weighing import (
-    Suspect,
+    PossibleCause,
     beside,
     controls_fell,
     count,
@@ -27,7 +27,7 @@ DRIFTS = 0.05
 """So much slower steps become within a repeat where a device grows hot."""
 
 
-def nodes(facts: Facts) -> Iterator[Suspect]:
+def nodes(facts: Facts) -> Iterator[PossibleCause]:
     """A node that is slow by itself, or that the case did not run on before."""
     for make in (_faulty_node, _slow_node, _moved_case):
         suspect = make(facts)
@@ -35,17 +35,17 @@ def nodes(facts: Facts) -> Iterator[Suspect]:
             yield suspect
 
 
-def _faulty_node(facts: Facts) -> Suspect | None:
+def _faulty_node(facts: Facts) -> PossibleCause | None:
     """A node that made the case fail."""
     if not facts.faults:
         return None
     names = sorted(facts.faults)
     told = [sentence(facts.faults[node]) for node in names]
     said = f"{_nodes(names)} made it fail"
-    return Suspect(CauseKind.NODE, ", ".join(names), said, 5, [f"{said}: {some(told)}"], [])
+    return PossibleCause(CauseKind.NODE, ", ".join(names), said, 5, [f"{said}: {some(told)}"], [])
 
 
-def _slow_node(facts: Facts) -> Suspect | None:
+def _slow_node(facts: Facts) -> PossibleCause | None:
     """A node that is slow by itself: by its controls, or by all that ran there and nowhere else."""
     fallen = fallen_controls(facts)
     alone = [node for node in sorted(facts.nodes) if _only_there(facts, node)]
@@ -56,7 +56,7 @@ def _slow_node(facts: Facts) -> Suspect | None:
         names = sorted({c.node for c in slow if c.fell and (len(c.nodes) == 1) == by_itself})
         verb = "is slow by itself" if len(names) == 1 else "are slow by themselves"
         said = f"{_nodes(names)} {verb}: control measurements fell too"
-        suspect = Suspect(CauseKind.NODE, ", ".join(names), said, 0, [], [])
+        suspect = PossibleCause(CauseKind.NODE, ", ".join(names), said, 0, [], [])
         suspect.speaks_for(4, controls_fell(fallen))
         if facts.change is not None and not may_explain(facts, fallen):
             suspect.speaks_against(
@@ -65,7 +65,7 @@ def _slow_node(facts: Facts) -> Suspect | None:
     elif alone:
         names = alone
         said = f"only series that ran on {' and '.join(names)} fell"
-        suspect = Suspect(CauseKind.NODE, ", ".join(names), said, 0, [], [])
+        suspect = PossibleCause(CauseKind.NODE, ", ".join(names), said, 0, [], [])
         steady = steady_controls(facts)
         if steady:
             suspect.speaks_against(1, f"controls were steady: {some(c.says for c in steady)}")
@@ -98,7 +98,7 @@ def _only_there(facts: Facts, node: str) -> bool:
     return there.mostly_fell and elsewhere.mostly_steady
 
 
-def _moved_case(facts: Facts) -> Suspect | None:
+def _moved_case(facts: Facts) -> PossibleCause | None:
     """The case ran on other nodes than before."""
     good, bad = facts.last_good, facts.first_bad
     if good is None or not good.nodes or not bad.nodes:
@@ -107,14 +107,14 @@ def _moved_case(facts: Facts) -> Suspect | None:
     if not new:
         return None
     said = f"the case ran on {' and '.join(bad.nodes)}, before on {' and '.join(good.nodes)}"
-    suspect = Suspect(CauseKind.NODE, ", ".join(new), said, 3, [said], [])
+    suspect = PossibleCause(CauseKind.NODE, ", ".join(new), said, 3, [said], [])
     there = count(beside(facts, frozenset(new)))
     if there.mostly_steady:
         suspect.speaks_against(1, f"{other_series(there.steady)} on the same nodes were steady")
     return suspect
 
 
-def neighbours(facts: Facts) -> Iterator[Suspect]:
+def neighbours(facts: Facts) -> Iterator[PossibleCause]:
     """Others that worked on the case's nodes."""
     disturbed = [(n, r) for n in facts.bad for r in n.disturbed if r.code in FOREIGN_WORK]
     reasons = [f"{night.run_id}: {sentence(reason)}" for night, reason in disturbed]
@@ -124,7 +124,7 @@ def neighbours(facts: Facts) -> Iterator[Suspect]:
     if not nodes:
         return
     named = sorted(nodes)
-    suspect = Suspect(
+    suspect = PossibleCause(
         CauseKind.NEIGHBOUR, ", ".join(named), f"others worked on {' and '.join(named)}", 0, [], []
     )
     if reasons:
@@ -154,7 +154,7 @@ def neighbours(facts: Facts) -> Iterator[Suspect]:
     yield suspect
 
 
-def heat(facts: Facts) -> Iterator[Suspect]:
+def heat(facts: Facts) -> Iterator[PossibleCause]:
     """Devices that were throttled or hot, and clocks that may go less fast than before."""
     slowed = [
         (reason.node or "", f"{night.run_id}: {sentence(reason)}")
@@ -167,7 +167,7 @@ def heat(facts: Facts) -> Iterator[Suspect]:
     hot = [(x.node, f"{x.node}: {w}") for x in looks for w in x.hot]
     if slowed or throttled or hot:
         named = sorted({node for node, _ in (*slowed, *throttled, *hot)})
-        suspect = Suspect(
+        suspect = PossibleCause(
             CauseKind.THERMAL, ", ".join(named), f"devices of {' and '.join(named)} ", 0, [], []
         )
         if slowed:
@@ -194,7 +194,7 @@ def heat(facts: Facts) -> Iterator[Suspect]:
         yield _changed_fields(facts, clocks, CauseKind.THERMAL, 4)
 
 
-def _weigh_heat(facts: Facts, suspect: Suspect) -> None:
+def _weigh_heat(facts: Facts, suspect: PossibleCause) -> None:
     if fallen_controls(facts):
         suspect.speaks_for(1, controls_fell(fallen_controls(facts)))
     was, now = _median_drift(facts.good), _median_drift(facts.bad)
@@ -207,7 +207,7 @@ def _weigh_heat(facts: Facts, suspect: Suspect) -> None:
         suspect.speaks_against(1, f"{other_series(there.steady)} on the same nodes were steady")
 
 
-def drivers(facts: Facts) -> Iterator[Suspect]:
+def drivers(facts: Facts) -> Iterator[PossibleCause]:
     """Hardware, firmware, drivers, kernel or links that changed."""
     fields = [c for c in changed(facts) if not c.is_clock]
     if fields:
@@ -218,7 +218,7 @@ def changed(facts: Facts) -> list[FieldChange]:
     """Fields of the case's nodes that changed, by fingerprints and by preflights."""
     steps = [changes(good.hardware, bad.hardware) for good, bad, _ in facts.turns]
     found = list(next((step for step in steps if step), ()))
-    first: dict[str, Look] = {}
+    first: dict[str, PreflightFacts] = {}
     for look in sorted(facts.looks_since, key=lambda each: each.at):
         first.setdefault(look.node, look)
     seen = changes(
@@ -231,14 +231,16 @@ def changed(facts: Facts) -> list[FieldChange]:
 
 def _changed_fields(
     facts: Facts, fields: Sequence[FieldChange], kind: CauseKind, strong: int
-) -> Suspect:
+) -> PossibleCause:
     told = [c for c in fields if not c.is_weak] or list(fields)
     says = sorted({c.says for c in told})
     nodes = frozenset(c.node for c in told)
     is_strong = any(not c.is_weak for c in fields)
     weight = strong if is_strong else 1
     where = " and ".join(sorted(nodes))
-    suspect = Suspect(kind, "; ".join(says), f"on {where} changed: {some(says)}", weight, [], [])
+    suspect = PossibleCause(
+        kind, "; ".join(says), f"on {where} changed: {some(says)}", weight, [], []
+    )
     suspect.pro.append(f"changed between the last good night and the first bad: {some(says)}")
     fallen = [c for c in fallen_controls(facts) if c.nodes & nodes]
     if fallen:
@@ -260,11 +262,11 @@ def _nodes(names: Sequence[str]) -> str:
     return f"{'node' if len(names) == 1 else 'nodes'} {' and '.join(names)}"
 
 
-def _foreign_share(nights: Sequence[Night]) -> float:
+def _foreign_share(nights: Sequence[NightFacts]) -> float:
     repeats = sum(night.repeats for night in nights)
     return sum(night.disturbed_repeats for night in nights) / repeats if repeats else 0.0
 
 
-def _median_drift(nights: Sequence[Night]) -> float | None:
+def _median_drift(nights: Sequence[NightFacts]) -> float | None:
     drifts = sorted(night.drift for night in nights if night.drift is not None)
     return drifts[len(drifts) // 2] if drifts else None

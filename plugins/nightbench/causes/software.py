@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nightbench.causes.facts import Facts, Night
+from nightbench.causes.facts import Facts, NightFacts
 from nightbench.causes.weighing import (
-    Suspect,
+    PossibleCause,
     count,
     differ,
     held_against_controls,
@@ -18,7 +18,7 @@ from nightbench.causes.weighing import (
 from nightbench.core.model.alerts import CauseKind
 
 
-def framework_versions(facts: Facts) -> Iterator[Suspect]:
+def framework_versions(facts: Facts) -> Iterator[PossibleCause]:
     """Another version, build or environment of the framework since the change."""
     for good, bad, but in facts.turns:
         suspect = _another_framework(facts, good, bad)
@@ -29,7 +29,7 @@ def framework_versions(facts: Facts) -> Iterator[Suspect]:
             return
 
 
-def _another_framework(facts: Facts, good: Night, bad: Night) -> Suspect | None:
+def _another_framework(facts: Facts, good: NightFacts, bad: NightFacts) -> PossibleCause | None:
     line = facts.framework
     old, new = good.framework_version, bad.framework_version
     libraries = [
@@ -49,7 +49,7 @@ def _another_framework(facts: Facts, good: Night, bad: Night) -> Suspect | None:
         said = f"the framework {line} stayed, but its environment changed: {some(libraries)}"
     else:
         return None
-    suspect = Suspect(
+    suspect = PossibleCause(
         CauseKind.FRAMEWORK_VERSION, name, said, weight, [f"{said} with {bad.run_id}"], []
     )
     if libraries and name.startswith(f"{line} "):
@@ -79,7 +79,7 @@ def _another_framework(facts: Facts, good: Night, bad: Night) -> Suspect | None:
     return suspect
 
 
-def benchmark_code(facts: Facts) -> Iterator[Suspect]:
+def benchmark_code(facts: Facts) -> Iterator[PossibleCause]:
     """Other code of ours, or another definition of the work, since the change."""
     for good, bad, but in facts.turns:
         suspect = _other_code(facts, good, bad)
@@ -90,16 +90,16 @@ def benchmark_code(facts: Facts) -> Iterator[Suspect]:
             return
 
 
-def _other_code(facts: Facts, good: Night, bad: Night) -> Suspect | None:
+def _other_code(facts: Facts, good: NightFacts, bad: NightFacts) -> PossibleCause | None:
     if differ(good.definition_digest, bad.definition_digest):
         pair = pair_of(good.definition_digest, bad.definition_digest)
         said = "the definition of the work changed"
-        suspect = Suspect(CauseKind.BENCHMARK_CODE, f"definition {pair}", said, 4, [], [])
+        suspect = PossibleCause(CauseKind.BENCHMARK_CODE, f"definition {pair}", said, 4, [], [])
         suspect.pro.append(f"{said} ({pair})")
     elif differ(good.code_digest, bad.code_digest):
         pair = pair_of(good.code_digest, bad.code_digest)
         said = "the benchmarks' code changed"
-        suspect = Suspect(CauseKind.BENCHMARK_CODE, f"code {pair}", said, 2, [], [])
+        suspect = PossibleCause(CauseKind.BENCHMARK_CODE, f"code {pair}", said, 2, [], [])
         suspect.pro.append(f"{said} ({pair}) with {bad.run_id}")
         own = count(p for p in facts.peers if p.framework == facts.framework)
         others = count(other_frameworks(facts))

@@ -23,7 +23,7 @@ SHOWN = 4
 
 
 @dataclass
-class Suspect:
+class PossibleCause:
     """A possible cause while reasons are collected."""
 
     kind: CauseKind
@@ -114,7 +114,7 @@ def may_explain(facts: Facts, fallen: Sequence[ControlSeries]) -> bool:
     return facts.change is None or lost_by(fallen) >= -facts.change * EXPLAINS
 
 
-def held_against_controls(facts: Facts, suspect: Suspect, slow: int) -> None:
+def held_against_controls(facts: Facts, suspect: PossibleCause, slow: int) -> None:
     """A slow node speaks against software, where it is slow enough."""
     fallen = fallen_controls(facts)
     if fallen:

@@ -65,7 +65,7 @@ def confirm_alert(alert_id: int, *, outside_hours: bool, json: bool) -> int:
 
 def _ask(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, ExperimentContext]:
     """Return the confirmation that has not ended, else a new one, with its night and context."""
-    from nightbench.night.suspects import new_confirmation_id, suspect_of
+    from nightbench.night.suspected_regressions import new_confirmation_id, suspected_regression
     from nightbench.spool.plans import read_plan
     from nightbench.warehouse import Reader
     from nightbench.warehouse.experiments import UNDECIDED, ConfirmationRepository
@@ -90,7 +90,7 @@ def _ask(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, ExperimentCo
         going = repository.find(run_id=run_id, alert_id=alert_id, states=UNDECIDED)
         if going:
             return int(going[-1]["confirmation_id"]), night, context
-        suspect = suspect_of(reader, night, alert)
+        suspect = suspected_regression(reader, night, alert)
         if suspect is None:
             raise UserError(f"alert {alert_id}: run {run_id} has no level for its case")
         made = repository.request(

@@ -19,8 +19,8 @@ from nightbench.config import locations
 from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
-    from nightbench.alerts.backtest import Backtest, Past
-    from nightbench.alerts.replay import Labelled, Raised, Score
+    from nightbench.alerts.backtest import Backtest, PastSeries
+    from nightbench.alerts.replay import Labelled, RaisedAlert, Score
     from nightbench.core.model import RegressionPolicy
 
 app = typer.Typer()
@@ -135,7 +135,7 @@ class _Progress:
             self._status.update(f"{done} of {of} series replayed  {series}")
 
 
-def _policies(pasts: Sequence[Past]) -> tuple[dict[str, RegressionPolicy], list[str]]:
+def _policies(pasts: Sequence[PastSeries]) -> tuple[dict[str, RegressionPolicy], list[str]]:
     """The policies of the suites as their files say, and which have none."""
     from nightbench.config import find_suites, load_suite
     from nightbench.core.model import RegressionPolicy
@@ -224,7 +224,7 @@ def _share(share: float | None, interval: tuple[float, float] | None = None) -> 
     return f"{share:.0%} ({interval[0]:.0%} to {interval[1]:.0%})"
 
 
-def _list(title: str, alerts: Sequence[Raised]) -> None:
+def _list(title: str, alerts: Sequence[RaisedAlert]) -> None:
     if alerts:
         say(f"{title}:")
     for alert in alerts[:_SHOWN]:
@@ -284,6 +284,6 @@ def _side(side: Score) -> dict[str, Any]:
     }
 
 
-def _json(item: Raised | Labelled) -> dict[str, Any]:
+def _json(item: RaisedAlert | Labelled) -> dict[str, Any]:
     found = dataclasses.asdict(item)
     return {k: v.isoformat() if isinstance(v, datetime) else v for k, v in found.items()}

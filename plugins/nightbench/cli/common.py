@@ -17,7 +17,7 @@ from nightbench.config.run_request import RunRequest, resolve_request
 from nightbench.local.home import Home, find_home
 
 if TYPE_CHECKING:
-    from nightbench.core.budget import Past
+    from nightbench.core.budget import CaseHistory
     from nightbench.core.model import Catalog, Cluster, Suite
     from nightbench.gang import Shipment, SshTarget
     from nightbench.spool import Spool
@@ -267,14 +267,14 @@ def open_warehouse(role: str = "nightbench_loader") -> Connection:
     return connect(dsn)
 
 
-def past(cluster: str) -> dict[str, Past]:
+def past(cluster: str) -> dict[str, CaseHistory]:
     """Return what earlier runs took for the cases on a cluster; empty without earlier runs.
 
     From the warehouse; where it does not answer, from the runs that are still in the spool.
     """
-    from nightbench.night.past import past_of
+    from nightbench.night.case_history import case_histories
 
-    return past_of(cluster, open_warehouse, spool())
+    return case_histories(cluster, open_warehouse, spool())
 
 
 def history(cluster: str) -> dict[str, float]:

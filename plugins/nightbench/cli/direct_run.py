@@ -74,18 +74,18 @@ def plan_now(chosen: common.Chosen, now: datetime) -> RunPlan:
         UserError: its hours do not hold, or the suite's with --night.
     """
     from nightbench.core.run_plan import make_plan
-    from nightbench.night import window
+    from nightbench.night import night_plan
 
     past = common.past(chosen.cluster.name)
     night = deadline = None
     if chosen.night:
-        night = window.plan_night(chosen.suite, chosen.cluster, chosen.catalog, past, now)
+        night = night_plan.plan_night(chosen.suite, chosen.cluster, chosen.catalog, past, now)
         if night.room.start > now:
             raise UserError(
                 f"night: the next one begins at {clock(night.room.start)}, and a direct run does "
                 "not wait; start it then, or without --night, or without --direct"
             )
-    elif not chosen.outside_hours and (span := window.open_now(chosen.cluster, now)):
+    elif not chosen.outside_hours and (span := night_plan.open_now(chosen.cluster, now)):
         deadline = span.end
     return make_plan(
         chosen.suite,
@@ -112,21 +112,21 @@ def place_on_healthy(
     Returns:
         The jobs that can be measured; the outcome of the others is stored.
     """
-    from nightbench.night import node_records, preflight, replacement
+    from nightbench.night import cluster_preflight, node_placement, node_records
 
     cluster = chosen.cluster
     wanted = {job.build.line for job in jobs}
     lines = [line for name, line in chosen.catalog.frameworks.items() if name in wanted]
-    found = asyncio.run(preflight.examine(cluster, targets, shipment, lines, sweep=True))
+    found = asyncio.run(cluster_preflight.examine(cluster, targets, shipment, lines, sweep=True))
     try:
         with closing(common.open_warehouse()) as connection:
             states = node_records.book(connection, folder.run_id, found, cluster.health)
     except WarehouseUnavailable:
         states = {}
-    out_tonight = replacement.out_tonight(found, states)
-    preflight.save(folder, found, cluster.health, out_tonight)
-    placement = replacement.place_around(jobs, cluster, out_tonight)
-    replacement.keep_placement(folder, placement)
+    out_tonight = node_placement.out_tonight(found, states)
+    cluster_preflight.save(folder, found, cluster.health, out_tonight)
+    placement = node_placement.place_around(jobs, cluster, out_tonight)
+    node_placement.keep_placement(folder, placement)
     for node, reason in out_tonight.items():
         err.print(f"{node} takes no part: {reason}", markup=False, soft_wrap=True)
     return placement.jobs

@@ -16,7 +16,7 @@ from nightbench.cli.common import INTERRUPTED, err, out
 from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
-    from nightbench.alerts.plot import Picture
+    from nightbench.alerts.plot_png import Picture
     from nightbench.experiments.engine import ExperimentContext
     from nightbench.spool import RunSpool
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, err, out, say
 from nightbench.core.budget import duration
-from nightbench.core.timetable import unchecked
+from nightbench.core.expected_nights import unchecked
 
 if TYPE_CHECKING:
     from nightbench.warehouse.connection import Connection

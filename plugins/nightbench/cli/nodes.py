@@ -16,7 +16,7 @@ from nightbench.core.sentences import sentences
 
 if TYPE_CHECKING:
     from nightbench.core.model import Catalog, Cluster
-    from nightbench.night.preflight import ClusterHealth
+    from nightbench.night.cluster_preflight import ClusterHealth
     from nightbench.nodes import NodeState
 
 app = typer.Typer()
@@ -65,11 +65,11 @@ def examine(cluster: Cluster, catalog: Catalog, controls: bool) -> ClusterHealth
     Raises:
         UserError: a Connection is missing.
     """
-    from nightbench.night import preflight
+    from nightbench.night import cluster_preflight
 
     lines = [line for line in catalog.frameworks.values() if not line.for_tests]
     return asyncio.run(
-        preflight.examine(
+        cluster_preflight.examine(
             cluster, common.reach(cluster), common.shipment(cluster), lines, controls=controls
         )
     )

@@ -12,12 +12,12 @@ from rich.text import Text
 
 from nightbench.core.model import Cluster, reasons_from_json
 from nightbench.core.sentences import sentences
-from nightbench.night.preflight import ClusterHealth
-from nightbench.nodes import Finding, JudgedNode, Level, NodeState
+from nightbench.night.cluster_preflight import ClusterHealth
+from nightbench.nodes import Finding, FindingLevel, JudgedNode, NodeState
 
 Key = tuple[str, str, str, str]
 
-_COLOURS = {Level.FAIL: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
+_COLOURS = {FindingLevel.FAIL: "red", FindingLevel.WARN: "yellow", FindingLevel.INFO: "cyan"}
 _NAMED = 4
 _SLOW = 0.9
 """A control below this part of its history's median stands out."""
@@ -58,7 +58,7 @@ def _state(node: JudgedNode, quarantined: bool) -> Text:
         return Text("ill", style="red")
     if quarantined:
         return Text("quarantined", style="yellow")
-    if node.level is Level.WARN:
+    if node.level is FindingLevel.WARN:
         return Text("warnings", style="yellow")
     return Text("well", style="green")
 

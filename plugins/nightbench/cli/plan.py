@@ -12,7 +12,7 @@ from rich.table import Table
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, err, out, say
 from nightbench.config import locations
-from nightbench.core.budget import Entry, Night, Past, duration
+from nightbench.core.budget import CaseHistory, Entry, NightPlan, duration
 from nightbench.core.errors import UserError
 from nightbench.core.hours import Hours
 from nightbench.core.model import Cluster, Suite
@@ -177,7 +177,7 @@ def show_night(chosen: common.Chosen, at: str | None, *, json: bool) -> None:
     Raises:
         UserError: the time cannot be read, or the hours never hold together.
     """
-    from nightbench.night.window import plan_night
+    from nightbench.night.night_plan import plan_night
 
     suite, cluster = chosen.suite, chosen.cluster
     place = zone_of(suite, cluster)
@@ -212,7 +212,9 @@ def zone_of(suite: Suite, cluster: Cluster) -> tzinfo:
     return Hours.parse(written).zone if written else UTC
 
 
-def _show(night: Night, past: dict[str, Past], chosen: common.Chosen, place: tzinfo) -> None:
+def _show(
+    night: NightPlan, past: dict[str, CaseHistory], chosen: common.Chosen, place: tzinfo
+) -> None:
     nodes = {case_id: " ".join(names) for case_id, names in _nodes(chosen).items()}
     inside = Table()
     for name in (f"begins ({place})", "case", "on", "takes", "last tried"):
@@ -220,7 +222,7 @@ def _show(night: Night, past: dict[str, Past], chosen: common.Chosen, place: tzi
     for entry in night.entries:
         if entry.start is None:
             continue
-        last = past.get(entry.case_id, Past()).last
+        last = past.get(entry.case_id, CaseHistory()).last
         inside.add_row(
             f"{entry.start.astimezone(place):{_MINUTE}}",
             entry.case_id,
@@ -256,8 +258,8 @@ def _nodes(chosen: common.Chosen) -> dict[str, list[str]]:
     }
 
 
-def _document(chosen: common.Chosen, entry: Entry, past: dict[str, Past]) -> dict[str, Any]:
-    last = past.get(entry.case_id, Past()).last
+def _document(chosen: common.Chosen, entry: Entry, past: dict[str, CaseHistory]) -> dict[str, Any]:
+    last = past.get(entry.case_id, CaseHistory()).last
     return {
         "case_id": entry.case_id,
         "cluster": chosen.cluster.name,

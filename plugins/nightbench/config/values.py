@@ -16,9 +16,9 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from nightbench.config import env
 from nightbench.config.source import describe
+from nightbench.core.expected_nights import Clock
 from nightbench.core.hours import Hours
 from nightbench.core.model import SLUG
-from nightbench.core.timetable import Clock
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def hours(value: str) -> str:
 
 
 def clock(value: str) -> str:
-    """A time of day with its time zone, as `nightbench.core.timetable` writes it."""
+    """A time of day with its time zone, as `nightbench.core.expected_nights` writes it."""
     return str(Clock.parse(value))
 
 

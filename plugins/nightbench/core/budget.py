@@ -26,7 +26,7 @@ STEP_S = 1.0
 
 
 @dataclass(frozen=True)
-class Past:
+class CaseHistory:
     """What earlier runs say of a case on a cluster."""
 
     seconds: float | None = None
@@ -38,11 +38,11 @@ class Past:
     definition: str | None = None
     """Digest of the definition that the lengths hold for; None: whatever it was."""
 
-    def of(self, definition: str) -> Past:
+    def of(self, definition: str) -> CaseHistory:
         """Return what it says of a case that is defined so: another protocol takes another time."""
         if self.definition in (None, definition):
             return self
-        return Past(last=self.last)
+        return CaseHistory(last=self.last)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Night:
+class NightPlan:
     """A night as it is planned."""
 
     room: Room
@@ -137,7 +137,7 @@ def room(hours: Sequence[Hours], budget_s: float | None, at: datetime) -> Room |
 
 
 def candidate(
-    case_id: str, suite: Suite, past: Past, holds: Iterable[str], room: Room
+    case_id: str, suite: Suite, past: CaseHistory, holds: Iterable[str], room: Room
 ) -> Candidate:
     """Estimate what a case takes: what it took before, else a guess from protocol and limits.
 
@@ -168,7 +168,7 @@ def guess_repeat_s(protocol: Protocol, limit_s: float) -> float:
     return min(limit_s, LAUNCH_S + max(steps, protocol.min_seconds))
 
 
-def fit(candidates: Sequence[Candidate], room: Room, lanes: int = 1) -> Night:
+def fit(candidates: Sequence[Candidate], room: Room, lanes: int = 1) -> NightPlan:
     """Fill a night: whoever's turn it is takes the earliest place where it still ends in time.
 
     Args:
@@ -191,7 +191,7 @@ def fit(candidates: Sequence[Candidate], room: Room, lanes: int = 1) -> Night:
         free[lane] = end
         held.update(dict.fromkeys(each.holds, end))
         inside.append(_entry(each, start=start))
-    return Night(room, (*inside, *outside))
+    return NightPlan(room, (*inside, *outside))
 
 
 def _entry(case: Candidate, start: datetime | None = None, left_out: Reason | None = None) -> Entry:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from nightbench.core.budget import Night, Past
+from nightbench.core.budget import CaseHistory, NightPlan
 from nightbench.core.hours import Hours
 from nightbench.core.model import (
     Catalog,
@@ -79,9 +79,9 @@ def make_plan(
     started_at: datetime | None = None,
     dag_id: str | None = None,
     dag_run_id: str | None = None,
-    night: Night | None = None,
+    night: NightPlan | None = None,
     deadline: datetime | None = None,
-    past: Mapping[str, Past] | None = None,
+    past: Mapping[str, CaseHistory] | None = None,
 ) -> RunPlan:
     """Resolve all cases of a suite for a cluster.
 
@@ -141,7 +141,7 @@ def _zone(suite: Suite, cluster: Cluster) -> str:
     return Hours.parse(hours).zone.key if hours else "UTC"
 
 
-def _expecting(job: JobSpec, past: Mapping[str, Past] | None) -> JobSpec:
+def _expecting(job: JobSpec, past: Mapping[str, CaseHistory] | None) -> JobSpec:
     """The job with what its repeats usually take."""
     known = (past or {}).get(job.case.case_id)
     if known is None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from nightbench.detection.acceptance import WEIGHTS, Weights, log_odds
 from nightbench.detection.evidence import Evidence, weigh
-from nightbench.detection.levels import NOISE_FLOOR, Past, look_back
+from nightbench.detection.levels import NOISE_FLOOR, LevelEstimate, estimate_level
 from nightbench.detection.robust import Floats
 from nightbench.detection.series import Series
 
@@ -98,7 +98,7 @@ def changes_of_last_night(
     window = series.part(offset, len(series))
     if len(window) < FEWEST:
         return []
-    past = look_back(window)
+    past = estimate_level(window)
     scores = _screen(past)
     believed = []
     for sign in (-1, 1):
@@ -166,7 +166,7 @@ def find_changes(series: Series) -> list[Change]:
     return Follower().extend(series)
 
 
-def _screen(past: Past) -> Floats:
+def _screen(past: LevelEstimate) -> Floats:
     """Fall or rise at each night in standard errors; 0 where a night cannot be looked at."""
     calm, nights = past.calm, len(past.calm)
     noise = max(past.step_noise, 0.9 * past.level_noise, NOISE_FLOOR + 0.0005)
@@ -182,7 +182,7 @@ def _screen(past: Past) -> Floats:
     return scores
 
 
-def _worth_a_look(scores: Floats, past: Past, sign: int) -> list[int]:
+def _worth_a_look(scores: Floats, past: LevelEstimate, sign: int) -> list[int]:
     """The best nights of a screening and their neighbours."""
     signed = sign * scores
     chosen: list[int] = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nightbench.detection.levels import FEWEST_FOR_DRIFT as FEWEST
-from nightbench.detection.levels import look_back
+from nightbench.detection.levels import estimate_level
 from nightbench.detection.robust import noise_of_differences, winsorised
 from nightbench.detection.series import Series
 
@@ -44,7 +44,7 @@ def drift_of(series: Series, start: int = 0) -> Drift | None:
     nights = len(series) - start
     if nights < FEWEST:
         return None
-    values = look_back(series.part(start, len(series))).values
+    values = estimate_level(series.part(start, len(series))).values
     noise = max(noise_of_differences(values), 1e-4)
     values = winsorised(values, noise)
     day = series.day[start:] - series.day[start:].mean()

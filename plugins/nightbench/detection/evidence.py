@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nightbench.detection.levels import NOISE_FLOOR, Past
+from nightbench.detection.levels import NOISE_FLOOR, LevelEstimate
 from nightbench.detection.robust import MAD_TO_SIGMA, Floats, median, running_median
 from nightbench.detection.series import Series
 
@@ -99,7 +99,7 @@ class _Noise:
     """Probability that the night is a slow one."""
 
 
-def weigh(series: Series, past: Past, first: int, sign: int) -> Evidence:
+def weigh(series: Series, past: LevelEstimate, first: int, sign: int) -> Evidence:
     """Evidence that the level fell (`sign` -1) or rose (+1) at `first`.
 
     Args:
@@ -222,7 +222,7 @@ def _loudness(series: Series, start: int, first: int) -> tuple[bool, float, Floa
 
 
 def _noise(
-    series: Series, past: Past, first: int, noise: float, told: bool, usual_within: float
+    series: Series, past: LevelEstimate, first: int, noise: float, told: bool, usual_within: float
 ) -> _Noise:
     deep = int((past.residual[:first] < -4 * noise).sum())
     slow = (SLOW_NIGHTS + min(deep, 0.1 * first)) / (SLOW_WEIGHT + first)
@@ -281,7 +281,9 @@ def _bayes_factor(distance: Floats, nights: _Noise, level_variance: float, sign:
     )
 
 
-def _visits(past: Past, first: int, middle: float, step: float, sign: int) -> tuple[int, int, int]:
+def _visits(
+    past: LevelEstimate, first: int, middle: float, step: float, sign: int
+) -> tuple[int, int, int]:
     """Earlier stays beyond the midline that ended: how many, how long together; nights elsewhere.
 
     A past that begins there does not count as a visit: the series may have come from that level.

@@ -47,7 +47,7 @@ DELAY_LIMIT = 5.0
 """Largest median delay, in nights."""
 
 
-class Outcome(StrEnum):
+class TrialOutcome(StrEnum):
     """What became of a shadow on the night that decided it."""
 
     CAUGHT = "caught"
@@ -70,7 +70,7 @@ class ShadowVerdict:
     kind: VerdictKind
     change: float | None
     since: datetime | None
-    outcome: Outcome | None = None
+    outcome: TrialOutcome | None = None
 
 
 def judge_fall(
@@ -98,13 +98,13 @@ def judge_fall(
     )
     outcome = None
     if said.kind is VerdictKind.INSUFFICIENT_DATA:
-        outcome = Outcome.SPOILED
+        outcome = TrialOutcome.SPOILED
     elif told or night == WATCHED - 1:
         plain = detector.judge(real[:index], real[index], policy)
-        outcome = Outcome.CAUGHT if told else Outcome.MISSED
+        outcome = TrialOutcome.CAUGHT if told else TrialOutcome.MISSED
         moved = plain.kind in (VerdictKind.REGRESSED, VerdictKind.IMPROVED)
         if moved and plain.since and plain.since >= real[max(0, fall.first - APART)].at:
-            outcome = Outcome.SPOILED
+            outcome = TrialOutcome.SPOILED
     return _verdict(night, real[index], said, outcome)
 
 
@@ -132,7 +132,7 @@ def judge_quiet(
             regressed_at = copy.points[index - 1].at
         at = copy.points[index].at
         if regressed_at is None or at - regressed_at > timedelta(days=APART):
-            outcome = Outcome.ALARM
+            outcome = TrialOutcome.ALARM
     return _verdict(night, copy.nights[night], said, outcome)
 
 
@@ -144,7 +144,7 @@ def _was_regressed(copy: QuietCopy, policy: RegressionPolicy, detector: Detector
 
 
 def _verdict(
-    night: int, real: HistoryPoint, said: Judgement, outcome: Outcome | None
+    night: int, real: HistoryPoint, said: Judgement, outcome: TrialOutcome | None
 ) -> ShadowVerdict:
     return ShadowVerdict(night, real.at, real.run_id, said.kind, said.change, said.since, outcome)
 

@@ -20,7 +20,7 @@ from nightbench.detection.control import ControlShift, control_shift
 from nightbench.detection.detector import Judgement, began, differ, segment, segment_before
 from nightbench.detection.drift import drift_of
 from nightbench.detection.evidence import REFERENCE
-from nightbench.detection.levels import look_back
+from nightbench.detection.levels import estimate_level
 from nightbench.detection.power import smallest_slowdown
 from nightbench.detection.releases import release_odds, turn_odds
 from nightbench.detection.robust import median
@@ -165,7 +165,7 @@ def _of_tonight(changes: list[Change], series: Series, policy: RegressionPolicy)
 def _usual(
     series: Series, tonight: HistoryPoint, history: int, least: float | None, *, with_drift: bool
 ) -> Judgement:
-    past = look_back(series.part(0, len(series) - 1))
+    past = estimate_level(series.part(0, len(series) - 1))
     level = past.values[past.base :][-REFERENCE:]
     baseline = math.exp(median(level))
     change = tonight.value / baseline - 1

@@ -48,7 +48,7 @@ WEEKLY_EVIDENCE = 22.0
 
 
 @dataclass(frozen=True)
-class Past:
+class LevelEstimate:
     """One window of nights, with what is known of it before any question about its end."""
 
     values: Floats
@@ -69,7 +69,7 @@ class Past:
     """Largest effect of a weekday, relative; 0 where there is no pattern."""
 
 
-def look_back(series: Series) -> Past:
+def estimate_level(series: Series) -> LevelEstimate:
     """What a window of at least 8 nights says of itself."""
     values = series.level
     step_noise = max(noise_of_differences(values), 0.001)
@@ -85,7 +85,7 @@ def look_back(series: Series) -> Past:
     aligned = np.full(len(values), np.nan)
     for start, stop, level in levels[:-1]:
         aligned[start:stop] = values[start:stop] - level
-    return Past(
+    return LevelEstimate(
         values, calm, residual, aligned, base, step_noise, level_noise, float(np.abs(effects).max())
     )
 

@@ -14,7 +14,7 @@ import numpy as np
 from nightbench.core.model import HistoryPoint
 from nightbench.detection.changes import FEWEST
 from nightbench.detection.detector import segment
-from nightbench.detection.levels import look_back
+from nightbench.detection.levels import estimate_level
 from nightbench.detection.robust import median
 from nightbench.detection.series import series_of
 
@@ -29,7 +29,7 @@ RETURN_BELOW = 0.7
 
 
 @dataclass(frozen=True)
-class Restlessness:
+class Variation:
     """How much a series varies; relative standard deviations."""
 
     nights: float | None
@@ -52,7 +52,7 @@ class Restlessness:
         return " and ".join(said)
 
 
-def restlessness(points: Sequence[HistoryPoint]) -> Restlessness:
+def variation(points: Sequence[HistoryPoint]) -> Variation:
     """How much a series varies over its last `RECENT` nights.
 
     Args:
@@ -61,16 +61,16 @@ def restlessness(points: Sequence[HistoryPoint]) -> Restlessness:
     series = series_of(points[-RECENT:])
     nights = None
     if len(series) >= FEWEST:
-        past = look_back(series)
+        past = estimate_level(series)
         # The detector's own two: what neighbours differ by, and how far nights lie from the level
         # that they belong to. Steps and slow drift are in neither.
         nights = max(past.step_noise, past.level_noise)
     known = series.within[np.isfinite(series.within)]
-    return Restlessness(nights, median(known) if len(known) >= FEWEST else None)
+    return Variation(nights, median(known) if len(known) >= FEWEST else None)
 
 
 @dataclass(frozen=True)
-class Turn:
+class NoiseChange:
     """A series becomes noisy, or steady again."""
 
     noisy: bool
@@ -80,9 +80,9 @@ class Turn:
     sentence: str
 
 
-def turn(
+def noise_change(
     history: Sequence[HistoryPoint], tonight: HistoryPoint, limit: float, was_noisy: bool
-) -> Turn | None:
+) -> NoiseChange | None:
     """Whether a series changes sides with a night.
 
     It is noisy once it has varied by more than the limit on `IN_A_ROW` nights running, each with
@@ -101,7 +101,7 @@ def turn(
     steady = RETURN_BELOW * limit
     seen = []
     for back in range(IN_A_ROW):
-        night = restlessness(points[: len(points) - back])
+        night = variation(points[: len(points) - back])
         # Too few nights to say anything speak neither for noise nor for calm.
         if night.nights is None or night.most is None:
             return None
@@ -111,7 +111,9 @@ def turn(
     now, worst = seen[0], max(night.most or 0.0 for night in seen)
     if was_noisy:
         said = f"it varied by no more than {worst:.1%} on {IN_A_ROW} nights running"
-        return Turn(
+        return NoiseChange(
             False, worst, limit, f"{said}, below {steady:.1%} ({RETURN_BELOW:.0%} of the limit)"
         )
-    return Turn(True, now.most or 0.0, limit, f"{now.sentence(limit)}; the limit is {limit:.1%}")
+    return NoiseChange(
+        True, now.most or 0.0, limit, f"{now.sentence(limit)}; the limit is {limit:.1%}"
+    )

@@ -10,7 +10,7 @@ import numpy as np
 from nightbench.detection.acceptance import WEIGHTS, Weights, log_odds
 from nightbench.detection.changes import FEWEST, LEAST_REFERENCE, LOOK_BACK, WORTH_A_LOOK
 from nightbench.detection.evidence import weigh
-from nightbench.detection.levels import Past, look_back
+from nightbench.detection.levels import LevelEstimate, estimate_level
 from nightbench.detection.robust import Floats, median
 from nightbench.detection.series import Series
 
@@ -39,7 +39,7 @@ def smallest_slowdown(series: Series, weights: Weights = WEIGHTS) -> float | Non
     window = series.part(max(0, len(series) - LOOK_BACK + WITHIN), len(series))
     if len(window) < FEWEST:
         return None
-    past = look_back(window)
+    past = estimate_level(window)
     nights = len(window)
     reference = nights - past.base
     if reference < LEAST_REFERENCE:
@@ -74,7 +74,7 @@ def smallest_slowdown(series: Series, weights: Weights = WEIGHTS) -> float | Non
     return -math.expm1(-(high + POWER * noise))
 
 
-def _with_values(past: Past, values: Floats) -> Past:
+def _with_values(past: LevelEstimate, values: Floats) -> LevelEstimate:
     """The same past with a week after it."""
     extra = np.zeros(len(values) - len(past.values))
     return replace(

@@ -24,7 +24,13 @@ from nightbench.core.model import HistoryPoint
 from nightbench.detection.changes import LOOK_BACK, changes_of_last_night
 from nightbench.detection.detector import segment
 from nightbench.detection.drift import drift_of
-from nightbench.detection.levels import NOISE_FLOOR, SETTLED, Past, look_back, weekday_effects
+from nightbench.detection.levels import (
+    NOISE_FLOOR,
+    SETTLED,
+    LevelEstimate,
+    estimate_level,
+    weekday_effects,
+)
 from nightbench.detection.robust import Floats, median, scale
 from nightbench.detection.series import Series, series_of
 
@@ -148,7 +154,7 @@ def plant(shadow: Shadow, sizes: SizeClass, points: Sequence[HistoryPoint]) -> F
 
 def noise_of(points: Sequence[HistoryPoint]) -> float:
     """Relative standard deviation from night to night, levels and slow single nights apart."""
-    past = look_back(series_of(points[-LOOK_BACK:]))
+    past = estimate_level(series_of(points[-LOOK_BACK:]))
     return max(past.step_noise, past.level_noise)
 
 
@@ -204,7 +210,7 @@ def _pool(before: Sequence[HistoryPoint]) -> _Pool | None:
     """What a real series would vary by if nothing ever changed; None where little is left of it."""
     nights = list(before[-LOOK_BACK:])
     series = series_of(nights)
-    past = look_back(series)
+    past = estimate_level(series)
     # What is believed to be a change, but too young for a level of its own, is no noise.
     young = [c.first for c in changes_of_last_night(series) if c.first > past.base]
     if young:
@@ -212,7 +218,7 @@ def _pool(before: Sequence[HistoryPoint]) -> _Pool | None:
         if len(nights) < ENOUGH:
             return None
         series = series_of(nights)
-        past = look_back(series)
+        past = estimate_level(series)
     starts = _levels(series.level, past)
     residual = _residual(series, starts)
     effects = _weekly(residual, series)
@@ -220,7 +226,7 @@ def _pool(before: Sequence[HistoryPoint]) -> _Pool | None:
     return _Pool(nights, median(series.level[starts[-1] :]), residual - median(residual), effects)
 
 
-def _levels(values: Floats, past: Past) -> list[int]:
+def _levels(values: Floats, past: LevelEstimate) -> list[int]:
     """First nights of the levels of a series that clearly are some: long, and far apart.
 
     All else that a series does (stays of days, wandering) remains in its copies as noise.

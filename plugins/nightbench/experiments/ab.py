@@ -9,7 +9,7 @@ from datetime import datetime
 
 from nightbench.config import parse_build
 from nightbench.config.source import one_of
-from nightbench.core.budget import Past
+from nightbench.core.budget import CaseHistory
 from nightbench.core.errors import UserError
 from nightbench.core.model import Catalog, Cluster, Suite
 from nightbench.experiments.comparison import ComparisonPlan, plan_comparison
@@ -47,7 +47,7 @@ def plan_ab(
     *,
     left_out: Mapping[str, str] | None = None,
     deadline: datetime | None = None,
-    past: Mapping[str, Past] | None = None,
+    past: Mapping[str, CaseHistory] | None = None,
 ) -> ComparisonPlan:
     """Return the plan of a request.
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from nightbench.core.budget import Past
+from nightbench.core.budget import CaseHistory
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     Build,
@@ -116,7 +116,7 @@ def plan_comparison(
     seed: int,
     deadline: datetime | None = None,
     left_out: Mapping[str, str] | None = None,
-    past: Mapping[str, Past] | None = None,
+    past: Mapping[str, CaseHistory] | None = None,
 ) -> ComparisonPlan:
     """Return the plan that compares two builds on the suite's cases of their framework line.
 
@@ -154,7 +154,7 @@ def plan_comparison(
         for arm, build in zip(Arm, builds, strict=True):
             with_build = dataclasses.replace(suite, builds={**suite.builds, line: build})
             job = resolve(case, with_build, cluster, catalog, comparison_id, deadline=deadline)
-            known = (past or {}).get(case.case_id, Past()).of(job.definition_digest)
+            known = (past or {}).get(case.case_id, CaseHistory()).of(job.definition_digest)
             job = dataclasses.replace(
                 job, nodes=nodes, processes=processes, expected_repeat_s=known.repeat_s
             )

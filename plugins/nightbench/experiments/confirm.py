@@ -21,7 +21,7 @@ from typing import Any
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Build
-from nightbench.core.model.alerts import Confirmation, Outcome
+from nightbench.core.model.alerts import Confirmation, ConfirmationResult
 from nightbench.core.run_plan import RunPlan
 from nightbench.experiments import paired_statistics
 from nightbench.experiments.comparison import ComparisonPlan, plan_comparison
@@ -35,7 +35,12 @@ from nightbench.experiments.experiment_spool import Document
 from nightbench.experiments.paired_statistics import LEAST_ROUNDS
 from nightbench.experiments.rounds import Arm
 from nightbench.gang import EnvironmentUnavailable
-from nightbench.night.suspects import Gone, Suspect, builds_of, rounds_of
+from nightbench.night.suspected_regressions import (
+    BuildGone,
+    SuspectedRegression,
+    builds_of,
+    rounds_of,
+)
 from nightbench.spool import Spool
 from nightbench.warehouse.connection import Connect
 from nightbench.warehouse.experiments import NIGHTBENCH, UNDECIDED, ConfirmationRepository
@@ -56,7 +61,7 @@ class ConfirmRequest:
 
     confirmation_id: int
     comparison_id: str
-    suspect: Suspect
+    suspect: SuspectedRegression
     until: datetime | None
     """The end of the night's budget; None where nobody waits."""
     requested_by: str
@@ -73,7 +78,7 @@ def begin_confirmation(connect: Connect, confirmation_id: int) -> ConfirmRequest
         if not repository.begin(confirmation_id):
             return None
         (row,) = repository.find(confirmation_id=confirmation_id)
-        suspect = Suspect.from_json(row["detail"])
+        suspect = SuspectedRegression.from_json(row["detail"])
         return ConfirmRequest(
             confirmation_id, row["comparison_id"], suspect, row["until"], row["asked_by"]
         )
@@ -179,7 +184,7 @@ async def measure_again(
         raise MeasuredElsewhere(f"{request.comparison_id} is measured right now by another process")
     try:
         builds = builds_of(suspect)
-    except Gone as error:
+    except BuildGone as error:
         return inconclusive(str(error)), {}
     nodes = [node.name for node in cluster.nodes]
     removed = sorted(set(suspect.nodes) - set(nodes))
@@ -264,7 +269,7 @@ def _plan(
 # --- the outcome: pure --------------------------------------------------------------------
 
 
-def smallest_effect(suspect: Suspect, min_change: float, *, has_two: bool) -> float:
+def smallest_effect(suspect: SuspectedRegression, min_change: float, *, has_two: bool) -> float:
     """Return the fall that an interval has to lie beyond, as a ratio less one: .015 for 1.5 %.
 
     Args:
@@ -279,7 +284,7 @@ def smallest_effect(suspect: Suspect, min_change: float, *, has_two: bool) -> fl
     return math.expm1(bound)
 
 
-def decide(low: float | None, high: float | None, effect: float) -> Outcome:
+def decide(low: float | None, high: float | None, effect: float) -> ConfirmationResult:
     """Return what an interval of a ratio means.
 
     Args:
@@ -288,15 +293,15 @@ def decide(low: float | None, high: float | None, effect: float) -> Outcome:
         effect: see `smallest_effect`.
     """
     if low is None or high is None:
-        return Outcome.INCONCLUSIVE
+        return ConfirmationResult.INCONCLUSIVE
     bound = 1 / (1 + effect)
     if high < bound:
-        return Outcome.CONFIRMED
-    return Outcome.NOT_CONFIRMED if low > bound else Outcome.INCONCLUSIVE
+        return ConfirmationResult.CONFIRMED
+    return ConfirmationResult.NOT_CONFIRMED if low > bound else ConfirmationResult.INCONCLUSIVE
 
 
 def confirmation(
-    suspect: Suspect,
+    suspect: SuspectedRegression,
     builds: tuple[Build, Build] | None,
     here: Document,
     there: Document | str | None,
@@ -337,10 +342,12 @@ def confirmation(
 
 def inconclusive(why: str) -> Confirmation:
     """Return the outcome where nothing could be measured."""
-    return Confirmation(Outcome.INCONCLUSIVE, f"It could not be measured again: {why}")
+    return Confirmation(ConfirmationResult.INCONCLUSIVE, f"It could not be measured again: {why}")
 
 
-def _read(suspect: Suspect, builds: tuple[Build, Build] | None, result: Document) -> Confirmation:
+def _read(
+    suspect: SuspectedRegression, builds: tuple[Build, Build] | None, result: Document
+) -> Confirmation:
     (row,) = result["cases"]
     effect = result["min_effect"]
     if builds is not None:
@@ -367,10 +374,10 @@ def _why_few(result: Document) -> str:
     return f"{row['n']} of {result['rounds']} rounds: {row['stopped'] or 'too few'}"
 
 
-def _words(outcome: Outcome, builds: tuple[Build, Build] | None) -> str:
-    if outcome is Outcome.CONFIRMED:
+def _words(outcome: ConfirmationResult, builds: tuple[Build, Build] | None) -> str:
+    if outcome is ConfirmationResult.CONFIRMED:
         return "the fall is there" if builds else "it is still down"
-    if outcome is Outcome.NOT_CONFIRMED:
+    if outcome is ConfirmationResult.NOT_CONFIRMED:
         return "the fall is not there" if builds else "the level is back"
     return "too uneven to tell"
 

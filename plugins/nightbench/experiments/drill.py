@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from nightbench.alerts import LiveAlert, Message, News, alerts_for, message
+from nightbench.alerts import AlertItem, LiveAlert, Message, alerts_for, message
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     CaseStatus,
@@ -310,7 +310,7 @@ def alert_message(drill: Drill, night: DrillNight) -> Message:
     """Return the message of the alert as a channel gets it, marked as a drill's."""
     run = read_plan(drill.night(night.number)).run
     judgement = night.judgement
-    news = News(
+    news = AlertItem(
         verdict=night.verdict,
         unit=night.measurement.unit,
         first_bad=judgement.first_bad if judgement else None,

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nightbench.checks import CheckContext, check_repeats
-from nightbench.core.budget import Past
+from nightbench.core.budget import CaseHistory
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, Catalog, Cluster, JobSpec, Suite, reasons_from_json
 from nightbench.core.repeat_record import repeat_record
@@ -47,9 +47,9 @@ from nightbench.gang import (
     run_gang,
 )
 from nightbench.gang.progress import GangEvent
-from nightbench.night import preflight, replacement
-from nightbench.night.past import past_of
-from nightbench.night.window import open_now
+from nightbench.night import cluster_preflight, node_placement
+from nightbench.night.case_history import case_histories
+from nightbench.night.night_plan import open_now
 from nightbench.nodes import NodeState
 from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome, RunSpool, Spool
 from nightbench.warehouse import NodeRepository, WarehouseUnavailable
@@ -74,7 +74,7 @@ class ExperimentContext:
     """What the nodes need."""
     deadline: datetime | None = None
     """No launch begins that cannot end by then."""
-    past: Mapping[str, Past] = dataclasses.field(default_factory=dict)
+    past: Mapping[str, CaseHistory] = dataclasses.field(default_factory=dict)
     """case_id -> how long it took before; empty without a deadline."""
     node_states: Mapping[str, NodeState] = dataclasses.field(default_factory=dict)
     """Node -> whether it is in quarantine; empty where the warehouse is away."""
@@ -116,20 +116,20 @@ def experiment_context(
             states = NodeRepository(connection).states(cluster.name)
     except WarehouseUnavailable:
         pass  # Nobody knows of quarantines then; the preflight counts all the same.
-    past = past_of(cluster.name, connect, spool) if deadline is not None else {}
+    past = case_histories(cluster.name, connect, spool) if deadline is not None else {}
     return ExperimentContext(suite, cluster, catalog, targets, shipment, deadline, past, states)
 
 
 async def unfit_nodes(context: ExperimentContext, line: str) -> dict[str, str]:
     """Look at the nodes, and return node -> why it takes no part: a fault, or a quarantine."""
-    found = await preflight.examine(
+    found = await cluster_preflight.examine(
         context.cluster,
         context.targets,
         context.shipment,
         [context.catalog.frameworks[line]],
         sweep=True,
     )
-    return replacement.out_tonight(found, context.node_states)
+    return node_placement.out_tonight(found, context.node_states)
 
 
 class ComparisonObserver:

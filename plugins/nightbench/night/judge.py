@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nightbench.alerts import AlertChanges, Delivery, Links, LiveAlert, alerts_for, drifts
-from nightbench.alerts.explain import explain_or_say
+from nightbench.alerts.explain import explain_alerts
 from nightbench.alerts.noise import quarantine
-from nightbench.alerts.notify import Voice, tell
+from nightbench.alerts.notify import Notifier, notify
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     CaseStatus,
@@ -29,8 +29,8 @@ from nightbench.core.model import (
 from nightbench.core.run_plan import RunPlan
 from nightbench.detection import ChangeDetector, Judgement, judge_cases
 from nightbench.night.controls import controls_of_cases
-from nightbench.night.shadow import Graded, grade_or_say
-from nightbench.night.suspects import ask_or_say
+from nightbench.night.shadow import Graded, grade_detector
+from nightbench.night.suspected_regressions import confirm_suspects
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
 from nightbench.warehouse import Loader, Reader
@@ -113,15 +113,15 @@ def judge_run(
             noisy,
         )
         opened, resolved = _store(loader, changes, run_id)
-        explain_or_say(connection, plan)
+        explain_alerts(connection, plan)
         if confirms:
-            ask_or_say(connection, plan)
-        voice = Voice(resolve, Links(base_url) if base_url else None)
-        deliveries = tell(reader, loader, plan, voice)
+            confirm_suspects(connection, plan)
+        voice = Notifier(resolve, Links(base_url) if base_url else None)
+        deliveries = notify(reader, loader, plan, voice)
     finally:
         connection.close()
     # On a connection of its own: nobody waits for the alerts while the shadows are judged.
-    graded = grade_or_say(connect, plan)
+    graded = grade_detector(connect, plan)
     return JudgeResult(verdicts, opened, tuple(resolved), deliveries, graded)
 
 

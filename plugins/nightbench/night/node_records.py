@@ -21,7 +21,7 @@ from nightbench.core.model import (
     reasons_from_json,
 )
 from nightbench.core.sentences import sentences
-from nightbench.night.preflight import ClusterHealth, read
+from nightbench.night.cluster_preflight import ClusterHealth, read
 from nightbench.nodes import NodeEvent, NodeState, standing
 from nightbench.nodes.quarantine import CLEAN, FAULT, PERSON, PREFLIGHT, WORKED
 from nightbench.spool import CaseStore, RunSpool

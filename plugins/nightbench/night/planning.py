@@ -7,13 +7,13 @@ from contextlib import closing
 from datetime import datetime
 
 from nightbench.config.run_request import RunRequest, resolve_request
-from nightbench.core.budget import Night, clock, duration
+from nightbench.core.budget import NightPlan, clock, duration
 from nightbench.core.errors import UserError
+from nightbench.core.expected_nights import LONGEST_WAIT
 from nightbench.core.run_plan import make_plan
 from nightbench.core.sentences import sentence
-from nightbench.core.timetable import LONGEST_WAIT
-from nightbench.night.past import past_of
-from nightbench.night.window import next_night, open_now, plan_night
+from nightbench.night.case_history import case_histories
+from nightbench.night.night_plan import next_night, open_now, plan_night
 from nightbench.spool import Spool
 from nightbench.spool.planned_job import PlannedJob, save_cluster, save_job
 from nightbench.spool.plans import store_plan
@@ -72,7 +72,7 @@ def plan_run(
             not say `outside_hours`.
     """
     suite, cluster, catalog = resolve_request(request)
-    past = past_of(cluster.name, connect, spool)
+    past = case_histories(cluster.name, connect, spool)
     night = deadline = None
     if request.night:
         night = plan_night(suite, cluster, catalog, past, started_at)
@@ -106,7 +106,7 @@ def plan_run(
     return [job.case.case_id for job in plan.jobs]
 
 
-def _log_night(night: Night) -> None:
+def _log_night(night: NightPlan) -> None:
     for entry in night.entries:
         if entry.start is not None:
             about = "perhaps" if entry.guessed else "about"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from nightbench.night.preflight import notes as node_notes
+from nightbench.night.cluster_preflight import notes as node_notes
 from nightbench.night.shadow import Graded
 from nightbench.report import digest_text, from_warehouse, write_digest
 from nightbench.report.digest import headline

@@ -18,10 +18,10 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, HealthPolicy, RunKind
 from nightbench.core.sentences import sentences
 from nightbench.gang import GangEvent, SshTarget, local_shipment
+from nightbench.night.cluster_preflight import ClusterHealth, examine, save
+from nightbench.night.node_placement import keep_placement, out_tonight, place_around
 from nightbench.night.node_records import book
-from nightbench.night.preflight import ClusterHealth, examine, save
-from nightbench.night.replacement import keep_placement, out_tonight, place_around
-from nightbench.nodes import Level, NodeState
+from nightbench.nodes import FindingLevel, NodeState
 from nightbench.spool import RunSpool
 from nightbench.spool.planned_job import load_cluster, load_job, save_job
 from nightbench.warehouse.connection import Connect
@@ -84,7 +84,11 @@ async def _examine(run: RunSpool, cluster: Cluster, open_targets: OpenTargets) -
 
 
 def _log_findings(health: ClusterHealth) -> None:
-    levels = {Level.FAIL: logging.ERROR, Level.WARN: logging.WARNING, Level.INFO: logging.INFO}
+    levels = {
+        FindingLevel.FAIL: logging.ERROR,
+        FindingLevel.WARN: logging.WARNING,
+        FindingLevel.INFO: logging.INFO,
+    }
     for node in health.nodes:
         log.info("%s: %s", node.seen.node, node.level or "well")
         for f in node.findings:

@@ -73,7 +73,7 @@ class Graded:
         return f"The detector: {said} (nightbench grade)"
 
 
-def grade_or_say(connect: Connect, plan: RunPlan) -> Graded:
+def grade_detector(connect: Connect, plan: RunPlan) -> Graded:
     """Grade as `grade` does; a failure is logged and returned, never raised."""
     try:
         return grade(connect, plan)
@@ -234,4 +234,4 @@ def _power(measure: str, counts: Mapping[str, Counts], earlier: Grade | None = N
     )
 
 
-__all__ = ["BUDGET_S", "FALSE_ALARMS", "Graded", "grade", "grade_or_say"]
+__all__ = ["BUDGET_S", "FALSE_ALARMS", "Graded", "grade", "grade_detector"]

@@ -4,17 +4,17 @@
 count of a node's faults. Nothing here knows SSH, files or a database.
 """
 
-from nightbench.nodes.cluster import compare
 from nightbench.nodes.controls import Control, controls_of
 from nightbench.nodes.findings import findings
+from nightbench.nodes.node_differences import compare
+from nightbench.nodes.node_preflight import Finding, FindingLevel, JudgedNode, NodePreflight, worst
 from nightbench.nodes.quarantine import NodeEvent, NodeState, standing
-from nightbench.nodes.seen import Finding, JudgedNode, Level, NodePreflight, worst
 
 __all__ = [
     "Control",
     "Finding",
+    "FindingLevel",
     "JudgedNode",
-    "Level",
     "NodeEvent",
     "NodePreflight",
     "NodeState",

@@ -8,7 +8,7 @@ from typing import Any
 
 from nightbench.core.capabilities import variant_of
 from nightbench.core.model import Cluster, FrameworkInfo, Node
-from nightbench.nodes.seen import Finding, Level
+from nightbench.nodes.node_preflight import Finding, FindingLevel
 
 Document = Mapping[str, Any]
 
@@ -25,7 +25,7 @@ def governor(document: Document, cluster: Cluster) -> Iterator[Finding]:
     advice = "`cpupower frequency-set -g {}` as root, and at boot"
     if wanted and found and found != [wanted]:
         yield Finding(
-            Level.FAIL,
+            FindingLevel.FAIL,
             "governor",
             ", ".join(found),
             f"{wanted} (health.governor)",
@@ -33,7 +33,7 @@ def governor(document: Document, cluster: Cluster) -> Iterator[Finding]:
         )
     elif wanted and not found:
         yield Finding(
-            Level.INFO,
+            FindingLevel.INFO,
             "governor",
             "the node tells none (a virtual machine, or fixed frequencies)",
             f"{wanted} (health.governor)",
@@ -41,7 +41,7 @@ def governor(document: Document, cluster: Cluster) -> Iterator[Finding]:
         )
     elif {"powersave", "conservative"} & set(found):
         yield Finding(
-            Level.WARN,
+            FindingLevel.WARN,
             "governor",
             ", ".join(found),
             "performance: figures then do not depend on how fast the clock follows the load",
@@ -60,7 +60,7 @@ def gpus(
     wants = cluster.device_kind == "gpu"
     if problem:
         yield Finding(
-            Level.FAIL if wants else Level.INFO,
+            FindingLevel.FAIL if wants else FindingLevel.INFO,
             "GPUs",
             problem,
             "nvidia-smi answers" if wants else "no GPU is used on this cluster",
@@ -81,7 +81,7 @@ def _count(have: Sequence[Document], cluster: Cluster, node: Node, told: bool) -
         expected = len(node.devices) or cluster.devices_per_node
     if expected is not None and len(have) < expected and not told:
         yield Finding(
-            Level.FAIL,
+            FindingLevel.FAIL,
             "GPUs",
             f"{len(have)}",
             f"{expected}",
@@ -89,7 +89,7 @@ def _count(have: Sequence[Document], cluster: Cluster, node: Node, told: bool) -
         )
     elif cluster.health.expected_devices is not None and len(have) > (expected or 0):
         yield Finding(
-            Level.WARN,
+            FindingLevel.WARN,
             "GPUs",
             f"{len(have)}",
             f"{expected} (health.expected_devices)",
@@ -100,7 +100,7 @@ def _count(have: Sequence[Document], cluster: Cluster, node: Node, told: bool) -
         absent = [device for device in node.devices if device not in known]
         if absent and have:
             yield Finding(
-                Level.FAIL,
+                FindingLevel.FAIL,
                 "GPUs",
                 f"no {', '.join(absent)}",
                 "every device that the YAML lists for the node",
@@ -116,7 +116,7 @@ def _health(gpu: Document) -> Iterator[Finding]:
     name = f"GPU {gpu['index']}"
     if gpu["ecc_uncorrected"]:
         yield Finding(
-            Level.FAIL,
+            FindingLevel.FAIL,
             "memory",
             f"{gpu['ecc_uncorrected']} uncorrected ECC errors since the driver was loaded",
             "none",
@@ -125,7 +125,7 @@ def _health(gpu: Document) -> Iterator[Finding]:
         )
     if gpu["remapped_rows_pending"]:
         yield Finding(
-            Level.FAIL,
+            FindingLevel.FAIL,
             "memory",
             "a row of its memory waits to be remapped",
             "nothing pending",
@@ -134,7 +134,7 @@ def _health(gpu: Document) -> Iterator[Finding]:
         )
     if gpu["retired_pages"]:
         yield Finding(
-            Level.WARN,
+            FindingLevel.WARN,
             "memory",
             f"{gpu['retired_pages']} pages retired for double-bit errors",
             "none",
@@ -144,7 +144,7 @@ def _health(gpu: Document) -> Iterator[Finding]:
     slowed = [r for r in gpu["throttle"] if "thermal" in r or "hw" in r or "brake" in r]
     if slowed:
         yield Finding(
-            Level.FAIL,
+            FindingLevel.FAIL,
             "throttle",
             ", ".join(slowed),
             "no slowdown before anything runs",
@@ -154,7 +154,7 @@ def _health(gpu: Document) -> Iterator[Finding]:
     temperature = gpu["temperature_c"]
     if temperature is not None and temperature >= HOT_C and not slowed:
         yield Finding(
-            Level.WARN,
+            FindingLevel.WARN,
             "temperature",
             f"{temperature:.0f} degrees Celsius before anything runs",
             f"below {HOT_C:.0f}",
@@ -163,7 +163,7 @@ def _health(gpu: Document) -> Iterator[Finding]:
         )
     if gpu["persistence"] is False:
         yield Finding(
-            Level.WARN,
+            FindingLevel.WARN,
             "persistence",
             "off: the driver unloads between launches, and the first step pays for it",
             "on",
@@ -173,7 +173,7 @@ def _health(gpu: Document) -> Iterator[Finding]:
     width, most = gpu["pcie_width"], gpu["pcie_width_max"]
     if width is not None and most is not None and width < most:
         yield Finding(
-            Level.WARN,
+            FindingLevel.WARN,
             "PCIe",
             f"{width} lanes",
             f"{most} lanes",
@@ -198,7 +198,7 @@ def _driver(
             needs.setdefault(least, []).append(f"{line.line} {variant}")
     for least, who in sorted(needs.items()):
         yield Finding(
-            Level.FAIL,
+            FindingLevel.FAIL,
             "driver",
             driver,
             f"{least} or newer for {', '.join(who)}",
@@ -227,7 +227,7 @@ def links(document: Document, cluster: Cluster, node: Node) -> Iterator[Finding]
     if node.interface and node.interface not in by_name:
         have = ", ".join(sorted(by_name)) or "none"
         yield Finding(
-            Level.FAIL,
+            FindingLevel.FAIL,
             "link",
             f"no interface {node.interface} (there are {have})",
             f"{node.interface}, as the YAML says",
@@ -244,7 +244,7 @@ def links(document: Document, cluster: Cluster, node: Node) -> Iterator[Finding]
     for link in carrying:
         if not link["up"]:
             yield Finding(
-                Level.FAIL,
+                FindingLevel.FAIL,
                 f"link {link['name']}",
                 "down",
                 "up",
@@ -252,7 +252,7 @@ def links(document: Document, cluster: Cluster, node: Node) -> Iterator[Finding]
             )
         elif least is not None and link["mbps"] is None:
             yield Finding(
-                Level.INFO,
+                FindingLevel.INFO,
                 f"link {link['name']}",
                 "it tells no speed",
                 f"{least} Mbit/s (health.min_link)",
@@ -260,7 +260,7 @@ def links(document: Document, cluster: Cluster, node: Node) -> Iterator[Finding]
             )
         elif least is not None and link["mbps"] < least:
             yield Finding(
-                Level.FAIL,
+                FindingLevel.FAIL,
                 f"link {link['name']}",
                 f"{link['mbps']} Mbit/s",
                 f"{least} Mbit/s (health.min_link)",
@@ -268,7 +268,7 @@ def links(document: Document, cluster: Cluster, node: Node) -> Iterator[Finding]
             )
     if least is not None and not carrying:
         yield Finding(
-            Level.INFO,
+            FindingLevel.INFO,
             "link",
             f"no interface has the address {address}",
             f"one of {least} Mbit/s (health.min_link)",

@@ -8,7 +8,7 @@ from typing import Any
 
 from nightbench.core.model import Cluster, FrameworkInfo, Node
 from nightbench.nodes import devices, refusals
-from nightbench.nodes.seen import Finding, Level, NodePreflight
+from nightbench.nodes.node_preflight import Finding, FindingLevel, NodePreflight
 
 LEFT_OUT_BELOW = 0.2
 """Of `health.min_disk`: less than that leaves no room for results and logs."""
@@ -59,7 +59,7 @@ def findings(
         raise ValueError(f"cluster {cluster.name} has no node {seen.node}")
     look = _Look(seen, seen.document, cluster, node, lines)
     found = [finding for check in _CHECKS for finding in check(look)]
-    order = (Level.FAIL, Level.WARN, Level.INFO)
+    order = (FindingLevel.FAIL, FindingLevel.WARN, FindingLevel.INFO)
     return tuple(sorted(found, key=lambda finding: order.index(finding.level)))
 
 
@@ -78,7 +78,7 @@ def _disk(look: _Look) -> Iterator[Finding]:
     room = "make room below environments.root, or move it to another disk"
     free = disk["free_bytes"]
     if free < wanted:
-        level = Level.FAIL if free < wanted * LEFT_OUT_BELOW else Level.WARN
+        level = FindingLevel.FAIL if free < wanted * LEFT_OUT_BELOW else FindingLevel.WARN
         yield Finding(
             level,
             "disk",
@@ -90,7 +90,7 @@ def _disk(look: _Look) -> Iterator[Finding]:
     if quota is not None:
         left = max(0, quota["limit_bytes"] - quota["used_bytes"])
         if left < wanted:
-            level = Level.FAIL if left < wanted * LEFT_OUT_BELOW else Level.WARN
+            level = FindingLevel.FAIL if left < wanted * LEFT_OUT_BELOW else FindingLevel.WARN
             yield Finding(
                 level,
                 "quota",
@@ -101,7 +101,7 @@ def _disk(look: _Look) -> Iterator[Finding]:
     inodes = disk["inodes_free"]
     if inodes is not None and inodes < FEW_INODES:
         yield Finding(
-            Level.FAIL if inodes < NO_INODES else Level.WARN,
+            FindingLevel.FAIL if inodes < NO_INODES else FindingLevel.WARN,
             "inodes",
             f"{inodes} free",
             f"{FEW_INODES}: an environment has about 20 000 files",
@@ -113,7 +113,7 @@ def _shm(look: _Look) -> Iterator[Finding]:
     free = look.document["shm_free_bytes"]
     if free is not None and free < LITTLE_SHM_BYTES:
         yield Finding(
-            Level.WARN,
+            FindingLevel.WARN,
             "/dev/shm",
             f"{_size(free)} free",
             f"{_size(LITTLE_SHM_BYTES)}: collectives and data loaders share memory there",
@@ -126,7 +126,7 @@ def _memory(look: _Look) -> Iterator[Finding]:
     total, available = memory["total_bytes"], memory["available_bytes"]
     if available < total * LITTLE_MEMORY:
         yield Finding(
-            Level.WARN,
+            FindingLevel.WARN,
             "memory",
             f"{_size(available)} of {_size(total)} available",
             f"{LITTLE_MEMORY:.0%}",
@@ -134,7 +134,7 @@ def _memory(look: _Look) -> Iterator[Finding]:
         )
     if memory["swap_used_bytes"] > total * MUCH_SWAP:
         yield Finding(
-            Level.WARN,
+            FindingLevel.WARN,
             "swap",
             f"{_size(memory['swap_used_bytes'])} in use",
             "none: a step that waits for a disk is no measurement",
@@ -150,7 +150,7 @@ def _session(look: _Look) -> Iterator[Finding]:
     if session["kill_user_processes"]:
         linger = session["linger"]
         yield Finding(
-            Level.WARN if linger else Level.FAIL,
+            FindingLevel.WARN if linger else FindingLevel.FAIL,
             "KillUserProcesses",
             "logind ends all processes of a login with it"
             + ("; lingering is on" if linger else "; lingering is off"),
@@ -162,7 +162,7 @@ def _session(look: _Look) -> Iterator[Finding]:
     allocation = session["allocation"]
     if allocation["pam_slurm"] and not allocation["slurm_job"]:
         yield Finding(
-            Level.WARN,
+            FindingLevel.WARN,
             "Slurm",
             "sshd lets only those in who have an allocation on the node (pam_slurm), and this "
             "login is in none",
@@ -182,7 +182,7 @@ def _limits(look: _Look) -> Iterator[Finding]:
         asked = "ib" in (look.cluster.transport or "").split("/")
         if rdma or asked:
             yield Finding(
-                Level.FAIL if asked else Level.WARN,
+                FindingLevel.FAIL if asked else FindingLevel.WARN,
                 "memlock",
                 f"{_size(memlock)} may be locked",
                 "unlimited: InfiniBand registers its buffers; NCCL falls back to sockets or fails",
@@ -191,7 +191,9 @@ def _limits(look: _Look) -> Iterator[Finding]:
     for name, few in (("nofile", FEW_FILES), ("nproc", FEW_PROCESSES)):
         limit = limits[name]
         if limit is not None and limit < few:
-            yield Finding(Level.WARN, f"limit {name}", str(limit), f"{few} or more", raise_it)
+            yield Finding(
+                FindingLevel.WARN, f"limit {name}", str(limit), f"{few} or more", raise_it
+            )
 
 
 # --- what frameworks need -----------------------------------------------------------------
@@ -209,7 +211,7 @@ def _interpreters(look: _Look) -> Iterator[Finding]:
             missing.setdefault(series, []).append(line.line)
     for series, lines in sorted(missing.items()):
         yield Finding(
-            Level.WARN,
+            FindingLevel.WARN,
             f"Python {series}",
             "none on the PATH, among pyenv's or among uv's",
             f"one for {', '.join(sorted(lines))}",
@@ -229,7 +231,7 @@ def _clock(look: _Look) -> Iterator[Finding]:
     if wall is not None and error is not None and error > limit:
         side = "ahead of" if wall.offset_s > 0 else "behind"
         yield Finding(
-            Level.WARN,
+            FindingLevel.WARN,
             "clock",
             f"{_duration(error)} {side} the controller's",
             f"{_duration(limit)} at most (health.max_clock_error)",
@@ -238,7 +240,7 @@ def _clock(look: _Look) -> Iterator[Finding]:
         )
     elif clock["synchronised"] is False:
         yield Finding(
-            Level.WARN,
+            FindingLevel.WARN,
             "clock",
             f"nothing keeps it in time (says {clock['source'] or 'the node'})",
             "NTP",
@@ -261,7 +263,7 @@ def _foreign(look: _Look) -> Iterator[Finding]:
         "refuse": "nothing is launched beside it",
     }[policy.action]
     yield Finding(
-        Level.INFO if policy.action == "record" else Level.WARN,
+        FindingLevel.INFO if policy.action == "record" else FindingLevel.WARN,
         "neighbours",
         f"others take {foreign['cpu_share']:.0%} of the cores"
         + (f" and compute on {len(on_gpu)} GPUs" if on_gpu else "")
@@ -285,7 +287,7 @@ def _held(look: _Look) -> Iterator[Finding]:
     for holder in look.document["lock_holders"]:
         what = f"{holder['device']} of it" if holder.get("device") else "it"
         yield Finding(
-            Level.INFO,
+            FindingLevel.INFO,
             "lock",
             f"{holder.get('job_id') or 'somebody'} of {holder.get('user') or '?'} at "
             f"{holder.get('controller') or '?'} holds {what} since {holder.get('since') or '?'}",
@@ -300,7 +302,7 @@ def _orphans(look: _Look) -> Iterator[Finding]:
         return
     named = ", ".join(sorted({str(each.get("job")) for each in orphans})[:3])
     yield Finding(
-        Level.WARN,
+        FindingLevel.WARN,
         "orphans",
         f"{len(orphans)} processes of ours whose agent is gone ({named})",
         "none",

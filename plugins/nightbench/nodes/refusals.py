@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nightbench.core.model import Cluster, Reason, ReasonCode
-from nightbench.nodes.seen import Finding, Level, NodePreflight
+from nightbench.nodes.node_preflight import Finding, FindingLevel, NodePreflight
 
 _LOGIN = (
     (
@@ -67,10 +67,10 @@ def refusal(seen: NodePreflight, cluster: Cluster) -> Finding:
     lowered = said.lower()
     for words, what, expected, advice in _LOGIN:
         if any(word in lowered for word in words):
-            return Finding(Level.FAIL, what, said, expected, advice)
+            return Finding(FindingLevel.FAIL, what, said, expected, advice)
     if problem.code in _KINDS:
         what, expected, advice = _KINDS[problem.code]
-        return Finding(Level.FAIL, what, said, expected, advice)
+        return Finding(FindingLevel.FAIL, what, said, expected, advice)
     return of_root(said, cluster.environments.root)
 
 
@@ -88,7 +88,7 @@ def of_root(said: str, root: str) -> Finding:
     else:
         advice = "look at the folder on the node"
     return Finding(
-        Level.FAIL,
+        FindingLevel.FAIL,
         "root",
         said,
         f"{root} can be written and programs run there",

@@ -59,21 +59,21 @@ def deadlines_dag() -> DAG:
 @task(doc_md="Holds every promised night against what came; a missing one is reported once.")
 def check_deadlines(**context: Any) -> str:
     """Check all suites with a schedule; returns a line of summary."""
-    from nightbench.night import deadlines
-    from nightbench.night.promises import promises
+    from nightbench.night import missing_nights
+    from nightbench.night.scheduled_suites import scheduled_suites
     from nightbench.orchestration.connections import channel_url, connect
     from nightbench.spool import open_spool
 
     is_paused = dag_is_paused(context)
     with user_errors_fail_task():
         found = []
-        for promise in promises():
+        for promise in scheduled_suites():
             paused = is_paused(promise.dag_id)
             problem = promise.problem
             if paused is None:
                 problem = problem or f"Airflow knows no DAG {promise.dag_id}"
             found.append(dataclasses.replace(promise, is_paused=bool(paused), problem=problem))
-        checked = deadlines.check_deadlines(
+        checked = missing_nights.check_deadlines(
             found,
             open_spool(),
             connect,
@@ -82,7 +82,7 @@ def check_deadlines(**context: Any) -> str:
             base_url=base_url(),
         )
         log_refused(checked.deliveries)
-        deadlines.refuse(checked)
+        missing_nights.require_delivered(checked)
     log.info("%s", checked.sentence())
     return checked.sentence()
 

@@ -96,7 +96,7 @@ class GangOperator(BaseOperator):
             AirflowException: preparing failed in a way that a retry may mend.
             AirflowSkipException: the night has no room for the case.
         """
-        from nightbench.night.replacement import place_around_unhealthy
+        from nightbench.night.node_placement import place_around_unhealthy
         from nightbench.spool import open_spool
         from nightbench.spool.planned_job import load_job
 
@@ -211,7 +211,7 @@ def job_after_clear(run: RunSpool, planned: PlannedJob, now: datetime) -> Planne
     Raises:
         UserError: the cluster's hours do not hold now.
     """
-    from nightbench.night.window import open_now
+    from nightbench.night.night_plan import open_now
     from nightbench.spool.planned_job import save_job
 
     span = open_now(planned.cluster, now)

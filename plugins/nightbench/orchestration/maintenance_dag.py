@@ -113,7 +113,7 @@ def send_unsent_messages() -> int:
     with user_errors_fail_task():
         for run_id in give_up_overdue(connect):
             log.warning("run %s: not all of its suspects were measured again in time", run_id)
-        deliveries, problems = notify.tell_leftovers(
+        deliveries, problems = notify.notify_leftovers(
             open_spool(), connect, resolve=channel_url, base_url=base_url()
         )
         log_refused(deliveries)
@@ -125,7 +125,7 @@ def send_unsent_messages() -> int:
 @task
 def deadlines_are_checked() -> None:
     """Fail where `nightbench_deadlines` has not checked anything for an hour."""
-    from nightbench.night.deadlines import require_recent_check
+    from nightbench.night.missing_nights import require_recent_check
     from nightbench.orchestration.connections import connect
 
     with user_errors_fail_task():

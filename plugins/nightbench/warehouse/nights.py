@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from nightbench.core.timetable import Night, NightRun, Standing
+from nightbench.core.expected_nights import ExpectedNight, NightRun, NightStatus
 from nightbench.warehouse.repository import Repository, Row
 
 
@@ -50,8 +50,8 @@ class NightRepository(Repository):
         self,
         suite: str,
         cluster: str,
-        night: Night,
-        found: Standing,
+        night: ExpectedNight,
+        found: NightStatus,
         now: datetime,
         *,
         was_paused: bool = False,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from typing import Any
 
-from nightbench.core.budget import Past
+from nightbench.core.budget import CaseHistory
 from nightbench.core.model import (
     Build,
     Case,
@@ -21,7 +21,7 @@ from nightbench.core.model import (
     VerdictKind,
     reasons_from_json,
 )
-from nightbench.core.model.alerts import Cause, CauseKind, Confirmation, Outcome
+from nightbench.core.model.alerts import Cause, CauseKind, Confirmation, ConfirmationResult
 from nightbench.warehouse.repository import Repository, Row
 
 LIVE = ("open", "acknowledged")
@@ -220,10 +220,10 @@ class Reader(Repository):
         chosen = run_id or self.latest_run()
         return self._read("results_rows", run_id=chosen) if chosen else []
 
-    def case_past(self, cluster: str) -> dict[str, Past]:
+    def case_past(self, cluster: str) -> dict[str, CaseHistory]:
         """Case id -> how long the case takes there, and when a scheduled run last tried it."""
         return {
-            row["case_id"]: Past(
+            row["case_id"]: CaseHistory(
                 row["seconds"], row["repeat_s"], row["last_at"], row["definition_digest"]
             )
             for row in self._read("case_past", cluster=cluster)
@@ -301,7 +301,9 @@ class Reader(Repository):
     def alert_confirmations(self, alert_ids: Sequence[int]) -> dict[int, Confirmation]:
         """The latest confirmation of each alert."""
         return {
-            row.pop("alert_id"): Confirmation(**row | {"outcome": Outcome(row["outcome"])})
+            row.pop("alert_id"): Confirmation(
+                **row | {"outcome": ConfirmationResult(row["outcome"])}
+            )
             for row in self._read("alert_confirmations", alert_ids=list(alert_ids))
         }
 

@@ -17,7 +17,7 @@ from nightbench.web.alert_pages import AlertPages, OpenQueries, OpenTriage, dag_
 from nightbench.web.errors import BadInput, status_of
 from nightbench.web.guard import FormTokens, PageAccess, PageUser, hosts_of
 from nightbench.web.page_queries import PageQueries
-from nightbench.web.plot import draw
+from nightbench.web.plot_svg import draw
 from nightbench.web.rendering import HEADERS, HERE, page
 from nightbench.web.views import (
     ago,

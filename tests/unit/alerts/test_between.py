@@ -4,8 +4,8 @@ import shlex
 
 import pytest
 
-from nightbench.alerts.between import differences
 from nightbench.alerts.reproduce import command_of
+from nightbench.alerts.run_differences import differences
 from nightbench.config import parse_build
 
 NODE = {

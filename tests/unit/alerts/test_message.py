@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nightbench.alerts import Ended, Links, News, message
+from nightbench.alerts import AlertItem, EndedAlert, Links, message
 from nightbench.core.model import HistoryPoint, Run, RunKind, Verdict, VerdictKind
-from nightbench.core.model.alerts import Cause, CauseKind, Confirmation, Outcome
+from nightbench.core.model.alerts import Cause, CauseKind, Confirmation, ConfirmationResult
 
 RUN = Run("demo-20260301T010000-0000", "demo", "local", RunKind.NIGHTLY,
           datetime(2026, 3, 1, 1, tzinfo=UTC), dag_id="nightbench__demo",
           dag_run_id="scheduled__2026-03-01T01:00:00+00:00")  # fmt: skip
-FALL = News(
+FALL = AlertItem(
     Verdict("resnet50", "local", RUN.run_id, VerdictKind.REGRESSED, "90 is 10.0% below.", 90.0,
             100.0, -0.1, 20, low=-0.104, high=-0.091, since=datetime(2026, 2, 27, 1, tzinfo=UTC)),
     unit="images",
@@ -22,10 +22,11 @@ FALL = News(
     changes=("pytorch: 2.12.0 -> 2.13.0", "kernel: 6.17 -> 6.18 (on n1, n2)"),
     cause=Cause(CauseKind.FRAMEWORK_VERSION, "pytorch changed, and nothing else.",
                 ("tensorflow2 on the same nodes is steady.",)),
-    confirmation=Confirmation(Outcome.CONFIRMED, "2.13.0 against 2.12.0 on n1.", .903, .9, .907, 7),
+    confirmation=Confirmation(ConfirmationResult.CONFIRMED, "2.13.0 against 2.12.0 on n1.",
+                              .903, .9, .907, 7),
     reproduce="nightbench ab pytorch=2.12.0 pytorch=2.13.0 --suite demo --case resnet50",
 )  # fmt: skip
-FAILURE = News(Verdict("ctr", "local", RUN.run_id, VerdictKind.FAILED, "n2 does not answer"))
+FAILURE = AlertItem(Verdict("ctr", "local", RUN.run_id, VerdictKind.FAILED, "n2 does not answer"))
 
 
 def test_fall_says_what_how_much_since_when_why_and_where():
@@ -75,14 +76,16 @@ def test_nothing_recorded_differs_is_said_and_not_known_is_not():
 
 def test_all_news_of_a_run_is_one_message_and_the_largest_fall_comes_first():
     other = replace(FALL, verdict=replace(FALL.verdict, case_id="resnet101", change=-0.2))
-    said = message(RUN, "benchmarks", [FALL, FAILURE, other], resolved=[Ended("bert")])
+    said = message(RUN, "benchmarks", [FALL, FAILURE, other], resolved=[EndedAlert("bert")])
     assert said.title == "Nightbench demo on local: 2 regressed, 1 failed"
     places = [said.body.index(f"{name} on") for name in ("resnet101", "resnet50", "ctr")]
     assert [*places, said.body.index("- bert")] == sorted([*places, said.body.index("- bert")])
 
 
 def test_what_nobody_saw_again_comes_last():
-    refuted = Confirmation(Outcome.NOT_CONFIRMED, "As fast as before.", 1.001, 0.99, 1.01, 7)
+    refuted = Confirmation(
+        ConfirmationResult.NOT_CONFIRMED, "As fast as before.", 1.001, 0.99, 1.01, 7
+    )
     other = replace(FALL, verdict=replace(FALL.verdict, case_id="resnet101", change=-0.2))
     said = message(RUN, "benchmarks", [replace(other, confirmation=refuted), FALL])
     assert said.body.index("resnet50 on") < said.body.index("resnet101 on")
@@ -122,8 +125,8 @@ def test_urgent_is_said_with_what_is_still_to_come():
 
 
 def test_recovery_alone_is_told():
-    back = Ended("bert", "100 is as before.", 7)
-    said = message(RUN, "benchmarks", [], [back, Ended("ctr")], Links("http://air/"))
+    back = EndedAlert("bert", "100 is as before.", 7)
+    said = message(RUN, "benchmarks", [], [back, EndedAlert("ctr")], Links("http://air/"))
     assert said.title == "Nightbench demo on local: 2 resolved"
     lines = ["- bert: 100 is as before.", "  - alert: http://air/nightbench/alerts/7", "- ctr"]
     assert said.body.startswith("\n".join(["Resolved:", *lines, "", "Run: "]))

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nightbench.alerts.backtest import Past, backtest
+from nightbench.alerts.backtest import PastSeries, backtest
 from nightbench.alerts.replay import (
     Labelled,
-    Raised,
+    RaisedAlert,
     apart,
     label_of,
     replay,
@@ -41,8 +41,8 @@ def nights(levels: Sequence[float], noise: float = 0.005, seed: int = 3) -> list
     ]
 
 
-def raised(number: int, case_id: str = "a") -> Raised:
-    return Raised(case_id, "local", night(number), None, -0.1, "")
+def raised(number: int, case_id: str = "a") -> RaisedAlert:
+    return RaisedAlert(case_id, "local", night(number), None, -0.1, "")
 
 
 def labelled(alert_id: int, opened: int, last: int, is_true: bool, case_id: str = "a") -> Labelled:
@@ -161,8 +161,8 @@ def test_what_one_raises_and_the_other_does_not() -> None:
 def test_two_policies_side_by_side_over_what_people_said() -> None:
     small = [100.0] * 40 + [96.0] * 20
     pasts = [
-        Past(SERIES, "s", nights(FALL)),
-        Past(("b", "local"), "s", nights(small, noise=0.004)),
+        PastSeries(SERIES, "s", nights(FALL)),
+        PastSeries(("b", "local"), "s", nights(small, noise=0.004)),
     ]
     known = [labelled(1, 42, 58, True), labelled(2, 43, 59, False, "b"), labelled(9, 5, 5, True)]
     heard: list[tuple[int, int, str]] = []

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from nightbench.causes import ControlSeries, Facts, Look, Night, Peer, explain
+from nightbench.causes import ControlSeries, Facts, NightFacts, Peer, PreflightFacts, explain
 from nightbench.causes.explaining import failure_name
 from nightbench.core.model import Reason, ReasonCode
 from nightbench.core.model.alerts import CauseKind
 
 GOOD_AT = datetime(2026, 3, 20, 1, tzinfo=UTC)
 CARD = {"gpus.0.driver": "550.1", "kernel": "6.1", "governor": "performance"}
-GOOD = Night(
+GOOD = NightFacts(
     "r1",
     GOOD_AT,
     framework_version="2.13.0",
@@ -37,7 +37,7 @@ THROTTLED = Reason(
 )
 
 
-def facts(first: Night = BAD, **more: Any) -> Facts:
+def facts(first: NightFacts = BAD, **more: Any) -> Facts:
     given = {"last_good": GOOD, "bad": (first,), "good": (GOOD,)} | more
     return Facts("a", "lab", "pytorch", first_bad=first, **given)
 
@@ -47,7 +47,7 @@ def peers(framework: str, fell: bool | None, count: int = 3, *nodes: str) -> tup
     return tuple(Peer(f"{framework}-{k}-{on}", framework, on, fell) for k in range(count))
 
 
-def disturbed(reason: Reason, night: Night = BAD) -> Night:
+def disturbed(reason: Reason, night: NightFacts = BAD) -> NightFacts:
     return replace(night, disturbed=(reason,), disturbed_repeats=1)
 
 
@@ -177,7 +177,11 @@ CASES = {
         "",
     ),
     "neighbours seen by the preflight": (
-        facts(looks_since=(Look("n1", BAD.at, foreign_share=0.4, foreign=("make of anna",)),)),
+        facts(
+            looks_since=(
+                PreflightFacts("n1", BAD.at, foreign_share=0.4, foreign=("make of anna",)),
+            )
+        ),
         CauseKind.NEIGHBOUR,
         "n1",
     ),
@@ -192,14 +196,14 @@ CASES = {
         "n1",
     ),
     "throttled in the preflight": (
-        facts(looks_since=(Look("n1", BAD.at, throttled=("GPU 0: hw_slowdown",)),)),
+        facts(looks_since=(PreflightFacts("n1", BAD.at, throttled=("GPU 0: hw_slowdown",)),)),
         CauseKind.THERMAL,
         "n1",
     ),
     "hot as always": (
         facts(
-            looks_before=(Look("n1", GOOD_AT, hot=("GPU 0: 84",)),),
-            looks_since=(Look("n1", BAD.at, hot=("GPU 0: 85",)),),
+            looks_before=(PreflightFacts("n1", GOOD_AT, hot=("GPU 0: 84",)),),
+            looks_since=(PreflightFacts("n1", BAD.at, hot=("GPU 0: 85",)),),
         ),
         CauseKind.UNEXPLAINED,
         "",
@@ -228,16 +232,16 @@ CASES = {
     ),
     "link speed seen by preflights": (
         facts(
-            looks_before=(Look("n1", GOOD_AT, {"links.eth0.mbps": "10000"}),),
-            looks_since=(Look("n1", BAD.at, {"links.eth0.mbps": "1000"}),),
+            looks_before=(PreflightFacts("n1", GOOD_AT, {"links.eth0.mbps": "10000"}),),
+            looks_since=(PreflightFacts("n1", BAD.at, {"links.eth0.mbps": "1000"}),),
         ),
         CauseKind.DRIVER,
         "links.eth0.mbps 10000 -> 1000",
     ),
     "only a reboot": (
         facts(
-            looks_before=(Look("n1", GOOD_AT, {"boot": "x"}),),
-            looks_since=(Look("n1", BAD.at, {"boot": "y"}),),
+            looks_before=(PreflightFacts("n1", GOOD_AT, {"boot": "x"}),),
+            looks_since=(PreflightFacts("n1", BAD.at, {"boot": "y"}),),
             peers=peers("paddle3", True),
         ),
         CauseKind.UNEXPLAINED,

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from nightbench.cli import nodes_view
 from nightbench.core.model import Cluster, Node, Reason, ReasonCode
-from nightbench.night.preflight import ClusterHealth
-from nightbench.nodes import Control, Finding, JudgedNode, Level, NodePreflight, NodeState
+from nightbench.night.cluster_preflight import ClusterHealth
+from nightbench.nodes import Control, Finding, FindingLevel, JudgedNode, NodePreflight, NodeState
 from nightbench.nodes.quarantine import QUARANTINED
 
 AT = datetime(2026, 11, 21, 1, tzinfo=UTC)
@@ -22,13 +22,15 @@ GOLDEN = json.loads(
     (Path(__file__).parents[2] / "contract" / "golden" / "preflight.json").read_text()
 )
 ILL = Finding(
-    Level.FAIL,
+    FindingLevel.FAIL,
     "KillUserProcesses",
     "logind ends all processes of a login with it; lingering is off",
     "a gang goes on when the connection of its controller is cut",
     "as root: KillUserProcesses=no in /etc/systemd/logind.conf",
 )
-ODD = Finding(Level.WARN, "clock", "3.0 min ahead of [it]", "60.0 s at most", "switch on NTP")
+ODD = Finding(
+    FindingLevel.WARN, "clock", "3.0 min ahead of [it]", "60.0 s at most", "switch on NTP"
+)
 
 
 def shown(table: object) -> list[str]:

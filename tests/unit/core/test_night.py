@@ -12,7 +12,7 @@ from nightbench.core.budget import (
     LAUNCH_S,
     PREPARE_S,
     Candidate,
-    Past,
+    CaseHistory,
     Room,
     candidate,
     duration,
@@ -142,39 +142,41 @@ def test_cases_that_share_nothing_go_at_once_where_the_cluster_allows_it() -> No
 
 
 def test_history_says_what_a_case_takes() -> None:
-    known = candidate("a", suite(), Past(600.0, 80.0), {"n1"}, night_of(60))
+    known = candidate("a", suite(), CaseHistory(600.0, 80.0), {"n1"}, night_of(60))
     assert (known.seconds, known.least_s) == (600 + PREPARE_S, 80 + PREPARE_S)
     assert not known.guessed
 
 
 def test_another_protocol_takes_another_time() -> None:
-    past = Past(600.0, 80.0, days_ago(2), "d1")
+    past = CaseHistory(600.0, 80.0, days_ago(2), "d1")
     assert past.of("d1") == past
-    assert past.of("d2") == Past(last=days_ago(2))
-    assert Past(600.0).of("d2") == Past(600.0)
+    assert past.of("d2") == CaseHistory(last=days_ago(2))
+    assert CaseHistory(600.0).of("d2") == CaseHistory(600.0)
 
 
 def test_a_guess_is_made_from_the_protocol_and_the_time_limits() -> None:
     protocol = Protocol(20, 100, 7)
     wide = candidate(
-        "a", suite(protocol=protocol, repeat_timeout_s=600.0), Past(), (), night_of(600)
+        "a", suite(protocol=protocol, repeat_timeout_s=600.0), CaseHistory(), (), night_of(600)
     )
     assert wide.guessed
     assert wide.seconds == PREPARE_S + 7 * (LAUNCH_S + 120)
     # No repeat can take longer than its limit, and none is started with less time left than that.
-    short = candidate("a", suite(protocol=protocol, repeat_timeout_s=60.0), Past(), (), night_of(9))
+    short = candidate(
+        "a", suite(protocol=protocol, repeat_timeout_s=60.0), CaseHistory(), (), night_of(9)
+    )
     assert (short.seconds, short.least_s) == (PREPARE_S + 7 * 60, PREPARE_S + 60)
 
 
 def test_a_guess_is_no_reason_to_leave_a_case_out_for_ever() -> None:
     long = suite(protocol=Protocol(20, 100_000, 7), repeat_timeout_s=900.0)
-    unknown = candidate("a", long, Past(), (), night_of(60))
+    unknown = candidate("a", long, CaseHistory(), (), night_of(60))
     assert unknown.seconds == 3600.0
     assert fit([unknown], night_of(60)).left_out == {}
 
 
 def test_a_night_shorter_than_a_repeat_may_take_is_explained() -> None:
-    unknown = candidate("a", suite(repeat_timeout_s=7200.0), Past(), (), night_of(60))
+    unknown = candidate("a", suite(repeat_timeout_s=7200.0), CaseHistory(), (), night_of(60))
     (reason,) = fit([unknown], night_of(60)).left_out.values()
     assert reason.code is ReasonCode.TIME_UNKNOWN
     assert "time limit of one (with preparing: 2 h)" in sentence(reason)

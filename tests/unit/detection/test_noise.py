@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nightbench.core.model import HistoryPoint
-from nightbench.detection.noise import IN_A_ROW, Turn, restlessness, turn
+from nightbench.detection.noise import IN_A_ROW, NoiseChange, noise_change, variation
 
 LIMIT = 0.10
 START = datetime(2026, 1, 1, 1, tzinfo=UTC)
@@ -27,11 +27,11 @@ def varying(sigma: float, count: int, seed: int = 1) -> list[float]:
     return [float(v) for v in 100 * np.exp(rng.normal(0, sigma, count))]
 
 
-def replay(points: list[HistoryPoint], limit: float = LIMIT) -> list[tuple[int, Turn]]:
+def replay(points: list[HistoryPoint], limit: float = LIMIT) -> list[tuple[int, NoiseChange]]:
     """All turns of a series, judged night by night."""
     noisy, turns = False, []
     for i, point in enumerate(points):
-        found = turn(points[:i], point, limit, noisy)
+        found = noise_change(points[:i], point, limit, noisy)
         if found is not None:
             noisy = found.noisy
             turns.append((i, found))
@@ -97,13 +97,13 @@ def test_repeats_that_disagree_are_noise_though_their_medians_agree() -> None:
 
 def test_too_few_nights_say_nothing() -> None:
     points = nights(varying(0.5, 30))
-    assert restlessness(points[:7]).most is None
-    assert turn(points[:6], points[6], LIMIT, False) is None
+    assert variation(points[:7]).most is None
+    assert noise_change(points[:6], points[6], LIMIT, False) is None
     # Another definition begins anew: what varied before is not held against it.
     fresh = [dataclasses.replace(p, definition_digest="new") for p in points[20:26]]
     old = [dataclasses.replace(p, definition_digest="old") for p in points[:20]]
-    assert turn([*old, *fresh[:-1]], fresh[-1], LIMIT, False) is None
-    assert turn([*old, *fresh[:-1]], fresh[-1], LIMIT, True) is None
+    assert noise_change([*old, *fresh[:-1]], fresh[-1], LIMIT, False) is None
+    assert noise_change([*old, *fresh[:-1]], fresh[-1], LIMIT, True) is None
 
 
 def test_the_limit_is_the_suites() -> None:

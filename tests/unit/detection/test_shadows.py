@@ -20,7 +20,7 @@ from nightbench.detection.grading import (
     APART,
     WATCHED,
     Grade,
-    Outcome,
+    TrialOutcome,
     false_alarm_grade,
     judge_fall,
     judge_quiet,
@@ -206,7 +206,9 @@ def test_a_weekly_pattern_stays_on_its_days() -> None:
 # --- what detectors get for it ---------------------------------------------------------------
 
 
-def decided(detector: object, name: str, points: Sequence[HistoryPoint]) -> tuple[Outcome, int]:
+def decided(
+    detector: object, name: str, points: Sequence[HistoryPoint]
+) -> tuple[TrialOutcome, int]:
     fall = plant(shadow(name), BY_NAME[name], points)
     assert fall is not None
     for night in range(WATCHED):
@@ -218,7 +220,7 @@ def decided(detector: object, name: str, points: Sequence[HistoryPoint]) -> tupl
 
 def test_who_never_alarms_catches_nothing_and_alarms_falsely_never() -> None:
     points, mute = nights(*STEADY, noise=0.01), Says(VerdictKind.OK)
-    assert decided(mute, "10%", points) == (Outcome.MISSED, WATCHED - 1)
+    assert decided(mute, "10%", points) == (TrialOutcome.MISSED, WATCHED - 1)
     copy = quiet_copy(shadow("quiet-1"), points)
     assert copy is not None
     said = [judge_quiet(copy, k, POLICY, mute, None) for k in range(len(copy.nights))]
@@ -230,14 +232,14 @@ def test_who_never_alarms_catches_nothing_and_alarms_falsely_never() -> None:
 def test_who_always_alarms_spoils_every_fall_and_has_the_false_alarms_it_deserves() -> None:
     """It says so of the real series too, so that its catches mean nothing."""
     points, loud = nights(*STEADY, noise=0.01), Says(VerdictKind.REGRESSED)
-    assert decided(loud, "10%", points)[0] is Outcome.SPOILED
+    assert decided(loud, "10%", points)[0] is TrialOutcome.SPOILED
     copy = quiet_copy(shadow("quiet-1"), points)
     assert copy is not None
     at, alarms = None, 0
     for night in range(len(copy.nights)):
         verdict = judge_quiet(copy, night, POLICY, loud, at)
         at = verdict.at
-        alarms += verdict.outcome is Outcome.ALARM
+        alarms += verdict.outcome is TrialOutcome.ALARM
     assert alarms == 0  # One alert that never ends, opened before anybody counted.
 
 
@@ -274,9 +276,9 @@ def test_an_alarm_that_goes_on_is_one() -> None:
     copy = quiet_copy(shadow("quiet-1"), points)
     assert copy is not None
     loud, at = Says(VerdictKind.REGRESSED), copy.points[copy.lead + 5].at
-    assert judge_quiet(copy, 6, POLICY, loud, None).outcome is Outcome.ALARM
+    assert judge_quiet(copy, 6, POLICY, loud, None).outcome is TrialOutcome.ALARM
     assert judge_quiet(copy, 6, POLICY, loud, at).outcome is None
-    assert judge_quiet(copy, 6 + APART, POLICY, loud, at).outcome is Outcome.ALARM
+    assert judge_quiet(copy, 6 + APART, POLICY, loud, at).outcome is TrialOutcome.ALARM
 
 
 def test_who_sees_large_falls_catches_them_on_the_first_night() -> None:
@@ -285,7 +287,7 @@ def test_who_sees_large_falls_catches_them_on_the_first_night() -> None:
     assert fall is not None
     slow = replace(fall, points=[*points[: fall.first], *_scaled(points[fall.first :], 0.8)])
     said = judge_fall(slow, points, 0, POLICY, NeedsAFall())
-    assert (said.outcome, said.run_id) == (Outcome.CAUGHT, points[fall.first].run_id)
+    assert (said.outcome, said.run_id) == (TrialOutcome.CAUGHT, points[fall.first].run_id)
 
 
 def _scaled(points: Sequence[HistoryPoint], by: float) -> list[HistoryPoint]:
@@ -297,7 +299,7 @@ def test_our_detector_catches_ten_percent_within_days_and_says_the_same_without_
 ):
     points = nights(*STEADY, noise=0.01, n=5, spread=0.02)
     outcome, night = decided(ChangeDetector(with_smallest=False), "10%", points)
-    assert outcome is Outcome.CAUGHT
+    assert outcome is TrialOutcome.CAUGHT
     assert 1 <= night <= 3
     full, quick = (
         ChangeDetector(flag).judge(points[:-1], points[-1], POLICY) for flag in (True, False)
@@ -311,7 +313,7 @@ def test_a_real_change_beside_the_planted_one_spoils_it() -> None:
     fall = plant(shadow("10%"), BY_NAME["10%"], points)
     assert fall is not None
     real = [*points[: fall.first - 2], *_scaled(points[fall.first - 2 :], 0.85)]
-    assert decided(ChangeDetector(with_smallest=False), "10%", real)[0] is Outcome.SPOILED
+    assert decided(ChangeDetector(with_smallest=False), "10%", real)[0] is TrialOutcome.SPOILED
 
 
 def test_a_series_that_begins_anew_spoils_it() -> None:
@@ -321,7 +323,7 @@ def test_a_series_that_begins_anew_spoils_it() -> None:
     anew = [
         replace(p, fingerprint_id="old" if k <= fall.first else "new") for k, p in enumerate(points)
     ]
-    assert decided(ChangeDetector(), "3%", anew) == (Outcome.SPOILED, 1)
+    assert decided(ChangeDetector(), "3%", anew) == (TrialOutcome.SPOILED, 1)
 
 
 # --- grades ----------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from nightbench.core.model import Build
-from nightbench.core.model.alerts import Outcome
+from nightbench.core.model.alerts import ConfirmationResult
 from nightbench.core.plan import wheel_digest
 from nightbench.experiments.confirm import confirmation, decide, smallest_effect
-from nightbench.night.suspects import Gone, Suspect, builds_of
+from nightbench.night.suspected_regressions import BuildGone, SuspectedRegression, builds_of
 
 LOCKED = Build("pytorch")
 OLD, NEW = Build("pytorch", version="2.12.0"), Build("pytorch", version="2.13.0")
@@ -23,8 +23,8 @@ def suspect(
     good_version: str | None = "2.12.0+cpu",
     bad_version: str | None = "2.13.0+cpu",
     value: float = 90.0,
-) -> Suspect:
-    return Suspect(
+) -> SuspectedRegression:
+    return SuspectedRegression(
         7, "demo-1", "case-1", value, 100.0, bad, bad_version, good, good_version, "demo-0",
         ("n1",), "d1",
     )  # fmt: skip
@@ -34,7 +34,7 @@ def test_a_suspect_survives_its_document() -> None:
     one = suspect()
     document = one.to_json()
     assert document["change"] == pytest.approx(-0.1)
-    assert Suspect.from_json({**document, "expected_s": 60.0}) == one
+    assert SuspectedRegression.from_json({**document, "expected_s": 60.0}) == one
 
 
 # --- builds -------------------------------------------------------------------------------
@@ -69,7 +69,9 @@ def test_what_did_not_change_is_one_build(
 
 def test_a_prefix_that_holds_another_version_now_is_gone() -> None:
     place = Build("pytorch", source="path", location="/opt/torch")
-    with pytest.raises(Gone, match=r"/opt/torch held pytorch 2\.12\.0 then, and holds 2\.13\.0"):
+    with pytest.raises(
+        BuildGone, match=r"/opt/torch held pytorch 2\.12\.0 then, and holds 2\.13\.0"
+    ):
         builds_of(suspect(place, place))
 
 
@@ -81,17 +83,17 @@ def test_a_wheel_is_the_file_that_it_was(tmp_path: Path) -> None:
     moved = Build("pytorch", source="wheel", location="/elsewhere.whl", digest=wheel.digest)
     assert builds_of(suspect(moved, wheel)) is None
     path.write_bytes(b"another one")
-    with pytest.raises(Gone, match="another file now"):
+    with pytest.raises(BuildGone, match="another file now"):
         builds_of(suspect(wheel, NEW))
     path.unlink()
-    with pytest.raises(Gone, match="not there any more"):
+    with pytest.raises(BuildGone, match="not there any more"):
         builds_of(suspect(wheel, NEW))
 
 
 def test_a_wheel_that_cannot_be_read_is_gone() -> None:
     # Not by its rights: the tests may be run by a user whom none keep out.
     wheel = Build("pytorch", source="wheel", location=f"/{'x' * 300}.whl", digest="d")
-    with pytest.raises(Gone, match="cannot be read"):
+    with pytest.raises(BuildGone, match="cannot be read"):
         builds_of(suspect(wheel, NEW))
 
 
@@ -116,16 +118,20 @@ def test_the_bound_is_half_way_or_the_smallest_change(
 @pytest.mark.parametrize(
     ("low", "high", "outcome"),
     [
-        (0.88, 0.92, Outcome.CONFIRMED),
-        (0.95, 0.965, Outcome.CONFIRMED),  # less than the night said, and there all the same
-        (0.98, 1.01, Outcome.NOT_CONFIRMED),
-        (1.02, 1.04, Outcome.NOT_CONFIRMED),
-        (0.9, 0.99, Outcome.INCONCLUSIVE),
-        (None, None, Outcome.INCONCLUSIVE),
+        (0.88, 0.92, ConfirmationResult.CONFIRMED),
+        (
+            0.95,
+            0.965,
+            ConfirmationResult.CONFIRMED,
+        ),  # less than the night said, and there all the same
+        (0.98, 1.01, ConfirmationResult.NOT_CONFIRMED),
+        (1.02, 1.04, ConfirmationResult.NOT_CONFIRMED),
+        (0.9, 0.99, ConfirmationResult.INCONCLUSIVE),
+        (None, None, ConfirmationResult.INCONCLUSIVE),
     ],
 )
 def test_an_interval_decides_only_where_it_lies_on_one_side(
-    low: float | None, high: float | None, outcome: Outcome
+    low: float | None, high: float | None, outcome: ConfirmationResult
 ) -> None:
     effect = smallest_effect(suspect(), 0.03, has_two=True)
     assert decide(low, high, effect) is outcome
@@ -152,7 +158,7 @@ def test_the_sentence_names_builds_nodes_figures_and_the_other_nodes() -> None:
     here = answer("n1", [100, 101, 99, 100, 100], [90, 91, 89, 90.5, 89.5])
     there = answer("n2", [100, 101, 99], [100, 101.2, 99])
     said = confirmation(suspect(), (OLD, NEW), here, there)
-    assert said.outcome is Outcome.CONFIRMED
+    assert said.outcome is ConfirmationResult.CONFIRMED
     assert said.rounds == 5
     assert said.ratio == pytest.approx(0.9, abs=0.005)
     assert said.sentence.startswith(
@@ -166,7 +172,7 @@ def test_one_build_is_held_against_the_baseline() -> None:
     steady = [99.8, 100.3, 100.0]
     here = answer("n1", steady, steady)
     said = confirmation(suspect(LOCKED, LOCKED, None, "2.13.0"), None, here, None)
-    assert said.outcome is Outcome.NOT_CONFIRMED
+    assert said.outcome is ConfirmationResult.NOT_CONFIRMED
     assert said.rounds == 6
     assert "pytorch 2.13.0 was measured again against the baseline of 100" in said.sentence
     assert said.sentence.endswith("the level is back.")
@@ -174,13 +180,13 @@ def test_one_build_is_held_against_the_baseline() -> None:
     still = confirmation(
         suspect(LOCKED, LOCKED, None, "2.13.0"), None, answer("n1", down, down), None
     )
-    assert still.outcome is Outcome.CONFIRMED
+    assert still.outcome is ConfirmationResult.CONFIRMED
     assert "it is still down" in still.sentence
 
 
 def test_too_few_rounds_say_why() -> None:
     here = answer("n1", [100.0], [90.0], stopped="the window ended at 06:00 UTC")
     said = confirmation(suspect(), (OLD, NEW), here, "node n2 does not answer")
-    assert said.outcome is Outcome.INCONCLUSIVE
+    assert said.outcome is ConfirmationResult.INCONCLUSIVE
     assert "1 of 5 rounds: the window ended at 06:00 UTC" in said.sentence
     assert "on other nodes: node n2 does not answer" in said.sentence

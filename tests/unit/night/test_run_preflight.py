@@ -7,8 +7,8 @@ from tests.unit.sleeping import sleeping_job
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, HealthPolicy, Node
-from nightbench.night.preflight import ClusterHealth, save
-from nightbench.night.replacement import place_around_unhealthy
+from nightbench.night.cluster_preflight import ClusterHealth, save
+from nightbench.night.node_placement import place_around_unhealthy
 from nightbench.night.run_preflight import _record, examine_run
 from nightbench.nodes import JudgedNode, NodePreflight
 from nightbench.spool import Spool

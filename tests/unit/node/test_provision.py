@@ -119,6 +119,30 @@ def test_find_links_of_the_cluster_and_of_pip(site):
     assert answer.get("built"), answer
 
 
+def test_a_variant_comes_from_its_own_index(site, tmp_path):
+    index = tmp_path / "index"
+    for wheel in site.wheels.iterdir():
+        page = index / wheel.name.split("-")[0].replace("_", "-") / "index.html"
+        page.parent.mkdir(parents=True)
+        page.write_text(f'<a href="{wheel.as_uri()}">{wheel.name}</a>')
+    (tmp_path / "empty").mkdir()
+    default = ("--index-url", (tmp_path / "empty").as_uri())
+
+    def provision(**described: Any) -> dict[str, Any]:
+        shutil.rmtree(site.root, ignore_errors=True)
+        site.write_info(variants={"cpu": {"device": "cpu", **described}})
+        code, answer = site.provision(*default)
+        assert code == 0, answer
+        return answer
+
+    assert "could not be installed" in provision()["unavailable"]
+    assert provision(index={"url": index.as_uri()})["built"]
+    options = ["--find-links", str(site.wheels)]
+    assert provision(index={"url": "https://none.invalid", "options": options})["built"]
+    nowhere = {"url": (tmp_path / "empty").as_uri()}
+    assert f"cpu build of tiny_main comes from {nowhere['url']}" in provision(index=nowhere)["hint"]
+
+
 def test_changed_lock_is_another_environment(site):
     first = site.provision("--wheelhouse", site.wheels)[1]
     site.lock.write_text("# another\n" + site.lock.read_text())

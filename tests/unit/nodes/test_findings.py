@@ -13,7 +13,7 @@ from nightbench.core.model import (
     Reason,
     ReasonCode,
 )
-from nightbench.nodes import Level, NodePreflight, compare, findings, worst
+from nightbench.nodes import FindingLevel, NodePreflight, compare, findings, worst
 
 NODE = Node("n1", "10.0.3.17", "c")
 CPU = Cluster("lab", (NODE,))
@@ -61,61 +61,79 @@ def test_healthy_node_has_no_finding(seen, cluster):
 
 SPOILED = [
     # (what is spoiled, cluster, what it is called, level, a word of the advice)
-    (put("writable", False), CPU, "root", Level.FAIL, "environments.root"),
-    (put("problem", "Read-only file system"), CPU, "root", Level.FAIL, "dmesg"),
-    (put("problem", "programs do not run there (noexec)"), CPU, "root", Level.FAIL, "noexec"),
-    (put("disk", "free_bytes", 900_000_000), CPU, "disk", Level.FAIL, "clean -c lab"),
-    (put("disk", "free_bytes", 4_000_000_000), CPU, "disk", Level.WARN, "clean -c lab"),
+    (put("writable", False), CPU, "root", FindingLevel.FAIL, "environments.root"),
+    (put("problem", "Read-only file system"), CPU, "root", FindingLevel.FAIL, "dmesg"),
+    (
+        put("problem", "programs do not run there (noexec)"),
+        CPU,
+        "root",
+        FindingLevel.FAIL,
+        "noexec",
+    ),
+    (put("disk", "free_bytes", 900_000_000), CPU, "disk", FindingLevel.FAIL, "clean -c lab"),
+    (put("disk", "free_bytes", 4_000_000_000), CPU, "disk", FindingLevel.WARN, "clean -c lab"),
     (
         put("disk", "quota", {"used_bytes": 53_000_000_000, "limit_bytes": 53_687_091_200}),
         CPU,
         "quota",
-        Level.FAIL,
+        FindingLevel.FAIL,
         "larger quota",
     ),
-    (put("disk", "inodes_free", 20_000), CPU, "inodes", Level.WARN, "environments.root"),
-    (put("disk", "inodes_free", 20), CPU, "inodes", Level.FAIL, "environments.root"),
-    (put("shm_free_bytes", 64 * 2**20), CPU, "/dev/shm", Level.WARN, "--shm-size"),
-    (put("memory", "available_bytes", 10**9), CPU, "memory", Level.WARN, "ps aux"),
-    (put("memory", "swap_used_bytes", 10**11), CPU, "swap", Level.WARN, "swapoff"),
+    (put("disk", "inodes_free", 20_000), CPU, "inodes", FindingLevel.WARN, "environments.root"),
+    (put("disk", "inodes_free", 20), CPU, "inodes", FindingLevel.FAIL, "environments.root"),
+    (put("shm_free_bytes", 64 * 2**20), CPU, "/dev/shm", FindingLevel.WARN, "--shm-size"),
+    (put("memory", "available_bytes", 10**9), CPU, "memory", FindingLevel.WARN, "ps aux"),
+    (put("memory", "swap_used_bytes", 10**11), CPU, "swap", FindingLevel.WARN, "swapoff"),
     (
         put("session", "kill_user_processes", True),
         CPU,
         "KillUserProcesses",
-        Level.FAIL,
+        FindingLevel.FAIL,
         "logind.conf",
     ),
-    (put("session", "allocation", "pam_slurm", True), CPU, "Slurm", Level.WARN, "salloc"),
-    (put("limits", "nofile", 256), CPU, "limit nofile", Level.WARN, "limits.d"),
-    (put("cpu", "governors", ["powersave"]), CPU, "governor", Level.WARN, "cpupower"),
-    (put("clock", "synchronised", False), CPU, "clock", Level.WARN, "chrony"),
-    (put("gpu_problem", "driver/library mismatch"), GPU, "GPUs", Level.FAIL, "reboot"),
-    (put("gpus", []), GPU, "GPUs", Level.FAIL, "dmesg"),
-    (put("gpus", 0, "ecc_uncorrected", 2), GPU, "GPU 0 memory", Level.FAIL, "reset"),
-    (put("gpus", 0, "remapped_rows_pending", True), GPU, "GPU 0 memory", Level.FAIL, "reset"),
-    (put("gpus", 0, "retired_pages", 3), GPU, "GPU 0 memory", Level.WARN, "watch"),
+    (put("session", "allocation", "pam_slurm", True), CPU, "Slurm", FindingLevel.WARN, "salloc"),
+    (put("limits", "nofile", 256), CPU, "limit nofile", FindingLevel.WARN, "limits.d"),
+    (put("cpu", "governors", ["powersave"]), CPU, "governor", FindingLevel.WARN, "cpupower"),
+    (put("clock", "synchronised", False), CPU, "clock", FindingLevel.WARN, "chrony"),
+    (put("gpu_problem", "driver/library mismatch"), GPU, "GPUs", FindingLevel.FAIL, "reboot"),
+    (put("gpus", []), GPU, "GPUs", FindingLevel.FAIL, "dmesg"),
+    (put("gpus", 0, "ecc_uncorrected", 2), GPU, "GPU 0 memory", FindingLevel.FAIL, "reset"),
+    (
+        put("gpus", 0, "remapped_rows_pending", True),
+        GPU,
+        "GPU 0 memory",
+        FindingLevel.FAIL,
+        "reset",
+    ),
+    (put("gpus", 0, "retired_pages", 3), GPU, "GPU 0 memory", FindingLevel.WARN, "watch"),
     (
         put("gpus", 0, "throttle", ["hw_thermal_slowdown"]),
         GPU,
         "GPU 0 throttle",
-        Level.FAIL,
+        FindingLevel.FAIL,
         "fans",
     ),
-    (put("gpus", 0, "temperature_c", 88.0), GPU, "GPU 0 temperature", Level.WARN, "nvidia-smi"),
-    (put("gpus", 0, "persistence", False), GPU, "GPU 0 persistence", Level.WARN, "-pm 1"),
-    (put("gpus", 0, "pcie_width", 8), GPU, "GPU 0 PCIe", Level.WARN, "reseat"),
+    (
+        put("gpus", 0, "temperature_c", 88.0),
+        GPU,
+        "GPU 0 temperature",
+        FindingLevel.WARN,
+        "nvidia-smi",
+    ),
+    (put("gpus", 0, "persistence", False), GPU, "GPU 0 persistence", FindingLevel.WARN, "-pm 1"),
+    (put("gpus", 0, "pcie_width", 8), GPU, "GPU 0 PCIe", FindingLevel.WARN, "reseat"),
     (
         put("orphans", [{"pid": 9, "job": "r/c/g0", "node": "n1", "cmd": "x"}]),
         CPU,
         "orphans",
-        Level.WARN,
+        FindingLevel.WARN,
         "nightbench sweep lab --kill",
     ),
     (
         put("lock_holders", [{"job_id": "r/c/g0", "user": "anna", "since": "2026"}]),
         CPU,
         "lock",
-        Level.INFO,
+        FindingLevel.INFO,
         "wait",
     ),
 ]
@@ -156,12 +174,16 @@ def test_lingering_is_only_half_a_cure(seen):
     def spoil(document):
         document["session"].update(kill_user_processes=True, linger=True)
 
-    assert only(findings(seen(spoil), CPU)).level is Level.WARN
+    assert only(findings(seen(spoil), CPU)).level is FindingLevel.WARN
 
 
 @pytest.mark.parametrize(
     ("interface", "transport", "level"),
-    [("ens1f0", None, None), ("ib0", None, Level.WARN), ("ib0", "nccl/ib", Level.FAIL)],
+    [
+        ("ens1f0", None, None),
+        ("ib0", None, FindingLevel.WARN),
+        ("ib0", "nccl/ib", FindingLevel.FAIL),
+    ],
 )
 def test_locked_memory_matters_where_there_is_rdma(seen, interface, transport, level):
     def spoil(document):
@@ -211,7 +233,7 @@ def test_clock_that_is_off_is_told_with_its_side(seen, offset, ill):
     assert bool(found) is ill
     if ill:
         assert ("ahead" if offset > 0 else "behind") in found[0].found
-        assert found[0].level is Level.WARN
+        assert found[0].level is FindingLevel.WARN
 
 
 def test_slow_network_is_no_slow_clock(seen):
@@ -221,7 +243,7 @@ def test_slow_network_is_no_slow_clock(seen):
 
 @pytest.mark.parametrize(
     ("found", "level"),
-    [(["performance"], None), (["powersave"], Level.FAIL), ([], Level.INFO)],
+    [(["performance"], None), (["powersave"], FindingLevel.FAIL), ([], FindingLevel.INFO)],
 )
 def test_declared_governor(seen, found, level):
     cluster = with_health(governor="performance")
@@ -232,10 +254,10 @@ def test_declared_governor(seen, found, level):
     ("change", "level"),
     [
         (put("links", 0, "mbps", 100_000), None),
-        (put("links", 0, "mbps", 1000), Level.FAIL),
-        (put("links", 0, "up", False), Level.FAIL),
-        (put("links", 0, "mbps", None), Level.INFO),
-        (put("links", 0, "addresses", []), Level.INFO),
+        (put("links", 0, "mbps", 1000), FindingLevel.FAIL),
+        (put("links", 0, "up", False), FindingLevel.FAIL),
+        (put("links", 0, "mbps", None), FindingLevel.INFO),
+        (put("links", 0, "addresses", []), FindingLevel.INFO),
     ],
     ids=["fast", "slow", "down", "silent", "unknown"],
 )
@@ -246,12 +268,13 @@ def test_link_speed(seen, change, level):
 def test_interface_that_is_not_there(seen):
     cluster = dataclasses.replace(CPU, nodes=(dataclasses.replace(NODE, interface="ib0"),))
     finding = only(findings(seen(), cluster))
-    assert finding.level is Level.FAIL
+    assert finding.level is FindingLevel.FAIL
     assert "ens1f0" in finding.found
 
 
 @pytest.mark.parametrize(
-    ("action", "level"), [("record", Level.INFO), ("wait", Level.WARN), ("refuse", Level.WARN)]
+    ("action", "level"),
+    [("record", FindingLevel.INFO), ("wait", FindingLevel.WARN), ("refuse", FindingLevel.WARN)],
 )
 def test_neighbours_are_named(seen, action, level):
     process = {"pid": 7, "user": "anna", "command": "train", "cpu_share": 0.5, "gpu": None}
@@ -305,7 +328,7 @@ def test_neighbours_are_named(seen, action, level):
 def test_node_that_cannot_be_looked_at(code, problem, what, advice):
     away = NodePreflight("n1", "a:22", "", False, problem=Reason(code, "n1", "a:22", problem))
     finding = only(findings(away, CPU))
-    assert (finding.what, finding.level) == (what, Level.FAIL)
+    assert (finding.what, finding.level) == (what, FindingLevel.FAIL)
     assert finding.found == problem
     assert advice in finding.advice
 
@@ -321,7 +344,7 @@ def test_gravest_comes_first(seen):
         document["disk"]["free_bytes"] = 0
 
     found = findings(seen(spoil), CPU)
-    assert [f.level for f in found] == [Level.FAIL, Level.WARN]
+    assert [f.level for f in found] == [FindingLevel.FAIL, FindingLevel.WARN]
 
 
 def test_nodes_that_differ(seen):

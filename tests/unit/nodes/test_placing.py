@@ -14,17 +14,17 @@ from nightbench.core.model import (
     Reason,
     ReasonCode,
 )
+from nightbench.night.cluster_preflight import ClusterHealth, notes, read, save
+from nightbench.night.node_placement import keep_placement, out_tonight, place_around
 from nightbench.night.node_records import out_by_now
-from nightbench.night.preflight import ClusterHealth, notes, read, save
-from nightbench.night.replacement import keep_placement, out_tonight, place_around
-from nightbench.nodes import Control, Finding, JudgedNode, Level, NodePreflight, NodeState
+from nightbench.nodes import Control, Finding, FindingLevel, JudgedNode, NodePreflight, NodeState
 from nightbench.nodes.quarantine import QUARANTINED
 from nightbench.spool import Spool
 
 LAB = Cluster("lab", tuple(Node(f"n{i}", f"10.0.0.{i}", "c") for i in (1, 2, 3)))
 AT = datetime(2026, 11, 21, 1, tzinfo=UTC)
-ILL = Finding(Level.FAIL, "disk", "0 free", "5 GB", "make room")
-ODD = Finding(Level.WARN, "clock", "3 min ahead", "1 min", "NTP")
+ILL = Finding(FindingLevel.FAIL, "disk", "0 free", "5 GB", "make room")
+ODD = Finding(FindingLevel.WARN, "clock", "3 min ahead", "1 min", "NTP")
 
 
 def job(nodes: int) -> JobSpec:

@@ -25,13 +25,13 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "http://airflow.example.org")
     heard: list[str] = []
 
-    def tell_run(spool: object, run_id: str, *_: object, **__: object) -> list[object]:
+    def notify_run(spool: object, run_id: str, *_: object, **__: object) -> list[object]:
         if run_id == "bad":
             raise UserError("no channel took it")
         heard.append(run_id)
         return []
 
-    monkeypatch.setattr("nightbench.alerts.notify.tell_run", tell_run)
+    monkeypatch.setattr("nightbench.alerts.notify.notify_run", notify_run)
     monkeypatch.setattr("nightbench.experiments.confirm.give_up_rest", lambda *_: 0)
     return heard
 

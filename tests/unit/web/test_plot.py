@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightbench.web.plot import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, draw
+from nightbench.web.plot_svg import AREA, draw
 from nightbench.web.views import PointView, SeriesView, ago, figure
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -25,10 +25,10 @@ def test_every_mark_lies_inside_the_frame(values: list[float]) -> None:
     assert plot is not None
     assert len(plot.marks) == len(values)
     for mark in plot.marks:
-        assert LEFT <= mark.x <= WIDTH - RIGHT
-        assert TOP <= mark.y <= HEIGHT - BOTTOM
+        assert AREA.left <= mark.x <= AREA.width - AREA.right
+        assert AREA.top <= mark.y <= AREA.height - AREA.bottom
     assert 1 <= len(plot.y_ticks) <= 9
-    assert all(TOP <= tick.at <= HEIGHT - BOTTOM for tick in plot.y_ticks)
+    assert all(AREA.top <= tick.at <= AREA.height - AREA.bottom for tick in plot.y_ticks)
 
 
 def test_more_throughput_is_higher_up() -> None:

@@ -31,7 +31,7 @@ class Cause:
     """Alerts of one night and cluster with the same group have one cause; empty: on its own."""
 
 
-class Outcome(StrEnum):
+class ConfirmationResult(StrEnum):
     """What measuring a suspect again said."""
 
     CONFIRMED = "confirmed"
@@ -43,7 +43,7 @@ class Outcome(StrEnum):
 class Confirmation:
     """The end of a paired confirmation."""
 
-    outcome: Outcome
+    outcome: ConfirmationResult
     sentence: str
     """One sentence: what was compared, on which nodes, what came out."""
     ratio: float | None = None

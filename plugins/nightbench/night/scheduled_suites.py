@@ -1,30 +1,48 @@
-"""What the schedules of the suites' files promise."""
+"""The suites with a schedule, as their files have them."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from nightbench.config import find_clusters, load_catalog, load_cluster, load_suite, locations
 from nightbench.config.suite_heads import SuiteHead, suite_heads
 from nightbench.core.errors import UserError
+from nightbench.core.expected_nights import Clock, NightSchedule
 from nightbench.core.hours import Hours
 from nightbench.core.model import Catalog
-from nightbench.core.timetable import Clock, Timetable
-from nightbench.night.missing import Promise
 
 
-def promises() -> Iterator[Promise]:
+@dataclass(frozen=True)
+class ScheduledSuite:
+    """A suite with a schedule: it promises a result for each night."""
+
+    suite: str
+    cluster: str
+    owner: str
+    timetable: NightSchedule | None
+    """None where its file does not say it readably: then what was last known holds."""
+    channels: tuple[str, ...] | None = None
+    """As the suite names them; those of its last run where None."""
+    is_paused: bool = False
+    """Its DAG is switched off."""
+    problem: str | None = None
+    """What keeps it from running, as far as that is known."""
+    dag_id: str = ""
+
+
+def scheduled_suites() -> Iterator[ScheduledSuite]:
     """All suites with a schedule; of a broken file what can be read of it, and why it is broken."""
     catalog = load_catalog(locations.benchmarks_folder())
     for head in suite_heads(locations.dags_folder()):
         if head.schedule or head.problem:
-            yield _promise(head, catalog)
+            yield _scheduled_suite(head, catalog)
 
 
-def _promise(head: SuiteHead, catalog: Catalog) -> Promise:
+def _scheduled_suite(head: SuiteHead, catalog: Catalog) -> ScheduledSuite:
     dags = locations.dags_folder()
-    broken = Promise(
+    broken = ScheduledSuite(
         head.name, head.cluster, head.owner, None, dag_id=head.dag_id, problem=head.problem
     )
     if head.problem or not head.schedule:
@@ -37,11 +55,11 @@ def _promise(head: SuiteHead, catalog: Catalog) -> Promise:
         return dataclasses.replace(broken, problem=f"its file is refused: {error}")
     hours = [Hours.parse(text) for text in (cluster.window, suite.night.window) if text]
     deadline = Clock.parse(suite.night.deadline) if suite.night.deadline else None
-    return Promise(
+    return ScheduledSuite(
         suite.name,
         suite.cluster,
         suite.owner,
-        Timetable(head.schedule, tuple(hours), suite.night.budget_s, deadline),
+        NightSchedule(head.schedule, tuple(hours), suite.night.budget_s, deadline),
         suite.alerts,
         dag_id=head.dag_id,
     )

@@ -11,7 +11,7 @@ from typing import Any
 from nightbench.core.model import ClockOffset, Reason, ReasonCode
 
 
-class Level(StrEnum):
+class FindingLevel(StrEnum):
     """How much a finding matters."""
 
     INFO = "info"
@@ -22,14 +22,14 @@ class Level(StrEnum):
     """Nothing is measured on the node until it is mended."""
 
 
-_ORDER = (Level.INFO, Level.WARN, Level.FAIL)
+_ORDER = (FindingLevel.INFO, FindingLevel.WARN, FindingLevel.FAIL)
 
 
 @dataclass(frozen=True)
 class Finding:
     """One thing about a node."""
 
-    level: Level
+    level: FindingLevel
     what: str
     """What was looked at, in a word or two: `disk`, `clock`, `throttle`."""
     found: str
@@ -51,10 +51,10 @@ class Finding:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Finding:
         """The inverse of `to_json`."""
-        return cls(**{**document, "level": Level(document["level"])})
+        return cls(**{**document, "level": FindingLevel(document["level"])})
 
 
-def worst(findings: Iterable[Finding]) -> Level | None:
+def worst(findings: Iterable[Finding]) -> FindingLevel | None:
     """The level of the gravest finding; None where there is none."""
     return max((f.level for f in findings), key=_ORDER.index, default=None)
 
@@ -110,14 +110,14 @@ class JudgedNode:
     findings: tuple[Finding, ...]
 
     @property
-    def level(self) -> Level | None:
+    def level(self) -> FindingLevel | None:
         """The gravest finding's."""
         return worst(self.findings)
 
     @property
     def fault(self) -> Reason | None:
         """Why nothing may be measured on it; None where something may."""
-        failed = next((f for f in self.findings if f.level is Level.FAIL), None)
+        failed = next((f for f in self.findings if f.level is FindingLevel.FAIL), None)
         if failed is None:
             return None
         code, node = ReasonCode.PREFLIGHT_FAILED, self.seen.node

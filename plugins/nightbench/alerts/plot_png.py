@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from nightbench.core.model import HistoryPoint
+from nightbench.core.plot_geometry import PlotArea, PlotGeometry
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
 
-WIDTH, HEIGHT = 880, 340
+AREA = PlotArea(880, 340, left=78, right=18, top=48, bottom=34, steps=4)
 """Of the picture, in pixels."""
 
 MOST_POINTS = 120
 """Nights that are drawn, the latest ones."""
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 78, 18, 48, 34
 _FINER = 2
 _GROUND, _TEXT, _SOFT, _LINE = "#ffffff", "#1b2430", "#5c6b7a", "#d9e0e7"
 _GOOD, _BAD = "#0b6bcb", "#c62828"
@@ -59,9 +58,9 @@ def picture(
         return None
     from PIL import Image, ImageDraw
 
-    image = Image.new("RGB", (WIDTH * _FINER, HEIGHT * _FINER), _GROUND)
+    image = Image.new("RGB", (AREA.width * _FINER, AREA.height * _FINER), _GROUND)
     _Canvas(ImageDraw.Draw(image)).series(title, shown, unit, since, baseline)
-    small = image.resize((WIDTH, HEIGHT), Image.Resampling.LANCZOS)
+    small = image.resize((AREA.width, AREA.height), Image.Resampling.LANCZOS)
     data = io.BytesIO()
     # Few colours: a plot of 120 nights takes some 20 kB.
     small.quantize(64).save(data, "PNG", optimize=True)
@@ -85,33 +84,25 @@ class _Canvas:
     ) -> None:
         values = [point.value for point in points]
         levels = values if baseline is None else [*values, baseline]
-        low, high, steps = _scale(min(levels), max(levels))
-        first, last = points[0].at, points[-1].at
-
-        def x(at: datetime) -> float:
-            span = (last - first).total_seconds()
-            share = (at - first).total_seconds() / span if span else 0.5
-            return _LEFT + (WIDTH - _LEFT - _RIGHT) * min(max(share, 0.0), 1.0)
-
-        def y(value: float) -> float:
-            return _TOP + (HEIGHT - _TOP - _BOTTOM) * (high - value) / (high - low)
-
-        self._text((_LEFT, 8), title, 15, _TEXT)
-        self._text((_LEFT, 28), f"{unit}/s" if unit else "units/s", 12, _SOFT)
-        bottom = HEIGHT - _BOTTOM
-        for step in steps:
-            self._line([(_LEFT, y(step)), (WIDTH - _RIGHT, y(step))], _LINE)
-            self._text((_LEFT - 8, y(step)), f"{step:.6g}", 12, _SOFT, "rm")
-        self._text((_LEFT, bottom + 10), f"{first:%Y-%m-%d}", 12, _SOFT)
-        self._text((WIDTH - _RIGHT, bottom + 10), f"{last:%Y-%m-%d}", 12, _SOFT, "ra")
+        plot = PlotGeometry.of(AREA, [point.at for point in points], levels)
+        x, y = plot.x, plot.y
+        left, right = AREA.left, AREA.width - AREA.right
+        top, bottom = AREA.top, AREA.height - AREA.bottom
+        self._text((left, 8), title, 15, _TEXT)
+        self._text((left, 28), f"{unit}/s" if unit else "units/s", 12, _SOFT)
+        for step in plot.steps:
+            self._line([(left, y(step)), (right, y(step))], _LINE)
+            self._text((left - 8, y(step)), f"{step:.6g}", 12, _SOFT, "rm")
+        self._text((left, bottom + 10), f"{plot.first:%Y-%m-%d}", 12, _SOFT)
+        self._text((right, bottom + 10), f"{plot.last:%Y-%m-%d}", 12, _SOFT, "ra")
         if baseline is not None:
-            self._dashes(_LEFT, WIDTH - _RIGHT, y(baseline))
+            self._dashes(left, right, y(baseline))
         if since is not None:
-            self._line([(x(since), _TOP - 4), (x(since), bottom)], _BAD, 1.5)
+            self._line([(x(since), top - 4), (x(since), bottom)], _BAD, 1.5)
             # Beside the line where there is room: it must not leave the picture.
-            side = "la" if x(since) < WIDTH - 180 else "ra"
+            side = "la" if x(since) < AREA.width - 180 else "ra"
             beside = x(since) + (6 if side == "la" else -6)
-            self._text((beside, _TOP - 18), f"since {since:%Y-%m-%d}", 12, _BAD, side)
+            self._text((beside, top - 18), f"since {since:%Y-%m-%d}", 12, _BAD, side)
         marks = [(x(point.at), y(point.value)) for point in points]
         self._line(marks, _SOFT, 1)
         for point, (at, level) in zip(points, marks, strict=True):
@@ -140,14 +131,3 @@ class _Canvas:
 
         font = ImageFont.load_default(size * _FINER)
         self._draw.text((at[0] * _FINER, at[1] * _FINER), text, colour, font, anchor)
-
-
-def _scale(low: float, high: float) -> tuple[float, float, list[float]]:
-    """Limits of the y axis with some air, not from zero, and round figures between them."""
-    air = max((high - low) * 0.15, abs(high) * 0.02, 1e-9)
-    low, high = low - air, high + air
-    rough = (high - low) / 4
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * k for k in (1, 2, 5, 10) if power * k >= rough * 0.75)
-    begin = math.ceil(low / step)
-    return low, high, [(begin + k) * step for k in range(math.floor(high / step) - begin + 1)]

@@ -1,8 +1,8 @@
-"""By when a scheduled night has to have brought its results, and how it stands. Pure.
+"""The nights that a schedule expects, their deadlines, and the status of each. Pure.
 
-A schedule is a promise. Whoever keeps it can fail in ways that leave nothing behind to judge: the
-DAG never ran, nobody loaded the run, the whole machine was down. So what is expected is worked out
-from the suite's file alone, and held against what came.
+A night can fail without leaving anything to judge: its DAG never ran, nobody loaded the run, the
+machine was down. So expected nights are computed from the suite's file alone, and compared with
+the runs that there are.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Timetable:
+class NightSchedule:
     """When a suite's nights are, as its file and its cluster's say."""
 
     schedule: str
@@ -108,7 +108,7 @@ class Timetable:
         )
 
     @classmethod
-    def from_text(cls, text: str) -> Timetable:
+    def from_text(cls, text: str) -> NightSchedule:
         """Read what `text` wrote."""
         found = json.loads(text)
         return cls(
@@ -120,8 +120,8 @@ class Timetable:
 
 
 @dataclass(frozen=True)
-class Night:
-    """A night that a suite promises."""
+class ExpectedNight:
+    """One night of a schedule."""
 
     scheduled_at: datetime
     until: datetime
@@ -131,7 +131,9 @@ class Night:
     """What the deadline comes from, for messages."""
 
 
-def nights(timetable: Timetable, after: datetime, to: datetime) -> Iterator[Night]:
+def expected_nights(
+    timetable: NightSchedule, after: datetime, to: datetime
+) -> Iterator[ExpectedNight]:
     """Return the nights of a suite whose runs are due after a moment and up to another one.
 
     A time of the schedule whose night begins more than `LONGEST_WAIT` later is none: such a run
@@ -153,12 +155,12 @@ def nights(timetable: Timetable, after: datetime, to: datetime) -> Iterator[Nigh
             else:
                 due = found.start + WITHOUT_END
                 why = "twelve hours after its start: the suite names no night.deadline"
-            yield Night(at, following, due, why)
+            yield ExpectedNight(at, following, due, why)
         at = following
 
 
-class State(StrEnum):
-    """How a night stands."""
+class NightState(StrEnum):
+    """Status of an expected night."""
 
     WAITING = "waiting"
     MET = "met"
@@ -189,10 +191,10 @@ class NightRun:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How a night stands, and why."""
+class NightStatus:
+    """Status of a night, and why."""
 
-    state: State
+    state: NightState
     sentence: str
     run_id: str | None = None
     without: tuple[str, ...] = ()
@@ -201,16 +203,16 @@ class Standing:
     """Nothing at all came of it so far."""
 
 
-def standing(
-    night: Night,
+def night_status(
+    night: ExpectedNight,
     runs: Sequence[NightRun],
     now: datetime,
     *,
     was_missing: bool = False,
     is_paused: bool = False,
     problem: str | None = None,
-) -> Standing:
-    """Hold a night against the runs of its suite.
+) -> NightStatus:
+    """The status of a night, from the runs of its suite.
 
     What a loaded run lacks has a verdict and an alert of its own, case by case. So a night is met
     by a run that was loaded and judged, whatever came of its cases.
@@ -231,9 +233,9 @@ def standing(
     if done is not None:
         late = was_missing or (done.loaded_at is not None and done.loaded_at > night.due_at)
         said = f"{done.run_id} was loaded at {clock(done.loaded_at or now)}"
-        return Standing(State.LATE if late else State.MET, said, done.run_id)
+        return NightStatus(NightState.LATE if late else NightState.MET, said, done.run_id)
     if now < night.due_at:
-        return Standing(State.WAITING, f"due by {clock(night.due_at)}")
+        return NightStatus(NightState.WAITING, f"due by {clock(night.due_at)}")
     if own:
         return _unfinished(own[-1], now)
     before = [
@@ -244,36 +246,38 @@ def standing(
     ]
     if before:
         run_id = before[0].run_id
-        return Standing(State.OVERTAKEN, f"{run_id} of the time before was still going", run_id)
+        return NightStatus(
+            NightState.OVERTAKEN, f"{run_id} of the time before was still going", run_id
+        )
     if is_paused:
-        return Standing(State.PAUSED, "its DAG was paused, so nothing was expected")
+        return NightStatus(NightState.PAUSED, "its DAG was paused, so nothing was expected")
     reason = problem or (
         "no run was planned: its DAG did not run, its plan failed, or the scheduler was down"
     )
-    return Standing(State.MISSING, reason, is_empty=True)
+    return NightStatus(NightState.MISSING, reason, is_empty=True)
 
 
-def _unfinished(run: NightRun, now: datetime) -> Standing:
+def _unfinished(run: NightRun, now: datetime) -> NightStatus:
     """How a night stands whose time is over, and whose run is not done."""
     if run.loaded_at is not None:
         said = f"{run.run_id} was loaded at {clock(run.loaded_at)}"
         if now - run.loaded_at < JUDGING:
-            return Standing(State.WAITING, f"{said}, and is being judged", run.run_id)
-        return Standing(
-            State.MISSING,
+            return NightStatus(NightState.WAITING, f"{said}, and is being judged", run.run_id)
+        return NightStatus(
+            NightState.MISSING,
             f"{said}, and has no verdicts: look at the DAG nightbench_regressions",
             run.run_id,
         )
     if run.problem:
         said = f"{run.run_id} cannot be read: {run.problem}"
-        return Standing(State.MISSING, said, run.run_id)
+        return NightStatus(NightState.MISSING, said, run.run_id)
     if run.without:
         said = f"{len(run.without)} of {run.planned} cases of {run.run_id} have no result"
-        return Standing(
-            State.MISSING, said, run.run_id, run.without, len(run.without) == run.planned
+        return NightStatus(
+            NightState.MISSING, said, run.run_id, run.without, len(run.without) == run.planned
         )
-    return Standing(
-        State.MISSING,
+    return NightStatus(
+        NightState.MISSING,
         f"all {run.planned} cases of {run.run_id} have ended, and nothing of it is in the "
         "warehouse: the run waits in the spool",
         run.run_id,

@@ -1,7 +1,8 @@
 """Regressions that are doubted: what is known of each, and which of them a night has time for.
 
-A suspect is measured again before its night is told of. What that needs is written down when it
-is asked for (`ask`), so that whoever measures it, hours later or by hand, means the same builds.
+A suspected regression is measured again before the message of its night is sent. What that needs
+is stored with the request (`request_confirmations`), so that whoever measures it, hours later or by
+hand, means the same builds.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ AGAIN, AGAIN_ELSEWHERE = 3, 2
 """Rounds where there is one build only: each is two launches of it."""
 
 
-class Gone(UserError):
-    """The last good build cannot be had any more."""
+class BuildGone(UserError):
+    """The last good build is not available any more."""
 
 
 @dataclass(frozen=True)
-class Suspect:
+class SuspectedRegression:
     """A regression with what it is measured again by."""
 
     alert_id: int
@@ -72,7 +73,7 @@ class Suspect:
         return {**dataclasses.asdict(self), "change": self.change}
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Suspect:
+    def from_json(cls, document: Mapping[str, Any]) -> SuspectedRegression:
         """The inverse of `to_json`; what else stands there is passed over."""
         known = {field.name: document[field.name] for field in dataclasses.fields(cls)}
         good = known["good"]
@@ -84,7 +85,7 @@ class Suspect:
         return cls(**known)
 
 
-def builds_of(suspect: Suspect) -> tuple[Build, Build] | None:
+def builds_of(suspect: SuspectedRegression) -> tuple[Build, Build] | None:
     """The last good build and the night's; None where they are one, as far as anybody knows.
 
     Raises:
@@ -96,7 +97,7 @@ def builds_of(suspect: Suspect) -> tuple[Build, Build] | None:
     return pair
 
 
-def _pair(suspect: Suspect) -> tuple[Build, Build] | None:
+def _pair(suspect: SuspectedRegression) -> tuple[Build, Build] | None:
     """As `builds_of`, without a look at the wheels."""
     good, bad = suspect.good, suspect.bad
     if good is None:
@@ -107,7 +108,7 @@ def _pair(suspect: Suspect) -> tuple[Build, Build] | None:
         if not moved or (good.source == "wheel" and good.digest):
             return None
         if good.source == "path":
-            raise Gone(f"{good.location} held {good.line} {then} then, and holds {now} now")
+            raise BuildGone(f"{good.location} held {good.line} {then} then, and holds {now} now")
     elif _says_version(good) and _says_version(bad) and then is not None and then == now:
         # A lock that was named by its version, say: another word for the same.
         return None
@@ -138,18 +139,18 @@ def _still_there(build: Build) -> None:
     path = Path(build.location)
     try:
         if not path.is_file():
-            raise Gone(f"the wheel {path} is not there any more")
+            raise BuildGone(f"the wheel {path} is not there any more")
         if build.digest and wheel_digest(path) != build.digest:
-            raise Gone(f"the wheel {path} is another file now than it was then")
+            raise BuildGone(f"the wheel {path} is another file now than it was then")
     except OSError as error:
-        raise Gone(f"the wheel {path} cannot be read: {error.strerror or error}") from None
+        raise BuildGone(f"the wheel {path} cannot be read: {error.strerror or error}") from None
 
 
 # --- asking -------------------------------------------------------------------------------
 
 
-class Nights:
-    """What the warehouse says of runs, each asked once however many suspects rest on it."""
+class RunFacts:
+    """What the warehouse holds of runs, each read once for all suspects that rest on it."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -182,9 +183,9 @@ class Nights:
         return verdict.last_good_run_id
 
 
-def suspect_of(
-    reader: Reader, plan: RunPlan, alert: Mapping[str, Any], nights: Nights | None = None
-) -> Suspect | None:
+def suspected_regression(
+    reader: Reader, plan: RunPlan, alert: Mapping[str, Any], nights: RunFacts | None = None
+) -> SuspectedRegression | None:
     """What is known of the regression that an alert tells of; None where it has no level.
 
     Args:
@@ -197,12 +198,12 @@ def suspect_of(
     case = next((each for each in plan.cases if each.planned.case_id == case_id), None)
     if case is None or not alert["value"] or not alert["baseline"]:
         return None
-    run_id, nights = plan.run.run_id, nights or Nights(reader)
+    run_id, nights = plan.run.run_id, nights or RunFacts(reader)
     tonight = nights.point(run_id, case_id)
     good_run_id = nights.last_good(run_id, case_id) if tonight else None
     planned = nights.planned(good_run_id, case_id) if good_run_id else None
     before = nights.point(good_run_id, case_id) if good_run_id else None
-    return Suspect(
+    return SuspectedRegression(
         alert_id=alert["alert_id"],
         run_id=run_id,
         case_id=case_id,
@@ -228,21 +229,21 @@ def new_confirmation_id(now: datetime) -> str:
     return f"confirm-{now.astimezone(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 
-def ask_or_say(connection: Connection, plan: RunPlan) -> None:
-    """Ask as `ask` does; what goes wrong is logged, and the night is told of without waiting.
+def confirm_suspects(connection: Connection, plan: RunPlan) -> None:
+    """Request confirmations; errors are logged, and the night's message does not wait then.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
     """
     try:
-        ask(connection, plan)
+        request_confirmations(connection, plan)
     except WarehouseUnavailable:
         raise
     except Exception:  # Documents and files of other nights are read: none may silence an alert.
         log.exception("the suspects of run %s are not all measured again", plan.run.run_id)
 
 
-def ask(connection: Connection, plan: RunPlan) -> None:
+def request_confirmations(connection: Connection, plan: RunPlan) -> None:
     """Ask for a night's suspects to be measured again, as far as its budget goes.
 
     The largest fall comes first. What does not fit is put down as skipped, with its reason. Asked
@@ -261,9 +262,13 @@ def ask(connection: Connection, plan: RunPlan) -> None:
     left_s = budget_s - math.fsum(
         row["detail"].get("expected_s", 0.0) for row in asked if row["state"] != "skipped"
     )
-    past, nights = reader.case_past(plan.run.cluster), Nights(reader)
+    past, nights = reader.case_past(plan.run.cluster), RunFacts(reader)
     for alert in repository.suspects(run_id):
-        suspect = None if alert["alert_id"] in known else suspect_of(reader, plan, alert, nights)
+        suspect = (
+            None
+            if alert["alert_id"] in known
+            else suspected_regression(reader, plan, alert, nights)
+        )
         if suspect is None:
             continue
         known_past = past.get(suspect.case_id)
@@ -282,7 +287,7 @@ def ask(connection: Connection, plan: RunPlan) -> None:
         left_s -= 0.0 if skipped else expected_s
 
 
-def expected(suspect: Suspect, plan: RunPlan, repeat_s: float | None) -> float:
+def expected(suspect: SuspectedRegression, plan: RunPlan, repeat_s: float | None) -> float:
     """Seconds that a suspect is expected to take, with preparing.
 
     Args:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from nightbench.nodes.seen import Finding, Level, NodePreflight
+from nightbench.nodes.node_preflight import Finding, FindingLevel, NodePreflight
 
 Document = Mapping[str, Any]
 
@@ -31,7 +31,7 @@ def _differences(seen: Mapping[str, Document]) -> Iterator[Finding]:
             having[trait(document)].append(node)
         if len(having) > 1:
             yield Finding(
-                Level.WARN,
+                FindingLevel.WARN,
                 what,
                 "; ".join(f"{', '.join(names)}: {value}" for value, names in having.items()),
                 "the same on all nodes: a case may be placed on any of them",

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
+from nightbench.core.plot_geometry import PlotArea, PlotGeometry
 from nightbench.web.views import PointView, SeriesView, day, figure, percent
 
-WIDTH, HEIGHT = 480, 180
-LEFT, RIGHT, TOP, BOTTOM = 58, 12, 12, 28
+AREA = PlotArea(480, 180, left=58, right=12, top=12, bottom=28, steps=3)
+"""In units of the view box."""
 
 
 @dataclass(frozen=True)
@@ -63,56 +61,33 @@ def draw(series: SeriesView, unit: str, since_run: str | None = None) -> Plot | 
     if not shown:
         return None
     values = [point.throughput for point in shown if point.throughput is not None]
-    low, high, steps = _scale(min(values), max(values))
-    first, last = shown[0].at, shown[-1].at
+    geometry = PlotGeometry.of(AREA, [point.at for point in shown], values)
+    x, y = geometry.x, geometry.y
     since = next((point.at for point in shown if point.run_id == since_run), None)
 
-    def y(value: float) -> float:
-        return round(TOP + (HEIGHT - TOP - BOTTOM) * (high - value) / (high - low), 1)
-
     marks = tuple(
-        Mark(_x(point.at, first, last), y(value), point.state, _title(point, unit), point.run_id)
+        Mark(x(point.at), y(value), point.state, _title(point, unit), point.run_id)
         for point, value in zip(shown, values, strict=True)
     )
     middle = series.median
     return Plot(
-        width=WIDTH,
-        height=HEIGHT,
-        left=LEFT,
-        right=WIDTH - RIGHT,
-        top=TOP,
-        bottom=HEIGHT - BOTTOM,
+        width=AREA.width,
+        height=AREA.height,
+        left=AREA.left,
+        right=AREA.width - AREA.right,
+        top=AREA.top,
+        bottom=AREA.height - AREA.bottom,
         marks=marks,
         line=" ".join(f"{m.x},{m.y}" for m, p in zip(marks, shown, strict=True) if p.counts),
         median_y=y(middle) if middle is not None else None,
-        since_x=None if since is None else _x(since, first, last),
-        y_ticks=tuple(Tick(y(step), figure(step)) for step in steps),
-        x_ticks=_dates(first, last),
+        since_x=None if since is None else x(since),
+        y_ticks=tuple(Tick(y(step), figure(step)) for step in geometry.steps),
+        x_ticks=_dates(geometry),
     )
 
 
-def _x(at: datetime, first: datetime, last: datetime) -> float:
-    span = (last - first).total_seconds()
-    share = 0.5 if span == 0 else (at - first).total_seconds() / span
-    return round(LEFT + (WIDTH - LEFT - RIGHT) * share, 1)
-
-
-def _dates(first: datetime, last: datetime) -> tuple[Tick, ...]:
-    if first == last:
-        return (Tick(_x(first, first, last), day(first)),)
-    return (Tick(LEFT, day(first)), Tick(WIDTH - RIGHT, day(last)))
-
-
-def _scale(low: float, high: float) -> tuple[float, float, Sequence[float]]:
-    """Limits of the y axis with some air, and round figures between them."""
-    air = max((high - low) * 0.15, abs(high) * 0.02, 1e-9)
-    low, high = low - air, high + air
-    rough = (high - low) / 3
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * k for k in (1, 2, 5, 10) if power * k >= rough * 0.75)
-    begin = math.ceil(low / step)
-    count = math.floor(high / step) - begin + 1
-    return low, high, [(begin + k) * step for k in range(count)]
+def _dates(geometry: PlotGeometry) -> tuple[Tick, ...]:
+    return tuple(Tick(geometry.x(at), day(at)) for at in sorted({geometry.first, geometry.last}))
 
 
 def _title(point: PointView, unit: str) -> str:

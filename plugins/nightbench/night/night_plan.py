@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from nightbench.core.budget import Night, Past, Room, candidate, clock, fit, room
+from nightbench.core.budget import CaseHistory, NightPlan, Room, candidate, clock, fit, room
 from nightbench.core.errors import UserError
 from nightbench.core.hours import Hours, Span, opening
 from nightbench.core.model import Catalog, Cluster, Suite
@@ -14,8 +14,8 @@ from nightbench.core.plan import definition_digest
 
 
 def plan_night(
-    suite: Suite, cluster: Cluster, catalog: Catalog, past: Mapping[str, Past], at: datetime
-) -> Night:
+    suite: Suite, cluster: Cluster, catalog: Catalog, past: Mapping[str, CaseHistory], at: datetime
+) -> NightPlan:
     """Fill the night that goes on at a moment, or the next one, with the cases of a suite.
 
     Args:
@@ -33,7 +33,7 @@ def plan_night(
         candidate(
             case.case_id,
             suite,
-            past.get(case.case_id, Past()).of(
+            past.get(case.case_id, CaseHistory()).of(
                 definition_digest(case, catalog.workloads[case.workload], suite.protocol)
             ),
             held_by(nodes_for(case, cluster), cluster.lock),

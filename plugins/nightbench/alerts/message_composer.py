@@ -7,10 +7,10 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from nightbench.alerts import Ended, News, Picture, grouped, picture
-from nightbench.alerts.between import differences
+from nightbench.alerts import AlertItem, EndedAlert, Picture, grouped, picture
 from nightbench.alerts.reproduce import command_of
 from nightbench.alerts.routing import Routed
+from nightbench.alerts.run_differences import differences
 from nightbench.core.model import HistoryPoint, Verdict, VerdictKind
 from nightbench.core.model.alerts import Cause, Confirmation
 from nightbench.core.run_plan import RunPlan
@@ -28,7 +28,7 @@ class Composer:
         self._plan = plan
         self._untold = untold
         self._verdicts: dict[str, dict[str, Verdict]] = {}
-        self._news: dict[int, News] = {}
+        self._news: dict[int, AlertItem] = {}
 
     def verdict(self, row: Mapping[str, Any]) -> Verdict:
         """What the latest night of an alert says."""
@@ -46,13 +46,13 @@ class Composer:
             row["change"],
         )
 
-    def ended(self, each: Routed) -> Ended:
+    def ended(self, each: Routed) -> EndedAlert:
         """What is said of an alert that is over."""
         case_id = each.row["case_id"]
         verdict = self._verdict(each.row["of_run_id"], case_id)
-        return Ended(case_id, verdict.sentence if verdict else "", each.alert_id)
+        return EndedAlert(case_id, verdict.sentence if verdict else "", each.alert_id)
 
-    def news(self, each: Routed) -> News:
+    def news(self, each: Routed) -> AlertItem:
         """All that is said of an alert."""
         if each.alert_id not in self._news:
             self._news[each.alert_id] = self._gather(each)
@@ -72,7 +72,7 @@ class Composer:
             self._verdicts[run_id] = {v.case_id: v for v in self._reader.verdicts(run_id)}
         return self._verdicts[run_id].get(case_id)
 
-    def _gather(self, each: Routed) -> News:
+    def _gather(self, each: Routed) -> AlertItem:
         row, verdict = each.row, self.verdict(each.row)
         ends = (verdict.last_good_run_id, verdict.first_bad_run_id)
         bad_run_id = verdict.first_bad_run_id or verdict.run_id
@@ -80,7 +80,7 @@ class Composer:
         states = self._reader.case_states(verdict.case_id, wanted)
         good, bad = states.get(verdict.last_good_run_id or ""), states.get(bad_run_id)
         unit = (row["unit"] or "") if "unit" in row else ""
-        return News(
+        return AlertItem(
             verdict=verdict,
             unit=unit,
             alert_id=each.alert_id,
@@ -95,7 +95,7 @@ class Composer:
             else None,
         )
 
-    def _picture(self, news: News) -> Picture | None:
+    def _picture(self, news: AlertItem) -> Picture | None:
         verdict = news.verdict
         points = self._reader.series_history(verdict.case_id, verdict.cluster)
         title = f"{verdict.case_id} on {verdict.cluster}"

@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 
-from nightbench.core.budget import Past
+from nightbench.core.budget import CaseHistory
 from nightbench.core.model import CaseStatus, RunKind
 from nightbench.spool import CaseStore, RunSpool, Spool, SpoolError
 from nightbench.warehouse import Reader, WarehouseRefused, WarehouseUnavailable
@@ -21,7 +21,7 @@ _RUNS_LOOKED_AT = 20
 _TRIED = (CaseStatus.OK, CaseStatus.FAILED, CaseStatus.UNAVAILABLE)
 
 
-def past_of(cluster: str, connect: Connect, spool: Spool) -> dict[str, Past]:
+def case_histories(cluster: str, connect: Connect, spool: Spool) -> dict[str, CaseHistory]:
     """Return what earlier runs say of the cases on a cluster, by case_id.
 
     Args:
@@ -51,7 +51,7 @@ class _Trial:
     definition: str | None
 
 
-def _of_files(cluster: str, spool: Spool) -> dict[str, Past]:
+def _of_files(cluster: str, spool: Spool) -> dict[str, CaseHistory]:
     found: dict[str, list[_Trial]] = {}
     for run in spool.runs()[-_RUNS_LOOKED_AT:]:
         try:
@@ -92,11 +92,11 @@ def _seconds(store: CaseStore, ended_at: str) -> float | None:
     return (datetime.fromisoformat(ended_at) - datetime.fromisoformat(began)).total_seconds()
 
 
-def _past(trials: list[_Trial]) -> Past:
+def _past(trials: list[_Trial]) -> CaseHistory:
     good = [t for t in trials if t.status == CaseStatus.OK and t.seconds is not None]
     tried = [t.at for t in trials if t.nightly and (t.status in _TRIED or t.seconds is not None)]
     if not good:
-        return Past(last=max(tried, default=None))
+        return CaseHistory(last=max(tried, default=None))
     # Trials come oldest first.
     newest = good[-1].definition
     each = [
@@ -104,7 +104,7 @@ def _past(trials: list[_Trial]) -> Past:
         for t in good
         if t.seconds is not None and t.definition == newest
     ]
-    return Past(
+    return CaseHistory(
         seconds=statistics.median(whole for whole, _ in each),
         repeat_s=statistics.median(one for _, one in each),
         last=max(tried, default=None),

@@ -11,8 +11,8 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, Cluster, JobSpec, Reason, ReasonCode
 from nightbench.core.placement import NodesAway, moved, nodes_for
 from nightbench.core.sentences import sentence, sentences
+from nightbench.night.cluster_preflight import ClusterHealth
 from nightbench.night.node_records import out_by_now
-from nightbench.night.preflight import ClusterHealth
 from nightbench.nodes import NodeState
 from nightbench.spool import RunSpool
 from nightbench.spool.planned_job import PlannedJob, load_cluster, save_job

@@ -20,8 +20,8 @@ from nightbench.gang.progress import OnEvent, ignore
 from nightbench.nodes import (
     Control,
     Finding,
+    FindingLevel,
     JudgedNode,
-    Level,
     NodePreflight,
     compare,
     controls_of,
@@ -55,7 +55,7 @@ class ClusterHealth:
     def failed(self) -> bool:
         """Whether anything must be mended."""
         found = [f for node in self.nodes for f in node.findings]
-        return any(f.level is Level.FAIL for f in (*found, *self.between))
+        return any(f.level is FindingLevel.FAIL for f in (*found, *self.between))
 
 
 # --- looking ------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def _is_busy(seen: NodePreflight, cluster: Cluster) -> bool:
 
 def _no_network(network: Network) -> Finding:
     return Finding(
-        Level.FAIL,
+        FindingLevel.FAIL,
         "network",
         str(network.problem),
         f"nodes reach each other ({', '.join(network.nodes)})",
@@ -213,7 +213,7 @@ def notes(folder: RunSpool) -> list[str]:
         said += [
             f"{node.seen.node}: {f.title}: {f.found} (expected {f.expected})"
             for f in node.findings
-            if f.level is Level.WARN
+            if f.level is FindingLevel.WARN
         ]
     said += [f"{f.title}: {f.found}" for f in known.health.between]
     return said

@@ -1,0 +1,398 @@
+"""Checks expected nights against their runs, and notifies of missing ones. Idempotent.
+
+Expected nights follow from the suites' files alone, so a night that never began is found, too.
+Each missing night is notified once, and once more when its result arrives late.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from nightbench.alerts import Delivery, send
+from nightbench.core.budget import clock
+from nightbench.core.errors import UserError
+from nightbench.core.expected_nights import (
+    LONGEST_RUN,
+    UNCHECKED,
+    ExpectedNight,
+    NightRun,
+    NightSchedule,
+    NightState,
+    NightStatus,
+    expected_nights,
+    night_status,
+    unchecked,
+)
+from nightbench.core.model import RunKind
+from nightbench.night.scheduled_suites import ScheduledSuite
+from nightbench.spool import RunSpool, Spool, SpoolError
+from nightbench.warehouse.connection import Connect
+from nightbench.warehouse.nights import NightRepository
+
+log = logging.getLogger(__name__)
+
+LOOK_BACK = timedelta(days=7)
+"""Older nights are left as they stand, also after the check itself was away for long."""
+
+CASES_NAMED = 20
+"""Cases without a result that a message lists; more are counted."""
+
+LATEST = timedelta(hours=36)
+"""A cluster is silent when all that its suites promised in so long came to nothing."""
+
+
+@dataclass(frozen=True)
+class CheckedNight:
+    """An expected night and its status."""
+
+    promise: ScheduledSuite
+    night: ExpectedNight
+    found: NightStatus
+    notified: bool = False
+    end_notified: bool = False
+
+
+@dataclass(frozen=True)
+class DeadlineCheck:
+    """What a check found."""
+
+    suites: int
+    missing: tuple[CheckedNight, ...] = ()
+    """All that is missing now, told or not."""
+    deliveries: tuple[Delivery, ...] = ()
+    refusals: tuple[str, ...] = ()
+    """Messages that no channel took: the next check sends them."""
+    other_at_work: bool = False
+
+    def sentence(self) -> str:
+        """Say it in a line."""
+        if self.other_at_work:
+            return "another check is at work"
+        names = ", ".join(
+            f"{k.promise.suite} of {clock(k.night.scheduled_at)}" for k in self.missing
+        )
+        return f"{self.suites} suites with a schedule; missing: {names or 'nothing'}"
+
+
+def check_deadlines(
+    promises: Sequence[ScheduledSuite],
+    spool: Spool,
+    connect: Connect,
+    now: datetime,
+    *,
+    resolve: Callable[[str], str] | None = None,
+    base_url: str | None = None,
+) -> DeadlineCheck:
+    """Check every expected night, store its status, and notify of what is new.
+
+    Args:
+        promises: all suites with a schedule.
+        spool: runs that were not loaded yet lie there.
+        connect: opens a connection to the warehouse, as its loader.
+        now: with a time zone.
+        resolve: Airflow Connection id -> Apprise URL, for channels that are named so.
+        base_url: of Airflow's API server, for the link in a message.
+
+    Raises:
+        WarehouseUnavailable: the warehouse is away: what is missing cannot be known.
+    """
+    with closing(connect()) as connection:
+        repository = NightRepository(connection)
+        if not repository.lock():
+            return DeadlineCheck(len(promises), other_at_work=True)
+        kept: list[CheckedNight] = []
+        latest: dict[tuple[str, str], CheckedNight] = {}
+        for each in promises:
+            promise = _whole(each, repository, spool)
+            if promise is None or promise.timetable is None:
+                continue
+            for one in _nights_of(promise, promise.timetable, repository, spool, now):
+                kept.append(one)
+                if one.night.due_at <= now and now - one.night.scheduled_at <= LATEST:
+                    latest[one.promise.cluster, one.promise.suite] = one
+        silent = {
+            cluster
+            for cluster in {cluster for cluster, _ in latest}
+            if _is_silent(
+                [one for (c, _), one in latest.items() if c == cluster], repository, cluster
+            )
+        }
+        notifier = _MissingNightNotifier(repository, now, resolve, base_url)
+        notifier.send_all(kept, silent)
+        missing = tuple(one for one in kept if one.found.state is NightState.MISSING)
+        repository.store_check(len(promises), len(missing), now)
+    return DeadlineCheck(
+        len(promises), missing, tuple(notifier.deliveries), tuple(notifier.refusals)
+    )
+
+
+def _whole(
+    promise: ScheduledSuite, repository: NightRepository, spool: Spool
+) -> ScheduledSuite | None:
+    """The suite with what its broken file does not say; None where it was never read."""
+    if promise.timetable is None:
+        known = repository.watched(promise.suite)
+        if known is None:
+            return None
+        promise = replace(promise, cluster=known[0], timetable=NightSchedule.from_text(known[1]))
+    if promise.channels is None:
+        document = next(
+            (
+                found
+                for run in reversed(spool.runs())
+                if run.run_id.startswith(f"{promise.suite}-")
+                and (found := run.run() or {}).get("suite") == promise.suite
+            ),
+            {},
+        )
+        promise = replace(promise, channels=tuple(document.get("channels") or ()))
+    return promise
+
+
+def _nights_of(
+    promise: ScheduledSuite,
+    timetable: NightSchedule,
+    repository: NightRepository,
+    spool: Spool,
+    now: datetime,
+) -> list[CheckedNight]:
+    """The nights of one suite with their status, which is stored; oldest first."""
+    since = repository.watch(promise.suite, promise.cluster, timetable.text, now)
+    earliest = max(since, now - LOOK_BACK)
+    stored = {
+        row["scheduled_at"]: row
+        for row in repository.unfinished(promise.suite, promise.cluster, now - LOOK_BACK)
+    }
+    finished = {
+        row["scheduled_at"]: row
+        for row in repository.nights(promise.suite, promise.cluster, since=now - LOOK_BACK)
+        if row["scheduled_at"] not in stored
+    }
+    # What was promised holds, also when the file says something else since.
+    expected = {night.scheduled_at: night for night in expected_nights(timetable, earliest, now)}
+    expected |= {at: _night(row) for at, row in stored.items()}
+    if not expected:
+        return []
+    first = min(expected)
+    runs = _runs(promise, repository, spool, first - LONGEST_RUN)
+    kept = []
+    for at in sorted(expected):
+        night = expected[at]
+        if at in finished:
+            row = finished[at]
+            found = NightStatus(NightState(row["state"]), row["sentence"], row["run_id"])
+            kept.append(CheckedNight(promise, night, found, bool(row["notified_at"]), True))
+            continue
+        row = stored.get(at, {})
+        was_paused = bool(row.get("was_paused")) or promise.is_paused
+        found = night_status(
+            night,
+            runs,
+            now,
+            was_missing=row.get("missing_at") is not None,
+            is_paused=was_paused,
+            problem=promise.problem,
+        )
+        repository.store(promise.suite, promise.cluster, night, found, now, was_paused=was_paused)
+        told, ended = bool(row.get("notified_at")), bool(row.get("end_notified_at"))
+        kept.append(CheckedNight(promise, night, found, told, ended))
+    return kept
+
+
+def _night(row: Mapping[str, Any]) -> ExpectedNight:
+    return ExpectedNight(row["scheduled_at"], row["until"], row["due_at"], row["why"])
+
+
+def _runs(
+    promise: ScheduledSuite, repository: NightRepository, spool: Spool, since: datetime
+) -> list[NightRun]:
+    """Scheduled runs by the warehouse; of those that it has not loaded, what their files say."""
+    runs = {run.run_id: run for run in repository.runs(promise.suite, promise.cluster, since)}
+    for folder in spool.runs():
+        known = runs.get(folder.run_id)
+        if not folder.run_id.startswith(f"{promise.suite}-") or (known and known.loaded_at):
+            continue
+        document = folder.run() or {}
+        if (
+            document.get("suite") != promise.suite
+            or document.get("cluster") != promise.cluster
+            or document.get("run_kind") != RunKind.NIGHTLY.value
+        ):
+            continue
+        started_at = datetime.fromisoformat(document["started_at"])
+        if started_at < since:
+            continue
+        try:
+            planned, without = _lacks(folder)
+        except SpoolError as error:
+            # One damaged file must not keep all suites' alerts back.
+            log.error("what run %s lacks cannot be told: %s", folder.run_id, error)
+            run = known or NightRun(folder.run_id, started_at)
+            runs[folder.run_id] = replace(run, problem=str(error))
+            continue
+        runs[folder.run_id] = NightRun(folder.run_id, started_at, None, False, planned, without)
+    return sorted(runs.values(), key=lambda run: run.started_at)
+
+
+def _lacks(folder: RunSpool) -> tuple[int, tuple[str, ...]]:
+    """How many cases a run was to measure, and those of which nothing came.
+
+    Whatever came of a case is something: also that it failed, or was cancelled.
+    """
+    measured = [each["case_id"] for each in folder.planned() if each.get("left_out") is None]
+    stores = {case_id: folder.latest(case_id) for case_id in measured}
+    without = [c for c, store in stores.items() if store is None or store.outcome() is None]
+    return len(measured), tuple(without)
+
+
+def _is_silent(latest: Sequence[CheckedNight], repository: NightRepository, cluster: str) -> bool:
+    """Whether nothing came of any suite of a cluster, though several were to run."""
+    wanted = [one for one in latest if one.found.state is not NightState.PAUSED]
+    if len(wanted) < 2 or not all(
+        one.found.state is NightState.MISSING and one.found.is_empty for one in wanted
+    ):
+        return False
+    heard = repository.last_result_at(cluster)
+    return heard is None or heard < min(one.night.scheduled_at for one in wanted)
+
+
+# --- messages --------------------------------------------------------------------------------
+
+
+@dataclass
+class _MissingNightNotifier:
+    """Sends messages of missing nights, and of those that came late."""
+
+    repository: NightRepository
+    now: datetime
+    resolve: Callable[[str], str] | None
+    base_url: str | None
+    deliveries: list[Delivery] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+
+    def send_all(self, kept: Sequence[CheckedNight], silent: Iterable[str]) -> None:
+        """One message for each suite, or for a silent cluster with all that it lacks."""
+        news = [one for one in kept if one.found.state is NightState.MISSING and not one.notified]
+        for cluster in sorted(silent):
+            batch = [one for one in news if one.promise.cluster == cluster]
+            for one in batch:
+                self.repository.store(
+                    one.promise.suite, cluster, one.night, one.found, self.now, is_silence=True
+                )
+            if batch:
+                suites = ", ".join(sorted({one.promise.suite for one in batch}))
+                title = f"Nightbench: cluster {cluster} is silent: no result of {suites}"
+                self._send(title, batch, end=False)
+            news = [one for one in news if one not in batch]
+        for batch in _by_suite(news):
+            self._send(_title(batch), batch, end=False)
+        back = [
+            one
+            for one in kept
+            if one.found.state is NightState.LATE and one.notified and not one.end_notified
+        ]
+        for batch in _by_suite(back):
+            one = batch[0]
+            title = f"Nightbench {one.promise.suite} on {one.promise.cluster}: came after all"
+            self._send(title, batch, end=True)
+
+    def _send(self, title: str, batch: Sequence[CheckedNight], *, end: bool) -> None:
+        channels = list(dict.fromkeys(url for one in batch for url in one.promise.channels or ()))
+        if not channels:
+            return
+        sent = dict(
+            zip(channels, send(channels, title, self._body(batch), self.resolve), strict=True)
+        )
+        self.deliveries += sent.values()
+        refused: dict[str, list[Delivery]] = {}
+        for one in batch:
+            # What another suite's channel took, this one's readers have not seen.
+            promise, own = one.promise, [sent[url] for url in one.promise.channels or ()]
+            if any(delivery.sent for delivery in own):
+                at = one.night.scheduled_at
+                self.repository.mark_notified(promise.suite, promise.cluster, at, self.now, end=end)
+            elif own:
+                refused[promise.suite] = own
+        if refused:
+            each = dict.fromkeys(delivery for own in refused.values() for delivery in own)
+            reasons = "; ".join(f"{d.channel}: {d.error}" for d in each)
+            suites = ", ".join(sorted(refused))
+            self.refusals.append(f'the message "{title}" for {suites}: {reasons}')
+
+    def _body(self, batch: Sequence[CheckedNight]) -> str:
+        parts = []
+        for one in batch:
+            night, found = one.night, one.found
+            lines = [
+                f"{one.promise.suite}, run of {clock(night.scheduled_at)}, due by "
+                f"{clock(night.due_at)} ({night.why}): {found.sentence}"
+            ]
+            lines += [f"- {case_id}" for case_id in found.without[:CASES_NAMED]]
+            if len(found.without) > CASES_NAMED:
+                lines.append(f"- and {len(found.without) - CASES_NAMED} more")
+            parts.append("\n".join(lines))
+        where = []
+        for promise in {one.promise.suite: one.promise for one in batch}.values():
+            where.append(f"Suite {promise.suite}, owner {promise.owner}, DAG {promise.dag_id}")
+            if self.base_url and promise.dag_id:
+                where.append(f"{self.base_url.rstrip('/')}/dags/{promise.dag_id}")
+        where.append("All nights: nightbench nights. What comes late ends this by itself.")
+        return "\n\n".join([*parts, "\n".join(where)])
+
+
+def _by_suite(kept: Iterable[CheckedNight]) -> list[list[CheckedNight]]:
+    found: dict[tuple[str, str], list[CheckedNight]] = {}
+    for one in kept:
+        found.setdefault((one.promise.suite, one.promise.cluster), []).append(one)
+    return list(found.values())
+
+
+def _title(batch: Sequence[CheckedNight]) -> str:
+    one = batch[-1]
+    where = f"Nightbench {one.promise.suite} on {one.promise.cluster}"
+    if len(batch) > 1:
+        return f"{where}: {len(batch)} nights are missing"
+    if one.found.is_empty:
+        return f"{where}: nothing came by {clock(one.night.due_at)}"
+    if one.found.without:
+        return (
+            f"{where}: {len(one.found.without)} cases without a result by {clock(one.night.due_at)}"
+        )
+    return f"{where}: not finished by {clock(one.night.due_at)}"
+
+
+# --- what callers require ------------------------------------------------------------------
+
+
+def require_delivered(checked: DeadlineCheck) -> None:
+    """Raise where no channel accepted a message.
+
+    Raises:
+        UserError: with the channels' reasons.
+    """
+    if checked.refusals:
+        raise UserError(
+            f"No channel took {'; '.join(checked.refusals)}. What is missing is stored; the next "
+            "check sends it again."
+        )
+
+
+def require_recent_check(connect: Connect, now: datetime) -> None:
+    """Raise where deadlines are not checked, so that a missing night would go unnoticed.
+
+    Raises:
+        UserError: the last check is more than an hour old, or the warehouse is away.
+    """
+    with closing(connect()) as connection:
+        repository = NightRepository(connection)
+        last, first = repository.last_check(), repository.first_run_at()
+    if last is None and (first is None or now - first <= UNCHECKED):
+        return  # A deployment that has just begun: the first check is on its way.
+    problem = unchecked(last["checked_at"] if last else None, now)
+    if problem is not None:
+        raise UserError(problem)
