@@ -210,7 +210,11 @@ def _cancel_comparison(folder: RunSpool) -> None:
     from nightbench import gang
     from nightbench.cli.ab import chosen_of
     from nightbench.experiments.ab import AbRequest
-    from nightbench.experiments.experiment_spool import COMPARISON, read_request
+    from nightbench.experiments.experiment_spool import (
+        COMPARISON,
+        read_request,
+        request_cancel,
+    )
 
     document = read_request(folder, COMPARISON)
     request, name = document["request"], folder.run_id
@@ -220,6 +224,7 @@ def _cancel_comparison(folder: RunSpool) -> None:
     else:
         cluster = chosen_of(AbRequest(**request)).cluster
         resume = f"nightbench ab --resume {name}"
+    request_cancel(folder, CANCEL_REASON)
     asyncio.run(gang.cancel_run(name, cluster, common.reach(cluster), CANCEL_REASON))
     _say_cancelled(name, cluster.name, resume)
 
@@ -227,6 +232,7 @@ def _cancel_comparison(folder: RunSpool) -> None:
 def _cancel_bisect(folder: RunSpool) -> None:
     from nightbench import gang
     from nightbench.experiments import bisect_store
+    from nightbench.experiments.experiment_spool import request_cancel
     from nightbench.experiments.reporting import BisectReporter
 
     request, name = bisect_store.request_of(folder), folder.run_id
@@ -234,13 +240,16 @@ def _cancel_bisect(folder: RunSpool) -> None:
     if state != "running":
         raise UserError(f"{name}: found it {state}; expected one that is measured")
     cluster = common.choose(request.suite, request.cluster).cluster
-    targets = common.reach(cluster)
+    targets, spool = common.reach(cluster), common.spool()
+    request_cancel(folder, CANCEL_REASON)
     limit = time.monotonic() + CANCEL_TIMEOUT_S
     while True:
         # Anew each time: its process may have begun another launch, or another step.
         for step in bisect_store.read_steps(folder):
             if step["status"] == "running":
-                asyncio.run(gang.cancel_run(step["comparison_id"], cluster, targets, CANCEL_REASON))
+                comparison_id = step["comparison_id"]
+                request_cancel(spool.comparison(comparison_id), CANCEL_REASON)
+                asyncio.run(gang.cancel_run(comparison_id, cluster, targets, CANCEL_REASON))
         if _released(folder):
             break
         if time.monotonic() > limit:

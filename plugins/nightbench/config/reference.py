@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from nightbench.config.catalog import FrameworkFile, SpecFile
+from nightbench.config.catalog_schema import FrameworkFile, SpecFile
 from nightbench.config.cluster_schema import ClusterFile
 from nightbench.config.schema import RepeatsFile, SuiteFile
 from nightbench.config.values import Words

@@ -32,10 +32,14 @@ from nightbench.experiments.comparison import ComparisonPlan
 from nightbench.experiments.engine import (
     ComparisonObserver,
     ExperimentContext,
-    MeasurementStopped,
     run_comparison,
 )
-from nightbench.experiments.experiment_spool import Document
+from nightbench.experiments.experiment_spool import (
+    Document,
+    MeasurementStopped,
+    check_cancel,
+    withdraw_cancel,
+)
 from nightbench.experiments.version_search import (
     SearchState,
     SearchStep,
@@ -93,9 +97,11 @@ async def measure_bisect(
     ended: Document = {"state": "stopped", "stopped": "it was interrupted"}
     with folder.steered():
         folder.save_run({**(folder.run() or {}), **running})
+        withdraw_cancel(folder)
         load_bisect(connect, folder, observer.not_loaded)
         try:
             while (following := read_state(folder).next) is not None:
+                check_cancel(folder)
                 await bisect.step(following)
                 observer.step_ended(read_steps(folder)[-1], read_state(folder))
                 load_bisect(connect, folder, observer.not_loaded)

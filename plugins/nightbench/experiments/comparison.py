@@ -32,6 +32,7 @@ from nightbench.core.model import (
     RunKind,
     Suite,
     WorkloadInfo,
+    reasons_from_json,
 )
 from nightbench.core.placement import NodesAway, place
 from nightbench.core.plan import resolve
@@ -248,7 +249,8 @@ def ended_launches(folder: RunSpool, case_id: str) -> list[Launch]:
     launches: list[Launch] = []
     while (found := read_json(_launch_file(folder.case(case_id, len(launches))))) is not None:
         kept = {field.name: found[field.name] for field in dataclasses.fields(Launch)}
-        launches.append(Launch(**{**kept, "arm": Arm(found["arm"])}))
+        kept |= {"arm": Arm(found["arm"]), "reasons": reasons_from_json(found["reasons"])}
+        launches.append(Launch(**kept))
     return launches
 
 

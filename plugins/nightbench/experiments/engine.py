@@ -19,9 +19,17 @@ from typing import Any
 from nightbench.checks import CheckContext, check_repeats
 from nightbench.core.budget import CaseHistory
 from nightbench.core.errors import UserError
-from nightbench.core.model import CaseStatus, Catalog, Cluster, JobSpec, Suite, reasons_from_json
+from nightbench.core.model import (
+    CaseStatus,
+    Catalog,
+    Cluster,
+    JobSpec,
+    Reason,
+    ReasonCode,
+    Suite,
+    reasons_from_json,
+)
 from nightbench.core.repeat_record import repeat_record
-from nightbench.core.sentences import sentences
 from nightbench.core.summarize import summarize_repeat
 from nightbench.experiments import rounds
 from nightbench.experiments.comparison import (
@@ -34,7 +42,12 @@ from nightbench.experiments.comparison import (
     saved_result,
     store_comparison,
 )
-from nightbench.experiments.experiment_spool import Document
+from nightbench.experiments.experiment_spool import (
+    Document,
+    MeasurementStopped,
+    check_cancel,
+    withdraw_cancel,
+)
 from nightbench.experiments.rounds import Arm, Launch
 from nightbench.gang import (
     EnvironmentUnavailable,
@@ -54,10 +67,6 @@ from nightbench.nodes import NodeState
 from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome, RunSpool, Spool
 from nightbench.warehouse import NodeRepository, WarehouseUnavailable
 from nightbench.warehouse.connection import Connect
-
-
-class MeasurementStopped(UserError):
-    """Somebody ended a launch from elsewhere, or there is no time for another one."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +190,7 @@ async def run_comparison(
     if known is not None and known["complete"]:
         return known
     store_comparison(plan, spool, request, requested_by)
+    withdraw_cancel(folder)
     measurement = _Measurement(plan, folder, context, observer, after_launch)
     observer.comparison_begins(plan, folder)
     stopped = None
@@ -220,6 +230,7 @@ class _Measurement:
                 following = rounds.progress(case.order, ended).next
                 if following is None:
                     break
+                check_cancel(self.folder)
                 number, (of_round, arm) = len(ended), following
                 self.observer.launch_begins(case, number, of_round, arm)
                 launch = await self._launch(case, number, of_round, arm)
@@ -242,16 +253,15 @@ class _Measurement:
             launch = await asyncio.to_thread(self._judge, case, job, store, of_round, arm, outcome)
             if launch.status == "interrupted" and not resumed:
                 save_launch(store, launch)
-                raise MeasurementStopped(f"{job.job_id}: {launch.reason}")
+                raise MeasurementStopped(f"{job.job_id}: {launch.why}")
         except EnvironmentUnavailable:
             raise
         except NodeError as error:
-            launch = Launch(of_round, arm, "failed", None, str(error))
+            launch = Launch(of_round, arm, "failed", None, (error.reason,))
         except asyncio.CancelledError:
             await self._end_gang(job)
-            save_launch(
-                store, Launch(of_round, arm, "interrupted", None, "interrupted by the user")
-            )
+            reason = Reason(ReasonCode.CANCELLED, observed="interrupted by the user")
+            save_launch(store, Launch(of_round, arm, "interrupted", None, (reason,)))
             raise
         if launch.status == "failed" and resumed:
             # The process that began it has died, and its gang ended without it.
@@ -278,14 +288,14 @@ class _Measurement:
     ) -> Launch:
         """Return what a launch brought, after the checks that every repeat has to pass."""
         if outcome.status in (CaseStatus.CANCELLED, CaseStatus.LEFT_OUT):
-            return Launch(of_round, arm, "interrupted", None, outcome.why)
+            return Launch(of_round, arm, "interrupted", None, outcome.reasons)
         repeat = store.repeat(1)
         if repeat is None:
-            return Launch(of_round, arm, "failed", None, outcome.why)
+            return Launch(of_round, arm, "failed", None, outcome.reasons)
         if repeat["status"] != "ok":
             status = "disturbed" if repeat["status"] == "disturbed" else "failed"
             reasons = reasons_from_json(repeat["reasons"]) or outcome.reasons
-            return Launch(of_round, arm, status, None, sentences(reasons))
+            return Launch(of_round, arm, status, None, reasons)
         record = repeat_record({**repeat, "repeat": 1}, store.results(1))
         summary = summarize_repeat(record, case.case)
         checks = CheckContext.of(job, case.workload, shared=self.plan.cluster.shared)
@@ -293,7 +303,7 @@ class _Measurement:
         if summary.problem is not None and not refused:
             refused = [summary.problem]
         if refused or summary.throughput is None:
-            return Launch(of_round, arm, "failed", None, sentences(refused))
+            return Launch(of_round, arm, "failed", None, tuple(refused))
         return Launch(of_round, arm, "ok", summary.throughput)
 
 

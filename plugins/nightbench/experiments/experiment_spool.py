@@ -1,6 +1,7 @@
-"""run.json of a comparison, a bisect or a drill: its request, and what must stay the same.
+"""What all experiments store: their request, what must stay the same, and requests to stop.
 
-Every experiment is stored before its first launch, so that any process can resume it later.
+run.json       the request and the identity; written before the first launch
+cancel.json    somebody asks the process that measures to stop; removed by whoever resumes
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import RunKind
-from nightbench.spool import RunSpool, utc_now
+from nightbench.spool import RunSpool, read_json, utc_now, write_json
 
 Document = dict[str, Any]
 
@@ -91,3 +92,28 @@ def resumable_request(folder: RunSpool, kind: ExperimentKind) -> Document:
     if folder.is_steered():
         raise UserError(f"{folder.run_id} is measured right now by another process")
     return document
+
+
+class MeasurementStopped(UserError):
+    """Somebody asked to stop, or there is no time for another launch."""
+
+
+def request_cancel(folder: RunSpool, reason: str) -> None:
+    """Ask the process that measures an experiment to stop before its next launch."""
+    write_json(folder.folder / "cancel.json", {"reason": reason, "at": utc_now()})
+
+
+def withdraw_cancel(folder: RunSpool) -> None:
+    """Forget such a request, because the experiment is resumed."""
+    (folder.folder / "cancel.json").unlink(missing_ok=True)
+
+
+def check_cancel(folder: RunSpool) -> None:
+    """Refuse another launch where somebody asked to stop.
+
+    Raises:
+        MeasurementStopped: so.
+    """
+    document = read_json(folder.folder / "cancel.json")
+    if document is not None:
+        raise MeasurementStopped(f"{folder.run_id}: {document['reason']}")

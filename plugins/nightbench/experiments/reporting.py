@@ -69,8 +69,8 @@ class ComparisonReporter(ComparisonObserver):
         if launch.status == "ok":
             brought = f"{figure(launch.throughput)} {case.unit}/s"
         else:
-            reason = (launch.reason or "").split("\n")[0]
-            brought = f"{launch.status}, the round is dropped: {reason}"
+            why = launch.why.split("\n")[0]
+            brought = f"{launch.status}, the round is dropped: {why}"
         label = f"round {launch.round} of {self._rounds}, {launch.arm.upper()}"
         self.say(f"{case.case_id}: {label}: {brought}")
 

@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from nightbench.core.model import Reason
+from nightbench.core.sentences import sentences
+
 SPARE_ROUNDS = 3
 """Dropped rounds of a case that are measured again."""
 
@@ -42,7 +45,12 @@ class Launch:
     """ok, disturbed, failed, or interrupted by whoever measures: that counts against no build."""
     throughput: float | None = None
     """Units of work per second; None unless ok."""
-    reason: str | None = None
+    reasons: tuple[Reason, ...] = ()
+
+    @property
+    def why(self) -> str:
+        """The reasons for people."""
+        return sentences(self.reasons)
 
 
 @dataclass(frozen=True)
@@ -139,11 +147,11 @@ def _stopped(order: LaunchOrder, dropped: Sequence[Launch], failures: int) -> st
     if failures >= FAILURES_IN_A_ROW:
         last = [launch for launch in dropped if launch.status == "failed"][-failures:]
         builds = " and ".join(sorted({launch.arm.upper() for launch in last}))
-        return f"launches of {builds} failed {failures} times in a row, the last: {last[-1].reason}"
+        return f"launches of {builds} failed {failures} times in a row, the last: {last[-1].why}"
     counted = [launch for launch in dropped if launch.status != "interrupted"]
     if len(counted) > order.spare:
         return (
             f"{len(counted)} rounds were dropped, more than the budget of {order.spare}; the "
-            f"last: build {counted[-1].arm.upper()} {counted[-1].status}: {counted[-1].reason}"
+            f"last: build {counted[-1].arm.upper()} {counted[-1].status}: {counted[-1].why}"
         )
     return None

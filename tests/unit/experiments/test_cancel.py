@@ -9,6 +9,12 @@ import pytest
 from nightbench.cli.run import cancel
 from nightbench.core.errors import UserError
 from nightbench.experiments.bisect_store import BisectRequest, store_bisect
+from nightbench.experiments.experiment_spool import (
+    MeasurementStopped,
+    check_cancel,
+    request_cancel,
+    withdraw_cancel,
+)
 from nightbench.spool import Spool
 
 
@@ -35,3 +41,13 @@ def test_a_bisect_that_has_ended_is_not_ended_again(spool: Spool) -> None:
 def test_an_id_that_nobody_knows_is_refused(spool: Spool) -> None:
     with pytest.raises(UserError, match="which is not in"):
         cancel("bisect-2")
+
+
+def test_whoever_measures_stops_before_its_next_launch_until_it_is_resumed(spool: Spool) -> None:
+    folder = spool.comparison("ab-1")
+    check_cancel(folder)
+    request_cancel(folder, "cancelled by the user")
+    with pytest.raises(MeasurementStopped, match="ab-1: cancelled by the user"):
+        check_cancel(folder)
+    withdraw_cancel(folder)
+    check_cancel(folder)

@@ -8,6 +8,7 @@ from itertools import product
 
 import pytest
 
+from nightbench.core.model import Reason, ReasonCode
 from nightbench.experiments import paired_statistics, rounds
 from nightbench.experiments.paired_statistics import PairedVerdict
 from nightbench.experiments.rounds import Arm, Launch, LaunchOrder
@@ -20,7 +21,7 @@ def ok(number: int, arm: Arm, value: float = 100.0) -> Launch:
 
 
 def bad(number: int, arm: Arm, status: str = "failed") -> Launch:
-    return Launch(number, arm, status, None, "told to")
+    return Launch(number, arm, status, None, (Reason(ReasonCode.NODE_ERROR, observed="told to"),))
 
 
 def test_the_order_alternates_and_the_seed_says_which_build_begins() -> None:

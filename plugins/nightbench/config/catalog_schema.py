@@ -1,0 +1,181 @@
+"""What `framework.json` and `spec.json` may say. The reference pages come from these classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from nightbench.config import values as v
+from nightbench.config.source import any_of, describe, one_of
+from nightbench.config.validate import StrictModel
+from nightbench.core.model import LINE_AXES, Strategy
+
+
+def _one_of(known: Iterable[str]) -> AfterValidator:
+    def check(value: str) -> str:
+        if value not in known:
+            raise ValueError(one_of(value, known))
+        return value
+
+    return AfterValidator(check)
+
+
+def _support(value: Any) -> Any:
+    """True or a reason, or these by device kind."""
+    answers = value.values() if isinstance(value, dict) and value else [value]
+    if any(answer is not True and not (isinstance(answer, str) and answer) for answer in answers):
+        raise ValueError(
+            f"found {describe(value)}; expected true, the reason why not, or one of these for "
+            'each device kind: {"gpu": true, "cpu": "why not"}'
+        )
+    return value
+
+
+def _number(value: Any) -> Any:
+    """A number of processes: at least 1, or the axis that says it."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not (value in _COUNTS if isinstance(value, str) else whole and value >= 1):
+        raise ValueError(
+            f"found {describe(value)}; expected a whole number of at least 1, or "
+            + any_of(_COUNTS).removeprefix("one of ")
+        )
+    return value
+
+
+_COUNTS = ("nodes", "pservers", "trainers")
+_Support = Annotated[Any, AfterValidator(_support), v.Words("true, or the reason why not")]
+_Kind = Annotated[str, _one_of(("cpu", "gpu")), v.Words("device kind")]
+_Axis = Annotated[str, _one_of(LINE_AXES), v.Words("axis")]
+_Strategy = Annotated[str, _one_of([str(each) for each in Strategy]), v.Words("strategy")]
+_RoleName = Annotated[v.Name, v.Words("role")]
+_Variant = Annotated[v.Name, v.Words("variant")]
+
+
+class IndexFile(StrictModel):
+    """A package index that holds what the default index does not."""
+
+    url: v.Text = Field(description="Its address, as for `--index-url`.")
+    options: list[v.Text] = Field(
+        default_factory=list,
+        description="Options of `uv pip install` that take packages from it; `--index URL` unless "
+        "given.",
+    )
+
+
+class VariantFile(StrictModel):
+    """A build of a line for one kind of devices, with a lock `requirements-<variant>.lock`."""
+
+    device: _Kind = Field(description="Devices that it is for: `cpu` or `gpu`.")
+    index: IndexFile | None = Field(
+        None,
+        description="Where it comes from, unless the site has folders of wheels; the default index "
+        "unless given.",
+    )
+
+
+class RoleFile(StrictModel):
+    """The processes of one role in a gang: `trainer-0`, `trainer-1` and so on."""
+
+    count: Annotated[Any, AfterValidator(_number), v.Words("whole number, or axis")] = Field(
+        description="How many, or the axis of the case that says it: `trainers`, `pservers`, "
+        "`nodes`."
+    )
+    place: Literal["spread", "fill", "lead"] = Field(
+        "spread",
+        description="Where: on the nodes in turn (`spread`), on a node's devices before the next "
+        "node's (`fill`), on the first node (`lead`).",
+    )
+    measured: bool = Field(
+        False,
+        description="Its steps are timed, and it ends by itself. Others serve until all that are "
+        "measured have ended; then the agent ends them.",
+    )
+    device: bool | None = Field(
+        None, description="It gets a GPU of its own; as `measured` unless given."
+    )
+
+
+class FrameworkFile(StrictModel):
+    """A framework line: `benchmarks/frameworks/<line>/framework.json`."""
+
+    line: v.Name = Field(description="Name of the line: the folder's name.")
+    title: v.Text = Field(description="How people call it.")
+    version: v.Text = Field(description="Version that the locks install.")
+    package: v.Name | None = Field(
+        None, description="Name of its wheel on the index; null where there is none."
+    )
+    api: v.Name = Field(
+        description="Which file of a workload's folder holds the network for this line: "
+        "`<api>.py`. Lines that speak one language share it."
+    )
+    python: v.Text | None = Field(
+        description='Interpreter series of its environment ("3.11"); null: the agent\'s own.'
+    )
+    devices: Annotated[dict[_Kind, _Support], Field(min_length=1)] = Field(
+        description="Device kinds that its runtime knows."
+    )
+    variants: Annotated[dict[_Variant, VariantFile], Field(min_length=1)] = Field(
+        description="Its builds; the first for a cluster's devices is taken unless another is "
+        "named."
+    )
+    axes: dict[_Axis, dict[v.Name, _Support]] = Field(
+        description="Axis: its values, each with true where the line really honours it, else with "
+        "the reason for users, or with a mapping of device kinds to these. An axis that is left "
+        "out has its default alone; `strategy` has none."
+    )
+    roles: dict[_Strategy, dict[_RoleName, RoleFile]] = Field(
+        default_factory=dict,
+        description="Strategy: the roles of its processes, in the order of launch. Unless given, "
+        "trainers alone, which fill the nodes.",
+    )
+    launcher_env: list[v.Text] = Field(
+        default_factory=list,
+        description="Environment variables that `launch.py` sets from case and cluster: no file "
+        "may set them.",
+    )
+    controls: dict[_Kind, v.Text] = Field(
+        default_factory=dict,
+        description="Device kind: script of this folder that measures the speed of all devices of "
+        "a node, run by the line's interpreter (see benchmarks/README.md).",
+    )
+    drill_workload: v.Name | None = Field(
+        None, description="Workload that `nightbench drill` slows down where no suite is named."
+    )
+    for_tests: bool = Field(False, description="No framework, but a stand-in for tests.")
+    size_bytes: v.Whole = Field(0, description="Disk that the environment takes.")
+
+
+def _truly(value: Any) -> Any:
+    """A parameter of a scale: any JSON value."""
+    return value
+
+
+class SpecFile(StrictModel):
+    """A workload: `benchmarks/workloads/<workload>/spec.json`."""
+
+    name: v.Name = Field(description="Name of the workload: the folder's name.")
+    title: v.Text = Field(description="How people call it.")
+    unit: v.Name = Field(
+        description="Unit of work that is counted, in the plural: `images`, `tokens`."
+    )
+    strategies: Annotated[list[_Strategy], Field(min_length=1)] = Field(
+        description="Strategies that it is written for."
+    )
+    scales: Annotated[
+        dict[v.Name, dict[str, Annotated[Any, AfterValidator(_truly)]]], Field(min_length=1)
+    ] = Field(
+        description="Scale: its parameters (shapes, classes, hyper-parameters), handed to the "
+        "implementation; `converges` marks a scale at which the loss is proved to fall."
+    )
+    parameters: v.Count | None = Field(
+        None, description="Trainable parameters, where the workload fixes them."
+    )
+    seed: v.Whole = Field(1, description="Seed of weights and data.")
+    description: str = Field("", description="What it is and where it is from.")
+    definition: dict[str, Any] = Field(
+        default_factory=dict,
+        description="What else defines the work (optimiser, initialisation, layers), for people "
+        "and for the digest that starts a new segment of the history when it changes.",
+    )
