@@ -17,7 +17,16 @@ from tests.sql.given import Given
 from tests.sql.nights import Inbox
 from tests.sql.spooled import DIGEST, FAKE, case, plan, spooled
 
-from nightbench.core.model import Case, HistoryPoint, RegressionPolicy, Run, RunKind, VerdictKind
+from nightbench.core.model import (
+    Case,
+    HistoryPoint,
+    Reason,
+    ReasonCode,
+    RegressionPolicy,
+    Run,
+    RunKind,
+    VerdictKind,
+)
 from nightbench.detection import Judgement
 from nightbench.detection.grading import FALSE_ALARMS, WATCHED
 from nightbench.night.ingest import ingest_run
@@ -30,6 +39,7 @@ from nightbench.warehouse.grades import Counts
 
 CASES = tuple(case(batch) for batch in (1, 2, 4))
 NIGHTS = 80
+BROKEN = Reason(ReasonCode.AGENT_ERROR, "n1", observed="it broke")
 Connect = Callable[[], Connection]
 
 
@@ -301,9 +311,9 @@ def test_a_grade_that_falls_is_news_of_that_night_and_of_no_other(
 
 
 def judged(
-    spool: Spool, connect_as: Connect, run: Run, inbox: Inbox, **came: float | str
+    spool: Spool, connect_as: Connect, run: Run, inbox: Inbox, **came: float | Reason
 ) -> JudgeResult:
-    throughputs: dict[Case, float | str | None] = dict.fromkeys(CASES, 100.0)
+    throughputs: dict[Case, float | Reason | None] = dict.fromkeys(CASES, 100.0)
     throughputs.update({CASES[int(place[1:])]: value for place, value in came.items()})
     spooled(spool, run, throughputs, [inbox.url])
     ingest_run(spool, run.run_id, connect_as)
@@ -324,7 +334,7 @@ def test_a_grade_that_fell_is_told_once_even_where_nothing_else_is_news(
     (alone,) = inbox.messages
     assert alone["title"] == "Nightbench seeded on local: its detector does worse"
     assert "planted slowdowns (over 4 noise) were told" in alone["message"]
-    judged(spool, as_loader, given.run(NIGHTS + 1, suite="seeded"), inbox, c1="it broke")
+    judged(spool, as_loader, given.run(NIGHTS + 1, suite="seeded"), inbox, c1=BROKEN)
     assert len(inbox.messages) == 2
     assert "detector" not in inbox.messages[1]["message"]
 
@@ -339,7 +349,7 @@ def test_a_grade_that_fell_comes_with_the_night_s_news(
 ) -> None:
     forty_missed(connection, tonight)
     assert graded(as_loader, tonight).news
-    judged(spool, as_loader, given.run(NIGHTS, suite="seeded"), inbox, c1="it broke")
+    judged(spool, as_loader, given.run(NIGHTS, suite="seeded"), inbox, c1=BROKEN)
     (said,) = inbox.messages
     assert CASES[1].case_id in said["title"]
     assert "The detector does worse:\n- " in said["message"]
@@ -364,7 +374,7 @@ def test_what_goes_wrong_in_grading_keeps_no_alert_back(
 ) -> None:
     store_nights(loader, given, range(NIGHTS))
     run = given.run(NIGHTS, suite="seeded")
-    spooled(spool, run, {CASES[0]: 100.0, CASES[1]: "it broke", CASES[2]: 100.0})
+    spooled(spool, run, {CASES[0]: 100.0, CASES[1]: BROKEN, CASES[2]: 100.0})
     ingest_run(spool, run.run_id, as_loader)
     warehouse.server.execute("drop table raw.shadow_verdict", warehouse.name)
     result = judge_run(spool, run.run_id, as_loader)
