@@ -185,7 +185,7 @@ def limited() -> Path:
             except OSError:
                 continue
             yield folder
-            wait_until(lambda folder=folder: rmdir(folder), what="the cgroup to be empty")
+            wait_until(lambda folder=folder: rmdir(folder), 120.0, "the cgroup to be empty")
             return
     pytest.skip("no memory cgroup can be made here (the drills run as root, where one can)")
 
@@ -210,7 +210,7 @@ def apart() -> Iterator[None]:
     yield
     for folder in folders:
         (folder.parent / "cgroup.procs").write_text(pid)
-        wait_until(lambda folder=folder: rmdir(folder), what="the cgroup to be empty")
+        wait_until(lambda folder=folder: rmdir(folder), 120.0, "the cgroup to be empty")
 
 
 def rmdir(folder: Path) -> bool:
