@@ -23,6 +23,7 @@ from nightbench.gang import (
     RemoteFailure,
     SshTransport,
 )
+from nightbench.gang.errors import PythonUnusable
 from nightbench.gang.shipping import require_python
 
 
@@ -203,7 +204,7 @@ async def test_a_full_disk_is_named(nodes, tmp_path):
 
 async def test_a_missing_interpreter_is_named(nodes):
     transport = SshTransport(nodes.targets["n1"])
-    with pytest.raises(RemoteFailure, match=r"environments\.python") as caught:
+    with pytest.raises(PythonUnusable, match=r"environments\.python") as caught:
         await require_python(transport, "python-that-is-not-there")
     assert "n1" in str(caught.value)
     await transport.close()

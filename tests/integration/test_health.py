@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from tests.integration.openssh import REPO, SshNodes, local_nodes, openssh_nodes
 from tests.integration.terminal import TRIAL, Terminal, terminal
 
-from nightbench.core.model import Cluster
+from nightbench.core.model import Cluster, ReasonCode
 from nightbench.gang import Shipment, preflight, sweep
 from nightbench.nodes import FindingLevel, NodePreflight, findings
 
@@ -73,7 +73,9 @@ async def test_a_node_that_is_away_is_an_entry(shipment, nodes, cluster):
     targets = nodes.with_target("n2", port=1)
     (well, away), network = await preflight(cluster, targets, shipment)
     assert well.document is not None
-    assert (away.reachable, away.kind) == (False, "NodeUnreachable")
+    assert not away.reachable
+    assert away.problem is not None
+    assert away.problem.code is ReasonCode.NODE_UNREACHABLE
     assert said(away, cluster) == {"reach": FindingLevel.FAIL}
     assert network is None
 
@@ -205,7 +207,7 @@ def test_sweep_of_clean_nodes_and_of_one_that_is_away(here: Terminal, one_away: 
 def test_cases_go_around_a_node_that_is_away(here: Terminal, one_away: str) -> None:
     done = here.run("run", "trial", "--direct", "--cluster", one_away)
     assert done.returncode == 1
-    assert "n2 takes no part: reach: connection refused" in done.stderr
+    assert "n2: takes no part: preflight: reach: connection refused" in done.stderr
     run = here.newest()
     ends = {case: run.latest(case).outcome() for case in run.case_ids()}
     alone = ends.pop("sleep-fake-collective-1x1-bs2-smoke")
@@ -213,9 +215,10 @@ def test_cases_go_around_a_node_that_is_away(here: Terminal, one_away: str) -> N
     assert len(ends) == 2
     for outcome in ends.values():
         assert outcome["status"] == "failed"
-        first = outcome["reasons"][0]
+        first, why = outcome["reasons"][:2]
         assert (first["code"], first["node"]) == ("node_left_out", "n2")
-        assert "reach: connection refused" in first["observed"]
+        assert (why["code"], why["subject"]) == ("preflight_failed", "reach")
+        assert "connection refused" in why["observed"]
 
 
 def test_a_case_is_placed_on_another_node(here: Terminal, one_away: str) -> None:

@@ -11,7 +11,7 @@ from nightbench.causes.facts import Facts
 from nightbench.causes.weighing import ENOUGH, PossibleCause, fallen_controls
 from nightbench.core.model import Reason, ReasonCode
 from nightbench.core.model.alerts import CauseKind
-from nightbench.core.model.reasons import COUNTS
+from nightbench.core.model.reasons import EXPLAINED_BY_THE_NEXT
 from nightbench.core.sentences import sentences
 
 _ORDER = (
@@ -109,7 +109,7 @@ def failure_name(reasons: Sequence[Reason]) -> str:
         elif reason.code in _IN_WORDS:
             words = re.sub(r"[0-9a-f]*[0-9][0-9a-f]*", "#", reason.observed)[:WORDS]
             told.append(f"{reason.code} {words}")
-        elif reason.code not in COUNTS:
+        elif reason.code not in EXPLAINED_BY_THE_NEXT:
             told.append(str(reason.code))
     return ", ".join(dict.fromkeys(told))
 

@@ -17,7 +17,9 @@ from nightbench.cli import common, experiment_common
 from nightbench.cli.common import err, out
 from nightbench.core.errors import UserError
 from nightbench.core.run_plan import new_run_id
+from nightbench.core.sentences import sentences
 from nightbench.experiments.paired_statistics import LEAST_ROUNDS, percent
+from nightbench.nodes import NodesOut, nodes_out_from_json
 from nightbench.report.tables import figure
 
 if TYPE_CHECKING:
@@ -143,8 +145,8 @@ def _begin(request: AbRequest, *, json: bool) -> Document:
     plan = plan_ab(request, name, chosen.suite, chosen.cluster, chosen.catalog)
     context = experiment_common.context_of(chosen, outside_hours=request.outside_hours)
     left_out = asyncio.run(unfit_nodes(context, plan.cases[0].case.framework))
-    for node, reason in left_out.items():
-        err.print(f"{node} takes no part: {reason}", markup=False, soft_wrap=True)
+    for why in left_out.values():
+        err.print(sentences(why), markup=False, soft_wrap=True)
     return _measure(name, request, context, left_out, json=json)
 
 
@@ -170,14 +172,14 @@ def _resume(name: str, *, json: bool) -> Document:
         return result
     request = AbRequest(**document["request"])
     context = experiment_common.context_of(chosen_of(request), outside_hours=request.outside_hours)
-    return _measure(name, request, context, document["left_out"], json=json)
+    return _measure(name, request, context, nodes_out_from_json(document["left_out"]), json=json)
 
 
 def _measure(
     name: str,
     request: AbRequest,
     context: ExperimentContext,
-    left_out: Mapping[str, str],
+    left_out: NodesOut,
     *,
     json: bool,
 ) -> Document:

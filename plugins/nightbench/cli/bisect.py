@@ -16,6 +16,7 @@ from nightbench.cli import common, experiment_common
 from nightbench.cli.common import err, out
 from nightbench.core.errors import UserError
 from nightbench.core.run_plan import new_run_id
+from nightbench.core.sentences import sentences
 from nightbench.experiments.paired_statistics import LEAST_ROUNDS, percent
 
 if TYPE_CHECKING:
@@ -141,8 +142,8 @@ def _request(
     )
     context = _context(goal.suite, goal.cluster, goal.case_id, limits)
     request, problems = asyncio.run(make_request(goal, context, **limits))
-    for node, reason in request.left_out.items():
-        err.print(f"{node} takes no part: {reason}", markup=False, soft_wrap=True)
+    for why in request.left_out.values():
+        err.print(sentences(why), markup=False, soft_wrap=True)
     for problem in problems:
         err.print(f"no answer from {problem}", markup=False, soft_wrap=True)
     return request, context

@@ -16,6 +16,7 @@ from nightbench.cli.results import is_good, show_run
 from nightbench.core.budget import clock
 from nightbench.core.errors import UserError
 from nightbench.core.model import JobSpec, RunKind
+from nightbench.core.sentences import sentences
 from nightbench.spool import RunSpool, Spool
 from nightbench.warehouse.connection import WarehouseUnavailable
 
@@ -127,8 +128,8 @@ def place_on_healthy(
     cluster_preflight.save(folder, found, cluster.health, out_tonight)
     placement = node_placement.place_around(jobs, cluster, out_tonight)
     node_placement.keep_placement(folder, placement)
-    for node, reason in out_tonight.items():
-        err.print(f"{node} takes no part: {reason}", markup=False, soft_wrap=True)
+    for why in out_tonight.values():
+        err.print(sentences(why), markup=False, soft_wrap=True)
     return placement.jobs
 
 

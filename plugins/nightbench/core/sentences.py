@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nightbench.core.model import Reason, ReasonCode
-from nightbench.core.model.reasons import COUNTS
+from nightbench.core.model.reasons import EXPLAINED_BY_THE_NEXT
 
 R = ReasonCode
 
@@ -58,7 +58,7 @@ _SENTENCES = {
     ),
     R.NIGHT_TOO_SHORT: "takes {observed}, and a whole night has {expected}",
     R.NIGHT_FULL: "takes {observed}; what comes before it leaves {expected}",
-    R.NODE_LEFT_OUT: "takes no part: {observed}",
+    R.NODE_LEFT_OUT: "takes no part",
     R.TOO_FEW_NODES: "too few nodes: {observed}",
     R.NO_TRAINER: "{observed} reported, expected {expected}",
     R.NO_STEPS: "{subject} reported no steps",
@@ -72,6 +72,8 @@ _SENTENCES = {
     R.PREFLIGHT_FAILED: "preflight: {subject}: {observed}, expected {expected}",
     R.PREFLIGHT_CLEAN: "a clean preflight",
     R.FAULTS_IN_A_ROW: "{observed} in a row, the last of {subject}",
+    R.NIGHT_MEASURED_ON: "the night measured on {observed}",
+    R.QUARANTINED: "in quarantine since {observed}",
     R.PERSON: "{observed}",
     R.PROSE: "{observed}",
 }
@@ -79,15 +81,25 @@ _SENTENCES = {
 
 def sentence(reason: Reason) -> str:
     """One reason as a sentence without its full stop, the node in front."""
-    text = _SENTENCES[reason.code].format(
-        subject=reason.subject or "?", observed=reason.observed or "?", expected=reason.expected
-    )
+    text = _without_node(reason)
     return f"{reason.node}: {text}" if reason.node else text
 
 
+def _without_node(reason: Reason) -> str:
+    return _SENTENCES[reason.code].format(
+        subject=reason.subject or "?", observed=reason.observed or "?", expected=reason.expected
+    )
+
+
 def sentences(reasons: Iterable[Reason]) -> str:
-    """All reasons in one line, in their order; empty where there is none."""
-    text = ""
+    """All reasons in one line, in their order; empty where there is none.
+
+    A node is named once before what explains it.
+    """
+    text, named = "", None
     for reason in dict.fromkeys(reasons):
-        text += sentence(reason) + (": " if reason.code in COUNTS else "; ")
+        text += _without_node(reason) if reason.node == named else sentence(reason)
+        explained = reason.code in EXPLAINED_BY_THE_NEXT
+        text += ": " if explained else "; "
+        named = (reason.node or named) if explained else None
     return text.removesuffix("; ").removesuffix(": ")

@@ -13,6 +13,7 @@ from nightbench.core.budget import CaseHistory
 from nightbench.core.errors import UserError
 from nightbench.core.model import Catalog, Cluster, Suite
 from nightbench.experiments.comparison import ComparisonPlan, plan_comparison
+from nightbench.nodes import NodesOut
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def plan_ab(
     cluster: Cluster,
     catalog: Catalog,
     *,
-    left_out: Mapping[str, str] | None = None,
+    left_out: NodesOut | None = None,
     deadline: datetime | None = None,
     past: Mapping[str, CaseHistory] | None = None,
 ) -> ComparisonPlan:

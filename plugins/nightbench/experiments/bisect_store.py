@@ -28,6 +28,7 @@ from nightbench.experiments.version_search import (
     search_state,
 )
 from nightbench.gang.provisioning import installable_versions
+from nightbench.nodes import NodesOut, nodes_out_from_json
 from nightbench.spool import RunSpool, Spool, read_json, write_json
 from nightbench.warehouse import Warehouse, WarehouseRefused, WarehouseUnavailable
 from nightbench.warehouse.connection import Connect
@@ -64,8 +65,7 @@ class BisectRequest:
     seed: int = 1
     alert_id: int | None = None
     outside_hours: bool = False
-    left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Node -> why nothing is measured on it."""
+    left_out: NodesOut = dataclasses.field(default_factory=dict)
 
 
 # --- the request --------------------------------------------------------------------------
@@ -225,7 +225,9 @@ def store_bisect(
     known = folder.run()
     if known is not None:
         # The nodes stay those of the first step: results of others would not be comparable.
-        request = dataclasses.replace(request, left_out=known["request"]["left_out"])
+        request = dataclasses.replace(
+            request, left_out=nodes_out_from_json(known["request"]["left_out"])
+        )
     document = dataclasses.asdict(request) | {"versions": list(request.versions)}
     free = ("budget_s", "most_tests", "outside_hours", "left_out")
     identity = {key: value for key, value in document.items() if key not in free}
@@ -242,7 +244,8 @@ def request_of(folder: RunSpool) -> BisectRequest:
         UserError: there is no such bisect.
     """
     request = read_request(folder, BISECT)["request"]
-    return BisectRequest(**{**request, "versions": tuple(request["versions"])})
+    versions, left_out = tuple(request["versions"]), nodes_out_from_json(request["left_out"])
+    return BisectRequest(**{**request, "versions": versions, "left_out": left_out})
 
 
 def read_steps(folder: RunSpool) -> list[Document]:

@@ -36,10 +36,12 @@ from nightbench.core.model import (
 )
 from nightbench.core.placement import NodesAway, place
 from nightbench.core.plan import resolve
+from nightbench.core.sentences import sentences
 from nightbench.experiments import paired_statistics, rounds
 from nightbench.experiments.experiment_spool import COMPARISON, Document, store_request
 from nightbench.experiments.paired_statistics import RatioEstimate
 from nightbench.experiments.rounds import Arm, Launch, LaunchOrder
+from nightbench.nodes import NodesOut, nodes_out_to_json
 from nightbench.spool import CaseStore, RunSpool, Spool, read_json, utc_now, write_json
 
 RESULT_SCHEMA = "nightbench.comparison-result/1"
@@ -85,8 +87,7 @@ class ComparisonPlan:
     rounds: int
     min_effect: float
     seed: int
-    left_out: Mapping[str, str]
-    """Node -> why nothing is measured on it."""
+    left_out: NodesOut
 
     @property
     def builds(self) -> Mapping[Arm, Build]:
@@ -116,7 +117,7 @@ def plan_comparison(
     min_effect: float,
     seed: int,
     deadline: datetime | None = None,
-    left_out: Mapping[str, str] | None = None,
+    left_out: NodesOut | None = None,
     past: Mapping[str, CaseHistory] | None = None,
 ) -> ComparisonPlan:
     """Return the plan that compares two builds on the suite's cases of their framework line.
@@ -131,7 +132,7 @@ def plan_comparison(
         min_effect: the smallest effect that matters, .01 for 1 %.
         seed: draws the build that begins.
         deadline: no launch begins that cannot end by then.
-        left_out: node -> why nothing is measured on it.
+        left_out: nodes on which nothing is measured.
         past: how long repeats take, for the deadline.
 
     Raises:
@@ -175,12 +176,12 @@ def plan_comparison(
 
 
 def _place(
-    case: Case, cluster: Cluster, roles: Sequence[Role], left_out: Mapping[str, str]
+    case: Case, cluster: Cluster, roles: Sequence[Role], left_out: NodesOut
 ) -> tuple[tuple[Node, ...], tuple[Process, ...]]:
     try:
         return place(case, cluster, roles, left_out.keys())
     except NodesAway as error:
-        why = "; ".join(f"{node}: {reason}" for node, reason in left_out.items())
+        why = "; ".join(map(sentences, left_out.values()))
         raise UserError(f"{case.case_id}: {error} ({why})") from error
 
 
@@ -222,7 +223,7 @@ def store_comparison(
         requested_by,
         suite=plan.suite.name,
         cluster=plan.cluster.name,
-        left_out=dict(plan.left_out),
+        left_out=nodes_out_to_json(plan.left_out),
     )
     return folder
 

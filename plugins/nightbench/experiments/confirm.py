@@ -20,9 +20,10 @@ from datetime import datetime
 from typing import Any
 
 from nightbench.core.errors import UserError
-from nightbench.core.model import Build
+from nightbench.core.model import Build, Reason, ReasonCode
 from nightbench.core.model.alerts import Confirmation, ConfirmationResult
 from nightbench.core.run_plan import RunPlan
+from nightbench.core.sentences import sentences
 from nightbench.experiments import paired_statistics
 from nightbench.experiments.comparison import ComparisonPlan, plan_comparison
 from nightbench.experiments.engine import (
@@ -41,6 +42,7 @@ from nightbench.night.suspected_regressions import (
     builds_of,
     rounds_of,
 )
+from nightbench.nodes import NodesOut, left_out, nodes_out_from_json, nodes_out_to_json
 from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connect
@@ -192,36 +194,39 @@ async def measure_again(
     if removed:
         return inconclusive(f"{cluster.name} has no {', '.join(removed)} any more"), {}
     begun = spool.comparison(request.comparison_id).run()
-    unfit: dict[str, str]
     if begun is not None:
-        unfit = begun["request"]["unfit"]
+        unfit = nodes_out_from_json(begun["request"]["unfit"])
     else:
         unfit = await unfit_nodes(context, suspect.bad.line)
-    out = [f"{node}: {unfit[node]}" for node in suspect.nodes if node in unfit]
+    out = [sentences(unfit[node]) for node in suspect.nodes if node in unfit]
     if out:
-        return inconclusive(f"its nodes take no part: {'; '.join(out)}"), {}
+        return inconclusive("; ".join(out)), {}
 
-    async def measure(suffix: str, left_out: Mapping[str, str]) -> Document:
-        plan = _plan(request, night, context, builds, suffix, left_out)
-        kept = {"alert_id": suspect.alert_id, "unfit": unfit}
+    async def measure(suffix: str, out: NodesOut) -> Document:
+        plan = _plan(request, night, context, builds, suffix, out)
+        kept = {"alert_id": suspect.alert_id, "unfit": nodes_out_to_json(unfit)}
         return await run_comparison(plan, spool, kept, request.requested_by, context, observer)
 
     others = [node for node in nodes if node not in suspect.nodes]
     try:
-        here = await measure("", dict.fromkeys(others, "the night measured on others"))
+        here = await measure("", _unwanted(others, "others"))
     except EnvironmentUnavailable as error:
         return inconclusive(f"one of the builds cannot be had any more: {error}"), {}
     there: Document | str | None = None
     # Where time ran out on the night's own nodes, none is left for others.
     if here["complete"] and len(set(others) - unfit.keys()) >= len(suspect.nodes):
         try:
-            used = dict.fromkeys(suspect.nodes, "the night measured on it")
-            there = await measure(ELSEWHERE, unfit | used)
+            there = await measure(ELSEWHERE, unfit | _unwanted(suspect.nodes, "it"))
         except UserError as error:
             # What the night's own nodes say stands without it.
             there = str(error)
     found = confirmation(suspect, builds, here, there)
     return found, {"here": here, "there": there, "pairs": builds is not None}
+
+
+def _unwanted(nodes: Iterable[str], measured_on: str) -> NodesOut:
+    code = ReasonCode.NIGHT_MEASURED_ON
+    return {node: left_out(node, Reason(code, node, observed=measured_on)) for node in nodes}
 
 
 def _plan(
@@ -230,7 +235,7 @@ def _plan(
     context: ExperimentContext,
     builds: tuple[Build, Build] | None,
     suffix: str,
-    left_out: Mapping[str, str],
+    out: NodesOut,
 ) -> ComparisonPlan:
     suspect = request.suspect
     case = next(
@@ -251,7 +256,7 @@ def _plan(
         min_effect=smallest_effect(suspect, night.policy.min_change, has_two=builds is not None),
         seed=_SEED,
         deadline=context.deadline,
-        left_out=left_out,
+        left_out=out,
         past=context.past,
     )
     (compared,) = plan.cases

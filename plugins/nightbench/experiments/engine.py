@@ -63,7 +63,7 @@ from nightbench.gang.progress import GangEvent
 from nightbench.night import cluster_preflight, node_placement
 from nightbench.night.case_history import case_histories
 from nightbench.night.night_plan import open_now
-from nightbench.nodes import NodeState
+from nightbench.nodes import NodesOut, NodeState
 from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome, RunSpool, Spool
 from nightbench.warehouse import Warehouse, WarehouseUnavailable
 from nightbench.warehouse.connection import Connect
@@ -129,8 +129,8 @@ def experiment_context(
     return ExperimentContext(suite, cluster, catalog, targets, shipment, deadline, past, states)
 
 
-async def unfit_nodes(context: ExperimentContext, line: str) -> dict[str, str]:
-    """Look at the nodes, and return node -> why it takes no part: a fault, or a quarantine."""
+async def unfit_nodes(context: ExperimentContext, line: str) -> NodesOut:
+    """Look at the nodes, and return those that have a fault or are in quarantine."""
     found = await cluster_preflight.examine(
         context.cluster,
         context.targets,

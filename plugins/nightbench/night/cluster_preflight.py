@@ -3,8 +3,9 @@
     <spool>/runs/<run_id>/preflight/<node>.json    what was seen of a node
     <spool>/runs/<run_id>/preflight/cluster.json   what it means, who is left out, the controls
 
-`nodebook` counts what it says, `placing` acts on it. Workers, triggerers and the ingest read the
-spool; only the book needs the warehouse, and where that is away the ingest keeps it later.
+`node_records` counts what it says, `node_placement` acts on it. Workers, triggerers and the
+ingest read the spool; only the counting needs the warehouse, and where that is away the ingest
+does it later.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from nightbench.core.model import Cluster, FrameworkInfo, HealthPolicy
+from nightbench.core.sentences import sentences
 from nightbench.gang import Shipment, SshTarget
 from nightbench.gang.preflight import Network, preflight
 from nightbench.gang.progress import OnEvent, ignore
@@ -23,9 +25,12 @@ from nightbench.nodes import (
     FindingLevel,
     JudgedNode,
     NodePreflight,
+    NodesOut,
     compare,
     controls_of,
     findings,
+    nodes_out_from_json,
+    nodes_out_to_json,
 )
 from nightbench.spool import RunSpool, read_json, write_json
 
@@ -137,7 +142,7 @@ def save(
     folder: RunSpool,
     health: ClusterHealth,
     policy: HealthPolicy,
-    out: Mapping[str, str],
+    out: NodesOut,
 ) -> None:
     """Keep what was found before a run.
 
@@ -145,7 +150,7 @@ def save(
         folder: the run.
         health: what was found.
         policy: the cluster's; faults are counted by it.
-        out: node -> why it is left out.
+        out: the nodes that are left out.
     """
     place = folder.folder / "preflight"
     for node in health.nodes:
@@ -164,7 +169,7 @@ def save(
             "between": [finding.to_json() for finding in health.between],
             "controls": [control.to_json() for control in health.controls],
             "busy": list(health.busy),
-            "out": dict(out),
+            "out": nodes_out_to_json(out),
         },
     )
 
@@ -175,8 +180,7 @@ class RunHealth:
 
     health: ClusterHealth
     policy: HealthPolicy
-    out: Mapping[str, str]
-    """Node -> why it was left out."""
+    out: NodesOut
 
 
 def read(folder: RunSpool) -> RunHealth | None:
@@ -200,7 +204,8 @@ def read(folder: RunSpool) -> RunHealth | None:
         tuple(map(Control.from_json, document["controls"])),
         tuple(document["busy"]),
     )
-    return RunHealth(health, HealthPolicy(**document["policy"]), document["out"])
+    out = nodes_out_from_json(document["out"])
+    return RunHealth(health, HealthPolicy(**document["policy"]), out)
 
 
 def notes(folder: RunSpool) -> list[str]:
@@ -208,7 +213,7 @@ def notes(folder: RunSpool) -> list[str]:
     known = read(folder)
     if known is None:
         return []
-    said = [f"{node} was left out: {reason}" for node, reason in sorted(known.out.items())]
+    said = [sentences(why) for _, why in sorted(known.out.items())]
     for node in known.health.nodes:
         said += [
             f"{node.seen.node}: {f.title}: {f.found} (expected {f.expected})"

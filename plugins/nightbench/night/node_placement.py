@@ -10,26 +10,25 @@ from typing import Any
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, Cluster, JobSpec, Reason, ReasonCode
 from nightbench.core.placement import NodesAway, moved, nodes_for
-from nightbench.core.sentences import sentence, sentences
+from nightbench.core.sentences import sentences
 from nightbench.night.cluster_preflight import ClusterHealth
 from nightbench.night.node_records import out_by_now
-from nightbench.nodes import NodeState
+from nightbench.nodes import NodesOut, NodeState, left_out
 from nightbench.spool import RunSpool
 from nightbench.spool.planned_job import PlannedJob, load_cluster, save_job
 
 log = logging.getLogger(__name__)
 
 
-def out_tonight(health: ClusterHealth, states: Mapping[str, NodeState]) -> dict[str, str]:
-    """Node -> why it takes no part: it failed the preflight, or is in quarantine."""
-    out = {}
+def out_tonight(health: ClusterHealth, states: Mapping[str, NodeState]) -> NodesOut:
+    """The nodes that failed the preflight or are in quarantine."""
+    out: NodesOut = {}
     for node in health.nodes:
         name, state = node.seen.node, states.get(node.seen.node)
         if node.fault is not None:
-            out[name] = sentence(node.fault)
+            out[name] = left_out(name, node.fault)
         elif state is not None and state.quarantined:
-            since = f" since {state.since:%Y-%m-%d %H:%M} UTC" if state.since else ""
-            out[name] = f"in quarantine{since}: {sentences(state.reasons)}"
+            out[name] = left_out(name, state.quarantine, *state.reasons)
     return out
 
 
@@ -45,7 +44,7 @@ class Placement:
     """case_id -> why it cannot be measured."""
 
 
-def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: Mapping[str, str]) -> Placement:
+def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: NodesOut) -> Placement:
     """Place the cases whose nodes are out on others, where the cluster has them."""
     kept: list[JobSpec] = []
     changed: list[str] = []
@@ -59,7 +58,7 @@ def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: Mapping[str, st
             nodes = nodes_for(job.case, cluster, out.keys())
         except NodesAway as error:
             unplaced[job.case.case_id] = (
-                *(Reason(ReasonCode.NODE_LEFT_OUT, node, observed=out[node]) for node in lost),
+                *(reason for node in lost for reason in out[node]),
                 Reason(ReasonCode.TOO_FEW_NODES, observed=str(error)),
             )
             continue
@@ -90,20 +89,29 @@ def keep_placement(folder: RunSpool, placement: Placement) -> None:
             store.end(CaseStatus.FAILED, reasons)
 
 
+class CaseUnplaced(UserError):
+    """No nodes are left on which a case could run."""
+
+    def __init__(self, reasons: tuple[Reason, ...]) -> None:
+        self.reasons = reasons
+        super().__init__(sentences(reasons))
+
+
 def place_around_unhealthy(run: RunSpool, planned: PlannedJob) -> PlannedJob:
     """The job on nodes that have not failed tonight; the same where its own have not.
 
     Raises:
-        UserError: too few nodes are left.
+        CaseUnplaced: too few nodes are left.
     """
     out = out_by_now(run, planned.job.cluster)
     if not {node.name for node in planned.job.nodes} & out.keys():
         return planned
     placement = place_around([planned.job], load_cluster(run), out)
     for reasons in placement.unplaced.values():
-        raise UserError(sentences(reasons))
+        raise CaseUnplaced(reasons)
     moved = dataclasses.replace(planned, job=placement.jobs[0])
     save_job(run, moved)
     where = ", ".join(node.name for node in moved.job.nodes)
-    log.warning("%s goes to %s: %s", planned.job.case.case_id, where, out)
+    why = "; ".join(map(sentences, out.values()))
+    log.warning("%s goes to %s: %s", planned.job.case.case_id, where, why)
     return moved

@@ -20,9 +20,8 @@ from nightbench.core.model import (
     ReasonCode,
     reasons_from_json,
 )
-from nightbench.core.sentences import sentences
 from nightbench.night.cluster_preflight import ClusterHealth, read
-from nightbench.nodes import NodeEvent, NodeState, standing
+from nightbench.nodes import NodeEvent, NodesOut, NodeState, left_out, standing
 from nightbench.nodes.quarantine import CLEAN, FAULT, PERSON, PREFLIGHT, WORKED
 from nightbench.spool import CaseStore, RunSpool
 from nightbench.warehouse import Warehouse
@@ -85,8 +84,8 @@ def decide(
     return Warehouse(connection).nodes.count(cluster.name, [event], cluster.health)[node]
 
 
-def out_by_now(folder: RunSpool, cluster: str) -> dict[str, str]:
-    """Node -> why it takes no part any more: since the preflight, or since what ran tonight.
+def out_by_now(folder: RunSpool, cluster: str) -> NodesOut:
+    """The nodes that take no part any more: since the preflight, or since what ran tonight.
 
     It needs the spool alone: a worker asks before each case, so that a node that dies at midnight
     does not cost every later case its time limits.
@@ -97,7 +96,7 @@ def out_by_now(folder: RunSpool, cluster: str) -> dict[str, str]:
         events += _looked(known.health, folder.run_id)
     policy = known.policy if known else HealthPolicy()
     tonight = {
-        node: sentences(state.reasons)
+        node: left_out(node, *state.reasons)
         for node in sorted({event.node for event in events})
         if (
             state := standing(cluster, node, [e for e in events if e.node == node], policy)

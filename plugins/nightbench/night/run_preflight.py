@@ -115,8 +115,8 @@ def _place(
 ) -> dict[str, Any]:
     out = out_tonight(health, states)
     save(run, health, cluster.health, out)
-    for node, reason in out.items():
-        log.error("%s takes no part tonight: %s", node, reason)
+    for reasons in out.values():
+        log.error("%s", sentences(reasons))
     planned = {
         case_id: load_job(run, case_id, 0)
         for case_id in (entry["case_id"] for entry in run.planned())
@@ -132,4 +132,8 @@ def _place(
     unplaced = {case_id: sentences(why) for case_id, why in placement.unplaced.items()}
     for case_id, why in unplaced.items():
         log.error("%s: %s", case_id, why)
-    return {"out": out, "moved": list(placement.moved), "unplaced": unplaced}
+    return {
+        "out": {node: sentences(why) for node, why in out.items()},
+        "moved": list(placement.moved),
+        "unplaced": unplaced,
+    }

@@ -8,7 +8,15 @@ from nightbench.nodes.controls import Control, controls_of
 from nightbench.nodes.findings import findings
 from nightbench.nodes.node_differences import compare
 from nightbench.nodes.node_preflight import Finding, FindingLevel, JudgedNode, NodePreflight, worst
-from nightbench.nodes.quarantine import NodeEvent, NodeState, standing
+from nightbench.nodes.quarantine import (
+    NodeEvent,
+    NodesOut,
+    NodeState,
+    left_out,
+    nodes_out_from_json,
+    nodes_out_to_json,
+    standing,
+)
 
 __all__ = [
     "Control",
@@ -18,9 +26,13 @@ __all__ = [
     "NodeEvent",
     "NodePreflight",
     "NodeState",
+    "NodesOut",
     "compare",
     "controls_of",
     "findings",
+    "left_out",
+    "nodes_out_from_json",
+    "nodes_out_to_json",
     "standing",
     "worst",
 ]

@@ -8,11 +8,18 @@ person put into quarantine only a person lets out.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from nightbench.core.model import HealthPolicy, Reason, ReasonCode
+from nightbench.core.model import (
+    HealthPolicy,
+    Reason,
+    ReasonCode,
+    reasons_from_json,
+    reasons_to_json,
+)
 
 NIGHTBENCH = "nightbench"
 """Who changed a state, where it was no person."""
@@ -48,6 +55,25 @@ class NodeEvent:
     """`preflight`, `person`, or the case with its generation: the same is counted once."""
 
 
+NodesOut = dict[str, tuple[Reason, ...]]
+"""The nodes that take no part, each with why; the first reason says that it takes none."""
+
+
+def left_out(node: str, *why: Reason) -> tuple[Reason, ...]:
+    """The entry of a node in `NodesOut`."""
+    return (Reason(ReasonCode.NODE_LEFT_OUT, node), *why)
+
+
+def nodes_out_from_json(document: Mapping[str, Any]) -> NodesOut:
+    """The inverse of `nodes_out_to_json`."""
+    return {node: reasons_from_json(why) for node, why in document.items()}
+
+
+def nodes_out_to_json(out: Mapping[str, tuple[Reason, ...]]) -> dict[str, Any]:
+    """As it lies in the spool."""
+    return {node: reasons_to_json(why) for node, why in out.items()}
+
+
 @dataclass(frozen=True)
 class NodeState:
     """Where a node stands."""
@@ -69,6 +95,12 @@ class NodeState:
     def quarantined(self) -> bool:
         """Whether it is left out."""
         return self.state == QUARANTINED
+
+    @property
+    def quarantine(self) -> Reason:
+        """That it is left out, and since when; `reasons` say why."""
+        since = f"{self.since:%Y-%m-%d %H:%M} UTC" if self.since else "?"
+        return Reason(ReasonCode.QUARANTINED, self.node, observed=since)
 
 
 def standing(

@@ -183,13 +183,15 @@ class GangOperator(BaseOperator):
 
     def _failed(self, context: Context, store: CaseStore, error: UserError) -> NoReturn:
         from nightbench.gang import EnvironmentUnavailable, NodeUnreachable, faults_of, reason_of
+        from nightbench.night.node_placement import CaseUnplaced
 
         self.log.error("%s", error)
         if isinstance(error, NodeUnreachable) and not is_last_try(context):
             raise AirflowException(str(error)) from None
         away = isinstance(error, EnvironmentUnavailable)
         status = CaseStatus.UNAVAILABLE if away else CaseStatus.FAILED
-        store.end(status, [reason_of(error)], faults_of(error))
+        reasons = error.reasons if isinstance(error, CaseUnplaced) else (reason_of(error),)
+        store.end(status, reasons, faults_of(error))
         raise AirflowFailException(str(error)) from None
 
     def _trigger(self, context: Context, job: JobSpec) -> Any:

@@ -15,10 +15,12 @@ from tests.unit.cli.test_command import CLUSTER, SUITE, nightbench
 
 from nightbench.config import load_catalog, load_cluster, load_suite, parse_build
 from nightbench.core.errors import UserError
+from nightbench.core.model import Reason, ReasonCode
 from nightbench.experiments import comparison
 from nightbench.experiments.comparison import ComparisonPlan
 from nightbench.experiments.engine import launch_job
 from nightbench.experiments.rounds import Arm, Launch, progress
+from nightbench.nodes import left_out
 from nightbench.spool import Spool
 
 REPO = Path(__file__).resolve().parents[3]
@@ -100,11 +102,12 @@ def test_nodes_that_are_ill_are_left_out_for_both(place: Path) -> None:
     path = place / "dags/suites/trial.yaml"
     path.write_text(SUITE.replace("[1x1, 2x1]", "1x1"))
     name = plan(place).cases[0].jobs[Arm.A].nodes[0].name
-    (case,) = plan(place, left_out={name: "its disk is full"}).cases
+    out = {name: left_out(name, Reason(ReasonCode.CHECK_FAILED, name, "disk", "full", "5 GB"))}
+    (case,) = plan(place, left_out=out).cases
     assert {node.name for job in case.jobs.values() for node in job.nodes}.isdisjoint({name})
     path.write_text(SUITE)
-    with pytest.raises(UserError, match="its disk is full"):
-        plan(place, left_out={name: "its disk is full"})
+    with pytest.raises(UserError, match="disk: full"):
+        plan(place, left_out=out)
 
 
 def test_a_launch_is_expected_to_take_what_the_longest_before_it_took(place: Path) -> None:

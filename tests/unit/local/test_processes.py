@@ -101,7 +101,11 @@ def test_a_job_on_a_local_node_is_found_by_its_home_folder(home: Path) -> None:
     node.mkdir(parents=True)
     job = subprocess.Popen(["sleep", "600"], env={"HOME": str(node)}, start_new_session=True)
     try:
-        assert set(processes.leftovers(home, home / "postgres")) == {job.pid}
+        # Popen returns before the kernel shows the new program's environment.
+        deadline = time.monotonic() + 10
+        while set(processes.leftovers(home, home / "postgres")) != {job.pid}:
+            assert time.monotonic() < deadline, "the job was not found"
+            time.sleep(0.02)
     finally:
         job.kill()
         job.wait()

@@ -6,11 +6,11 @@ import pytest
 from tests.unit.sleeping import sleeping_job
 
 from nightbench.core.errors import UserError
-from nightbench.core.model import Cluster, HealthPolicy, Node
+from nightbench.core.model import Cluster, HealthPolicy, Node, Reason, ReasonCode
 from nightbench.night.cluster_preflight import ClusterHealth, save
 from nightbench.night.node_placement import place_around_unhealthy
 from nightbench.night.run_preflight import _record, examine_run
-from nightbench.nodes import JudgedNode, NodePreflight
+from nightbench.nodes import JudgedNode, NodePreflight, left_out
 from nightbench.spool import Spool
 from nightbench.spool.planned_job import PlannedJob, load_job, save_cluster, save_job
 from nightbench.warehouse import WarehouseRefused
@@ -48,25 +48,29 @@ def planned(tmp_path):
     return run, found
 
 
-def out(run, **reasons: str) -> None:
+def out(run, **found: str) -> None:
     looks = tuple(
         JudgedNode(NodePreflight(node, node, "2026-11-21T01:00:00+00:00", True), ())
         for node in ("n1", "n2")
     )
     health = ClusterHealth("lab", datetime(2026, 11, 21, 1, tzinfo=UTC), looks)
+    reasons = {
+        node: left_out(node, Reason(ReasonCode.CHECK_FAILED, node, "disk", what, "5 GB"))
+        for node, what in found.items()
+    }
     save(run, health, HealthPolicy(), reasons)
 
 
 def test_a_case_starts_where_it_was_planned(planned):
     run, found = planned
     assert place_around_unhealthy(run, found) is found
-    out(run, n2="disk: 0 free")
+    out(run, n2="0 free")
     assert place_around_unhealthy(run, found) is found
 
 
 def test_a_case_starts_on_a_node_that_is_left(planned):
     run, found = planned
-    out(run, n1="disk: 0 free")
+    out(run, n1="0 free")
     moved = place_around_unhealthy(run, found)
     assert [node.name for node in moved.job.nodes] == ["n2"]
     assert {process.node for process in moved.job.processes} == {"n2"}
@@ -76,6 +80,8 @@ def test_a_case_starts_on_a_node_that_is_left(planned):
 
 def test_a_case_ends_where_no_node_is_left(planned):
     run, found = planned
-    out(run, n1="disk: 0 free", n2="reach: no answer")
-    with pytest.raises(UserError, match="n1: takes no part: disk: 0 free; too few nodes"):
+    out(run, n1="0 free", n2="full")
+    with pytest.raises(
+        UserError, match="n1: takes no part: disk: 0 free, expected 5 GB; too few nodes"
+    ):
         place_around_unhealthy(run, found)

@@ -203,3 +203,13 @@ class NodeDriver:
             if wanted in environ:
                 found.append(int(entry.name))
         return found
+
+
+def remove_cgroup(folder: Path) -> bool:
+    """Remove a cgroup and those in it; False where one is not empty yet."""
+    for inner in [*folder.glob("*/"), folder]:
+        try:
+            inner.rmdir()
+        except OSError:
+            return False
+    return True

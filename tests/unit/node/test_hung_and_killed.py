@@ -8,11 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from node_driver import one_node, reason, wait_until, why
+from node_driver import one_node, reason, remove_cgroup, wait_until, why
 from nodeside import cgroups, stacks
 from nodeside.cgroups import PREFIX, Cgroup
 from nodeside.processes import is_running
@@ -185,41 +184,9 @@ def limited() -> Path:
             except OSError:
                 continue
             yield folder
-            wait_until(lambda folder=folder: rmdir(folder), 120.0, "the cgroup to be empty")
+            wait_until(lambda folder=folder: remove_cgroup(folder), 120.0, "the cgroup to be empty")
             return
     pytest.skip("no memory cgroup can be made here (the drills run as root, where one can)")
-
-
-@pytest.fixture
-def apart() -> Iterator[None]:
-    """This process and what it starts in cgroups of their own.
-
-    An agent that starts clears what dead agents of its cgroup have left: those of tests beside
-    this one would be the first.
-    """
-    pid, folders = str(os.getpid()), []
-    for hierarchy in cgroups._hierarchies():
-        folder = Path(hierarchy.folder) / f"test-{pid}"
-        try:
-            folder.mkdir()
-            (folder / "cgroup.procs").write_text(pid)
-        except OSError:
-            rmdir(folder)
-        else:
-            folders.append(folder)
-    yield
-    for folder in folders:
-        (folder.parent / "cgroup.procs").write_text(pid)
-        wait_until(lambda folder=folder: rmdir(folder), 120.0, "the cgroup to be empty")
-
-
-def rmdir(folder: Path) -> bool:
-    for inner in [*folder.glob("*/"), folder]:
-        try:
-            inner.rmdir()
-        except OSError:
-            return False
-    return True
 
 
 def test_what_the_kernel_kills_for_memory_is_named(drive, limited):

@@ -14,10 +14,20 @@ from nightbench.core.model import (
     Reason,
     ReasonCode,
 )
+from nightbench.core.sentences import sentences
 from nightbench.night.cluster_preflight import ClusterHealth, notes, read, save
 from nightbench.night.node_placement import keep_placement, out_tonight, place_around
 from nightbench.night.node_records import out_by_now
-from nightbench.nodes import Control, Finding, FindingLevel, JudgedNode, NodePreflight, NodeState
+from nightbench.nodes import (
+    Control,
+    Finding,
+    FindingLevel,
+    JudgedNode,
+    NodePreflight,
+    NodesOut,
+    NodeState,
+    left_out,
+)
 from nightbench.nodes.quarantine import QUARANTINED
 from nightbench.spool import Spool
 
@@ -40,6 +50,12 @@ def looked(*findings_of_each: tuple[Finding, ...]) -> ClusterHealth:
     return ClusterHealth("lab", AT, nodes, controls=(control,))
 
 
+def out(node: str) -> NodesOut:
+    """One node that takes no part."""
+    reason = Reason(ReasonCode.CHECK_FAILED, node, "disk", "0 free", "5 GB")
+    return {node: left_out(node, reason)}
+
+
 def names(spec: JobSpec) -> list[str]:
     return [node.name for node in spec.nodes]
 
@@ -50,21 +66,21 @@ def test_ill_and_quarantined_nodes_take_no_part():
             "lab", "n3", QUARANTINED, AT, (Reason(ReasonCode.PERSON, observed="new fans"),), 3
         )
     }
-    out = out_tonight(looked((ODD,), (ILL,), ()), states)
-    assert out == {
-        "n2": "n2: preflight: disk: 0 free, expected 5 GB",
-        "n3": "in quarantine since 2026-11-21 01:00 UTC: new fans",
+    found = out_tonight(looked((ODD,), (ILL,), ()), states)
+    assert {node: sentences(why) for node, why in found.items()} == {
+        "n2": "n2: takes no part: preflight: disk: 0 free, expected 5 GB",
+        "n3": "n3: takes no part: in quarantine since 2026-11-21 01:00 UTC: new fans",
     }
 
 
 def test_cases_go_around_or_say_which_node_was_missing():
     one, two, three = job(1), job(2), job(3)
-    placement = place_around([one, two, three], LAB, {"n1": "disk: 0 free"})
+    placement = place_around([one, two, three], LAB, out("n1"))
     assert placement.moved == (one.case.case_id, two.case.case_id)
     assert [names(j) for j in placement.jobs] == [["n2"], ["n2", "n3"]]
     assert {p.node for p in placement.jobs[1].processes} == {"n2", "n3"}
-    out, few = placement.unplaced[three.case.case_id]
-    assert (out.code, out.node, out.observed) == (ReasonCode.NODE_LEFT_OUT, "n1", "disk: 0 free")
+    *why, few = placement.unplaced[three.case.case_id]
+    assert tuple(why) == out("n1")["n1"]
     assert few.code is ReasonCode.TOO_FEW_NODES
 
 
@@ -73,7 +89,7 @@ def test_nothing_moves_where_nobody_is_out():
     placement = place_around(jobs, LAB, {})
     assert (placement.jobs, placement.moved, placement.unplaced) == (jobs, (), {})
     # Whoever does not need the ill node stays where its history is.
-    assert place_around(jobs[:1], LAB, {"n3": "x"}).jobs == jobs[:1]
+    assert place_around(jobs[:1], LAB, out("n3")).jobs == jobs[:1]
 
 
 @pytest.fixture
@@ -92,33 +108,37 @@ def folder(tmp_path):
 
 
 def test_placement_is_kept_in_plan_and_outcomes(folder):
-    keep_placement(folder, place_around([job(1), job(3)], LAB, {"n1": "away"}))
+    keep_placement(folder, place_around([job(1), job(3)], LAB, out("n1")))
     one, three = folder.planned()
     assert [p["node"] for p in one["processes"]] == ["n2"]
     assert [p["node"] for p in three["processes"]] == ["n1", "n2", "n3"]
     outcome = folder.case(three["case_id"]).outcome()
     assert outcome["status"] == "failed"
-    assert [r["code"] for r in outcome["reasons"]] == ["node_left_out", "too_few_nodes"]
+    assert [r["code"] for r in outcome["reasons"]] == [
+        "node_left_out",
+        "check_failed",
+        "too_few_nodes",
+    ]
     assert folder.case(one["case_id"]).outcome() is None
 
 
 def test_case_that_has_begun_is_left_alone(folder):
     store = folder.case(job(3).case.case_id)
     store.save_job(job(3).to_json())
-    keep_placement(folder, place_around([job(3)], LAB, {"n1": "away"}))
+    keep_placement(folder, place_around([job(3)], LAB, out("n1")))
     assert store.outcome() is None
 
 
 def test_spool_gives_back_what_was_found(folder):
     health = dataclasses.replace(looked((ODD,), (ILL,), ()), busy=("n1",), between=(ODD,))
-    save(folder, health, HealthPolicy(quarantine_after=5), {"n2": "disk: 0 free"})
+    save(folder, health, HealthPolicy(quarantine_after=5), out("n2"))
     known = read(folder)
     assert known is not None
     assert (known.health, known.policy.quarantine_after) == (health, 5)
-    assert known.out == {"n2": "disk: 0 free"}
+    assert known.out == out("n2")
     assert known.health.counted == ()
     assert notes(folder) == [
-        "n2 was left out: disk: 0 free",
+        "n2: takes no part: disk: 0 free, expected 5 GB",
         "n1: clock: 3 min ahead (expected 1 min)",
         "clock: 3 min ahead",
     ]
@@ -143,16 +163,17 @@ def end(folder, case: str, hour: int, fault: str | None) -> None:
 
 
 def test_a_node_that_fails_in_the_night_takes_no_part_from_then_on(folder):
-    save(folder, looked((), (), ()), HealthPolicy(quarantine_after=2), {"n3": "disk: 0 free"})
+    save(folder, looked((), (), ()), HealthPolicy(quarantine_after=2), out("n3"))
     end(folder, "a", 2, "n2")
-    assert out_by_now(folder, "lab") == {"n3": "disk: 0 free"}
+    assert out_by_now(folder, "lab") == out("n3")
     end(folder, "b", 3, "n2")
-    assert out_by_now(folder, "lab") == {
-        "n2": "2 faults in a row, the last of b/g0: n2: unreachable: ?",
-        "n3": "disk: 0 free",
-    }
+    now = out_by_now(folder, "lab")
+    assert sentences(now.pop("n2")) == (
+        "n2: takes no part: 2 faults in a row, the last of b/g0: unreachable: ?"
+    )
+    assert now == out("n3")
     end(folder, "b", 3, None)
-    assert out_by_now(folder, "lab") == {"n3": "disk: 0 free"}
+    assert out_by_now(folder, "lab") == out("n3")
 
 
 def test_a_run_without_a_preflight_counts_its_cases(tmp_path):

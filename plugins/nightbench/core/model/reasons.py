@@ -77,15 +77,23 @@ class ReasonCode(StrEnum):
     PREFLIGHT_FAILED = "preflight_failed"
     PREFLIGHT_CLEAN = "preflight_clean"
     FAULTS_IN_A_ROW = "faults_in_a_row"
+    QUARANTINED = "quarantined"
+    NIGHT_MEASURED_ON = "night_measured_on"
     PERSON = "person"
     # Written before reasons were data.
     PROSE = "prose"
 
 
-COUNTS = frozenset(
-    {ReasonCode.LAUNCHES_FAILED, ReasonCode.DISTURBED_TOO_OFTEN, ReasonCode.FAULTS_IN_A_ROW}
+EXPLAINED_BY_THE_NEXT = frozenset(
+    {
+        ReasonCode.LAUNCHES_FAILED,
+        ReasonCode.DISTURBED_TOO_OFTEN,
+        ReasonCode.FAULTS_IN_A_ROW,
+        ReasonCode.NODE_LEFT_OUT,
+        ReasonCode.QUARANTINED,
+    }
 )
-"""They say how often, and the reasons of the last time come after them."""
+"""They say how often or since when; why stands in the reasons after them."""
 
 
 @dataclass(frozen=True)
