@@ -80,8 +80,10 @@ def test_a_fall_is_measured_again_before_its_message_is_sent(
     python.write_text(f'#!/bin/sh\nFAKE_STEP_S={STEP_S / (1 - lost)} exec python3 "$@"\n')
     python.chmod(0o755)
 
-    build = f"fake={tmp_path / 'slower'}"
-    dag_run = live.trigger("falls", run_kind="nightly", builds=[build])
+    falls = suites(inbox.url)["falls"]
+    with_build = f"{falls['env']}\nbuilds: {{fake: {{path: {tmp_path / 'slower'}}}}}"
+    write_suite(live.dags, "falls", {**falls, "env": with_build})
+    dag_run = live.trigger("falls", run_kind="nightly")
     run = live.run_of(dag_run)
     assert live.ended(dag_run) == "success", live.tasks(dag_run, "measure")
     assert {row["verdict"] for row in live.judged(run.run_id)} == {"regressed"}

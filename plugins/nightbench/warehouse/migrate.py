@@ -27,6 +27,7 @@ OWNER = "nightbench_owner"
 
 VIEWS = (
     "staging/run",
+    "staging/build",
     "staging/planned_case",
     "staging/measurement",
     "staging/repeat",

@@ -131,6 +131,7 @@ class RunRepository(Repository):
                 definition_digest=row["definition_digest"],
                 unit=row["unit"],
                 left_out=row["left_out"] and Reason.from_json(row["left_out"]),
+                private_build=row["private_build"],
             )
             for row in self._read("planned_cases", run_id=run_id)
         ]
