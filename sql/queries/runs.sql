@@ -1,9 +1,5 @@
 -- Runs: what a run plans to measure, with its cluster and its builds.
 
--- name: lock_run(run_id)
--- Locks the load of a run until the transaction ends.
-select pg_advisory_xact_lock(hashtextextended('nightbench run ' || :run_id, 0));
-
 -- name: store_run*!
 -- A run; only mark_loaded sets `loaded_at`.
 -- Writes only where something differs.

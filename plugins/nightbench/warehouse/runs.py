@@ -46,7 +46,7 @@ class RunRepository(Repository):
             True where anything was written, False where all of it was there already.
         """
         with self._transaction(f"load run {bundle.run.run_id}"):
-            self._rows("lock_run", run_id=bundle.run.run_id)
+            self._lock_for_transaction("load")
             changed = self._plan(bundle.run, bundle.planned, bundle.cluster)
             changed += self._write(
                 "store_fingerprint",
