@@ -48,7 +48,7 @@ class Context:
         self.node = _by_name(job["nodes"], self.process["node"])
         self.case = job["case"]
         self.params = job["workload"]["params"]
-        self.parameters = self.params.get("parameters", spec["parameters"])
+        self.parameters = self.params.get("parameters", spec.get("parameters"))
         """Trainable parameters that the network must have: the scale's, else the workload's."""
         self.seed = job["workload"]["seed"]
         self.role = self.process["role"]
