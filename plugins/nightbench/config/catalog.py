@@ -199,6 +199,11 @@ def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadIn
             key = ("scales", scale, "converges")
             found = describe(parameters["converges"])
             problems.append(document.problem(key, f"found {found}; expected true or false"))
+        units = parameters.get("units_per_example", 1)
+        if isinstance(units, bool) or not isinstance(units, int) or units < 1:
+            key = ("scales", scale, "units_per_example")
+            found = describe(units)
+            problems.append(document.problem(key, f"found {found}; expected a count from 1 on"))
     if file is None or problems:
         raise ConfigError(path, problems)
     # Prose may be mended and a scale added without a new segment of the history; what a case

@@ -109,6 +109,7 @@ def _case(
         unit=planned.unit or "",
         parameters=case.parameters,
         converges=case.converges,
+        units_per_trainer_step=case.units_per_trainer_step,
         shared=plan.cluster.shared,
         transport=plan.cluster.transport,
         requested_version=planned.build.version,

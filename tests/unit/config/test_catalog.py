@@ -67,7 +67,7 @@ def test_all_wrong_descriptions_are_said_together(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     line = {**LINE, "line": "thin", "axes": {"strategi": {}}, "extra": 1}
-    spec = {**SPEC, "scales": {"full": {"converges": "yes"}}}
+    spec = {**SPEC, "scales": {"full": {"converges": "yes", "units_per_example": 0}}}
     with pytest.raises(UserError) as caught:
         load_catalog(tree(tmp_path, line, spec))
     assert str(caught.value).splitlines() == [
@@ -81,6 +81,8 @@ def test_all_wrong_descriptions_are_said_together(
         "line, package, python, roles, size_bytes, title, variants, version",
         'benchmarks/workloads/net/spec.json:10: scales.full.converges: found "yes"; expected true '
         "or false",
+        "benchmarks/workloads/net/spec.json:11: scales.full.units_per_example: found 0; expected a "
+        "count from 1 on",
     ]
 
 
