@@ -29,9 +29,9 @@ from nightbench.core.model import (
 )
 from nightbench.detection import Judgement
 from nightbench.detection.grading import FALSE_ALARMS, WATCHED
+from nightbench.night.detector_grade import DetectorGrades, grade
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import JudgeResult, judge_run
-from nightbench.night.shadow import Graded, grade
 from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import Connection
@@ -94,7 +94,7 @@ def tonight(loader: Warehouse, given: Given) -> Run:
     return store_nights(loader, given, range(NIGHTS))
 
 
-def graded(connect_as: Connect, run: Run, **more: object) -> Graded:
+def graded(connect_as: Connect, run: Run, **more: object) -> DetectorGrades:
     return grade(connect_as, plan(run, CASES), **more)
 
 
@@ -400,6 +400,6 @@ def test_a_grade_in_a_line(as_loader: Connect, tonight: Run) -> None:
     assert "10% 100% of" in said
     assert f"in 1,000 of {5 * 3 * (NIGHTS - 20)} nights" in said
     assert "wait" not in said
-    assert "; 7 shadows wait" in Graded(waiting=7).sentence()
-    assert "none was planted yet" in Graded().sentence()
-    assert Graded(problem="It was away.").sentence() == "It was away."
+    assert "; 7 shadows wait" in DetectorGrades(waiting=7).sentence()
+    assert "none was planted yet" in DetectorGrades().sentence()
+    assert DetectorGrades(problem="It was away.").sentence() == "It was away."

@@ -9,7 +9,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from nightbench.alerts.replay import SERIES, Labelled, RaisedAlert, Score, label_of, replay, score
+from nightbench.alerts.replay import (
+    SERIES,
+    LabelledAlert,
+    RaisedAlert,
+    Score,
+    label_of,
+    replay,
+    score,
+)
 from nightbench.core.errors import UserError
 from nightbench.core.model import HistoryPoint, RegressionPolicy, RunKind
 from nightbench.detection import ChangeDetector
@@ -34,7 +42,7 @@ class Backtest:
     series: int
     nights: int
     """That were replayed and count."""
-    labelled: tuple[Labelled, ...]
+    labelled: tuple[LabelledAlert, ...]
     current: Score
     proposed: Score | None
     """None where none was proposed."""
@@ -46,7 +54,7 @@ Progress = Callable[[int, int, str], None]
 
 def backtest(
     pasts: Sequence[PastSeries],
-    labelled: Sequence[Labelled],
+    labelled: Sequence[LabelledAlert],
     policy_of: Callable[[str], RegressionPolicy],
     proposed: Mapping[str, Any] | None = None,
     since: datetime | None = None,
@@ -161,7 +169,7 @@ def pasts_in(path: Path, names: Sequence[str] = ()) -> list[PastSeries]:
     return list(found.values())
 
 
-def labels_of(connection: Connection) -> list[Labelled]:
+def labels_of(connection: Connection) -> list[LabelledAlert]:
     """Alerts on falls of which people said whether they were right."""
     warehouse = Warehouse(connection)
     events: dict[int, list[dict[str, Any]]] = {}
@@ -171,7 +179,7 @@ def labels_of(connection: Connection) -> list[Labelled]:
     for row in warehouse.alerts.regressions():
         label = label_of(events.get(row["alert_id"], []), row.pop("dismissed_as"))
         if label is not None:
-            labelled.append(Labelled(is_true=label, **row))
+            labelled.append(LabelledAlert(is_true=label, **row))
     return labelled
 
 

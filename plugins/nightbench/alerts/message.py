@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from nightbench.core.model import HistoryPoint, Run, Verdict, VerdictKind
 from nightbench.core.model.alerts import Cause, Confirmation, ConfirmationResult
+from nightbench.core.sentences import evidence_sentence
 
 MOST_CHANGES = 12
 """Differences between two runs that are listed; more are counted."""
@@ -259,7 +260,9 @@ def _cause(cause: Cause | None) -> list[str]:
     if cause is None:
         return []
     lines = [f"- cause: {_words(cause.kind)}: {cause.sentence}"]
-    return lines + [f"  - {line}" for line in cause.evidence if line != cause.sentence]
+    return lines + [
+        f"  - {line}" for line in map(evidence_sentence, cause.evidence) if line != cause.sentence
+    ]
 
 
 def _confirmation(item: AlertItem) -> list[str]:

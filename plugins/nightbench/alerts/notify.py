@@ -25,7 +25,7 @@ from nightbench.alerts import (
     noise,
     send,
 )
-from nightbench.alerts.message_composer import Composer
+from nightbench.alerts.message_builder import MessageBuilder
 from nightbench.alerts.routing import Routed, Router
 from nightbench.core.errors import UserError
 from nightbench.core.hours import zone
@@ -192,26 +192,26 @@ class _Notification:
     def _send_alerts(
         self, unnotified: Sequence[Routed], night: date, own: Sequence[Channel]
     ) -> None:
-        composer = Composer(self.warehouse, self.plan, unnotified)
-        urgent = [each for each in unnotified if each.is_news and self._is_urgent(composer, each)]
-        self._send(URGENT, urgent, composer, night, had=set())
+        builder = MessageBuilder(self.warehouse, self.plan, unnotified)
+        urgent = [each for each in unnotified if each.is_news and self._is_urgent(builder, each)]
+        self._send(URGENT, urgent, builder, night, had=set())
         rest = [each for each in unnotified if each not in urgent]
         if any(each.row["is_awaited"] for each in rest):
             return
         run = self.plan.run
         had = self.warehouse.messages.night_channels(run.suite, run.cluster, night)
         sent_before = len(self.deliveries)
-        self._send(NIGHT, rest, composer, night, had)
+        self._send(NIGHT, rest, builder, night, had)
         if self._notes:
             names = {channel.name for channel in own}
             sent = [each for each in self.deliveries[sent_before:] if each.channel in names]
-            self._send_notes(own, sent, composer, night, had)
+            self._send_notes(own, sent, builder, night, had)
 
     def _send_notes(
         self,
         own: Sequence[Channel],
         sent: Sequence[Delivery],
-        composer: Composer,
+        builder: MessageBuilder,
         night: date,
         had: set[str],
     ) -> None:
@@ -222,7 +222,7 @@ class _Notification:
         """
         if own and not sent:
             on_time = [channel for channel in own if channel.name not in had]
-            said = self._compose(NIGHT, [], composer)
+            said = self._compose(NIGHT, [], builder)
             sent = send(on_time, said.title, said.body, self.notifier.resolve)
             self.deliveries += sent
             for channel, delivery in zip(on_time, sent, strict=True):
@@ -242,8 +242,8 @@ class _Notification:
         """Something is to be said beside alerts."""
         return bool(self.fallen or self.turned or self.drifts)
 
-    def _is_urgent(self, composer: Composer, each: Routed) -> bool:
-        verdict = composer.verdict(each.row)
+    def _is_urgent(self, builder: MessageBuilder, each: Routed) -> bool:
+        verdict = builder.verdict(each.row)
         return (
             verdict.kind is VerdictKind.REGRESSED
             and verdict.change is not None
@@ -251,7 +251,12 @@ class _Notification:
         )
 
     def _send(
-        self, kind: str, items: Sequence[Routed], composer: Composer, night: date, had: set[str]
+        self,
+        kind: str,
+        items: Sequence[Routed],
+        builder: MessageBuilder,
+        night: date,
+        had: set[str],
     ) -> None:
         """Send to each channel what it has not had; what all channels have had is marked."""
         notified = self.warehouse.messages.notified_items([each.alert_id for each in items])
@@ -266,8 +271,8 @@ class _Notification:
             on_time = [channel for channel in channels if channel.name not in had]
             if not on_time:
                 continue
-            said = self._compose(kind, batch, composer)
-            pictures = composer.pictures([each for each in batch if each.is_news])
+            said = self._compose(kind, batch, builder)
+            pictures = builder.pictures([each for each in batch if each.is_news])
             sent = send(on_time, said.title, said.body, self.notifier.resolve, pictures)
             self.deliveries += sent
             for channel, delivery in zip(on_time, sent, strict=True):
@@ -286,12 +291,12 @@ class _Notification:
             ]
         )
 
-    def _compose(self, kind: str, batch: Sequence[Routed], composer: Composer) -> Message:
-        news: list[AlertItem] = [composer.news(each) for each in batch if each.is_news]
+    def _compose(self, kind: str, batch: Sequence[Routed], builder: MessageBuilder) -> Message:
+        news: list[AlertItem] = [builder.news(each) for each in batch if each.is_news]
         again = {item.verdict.case_id for item in news}
         # An alert that gave way to another one of its series is no recovery.
         over = [e for e in batch if not e.is_news and e.row["case_id"] not in again]
-        ended = [composer.ended(each) for each in over]
+        ended = [builder.ended(each) for each in over]
         owner = ", ".join(sorted({each.owner for each in batch})) or self.plan.owner
         is_urgent = kind == URGENT
         return message(

@@ -46,7 +46,7 @@ class RaisedAlert:
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledAlert:
     """An alert of the past, and what people made of it."""
 
     alert_id: int
@@ -192,9 +192,9 @@ class Score:
     raised: tuple[RaisedAlert, ...]
     labels: Mapping[int, bool]
     """Place in `raised` -> label, where there is one."""
-    missed: tuple[Labelled, ...]
+    missed: tuple[LabelledAlert, ...]
     """Alerts that people found right and that would not have been raised."""
-    silenced: tuple[Labelled, ...]
+    silenced: tuple[LabelledAlert, ...]
     """False alarms that would not have been raised."""
 
     @property
@@ -239,7 +239,7 @@ class Score:
         return wilson(self.right, self.right + len(self.missed))
 
 
-def score(raised: Sequence[RaisedAlert], labelled: Sequence[Labelled]) -> Score:
+def score(raised: Sequence[RaisedAlert], labelled: Sequence[LabelledAlert]) -> Score:
     """Hold alerts against labelled ones: each is the same as one other at the most, the nearest."""
     pairs = sorted(
         (abs(alert.at - known.opened_at), i, j)
@@ -260,7 +260,7 @@ def score(raised: Sequence[RaisedAlert], labelled: Sequence[Labelled]) -> Score:
     )
 
 
-def _until(known: Labelled) -> datetime:
+def _until(known: LabelledAlert) -> datetime:
     """While it lasted it could have been raised; what came later is another event."""
     return max(known.last_at, known.opened_at + NEAR)
 

@@ -20,7 +20,7 @@ from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
     from nightbench.alerts.backtest import Backtest, PastSeries
-    from nightbench.alerts.replay import Labelled, RaisedAlert, Score
+    from nightbench.alerts.replay import LabelledAlert, RaisedAlert, Score
     from nightbench.core.model import RegressionPolicy
 
 app = typer.Typer()
@@ -235,7 +235,7 @@ def _list(title: str, alerts: Sequence[RaisedAlert]) -> None:
         say(f"  and {len(alerts) - _SHOWN} more: --json lists them")
 
 
-def _where(known: Labelled) -> str:
+def _where(known: LabelledAlert) -> str:
     return f"{known.opened_at:%Y-%m-%d} {known.case_id} on {known.cluster}"
 
 
@@ -284,6 +284,6 @@ def _side(side: Score) -> dict[str, Any]:
     }
 
 
-def _json(item: RaisedAlert | Labelled) -> dict[str, Any]:
+def _json(item: RaisedAlert | LabelledAlert) -> dict[str, Any]:
     found = dataclasses.asdict(item)
     return {k: v.isoformat() if isinstance(v, datetime) else v for k, v in found.items()}

@@ -18,7 +18,7 @@ from nightbench.cli.common import out, say
 from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
-    from nightbench.detection.history import Found, HistoryReport
+    from nightbench.detection.history import HistoryChange, HistoryReport
     from nightbench.detection.observations import Observation
 
 app = typer.Typer()
@@ -126,7 +126,7 @@ def document(report: HistoryReport) -> dict[str, Any]:
     }
 
 
-def _change_document(found: Found) -> dict[str, Any]:
+def _change_document(found: HistoryChange) -> dict[str, Any]:
     nights = {"first_bad", "last_good", "told"}
     plain = {k: v for k, v in vars(found).items() if k not in nights | {"control"}}
     control = {"control": dataclasses.asdict(found.control) if found.control else None}

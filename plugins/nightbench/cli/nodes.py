@@ -110,7 +110,7 @@ def nodes(
     itself after a clean preflight. What a person has put out only a person lets in again.
     """
     from nightbench.cli import nodes_view
-    from nightbench.night.node_records import decide
+    from nightbench.night.node_events import set_node_state
     from nightbench.nodes.quarantine import QUARANTINED, RELEASED
     from nightbench.warehouse import Warehouse
 
@@ -121,9 +121,9 @@ def nodes(
     where = common.cluster_of(cluster)
     with closing(common.open_warehouse()) as connection:
         if quarantine:
-            _say(decide(connection, where, quarantine, QUARANTINED, reason.strip()))
+            _say(set_node_state(connection, where, quarantine, QUARANTINED, reason.strip()))
         elif release:
-            _say(decide(connection, where, release, RELEASED, reason.strip() or "released"))
+            _say(set_node_state(connection, where, release, RELEASED, reason.strip() or "released"))
         repository = Warehouse(connection).nodes
         rows = nodes_view.rows(where, repository.nodes(where.name))
         changes = repository.changes(where.name) if history else []

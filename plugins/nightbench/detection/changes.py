@@ -34,10 +34,10 @@ LEAST_REFERENCE = 5
 FEWEST = 8
 """Nights that a window must have before anything is said of it."""
 
-WORTH_A_LOOK = 2.2
+SCREENING_THRESHOLD = 2.2
 """Screening: noise scales, over the standard error, from which a night is looked at closely."""
 
-LOOKS = 3
+SCREENED_NIGHTS = 3
 """Nights that are looked at closely, at most, with their neighbours, for falls and for rises."""
 
 SAME = 7
@@ -103,7 +103,7 @@ def changes_of_last_night(
     believed = []
     for sign in (-1, 1):
         best: tuple[float, Evidence] | None = None
-        for first in _worth_a_look(scores, past, sign):
+        for first in _screened(scores, past, sign):
             evidence = weigh(window, past, first, sign)
             odds = log_odds(evidence, weights)
             if known is not None:
@@ -182,12 +182,12 @@ def _screen(past: LevelEstimate) -> Floats:
     return scores
 
 
-def _worth_a_look(scores: Floats, past: LevelEstimate, sign: int) -> list[int]:
+def _screened(scores: Floats, past: LevelEstimate, sign: int) -> list[int]:
     """The best nights of a screening and their neighbours."""
     signed = sign * scores
     chosen: list[int] = []
     for first in map(int, np.argsort(-signed, kind="stable")[:12]):
-        if signed[first] < WORTH_A_LOOK or len(chosen) == LOOKS:
+        if signed[first] < SCREENING_THRESHOLD or len(chosen) == SCREENED_NIGHTS:
             break
         if all(abs(first - other) > 2 for other in chosen):
             chosen.append(first)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
-from nightbench.detection.control import ControlShift
+from nightbench.detection.control_shift import ControlShift
 from nightbench.detection.drift import Drift
 
 APART = 30
@@ -98,13 +98,13 @@ def segment_before(
     Returns:
         Nights of the same work, oldest first; none where the work changed too, or nothing did.
     """
-    older = history[: began(history, nights)]
+    older = history[: start_of_segment(history, nights)]
     if not older or differ(older[-1].definition_digest, tonight.definition_digest):
         return []
     return [*segment(older[:-1], older[-1]), older[-1]]
 
 
-def began(history: Sequence[HistoryPoint], nights: Sequence[HistoryPoint]) -> int:
+def start_of_segment(history: Sequence[HistoryPoint], nights: Sequence[HistoryPoint]) -> int:
     """Index in the history of a segment's first night; of tonight where it is the first."""
     if not nights:
         return len(history)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from nightbench.detection.change_detector import why
 from nightbench.detection.changes import (
     FEWEST,
     LOOK_BACK,
@@ -16,13 +17,12 @@ from nightbench.detection.changes import (
     changes_of_last_night,
     find_changes,
 )
-from nightbench.detection.control import ControlShift, control_shift
+from nightbench.detection.control_shift import ControlShift, control_shift
 from nightbench.detection.detector import APART
 from nightbench.detection.drift import Drift, drift_of
-from nightbench.detection.judge import why
 from nightbench.detection.observations import Observation
 from nightbench.detection.power import smallest_slowdown
-from nightbench.detection.releases import odds_of_new
+from nightbench.detection.releases import new_state_odds
 from nightbench.detection.series import Series, repeat_sigma
 
 ENOUGH = 10
@@ -30,7 +30,7 @@ ENOUGH = 10
 
 
 @dataclass(frozen=True)
-class Found:
+class HistoryChange:
     """A change with the nights around it; `change` and `baseline` are of the value as given."""
 
     kind: str
@@ -58,7 +58,7 @@ class Segment:
     """Nights that are judged among themselves: the fingerprint changed before them."""
 
     first: Observation
-    step: Found | None
+    step: HistoryChange | None
     """The step of the level that it began with, where it is believed. Nobody can tell from the
     series alone whether it was meant, so it is no change of the series."""
 
@@ -72,7 +72,7 @@ class HistoryReport:
     missing: int
     status: str
     """insufficient_data, regressed or improved (the last change is news), drift, ok."""
-    changes: tuple[Found, ...]
+    changes: tuple[HistoryChange, ...]
     segments: tuple[Segment, ...]
     """Those after the first."""
     drift: Drift | None
@@ -93,11 +93,11 @@ def judge_history(
     usable = [i for i, night in enumerate(nights) if night.value is not None]
     groups = _groups([nights[i].fingerprint for i in usable])
     series = _series([nights[i] for i in usable], lower_is_better)
-    found: list[Found] = []
+    found: list[HistoryChange] = []
     segments: list[Segment] = []
     since = 0
 
-    def told(change: Change, members: Sequence[int]) -> Found | None:
+    def told(change: Change, members: Sequence[int]) -> HistoryChange | None:
         if abs(change.change) < min_change:
             return None
         own = [usable[i] for i in members]
@@ -190,7 +190,7 @@ def _turn(
         odds = np.zeros(night + 1)
         oldest = max(0, joined[night] + 1 - LOOK_BACK)
         if start >= oldest:
-            odds[first] = odds_of_new(fingerprints[oldest : joined[night] + 1])[start - oldest]
+            odds[first] = new_state_odds(fingerprints[oldest : joined[night] + 1])[start - oldest]
         for change in changes_of_last_night(series.take(joined[: night + 1]), known=odds):
             if earliest <= change.first <= first:
                 return change
@@ -211,7 +211,7 @@ def _found(
     usable: Sequence[int],
     lower_is_better: bool,
     control: ControlShift | None,
-) -> Found:
+) -> HistoryChange:
     first, last_good = nights[usable[change.first]], nights[usable[change.first - 1]]
     told = nights[usable[change.told]]
     kind = "regressed" if change.falls else "improved"
@@ -220,7 +220,7 @@ def _found(
         if control:
             control = replace(control, remains=1 / (1 + control.remains) - 1)
     said = f"; {control.sentence}" if control else ""
-    return Found(
+    return HistoryChange(
         kind=kind,
         index=usable[change.first],
         first_bad=first,
@@ -248,7 +248,7 @@ def _inverted(change: Change) -> Change:
 
 
 def _status(
-    found: Sequence[Found],
+    found: Sequence[HistoryChange],
     drift: Drift | None,
     last: int,
     nights: Sequence[Observation],

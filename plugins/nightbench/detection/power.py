@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from nightbench.detection.acceptance import WEIGHTS, Weights, log_odds
-from nightbench.detection.changes import FEWEST, LEAST_REFERENCE, LOOK_BACK, WORTH_A_LOOK
+from nightbench.detection.changes import FEWEST, LEAST_REFERENCE, LOOK_BACK, SCREENING_THRESHOLD
 from nightbench.detection.evidence import weigh
 from nightbench.detection.levels import LevelEstimate, estimate_level
 from nightbench.detection.robust import Floats, median
@@ -63,7 +63,7 @@ def smallest_slowdown(series: Series, weights: Weights = WEIGHTS) -> float | Non
         moved = _with_values(past, values)
         evidence = weigh(more, moved, nights, -1)
         noise = evidence.noise * math.sqrt(1 / WITHIN + 1 / min(reference, 90))
-        return log_odds(evidence, weights) > 0 and fall > WORTH_A_LOOK * noise
+        return log_odds(evidence, weights) > 0 and fall > SCREENING_THRESHOLD * noise
 
     low, high = 0.0, LARGEST
     if not caught(high):

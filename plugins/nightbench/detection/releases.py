@@ -28,15 +28,15 @@ def release_odds(points: Sequence[HistoryPoint]) -> Floats:
     Returns:
         Natural logarithms, zero or above, one for each night.
     """
-    return odds_of_new([point.framework_version for point in points])
+    return new_state_odds([point.framework_version for point in points])
 
 
-def turn_odds(points: Sequence[HistoryPoint]) -> Floats:
+def fingerprint_odds(points: Sequence[HistoryPoint]) -> Floats:
     """The same for each night's fingerprint: a new driver, say, or nodes of another kind."""
-    return odds_of_new([point.fingerprint_id for point in points])
+    return new_state_odds([point.fingerprint_id for point in points])
 
 
-def odds_of_new(states: Sequence[str | None]) -> Floats:
+def new_state_odds(states: Sequence[str | None]) -> Floats:
     """The same for anything that nights have; None where a night does not know it."""
     known = [bool(one and other) for one, other in pairwise(states)]
     moved = [is_known and a != b for is_known, (a, b) in zip(known, pairwise(states), strict=True)]

@@ -17,7 +17,7 @@ from nightbench.core.budget import duration
 from nightbench.core.errors import UserError
 from nightbench.core.run_plan import new_run_id
 from nightbench.experiments.ab import AbRequest, plan_ab
-from nightbench.experiments.bisect_store import (
+from nightbench.experiments.bisect_request import (
     BisectRequest,
     bisect_document,
     checked_ratio,

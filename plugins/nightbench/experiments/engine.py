@@ -138,7 +138,7 @@ async def unfit_nodes(context: ExperimentContext, line: str) -> NodesOut:
         [context.catalog.frameworks[line]],
         sweep=True,
     )
-    return node_placement.out_tonight(found, context.node_states)
+    return node_placement.nodes_out_tonight(found, context.node_states)
 
 
 class ComparisonObserver:

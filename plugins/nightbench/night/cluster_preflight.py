@@ -3,7 +3,7 @@
     <spool>/runs/<run_id>/preflight/<node>.json    what was seen of a node
     <spool>/runs/<run_id>/preflight/cluster.json   what it means, who is left out, the controls
 
-`node_records` counts what it says, `node_placement` acts on it. Workers, triggerers and the
+`node_events` counts what it says, `node_placement` acts on it. Workers, triggerers and the
 ingest read the spool; only the counting needs the warehouse, and where that is away the ingest
 does it later.
 """

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, RunBundle
 from nightbench.night.bundles import build_bundle
-from nightbench.night.node_records import book_run
+from nightbench.night.node_events import record_run
 from nightbench.spool import RunSpool, Spool, SpoolError, utc_now
 from nightbench.spool.plans import mark_ended
 from nightbench.warehouse import Warehouse
@@ -65,7 +65,7 @@ def ingest_run(spool: Spool, run_id: str, connect: Connect) -> IngestResult:
     connection = connect()
     try:
         changed = Warehouse(connection).runs.load(bundle)
-        book_run(connection, folder, bundle.run.cluster)
+        record_run(connection, folder, bundle.run.cluster)
     finally:
         connection.close()
     result = _result(bundle, changed)

@@ -28,8 +28,8 @@ from nightbench.core.model import (
 )
 from nightbench.core.run_plan import RunPlan
 from nightbench.detection import ChangeDetector, Judgement, judge_cases
-from nightbench.night.controls import controls_of_cases
-from nightbench.night.shadow import Graded, grade_detector
+from nightbench.night.case_controls import controls_of_cases
+from nightbench.night.detector_grade import DetectorGrades, grade_detector
 from nightbench.night.suspected_regressions import confirm_suspects
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
@@ -48,7 +48,7 @@ class JudgeResult:
     resolved: tuple[str, ...] = ()
     """case_ids whose alerts ended."""
     deliveries: tuple[Delivery, ...] = ()
-    graded: Graded | None = None
+    graded: DetectorGrades | None = None
     """How the detector does on shadow series; None where the run is no night."""
 
 

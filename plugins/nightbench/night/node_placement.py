@@ -12,7 +12,7 @@ from nightbench.core.model import CaseStatus, Cluster, JobSpec, Reason, ReasonCo
 from nightbench.core.placement import NodesAway, moved, nodes_for
 from nightbench.core.sentences import sentences
 from nightbench.night.cluster_preflight import ClusterHealth
-from nightbench.night.node_records import out_by_now
+from nightbench.night.node_events import nodes_out_now
 from nightbench.nodes import NodesOut, NodeState, left_out
 from nightbench.spool import RunSpool
 from nightbench.spool.planned_job import PlannedJob, load_cluster, save_job
@@ -20,7 +20,7 @@ from nightbench.spool.planned_job import PlannedJob, load_cluster, save_job
 log = logging.getLogger(__name__)
 
 
-def out_tonight(health: ClusterHealth, states: Mapping[str, NodeState]) -> NodesOut:
+def nodes_out_tonight(health: ClusterHealth, states: Mapping[str, NodeState]) -> NodesOut:
     """The nodes that failed the preflight or are in quarantine."""
     out: NodesOut = {}
     for node in health.nodes:
@@ -103,7 +103,7 @@ def place_around_unhealthy(run: RunSpool, planned: PlannedJob) -> PlannedJob:
     Raises:
         CaseUnplaced: too few nodes are left.
     """
-    out = out_by_now(run, planned.job.cluster)
+    out = nodes_out_now(run, planned.job.cluster)
     if not {node.name for node in planned.job.nodes} & out.keys():
         return planned
     placement = place_around([planned.job], load_cluster(run), out)

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from nightbench.night.cluster_preflight import notes as node_notes
-from nightbench.night.shadow import Graded
+from nightbench.night.detector_grade import DetectorGrades
 from nightbench.report import digest_text, from_warehouse, write_digest
 from nightbench.report.digest import headline
 from nightbench.spool import RunSpool
@@ -21,7 +21,7 @@ def write_run_digest(
     connect: Connect,
     folder: Path,
     notes: Sequence[str],
-    graded: Graded | None = None,
+    graded: DetectorGrades | None = None,
 ) -> tuple[str, Path]:
     """Write the digest of a run; returns its headline and its path.
 

@@ -19,8 +19,8 @@ from nightbench.core.model import Cluster, HealthPolicy, RunKind
 from nightbench.core.sentences import sentences
 from nightbench.gang import GangEvent, SshTarget, local_shipment
 from nightbench.night.cluster_preflight import ClusterHealth, examine, save
-from nightbench.night.node_placement import keep_placement, out_tonight, place_around
-from nightbench.night.node_records import book
+from nightbench.night.node_events import record_preflight
+from nightbench.night.node_placement import keep_placement, nodes_out_tonight, place_around
 from nightbench.nodes import FindingLevel, NodeState
 from nightbench.spool import RunSpool
 from nightbench.spool.planned_job import load_cluster, load_job, save_job
@@ -103,7 +103,7 @@ def _record(
 ) -> dict[str, NodeState]:
     try:
         with closing(connect()) as connection:
-            return book(connection, run_id, health, policy)
+            return record_preflight(connection, run_id, health, policy)
     except UserError as error:
         # Away, or it refuses (a migration that is missing, say): the ingest reports that again.
         log.warning("Quarantined nodes are unknown, the preflight waits in the spool: %s", error)
@@ -113,7 +113,7 @@ def _record(
 def _place(
     run: RunSpool, cluster: Cluster, health: ClusterHealth, states: Mapping[str, NodeState]
 ) -> dict[str, Any]:
-    out = out_tonight(health, states)
+    out = nodes_out_tonight(health, states)
     save(run, health, cluster.health, out)
     for reasons in out.values():
         log.error("%s", sentences(reasons))

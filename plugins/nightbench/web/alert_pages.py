@@ -11,6 +11,7 @@ from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from nightbench.core.errors import UserError
+from nightbench.core.model.alerts import CauseEvidence
 from nightbench.warehouse import MoveRefused
 from nightbench.web.actions import (
     ACTIONS,
@@ -177,6 +178,7 @@ class AlertPages:
             status=status_of(error) if error else 200,
             root=root,
             alert=row,
+            evidence=[CauseEvidence.from_json(each) for each in row.get("evidence") or ()],
             airflow_url=self._airflow_url,
             events=events,
             group=group,

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from nightbench.core.sentences import evidence_sentence
 from nightbench.web.views import day, figure, percent
 
 HERE = Path(__file__).resolve().parent
@@ -45,5 +46,10 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"figure": figure, "percent": percent, "day": day}
+    environment.filters |= {
+        "figure": figure,
+        "percent": percent,
+        "day": day,
+        "evidence_sentence": evidence_sentence,
+    }
     return environment

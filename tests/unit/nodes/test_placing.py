@@ -16,8 +16,8 @@ from nightbench.core.model import (
 )
 from nightbench.core.sentences import sentences
 from nightbench.night.cluster_preflight import ClusterHealth, notes, read, save
-from nightbench.night.node_placement import keep_placement, out_tonight, place_around
-from nightbench.night.node_records import out_by_now
+from nightbench.night.node_events import nodes_out_now
+from nightbench.night.node_placement import keep_placement, nodes_out_tonight, place_around
 from nightbench.nodes import (
     Control,
     Finding,
@@ -66,7 +66,7 @@ def test_ill_and_quarantined_nodes_take_no_part():
             "lab", "n3", QUARANTINED, AT, (Reason(ReasonCode.PERSON, observed="new fans"),), 3
         )
     }
-    found = out_tonight(looked((ODD,), (ILL,), ()), states)
+    found = nodes_out_tonight(looked((ODD,), (ILL,), ()), states)
     assert {node: sentences(why) for node, why in found.items()} == {
         "n2": "n2: takes no part: preflight: disk: 0 free, expected 5 GB",
         "n3": "n3: takes no part: in quarantine since 2026-11-21 01:00 UTC: new fans",
@@ -165,20 +165,20 @@ def end(folder, case: str, hour: int, fault: str | None) -> None:
 def test_a_node_that_fails_in_the_night_takes_no_part_from_then_on(folder):
     save(folder, looked((), (), ()), HealthPolicy(quarantine_after=2), out("n3"))
     end(folder, "a", 2, "n2")
-    assert out_by_now(folder, "lab") == out("n3")
+    assert nodes_out_now(folder, "lab") == out("n3")
     end(folder, "b", 3, "n2")
-    now = out_by_now(folder, "lab")
+    now = nodes_out_now(folder, "lab")
     assert sentences(now.pop("n2")) == (
         "n2: takes no part: 2 faults in a row, the last of b/g0: unreachable: ?"
     )
     assert now == out("n3")
     end(folder, "b", 3, None)
-    assert out_by_now(folder, "lab") == out("n3")
+    assert nodes_out_now(folder, "lab") == out("n3")
 
 
 def test_a_run_without_a_preflight_counts_its_cases(tmp_path):
     run = Spool(tmp_path).run("r3")
     for hour, case in enumerate("abc", 1):
-        assert out_by_now(run, "lab") == {}
+        assert nodes_out_now(run, "lab") == {}
         end(run, case, hour, "n1")
-    assert out_by_now(run, "lab").keys() == {"n1"}
+    assert nodes_out_now(run, "lab").keys() == {"n1"}

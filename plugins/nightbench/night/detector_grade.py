@@ -42,7 +42,7 @@ EARLIER = timedelta(days=180)
 
 
 @dataclass(frozen=True)
-class Graded:
+class DetectorGrades:
     """What grading a night did."""
 
     grades: tuple[Grade, ...] = ()
@@ -73,13 +73,13 @@ class Graded:
         return f"The detector: {said} (nightbench grade)"
 
 
-def grade_detector(connect: Connect, plan: RunPlan) -> Graded:
+def grade_detector(connect: Connect, plan: RunPlan) -> DetectorGrades:
     """Grade as `grade` does; a failure is logged and returned, never raised."""
     try:
         return grade(connect, plan)
     except Exception as error:  # Whatever is wrong here, the night's verdicts and alerts stand.
         log.exception("the detector was not graded for run %s", plan.run.run_id)
-        return Graded(problem=f"The detector was not graded: {error}")
+        return DetectorGrades(problem=f"The detector was not graded: {error}")
 
 
 def grade(
@@ -88,7 +88,7 @@ def grade(
     *,
     detector: Detector | None = None,
     budget_s: float = BUDGET_S,
-) -> Graded:
+) -> DetectorGrades:
     """Judge the shadows of a nightly run's series and store the suite's grade.
 
     Shadows of the last months that no night has judged yet are judged too, as far as the budget
@@ -144,7 +144,7 @@ def grade(
         }
         news = [each for each in grades if each.below and not was.get(each.measure)]
         repository.store_grades(run.run_id, [(each, each in news) for each in grades])
-    return Graded(tuple(grades), tuple(each.below for each in news), judged, waiting)
+    return DetectorGrades(tuple(grades), tuple(each.below for each in news), judged, waiting)
 
 
 def _months(at: datetime) -> list[date]:
@@ -235,4 +235,4 @@ def _power(measure: str, counts: Mapping[str, Counts], earlier: Grade | None = N
     )
 
 
-__all__ = ["BUDGET_S", "FALSE_ALARMS", "Graded", "grade", "grade_detector"]
+__all__ = ["BUDGET_S", "FALSE_ALARMS", "DetectorGrades", "grade", "grade_detector"]

@@ -1,8 +1,8 @@
 """What speaks for and against the nodes of a run, and who is left out by it.
 
 A preflight that failed and a case that failed because of a node are its faults. They are counted
-in the warehouse over the nights (`book`, `book_run`), and in the spool alone over one
-(`out_by_now`).
+in the warehouse over the nights (`record_preflight`, `record_run`), and in the spool alone over one
+(`nodes_out_now`).
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 
 
-def book(
+def record_preflight(
     connection: Connection, run_id: str, health: ClusterHealth, policy: HealthPolicy
 ) -> dict[str, NodeState]:
     """Store a preflight and count what it says; returns where the nodes stand now.
 
     Raises:
-        WarehouseUnavailable: nothing was stored; `book_run` does it later.
+        WarehouseUnavailable: nothing was stored; `record_run` does it later.
     """
     keeper = Warehouse(connection).nodes
     keeper.store_preflight(health.cluster, run_id, health.nodes, health.counted, health.at)
     return keeper.count(health.cluster, list(_looked(health, run_id)), policy)
 
 
-def book_run(connection: Connection, folder: RunSpool, cluster: str) -> dict[str, NodeState]:
+def record_run(connection: Connection, folder: RunSpool, cluster: str) -> dict[str, NodeState]:
     """Store what a whole run says of its nodes: its preflight and how its cases ended there."""
     known = read(folder)
     events = list(_cases(folder, cluster))
@@ -53,7 +53,7 @@ def book_run(connection: Connection, folder: RunSpool, cluster: str) -> dict[str
     return keeper.count(cluster, [*_looked(health, folder.run_id), *events], known.policy)
 
 
-def decide(
+def set_node_state(
     connection: Connection, cluster: Cluster, node: str, kind: str, why: str, by: str = ""
 ) -> NodeState:
     """Put a node into quarantine, or let it out, in a person's name.
@@ -84,7 +84,7 @@ def decide(
     return Warehouse(connection).nodes.count(cluster.name, [event], cluster.health)[node]
 
 
-def out_by_now(folder: RunSpool, cluster: str) -> NodesOut:
+def nodes_out_now(folder: RunSpool, cluster: str) -> NodesOut:
     """The nodes that take no part any more: since the preflight, or since what ran tonight.
 
     It needs the spool alone: a worker asks before each case, so that a node that dies at midnight

@@ -16,13 +16,19 @@ from nightbench.detection.changes import (
     Change,
     changes_of_last_night,
 )
-from nightbench.detection.control import ControlShift, control_shift
-from nightbench.detection.detector import Judgement, began, differ, segment, segment_before
+from nightbench.detection.control_shift import ControlShift, control_shift
+from nightbench.detection.detector import (
+    Judgement,
+    differ,
+    segment,
+    segment_before,
+    start_of_segment,
+)
 from nightbench.detection.drift import drift_of
 from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.levels import estimate_level
 from nightbench.detection.power import smallest_slowdown
-from nightbench.detection.releases import release_odds, turn_odds
+from nightbench.detection.releases import fingerprint_odds, release_odds
 from nightbench.detection.robust import median
 from nightbench.detection.series import Series, series_of
 
@@ -79,7 +85,7 @@ class ChangeDetector:
         policy: RegressionPolicy,
         least: float | None,
     ) -> Judgement | None:
-        """The change that began with tonight's segment: other hardware, another driver or kernel.
+        """Return the change at the start of tonight's segment: other hardware, driver or kernel.
 
         Nothing else is read from the segment before: its level is no baseline of this one.
         """
@@ -91,10 +97,10 @@ class ChangeDetector:
         points = [*before, *nights, tonight][-LOOK_BACK:]
         first = len(points) - len(nights) - 1
         recent = [*history, tonight][-LOOK_BACK:]
-        turned = began(history, nights) - (len(history) + 1 - len(recent))
+        turned = start_of_segment(history, nights) - (len(history) + 1 - len(recent))
         odds = release_odds(points)
         if turned >= 0:
-            odds[first] = max(odds[first], turn_odds(recent)[turned])
+            odds[first] = max(odds[first], fingerprint_odds(recent)[turned])
         series = series_of(points)
         changes = changes_of_last_night(series, known=odds)
         at_turn = [change for change in changes if change.first == first]

@@ -15,8 +15,8 @@ from nightbench.core.model import (
     VerdictKind,
 )
 from nightbench.core.sentences import sentences
+from nightbench.detection.change_detector import ChangeDetector
 from nightbench.detection.detector import Detector, Judgement
-from nightbench.detection.judge import ChangeDetector
 
 
 def judge_cases(

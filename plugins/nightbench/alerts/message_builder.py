@@ -20,7 +20,7 @@ MOST_PICTURES = 6
 """Plots that go with a message: of the worst of each cause, the worst first."""
 
 
-class Composer:
+class MessageBuilder:
     """Knows of the alerts that are untold all that is said of them."""
 
     def __init__(self, warehouse: Warehouse, plan: RunPlan, untold: Sequence[Routed]) -> None:
