@@ -299,7 +299,7 @@ def test_a_grade_that_falls_is_news_of_that_night_and_of_no_other(
     forty_missed(connection, tonight)
     again = graded(as_loader, tonight)
     assert len(again.news) == 1
-    assert "(over 4 noise) were told within two weeks" in again.news[0]
+    assert "(over 4 noise) were detected within two weeks" in again.news[0]
     next_run = store_nights(loader, given, range(NIGHTS, NIGHTS + 1))
     later = graded(as_loader, next_run)
     assert [each.measure for each in later.grades if each.below] == ["over 4 noise"]
@@ -396,7 +396,7 @@ def test_only_nights_are_graded(
 
 def test_a_grade_in_a_line(as_loader: Connect, tonight: Run) -> None:
     said = graded(as_loader, tonight).sentence()
-    assert said.startswith("The detector: told of planted slowdowns: 3% ")
+    assert said.startswith("The detector: detected planted slowdowns: 3% ")
     assert "10% 100% of" in said
     assert f"in 1,000 of {5 * 3 * (NIGHTS - 20)} nights" in said
     assert "wait" not in said

@@ -1,4 +1,4 @@
-"""From the history of a series to a verdict: pure, knows no database."""
+"""Finds lasting changes in the history of a series. Pure: no database, no files but one reader."""
 
 from nightbench.detection.case_verdicts import judge_cases, point_of
 from nightbench.detection.change_detector import ChangeDetector

@@ -45,7 +45,7 @@ def test_fall_says_what_how_much_since_when_why_and_where():
         "- baseline: 100 images/s\n"
         "- change of level: -10.4% to -9.1% (95 %)\n"
         "- cause: framework version: pytorch changed, and nothing else.\n"
-        "  - tensorflow2 on the same nodes is steady.\n"
+        "  - Tensorflow2 on the same nodes is steady.\n"
         "- since: 2026-02-27 01:00 UTC\n"
         "- last good: 100.25 images/s on 2026-02-26, run demo-20260226\n"
         "- first bad: 90.5 images/s on 2026-02-27, run demo-20260227\n"
