@@ -127,7 +127,7 @@ def place_on_healthy(
     nodes_out_tonight = node_placement.nodes_out_tonight(found, states)
     cluster_preflight.save(folder, found, cluster.health, nodes_out_tonight)
     placement = node_placement.place_around(jobs, cluster, nodes_out_tonight)
-    node_placement.keep_placement(folder, placement)
+    node_placement.save_placement(folder, placement)
     for why in nodes_out_tonight.values():
         err.print(sentences(why), markup=False, soft_wrap=True)
     return placement.jobs

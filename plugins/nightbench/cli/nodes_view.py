@@ -115,7 +115,7 @@ def controls_table(health: ClusterHealth, baselines: Mapping[Key, float]) -> Tab
         before = baselines.get(control.key)
         ratio = control.median / before if before else None
         said = "none yet" if ratio is None else f"{ratio * 100:.1f} %"
-        said += "" if control in health.counted else " (busy)"
+        said += "" if control in health.valid_controls else " (busy)"
         slow = ratio is not None and ratio < _SLOW
         table.add_row(
             Text(control.node),

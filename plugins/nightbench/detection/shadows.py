@@ -152,7 +152,7 @@ def plant(shadow: Shadow, sizes: SizeClass, points: Sequence[HistoryPoint]) -> F
 
 
 def noise_of(points: Sequence[HistoryPoint]) -> float:
-    """Return the relative standard deviation between nights, without steps and slow single nights."""
+    """Return the relative standard deviation between nights, without steps and slow nights."""
     past = estimate_level(series_of(points[-LOOK_BACK:]))
     return max(past.step_noise, past.level_noise)
 

@@ -42,7 +42,7 @@ from nightbench.night.suspected_regressions import (
     builds_of,
     rounds_of,
 )
-from nightbench.nodes import NodesOut, left_out, nodes_out_from_json, nodes_out_to_json
+from nightbench.nodes import NodesOut, left_out_because, nodes_out_from_json, nodes_out_to_json
 from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connect
@@ -226,7 +226,9 @@ async def measure_again(
 
 def _unwanted(nodes: Iterable[str], measured_on: str) -> NodesOut:
     code = ReasonCode.NIGHT_MEASURED_ON
-    return {node: left_out(node, Reason(code, node, observed=measured_on)) for node in nodes}
+    return {
+        node: left_out_because(node, Reason(code, node, observed=measured_on)) for node in nodes
+    }
 
 
 def _plan(

@@ -17,7 +17,7 @@ from nightbench.core.model import (
 from nightbench.core.sentences import sentences
 from nightbench.night.cluster_preflight import ClusterHealth, notes, read, save
 from nightbench.night.node_events import nodes_out_now
-from nightbench.night.node_placement import keep_placement, nodes_out_tonight, place_around
+from nightbench.night.node_placement import nodes_out_tonight, place_around, save_placement
 from nightbench.nodes import (
     Control,
     Finding,
@@ -26,7 +26,7 @@ from nightbench.nodes import (
     NodePreflight,
     NodesOut,
     NodeState,
-    left_out,
+    left_out_because,
 )
 from nightbench.nodes.quarantine import QUARANTINED
 from nightbench.spool import Spool
@@ -53,7 +53,7 @@ def looked(*findings_of_each: tuple[Finding, ...]) -> ClusterHealth:
 def out(node: str) -> NodesOut:
     """One node that takes no part."""
     reason = Reason(ReasonCode.CHECK_FAILED, node, "disk", "0 free", "5 GB")
-    return {node: left_out(node, reason)}
+    return {node: left_out_because(node, reason)}
 
 
 def names(spec: JobSpec) -> list[str]:
@@ -108,7 +108,7 @@ def folder(tmp_path):
 
 
 def test_placement_is_kept_in_plan_and_outcomes(folder):
-    keep_placement(folder, place_around([job(1), job(3)], LAB, out("n1")))
+    save_placement(folder, place_around([job(1), job(3)], LAB, out("n1")))
     one, three = folder.planned()
     assert [p["node"] for p in one["processes"]] == ["n2"]
     assert [p["node"] for p in three["processes"]] == ["n1", "n2", "n3"]
@@ -125,7 +125,7 @@ def test_placement_is_kept_in_plan_and_outcomes(folder):
 def test_case_that_has_begun_is_left_alone(folder):
     store = folder.case(job(3).case.case_id)
     store.save_job(job(3).to_json())
-    keep_placement(folder, place_around([job(3)], LAB, out("n1")))
+    save_placement(folder, place_around([job(3)], LAB, out("n1")))
     assert store.outcome() is None
 
 
