@@ -333,7 +333,7 @@ def test_a_grade_that_fell_is_told_once_even_where_nothing_else_is_news(
     judged(spool, as_loader, given.run(NIGHTS, suite="seeded"), inbox)
     (alone,) = inbox.messages
     assert alone["title"] == "Nightbench seeded on local: its detector does worse"
-    assert "planted slowdowns (over 4 noise) were told" in alone["message"]
+    assert "planted slowdowns (over 4 noise) were detected" in alone["message"]
     judged(spool, as_loader, given.run(NIGHTS + 1, suite="seeded"), inbox, c1=BROKEN)
     assert len(inbox.messages) == 2
     assert "detector" not in inbox.messages[1]["message"]

@@ -1,4 +1,4 @@
-"""Replays the warehouse's history under two policies and asks people's labels which is better."""
+"""Replays the warehouse's history under two policies and scores both by people's labels."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ class PastSeries:
 
 @dataclass(frozen=True)
 class Backtest:
-    """What a policy would have done, beside another one."""
+    """Alerts under the current policies and under a proposed one."""
 
     series: int
     nights: int
-    """That were replayed and count."""
+    """Nights that were replayed and count."""
     labelled: tuple[LabelledAlert, ...]
     current: Score
     proposed: Score | None
-    """None where none was proposed."""
+    """None without a proposed policy."""
 
 
 Progress = Callable[[int, int, str], None]
-"""Called before each series: how many are done, of how many, and which comes next."""
+"""Called before each series with the number of finished ones, the total, and its name."""
 
 
 def backtest(
@@ -60,17 +60,17 @@ def backtest(
     since: datetime | None = None,
     progress: Progress | None = None,
 ) -> Backtest:
-    """Replay series under their suites' policies and, where asked for, under changed ones.
+    """Replay series under their suites' policies and, where given, under changed ones.
 
     Args:
         pasts: the series.
-        labelled: alerts of the past of which people said something.
+        labelled: past alerts that people labelled right or wrong.
         policy_of: the policy of a suite.
-        proposed: fields of the policy that are proposed to be other.
+        proposed: fields of the policy with other values.
         since: only alerts from then on count.
-        progress: hears of each series.
+        progress: called before each series.
     """
-    # No alert rests on the smallest slowdown, which takes most of a judgement's time.
+    # Without the smallest slowdown, which takes most of the time and affects no alert.
     detector = ChangeDetector(with_smallest=False)
     sides: tuple[list[RaisedAlert], list[RaisedAlert]] = ([], [])
     for done, past in enumerate(pasts):
@@ -104,7 +104,7 @@ def pasts_of(
     suite: str | None = None,
     cluster: str | None = None,
 ) -> list[PastSeries]:
-    """Series of the warehouse with all their nights, imported ones too.
+    """Return series of the warehouse with all their nights, imported ones too.
 
     Args:
         connection: of a role that may read the marts.
@@ -137,10 +137,10 @@ def pasts_of(
 
 
 def pasts_in(path: Path, names: Sequence[str] = ()) -> list[PastSeries]:
-    """Series of a file as `nightbench import` takes it; nothing is stored.
+    """Return the series of a file for `nightbench import`; nothing is stored.
 
     Raises:
-        UserError: the file is not what it should be, or holds no such series.
+        UserError: the file is invalid, or holds no such series.
     """
     found: dict[SERIES, PastSeries] = {}
     points: dict[SERIES, list[HistoryPoint]] = {}
@@ -170,7 +170,7 @@ def pasts_in(path: Path, names: Sequence[str] = ()) -> list[PastSeries]:
 
 
 def labels_of(connection: Connection) -> list[LabelledAlert]:
-    """Alerts on falls of which people said whether they were right."""
+    """Return alerts on falls that people labelled right or wrong."""
     warehouse = Warehouse(connection)
     events: dict[int, list[dict[str, Any]]] = {}
     for event in warehouse.alerts.moves():
