@@ -67,8 +67,8 @@ def cause_of(row: Row) -> list[str]:
     return lines + [f"  - {evidence_sentence(each)}" for each in evidence]
 
 
-def beside(warehouse: Warehouse, alert_id: int) -> list[Row]:
-    """The other alerts of an alert's group, live ones first, then the largest falls."""
+def others_of_cause(warehouse: Warehouse, alert_id: int) -> list[Row]:
+    """Return the other alerts of an alert's group, live ones first, then the largest falls."""
     rows = warehouse.alerts.find(states=None, alert_id=alert_id)
     key = rows[0]["group_key"] if rows else None
     if not key:
@@ -79,7 +79,7 @@ def beside(warehouse: Warehouse, alert_id: int) -> list[Row]:
 
 
 def others_of(others: Sequence[Row]) -> list[str]:
-    """The other alerts of one cause, a line each; all of them only where they are not many."""
+    """Return a line for each of the other alerts of one cause, up to `SHOWN`."""
     if not others:
         return []
     lines = [f"the same cause, {len(others)} other series (--group acts on all of them):"]
@@ -94,7 +94,7 @@ def others_of(others: Sequence[Row]) -> list[str]:
 
 
 def acted_on(alert_ids: Iterable[int], act: Callable[[int], object]) -> list[str]:
-    """Do something with each alert; what was refused meanwhile, in words."""
+    """Apply a change to each alert; return the refusals as texts."""
     from nightbench.warehouse import MoveRefused
 
     refused = []
@@ -113,7 +113,7 @@ def what(row: Row) -> str:
 
 
 def state(row: Row) -> str:
-    """Its state, with why it was dismissed or until when it sleeps."""
+    """Return its state, with the reason of dismissal or the end of a snooze."""
     found = str(row["state"])
     if row["dismissed_as"]:
         return f"{found} ({row['dismissed_as'].replace('_', ' ')})"

@@ -68,7 +68,7 @@ def bisect(
 ) -> None:
     """Find the first version of a framework line that is slower.
 
-    Each version is held against the good one in rounds of two launches, as `nightbench ab` does.
+    Each version is compared with the good one in rounds of two launches, as `nightbench ab` does.
 
     Exit codes: 0 found; 2 bad usage, or nothing could be measured; 3 not found: only a range, the
     budget is used up, or the bad version is not slower.

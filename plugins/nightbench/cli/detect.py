@@ -49,10 +49,10 @@ def detect(
         float, typer.Option(min=0, help="Smallest relative change that is reported.")
     ] = 0.0,
 ) -> None:
-    """Find the changes of nightly histories: when, how much, how sure, and why.
+    """Find the changes of nightly histories: when, how much, how certain, and why.
 
-    Each night is judged as if it were the last one, so the dates say when the change would have
-    been told. Values are medians of a night; an empty value is a missing night.
+    Each night is judged as if it were the last one, so the dates show when a change would have
+    been detected. Values are medians of a night; an empty value is a missing night.
     """
     if stream == (file is not None):
         raise UserError("detect takes either a file or --stream: found both or neither")

@@ -81,7 +81,7 @@ async def measure_bisect(
         folder: of the bisect, as `store_bisect` returns it.
         spool: where its comparisons are stored.
         context: where it is measured; its suite has the one case.
-        observer: is told how it goes.
+        observer: gets the progress.
         connect: opens the warehouse, which gets the bisect after every step.
 
     Returns:

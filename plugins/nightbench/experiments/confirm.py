@@ -4,8 +4,8 @@ Once more on other nodes, where the cluster has them. Each place is a comparison
 can resume after the last launch that has ended. Where both builds are the same, the rounds launch
 it twice, and its launches are compared with the level of the nights before.
 
-The fall that a night claims has to be told from none at all. So the bound lies between them: half
-way, or at the suite's smallest change where that is nearer. An interval that lies wholly below it
+The fall of a night has to be distinguished from no fall at all. So the bound lies between them:
+half way, or at the suite's smallest change where that is nearer. An interval wholly below it
 confirms, one wholly above it does not, and one that contains it is inconclusive.
 """
 
@@ -171,7 +171,7 @@ async def measure_again(
         night: the plan of the night that is doubted.
         spool: where the launches are stored.
         context: where it is measured.
-        observer: is told how each comparison goes.
+        observer: gets the progress of each comparison.
 
     Returns:
         The outcome, and the results of both places for the warehouse.

@@ -176,7 +176,7 @@ async def run_comparison(
         request: what the caller needs to make the same plan again.
         requested_by: who asked for it.
         context: where it is measured.
-        observer: is told how it goes.
+        observer: gets the progress.
         after_launch: called once each launch is stored.
 
     Raises:

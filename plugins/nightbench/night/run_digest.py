@@ -1,4 +1,4 @@
-"""The digest of a loaded run as a file: its results, its nodes, where to look further."""
+"""Writes the digest of a loaded run: its results, its nodes, links and files with details."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def write_run_digest(
     notes: Sequence[str],
     graded: DetectorGrades | None = None,
 ) -> tuple[str, Path]:
-    """Write the digest of a run; returns its headline and its path.
+    """Write the digest of a run; return its headline and its path.
 
     Args:
         run: the run, which has been loaded.
         connect: opens a connection to the warehouse.
-        folder: where digests lie.
-        notes: where to look further, one line each.
-        graded: how the detector does on shadow series, where that is known.
+        folder: of all digests.
+        notes: links and files with details, one line each.
+        graded: grades of the detector, where known.
 
     Raises:
         UserError: the warehouse is away, or the run's files cannot be read.

@@ -1,4 +1,4 @@
-"""Templates, and the headers that every answer carries."""
+"""Renders templates, with the headers of every response."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEADERS = {
 
 
 def page(template: str, status: int = 200, root: str = "./", **values: Any) -> HTMLResponse:
-    """A page from its template; `root` is the relative way to the start page."""
+    """Return a page from its template; `root` is the relative URL of the start page."""
 
     def link(**query: str) -> str:
         given = {key: value for key, value in query.items() if value}

@@ -136,7 +136,7 @@ def test_spool_gives_back_what_was_found(folder):
     assert known is not None
     assert (known.health, known.policy.quarantine_after) == (health, 5)
     assert known.out == out("n2")
-    assert known.health.counted == ()
+    assert known.health.valid_controls == ()
     assert notes(folder) == [
         "n2: takes no part: disk: 0 free, expected 5 GB",
         "n1: clock: 3 min ahead (expected 1 min)",
