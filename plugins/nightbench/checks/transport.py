@@ -23,7 +23,7 @@ def wrong_transport(expected: str | None, found: str | None) -> str:
     if expected is None:
         return ""
     if found is None:
-        return f"expected {expected}, found no record of what was used"
+        return f"expected {expected}, found nothing that names the one in use"
     wanted, had = expected.split("/"), found.split("/")
     if had[: len(wanted)] == wanted:
         return ""
