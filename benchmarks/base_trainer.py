@@ -106,7 +106,7 @@ class Base:
             raise DoesNotFit("initial weights do not fit the network:\n" + "\n".join(problems))
         self.parameters = sum(int(numpy.prod(shape)) for shape in shapes.values())
         expected = self.context.parameters
-        if self.parameters != expected:
+        if expected is not None and self.parameters != expected:
             raise DoesNotFit(
                 "found {} trainable parameters; expected {} by spec.json".format(
                     self.parameters, expected

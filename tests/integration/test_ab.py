@@ -43,7 +43,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     """A terminal with some builds."""
     place = tmp_path_factory.mktemp("ab")
     prefix(place / "usual", step_s="0.02")
-    prefix(place / "slower", step_s="0.022")
+    prefix(place / "slower", step_s="0.03")
     prefix(place / "broken", die_at_step="3")
     with terminal(place, SUITE) as made:
         yield made
@@ -53,16 +53,16 @@ def builds(here: Terminal, a: str, b: str) -> list[str]:
     return [f"fake={here.place / a}", f"fake={here.place / b}"]
 
 
-def test_a_slower_build_is_told_with_its_size(here: Terminal) -> None:
+def test_a_slower_build_is_reported_with_its_ratio(here: Terminal) -> None:
     words = [*builds(here, "usual", "slower"), "--case", CASE, "--rounds", "4", "--json"]
     done = here.run("ab", *words)
     assert done.returncode == 1, done.stdout + done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     (row,) = document["cases"]
     assert (document["verdict"], row["verdict"], row["n"]) == ("slower", "slower", 4)
-    # Ten per cent more sleep: the interval holds what the wrappers say, less what a step costs.
+    # Half as much sleep again, less what a step costs: clear on a busy machine too.
     assert row["low"] < row["ratio"] < row["high"] < 0.99
-    assert row["ratio"] == pytest.approx(1 / 1.1, abs=0.03)
+    assert row["ratio"] == pytest.approx(1 / 1.5, abs=0.1)
     orders = row["order"]
     assert {*orders} == {"AB", "BA"}
     assert all(one != next_one for one, next_one in itertools.pairwise(orders))

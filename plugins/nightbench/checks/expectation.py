@@ -26,6 +26,7 @@ class CheckContext:
     processes: tuple[Process, ...]
     """All processes that were planned, parameter servers included."""
     unit: str
+    units_per_trainer_step: int
     parameters: int | None = None
     """Trainable parameters of the workload at this scale, where it fixes them."""
     converges: bool = False
@@ -46,6 +47,7 @@ class CheckContext:
             protocol=job.protocol,
             processes=job.processes,
             unit=job.unit,
+            units_per_trainer_step=job.units_per_trainer_step,
             parameters=scale.get("parameters", workload.parameters),
             converges=bool(scale.get("converges", False)),
             shared=shared,

@@ -31,8 +31,6 @@ TOLERANCE = 0.01
 
 MIN_OVERLAP = 0.8
 SLOW_STEP = 10.0
-BATCH_UNITS = frozenset({"images", "samples", "sequences"})
-"""Units of which a rank's step counts exactly one for each element of its batch."""
 
 
 def _several_collective_ranks(context: CheckContext) -> bool:
@@ -57,10 +55,9 @@ REPEAT_CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "unit", FAIL, "ranks", "samples_per_step",
-        one_of("samples_per_step", lambda c: [float(c.case.batch_size_per_device)]),
-        expected=lambda c: f"{c.case.batch_size_per_device} {c.unit} in every trainer's step",
+        one_of("samples_per_step", lambda c: [float(c.units_per_trainer_step)]),
+        expected=lambda c: f"{c.units_per_trainer_step} {c.unit} in every trainer's step",
         show="{:g}",
-        applies=lambda c: c.unit in BATCH_UNITS,
     ),
     Check(
         "precision", FAIL, "ranks", "precision",

@@ -31,7 +31,7 @@ def measure_directly(chosen: common.Chosen) -> int:
     Raises:
         UserError: nothing was launched, because a Connection is missing for instance.
     """
-    from nightbench.gang import direct
+    from nightbench.gang import case_runner
     from nightbench.spool import plans
 
     place = common.home()
@@ -47,7 +47,7 @@ def measure_directly(chosen: common.Chosen) -> int:
     try:
         jobs = place_on_healthy(chosen, plan.jobs, folder, targets, shipment)
         with LiveView(out, folder, folder.planned(), common.history(chosen.cluster.name)) as view:
-            direct.measure(
+            case_runner.measure_cases(
                 jobs,
                 folder,
                 targets,

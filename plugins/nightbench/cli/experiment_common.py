@@ -133,10 +133,10 @@ def measure(work: Coroutine[Any, Any, T], refresh: Callable[[], None], name: str
     Raises:
         typer.Exit: Ctrl-C or SIGTERM ended it, and the user has been told how to go on.
     """
-    from nightbench.gang import direct
+    from nightbench.gang import case_runner
 
     try:
-        return asyncio.run(direct.until_done(work, refresh))
+        return asyncio.run(case_runner.run_interruptible(work, refresh))
     except KeyboardInterrupt:
         raise interrupted(name, resume) from None
 

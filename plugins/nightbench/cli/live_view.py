@@ -30,6 +30,7 @@ _MARKS = {
     "left_out": "[cyan]–[/cyan]",
 }
 _QUIET_S = 30.0
+_LOG_LINES = 12
 
 
 @dataclass(frozen=True)
@@ -111,10 +112,13 @@ class LiveView:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Show the last state, and stop."""
+        """Show the last state and what the failed cases wrote last, and stop."""
         self.refresh()
         if self._live is not None:
             self._live.__exit__(kind, error, trace)
+        for state in self._ended.values():
+            if state.status == "failed":
+                self._show_log(state.case_id)
 
     def refresh(self, note: str = "") -> None:
         """Read the spool again and show what it says.
@@ -208,6 +212,19 @@ class LiveView:
             self._line(f"[{self._headline(states, note)}] {words}")
         elif len(ended) < len(states) or note:
             self._line(f"[{self._headline(states, note)}]")
+
+    def _show_log(self, case_id: str) -> None:
+        """Print the end of the log of a case's last repeat, where it has one."""
+        store = self._run.latest(case_id)
+        numbers = store.repeats() if store else []
+        if store is None or not numbers:
+            return
+        log = (store.repeat(numbers[-1]) or {}).get("log_tail")
+        if log:
+            record = store.folder / f"repeat-{numbers[-1]:03d}" / "controller.json"
+            self._line(f"{case_id}: end of the log of repeat {numbers[-1]} ({record}):")
+            for line in str(log).splitlines()[-_LOG_LINES:]:
+                self._line(f"  {line}")
 
     def _line(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)

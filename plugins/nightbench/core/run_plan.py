@@ -35,6 +35,7 @@ class CasePlan:
     processes: tuple[Process, ...]
     parameters: int | None
     converges: bool
+    units_per_trainer_step: int
 
     @property
     def left_out(self) -> Reason | None:
@@ -158,4 +159,5 @@ def _case_plan(job: JobSpec, catalog: Catalog, left_out: Reason | None) -> CaseP
         # Some workloads have one network at every scale, others a count for each.
         parameters=job.workload_params.get("parameters", workload.parameters),
         converges=bool(job.workload_params.get("converges", False)),
+        units_per_trainer_step=job.units_per_trainer_step,
     )

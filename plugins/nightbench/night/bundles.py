@@ -109,6 +109,7 @@ def _case(
         unit=planned.unit or "",
         parameters=case.parameters,
         converges=case.converges,
+        units_per_trainer_step=case.units_per_trainer_step,
         shared=plan.cluster.shared,
         transport=plan.cluster.transport,
         requested_version=planned.build.version,
@@ -124,6 +125,7 @@ def _case(
         repeats=summaries,
         records=records,
         good=_good(records, checks),
+        refusals=_refusals(checks),
         definition_digest=planned.definition_digest,
         status=CaseStatus(outcome["status"]) if outcome else CaseStatus.FAILED,
         reasons=(
@@ -145,6 +147,12 @@ def _good(records: tuple[RepeatRecord, ...], checks: tuple[CheckResult, ...]) ->
     """Return the numbers of successful repeats that no check quarantines."""
     refused = {c.repeat for c in checks if c.quarantines}
     return {r.repeat for r in records if r.status == "ok" and r.repeat not in refused}
+
+
+def _refusals(checks: tuple[CheckResult, ...]) -> list[Reason]:
+    """The checks that the last quarantined repeat failed."""
+    last = max((c.repeat or 0 for c in checks if c.quarantines), default=0)
+    return [c.reason for c in checks if c.quarantines and c.repeat == last]
 
 
 def _record(store: CaseStore, number: int, fingerprints: Mapping[str, str]) -> RepeatRecord:

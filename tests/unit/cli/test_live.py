@@ -65,6 +65,22 @@ def test_nothing_is_said_twice_and_ends_are_said(run: RunSpool) -> None:
     assert "ingest running" in lines[2]
 
 
+def test_the_log_of_a_case_that_failed_is_shown_at_the_end(run: RunSpool) -> None:
+    store = run.case("one")
+    log = "\n".join(["[n1 trainer-0]", *map(str, range(20)), "ValueError: no such layer"])
+    store.save_repeat(1, {"status": "failed", "reasons": [], "faults": [], "log_tail": log})
+    store.end(CaseStatus.FAILED, [Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1")])
+    run.case("two").end(CaseStatus.FAILED, [Reason(ReasonCode.TOO_FEW_NODES)])
+    shown, stream = view(run, {})
+    with shown:
+        pass
+    lines = stream.getvalue().splitlines()
+    assert lines[-1] == "  ValueError: no such layer"
+    assert lines[-12] == "  9"
+    assert lines[-13].startswith("one: end of the log of repeat 1 (/")
+    assert lines[-13].endswith("/repeat-001/controller.json):")
+
+
 def test_time_left_is_not_guessed_from_nothing(run: RunSpool) -> None:
     shown, _ = view(run, {"one": 60.0})
     assert shown.seconds_left(shown.states()) is None

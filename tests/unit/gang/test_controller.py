@@ -61,10 +61,10 @@ def why(document):
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch):
-    monkeypatch.setattr("nightbench.gang.fanout.QUICK_S", 0.01)
-    monkeypatch.setattr("nightbench.gang.steer.QUICK_S", 0.01)
-    monkeypatch.setattr("nightbench.gang.repeat.QUICK_S", 0.01)
-    monkeypatch.setattr("nightbench.gang.repeat.CALM_S", 0.02)
+    monkeypatch.setattr("nightbench.gang.fanout.FAST_POLL_S", 0.01)
+    monkeypatch.setattr("nightbench.gang.controller.FAST_POLL_S", 0.01)
+    monkeypatch.setattr("nightbench.gang.repeat_controller.FAST_POLL_S", 0.01)
+    monkeypatch.setattr("nightbench.gang.repeat_controller.SLOW_POLL_S", 0.02)
 
 
 @pytest.fixture
@@ -226,7 +226,7 @@ async def test_a_gang_that_does_not_get_ready_is_aborted(store):
 async def _short_grace(nodes, store, job):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("nightbench.gang.decisions.ABORT_GRACE_S", 0.2)
-        patch.setattr("nightbench.gang.steer.STOP_S", 0.2)
+        patch.setattr("nightbench.gang.controller.STOP_S", 0.2)
         return await steer(nodes, store, job)
 
 
@@ -250,7 +250,7 @@ async def test_a_controller_that_was_stopped_blames_no_node(store):
 
     outcome = await steer(nodes, store, on_event=on_event)
     assert [(r.status, r.reasons) for r in outcome.repeats] == [("ok", ())] * 3
-    assert [event.kind for event in heard].count("away") == 1
+    assert [event.kind for event in heard].count("paused") == 1
 
 
 async def test_a_job_that_is_cancelled_has_an_end_also_where_a_node_is_away(store):

@@ -1,4 +1,4 @@
-"""One node of a gang as its controller deals with it: the job directory, as calls."""
+"""Client for one node of a gang: reads and writes the job directory, starts the agent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nightbench.gang.node_access import (
     measure_offset,
     repeat_dir,
 )
-from nightbench.gang.ssh_pool import Follows
+from nightbench.gang.ssh_pool import SupportsFollow
 from nightbench.gang.transport import Transport
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -29,8 +29,8 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 EPOCH = re.compile(r"epoch-(\d+)\Z")
 
 
-class NodeLink:
-    """The job directory of one node.
+class NodeClient:
+    """The controller's access to one node of a job; `view` holds the node's last known state.
 
     Args:
         job: the job.
@@ -56,22 +56,22 @@ class NodeLink:
         self._folder = ""
         self._agent = ""
         self._renewals = 0
-        self.converses = False
-        """Whether the last visit was by conversation, and waited on the node."""
-        self._gist: str | None = None
-        """What the conversation showed last, for asking only for what is new."""
-        self.view = NodeView(node.name, heard_s=clock())
+        self.waits_on_node = False
+        """Whether `agent.py follow`, which itself waits for changes, answered the last poll."""
+        self._state_digest: str | None = None
+        """Digest of the state in the last answer; the next poll asks for a different one."""
+        self.view = NodeView(node.name, answered_s=clock())
         self.highest_epoch = 0
         self._started_pid: int | None = None
-        """Of an agent that was started here and has written nothing yet."""
+        """Process id of an agent that was started and has not written its state yet."""
         self._boot_id: str | None = None
-        """The boot that was seen first."""
+        """Kernel boot id that the node had first."""
 
     async def open(self) -> None:
-        """Find the job directory.
+        """Locate the job directory.
 
         Raises:
-            RemoteFailure: it was not prepared.
+            RemoteFailure: the job was not prepared there.
         """
         layout = await Layout.of(self.transport, self.job.environments)
         self._root = layout.root
@@ -85,46 +85,46 @@ class NodeLink:
             )
         await self.transport.make_folders(self._path("control"))
 
-    # --- what the controller says ---------------------------------------------------------
+    # --- commands to the agent ------------------------------------------------------------
 
     async def epoch(self) -> int:
-        """The highest epoch that was claimed here; 0 when none was."""
+        """Return the highest epoch that a controller has claimed on the node; 0 if none."""
         names = await self.transport.listdir(self._path("control"))
         found = [int(match[1]) for name in names if (match := EPOCH.match(name))]
         self.highest_epoch = max(found, default=0)
         return self.highest_epoch
 
     async def claim_epoch(self, epoch: int) -> bool:
-        """Claim an epoch; False when another controller has it."""
+        """Claim an epoch; return False where another controller has claimed it."""
         return await self.transport.mkdir(self._path("control", f"epoch-{epoch:04d}"))
 
     async def renew(self, epoch: int) -> None:
-        """Renew the lease."""
+        """Renew the lease, without which the agent ends the gang."""
         self._renewals += 1
         text = self._lease(epoch)
         await self.transport.write_atomic(self._path("control", "lease"), text.encode())
 
     async def command(self, verb: str, repeat: int | None, document: Mapping[str, Any]) -> None:
-        """Write prepare, go, drain, finish, abort (of a repeat) or stop (of the job)."""
+        """Write a command: prepare, go, drain, finish or abort of a repeat, or stop of the job."""
         name = f"{verb}.json" if repeat is None else f"{verb}-{repeat:03d}.json"
         await self.transport.write_atomic(
             self._path("control", name), json.dumps(document).encode()
         )
 
     async def claim_repeat(self, repeat: int) -> bool:
-        """Take a repeat (on the lead): False when a controller before took it."""
+        """Claim a repeat (on the lead); return False where an earlier controller claimed it."""
         folder = repeat_dir(self._folder, repeat)
         await self.transport.make_folders(folder)
         return await self.transport.mkdir(posixpath.join(folder, "claim"))
 
-    async def claimed(self, repeat: int) -> bool:
-        """Whether a controller took the repeat (on the lead)."""
+    async def is_claimed(self, repeat: int) -> bool:
+        """Return whether a controller has claimed the repeat (on the lead)."""
         return await self.transport.exists(
             posixpath.join(repeat_dir(self._folder, repeat), "claim")
         )
 
     async def start_agent(self) -> bool:
-        """Start the agent; False when one is there."""
+        """Start the agent; return False where one runs already."""
         answer = await call_agent(
             self.transport, self._python, self._agent, "start", self._folder, "--node", self.name
         )
@@ -132,21 +132,19 @@ class NodeLink:
             self._started_pid = answer.get("pid")
         return bool(answer.get("started"))
 
-    # --- what the node shows --------------------------------------------------------------
+    # --- the state of the node ------------------------------------------------------------
 
-    async def visit(
+    async def poll(
         self, repeat: int | None, epoch: int, renew: bool, every_s: float, wait_s: float
     ) -> bool:
-        """Look again; renew the lease where that is due and nobody has claimed a higher epoch.
-
-        `view` and `highest_epoch` keep what was seen.
+        """Update `view` and `highest_epoch`, and renew the lease if asked for.
 
         Args:
-            repeat: the repeat to look at.
-            epoch: what this controller has claimed.
-            renew: the lease is due.
-            every_s: how often the node itself looks, where it can be asked by conversation.
-            wait_s: how long it may keep the answer back while there is nothing new to act on.
+            repeat: the repeat whose state is read.
+            epoch: the epoch that this controller has claimed.
+            renew: renew the lease, unless another controller has claimed a higher epoch.
+            every_s: interval at which `agent.py follow` reads the job directory.
+            wait_s: time for which `agent.py follow` may delay its answer while nothing changes.
 
         Returns:
             Whether the lease was renewed.
@@ -160,108 +158,108 @@ class NodeLink:
             "repeat": repeat,
             "epoch": epoch,
             "lease": lease,
-            "seen": self._gist,
+            "seen": self._state_digest,
             "wait_s": wait_s,
             "every_s": every_s,
         }
         answer = await self._ask(request)
-        self.converses = answer is not None
+        self.waits_on_node = answer is not None
         if answer is None:
-            # By the files themselves: an agent shipped long ago, or another transport.
+            # The transport, or the agent's version there, has no `follow`: read the files.
             renewed = renew and await self.epoch() <= epoch
             if renewed:
                 await self.renew(epoch)
-            await self.look(repeat)
+            await self.read_state(repeat)
             return renewed
         self.highest_epoch = max(self.highest_epoch, int(answer["epoch"]))
-        self._gist = answer["gist"]
-        self._see(answer["agent"] or {}, answer["state"])
+        self._state_digest = answer["digest"]
+        self._update_view(answer["agent"] or {}, answer["state"])
         return bool(answer["renewed"])
 
-    async def look(self, repeat: int | None) -> NodeView:
-        """Read the agent's state and a repeat's; `view` keeps it."""
-        # The agent's first: when it says that it has ended, the repeat's state is final.
+    async def read_state(self, repeat: int | None) -> NodeView:
+        """Update `view` from agent.json and state.json; return it."""
+        # agent.json first: once it says that the agent has ended, the repeat's state is final.
         agent = await self._document("agent.json") or {}
         state = None
         if repeat is not None:
             state = await self._document(repeat_dir("", repeat), "state.json")
-        return self._see(agent, state)
+        return self._update_view(agent, state)
 
-    def _see(self, agent: Mapping[str, Any], state: Mapping[str, Any] | None) -> NodeView:
+    def _update_view(self, agent: Mapping[str, Any], state: Mapping[str, Any] | None) -> NodeView:
         now = self._clock()
         if self._started_pid is not None:
             if agent.get("pid") != self._started_pid:
-                agent = {}  # what the one before it wrote
+                agent = {}  # written by the agent before it
             else:
                 self._started_pid = None
         view = dataclasses.replace(
             self.view,
-            heard_s=now,
-            silence=None,
+            answered_s=now,
+            last_error=None,
             agent=agent.get("state"),
             agent_reasons=reasons_from_json(agent.get("reasons")),
-            holder=agent.get("holder"),
+            lock_holder=agent.get("holder"),
             pid=agent.get("pid"),
             boot_id=agent.get("boot_id"),
-            rebooted=self._other_boot(agent.get("boot_id")),
+            rebooted=self._has_rebooted(agent.get("boot_id")),
         )
-        if stale(agent, state):
+        if is_stale(agent, state):
             state = None
         self.view = with_state(view, state, now)
         return self.view
 
-    async def agent_lives(self) -> bool:
-        """Whether the agent that was seen last still has its process."""
+    async def is_agent_running(self) -> bool:
+        """Return whether the process of the agent that was seen last exists."""
         pid = self.view.pid
         return pid is not None and await self.transport.exists(f"/proc/{pid}")
 
-    async def look_for_reboot(self) -> bool:
-        """Whether the node was started anew since it was seen first, and not only its agent."""
+    async def check_reboot(self) -> bool:
+        """Return whether the node has rebooted since it was seen first."""
         done = await self.transport.run(["cat", BOOT_ID], timeout_s=30.0)
         now = done.stdout.decode(errors="replace").strip() if done.exit == 0 else None
-        rebooted = self._other_boot(now or None)
+        rebooted = self._has_rebooted(now or None)
         self.view = dataclasses.replace(self.view, rebooted=rebooted)
         return rebooted
 
-    def _other_boot(self, boot_id: str | None) -> bool:
+    def _has_rebooted(self, boot_id: str | None) -> bool:
         known = self._boot_id
         self._boot_id = boot_id or known
         return self.view.rebooted or (None not in (known, boot_id) and boot_id != known)
 
-    def excuse(self, away_s: float) -> None:
-        """The controller itself did not run for so long: no silence of the node."""
+    def discount_pause(self, paused_s: float) -> None:
+        """Do not count a time in which the controller itself did not run as the node's silence."""
         view, now = self.view, self._clock()
-        # It may have been heard since: nothing is dated into the future.
+        # The node may have answered since: no time may lie in the future.
         self.view = dataclasses.replace(
             view,
-            heard_s=min(now, view.heard_s + away_s),
-            beat_s=min(now, view.beat_s + away_s),
+            answered_s=min(now, view.answered_s + paused_s),
+            state_changed_s=min(now, view.state_changed_s + paused_s),
         )
 
-    def unheard(self, error: NodeError) -> None:
-        """Note that the node did not answer."""
-        self.view = dataclasses.replace(self.view, silence=error.message)
+    def note_error(self, error: NodeError) -> None:
+        """Record in `view` why the node could not be polled."""
+        self.view = dataclasses.replace(self.view, last_error=error.message)
 
-    def forget_repeat(self) -> None:
-        """Another repeat begins: nothing of it has been seen."""
-        self._gist = None
+    def reset_repeat(self) -> None:
+        """Clear the repeat's part of `view`: another repeat begins."""
+        self._state_digest = None
         view = dataclasses.replace(self.view, rebooted=False)
         self.view = with_state(view, None, self._clock())
 
     async def stop_command(self) -> dict[str, Any] | None:
-        """stop.json, whoever wrote it."""
+        """Return stop.json of any controller; None where there is none."""
         return await self._document("control", "stop.json")
 
     async def result(self, repeat: int) -> dict[str, Any] | None:
-        """result.json of a repeat; None while it has not ended."""
+        """Return result.json of a repeat; None while it has not ended."""
         return await self._document(repeat_dir("", repeat), "result.json")
 
     async def fingerprint(self) -> dict[str, Any] | None:
-        """fingerprint.json; None before the agent has the lock."""
+        """Return fingerprint.json; None before the agent has the node's lock."""
         return await self._document("fingerprint.json")
 
     async def clock_offset(self) -> ClockOffset:
-        """How far its monotonic clock is from the controller's, now."""
+        """Return the offset of the node's monotonic clock to the controller's, s."""
         readings = []
         for _ in range(EXCHANGES):
             sent = self._clock()
@@ -274,7 +272,7 @@ class NodeLink:
         return best_offset(readings)
 
     async def sweep_orphans(self) -> list[int]:
-        """End every process on the node that carries a mark of ours and has no agent any more."""
+        """End all processes of Nightbench on the node whose agent has died; return their pids."""
         words = ["--root", self._root, "--kill"]
         if self.job.environments.lock_dir:
             words += ["--lock-dir", self.job.environments.lock_dir]
@@ -282,8 +280,8 @@ class NodeLink:
         return [int(pid) for pid in answer.get("killed") or []]
 
     async def _ask(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Ask over the conversation that stays open; None where there can be none."""
-        if not isinstance(self.transport, Follows):
+        """Return the answer of `agent.py follow`; None where the transport does not support it."""
+        if not isinstance(self.transport, SupportsFollow):
             return None
         return await self.transport.follow(self._python, self._agent, request)
 
@@ -302,17 +300,17 @@ class NodeLink:
                 self.name, self.transport.address, f"{path} is not JSON: {error}"
             ) from error
         if not isinstance(document, dict):
-            raise RemoteFailure(self.name, self.transport.address, f"{path} is no JSON object")
+            raise RemoteFailure(self.name, self.transport.address, f"{path} is not a JSON object")
         return document
 
     def _path(self, *parts: str) -> str:
         return posixpath.join(self._folder, *parts)
 
 
-def stale(agent: Mapping[str, Any], state: Mapping[str, Any] | None) -> bool:
-    """Whether it was an agent before this one that got so far, and launched nothing.
+def is_stale(agent: Mapping[str, Any], state: Mapping[str, Any] | None) -> bool:
+    """Return whether a previous agent wrote the state of a repeat that it did not launch.
 
-    The one that serves now does not know of the repeat before it is asked for it again.
+    The present agent knows of the repeat only after another prepare command.
     """
     if state is None or state.get("state") not in ("preparing", "ready"):
         return False
@@ -320,9 +318,11 @@ def stale(agent: Mapping[str, Any], state: Mapping[str, Any] | None) -> bool:
 
 
 def with_state(view: NodeView, state: Mapping[str, Any] | None, now: float) -> NodeView:
-    """The view with what a repeat's state.json says; `beat_s` moves when it has changed."""
+    """Return the view updated by a repeat's state.json; a new state sets `state_changed_s`."""
     if state is None:
-        return dataclasses.replace(view, state=None, reasons=(), ports={}, processes={}, beat_s=now)
+        return dataclasses.replace(
+            view, state=None, reasons=(), ports={}, processes={}, state_changed_s=now
+        )
     processes = {
         name: ProcessView(
             phase=p.get("phase") or "",
@@ -333,13 +333,13 @@ def with_state(view: NodeView, state: Mapping[str, Any] | None, now: float) -> N
         for name, p in state.get("processes", {}).items()
     }
     written = state.get("t_s")
-    fresh = view.written_s != written or view.state != state["state"]
+    fresh = view.state_written_s != written or view.state != state["state"]
     return dataclasses.replace(
         view,
         state=state["state"],
         reasons=reasons_from_json(state.get("reasons")),
         ports=state.get("ports") or {},
         processes=processes,
-        written_s=written,
-        beat_s=now if fresh else view.beat_s,
+        state_written_s=written,
+        state_changed_s=now if fresh else view.state_changed_s,
     )

@@ -1,7 +1,7 @@
-"""Measuring the cases of a run over SSH without a scheduler.
+"""Measures the cases of a run over SSH from this process, without a scheduler.
 
-The caller has stored the plan in the spool before; every case leaves an outcome there, also one
-that could not be prepared. A cancelled measurement leaves no process on any node.
+The caller has stored the plan in the spool. Every case gets an outcome there, also one that could
+not be prepared. A cancelled measurement leaves no process on any node.
 """
 
 from __future__ import annotations
@@ -16,17 +16,13 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, JobSpec, Reason, ReasonCode
 from nightbench.core.placement import held_by
 from nightbench.core.summarize import throughput_of
-from nightbench.gang import (
-    EnvironmentUnavailable,
-    Shipment,
-    SshTarget,
-    cancel,
-    faults_of,
-    prepare,
-    reason_of,
-    run_gang,
-)
+from nightbench.gang.cleanup import cancel
+from nightbench.gang.controller import run_gang
+from nightbench.gang.errors import EnvironmentUnavailable, faults_of, reason_of
 from nightbench.gang.progress import GangEvent, OnEvent
+from nightbench.gang.provisioning import prepare
+from nightbench.gang.shipping import Shipment
+from nightbench.gang.ssh_target import SshTarget
 from nightbench.spool import CaseOutcome, RunSpool
 
 REFRESH_S = 1.0
@@ -36,15 +32,15 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class CaseEnd:
-    """How one case of a direct run ended."""
+class CaseResult:
+    """Status of one case of a direct run, and its reasons."""
 
     case_id: str
     status: CaseStatus
     reasons: tuple[Reason, ...]
 
 
-def measure(
+def measure_cases(
     jobs: Sequence[JobSpec],
     run: RunSpool,
     targets: Mapping[str, SshTarget],
@@ -52,44 +48,44 @@ def measure(
     on_event: OnEvent,
     refresh: Callable[[], None],
     at_once: int = 1,
-) -> list[CaseEnd]:
+) -> list[CaseResult]:
     """Measure all jobs, one after another, or several at once on disjoint nodes.
 
     Args:
-        jobs: the cases, resolved; in this order.
-        run: where results go.
+        jobs: the cases, resolved; measured in this order.
+        run: where results are stored.
         targets: node -> how it is reached.
         shipment: what the nodes need.
-        on_event: hears what happens.
+        on_event: called with each event.
         refresh: called every second, to show progress.
-        at_once: cases that the cluster takes at once.
+        at_once: largest number of cases at the same time.
 
     Returns:
-        How each case ended.
+        Status and reasons of each case.
 
     Raises:
-        KeyboardInterrupt: the user (Ctrl-C) or SIGTERM ended it; nothing is left running.
+        KeyboardInterrupt: Ctrl-C or SIGTERM; no process is left on a node.
     """
-    work = _all(jobs, run, targets, shipment, on_event, at_once)
+    work = _measure_all(jobs, run, targets, shipment, on_event, at_once)
     with run.steered():
-        return asyncio.run(until_done(work, refresh))
+        return asyncio.run(run_interruptible(work, refresh))
 
 
-async def until_done(work: Coroutine[Any, Any, T], refresh: Callable[[], None]) -> T:
-    """Wait for what is measured; Ctrl-C and SIGTERM cancel it once, and it cleans up.
+async def run_interruptible(work: Coroutine[Any, Any, T], refresh: Callable[[], None]) -> T:
+    """Return the result of a coroutine, which Ctrl-C and SIGTERM cancel once.
 
     Args:
-        work: measures.
+        work: measures; it cleans up when it is cancelled.
         refresh: called every second, to show progress.
 
     Raises:
-        KeyboardInterrupt: it was cancelled.
+        KeyboardInterrupt: the coroutine was cancelled, and has cleaned up.
     """
     task = asyncio.create_task(work)
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
-        # Once: a second Ctrl-C must not stop the clean-up half-way.
+        # A second Ctrl-C must not interrupt the clean-up.
         if not task.cancelling():
             task.cancel()
 
@@ -107,17 +103,17 @@ async def until_done(work: Coroutine[Any, Any, T], refresh: Callable[[], None]) 
             loop.remove_signal_handler(number)
 
 
-async def _all(
+async def _measure_all(
     jobs: Sequence[JobSpec],
     run: RunSpool,
     targets: Mapping[str, SshTarget],
     shipment: Shipment,
     on_event: OnEvent,
     at_once: int,
-) -> list[CaseEnd]:
+) -> list[CaseResult]:
     try:
-        return await side_by_side(
-            jobs, lambda job: _one(job, run, targets, shipment, on_event), at_once
+        return await run_disjoint(
+            jobs, lambda job: _measure_case(job, run, targets, shipment, on_event), at_once
         )
     except asyncio.CancelledError:
         for job in jobs:
@@ -125,52 +121,51 @@ async def _all(
         raise
 
 
-async def side_by_side(
+async def run_disjoint(
     jobs: Sequence[JobSpec], measure: Callable[[JobSpec], Coroutine[Any, Any, T]], at_once: int
 ) -> list[T]:
     """Measure jobs in their order, several at once where they share no node or device.
 
-    A job that has to wait for what another one holds is not overtaken: series stay in the order
-    of the plan.
+    No job overtakes one that waits for a node or device: series keep the order of the plan.
 
     Args:
         jobs: the cases.
         measure: measures one; it cleans up when it is cancelled.
-        at_once: at most so many go at once.
+        at_once: largest number of jobs at the same time.
 
     Returns:
-        What came of each, in the order of the jobs. When this is cancelled, or one of them raises,
-        all that go are cancelled first, and have cleaned up.
+        The results in the order of the jobs. If this is cancelled or a job raises, all running
+        jobs are cancelled and have cleaned up before the error is raised.
     """
     waiting = list(jobs)
-    going: dict[asyncio.Task[T], JobSpec] = {}
-    ends: dict[str, T] = {}
+    running: dict[asyncio.Task[T], JobSpec] = {}
+    results: dict[str, T] = {}
     try:
-        while waiting or going:
-            held = {name for job in going.values() for name in held_by(job.nodes, job.lock)}
-            fits = waiting and len(going) < at_once
+        while waiting or running:
+            held = {name for job in running.values() for name in held_by(job.nodes, job.lock)}
+            fits = waiting and len(running) < at_once
             if fits and held.isdisjoint(held_by(waiting[0].nodes, waiting[0].lock)):
                 job = waiting.pop(0)
-                going[asyncio.create_task(measure(job))] = job
+                running[asyncio.create_task(measure(job))] = job
                 continue
-            done, _ = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                ends[going[task].job_id] = task.result()
-                del going[task]
+                results[running[task].job_id] = task.result()
+                del running[task]
     finally:
-        for task in going:
+        for task in running:
             task.cancel()
-        await asyncio.gather(*going, return_exceptions=True)
-    return [ends[job.job_id] for job in jobs]
+        await asyncio.gather(*running, return_exceptions=True)
+    return [results[job.job_id] for job in jobs]
 
 
-async def _one(
+async def _measure_case(
     job: JobSpec,
     run: RunSpool,
     targets: Mapping[str, SshTarget],
     shipment: Shipment,
     on_event: OnEvent,
-) -> CaseEnd:
+) -> CaseResult:
     store = run.case(job.case.case_id, job.generation)
     try:
         store.save_job(job.to_json())
@@ -180,24 +175,24 @@ async def _one(
             job, targets, store, on_event, throughput_of=throughput_of(job.case)
         )
     except UserError as error:
-        # A node that does not answer, say: the case failed, the next one may not need that node.
-        away = isinstance(error, EnvironmentUnavailable)
-        status = CaseStatus.UNAVAILABLE if away else CaseStatus.FAILED
+        # The next case may not need the node that failed.
+        unavailable = isinstance(error, EnvironmentUnavailable)
+        status = CaseStatus.UNAVAILABLE if unavailable else CaseStatus.FAILED
         reason = reason_of(error)
         _record(job, run, status, reason, faults_of(error))
-        return CaseEnd(job.case.case_id, status, (reason,))
+        return CaseResult(job.case.case_id, status, (reason,))
     except asyncio.CancelledError:
         await _clean_up(job, targets, on_event)
         raise
-    return CaseEnd(job.case.case_id, outcome.status, outcome.reasons)
+    return CaseResult(job.case.case_id, outcome.status, outcome.reasons)
 
 
 async def _clean_up(job: JobSpec, targets: Mapping[str, SshTarget], on_event: OnEvent) -> None:
     try:
         await cancel(job, {node.name: targets[node.name] for node in job.nodes})
     except UserError as error:
-        # The agents end their gangs by themselves when their lease runs out.
-        on_event(GangEvent("cancel", f"{job.job_id}: could not be ended at once: {error}"))
+        # The agents end their processes themselves when the lease expires.
+        on_event(GangEvent("cancel", f"{job.job_id}: could not be cancelled at once: {error}"))
 
 
 def _record(

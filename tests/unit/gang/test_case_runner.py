@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nightbench.core.model import Node
-from nightbench.gang.direct import side_by_side
+from nightbench.gang.case_runner import run_disjoint
 
 
 def job(name: str, *nodes: str, lock: str = "node", devices: tuple[str, ...] = ()) -> Any:
@@ -49,7 +49,7 @@ class Measured:
 def test_what_shares_a_node_goes_one_after_another_and_is_not_overtaken() -> None:
     jobs = [job("a", "n1"), job("b", "n2"), job("c", "n1", "n2"), job("d", "n3"), job("e", "n1")]
     measured = Measured()
-    ends = asyncio.run(side_by_side(jobs, measured, 2))
+    ends = asyncio.run(run_disjoint(jobs, measured, 2))
     assert ends == [f"{name} measured" for name in "abcde"]
     assert measured.order == ["a", "b", "c", "d", "e"]
     assert frozenset("ab") in measured.together
@@ -60,21 +60,21 @@ def test_what_shares_a_node_goes_one_after_another_and_is_not_overtaken() -> Non
 
 def test_one_at_a_time_where_the_cluster_says_so() -> None:
     measured = Measured()
-    asyncio.run(side_by_side([job("a", "n1"), job("b", "n2")], measured, 1))
+    asyncio.run(run_disjoint([job("a", "n1"), job("b", "n2")], measured, 1))
     assert measured.together == {frozenset("a"), frozenset("b")}
 
 
 def test_devices_of_one_node_go_at_once() -> None:
     measured = Measured()
     jobs = [job(n, "n1", lock="devices", devices=(d,)) for n, d in (("a", "0"), ("b", "1"))]
-    asyncio.run(side_by_side(jobs, measured, 2))
+    asyncio.run(run_disjoint(jobs, measured, 2))
     assert frozenset("ab") in measured.together
 
 
 def test_a_broken_one_cancels_the_others_before_it_is_told() -> None:
     measured = Measured(breaks="b")
     with pytest.raises(RuntimeError, match="broken"):
-        asyncio.run(side_by_side([job("a", "n1"), job("b", "n2"), job("c", "n3")], measured, 2))
+        asyncio.run(run_disjoint([job("a", "n1"), job("b", "n2"), job("c", "n3")], measured, 2))
     assert measured.cancelled == ["a"]
     assert "c" not in measured.order
 
@@ -84,7 +84,7 @@ def test_cancelled_it_waits_until_all_have_cleaned_up() -> None:
 
     async def stopped() -> None:
         work = asyncio.create_task(
-            side_by_side([job("a", "n1"), job("b", "n2"), job("c", "n1")], measured, 2)
+            run_disjoint([job("a", "n1"), job("b", "n2"), job("c", "n1")], measured, 2)
         )
         await asyncio.sleep(0.05)
         work.cancel()
