@@ -1,4 +1,4 @@
-"""Removing old files on a node; what is in use stays."""
+"""The verb `clean`: removes old files of Nightbench on a node that nothing uses."""
 
 from __future__ import annotations
 
