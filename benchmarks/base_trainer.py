@@ -134,7 +134,7 @@ def optimizer_of(params, known):
 
 
 def expect_precision(wanted, observed):
-    """`observed`, after a look that it is what the case says."""
+    """Returns `observed`, after checking that it is the precision of the case."""
     if observed != wanted:
         raise RuntimeError(
             "the case says {}, but a probe shows that the device computes in {}".format(

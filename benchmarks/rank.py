@@ -57,7 +57,8 @@ class Context:
         """Whether this process trains; otherwise it serves until it is ended."""
         self.trainers = [p for p in job["processes"] if p["measured"]]
         self.world_size = len(self.trainers)
-        self.grouped = self.case["strategy"] == "collective" and self.world_size > 1
+        collective = self.case["strategy"] == "collective"
+        self.grouped = self.measured and collective and self.world_size > 1
         """Whether gradients are exchanged between ranks. No line wraps a rank that is alone (no
         process group, no DataParallel): `collective` at 1x1 is the same program as `single`."""
         self.batch_size = self.case["batch_size_per_device"]

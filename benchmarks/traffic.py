@@ -32,7 +32,7 @@ def listen_to_nccl(environment):
 
 
 def of_nccl(environment):
-    """`nccl/ib`, `nccl/socket`, `nccl/p2p`, ... by NCCL's log; `nccl` where it says nothing."""
+    """`nccl/ib`, `nccl/socket`, `nccl/p2p`, ... from NCCL's log; `nccl` where it names none."""
     path = environment.get("NCCL_DEBUG_FILE")
     try:
         with open(path or "", errors="replace") as log:
@@ -45,7 +45,7 @@ def nccl_transport(log):
     """Returns the transport of the channels between ranks in the text of NCCL's log.
 
     Channels over a network count before those inside of a node; without any channel (one rank)
-    the network that was chosen is told.
+    it is the network that NCCL has chosen.
     """
     networks, inside = set(), set()
     for found in _VIA.findall(log):

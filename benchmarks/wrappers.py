@@ -33,7 +33,7 @@ class Slowed(Wrapper):
 def drill_sleep_s(job):
     """Returns the sleep that a drill adds to each step, in s; 0 in every other job.
 
-    Read from the job alone, never from the node's environment: nobody slows a real night by it.
+    Read from the job alone, never from the node's environment, which could slow real nights.
 
     Raises:
         ValueError: a job that is no drill holds it.

@@ -1,4 +1,4 @@
-"""Health of GPUs, and why their clocks were lowered, from nvidia-smi."""
+"""Health of GPUs, reasons of throttling, and processes that compute on them, from nvidia-smi."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _table(tool: str) -> tuple[list[dict[str, str]], str | None]:
         if len(words) == len(fields) and words[0].isdigit():
             rows.append(dict(zip(fields, words)))
     if code != 0 or not rows:
-        said = " ".join(text.split())[:300] or "it says nothing"
+        said = " ".join(text.split())[:300] or "no output"
         return rows, "nvidia-smi fails (exit code {}): {}".format(code, said)
     cards = len(_nvidia_cards())
     if cards > len(rows):
