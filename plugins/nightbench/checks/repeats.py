@@ -1,6 +1,6 @@
 """Checks of one repeat: did it train what was planned, and do its numbers hold together?
 
-To add a check, add an entry to `REPEAT_CHECKS`; where it looks at something new, add a column
+To add a check, add an entry to `REPEAT_CHECKS`; where it reads something new, add a column
 to one of the frames in `repeat_frames.py`. A repeat that fails a `fail` check is quarantined and
 does not count for the median.
 """
@@ -27,7 +27,7 @@ from nightbench.core.model import CheckResult, RepeatRecord, RepeatSummary, Seve
 FAIL, WARN = Severity.FAIL, Severity.WARN
 
 TOLERANCE = 0.01
-"""How far two independent recordings of the same time may lie apart, relatively."""
+"""Largest relative difference of two independent recordings of the same time."""
 
 MIN_OVERLAP = 0.8
 SLOW_STEP = 10.0
@@ -178,7 +178,7 @@ REPEAT_CHECKS: tuple[Check, ...] = (
 def check_repeats(
     context: CheckContext, records: Sequence[RepeatRecord], summaries: Sequence[RepeatSummary]
 ) -> list[CheckResult]:
-    """Hold all repeats of a case against `REPEAT_CHECKS`; a repeat is good when no `fail` is red.
+    """Run `REPEAT_CHECKS` on all repeats of a case; a repeat is good when no `fail` check is red.
 
     Raises:
         ValueError: a record has no summary of the same number.

@@ -117,7 +117,7 @@ def make_plan(
     )
     cases = {case.case_id: case for case in suite.cases}
     order = [entry.case_id for entry in night.entries] if night else list(cases)
-    end = deadline or (night.room.end if night else None)
+    end = deadline or (night.window.end if night else None)
     jobs = [
         _expecting(resolve(cases[name], suite, cluster, catalog, run.run_id, deadline=end), past)
         for name in order

@@ -36,8 +36,8 @@ from nightbench.core.model import (
 from nightbench.core.run_plan import RunPlan, make_plan
 from nightbench.core.sentences import sentences
 from nightbench.detection import Judgement, judge_cases
+from nightbench.detection.case_verdicts import point_of
 from nightbench.detection.changes import FEWEST
-from nightbench.detection.run import point_of
 from nightbench.experiments.experiment_spool import DRILL, Document, read_request, store_request
 from nightbench.gang import Shipment, SshTarget, case_runner
 from nightbench.gang.progress import OnEvent

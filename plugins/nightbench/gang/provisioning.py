@@ -203,7 +203,7 @@ async def installable_versions(
     answer. Whether a version really installs is seen only when it is tried.
 
     Args:
-        cluster: says where environments come from.
+        cluster: its policy for environments.
         node: whose sources are asked.
         targets: how it is reached.
         shipment: the agent's code, and the wheelhouse where the cluster has one.
@@ -255,7 +255,7 @@ def versions_of(
             yanked.
         package: its name.
         series: of the interpreter, "3.11".
-        machine: as `uname -m` says it.
+        machine: as `uname -m` prints it.
     """
     found: set[Version] = set()
     for file in files:

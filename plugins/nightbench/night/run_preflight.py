@@ -19,8 +19,8 @@ from nightbench.core.model import Cluster, HealthPolicy, RunKind
 from nightbench.core.sentences import sentences
 from nightbench.gang import GangEvent, SshTarget, local_shipment
 from nightbench.night.cluster_preflight import ClusterHealth, examine, save
-from nightbench.night.node_placement import keep_placement, out_tonight, place_around
-from nightbench.night.node_records import book
+from nightbench.night.node_events import record_preflight
+from nightbench.night.node_placement import nodes_out_tonight, place_around, save_placement
 from nightbench.nodes import FindingLevel, NodeState
 from nightbench.spool import RunSpool
 from nightbench.spool.planned_job import load_cluster, load_job, save_job
@@ -76,7 +76,7 @@ async def _examine(run: RunSpool, cluster: Cluster, open_targets: OpenTargets) -
         await open_targets(cluster),
         local_shipment(cluster.environments.wheelhouse),
         [frameworks[line] for line in sorted(wanted & frameworks.keys())],
-        # They are series of the nights; a run on demand does not wait for them.
+        # Controls are series of nightly runs; a run on demand does not wait for them.
         controls=(run.run() or {}).get("run_kind") == RunKind.NIGHTLY,
         sweep=True,
         on_event=log_event,
@@ -103,9 +103,9 @@ def _record(
 ) -> dict[str, NodeState]:
     try:
         with closing(connect()) as connection:
-            return book(connection, run_id, health, policy)
+            return record_preflight(connection, run_id, health, policy)
     except UserError as error:
-        # Away, or it refuses (a migration that is missing, say): the ingest reports that again.
+        # The warehouse is away, or refuses (a missing migration): the ingest reports that again.
         log.warning("Quarantined nodes are unknown, the preflight waits in the spool: %s", error)
         return {}
 
@@ -113,7 +113,7 @@ def _record(
 def _place(
     run: RunSpool, cluster: Cluster, health: ClusterHealth, states: Mapping[str, NodeState]
 ) -> dict[str, Any]:
-    out = out_tonight(health, states)
+    out = nodes_out_tonight(health, states)
     save(run, health, cluster.health, out)
     for reasons in out.values():
         log.error("%s", sentences(reasons))
@@ -128,7 +128,7 @@ def _place(
         if case_id in placement.moved:
             save_job(run, dataclasses.replace(planned[case_id], job=job))
             log.warning("%s goes to %s", case_id, ", ".join(node.name for node in job.nodes))
-    keep_placement(run, placement)
+    save_placement(run, placement)
     unplaced = {case_id: sentences(why) for case_id, why in placement.unplaced.items()}
     for case_id, why in unplaced.items():
         log.error("%s: %s", case_id, why)

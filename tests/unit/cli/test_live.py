@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from nightbench.cli.progress import LiveView
+from nightbench.cli.live_view import LiveView
 from nightbench.core.model import CaseStatus, Reason, ReasonCode
 from nightbench.spool import RunSpool, Spool
 

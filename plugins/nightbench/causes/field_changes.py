@@ -1,4 +1,4 @@
-"""What changed of a node: two states of it, flat, held against each other."""
+"""Field changes of a node: compares two of its states, which are flat mappings."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 _NOT_THE_NODE = frozenset(
     {"schema", "id", "host", "taken_at", "build", "python", "packages", "code_digest"}
 )
-"""Of a fingerprint: names, and the software of a framework's environment."""
+"""Fields of a fingerprint that are names, or software of a framework's environment."""
 _NAMED_BY = ("index", "name", "device", "node")
-"""What tells apart the entries of a list."""
+"""Keys that identify the entries of a list."""
 _CLOCK = re.compile(r"governor$|clock|power_limit")
 _LESS_IS_WORSE = re.compile(r"clock|power_limit")
 _WEAK = re.compile(
     r"boot$|^os$|memory_bytes$|topology|persistence|network\..*\.state$|uuid$"
     r"|network\.(veth|docker|br|virbr|tun|tap|wg|cni|cali|flannel)"
 )
-"""Changes by themselves, or says little of speed."""
+"""Fields that change on their own, or hardly affect speed."""
 
 
 @dataclass(frozen=True)
 class FieldChange:
-    """A field of a node's state that changed with a series."""
+    """A field of a node that differs before and since a change."""
 
     node: str
     field: str
@@ -33,24 +33,24 @@ class FieldChange:
 
     @property
     def is_clock(self) -> bool:
-        """Whether it says how fast the clocks may go."""
+        """True for fields that limit clock rates."""
         return bool(_CLOCK.search(self.field))
 
     @property
     def is_weak(self) -> bool:
-        """Whether it hardly explains a fall."""
+        """True where it hardly explains a fall."""
         if _LESS_IS_WORSE.search(self.field):
             return not _lower(self.since, self.before)
         return bool(_WEAK.search(self.field))
 
     @property
-    def says(self) -> str:
-        """`gpus.0.driver 550.1 -> 560.2`: without its node, which may be one of many."""
+    def label(self) -> str:
+        """`gpus.0.driver 550.1 -> 560.2`; without the node, since many may share it."""
         return f"{self.field} {self.before} -> {self.since}"
 
 
 def flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """A fingerprint as fields and values; what is not known is left out."""
+    """Return a fingerprint as fields and values; unknown values are left out."""
     return {
         name: value
         for name, value in _fields(document, prefix)
@@ -61,10 +61,10 @@ def flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 def changes(
     before: Mapping[str, Mapping[str, str]], since: Mapping[str, Mapping[str, str]]
 ) -> tuple[FieldChange, ...]:
-    """Fields that both states of a node have and that differ, and what came or went in a list.
+    """Return fields that differ in both states of a node, and entries that lists gained or lost.
 
-    A list (GPUs, network cards) is told apart by its entries' names; one of which only one state
-    knows anything is not compared.
+    Entries of a list (GPUs, network cards) are matched by name; a list that only one state has is
+    not compared.
     """
     found = []
     for node in sorted(before.keys() & since.keys()):

@@ -12,7 +12,7 @@ from nodeside import versions as node_side
 
 from nightbench.core.errors import UserError
 from nightbench.experiments.bisect import judged
-from nightbench.experiments.bisect_store import between
+from nightbench.experiments.bisect_request import between
 from nightbench.experiments.version_search import VersionResult
 from nightbench.gang.provisioning import versions_of
 

@@ -1,4 +1,4 @@
-"""A verdict for every planned case of a run: what was planned held against what was measured."""
+"""Makes a verdict for every planned case of a run, measured or not."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from nightbench.core.model import (
     VerdictKind,
 )
 from nightbench.core.sentences import sentences
+from nightbench.detection.change_detector import ChangeDetector
 from nightbench.detection.detector import Detector, Judgement
-from nightbench.detection.judge import ChangeDetector
 
 
 def judge_cases(
@@ -27,10 +27,10 @@ def judge_cases(
     policy: RegressionPolicy,
     detector: Detector | None = None,
 ) -> list[tuple[Verdict, Judgement | None]]:
-    """Verdicts with the detector's judgement, which says since when and what was good last.
+    """Return the verdict of each planned case with the detector's judgement; None without a value.
 
     Args:
-        run: the run that is judged; its `started_at` is when tonight is.
+        run: the run that is judged; its `started_at` is the time of tonight.
         planned: case_ids in the order of the plan.
         measured: by case_id; a planned case without one is `missing`.
         histories: good nightly points by case_id, oldest first, without this run's own.
@@ -45,7 +45,7 @@ def judge_cases(
 
 
 def point_of(run: Run, measurement: Measurement) -> HistoryPoint:
-    """Tonight's point of a series.
+    """Return tonight's point of a series.
 
     Raises:
         ValueError: the measurement has no throughput.
@@ -90,9 +90,9 @@ def _judge(
     if measurement is None:
         return without_value(VerdictKind.MISSING, "Planned, but the run brought no result.")
     if measurement.status is CaseStatus.CANCELLED:
-        return without_value(VerdictKind.MISSING, _said(measurement.reasons))
+        return without_value(VerdictKind.MISSING, _why(measurement.reasons))
     if measurement.status in (CaseStatus.FAILED, CaseStatus.UNAVAILABLE):
-        return without_value(VerdictKind.FAILED, _said(measurement.reasons))
+        return without_value(VerdictKind.FAILED, _why(measurement.reasons))
     if measurement.quarantined or measurement.throughput is None:
         reasons = measurement.quarantine_reasons or measurement.reasons
         return without_value(VerdictKind.FAILED, f"Quarantined: {sentences(reasons)}")
@@ -122,5 +122,5 @@ def _run_id(point: HistoryPoint | None) -> str | None:
     return (point.run_id or None) if point else None
 
 
-def _said(reasons: Sequence[Reason]) -> str:
-    return sentences(reasons) or "the measurement failed, and nobody said why"
+def _why(reasons: Sequence[Reason]) -> str:
+    return sentences(reasons) or "the measurement failed without a reason"

@@ -1,7 +1,8 @@
-"""The processes of one repeat on this node: started once, watched, ended without a rest."""
+"""The processes of one repeat on this node: started once, watched, ended without leftovers."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -12,7 +13,6 @@ from nodeside.cgroups import WHOLE_MACHINE, Cgroup
 from nodeside.files import read_json, tail
 from nodeside.job import NodeJob
 from nodeside.processes import Launched, end_marked, end_processes, launch, reap
-from nodeside.progress import Progress
 from nodeside.reasons import (
     LOSS_NOT_FINITE,
     NO_PROGRESS,
@@ -28,12 +28,12 @@ from nodeside.reasons import (
 LOSS_CODE = 3
 """Exit code of a rank whose loss is not finite."""
 
-STALLED = 0.5
-"""Where another node ends the gang first, what stood still for this part of the limit is asked."""
+HUNG_FRACTION = 0.5
+"""Part of the progress limit after which a process counts as hung when the gang is ended."""
 
 
 class LocalGang:
-    """What runs here, and what has become of it.
+    """The launched processes, their progress and how they ended.
 
     Args:
         job: the job on this node.
@@ -47,7 +47,7 @@ class LocalGang:
         self._folder = folder
         self._measured = {entry["name"] for entry in job.processes if entry["measured"]}
         self._launched: dict[str, Launched] = {}
-        self._progress: dict[str, Progress] = {}
+        self._progress: dict[str, StepsReader] = {}
         self._cgroup: Cgroup | None = None
         self._exits: set[str] = set()
         self._failed: str | None = None
@@ -56,7 +56,7 @@ class LocalGang:
         self.started_s = time.monotonic()
 
     def start(self, commands: list[dict[str, Any]]) -> None:
-        """Start everything that launch.py named.
+        """Start the processes that launch.py returned.
 
         Raises:
             AgentError: a program cannot be started.
@@ -71,11 +71,11 @@ class LocalGang:
             env = self._job.environment(roles[name], command.get("env") or {}, self._number)
             started = launch(name, command["argv"], env, folder, self._job.cpus, self._cgroup.procs)
             self._launched[name] = started
-            self._progress[name] = Progress(os.path.join(folder, "steps.jsonl"))
+            self._progress[name] = StepsReader(os.path.join(folder, "steps.jsonl"))
             self._note("launch", process=name, pid=started.pid)
 
     def reap(self) -> None:
-        """Take note of what has ended."""
+        """Record which processes have ended."""
         reap(self._launched.values())
         for name, item in self._launched.items():
             if not item.running and name not in self._exits:
@@ -83,37 +83,37 @@ class LocalGang:
                 self._note("exit", process=name, code=item.returncode)
 
     def measured(self) -> list[Launched]:
-        """Processes that train and are timed, in the job's order."""
+        """Return the processes that train and are timed, in the job's order."""
         return [x for name, x in self._launched.items() if name in self._measured]
 
     def serving(self) -> list[Launched]:
-        """Processes that serve until they are ended, in the job's order."""
+        """Return the processes that serve until they are ended, in the job's order."""
         return [x for name, x in self._launched.items() if name not in self._measured]
 
     def pids(self) -> list[int]:
-        """Of all that were started."""
+        """Return the pids of all started processes."""
         return [item.pid for item in self._launched.values()]
 
     def trainer_phases(self) -> tuple[str, ...]:
-        """The phase of each measured process as it was seen last."""
+        """Return the last known phase of each measured process."""
         return tuple(self._progress[item.name].phase for item in self.measured())
 
     def summary(self, name: str) -> Any:
-        """rank.json of a process; None where there is none."""
+        """Return rank.json of a process; None where there is none."""
         return read_json(os.path.join(self._folder, name, "rank.json"))
 
     # --- failures ------------------------------------------------------------------------
 
     def find_failure(self) -> list[Reason]:
-        """Why the gang of this node has to end now; empty while all is well."""
+        """Return why the gang has to end now; empty if it has not."""
         limits = self._job.limits
         for name, item in self._launched.items():
             if item.running:
-                self._progress[name].look()
+                self._progress[name].read_new()
                 continue
             if item.returncode != 0:
                 self._failed = name
-                return self._why_it_ended(item)
+                return self._end_reasons(item)
             if name in self._measured and self.summary(name) is None:
                 self._failed = name
                 return [reason(NO_RANK_FILE, self._job.node, name)]
@@ -138,7 +138,7 @@ class LocalGang:
     def _takes_too_long(self) -> bool:
         return time.monotonic() - self.started_s > self._job.limits["repeat_s"]
 
-    def _why_it_ended(self, item: Launched) -> list[Reason]:
+    def _end_reasons(self, item: Launched) -> list[Reason]:
         node, name = self._job.node, item.name
         evidence = self._cgroup.out_of_memory() if self._cgroup else None
         if item.signal == signal.SIGKILL and evidence:
@@ -154,10 +154,10 @@ class LocalGang:
     # --- the end -------------------------------------------------------------------------
 
     def end(self, well: bool) -> list[int]:
-        """End every process and all that came of it; the pids that cannot be ended.
+        """End all processes and their descendants; return the pids that cannot be ended.
 
         Args:
-            well: nothing is wrong. Otherwise what stands still is asked for its stack first.
+            well: the repeat has not failed. Otherwise stacks of hung processes are taken first.
         """
         if not well:
             self._take_stacks()
@@ -171,22 +171,22 @@ class LocalGang:
         self.killed = sorted(killed)
         self.reap()
         for progress in self._progress.values():
-            progress.look()
+            progress.read_new()
         return stuck
 
     def finish(self) -> None:
-        """End the processes that serve: all that are measured are done."""
+        """End the processes that serve, once all measured ones have exited."""
         servers = [item for item in self.serving() if item.running]
         self._note("finish", processes=[item.name for item in servers])
         end_processes(servers, self._job.limits["term_s"])
 
     def _take_stacks(self) -> None:
-        patience_s = self._job.limits["progress_s"] * STALLED
+        hung_s = self._job.limits["progress_s"] * HUNG_FRACTION
         hung = {
             item.name: item.pid
             for item in self.measured()
             if item.running
-            and (self._takes_too_long() or self._progress[item.name].idle_s() > patience_s)
+            and (self._takes_too_long() or self._progress[item.name].idle_s() > hung_s)
         }
         if hung:
             folders = {name: os.path.join(self._folder, name) for name in hung}
@@ -195,10 +195,10 @@ class LocalGang:
             said = {name: text.splitlines()[0] for name, text in self._stacks.items()}
             self._note("stacks", sources=said)
 
-    # --- what is told of it --------------------------------------------------------------
+    # --- documents -----------------------------------------------------------------------
 
     def states(self) -> dict[str, Any]:
-        """The `processes` of state.json."""
+        """Return the `processes` of state.json."""
         return {
             name: {
                 "pid": item.pid,
@@ -211,7 +211,7 @@ class LocalGang:
         }
 
     def results(self) -> list[dict[str, Any]]:
-        """The `processes` of result.json."""
+        """Return the `processes` of result.json."""
         return [self._result(entry) for entry in self._job.processes]
 
     def _result(self, entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,7 +228,7 @@ class LocalGang:
         }
 
     def log_tail(self) -> str | None:
-        """The end of the log of what failed; of all logs where nothing is known to."""
+        """Return the log's end of the failed process; of all processes where none is known to."""
         names = [self._failed] if self._failed else sorted(self._launched)
         parts = []
         for name in names:
@@ -239,3 +239,54 @@ class LocalGang:
 
     def _note(self, event: str, **details: Any) -> None:
         self._job.log.write(event, repeat=self._number, **details)
+
+
+class StepsReader:
+    """Reads one steps.jsonl as it grows; it parses only the last complete record each time."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._offset = 0
+        self.phase = "start"
+        self.step = 0
+        self.t_s: float | None = None
+        self.changed_s = time.monotonic()
+        """The agent's clock when the last new record was seen."""
+
+    def read_new(self) -> None:
+        """Read what was written since the last call."""
+        try:
+            size = os.stat(self._path).st_size
+            if size <= self._offset:
+                return
+            with open(self._path, "rb") as handle:
+                handle.seek(self._offset)
+                piece = handle.read()
+        except OSError:
+            return
+        end = piece.rfind(b"\n") + 1
+        if end == 0:
+            return
+        self._offset += end
+        self.changed_s = time.monotonic()
+        record = _parse_record(piece[:end].rstrip(b"\n").rpartition(b"\n")[2])
+        if record is None:
+            return
+        phase = record.get("phase")
+        if isinstance(phase, str) and phase != self.phase:
+            self.phase, self.step = phase, 0
+        if record.get("kind") == "step":
+            self.step = record.get("step", self.step)
+        self.t_s = record.get("t_s", self.t_s)
+
+    def idle_s(self) -> float:
+        """Return the seconds since the last new record."""
+        return time.monotonic() - self.changed_s
+
+
+def _parse_record(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line.decode())
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

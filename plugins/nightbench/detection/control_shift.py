@@ -1,7 +1,7 @@
-"""Whether the control measurements of the same nodes moved together with a series.
+"""Compares the change of a series with the control measurements of the same nodes.
 
-A control does the same work every night and knows no framework. Where it fell with a series, the
-node is suspected before the framework. The change stays a change: it is told with this evidence.
+A control does the same work every night without any framework. Where it fell with a series, the
+node is suspected before the framework. The verdict does not change: this is added as evidence.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from nightbench.detection.levels import NOISE_FLOOR
 from nightbench.detection.robust import MAD_TO_SIGMA, Floats, median, noise_of_differences
 
 FEWEST_BEFORE, FEWEST_SINCE = 5, 2
-"""Nights with a control, before a change and since, from which something is said."""
+"""Fewest nights with a control, before a change and since."""
 
 CLEAR = 3.0
-"""Standard errors from which a control has moved."""
+"""Standard errors from which a control counts as moved."""
 
 MOSTLY, PARTLY = 0.6, 0.2
-"""Share of a change that its control explains, from which it is the node's, or in part."""
+"""Shares of a change that its control explains: from here on mostly, or partly."""
 
 
 @dataclass(frozen=True)
 class ControlShift:
-    """What the control did where a series changed; changes are relative to the level before."""
+    """Shift of a control at the change of a series, relative to the level before."""
 
     change: float
     low: float
@@ -43,12 +43,12 @@ class ControlShift:
 
     @property
     def explains(self) -> bool:
-        """True where the change is mostly the node's."""
+        """True where the control explains most of the change."""
         return self.share >= MOSTLY
 
     @property
     def sentence(self) -> str:
-        """Half a sentence for people."""
+        """A clause for people."""
         size = f"{self.change:+.1%} ({self.low:+.1%} to {self.high:+.1%})"
         if self.explains:
             return (
@@ -64,7 +64,7 @@ class ControlShift:
 
 
 def control_shift(control: Floats, first: int, step: float) -> ControlShift | None:
-    """What the control says of a change; None where too few nights have one.
+    """Return the shift of the control at a change; None where too few nights have a control.
 
     Args:
         control: logarithm of each night's control figure, oldest first, up to the night of the

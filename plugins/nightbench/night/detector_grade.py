@@ -1,4 +1,4 @@
-"""Grades the detector every night on shadow series: never an alert, a verdict or a measurement."""
+"""Grades the detector every night on shadow series, without any effect on real verdicts."""
 
 from __future__ import annotations
 
@@ -32,54 +32,54 @@ from nightbench.warehouse.grades import Counts, GradeRepository, Progress
 log = logging.getLogger(__name__)
 
 BUDGET_S = 60.0
-"""A night grades no longer than this; what is left of earlier nights is done by the next ones."""
+"""Seconds that a night judges shadows; the remaining ones are judged on the next nights."""
 
 STORED_AT_ONCE = 1000
-"""Nights of shadows that are stored in one transaction: each waits for the disk once."""
+"""Nights of shadows that are stored in one transaction."""
 
 EARLIER = timedelta(days=180)
-"""Before the window of a grade: what shares of the level must not have fallen from."""
+"""Length of the period before a grade's window with which its powers are compared."""
 
 
 @dataclass(frozen=True)
-class Graded:
-    """What grading a night did."""
+class DetectorGrades:
+    """The grades of the detector on one night."""
 
     grades: tuple[Grade, ...] = ()
     news: tuple[str, ...] = ()
-    """Sentences: what was good enough the night before and is no more."""
+    """Sentences about grades that miss their limits for the first time."""
     judged: int = 0
     """Nights of shadows that were judged."""
     waiting: int = 0
-    """Shadows that the budget left for the next night."""
+    """Shadows that are left for the next night."""
     problem: str | None = None
     """Why there is no grade."""
 
     def sentence(self) -> str:
-        """The grade in a line, for a run's digest."""
+        """Return the grades as one line, for a run's digest."""
         if self.problem:
             return self.problem
-        told = [
+        powers = [
             f"{each.measure} {each.rate:.0%} of {each.trials}"
             for each in self.grades
             if each.rate is not None and each.measure != FALSE_ALARMS
         ]
-        said = f"told of planted slowdowns: {', '.join(told) or 'none was planted yet'}"
+        text = f"detected planted slowdowns: {', '.join(powers) or 'none was planted yet'}"
         for each in self.grades:
             if each.measure == FALSE_ALARMS and each.rate is not None:
-                said += f"; false alarms {each.rate:.1f} in 1,000 of {each.trials:,} nights"
+                text += f"; false alarms {each.rate:.1f} in 1,000 of {each.trials:,} nights"
         if self.waiting:
-            said += f"; {self.waiting} shadows wait for the next night"
-        return f"The detector: {said} (nightbench grade)"
+            text += f"; {self.waiting} shadows wait for the next night"
+        return f"The detector: {text} (nightbench grade)"
 
 
-def grade_detector(connect: Connect, plan: RunPlan) -> Graded:
-    """Grade as `grade` does; a failure is logged and returned, never raised."""
+def grade_detector(connect: Connect, plan: RunPlan) -> DetectorGrades:
+    """Grade as `grade` does; errors are logged and returned as `problem`, never raised."""
     try:
         return grade(connect, plan)
-    except Exception as error:  # Whatever is wrong here, the night's verdicts and alerts stand.
+    except Exception as error:  # The night's verdicts and alerts must not depend on it.
         log.exception("the detector was not graded for run %s", plan.run.run_id)
-        return Graded(problem=f"The detector was not graded: {error}")
+        return DetectorGrades(problem=f"The detector was not graded: {error}")
 
 
 def grade(
@@ -88,23 +88,23 @@ def grade(
     *,
     detector: Detector | None = None,
     budget_s: float = BUDGET_S,
-) -> Graded:
+) -> DetectorGrades:
     """Judge the shadows of a nightly run's series and store the suite's grade.
 
-    Shadows of the last months that no night has judged yet are judged too, as far as the budget
-    goes: a suite with a history has a grade after its first night.
+    Shadows of the last months that are not judged yet are judged too, within the budget: a suite
+    with a history has a grade after its first night.
 
     Args:
         connect: opens a connection to the warehouse, with a loader's rights.
         plan: of a nightly run that is loaded.
-        detector: the one that judges real series where None.
-        budget_s: how long shadows are judged, in seconds.
+        detector: `ChangeDetector` where None.
+        budget_s: seconds in which shadows are judged.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
     """
     end = time.monotonic() + budget_s
-    # The same detector; no verdict rests on the smallest slowdown, and it takes most of the time.
+    # Without the smallest slowdown, which takes most of the time and affects no verdict.
     chosen = detector or ChangeDetector(with_smallest=False)
     run = plan.run
     judged = waiting = 0
@@ -144,11 +144,11 @@ def grade(
         }
         news = [each for each in grades if each.below and not was.get(each.measure)]
         repository.store_grades(run.run_id, [(each, each in news) for each in grades])
-    return Graded(tuple(grades), tuple(each.below for each in news), judged, waiting)
+    return DetectorGrades(tuple(grades), tuple(each.below for each in news), judged, waiting)
 
 
 def _months(at: datetime) -> list[date]:
-    """First days of the months whose shadows count on a night, the newest first."""
+    """Return the first days of the months whose shadows count on a night, the newest first."""
     month, oldest = at.date().replace(day=1), (at - WINDOW).date().replace(day=1)
     found = []
     while month >= oldest:
@@ -160,7 +160,7 @@ def _months(at: datetime) -> list[date]:
 def _shadows(
     suite: str, cluster: str, case_ids: Sequence[str], months: Sequence[date]
 ) -> Iterator[tuple[Shadow, SizeClass | None]]:
-    """All shadows, tonight's first; a quiet copy has no size."""
+    """Yield all shadows with their size, the newest month first; quiet copies have no size."""
     kinds = [*((sizes.name, sizes) for sizes in FALLS), *((name, None) for name in QUIET)]
     for month in months:
         for name, sizes in kinds:
@@ -174,7 +174,7 @@ def _is_open(
     known: Progress | None,
     points: Sequence[HistoryPoint],
 ) -> bool:
-    """Whether there may be a night of the shadow that was not judged yet."""
+    """Return whether a night of the shadow may be left to judge."""
     if known is not None and known.is_decided:
         return False
     # A suite may have thousands of series with years of nights each.
@@ -194,7 +194,7 @@ def _judge(
     policy: RegressionPolicy,
     detector: Detector,
 ) -> tuple[float | None, list[ShadowVerdict]]:
-    """The nights of a shadow that were not judged yet, in their order."""
+    """Return the planted size and the verdicts on the nights that were not judged yet."""
     night = known.night + 1 if known else 0
     verdicts: list[ShadowVerdict] = []
     if sizes is not None:
@@ -235,4 +235,4 @@ def _power(measure: str, counts: Mapping[str, Counts], earlier: Grade | None = N
     )
 
 
-__all__ = ["BUDGET_S", "FALSE_ALARMS", "Graded", "grade", "grade_detector"]
+__all__ = ["BUDGET_S", "FALSE_ALARMS", "DetectorGrades", "grade", "grade_detector"]

@@ -1,8 +1,7 @@
-"""What speaks for and against the nodes of a run, and who is left out by it.
+"""Node events of a run: faults and clean preflights, and which nodes they leave out.
 
-A preflight that failed and a case that failed because of a node are its faults. They are counted
-in the warehouse over the nights (`book`, `book_run`), and in the spool alone over one
-(`out_by_now`).
+`record_preflight` and `record_run` store the events in the warehouse, where they count over all
+nights. `nodes_out_now` reads one run's events from the spool alone.
 """
 
 from __future__ import annotations
@@ -21,50 +20,50 @@ from nightbench.core.model import (
     reasons_from_json,
 )
 from nightbench.night.cluster_preflight import ClusterHealth, read
-from nightbench.nodes import NodeEvent, NodesOut, NodeState, left_out, standing
+from nightbench.nodes import NodeEvent, NodesOut, NodeState, left_out_because, node_state
 from nightbench.nodes.quarantine import CLEAN, FAULT, PERSON, PREFLIGHT, WORKED
 from nightbench.spool import CaseStore, RunSpool
 from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connection
 
 
-def book(
+def record_preflight(
     connection: Connection, run_id: str, health: ClusterHealth, policy: HealthPolicy
 ) -> dict[str, NodeState]:
-    """Store a preflight and count what it says; returns where the nodes stand now.
+    """Store a preflight and its events; return the states of the nodes.
 
     Raises:
-        WarehouseUnavailable: nothing was stored; `book_run` does it later.
+        WarehouseUnavailable: nothing was stored; `record_run` stores it later.
     """
     keeper = Warehouse(connection).nodes
-    keeper.store_preflight(health.cluster, run_id, health.nodes, health.counted, health.at)
-    return keeper.count(health.cluster, list(_looked(health, run_id)), policy)
+    keeper.store_preflight(health.cluster, run_id, health.nodes, health.valid_controls, health.at)
+    return keeper.count(health.cluster, list(_preflight_events(health, run_id)), policy)
 
 
-def book_run(connection: Connection, folder: RunSpool, cluster: str) -> dict[str, NodeState]:
-    """Store what a whole run says of its nodes: its preflight and how its cases ended there."""
+def record_run(connection: Connection, folder: RunSpool, cluster: str) -> dict[str, NodeState]:
+    """Store a run's preflight and all its node events; return the states of the nodes."""
     known = read(folder)
-    events = list(_cases(folder, cluster))
+    events = list(_case_events(folder, cluster))
     keeper = Warehouse(connection).nodes
     if known is None:
         return keeper.count(cluster, events, HealthPolicy()) if events else {}
     health = known.health
-    keeper.store_preflight(cluster, folder.run_id, health.nodes, health.counted, health.at)
-    return keeper.count(cluster, [*_looked(health, folder.run_id), *events], known.policy)
+    keeper.store_preflight(cluster, folder.run_id, health.nodes, health.valid_controls, health.at)
+    return keeper.count(cluster, [*_preflight_events(health, folder.run_id), *events], known.policy)
 
 
-def decide(
+def set_node_state(
     connection: Connection, cluster: Cluster, node: str, kind: str, why: str, by: str = ""
 ) -> NodeState:
-    """Put a node into quarantine, or let it out, in a person's name.
+    """Put a node into quarantine, or release it, in a person's name; return its state.
 
     Args:
         connection: to the warehouse.
         cluster: the node's.
         node: its name.
         kind: `quarantined` or `released`.
-        why: in the person's words; shown wherever the node is.
-        by: who says so; the user of this process when empty.
+        why: the reason, which is shown with the node.
+        by: the person; the user of this process when empty.
 
     Raises:
         UserError: the cluster has no such node, or the warehouse is away.
@@ -84,28 +83,28 @@ def decide(
     return Warehouse(connection).nodes.count(cluster.name, [event], cluster.health)[node]
 
 
-def out_by_now(folder: RunSpool, cluster: str) -> NodesOut:
-    """The nodes that take no part any more: since the preflight, or since what ran tonight.
+def nodes_out_now(folder: RunSpool, cluster: str) -> NodesOut:
+    """Return the nodes that are left out by the preflight, or by cases of this run since.
 
-    It needs the spool alone: a worker asks before each case, so that a node that dies at midnight
-    does not cost every later case its time limits.
+    It reads the spool alone. Workers call it before each case, so that a node that fails in the
+    night does not cost every later case its time limit.
     """
     known = read(folder)
-    events = list(_cases(folder, cluster))
+    events = list(_case_events(folder, cluster))
     if known is not None:
-        events += _looked(known.health, folder.run_id)
+        events += _preflight_events(known.health, folder.run_id)
     policy = known.policy if known else HealthPolicy()
     tonight = {
-        node: left_out(node, *state.reasons)
+        node: left_out_because(node, *state.reasons)
         for node in sorted({event.node for event in events})
         if (
-            state := standing(cluster, node, [e for e in events if e.node == node], policy)
+            state := node_state(cluster, node, [e for e in events if e.node == node], policy)
         ).quarantined
     }
     return {**tonight, **(known.out if known else {})}
 
 
-def _looked(health: ClusterHealth, run_id: str) -> Iterator[NodeEvent]:
+def _preflight_events(health: ClusterHealth, run_id: str) -> Iterator[NodeEvent]:
     for node in health.nodes:
         fault = node.fault
         yield NodeEvent(
@@ -119,15 +118,17 @@ def _looked(health: ClusterHealth, run_id: str) -> Iterator[NodeEvent]:
         )
 
 
-def _cases(folder: RunSpool, cluster: str) -> Iterator[NodeEvent]:
+def _case_events(folder: RunSpool, cluster: str) -> Iterator[NodeEvent]:
     for case_id in folder.case_ids():
         for generation in folder.generations(case_id):
             store = folder.case(case_id, generation)
-            yield from _case(store, folder.run_id, cluster, f"{case_id}/g{generation}")
+            yield from _events_of_case(store, folder.run_id, cluster, f"{case_id}/g{generation}")
 
 
-def _case(store: CaseStore, run_id: str, cluster: str, subject: str) -> Iterator[NodeEvent]:
-    """What the end of a case says of its nodes: a failure of the framework says nothing."""
+def _events_of_case(
+    store: CaseStore, run_id: str, cluster: str, subject: str
+) -> Iterator[NodeEvent]:
+    """Yield the events of a case that has ended; a failure of the framework gives none."""
     outcome, job = store.outcome(), store.job()
     if outcome is None:
         return

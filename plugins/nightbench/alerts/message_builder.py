@@ -1,4 +1,4 @@
-"""Gathers what a message says of each alert: all of it from the warehouse."""
+"""Reads the contents of a message about alerts from the warehouse."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from nightbench.core.run_plan import RunPlan
 from nightbench.warehouse import Warehouse
 
 MOST_PICTURES = 6
-"""Plots that go with a message: of the worst of each cause, the worst first."""
+"""Largest number of plots in a message: the worst series of each cause, the worst first."""
 
 
-class Composer:
-    """Knows of the alerts that are untold all that is said of them."""
+class MessageBuilder:
+    """Builds the items of a message about unnotified alerts."""
 
-    def __init__(self, warehouse: Warehouse, plan: RunPlan, untold: Sequence[Routed]) -> None:
+    def __init__(self, warehouse: Warehouse, plan: RunPlan, unnotified: Sequence[Routed]) -> None:
         self._warehouse = warehouse
         self._plan = plan
-        self._untold = untold
+        self._unnotified = unnotified
         self._verdicts: dict[str, dict[str, Verdict]] = {}
         self._news: dict[int, AlertItem] = {}
 
     def verdict(self, row: Mapping[str, Any]) -> Verdict:
-        """What the latest night of an alert says."""
+        """Return the verdict of an alert's latest night."""
         run_id = row["last_run_id"]
         found = self._verdict(run_id, row["case_id"])
-        # An alert need not be a case's: of a whole suite there is no verdict.
+        # An alert about a whole suite has no verdict.
         return found or Verdict(
             row["case_id"],
             row["cluster"],
@@ -47,19 +47,19 @@ class Composer:
         )
 
     def ended(self, each: Routed) -> EndedAlert:
-        """What is said of an alert that is over."""
+        """Return the item of a resolved alert."""
         case_id = each.row["case_id"]
         verdict = self._verdict(each.row["of_run_id"], case_id)
         return EndedAlert(case_id, verdict.sentence if verdict else "", each.alert_id)
 
     def news(self, each: Routed) -> AlertItem:
-        """All that is said of an alert."""
+        """Return the item of a new alert."""
         if each.alert_id not in self._news:
-            self._news[each.alert_id] = self._gather(each)
+            self._news[each.alert_id] = self._read_item(each)
         return self._news[each.alert_id]
 
     def pictures(self, batch: Sequence[Routed]) -> list[Picture]:
-        """Plots of the falls that a message tells of."""
+        """Return the plots of the falls in a message."""
         worst = [items[0] for items in grouped([self.news(each) for each in batch])]
         found: list[Picture | None] = []
         for news in worst:
@@ -72,7 +72,7 @@ class Composer:
             self._verdicts[run_id] = {v.case_id: v for v in self._warehouse.series.verdicts(run_id)}
         return self._verdicts[run_id].get(case_id)
 
-    def _gather(self, each: Routed) -> AlertItem:
+    def _read_item(self, each: Routed) -> AlertItem:
         row, verdict = each.row, self.verdict(each.row)
         ends = (verdict.last_good_run_id, verdict.first_bad_run_id)
         bad_run_id = verdict.first_bad_run_id or verdict.run_id
@@ -104,7 +104,7 @@ class Composer:
 
     @cached_property
     def _alert_ids(self) -> list[int]:
-        return [each.alert_id for each in self._untold if each.is_news]
+        return [each.alert_id for each in self._unnotified if each.is_news]
 
     @cached_property
     def _causes(self) -> dict[int, Cause]:

@@ -1,4 +1,4 @@
-"""One repeat on one node: reserve, launch once, watch, end, and say how it went."""
+"""One repeat on one node: reserve ports, launch once, watch, end, write result.json."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 import time
 from typing import Any
 
-from nodeside.control import Control
+from nodeside.commands import CommandFolder
+from nodeside.disturbance import RepeatObserver
 from nodeside.files import AgentError, boot_id, make_once, utc_now, write_json
-from nodeside.gate import Gate
 from nodeside.job import NodeJob
-from nodeside.localgang import LocalGang
-from nodeside.neighbours import Meter
-from nodeside.observer import Observer
+from nodeside.launch_gate import LaunchGate
+from nodeside.local_gang import LocalGang
+from nodeside.neighbours import CpuMeter
 from nodeside.ports import PortReservation
 from nodeside.reasons import GO_WITHOUT_PORT, NO_GO, PROCESSES_STUCK, STOPPED, Reason, reason
 from nodeside.telemetry import INTERVAL_S
@@ -21,10 +21,10 @@ STATE_INTERVAL_S = 1.0
 RESULT_SCHEMA = "nightbench.result/1"
 
 
-class Repeat:
-    """State machine: preparing -> ready -> running -> (draining) -> done, failed or aborted.
+class NodeRepeat:
+    """States: preparing -> ready -> running -> (draining) -> done, failed or aborted.
 
-    `tick` moves it on and returns True once result.json has been written.
+    `tick` advances it; it has ended once result.json is written.
 
     Args:
         job: the job on this node.
@@ -33,26 +33,26 @@ class Repeat:
             where nothing is to be launched.
     """
 
-    def __init__(self, job: NodeJob, number: int, meter: Meter | None = None) -> None:
+    def __init__(self, job: NodeJob, number: int, meter: CpuMeter | None = None) -> None:
         self.job = job
         self.number = number
         self.folder = job.repeat_folder(number)
         self.state = "preparing"
         self.reasons: list[Reason] = []
         self._meter = meter
-        self._gate: Gate | None = None
+        self._gate: LaunchGate | None = None
         self._reservation: PortReservation | None = None
         self._ports: dict[str, int] = {}
         self._gang = LocalGang(job, number, self.folder)
-        self._observer: Observer | None = None
+        self._observer: RepeatObserver | None = None
         self._ready_s = time.monotonic()
         self._state_due_s = 0.0
         self._finishing = False
 
-    # --- before the go -----------------------------------------------------------------
+    # --- before the launch -------------------------------------------------------------
 
     def prepare(self) -> None:
-        """See whether the node is free, reserve its ports and say so; what cannot run ends here."""
+        """Wait for foreign work to end and reserve ports; a node that cannot run the job fails."""
         os.makedirs(self.folder, exist_ok=True)
         self._note("prepare")
         try:
@@ -61,11 +61,11 @@ class Repeat:
             self._end("failed", error.reasons(self.job.node))
             return
         if self._meter is not None:
-            self._gate = Gate(self.job, self._meter)
-        self._pass_gate()
+            self._gate = LaunchGate(self.job, self._meter)
+        self._try_get_ready()
 
-    def _pass_gate(self) -> None:
-        """Ready as soon as nothing foreign is in the way."""
+    def _try_get_ready(self) -> None:
+        """Become ready once the launch gate is open and the ports are reserved."""
         low, high = self.job.here["port_range"]
         try:
             if self._gate is not None and not self._gate.tick():
@@ -84,27 +84,27 @@ class Repeat:
         self.state, self._ready_s = "ready", time.monotonic()
         self._write_state()
 
-    def tick(self, control: Control) -> bool:
-        """Follow commands and processes; True once the repeat has ended."""
+    def tick(self, commands: CommandFolder) -> bool:
+        """Act on commands and on processes that ended; return True once the repeat has ended."""
         if self.ended:
             return True
         self._gang.reap()
-        abort = control.command("abort", self.number)
+        abort = commands.command("abort", self.number)
         if abort is not None:
             self._end("aborted", abort.get("reasons") or [reason(STOPPED, self.job.node)])
         elif self.state == "preparing":
-            self._pass_gate()
+            self._try_get_ready()
         elif self.state == "ready":
-            self._wait_for_go(control)
+            self._wait_for_go(commands)
         else:
-            self._watch(control)
+            self._watch(commands)
         if not self.ended and time.monotonic() >= self._state_due_s:
             self._write_state()
         return self.ended
 
     @property
     def ended(self) -> bool:
-        """True once result.json lies there."""
+        """Whether result.json is written."""
         return self.state in ("done", "failed", "aborted")
 
     def abandon(self, status: str, reasons: list[Reason]) -> None:
@@ -112,8 +112,8 @@ class Repeat:
         if not self.ended:
             self._end(status, reasons)
 
-    def _wait_for_go(self, control: Control) -> None:
-        go = control.command("go", self.number)
+    def _wait_for_go(self, commands: CommandFolder) -> None:
+        go = commands.command("go", self.number)
         if go is None:
             limit_s = self.job.limits["ready_s"]
             if self.job.neighbours["action"] == "wait":
@@ -148,19 +148,19 @@ class Repeat:
         if self._reservation is not None:
             self._reservation.release()
         if self._meter is not None:
-            self._observer = Observer(self.job, self._meter)
+            self._observer = RepeatObserver(self.job, self._meter)
         self.state = "running"
         self._gang.start(commands)
         if self._observer is not None:
             self._observer.watch(self._gang.pids())
         self._write_state()
 
-    def _watch(self, control: Control) -> None:
+    def _watch(self, commands: CommandFolder) -> None:
         failure = self._gang.find_failure()
         if self._observer is not None:
             self._observer.tick(self._gang.trainer_phases())
-        self._finishing = self._finishing or control.command("finish", self.number) is not None
-        if control.command("drain", self.number) is not None and self.state == "running":
+        self._finishing = self._finishing or commands.command("finish", self.number) is not None
+        if commands.command("drain", self.number) is not None and self.state == "running":
             self._note("drain")
             open(os.path.join(self.folder, "drain"), "w").close()
             self.state = "draining"
@@ -178,10 +178,10 @@ class Repeat:
     # --- the end -----------------------------------------------------------------------
 
     def _end(self, status: str, reasons: list[Reason]) -> None:
-        """Leave the node clean, then write result.json: the last thing of a repeat."""
+        """End all processes, then write result.json, which ends the repeat."""
         ended_s = time.monotonic()
         if status != "done" and self.state in ("running", "draining"):
-            # Said before the killing, which may take a while: the other nodes kill meanwhile.
+            # Written before the processes are ended, so that other nodes end theirs meanwhile.
             self.reasons = reasons
             self._write_state()
         if self._reservation is not None:

@@ -1,8 +1,8 @@
-"""The controls of the nodes that a case ran on, night by night, beside the change of its series.
+"""Control measurements of the nodes that a case ran on, as one figure for each night.
 
-Read for the cases of a night that changed only: what the controls did is said of a change, and no
-verdict rests on it. A warehouse that cannot be read raises, as for the verdicts themselves: a
-sentence without its controls would read as if none were measured.
+They are read only for cases with a change, as evidence that affects no verdict. A warehouse that
+cannot be read raises, as for the verdicts: a change without controls would look as if none were
+measured.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nightbench.warehouse.causes import CauseRepository
 from nightbench.warehouse.repository import Row
 
 MOST = 0.75
-"""Share of a case's nights, of those with a control, that know a control which is counted."""
+"""Share of a case's nights with controls on which a kind of control must be present to count."""
 
 Kind = tuple[str, str, str]
 """metric, device, backend: figures of one kind are comparable."""
@@ -26,7 +26,7 @@ Kind = tuple[str, str, str]
 def controls_of_cases(
     repository: CauseRepository, run: Run, case_ids: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """Case id -> run_id -> figure of the controls (`figures`), of a night and the 180 before it.
+    """Return case_id -> run_id -> figure of the controls (`figures`), for the last 180 nights.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
@@ -48,10 +48,10 @@ def controls_of_cases(
 
 
 def kinds(measured: Sequence[Row], nodes: Collection[str]) -> dict[Kind, float]:
-    """What a night's controls say of some nodes together: of each kind the slowest node's.
+    """Return a night's control figures of some nodes together: for each kind the slowest node's.
 
-    A job in step goes as its slowest node does. A kind that one of the nodes lacks is left out, and
-    so is an all-reduce between other nodes.
+    A synchronous job is as fast as its slowest node. Kinds that one of the nodes lacks are left
+    out, and so is an all-reduce between other nodes.
     """
     found: dict[Kind, list[float]] = defaultdict(list)
     for row in measured:
@@ -65,10 +65,10 @@ def kinds(measured: Sequence[Row], nodes: Collection[str]) -> dict[Kind, float]:
 
 
 def figures(nights: Mapping[str, Mapping[Kind, float]]) -> dict[str, float]:
-    """One figure for each night, by run_id: the geometric mean over its kinds; higher is better.
+    """Return one figure for each night by run_id: the geometric mean over its kinds.
 
-    A set that changes must not look like a change. So only kinds that most nights know are
-    counted, and a night that lacks one of them has no figure. Devices of a node (its GPUs) count
+    Higher is better. The set of kinds must be the same on all nights: only kinds that most nights
+    have count, and a night without one of them has no figure. Devices of a node (its GPUs) count
     as one, with the slowest.
     """
     known = [night for night in nights.values() if night]

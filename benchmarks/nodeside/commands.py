@@ -1,4 +1,4 @@
-"""The controllers' commands: files under control/, each with the epoch of its writer."""
+"""The controller's commands: files under control/, each with the epoch of its writer."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _EPOCH = re.compile(r"epoch-(\d+)\Z")
 _COMMAND = re.compile(r"(prepare|go|drain|finish|abort)-(\d+)\.json\Z")
 
 
-class Control:
-    """Reads the control folder; commands of a superseded epoch are ignored."""
+class CommandFolder:
+    """Reads commands and lease; commands with an epoch below the highest one are ignored."""
 
     def __init__(self, folder: str, log: EventLog) -> None:
         self._folder = folder
         self._log = log
         self._lease: str | None = None
         self._renewed_s = time.monotonic()
-        self._refused: set[tuple[str, int]] = set()
+        self._ignored: set[tuple[str, int]] = set()
         self.epoch = 0
         self.commands: dict[tuple[str, int], dict[str, Any]] = {}
         """(verb, repeat) -> document; stop is ("stop", 0)."""
 
-    def look(self) -> None:
+    def read_new(self) -> None:
         """Read epochs, commands and lease again."""
         names = sorted(os.listdir(self._folder))
         for name in names:
@@ -52,22 +52,22 @@ class Control:
             return
         epoch = document.get("epoch")
         if not isinstance(epoch, int) or epoch < self.epoch:
-            # bool, str and None are ignored like an old epoch.
+            # An epoch that is no number is treated like an old one.
             seen = (name, epoch if isinstance(epoch, int) else -1)
-            if seen not in self._refused:
-                self._refused.add(seen)
+            if seen not in self._ignored:
+                self._ignored.add(seen)
                 self._log.write("refused", command=name, epoch=epoch, current=self.epoch)
             return
         self.commands[key] = document
 
     def command(self, verb: str, repeat: int = 0) -> dict[str, Any] | None:
-        """Return the command if it was given."""
+        """Return a command; None where the controller has not written it."""
         return self.commands.get((verb, repeat))
 
     def prepared(self) -> list[int]:
         """Return the repeats that are to be prepared, in order."""
         return sorted(repeat for verb, repeat in self.commands if verb == "prepare")
 
-    def unrenewed_s(self) -> float:
-        """Return the seconds since a controller renewed the lease, or since the start."""
+    def lease_age_s(self) -> float:
+        """Return the seconds since the lease was renewed, or since the agent's start."""
         return time.monotonic() - self._renewed_s

@@ -35,7 +35,7 @@ _LOG_LINES = 12
 
 @dataclass(frozen=True)
 class CaseState:
-    """Where one case stands."""
+    """Progress of one case."""
 
     case_id: str
     unit: str
@@ -72,7 +72,7 @@ class CaseState:
 
 
 class LiveView:
-    """Shows where the cases of a run stand; on a terminal in place, else a line for each change.
+    """Shows the progress of a run's cases; on a terminal in place, else a line for each change.
 
     Args:
         console: where to.
@@ -97,7 +97,7 @@ class LiveView:
         self._took: list[float] = []
         self._live: Live | None = None
         self._said: tuple[str, float] = ("", 0.0)
-        self._told: set[str] = set()
+        self._announced: set[str] = set()
 
     def __enter__(self) -> Self:
         """Begin to show."""
@@ -133,7 +133,7 @@ class LiveView:
             self._say(states, note)
 
     def hear(self, event: GangEvent) -> None:
-        """Show an event that a person wants to know of: what is shipped, built, or wrong."""
+        """Show an event that matters to the user: something is shipped, built, or wrong."""
         if event.kind in ("ship", "provision", "lost", "back", "cancel"):
             node = f"{event.node}: " if event.node else ""
             self._line(f"  {node}{event.message}")
@@ -156,7 +156,7 @@ class LiveView:
         return state
 
     def seconds_left(self, states: Sequence[CaseState]) -> float | None:
-        """Guess the seconds until the last case has ended; None while nothing is known."""
+        """Return the estimated seconds until the last case has ended; None while unknown."""
         usual = statistics.fmean(self._took) if self._took else None
         left = 0.0
         for state in states:
@@ -191,7 +191,7 @@ class LiveView:
         return Group(grid, Text(self._headline(states, note), style="bold"))
 
     def _say(self, states: Sequence[CaseState], note: str) -> None:
-        """Print a line when something has changed, or when nothing was said for a while."""
+        """Print a line when something has changed, or when nothing was printed for a while."""
         ended = [state for state in states if state.outcome is not None]
         running = [state for state in states if state.status == "running"]
         now = running[0].progress if running else None
@@ -202,8 +202,8 @@ class LiveView:
             return
         self._said = (key, time.monotonic())
         for each in ended:
-            if each.case_id not in self._told:
-                self._told.add(each.case_id)
+            if each.case_id not in self._announced:
+                self._announced.add(each.case_id)
                 said = each.words()
                 told = said if said.startswith(each.status) else f"{each.status} {said}".rstrip()
                 self._line(f"{each.case_id}: {told}")

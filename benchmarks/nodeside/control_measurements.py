@@ -1,4 +1,4 @@
-"""Control measurements: a node's own speed, to tell a slow node from slow code."""
+"""CommandFolder measurements: a node's own speed, to tell a slow node from slow code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent's life on a node: daemon, lock, repeats one after another, end."""
+"""The agent: a daemon that locks its node, runs the repeats of one job and cleans up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from nodeside.cgroups import clear_left_behind
-from nodeside.control import Control
+from nodeside.commands import CommandFolder
 from nodeside.files import (
     AgentError,
     boot_id,
@@ -19,10 +19,11 @@ from nodeside.files import (
     write_json,
 )
 from nodeside.fingerprint import fingerprint
-from nodeside.gpuneighbours import resolve
+from nodeside.gpus import resolve
 from nodeside.job import NodeJob
 from nodeside.locks import JobLock, holder_document, lock_file, lock_path
-from nodeside.neighbours import Meter
+from nodeside.neighbours import CpuMeter
+from nodeside.node_repeat import NodeRepeat
 from nodeside.processes import AGENT_MARK, AGENT_NODE, become_subreaper, end_marked, reap
 from nodeside.reasons import (
     AGENT_DIED,
@@ -33,19 +34,18 @@ from nodeside.reasons import (
     Reason,
     reason,
 )
-from nodeside.repeats import Repeat
 
 TICK_S = 0.25
-"""The agent shares a measured core: a tick costs well under a millisecond of it."""
+"""Interval of the agent's loop; one pass takes far less than 1 ms of a measured core."""
 
 EXIT_CANNOT_WRITE = 4
 
 
 def start(folder: str, node: str, agent_file: str) -> dict[str, Any]:
-    """Leave an agent behind that outlives this call and its SSH channel.
+    """Start an agent as a daemon, which outlives this call and its SSH channel.
 
     Returns:
-        {"pid", "started"}; started is False where one already serves this job directory.
+        {"pid", "started"}; started is False where an agent already serves this job directory.
     """
     code = os.path.dirname(os.path.abspath(agent_file))
     job = NodeJob(folder, node, code)
@@ -73,7 +73,7 @@ def start(folder: str, node: str, agent_file: str) -> dict[str, Any]:
 
 
 def _become_agent(job: NodeJob, agent_file: str, lock: int) -> None:
-    """Replace this process, so that the agent's mark stands in its own /proc environment."""
+    """Replace this process by the agent; exec puts the agent's mark into /proc/PID/environ."""
     os.chdir("/")
     nothing = os.open(os.devnull, os.O_RDONLY)
     out = os.open(
@@ -98,7 +98,7 @@ def _become_agent(job: NodeJob, agent_file: str, lock: int) -> None:
 
 
 def serve(folder: str, node: str, agent_file: str, lock_fd: int) -> int:
-    """What the daemon does until its end; the exit code."""
+    """Run the agent until its end; return the exit code."""
     os.set_inheritable(lock_fd, False)
     job = NodeJob(folder, node, os.path.dirname(os.path.abspath(agent_file)))
     agent = Agent(job)
@@ -107,7 +107,7 @@ def serve(folder: str, node: str, agent_file: str, lock_fd: int) -> int:
     try:
         return agent.run()
     except OSError as error:
-        # The disk is full or gone. Ranks must not go on unseen, and no result is pretended.
+        # The disk is full or lost: end the ranks, which nobody could watch, and write no result.
         wrong = explain(error, job.folder)
         end_marked(job.job_id, job.node)
         job.log.write("cannot_write", reason=str(wrong))
@@ -121,14 +121,14 @@ def serve(folder: str, node: str, agent_file: str, lock_fd: int) -> int:
 
 
 class Agent:
-    """Serves one job directory until stop, an expired lease, or a signal."""
+    """Serves one job directory until a stop command, an expired lease or a signal."""
 
     def __init__(self, job: NodeJob) -> None:
         self.job = job
-        self.control = Control(os.path.join(job.folder, "control"), job.log)
-        self._repeat: Repeat | None = None
+        self.commands = CommandFolder(os.path.join(job.folder, "control"), job.log)
+        self._repeat: NodeRepeat | None = None
         self._lock: JobLock | None = None
-        self._meter: Meter | None = None
+        self._meter: CpuMeter | None = None
         self._written: dict[str, Any] = {}
         self._boot_id = boot_id()
         before = read_json(os.path.join(job.folder, "agent.json")) or {}
@@ -137,7 +137,7 @@ class Agent:
         self._expired = False
 
     def run(self) -> int:
-        """Take the lock, serve repeats, leave the node clean."""
+        """Take the lock, run repeats, end all processes; return the exit code."""
         self.job.log.write("start", pid=os.getpid(), node=self.job.node, job=self.job.job_id)
         become_subreaper()
         left = clear_left_behind()
@@ -158,26 +158,26 @@ class Agent:
         return 0
 
     def note_end(self, reasons: list[Reason]) -> None:
-        """agent.json says that the agent has gone, and why."""
+        """Write into agent.json that the agent has ended, and why."""
         self._write("ended", reasons=reasons)
 
     def on_signal(self, number: int, _frame: Any) -> None:
-        """Signal handler: the next tick ends the agent; a result being written is completed."""
+        """Signal handler: the next pass of the loop ends the agent."""
         self._signal = number
 
     def _wait_for_lock(self) -> list[Reason]:
-        """Empty with the lock; otherwise why the agent ends without it."""
+        """Wait for the node's lock; return why the agent has to end without it, empty with it."""
         path = lock_path(self.job.document["lock_dir"], os.environ)
         self._lock = JobLock(path, self._devices_to_lock())
         mine = holder_document(self.job.job_id, os.environ)
-        shown: Any = self
+        shown: Any = self  # differs from every holder
         while not self._lock.acquire(mine):
             holder = self._lock.holder()
             if holder != shown:
                 shown = holder
                 self.job.log.write("lock_wait", holder=holder)
                 self._write("waiting", holder=holder)
-            why = self._why_end()
+            why = self._end_reasons()
             if why:
                 return why
             time.sleep(2 * TICK_S)
@@ -185,25 +185,25 @@ class Agent:
         return []
 
     def _devices_to_lock(self) -> list[str]:
-        """Names of the devices that are locked one by one; empty: the node as a whole."""
+        """Return the names of the devices to lock; empty to lock the whole node."""
         if not self.job.locks_devices:
             return []
         if self.job.devices:
             return ["gpu-" + device for device in resolve(self.job.devices)]
         return ["cpu-{}".format(number) for number in self.job.cpus]
 
-    def _why_end(self) -> list[Reason]:
-        """Look at the control folder; why the agent has to end, empty where it has not."""
+    def _end_reasons(self) -> list[Reason]:
+        """Read new commands; return why the agent has to end, empty if it has not."""
         if self._signal is not None:
             name = signal.Signals(self._signal).name
             return [reason(AGENT_SIGNALLED, self.job.node, observed=name)]
-        self.control.look()
-        stop = self.control.command("stop")
+        self.commands.read_new()
+        stop = self.commands.command("stop")
         if stop is not None:
             self.job.log.write("stop")
             return list(stop.get("reasons") or [reason(STOPPED, self.job.node)])
         lease_s = self.job.limits["lease_s"]
-        if self.control.unrenewed_s() > lease_s:
+        if self.commands.lease_age_s() > lease_s:
             self._expired = True
             self.job.log.write("lease_expired", lease_s=lease_s)
             limit = "{:g} s".format(lease_s)
@@ -211,25 +211,25 @@ class Agent:
         return []
 
     def _serve(self) -> list[Reason]:
-        """Repeats one after another; why it ended."""
-        self._end_what_was_left()
-        self._meter = Meter(self.job.cpus, self.job.job_id, self.job.neighbours["cpu_share"])
+        """Run repeats one after another; return why the agent has to end."""
+        self._end_interrupted_repeats()
+        self._meter = CpuMeter(self.job.cpus, self.job.job_id, self.job.neighbours["cpu_share"])
         write_json(
             os.path.join(self.job.folder, "fingerprint.json"),
             fingerprint(self.job.code, self.job.python, self.job.document),
         )
         while True:
-            why = self._why_end()
+            why = self._end_reasons()
             if why:
                 return why
             if self._repeat is None or self._repeat.ended:
-                reap(())  # what a repeat left behind and the kernel gave to us
+                reap(())  # orphans of the last repeat, which this process has adopted
                 self._repeat = self._next()
             self._meter.tick(time.monotonic())
             if self._repeat is None:
                 self._write("idle")
             else:
-                self._repeat.tick(self.control)
+                self._repeat.tick(self.commands)
                 busy = self._repeat.state in ("running", "draining")
                 state = "running" if busy else self._repeat.state
                 if self._repeat.ended:
@@ -238,19 +238,19 @@ class Agent:
                 self._write(state, repeat=self._repeat.number, reasons=waiting)
             time.sleep(TICK_S)
 
-    def _next(self) -> Repeat | None:
-        """The first repeat that was asked for and has not ended."""
-        for number in self.control.prepared():
+    def _next(self) -> NodeRepeat | None:
+        """Prepare and return the first requested repeat without a result; None if there is none."""
+        for number in self.commands.prepared():
             result = os.path.join(self.job.repeat_folder(number), "result.json")
             if not os.path.exists(result):
                 self._write("preparing", repeat=number)
-                repeat = Repeat(self.job, number, self._meter)
+                repeat = NodeRepeat(self.job, number, self._meter)
                 repeat.prepare()
                 return repeat
         return None
 
-    def _end_what_was_left(self) -> None:
-        """An agent before this one died within a repeat: clean up and say so, launch nothing."""
+    def _end_interrupted_repeats(self) -> None:
+        """End processes of an agent that died, and record its repeats as failed."""
         left = end_marked(self.job.job_id, self.job.node)[0]
         if left:
             self.job.log.write("kill", pids=left, reason="left by an agent that died")
@@ -261,16 +261,16 @@ class Agent:
             path = os.path.join(folder, name)
             launched = os.path.exists(os.path.join(path, "launched"))
             if launched and not os.path.exists(os.path.join(path, "result.json")):
-                Repeat(self.job, int(name)).abandon("failed", [why])
+                NodeRepeat(self.job, int(name)).abandon("failed", [why])
 
     def _write(self, state: str, **details: Any) -> None:
-        """agent.json, where something of it has changed."""
+        """Write agent.json if it has changed."""
         document = {
             "schema": "nightbench.agent/1",
             "pid": os.getpid(),
             "state": state,
             "repeat": details.get("repeat"),
-            "epoch": self.control.epoch,
+            "epoch": self.commands.epoch,
             "holder": details.get("holder"),
             "reasons": details.get("reasons") or [],
             "boot_id": self._boot_id,

@@ -1,4 +1,4 @@
-"""Judges one night of a series by its changes: the detector that verdicts come from."""
+"""The detector behind all verdicts: judges one night of a series by its changes."""
 
 from __future__ import annotations
 
@@ -16,32 +16,38 @@ from nightbench.detection.changes import (
     Change,
     changes_of_last_night,
 )
-from nightbench.detection.control import ControlShift, control_shift
-from nightbench.detection.detector import Judgement, began, differ, segment, segment_before
+from nightbench.detection.control_shift import ControlShift, control_shift
+from nightbench.detection.detector import (
+    Judgement,
+    differ,
+    segment,
+    segment_before,
+    segment_start,
+)
 from nightbench.detection.drift import drift_of
 from nightbench.detection.evidence import REFERENCE
 from nightbench.detection.levels import estimate_level
 from nightbench.detection.power import smallest_slowdown
-from nightbench.detection.releases import release_odds, turn_odds
+from nightbench.detection.releases import fingerprint_odds, release_odds
 from nightbench.detection.robust import median
 from nightbench.detection.series import Series, series_of
 
 
 @dataclass(frozen=True)
 class ChangeDetector:
-    """Holds every recent night against the level before it, and asks what else it could be.
+    """Judges a night by the evidence that a lasting change began in one of the last nights.
 
-    Rests on the last `LOOK_BACK` comparable nights and on nothing else: judging the same night
-    again gives the same judgement. See `docs/verdicts.md`.
+    It reads the last `LOOK_BACK` comparable nights and nothing else: judging the same night again
+    gives the same judgement. See `docs/verdicts.md`.
     """
 
     with_smallest: bool = True
-    """Work out the smallest slowdown and the drift too: most of the time, and no verdict rests on
-    them."""
+    """Compute the smallest slowdown and the drift too. They take most of the time and affect no
+    verdict."""
 
     controls: Mapping[str, float] = field(default_factory=dict)
-    """Figure of the control measurements of the same nodes by run_id, above 0, higher is better.
-    What they did is said of a change and stands in `Judgement.control`; the verdict stays."""
+    """run_id -> figure of the nodes' control measurements, above 0, higher is better. They become
+    `Judgement.control` of a change and do not affect the verdict."""
 
     def judge(
         self, history: Sequence[HistoryPoint], tonight: HistoryPoint, policy: RegressionPolicy
@@ -59,19 +65,19 @@ class ChangeDetector:
             change = _of_tonight(changes_of_last_night(series, known=releases), series, policy)
             if change is not None:
                 known = "for the new version", float(releases[change.first])
-                return self._told(points, change, len(nights), least, known)
-        turned = self._turned(history, nights, tonight, policy, least)
-        if turned is not None:
-            return turned
+                return self._changed(points, change, len(nights), least, known)
+        with_nodes = self._changed_with_nodes(history, nights, tonight, policy, least)
+        if with_nodes is not None:
+            return with_nodes
         if len(nights) < needed:
             return Judgement(
                 VerdictKind.INSUFFICIENT_DATA,
                 f"{len(nights)} comparable nights before this one; {needed} are needed.",
                 history=len(nights),
             )
-        return _usual(series, tonight, len(nights), least, with_drift=self.with_smallest)
+        return _unchanged(series, tonight, len(nights), least, with_drift=self.with_smallest)
 
-    def _turned(
+    def _changed_with_nodes(
         self,
         history: Sequence[HistoryPoint],
         nights: Sequence[HistoryPoint],
@@ -79,9 +85,9 @@ class ChangeDetector:
         policy: RegressionPolicy,
         least: float | None,
     ) -> Judgement | None:
-        """The change that began with tonight's segment: other hardware, another driver or kernel.
+        """Return the change at the start of tonight's segment: other hardware, driver or kernel.
 
-        Nothing else is read from the segment before: its level is no baseline of this one.
+        Only this step is taken from the segment before: its level is no baseline of this one.
         """
         if len(nights) >= TAIL:
             return None
@@ -91,20 +97,20 @@ class ChangeDetector:
         points = [*before, *nights, tonight][-LOOK_BACK:]
         first = len(points) - len(nights) - 1
         recent = [*history, tonight][-LOOK_BACK:]
-        turned = began(history, nights) - (len(history) + 1 - len(recent))
+        boundary = segment_start(history, nights) - (len(history) + 1 - len(recent))
         odds = release_odds(points)
-        if turned >= 0:
-            odds[first] = max(odds[first], turn_odds(recent)[turned])
+        if boundary >= 0:
+            odds[first] = max(odds[first], fingerprint_odds(recent)[boundary])
         series = series_of(points)
         changes = changes_of_last_night(series, known=odds)
-        at_turn = [change for change in changes if change.first == first]
-        change = _of_tonight(at_turn, series, policy)
+        at_boundary = [change for change in changes if change.first == first]
+        change = _of_tonight(at_boundary, series, policy)
         if change is None:
             return None
         known = "for the new hardware or driver", float(odds[first])
-        return self._told(points, change, len(points) - 1, least, known)
+        return self._changed(points, change, len(points) - 1, least, known)
 
-    def _told(
+    def _changed(
         self,
         points: Sequence[HistoryPoint],
         change: Change,
@@ -114,11 +120,13 @@ class ChangeDetector:
     ) -> Judgement:
         tonight, first, last_good = points[-1], points[change.first], points[change.first - 1]
         control = self._control(points, change)
-        said = f"; {control.sentence}" if control else ""
+        since = f"since {first.at:%Y-%m-%d}{_coincidence(last_good, first)}"
+        evidence = f"{change_evidence(change, *known)}, {since}"
+        if control:
+            evidence += f"; {control.sentence}"
         return Judgement(
             VerdictKind.REGRESSED if change.falls else VerdictKind.IMPROVED,
-            f"{tonight.value:.4g} is {_apart(tonight.value, change.baseline)}; "
-            f"{why(change, *known)}, since {first.at:%Y-%m-%d}{_suspect(last_good, first)}{said}.",
+            f"{tonight.value:.4g} is {_distance(tonight.value, change.baseline)}; {evidence}.",
             baseline=change.baseline,
             change=tonight.value / change.baseline - 1,
             history=history,
@@ -138,8 +146,8 @@ class ChangeDetector:
         )
 
 
-def why(change: Change, known_of: str = "", known: float = 0.0) -> str:
-    """What a change rests on, in half a sentence; `known` is what its first night adds to it."""
+def change_evidence(change: Change, known_of: str = "", known: float = 0.0) -> str:
+    """Return the evidence of a change as a clause; `known` is the part of the score from priors."""
     seen = {0: "a level not seen before", 1: "a level visited once before"}.get(
         change.visits, f"a level visited {change.visits} times before"
     )
@@ -147,12 +155,12 @@ def why(change: Change, known_of: str = "", known: float = 0.0) -> str:
         f"{change.after} nights at {seen}, {change.change:+.1%} "
         f"({change.low:+.1%} to {change.high:+.1%}) against {change.reference} nights that vary by "
         f"{change.noise:.1%}; score {change.score:+.1f}"
-        f"{f' ({known:+.1f} of it {known_of})' if known else ''}, told above 0"
+        f"{f' ({known:+.1f} of it {known_of})' if known else ''}, accepted above 0"
     )
 
 
 def _of_tonight(changes: list[Change], series: Series, policy: RegressionPolicy) -> Change | None:
-    """The surest change that is large enough and that tonight itself still shows."""
+    """Return the first change that is large enough and that tonight still shows, or None."""
     for change in changes:
         old = math.log(change.baseline)
         new = old + math.log1p(change.change)
@@ -162,7 +170,7 @@ def _of_tonight(changes: list[Change], series: Series, policy: RegressionPolicy)
     return None
 
 
-def _usual(
+def _unchanged(
     series: Series, tonight: HistoryPoint, history: int, least: float | None, *, with_drift: bool
 ) -> Judgement:
     past = estimate_level(series.part(0, len(series) - 1))
@@ -171,7 +179,7 @@ def _usual(
     change = tonight.value / baseline - 1
     noise = max(past.step_noise, past.level_noise)
     sentence = (
-        f"{tonight.value:.4g} is {_apart(tonight.value, baseline)} (median of {len(level)} "
+        f"{tonight.value:.4g} is {_distance(tonight.value, baseline)} (median of {len(level)} "
         f"nights); nights vary by {noise:.1%}"
     )
     own = series.within[-1]
@@ -180,7 +188,7 @@ def _usual(
         sentence += f", its own repeats by {own:.1%}, more than twice the usual"
     if abs(math.log1p(change)) > 4 * noise:
         sentence += "; one such night is watched, two are a change"
-    # The longest stretch that creeps: the search for levels cuts a creep into small steps.
+    # The longest drift first: the search for levels cuts a drift into small steps.
     drift = (drift_of(series) or drift_of(series, past.base)) if with_drift else None
     if drift is not None:
         sentence += (
@@ -198,13 +206,13 @@ def _usual(
     )
 
 
-def _apart(value: float, baseline: float) -> str:
+def _distance(value: float, baseline: float) -> str:
     change = value / baseline - 1
     return f"{abs(change):.1%} {'below' if change < 0 else 'above'} the baseline of {baseline:.4g}"
 
 
-def _suspect(last_good: HistoryPoint, first: HistoryPoint) -> str:
-    """What else was new on the first night, as far as its points tell."""
+def _coincidence(last_good: HistoryPoint, first: HistoryPoint) -> str:
+    """Return a clause about what else changed on the first night; empty where nothing did."""
     old, new = last_good.framework_version, first.framework_version
     suspects = [f"the framework went from {old} to {new}"] if old and new and old != new else []
     if differ(last_good.fingerprint_id, first.fingerprint_id):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from nightbench.detection.control import control_shift
+from nightbench.detection.control_shift import control_shift
 from nightbench.detection.history import judge_history
 from nightbench.detection.observations import Observation
 

@@ -1,6 +1,6 @@
 """A node's state, flat, and what changed of it."""
 
-from nightbench.causes.hardware import changes, flat
+from nightbench.causes.field_changes import changes, flat
 
 DOCUMENT = {
     "schema": "nightbench.fingerprint/1",
@@ -62,7 +62,7 @@ def test_what_changed_and_what_it_may_explain() -> None:
 def test_a_device_that_is_gone_is_told() -> None:
     old = flat(DOCUMENT)
     new = {name: value for name, value in old.items() if not name.startswith("gpus.1")}
-    assert [c.says for c in changes({"n1": old}, {"n1": new})] == ["gpus.1.model H200 -> none"]
+    assert [c.label for c in changes({"n1": old}, {"n1": new})] == ["gpus.1.model H200 -> none"]
     blind = {name: value for name, value in old.items() if not name.startswith("gpus")}
     assert changes({"n1": old}, {"n1": blind}) == ()
 
