@@ -20,9 +20,9 @@ from nodeside.files import AgentError, explain  # noqa: E402 - the path is set j
 
 
 def _start(options: argparse.Namespace) -> object:
-    from nodeside import steering
+    from nodeside import agent_daemon
 
-    return steering.start(options.jobdir, options.node, __file__)
+    return agent_daemon.start(options.jobdir, options.node, __file__)
 
 
 def _provision(options: argparse.Namespace) -> object:
@@ -218,9 +218,9 @@ def main() -> int:
 
             return follow.main()
         if options.verb == "serve":
-            from nodeside import steering
+            from nodeside import agent_daemon
 
-            return steering.serve(options.jobdir, options.node, __file__, options.lock_fd)
+            return agent_daemon.serve(options.jobdir, options.node, __file__, options.lock_fd)
         for name in ("root", "uv", "wheel", "wheelhouse", "lock_dir", "job_root", "jobdir"):
             value = getattr(options, name, None)
             if value:

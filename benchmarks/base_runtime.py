@@ -10,7 +10,7 @@ import time
 
 
 class Base:
-    """The defaults: a lone rank whose steps have ended when they return."""
+    """Defaults for one rank without peers, whose steps are complete when they return."""
 
     line = None
     """Name of the framework line: the key of its version in `versions()`."""
@@ -22,41 +22,44 @@ class Base:
         """Loads the framework, chooses the device, joins the other ranks."""
 
     def barrier(self):
-        """Waits until all ranks have come here."""
+        """Waits for all ranks (a barrier)."""
 
     def agree(self, value):
-        """Rank 0's number, on every rank."""
+        """Returns rank 0's number on every rank (a broadcast)."""
         return value
 
     def device_sync(self):
         """Waits until the device is idle."""
 
     def mark(self):
-        """A point in time."""
+        """Returns a mark: a point in time in the device's work."""
         return time.perf_counter()
 
     def laps(self, marks):
-        """Seconds between neighbouring marks."""
+        """Returns the seconds between neighbouring marks."""
         return [end - begin for begin, end in zip(marks, marks[1:])]
 
     def peak_memory(self):
-        """Bytes at the highest: of this process, and of the framework's device allocator."""
+        """Returns peak memory, bytes: of this process, and of the framework's device allocator."""
         return {"resident_bytes": peak_resident_bytes(), "allocator_bytes": None}
 
     def versions(self):
-        """Name -> version of what the numbers depend on; the framework's under its line."""
+        """Returns name -> version of software that affects results; the framework's is the line."""
         return {"python": platform.python_version()}
 
     def transport(self):
-        """What the ranks really talk over; None for one rank."""
+        """Returns the transport that the ranks really use; None for one rank."""
         return None
 
     def shutdown(self):
-        """Leaves the other ranks."""
+        """Disconnects from the other ranks."""
 
 
 def peak_resident_bytes():
-    """This process's own high-water mark (getrusage would count what it was forked from)."""
+    """Returns the peak resident memory of this process, in bytes.
+
+    getrusage would count the process that it was forked from, too.
+    """
     with open("/proc/self/status") as stream:
         for line in stream:
             if line.startswith("VmHWM:"):

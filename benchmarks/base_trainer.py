@@ -11,7 +11,7 @@ import numpy
 
 
 class DoesNotFit(Exception):
-    """Network, weights and parameter count of a workload contradict each other."""
+    """A network does not have the weights or parameter count of its workload."""
 
 
 class Base:
@@ -25,7 +25,7 @@ class Base:
     """
 
     samples_per_step = None
-    """What one step of this rank trains on, in the workload's unit."""
+    """Units of work (the workload's `unit`) in one step of this rank."""
 
     parameters = None
     """Number of trainable parameters; set by `initial_weights`."""
@@ -37,15 +37,15 @@ class Base:
         self._data = data
 
     def step(self):
-        """Forward, backward, update. Keeps the loss on the device and waits for nothing."""
+        """Runs forward, backward and update without waiting; the loss stays on the device."""
         raise NotImplementedError
 
     def losses(self):
-        """The losses of all steps so far, as floats. Called after the window."""
+        """Returns the losses of all steps so far; called after the window."""
         raise NotImplementedError
 
     def weights(self):
-        """Name -> trained value, with the names and layouts of the workload's data.py."""
+        """Returns name -> trained weights, with the names and layouts of the workload's data.py."""
         raise NotImplementedError
 
     def weights_digest(self):
@@ -62,7 +62,7 @@ class Base:
         return digest.hexdigest()
 
     def precision_proof(self):
-        """The precision that is computed in, found by looking. Raises on a contradiction."""
+        """Returns the precision found in the network; raises where the case asks for another."""
         return self.context.precision
 
     def serve(self):
@@ -106,7 +106,7 @@ class Base:
             raise DoesNotFit("initial weights do not fit the network:\n" + "\n".join(problems))
         self.parameters = sum(int(numpy.prod(shape)) for shape in shapes.values())
         expected = self.context.parameters
-        if self.parameters != expected:
+        if expected is not None and self.parameters != expected:
             raise DoesNotFit(
                 "found {} trainable parameters; expected {} by spec.json".format(
                     self.parameters, expected
@@ -134,7 +134,7 @@ def optimizer_of(params, known):
 
 
 def expect_precision(wanted, observed):
-    """`observed`, after a look that it is what the case says."""
+    """Returns `observed`, after checking that it is the precision of the case."""
     if observed != wanted:
         raise RuntimeError(
             "the case says {}, but a probe shows that the device computes in {}".format(

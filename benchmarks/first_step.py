@@ -26,7 +26,7 @@ CODE = os.path.dirname(os.path.abspath(__file__))
 
 
 def job_of(options, spec):
-    """A job.json of one rank, as far as runtimes and trainers read it."""
+    """Returns a job.json of one rank, with the keys that runtimes and trainers read."""
     process = {"name": "trainer-0", "role": "trainer", "rank": 0, "node": "n1"}
     process.update(local_rank=0, device=None, measured=True)
     plain = {"optimizer": "sgd", "learning_rate": 1.0, "weight_decay": 0.0, "dropout": 0.0}
@@ -58,7 +58,7 @@ class Varied:
         self._weights = data.weights
 
     def weights(self, params, random):
-        """As data.py's, but none constant."""
+        """Returns the weights of data.py, with noise added to constant ones."""
         made = self._weights(params, random)
         for name, value in made.items():
             if value.min() == value.max():
@@ -67,7 +67,7 @@ class Varied:
 
 
 def first_step(options):
-    """The document, see above."""
+    """Returns the document; see the module's docstring."""
     spec = read_json(os.path.join(CODE, "workloads", options.workload, "spec.json"))
     job = job_of(options, spec)
     context = Context(job, "trainer-0", {"ports": {}}, None, spec)

@@ -18,7 +18,7 @@ import os
 import time
 
 DRAIN_LIMIT_S = 120.0
-"""How long a trainer goes on after its window for the others' sake before it gives up."""
+"""Time for which a trainer keeps stepping after its window, while others still measure."""
 
 MARGIN = 1.05
 """Rank 0 decides for all, and another rank's window may be a few milliseconds shorter than its
@@ -26,7 +26,7 @@ own: it aims so much beyond the minimum time that all of them reach it."""
 
 
 class Measured:
-    """What the loop saw. Times are seconds, points in time on the node's monotonic clock."""
+    """Result of the loop. Times are seconds; points in time are on the node's monotonic clock."""
 
     def __init__(self):
         self.open_s = self.close_s = self.wall_s = 0.0
@@ -86,7 +86,7 @@ def measure(task, runtime, protocol, recorder, drain_file=None):
 
 
 def _warm_up(task, runtime, recorder, measured):
-    """Runs the warm-up and returns its laps, the first step apart and waited for."""
+    """Runs the warm-up and returns its laps; the first step is waited for and timed apart."""
     laps = []
     left = measured.warmup_steps
     for count in (1, left - 1) if left else ():
@@ -112,12 +112,12 @@ def _steps(task, runtime, recorder, phase, count, marks, done=None):
 
 
 def _alone(value):
-    """What a rank decides for itself."""
+    """Returns the rank's own decision, for ranks that need not agree."""
     return value
 
 
 def _steps_for(protocol, warmup_laps, agree):
-    """Steps of the window: rank 0's estimate from the warm-up, where there is a minimum time."""
+    """Returns the window's steps; for a minimum time rank 0 estimates them from the warm-up."""
     steps = protocol["measured_steps"]
     if not protocol["min_seconds"]:
         return steps
@@ -129,7 +129,7 @@ def _steps_for(protocol, warmup_laps, agree):
 
 
 def _steps_missing(protocol, elapsed_s, done, agree):
-    """More steps, where rank 0 finds that the window is still too short: all ranks do the same."""
+    """Adds steps on all ranks while rank 0 finds the window too short."""
     if not protocol["min_seconds"]:
         return 0
     missing_s = protocol["min_seconds"] * MARGIN - elapsed_s

@@ -32,7 +32,7 @@ EXIT_LOSS_NOT_FINITE = 3
 
 
 class Context:
-    """What a runtime and a trainer may know of the job and of their own place in it.
+    """The job, and this process's place in it, as a runtime and a trainer see them.
 
     Args:
         job: the job.json document.
@@ -48,7 +48,7 @@ class Context:
         self.node = _by_name(job["nodes"], self.process["node"])
         self.case = job["case"]
         self.params = job["workload"]["params"]
-        self.parameters = self.params.get("parameters", spec["parameters"])
+        self.parameters = self.params.get("parameters", spec.get("parameters"))
         """Trainable parameters that the network must have: the scale's, else the workload's."""
         self.seed = job["workload"]["seed"]
         self.role = self.process["role"]
@@ -57,7 +57,8 @@ class Context:
         """Whether this process trains; otherwise it serves until it is ended."""
         self.trainers = [p for p in job["processes"] if p["measured"]]
         self.world_size = len(self.trainers)
-        self.grouped = self.case["strategy"] == "collective" and self.world_size > 1
+        collective = self.case["strategy"] == "collective"
+        self.grouped = self.measured and collective and self.world_size > 1
         """Whether gradients are exchanged between ranks. No line wraps a rank that is alone (no
         process group, no DataParallel): `collective` at 1x1 is the same program as `single`."""
         self.batch_size = self.case["batch_size_per_device"]
@@ -79,7 +80,7 @@ def _by_name(items, name):
 
 
 def load_module(name, path):
-    """Imports a file by its path: the workloads' folders are no Python names."""
+    """Imports a file by its path: names of workload folders are not valid module names."""
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -88,13 +89,13 @@ def load_module(name, path):
 
 
 def read_json(path):
-    """The JSON document in a file."""
+    """Returns the JSON document in a file."""
     with open(path) as stream:
         return json.load(stream)
 
 
 def write_json(path, document):
-    """Writes a document by rename, so that no reader sees half of it."""
+    """Writes a JSON document atomically, by a rename."""
     temporary = "{}.tmp-{}".format(path, os.getpid())
     with open(temporary, "w") as stream:
         json.dump(document, stream, allow_nan=False)
@@ -104,7 +105,7 @@ def write_json(path, document):
 
 
 def process_start_s():
-    """When this process was started, on the monotonic clock (to 0.01 s)."""
+    """Returns the start of this process on the monotonic clock, in s (resolution 0.01 s)."""
     with open("/proc/self/stat") as stream:
         # The second field, the command's name in brackets, may hold blanks; start time is the 22nd.
         ticks = int(stream.read().rpartition(")")[2].split()[19])
@@ -120,7 +121,7 @@ def tell_stack_on_signal(folder):
 
 
 def new_runtime(code, context):
-    """The line's runtime, which has joined the other ranks."""
+    """Returns the line's runtime, after it has joined the other ranks."""
     line = os.path.join(code, "frameworks", context.case["framework"])
     runtime = load_module("nightbench_runtime", os.path.join(line, "runtime.py")).Runtime(context)
     context.runtime = runtime
@@ -129,7 +130,7 @@ def new_runtime(code, context):
 
 
 def new_trainer(code, context, wrap_data=None):
-    """The line's trainer of the workload; `wrap_data` may put something in the place of data.py."""
+    """Returns the line's trainer of the workload; `wrap_data` may replace the module data.py."""
     line = os.path.join(code, "frameworks", context.case["framework"])
     workload = os.path.join(code, "workloads", context.case["workload"])
     api = read_json(os.path.join(line, "framework.json"))["api"]

@@ -1,4 +1,4 @@
-"""What a rank says while it runs: `steps.jsonl`, one JSON object a line.
+"""Progress of a running rank: `steps.jsonl`, one JSON object a line.
 
     {"kind": "phase", "phase": "import|build|warmup|window|drain|finish", "t_s": 12.5}
     {"kind": "step", "phase": "warmup|window|drain", "step": 1, "t_s": 13.0, "dt_s": 0.5}
@@ -23,13 +23,13 @@ class Recorder:
         self._previous_s = time.monotonic()
 
     def phase(self, name):
-        """A phase begins now."""
+        """Records that a phase begins now."""
         self._previous_s = time.monotonic()
         self._lines.append(json.dumps({"kind": "phase", "phase": name, "t_s": self._previous_s}))
         self.flush()
 
     def step(self, phase, step):
-        """A step has returned now."""
+        """Records that a step has returned now."""
         now = time.monotonic()
         self._lines.append(
             '{{"kind": "step", "phase": "{}", "step": {}, "t_s": {:.6f}, "dt_s": {:.6f}}}'.format(
@@ -41,7 +41,7 @@ class Recorder:
             self.flush()
 
     def flush(self):
-        """Writes what has gathered."""
+        """Writes the buffered records."""
         if self._lines:
             self._stream.write("\n".join(self._lines) + "\n")
             self._stream.flush()
@@ -49,6 +49,6 @@ class Recorder:
         self._written_s = time.monotonic()
 
     def close(self):
-        """Writes the rest and closes the file."""
+        """Writes the buffered records and closes the file."""
         self.flush()
         self._stream.close()

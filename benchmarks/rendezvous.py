@@ -11,7 +11,7 @@ import time
 
 
 class Rendezvous:
-    """The meeting of `world_size` ranks at `address` (host and port of rank 0)."""
+    """TCP connections of `world_size` ranks to rank 0 at `address` (host, port)."""
 
     def __init__(self, rank, world_size, address, patience_s=600.0):
         self._rank = rank
@@ -28,7 +28,7 @@ class Rendezvous:
         self._sockets = peers
 
     def agree(self, value):
-        """Rank 0's number, on every rank, when all have asked."""
+        """Returns rank 0's number on every rank, once all have called it."""
         if self._rank:
             _send(self._streams[0], value)
             return _receive(self._streams[0])
@@ -39,7 +39,7 @@ class Rendezvous:
         return value
 
     def barrier(self):
-        """Returns when all ranks have come here."""
+        """Returns once all ranks have called it."""
         self.agree(0)
 
     def close(self):
@@ -49,7 +49,7 @@ class Rendezvous:
 
 
 def of_trainers(context):
-    """The meeting of a gang's trainers on trainer 0's port; None for a lone one."""
+    """Returns the rendezvous of the gang's trainers on trainer 0's port; None for one trainer."""
     if context.world_size == 1:
         return None
     address = context.address(context.trainers[0]["name"])

@@ -1,4 +1,4 @@
-"""What a rank really talks over: read from its own sockets and from NCCL's own log.
+"""The transport that a rank really uses, read from its sockets and from NCCL's log.
 
 Written `backend/network/interface`, as far as it is known: `gloo/socket/eth0`, `nccl/ib`.
 """
@@ -32,7 +32,7 @@ def listen_to_nccl(environment):
 
 
 def of_nccl(environment):
-    """`nccl/ib`, `nccl/socket`, `nccl/p2p`, ... by NCCL's log; `nccl` where it says nothing."""
+    """`nccl/ib`, `nccl/socket`, `nccl/p2p`, ... from NCCL's log; `nccl` where it names none."""
     path = environment.get("NCCL_DEBUG_FILE")
     try:
         with open(path or "", errors="replace") as log:
@@ -42,10 +42,10 @@ def of_nccl(environment):
 
 
 def nccl_transport(log):
-    """What the text of NCCL's log says of the channels between ranks.
+    """Returns the transport of the channels between ranks in the text of NCCL's log.
 
     Channels over a network count before those inside of a node; without any channel (one rank)
-    the network that was chosen is told.
+    it is the network that NCCL has chosen.
     """
     networks, inside = set(), set()
     for found in _VIA.findall(log):
@@ -70,7 +70,7 @@ def of_gloo(store_port=None):
 
 
 def interfaces(without_port=None):
-    """Network interfaces of the established TCP connections of this process."""
+    """Returns the network interfaces of this process's established TCP connections."""
     mine = _own_sockets()
     found = set()
     for family, path in ((socket.AF_INET, "/proc/self/net/tcp"),

@@ -1,4 +1,4 @@
-"""What may stand around a line's trainer while it is measured: drills slow a step, tests break it.
+"""Wrappers of a line's trainer: drills slow a step, tests inject faults.
 
 The measured loop calls `step()` of the outermost trainer and knows nothing of the others.
 """
@@ -7,7 +7,7 @@ import time
 
 
 class Wrapper:
-    """A trainer that is another one, but for what a subclass overrides."""
+    """Delegates to another trainer; subclasses override single methods."""
 
     def __init__(self, trainer):
         self.trainer = trainer
@@ -24,16 +24,16 @@ class Slowed(Wrapper):
         self._runtime, self._sleep_s = runtime, sleep_s
 
     def step(self):
-        """One step and the sleep: a device that runs behind would hide it, so it is waited for."""
+        """Runs a step, waits for the device (which would hide the sleep otherwise) and sleeps."""
         self.trainer.step()
         self._runtime.device_sync()
         time.sleep(self._sleep_s)
 
 
 def drill_sleep_s(job):
-    """The sleep that a drill adds to each step, in seconds; 0 in every other job.
+    """Returns the sleep that a drill adds to each step, in s; 0 in every other job.
 
-    Read from the job alone, never from the node's environment: nobody slows a real night by it.
+    Read from the job alone, never from the node's environment, which could slow real nights.
 
     Raises:
         ValueError: a job that is no drill holds it.

@@ -1,4 +1,6 @@
-"""Check the Markdown pages: links, paths in backticks and `make` targets exist; layers agree.
+"""Check the Markdown pages: links, paths, `make` targets and commands exist; layers agree.
+
+In backticks and code blocks a `nightbench` command and its options must be those of the program.
 
 The picture in docs/architecture.md has to show the layers of import-linter's contract.
 """
@@ -11,11 +13,17 @@ import sys
 import tomllib
 from pathlib import Path
 
+import click
+import typer.main
+
+from nightbench.cli.main import app
+
 REPO = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
-MAKE = re.compile(r"(?:^|`)\s*make ([a-z]+)\b", re.MULTILINE)
-TARGET = re.compile(r"^([a-z]+):", re.MULTILINE)
+MAKE = re.compile(r"(?:^|`)\s*make ([a-z-]+)\b", re.MULTILINE)
+TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 PATH = re.compile(r"`((?:benchmarks|dags|docker|plugins|sql|tests)/[^`\s]*)`")
+COMMAND = re.compile(r"(?:^ *|`)(nightbench (?:[^`#\n\\]|\\\n)*)", re.MULTILINE)
 LAYERS = re.compile(r"^```text layers\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -52,6 +60,27 @@ def faults(page: Path, targets: set[str]) -> list[str]:
     return found
 
 
+def command_faults(page: Path) -> list[str]:
+    """Return the commands and options on a page that the program does not have."""
+    found = []
+    for said in COMMAND.findall(page.read_text(encoding="utf-8")):
+        command: click.Command = typer.main.get_command(app)
+        words = re.split(r"\s+", said.replace("\\\n", " ").split(">")[0])[1:]
+        while words and hasattr(command, "commands") and re.fullmatch("[a-z-]+", words[0]):
+            name = words.pop(0).rstrip(",")
+            if name not in command.commands:
+                found.append(f"{page}: {said.strip()}: no command {name}")
+                break
+            command = command.commands[name]
+        if command.name == "airflow":
+            continue  # the rest is Airflow's
+        known = {option for each in command.params for option in each.opts} | {"--help"}
+        for option in re.findall(r"(?<![\w-])--?[a-z][a-z-]*", " ".join(words)):
+            if option not in known:
+                found.append(f"{page}: {said.strip()}: no option {option}")
+    return found
+
+
 def layer_faults(page: Path) -> list[str]:
     """Return where the layers that a page shows are not those of import-linter's contract."""
     document = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))
@@ -75,6 +104,7 @@ def main() -> int:
     targets = set(TARGET.findall((REPO / "Makefile").read_text(encoding="utf-8")))
     pages = [REPO / name for name in listing.stdout.splitlines()]
     found = [fault for page in pages if page.exists() for fault in faults(page, targets)]
+    found += [fault for page in pages if page.exists() for fault in command_faults(page)]
     found += layer_faults(REPO / "docs" / "architecture.md")
     print("\n".join(found) or f"{len(pages)} pages, all links and paths lead somewhere")
     return 1 if found else 0

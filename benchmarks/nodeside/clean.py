@@ -1,4 +1,4 @@
-"""Removing old files on a node; what is in use stays."""
+"""The verb `clean`: removes old files of Nightbench on a node that nothing uses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def clean(
     lock_dir: str | None,
     job_root: str | None = None,
 ) -> dict[str, Any]:
-    """Remove jobs, environments, wheels and code that nobody used for `keep_days`.
+    """Remove jobs, environments, wheels and code that were not used for `keep_days`.
 
     It holds the node's lock, so that nothing is measured or built meanwhile.
 

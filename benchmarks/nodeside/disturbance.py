@@ -1,57 +1,59 @@
-"""Whether a repeat was measured undisturbed: foreign work and throttled devices in its window."""
+"""Observes a repeat: telemetry, and foreign work or throttled devices in its window."""
 
 from __future__ import annotations
 
+import time
 from typing import Any, Sequence
 
-from nodeside.gpuneighbours import ComputeWatch
-from nodeside.gpus import throttled
-from nodeside.neighbours import SHOWN, UNSEEN, Meter, sentence
+from nodeside.gpus import ComputeProcessMonitor, throttled
+from nodeside.job import NodeJob
+from nodeside.neighbours import MAX_SHOWN, UNSEEN, CpuMeter, describe_processes
 from nodeside.reasons import DEVICE_THROTTLED, FOREIGN_CPU, FOREIGN_GPU, Reason, reason
+from nodeside.telemetry import Telemetry
 
 
 def foreign_cpu(
     node: str, share: float, processes: Sequence[dict[str, Any]], limit: float
 ) -> Reason:
-    """Others' work on the cores of the job: `share` of their time, of which `limit` is borne."""
+    """Return the reason of foreign work on the job's cores (`share` and `limit` of their time)."""
     return reason(
         FOREIGN_CPU,
         node,
-        observed="{:.0%} of the cores: {}".format(share, sentence(processes) or UNSEEN),
+        observed="{:.0%} of the cores: {}".format(share, describe_processes(processes) or UNSEEN),
         expected="{:.0%} at most".format(limit),
     )
 
 
 def foreign_gpu(node: str, processes: Sequence[dict[str, Any]]) -> Reason:
-    """Others' processes on the GPUs of the job."""
-    return reason(FOREIGN_GPU, node, observed=sentence(processes), expected="none")
+    """Return the reason of foreign processes on the job's GPUs."""
+    return reason(FOREIGN_GPU, node, observed=describe_processes(processes), expected="none")
 
 
-def judge(
+def disturbance_of(
     node: str,
-    meter: Meter,
-    watch: ComputeWatch | None,
+    meter: CpuMeter,
+    watch: ComputeProcessMonitor | None,
     samples: Sequence[dict[str, Any]],
     devices: Sequence[str],
     limit: float,
     window: tuple[float, float],
 ) -> dict[str, Any] | None:
-    """The `disturbed` of result.json; None where nothing was.
+    """Return the `disturbed` of result.json; None for an undisturbed window.
 
     Args:
         node: this node's name.
-        meter: what the cores' time was spent on.
-        watch: who computed on the GPUs, where that is asked for.
+        meter: foreign work on the job's cores.
+        watch: foreign processes on the GPUs; None where the policy ignores them.
         samples: of the telemetry.
         devices: GPUs of the job on this node.
-        limit: foreign share of the cores that is borne.
-        window: its ends on the node's monotonic clock.
+        limit: largest share of the cores that foreign work may take.
+        window: (start, end) on the node's monotonic clock, s.
     """
     reasons = []
     worst = meter.worst(*window)
     processes: list[dict[str, Any]] = []
     if worst.exceeds(limit):
-        processes = meter.culprits(worst.from_s, worst.to_s)
+        processes = meter.foreign_processes(worst.from_s, worst.to_s)
         reasons.append(foreign_cpu(node, worst.share, processes, limit))
     on_gpus = watch.during(*window) if watch is not None else []
     if on_gpus:
@@ -72,14 +74,77 @@ def judge(
     return {
         "reasons": reasons,
         "share": round(worst.share, 3),
-        "processes": (on_gpus + processes)[: 2 * SHOWN],
+        "processes": (on_gpus + processes)[: 2 * MAX_SHOWN],
         "throttle": slow,
     }
 
 
 def window_of(summaries: Sequence[Any]) -> tuple[float, float] | None:
-    """From the first opening to the last close of this node's trainers; None where one is open."""
+    """Return first start and last end of the trainers' windows, s; None where one did not end."""
     windows = [summary["window"] for summary in summaries if summary is not None]
     if not windows or len(windows) < len(summaries):
         return None
     return min(w["open_s"] for w in windows), max(w["close_s"] for w in windows)
+
+
+class RepeatObserver:
+    """Samples telemetry and foreign work during one repeat; made just before its launch.
+
+    Args:
+        job: the job on this node.
+        meter: the agent's; it outlives the repeat.
+    """
+
+    def __init__(self, job: NodeJob, meter: CpuMeter) -> None:
+        self._job = job
+        self._meter = meter
+        self._telemetry = Telemetry(job.cpus, job.here["devices"])
+        self._gpus = None
+        if job.devices and job.neighbours["gpu"]:
+            self._gpus = ComputeProcessMonitor(job.job_id, job.devices)
+        self._phases: tuple[str, ...] = ()
+        self._from_s = self._to_s = time.monotonic()
+        meter.scan_processes()  # earlier work does not count
+
+    def watch(self, pids: Sequence[int]) -> None:
+        """Name the pids of the launched processes."""
+        self._meter.watch(pids)
+
+    def tick(self, phases: tuple[str, ...]) -> None:
+        """Take samples that are due, and one at each change of phase, where windows begin."""
+        self._telemetry.tick()
+        if self._gpus is not None:
+            self._gpus.tick()
+        changed = phases != self._phases
+        self._phases = phases
+        self._meter.tick(time.monotonic(), at_once=changed)
+
+    def stop(self) -> dict[str, Any]:
+        """Take the last samples; return the `telemetry` of result.json."""
+        self._to_s = time.monotonic()
+        self._meter.scan_processes()
+        self._meter.watch(())
+        if self._gpus is not None:
+            self._gpus.tick()
+            self._gpus.close()
+        return self._telemetry.close()
+
+    def disturbed(self, summaries: Sequence[Any]) -> dict[str, Any] | None:
+        """Return the `disturbed` of result.json; None where undisturbed or no window ended.
+
+        Args:
+            summaries: rank.json of each trainer of this node, None where it is missing. On a node
+                without trainers the window is the time from launch to end.
+        """
+        window = window_of(summaries) if summaries else (self._from_s, self._to_s)
+        if window is None:
+            return None
+        return disturbance_of(
+            self._job.node,
+            self._meter,
+            self._gpus,
+            self._telemetry.samples,
+            self._job.devices,
+            self._job.neighbours["cpu_share"],
+            window,
+        )

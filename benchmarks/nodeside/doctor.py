@@ -1,4 +1,4 @@
-"""What a node has: the document of the verb `doctor`."""
+"""The verb `doctor`: interpreters, environments, locks, memory and disk of a node."""
 
 from __future__ import annotations
 

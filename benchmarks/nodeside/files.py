@@ -1,4 +1,4 @@
-"""Documents that appear by rename, the agent's event log, and the errors that users see."""
+"""Atomic writes of documents, the agent's event log, and errors with a message for the user."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from nodeside.reasons import AGENT_ERROR, Reason, reason
 
 
 class AgentError(Exception):
-    """What went wrong, in words for the user; `hint` says what to do.
+    """A failure on the node, with a message for the user.
 
     Args:
         message: for the user.
         hint: what to do.
         log: the end of a log.
-        reasons: the same as data, where a repeat ends by it.
+        reasons: the same as data, where a repeat ends because of it.
     """
 
     def __init__(
@@ -35,22 +35,22 @@ class AgentError(Exception):
         self._reasons = list(reasons)
 
     def reasons(self, node: str) -> list[Reason]:
-        """Why a repeat on this node ends by it."""
+        """Return the error as the reasons of a repeat on this node."""
         return self._reasons or [reason(AGENT_ERROR, node, observed=str(self))]
 
     def document(self) -> dict[str, Any]:
-        """The JSON that a failing verb prints."""
+        """Return the JSON document that a failing verb prints."""
         pairs = (("error", str(self)), ("hint", self.hint), ("log", self.log))
         return {key: value for key, value in pairs if value is not None}
 
 
 def utc_now() -> str:
-    """The node's wall clock, ISO-8601 in UTC; for people, never for durations."""
+    """Return the node's wall clock, ISO-8601 in UTC; never used for durations."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def write_text(path: str, text: str, durable: bool = False) -> None:
-    """Let a file appear complete or not at all; `durable` syncs it before the rename.
+    """Write a file atomically; `durable` syncs it before the rename.
 
     Raises:
         OSError: the disk is full or read-only; nothing is left beside the old content.
@@ -69,12 +69,12 @@ def write_text(path: str, text: str, durable: bool = False) -> None:
 
 
 def write_json(path: str, document: Any, durable: bool = False) -> None:
-    """`write_text` of a JSON document."""
+    """Write a JSON document atomically; see `write_text`."""
     write_text(path, json.dumps(document, separators=(",", ":")) + "\n", durable)
 
 
 def read_json(path: str) -> Any:
-    """The document, or None where the file is absent or no JSON (a writer died in it)."""
+    """Return a JSON document; None where the file is absent or not complete JSON."""
     try:
         with open(path) as handle:
             return json.load(handle)
@@ -83,7 +83,7 @@ def read_json(path: str) -> Any:
 
 
 def read_text(path: str) -> str | None:
-    """The stripped content of a small file, None where it cannot be read."""
+    """Return the stripped content of a small file; None where it cannot be read."""
     try:
         with open(path, errors="replace") as handle:
             return handle.read().strip()
@@ -92,12 +92,12 @@ def read_text(path: str) -> str | None:
 
 
 def boot_id() -> str | None:
-    """The kernel's name of this start of the machine."""
+    """Return the kernel's id of this boot."""
     return read_text("/proc/sys/kernel/random/boot_id")
 
 
 def remove_file(path: str) -> None:
-    """Unlink, whether or not it is there."""
+    """Remove a file if it exists."""
     try:
         os.unlink(path)
     except OSError as error:
@@ -106,7 +106,7 @@ def remove_file(path: str) -> None:
 
 
 def make_once(path: str) -> bool:
-    """Make a folder; False where it was there already: mkdir decides who was first."""
+    """Make a folder, atomically; return False where it existed already."""
     try:
         os.mkdir(path)
     except FileExistsError:
@@ -115,7 +115,7 @@ def make_once(path: str) -> bool:
 
 
 def explain(error: OSError, path: str) -> AgentError:
-    """An OSError while writing below `path`, in words."""
+    """Return the error for the user of an OSError while writing below `path`."""
     where = error.filename or path
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return AgentError(
@@ -156,14 +156,14 @@ def probe_writable(folder: str) -> None:
 
 
 def free_bytes(path: str) -> int:
-    """Bytes that an ordinary user may still write on the file system of `path`."""
+    """Return the bytes that an ordinary user may still write on the file system of `path`."""
     while not os.path.exists(path):
         path = os.path.dirname(path) or "/"
     return shutil.disk_usage(path).free
 
 
 def tail(path: str, size_bytes: int = 4096, lines: int = 40) -> str:
-    """The last lines of a log, at most `size_bytes`."""
+    """Return the last lines of a log, at most `size_bytes`."""
     try:
         with open(path, "rb") as handle:
             handle.seek(0, os.SEEK_END)
@@ -181,7 +181,7 @@ class EventLog:
         self._path = path
 
     def write(self, event: str, **details: Any) -> None:
-        """Append one event; a full disk must not stop the agent from cleaning up."""
+        """Append one event, ignoring errors: the agent must clean up even on a full disk."""
         record = {"t_s": round(time.monotonic(), 3), "at": utc_now(), "event": event}
         record.update(details)
         try:

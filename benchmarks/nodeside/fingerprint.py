@@ -75,7 +75,7 @@ def fingerprint(
 
 
 def _identity(stable: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part that stays the same while nobody changes the node."""
+    """Return the part that changes only with the node's hardware or software."""
     kept = {key: value for key, value in stable.items() if key != "network"}
     # An unplugged cable or a virtual interface must not change the id.
     kept["network"] = [

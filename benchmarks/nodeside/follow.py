@@ -1,17 +1,17 @@
-"""One long conversation with a controller: what job directories show, and lease renewals.
+"""The verb `follow`: reports changes in job directories to a controller and renews leases.
 
 A request is a line of JSON on stdin, its answer a line on stdout with the same `id`:
 
     {"id": 1, "clock": true}                    {"id": 1, "monotonic_s": 5.1, "wall_s": 1.7e9}
     {"id": 2, "jobdir": D, "repeat": 3,         {"id": 2, "epoch": 2, "renewed": true,
      "epoch": 2, "lease": "text" or null,        "agent": {...} or null, "state": {...} or null,
-     "seen": G or null, "wait_s": 1.0,           "gist": G}
+     "seen": G or null, "wait_s": 1.0,           "digest": G}
      "every_s": 0.05}
 
-A lease is renewed at once, where nobody has claimed a higher epoch. The answer comes at once where
-the gist (all but steps and times) is another one than was `seen`, else as soon as it changes,
-and after `wait_s` anyhow. What cannot be done is answered with `error`. One such process serves
-all gangs that a controller has on a node.
+A lease is renewed at once, unless another controller has claimed a higher epoch. `digest` covers
+the state without steps and times. The answer is sent as soon as the digest differs from `seen`,
+and after `wait_s` at the latest. A request that fails is answered with `error`. One such process
+serves all gangs that a controller has on a node.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from nodeside.files import explain, read_json, write_text
 EPOCH = re.compile(r"epoch-(\d+)\Z")
 
 IDLE_S = 900.0
-"""A controller that has asked nothing for so long is gone, whatever the connection says."""
+"""The process ends after this time without a request, even if the connection is open."""
 
 
 def follow(source: int = 0, sink: int = 1) -> None:
-    """Answer requests until the input ends or nobody asks any more."""
+    """Answer requests until the input ends or none has come for `IDLE_S`."""
     rest = b""
-    waiting: dict[str, _Look] = {}
+    waiting: dict[str, _Request] = {}
     while True:
-        pause_s = min([look.every_s for look in waiting.values()] or [IDLE_S])
+        pause_s = min([request.every_s for request in waiting.values()] or [IDLE_S])
         answers = []
         if select.select([source], [], [], pause_s)[0]:
             chunk = os.read(source, 65536)
@@ -45,21 +45,21 @@ def follow(source: int = 0, sink: int = 1) -> None:
                 return
             *lines, rest = (rest + chunk).split(b"\n")
             for line in filter(None, lines):
-                request = json.loads(line.decode())
-                if request.get("clock"):
+                document = json.loads(line.decode())
+                if document.get("clock"):
                     moment = {"monotonic_s": time.monotonic(), "wall_s": time.time()}
-                    answers.append(dict(moment, id=request["id"]))
+                    answers.append(dict(moment, id=document["id"]))
                 else:
-                    # A second look at the same folder takes the place of the first.
-                    waiting[request["jobdir"]] = _Look(request)
+                    # A second request for the same folder replaces the first.
+                    waiting[document["jobdir"]] = _Request(document)
         elif not waiting:
             return
-        for folder, look in list(waiting.items()):
-            answer = look.answer()
+        for folder, request in list(waiting.items()):
+            answer = request.answer()
             if answer is not None:
                 del waiting[folder]
                 answers.append(answer)
-        # Together: a controller with many gangs here gets one packet for many answers.
+        # Written at once, so that a controller with many gangs here receives one packet.
         _write(
             sink, "".join(json.dumps(answer, separators=(",", ":")) + "\n" for answer in answers)
         )
@@ -71,8 +71,8 @@ def _write(sink: int, text: str) -> None:
         content = content[os.write(sink, content) :]
 
 
-class _Look:
-    """A request for a look at one job directory."""
+class _Request:
+    """A request for the state of one job directory."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         self._request = request
@@ -81,24 +81,24 @@ class _Look:
         self.every_s = request.get("every_s") or 0.05
         self._error: str | None = None
         self._renewed = False
-        self._kept: dict[str, tuple[Any, Any]] = {}
+        self._documents: dict[str, tuple[Any, Any]] = {}
         try:
             self._renew()
         except OSError as error:
             self._error = str(explain(error, self._folder))
 
     def answer(self) -> dict[str, Any] | None:
-        """The answer, where it is time for it."""
+        """Return the answer; None while it has to wait for a change."""
         if self._error is not None:
             return {"id": self._request["id"], "error": self._error}
-        # The agent's first: when it says that it has ended, the repeat's state is final.
+        # agent.json first: once it says that the agent has ended, the repeat's state is final.
         agent = self._document("agent.json")
         state = None
         if self._request.get("repeat") is not None:
             name = "{:03d}".format(self._request["repeat"])
             state = self._document(os.path.join("repeats", name, "state.json"))
-        gist = _gist(agent, state)
-        if gist == self._request.get("seen") and time.monotonic() < self._until_s:
+        digest = _digest(agent, state)
+        if digest == self._request.get("seen") and time.monotonic() < self._until_s:
             return None
         return {
             "id": self._request["id"],
@@ -106,7 +106,7 @@ class _Look:
             "renewed": self._renewed,
             "agent": agent,
             "state": state,
-            "gist": gist,
+            "digest": digest,
         }
 
     def _renew(self) -> None:
@@ -123,20 +123,20 @@ class _Look:
         return max((int(found.group(1)) for found in map(EPOCH.match, names) if found), default=0)
 
     def _document(self, name: str) -> Any:
-        """A document, read again only where another file has taken its place."""
+        """Return a JSON document, read again only when its file was replaced."""
         path = os.path.join(self._folder, name)
         try:
             found = os.stat(path)
         except OSError:
             return None
         stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
-        if name not in self._kept or self._kept[name][0] != stamp:
-            self._kept[name] = (stamp, read_json(path))
-        return self._kept[name][1]
+        if name not in self._documents or self._documents[name][0] != stamp:
+            self._documents[name] = (stamp, read_json(path))
+        return self._documents[name][1]
 
 
-def _gist(agent: Any, state: Any) -> str:
-    """What a controller acts on, as a short text that changes with it."""
+def _digest(agent: Any, state: Any) -> str:
+    """Return a digest of everything in the state that a controller acts on."""
     seen = [agent]
     if isinstance(state, dict):
         seen += [state.get("state"), state.get("reasons"), state.get("ports")]
@@ -146,9 +146,9 @@ def _gist(agent: Any, state: Any) -> str:
 
 
 def main() -> int:
-    """The verb `follow`; the exit code."""
+    """Run the verb `follow`; return the exit code."""
     try:
         follow()
     except BrokenPipeError:
-        return 0  # the controller has gone: nobody is there to be told
+        return 0  # the controller has closed the connection
     return 0

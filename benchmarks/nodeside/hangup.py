@@ -1,7 +1,7 @@
-"""Ending a command together with its controller: a build must not go on without one.
+"""Ends a command when its controller is gone, so that no build runs on without one.
 
-sshd closes its ends of a command's pipes when the controller closes the channel or the connection
-dies; the command has no other sign.
+The only sign is that sshd closes its ends of the command's pipes, when the controller closes the
+channel or the connection is lost.
 """
 
 from __future__ import annotations

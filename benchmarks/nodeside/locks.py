@@ -89,7 +89,7 @@ class NodeLock:
         self.held = False
 
     def acquire(self, holder: Mapping[str, Any], shared: bool = False) -> bool:
-        """Take the lock without waiting; False where somebody else has it.
+        """Take the lock without waiting; return False where another process holds it.
 
         Args:
             holder: what is written into it.

@@ -1,8 +1,8 @@
 """Foreign work on the cores of a job: how much, and by which processes.
 
-Once a second the cores' time is compared with that of the agent and its processes, which costs two
-or three small files. Only where more is left than the job's policy allows, all processes of the
-machine are read, at most every few seconds: the agent shares a core with what it watches.
+Once a second the cores' busy time is compared with that of the agent and its processes, which
+reads two or three small files. Only where the rest exceeds the limit of the job's policy are all
+processes of the machine scanned, at most every few seconds: the agent runs on a measured core.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from nodeside.processes import AGENT_MARK, JOB_MARK, environ_of
 SAMPLE_S = 1.0
 SPAN_S = 5.0
 """Foreign work is judged over spans of this length."""
-LOOK_AGAIN_S = 30.0
-"""For so long the result of an earlier scan still explains foreign work."""
-SHOWN = 5
+SCAN_VALID_S = 30.0
+"""Time for which the result of a scan is assumed to hold."""
+MAX_SHOWN = 5
 """Number of processes that are reported."""
 COMMAND_LENGTH = 200
 UNSEEN = "processes that end too soon to be seen, or that another container hides"
@@ -44,18 +44,18 @@ class Sample(NamedTuple):
     own: float
 
 
-class Looked(NamedTuple):
-    """Use of the time between two scans, in ticks."""
+class ProcessScan(NamedTuple):
+    """CPU time between two scans of all processes, in ticks."""
 
     from_s: float
     to_s: float
     harmless: float
-    """Kernel threads, and processes of the job that `Sample.own` does not know."""
+    """Of kernel threads, and of processes of the job that `Sample.own` does not count."""
     foreign: dict[int, float]
     """pid -> ticks on the job's cores."""
 
     def overlap_s(self, from_s: float, to_s: float) -> float:
-        """Return the seconds that it shares with a span."""
+        """Return the length of the overlap with a span, s."""
         return max(0.0, min(self.to_s, to_s) - max(self.from_s, from_s))
 
 
@@ -64,18 +64,18 @@ class Share(NamedTuple):
 
     share: float
     doubt: float
-    """The part of `share` that may be rounding, as time is counted in ticks."""
+    """The part of `share` that may be an error of rounding to ticks."""
     named: float
-    """The part of it that identified processes used."""
+    """The part of `share` that identified processes used."""
     from_s: float
     to_s: float
 
     def exceeds(self, limit: float) -> bool:
-        """Tell whether there was certainly more than `limit`."""
+        """Return whether the share exceeds `limit` beyond doubt."""
         return max(self.share - self.doubt, min(self.share, self.named)) > limit
 
 
-class Meter:
+class CpuMeter:
     """Measures foreign work on some cores from its creation on.
 
     Args:
@@ -93,7 +93,7 @@ class Meter:
         self._launched: tuple[int, ...] = ()
         self._names: dict[int, dict[str, Any]] = {}
         self.samples: list[Sample] = []
-        self.looked: list[Looked] = []
+        self.scans: list[ProcessScan] = []
         self._sample()
         self._last: Scan = scan()
 
@@ -104,8 +104,8 @@ class Meter:
         self._launched = tuple(launched)
         if launched:
             # Old samples are dropped; those of the last window are needed later.
-            self.samples = [s for s in self.samples if s.t_s > time.monotonic() - LOOK_AGAIN_S]
-            self.looked = [x for x in self.looked if x.to_s > time.monotonic() - LOOK_AGAIN_S]
+            self.samples = [s for s in self.samples if s.t_s > time.monotonic() - SCAN_VALID_S]
+            self.scans = [x for x in self.scans if x.to_s > time.monotonic() - SCAN_VALID_S]
 
     def tick(self, now_s: float, at_once: bool = False) -> None:
         """Take a sample if one is due; scan the processes where there is much foreign work."""
@@ -117,10 +117,10 @@ class Meter:
             return  # between repeats nothing is disturbed
         share = self.share(before.t_s, self.samples[-1].t_s)
         age_s = self.samples[-1].t_s - self._last.t_s
-        loud = share.exceeds(self._limit) and age_s >= SPAN_S
-        stale = age_s >= LOOK_AGAIN_S and self._unexplained(before) > self._limit
-        if loud or stale:
-            self.look()
+        exceeded = share.exceeds(self._limit) and age_s >= SPAN_S
+        stale = age_s >= SCAN_VALID_S and self._unexplained(before) > self._limit
+        if exceeded or stale:
+            self.scan_processes()
 
     def _unexplained(self, before: Sample) -> float:
         """Return the share of the last sample that is not the agent's or its processes'."""
@@ -131,11 +131,11 @@ class Meter:
     def _sample(self) -> None:
         now_s = time.monotonic()
         self.samples.append(Sample(now_s, core_ticks(self._cpus), own_ticks(self._launched)))
-        if not self._launched and len(self.samples) > 4 * LOOK_AGAIN_S:
-            del self.samples[: int(2 * LOOK_AGAIN_S)]  # the time before a launch is not needed
+        if not self._launched and len(self.samples) > 4 * SCAN_VALID_S:
+            del self.samples[: int(2 * SCAN_VALID_S)]  # the time before a launch is not needed
 
-    def look(self) -> Looked:
-        """Read every process of the machine, and what each used since the last scan."""
+    def scan_processes(self) -> ProcessScan:
+        """Scan all processes of the machine; return what they used since the last scan."""
         self._sample()
         before, now = self._last, scan()
         mine = descendants(now.processes, os.getpid())
@@ -159,8 +159,8 @@ class Meter:
                 foreign[pid] = spent
                 self._remember(pid)
         self._last = now
-        found = Looked(before.t_s, now.t_s, harmless, foreign)
-        self.looked.append(found)
+        found = ProcessScan(before.t_s, now.t_s, harmless, foreign)
+        self.scans.append(found)
         return found
 
     def _own_at(self, t_s: float) -> float:
@@ -180,7 +180,7 @@ class Meter:
     def _remember(self, pid: int) -> None:
         """Describe the processes while they exist."""
         if pid not in self._names:
-            self._names[pid] = who(pid)
+            self._names[pid] = describe_process(pid)
 
     # --- judging -------------------------------------------------------------------------
 
@@ -193,15 +193,15 @@ class Meter:
             return Share(0.0, 1.0, 0.0, first.t_s, last.t_s)
         own = max(0.0, last.own - first.own)
         harmless = named = 0.0
-        for looked in self.looked:
-            part = looked.overlap_s(first.t_s, last.t_s)
+        for scanned in self.scans:
+            part = scanned.overlap_s(first.t_s, last.t_s)
             if part > 0:
-                part /= looked.to_s - looked.from_s
-                harmless += part * looked.harmless
-                named += part * sum(looked.foreign.values())
-        if self._launched and self.looked and last.t_s > self.looked[-1].to_s:
+                part /= scanned.to_s - scanned.from_s
+                harmless += part * scanned.harmless
+                named += part * sum(scanned.foreign.values())
+        if self._launched and self.scans and last.t_s > self.scans[-1].to_s:
             # Not scanned yet: assumed to go on unchanged while the job runs.
-            newest = self.looked[-1]
+            newest = self.scans[-1]
             since_s = last.t_s - max(newest.to_s, first.t_s)
             harmless += newest.harmless * since_s / (newest.to_s - newest.from_s)
         foreign = last.busy - first.busy - own - harmless
@@ -230,24 +230,26 @@ class Meter:
         # Certain shares come before those that may be rounding.
         return max(spans, key=lambda span: (span.exceeds(self._limit), span.share))
 
-    def culprits(self, from_s: float, to_s: float) -> list[dict[str, Any]]:
+    def foreign_processes(self, from_s: float, to_s: float) -> list[dict[str, Any]]:
         """Return the foreign processes of a span as result.json has them, the busiest first."""
         spent: dict[int, float] = {}
-        for looked in self.looked:
-            part = looked.overlap_s(from_s, to_s)
+        for scanned in self.scans:
+            part = scanned.overlap_s(from_s, to_s)
             if part > 0:
-                for pid, ticks in looked.foreign.items():
-                    rate = ticks / (looked.to_s - looked.from_s)
+                for pid, ticks in scanned.foreign.items():
+                    rate = ticks / (scanned.to_s - scanned.from_s)
                     spent[pid] = spent.get(pid, 0.0) + rate * part
         room = max(1e-9, (to_s - from_s) * TICKS_PER_S * self._cores)
         shares = {pid: ticks / room for pid, ticks in spent.items()}
         least = min(0.02, self._limit / 4)
         named = sorted((pid for pid in shares if shares[pid] >= least), key=lambda p: -shares[p])
-        return [dict(self._names[pid], cpu_share=round(shares[pid], 3)) for pid in named[:SHOWN]]
+        return [
+            dict(self._names[pid], cpu_share=round(shares[pid], 3)) for pid in named[:MAX_SHOWN]
+        ]
 
 
-def who(pid: int) -> dict[str, Any]:
-    """Return pid, user and command, without shares."""
+def describe_process(pid: int) -> dict[str, Any]:
+    """Return pid, user and command of a process; `cpu_share` and `gpu` are None."""
     user = command = None
     try:
         uid = os.stat("/proc/{}".format(pid)).st_uid
@@ -266,7 +268,7 @@ def who(pid: int) -> dict[str, Any]:
     return {"pid": pid, "user": user, "command": command, "cpu_share": None, "gpu": None}
 
 
-def sentence(processes: Sequence[dict[str, Any]]) -> str:
+def describe_processes(processes: Sequence[dict[str, Any]]) -> str:
     """Return the processes as text: `make -j64 (pid 4711, user anna, 48 %)`."""
     parts = []
     for entry in processes:

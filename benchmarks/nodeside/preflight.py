@@ -7,13 +7,13 @@ import platform
 import time
 from typing import Any, Mapping, Sequence
 
-from nodeside import controls, gpuneighbours, gpus, system
+from nodeside import control_measurements, gpus, system
 from nodeside.doctor import environments, interpreters_of, why_not_writable
 from nodeside.files import boot_id
 from nodeside.fingerprint import cpu_description
 from nodeside.interpreters import any_uv
 from nodeside.locks import current_holders
-from nodeside.neighbours import Meter
+from nodeside.neighbours import CpuMeter
 from nodeside.sweep import sweep
 
 SCHEMA = "nightbench.preflight/1"
@@ -48,9 +48,11 @@ def preflight(
     measured: list[dict[str, Any]] = []
     control_problem = None
     if controls_of is not None:
-        measured = controls.of_cpu(present)
+        measured = control_measurements.of_cpu(present)
         if shown and controls_of != "cpu":
-            more, control_problem = controls.of_devices(controls_of, code, root, prefixes)
+            more, control_problem = control_measurements.of_devices(
+                controls_of, code, root, prefixes
+            )
             measured += more
     return {
         "schema": SCHEMA,
@@ -82,13 +84,13 @@ def preflight(
 
 def _foreign(cpus: Sequence[int], devices: Sequence[str]) -> dict[str, Any]:
     """Return the foreign work on the cores over a second, and on the GPUs."""
-    meter = Meter(cpus, None, _NAMED)
+    meter = CpuMeter(cpus, None, _NAMED)
     time.sleep(_LOOK_S)
-    looked = meter.look()
-    share = meter.share(looked.from_s, looked.to_s)
-    found = gpuneighbours.compute_processes(devices)
+    scan = meter.scan_processes()
+    share = meter.share(scan.from_s, scan.to_s)
+    found = gpus.compute_processes(devices)
     return {
         "cpu_share": round(share.share, 3),
-        "processes": gpuneighbours.foreign(None, found, True)
-        + meter.culprits(share.from_s, share.to_s),
+        "processes": gpus.foreign(None, found, True)
+        + meter.foreign_processes(share.from_s, share.to_s),
     }

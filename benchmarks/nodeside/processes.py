@@ -1,4 +1,7 @@
-"""Rank processes: started with marks in sessions of their own, ended by group and by mark."""
+"""Starts rank processes in own sessions with marks, and ends them by group, mark and descent.
+
+A mark is an environment variable that names the job; descendants inherit it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _PR_SET_PTRACER = 0x59616D61
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _OOM_SCORE = b"500"
-"""Where memory runs out the ranks go first: without the agent and sshd nobody cleans up."""
+"""When memory runs out the kernel kills ranks first; the agent and sshd are needed to clean up."""
 _adopting = False
 
 
@@ -47,11 +50,11 @@ class Launched:
 
     @property
     def running(self) -> bool:
-        """True until its end was reaped."""
+        """Whether its end has not been reaped yet."""
         return self.exit_code is None and self.signal is None
 
     def note_end(self, status: int) -> None:
-        """Keep a wait status."""
+        """Record a wait status."""
         if os.WIFSIGNALED(status):
             self.signal = os.WTERMSIG(status)
         else:
@@ -61,11 +64,11 @@ class Launched:
 
     @property
     def returncode(self) -> int | None:
-        """The exit code; the negative signal number where a signal ended it."""
+        """The exit code, or the negative signal number; None while it runs."""
         return -self.signal if self.signal is not None else self.exit_code
 
     def describe_end(self) -> str:
-        """How it ended: `code 3`, `SIGKILL`."""
+        """Return how it ended: `code 3`, `SIGKILL`."""
         if self.signal is not None:
             try:
                 return signal.Signals(self.signal).name
@@ -82,10 +85,18 @@ def launch(
     cpus: Sequence[int] = (),
     procs: str | None = None,
 ) -> Launched:
-    """Start one process in its own session, pinned, bound to the agent's life.
+    """Start one process in its own session; the kernel kills it when the agent dies.
 
-    Its output goes to `folder`/out.log; the folder is its working directory. `procs` is the
-    cgroup.procs of its cgroup.
+    Args:
+        name: of the process, for messages.
+        argv: its command.
+        env: its whole environment.
+        folder: its working directory; its output goes to out.log there.
+        cpus: the cores that it may use; all when empty.
+        procs: the file cgroup.procs of its cgroup.
+
+    Raises:
+        AgentError: it cannot be started.
     """
     agent = os.getpid()
 
@@ -95,9 +106,9 @@ def launch(
             os._exit(127)  # the agent died between fork and prctl
         # A tool that the agent starts may look at the stack, also where Yama restricts ptrace.
         _LIBC.prctl(_PR_SET_PTRACER, agent, 0, 0, 0)
-        _put("/proc/self/oom_score_adj", _OOM_SCORE)
+        _write_kernel_file("/proc/self/oom_score_adj", _OOM_SCORE)
         if procs:
-            _put(procs, b"0")
+            _write_kernel_file(procs, b"0")
         if cpus:
             os.sched_setaffinity(0, cpus)
 
@@ -121,8 +132,8 @@ def launch(
     return Launched(name, popen)
 
 
-def _put(path: str, content: bytes) -> None:
-    """Write to a file of the kernel; session and mark do without what it refuses."""
+def _write_kernel_file(path: str, content: bytes) -> None:
+    """Write to a file of the kernel; where that is refused, session and mark have to do."""
     try:
         descriptor = os.open(path, os.O_WRONLY)
     except OSError:
@@ -136,7 +147,7 @@ def _put(path: str, content: bytes) -> None:
 
 
 def reap(launched: Iterable[Launched]) -> list[Launched]:
-    """Collect every child that has ended; those of `launched` that did so now."""
+    """Reap every child that has ended; return those of `launched` among them."""
     by_pid = {item.pid: item for item in launched}
     ended = []
     while True:
@@ -154,7 +165,7 @@ def reap(launched: Iterable[Launched]) -> list[Launched]:
 
 
 def environ_of(pid: int) -> dict[str, str]:
-    """The environment that a process was started with; empty where it may not be read."""
+    """Return the environment of a process at its start; empty where it may not be read."""
     try:
         with open("/proc/{}/environ".format(pid), "rb") as handle:
             raw = handle.read()
@@ -169,7 +180,7 @@ def environ_of(pid: int) -> dict[str, str]:
 
 
 def is_running(pid: int) -> bool:
-    """False for pids that are gone or only wait to be reaped."""
+    """Return whether a process exists and is not a zombie."""
     try:
         with open("/proc/{}/stat".format(pid), "rb") as handle:
             return handle.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
@@ -178,12 +189,12 @@ def is_running(pid: int) -> bool:
 
 
 def pids() -> list[int]:
-    """All process ids of the machine."""
+    """Return all process ids of the machine."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def marked(job_id: str, node: str | None) -> list[int]:
-    """Running processes that carry the job's mark and, unless None, the node's."""
+    """Return the running processes with the job's mark and, unless None, the node's."""
     found = []
     for pid in pids():
         if pid == os.getpid():
@@ -199,10 +210,10 @@ def marked(job_id: str, node: str | None) -> list[int]:
 
 
 def adopted() -> list[int]:
-    """Running descendants of this agent that are none of its own helpers.
+    """Return the running descendants of this agent, without its own tools.
 
-    A rank's child that has changed its environment has no mark any more, and one that has left
-    session and group is in neither: what the agent has adopted it is still descended from.
+    They include descendants of ranks that have changed their environment, session or group: the
+    agent adopts them when their parents end.
     """
     if not _adopting:
         return []
@@ -225,7 +236,7 @@ def adopted() -> list[int]:
 
 
 def send(pid: int, number: int, group: bool = False) -> bool:
-    """Send a signal; False where nothing received it."""
+    """Send a signal; return False where no process received it."""
     try:
         if group:
             os.killpg(pid, number)
@@ -239,7 +250,7 @@ def send(pid: int, number: int, group: bool = False) -> bool:
 
 
 def end_processes(launched: Sequence[Launched], term_s: float) -> list[int]:
-    """SIGTERM to the groups, wait, SIGKILL; the pids that were still running."""
+    """Send SIGTERM to the groups, wait, send SIGKILL; return the pids that were running."""
     reap(launched)
     alive = [item for item in launched if item.running]
     for item in alive:
@@ -255,11 +266,11 @@ def end_processes(launched: Sequence[Launched], term_s: float) -> list[int]:
 def end_marked(
     job_id: str, node: str | None, launched: Sequence[Launched] = (), give_up_s: float = 10.0
 ) -> tuple[list[int], list[int]]:
-    """SIGKILL every process with the mark, and every adopted one, until none is left.
+    """Send SIGKILL to every process with the mark and every adopted one until none is left.
 
     Returns:
-        The pids that were ended, and those that would not go (in the kernel, or another
-        user's).
+        The pids that were ended, and those that could not be (blocked in the kernel, or of
+        another user).
     """
     ended: set[int] = set()
     deadline = time.monotonic() + give_up_s
@@ -267,7 +278,7 @@ def end_marked(
     while left and time.monotonic() < deadline:
         family = set(adopted())
         for pid in left:
-            # Look again: the number may have become another process since.
+            # Checked again: the pid may have been reused since.
             ours = pid in family or environ_of(pid).get(JOB_MARK) == job_id
             if ours and send(pid, signal.SIGKILL):
                 ended.add(pid)

@@ -36,11 +36,11 @@ def reason(
     observed: str = "",
     expected: str = "",
 ) -> Reason:
-    """One reason as the contract has it.
+    """Return one reason as in contract/result.schema.json.
 
     Args:
         code: one of the constants above.
-        node: where.
+        node: the node that it is about.
         subject: the process or device that it is about.
         observed: what was found, with its unit.
         expected: what was expected, with its unit.

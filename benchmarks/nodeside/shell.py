@@ -1,4 +1,4 @@
-"""Running other programs: short ones, and one whose output is followed."""
+"""Runs other programs: short ones to their end, long ones with output that is polled."""
 
 from __future__ import annotations
 

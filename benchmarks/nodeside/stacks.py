@@ -77,7 +77,7 @@ def _by_py_spy(
             found[name] = "py-spy ({}), pid {}\n{}".format(tool, processes[name], text)
         else:
             said = " ".join(text.split())[:200] or "it gave no answer in time"
-            why[name] = "py-spy could not tell: {}".format(said)
+            why[name] = "py-spy failed: {}".format(said)
     return found, why
 
 

@@ -1,4 +1,4 @@
-"""Finding and ending processes that carry a mark; a process without one is never touched."""
+"""The verb `sweep`: lists and ends processes of Nightbench, found by their marks alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sweep(job: str | None, kill: bool, patience_s: float = 15.0) -> dict[str, An
             (a run id names all jobs of the run), agents too. None: only ranks whose agent
             has gone.
         kill: end what was found. Agents get SIGTERM and time to leave their node clean.
-        patience_s: how long agents may take.
+        patience_s: time in which agents must end by themselves.
 
     Returns:
         {"found": [{"pid", "job", "node", "cmd"}], "killed": [pid]}.

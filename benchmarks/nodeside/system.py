@@ -1,4 +1,4 @@
-"""A node as its kernel and the login show it: clock, limits, session, links, disk."""
+"""State of a node's clock, limits, login session, network links and disks."""
 
 from __future__ import annotations
 

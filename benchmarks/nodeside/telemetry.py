@@ -1,4 +1,4 @@
-"""What the node did while a repeat ran, sampled about every second from /proc and nvidia-smi."""
+"""CPU, memory and GPU use during a repeat, sampled every second from /proc and nvidia-smi."""
 
 from __future__ import annotations
 

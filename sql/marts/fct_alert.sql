@@ -66,6 +66,6 @@ comment on column marts.fct_alert.last_good_run_id is 'The night before it, by t
 comment on column marts.fct_alert.change_low is
 'With change_high the 95 % interval of the change, by the same';
 comment on column marts.fct_alert.evidence is
-'Sentences: what speaks for the cause, against it, and what else was looked at';
+'Observations about the cause: text, is_against, and the rival cause that it concerns or null';
 comment on column marts.fct_alert.group_key is
 'The same for alerts of one cause; empty or null: it stands on its own';

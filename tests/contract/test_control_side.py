@@ -213,7 +213,7 @@ def test_progress_is_told_from_step_records() -> None:
     for line in windows:
         seen = ProcessView(line["phase"], line["step"], line["t_s"])
         views = [
-            NodeView(node, heard_s=0.0, state="running", processes={name: seen})
+            NodeView(node, answered_s=0.0, state="running", processes={name: seen})
             for node, name in (("n1", "trainer-0"), ("n2", "trainer-1"))
         ]
         told = ProgressDocument(job).document("running", 1, views)

@@ -227,4 +227,4 @@ def test_two_people_and_a_scheduler_want_the_same_nodes(live: Live, tmp_path: Pa
         assert set(live.launches(run.run_id).values()) == {1}
         assert marked(run.run_id) == {}
     # Whoever had to wait was told for whom, and since when.
-    assert any("waiting for node" in text and "has it since" in text for text in said), said
+    assert any("waiting for node" in text and "has locked it since" in text for text in said), said

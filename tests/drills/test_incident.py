@@ -204,7 +204,7 @@ def test_an_incident_is_followed_to_its_end(incident: Incident, tmp_path: Path) 
     assert alert["cause"] == "framework_version"
     evidence = json.dumps(alert["evidence"])
     assert f"went from {GOOD} to {BAD} with {bad_run.run_id}" in evidence
-    assert "Other frameworks on the same nodes were steady (1 series)" in evidence
+    assert "other frameworks on the same nodes were steady (1 series)" in evidence
     measured = live.until(
         lambda: [run for run in incident.runs_of("nightbench_confirm") if run["end_date"]],
         "nightbench_confirm to end",

@@ -88,8 +88,8 @@ async def test_two_controllers_want_the_same_nodes_in_opposite_order(
         check_disjoint([held(lab, job, node, user) for job, user in zip(jobs, users, strict=True)])
     logs = "".join(controller.log.read_text() for controller in controllers)
     assert "waiting" in logs
-    holders = [f"{job.job_id} of {user}" for job, user in zip(jobs, users, strict=True)]
-    assert any(f"{holder} has it since" in logs for holder in holders)
+    holders = [f"{job.job_id} of user {user}" for job, user in zip(jobs, users, strict=True)]
+    assert any(f"{holder} has locked it since" in logs for holder in holders)
 
 
 async def test_a_person_runs_a_suite_while_the_night_measures(

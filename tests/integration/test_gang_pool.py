@@ -12,7 +12,7 @@ import pytest
 from tests.integration.openssh import SshNodes, local_nodes, openssh_nodes
 
 from nightbench.gang import NodeUnreachable, RemoteFailure
-from nightbench.gang.ssh_pool import shared
+from nightbench.gang.ssh_pool import shared_transport
 
 AGENT = str(Path(__file__).resolve().parents[2] / "benchmarks" / "agent.py")
 
@@ -34,9 +34,9 @@ def look(folder: Path, **more: Any) -> dict[str, Any]:
 
 
 async def test_all_users_share_one_connection_until_the_last_has_closed_it(nodes, tmp_path):
-    first, second = shared(nodes.targets["n1"]), shared(nodes.targets["n1"])
+    first, second = shared_transport(nodes.targets["n1"]), shared_transport(nodes.targets["n1"])
     assert first is second
-    assert shared(nodes.targets["n2"]) is not first
+    assert shared_transport(nodes.targets["n2"]) is not first
     await first.home()
     connection = first._connection
     await first.close()
@@ -44,14 +44,14 @@ async def test_all_users_share_one_connection_until_the_last_has_closed_it(nodes
     assert await second.follow(sys.executable, AGENT, look(tmp_path))
     await second.close()
     assert connection.is_closed()
-    third = shared(nodes.targets["n1"])
+    third = shared_transport(nodes.targets["n1"])
     assert third is not first
     await third.close()
 
 
 async def test_more_commands_than_sessions_wait_for_each_other(nodes):
     """OpenSSH refuses the eleventh session of a connection (MaxSessions)."""
-    transport = shared(nodes.targets["n1"])
+    transport = shared_transport(nodes.targets["n1"])
     await transport.exists("/")
     done = await asyncio.gather(*(transport.run(["echo", str(i)]) for i in range(25)))
     assert [int(d.stdout) for d in done] == list(range(25))
@@ -60,7 +60,7 @@ async def test_more_commands_than_sessions_wait_for_each_other(nodes):
 
 async def test_a_command_given_up_while_it_starts_keeps_no_session(nodes):
     """A server allows few over one connection: a handful that stay open would shut us out."""
-    transport = shared(nodes.targets["n1"])
+    transport = shared_transport(nodes.targets["n1"])
     await transport.exists("/")
     channels = transport._connection._channels
     before = len(channels)
@@ -77,10 +77,10 @@ async def test_a_command_given_up_while_it_starts_keeps_no_session(nodes):
 
 
 async def test_a_conversation_comes_back_after_its_connection_was_cut(nodes, tmp_path):
-    transport = shared(nodes.targets["n1"])
+    transport = shared_transport(nodes.targets["n1"])
     seen = await transport.follow(sys.executable, AGENT, look(tmp_path))
     waiting = asyncio.create_task(
-        transport.follow(sys.executable, AGENT, look(tmp_path, seen=seen["gist"], wait_s=60))
+        transport.follow(sys.executable, AGENT, look(tmp_path, seen=seen["digest"], wait_s=60))
     )
     await asyncio.sleep(0.5)
     transport._connection.abort()
@@ -98,7 +98,7 @@ async def test_an_agent_of_an_older_version_is_found_out(nodes, tmp_path):
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('verb', choices=['clock'])"
         "\np.parse_args()\n"
     )
-    transport = shared(nodes.targets["n1"])
+    transport = shared_transport(nodes.targets["n1"])
     for _ in range(2):
         assert await transport.follow(sys.executable, str(old), look(tmp_path)) is None
     await transport.close()
@@ -107,7 +107,7 @@ async def test_an_agent_of_an_older_version_is_found_out(nodes, tmp_path):
 async def test_a_conversation_that_ends_by_itself_says_why(nodes, tmp_path):
     broken = tmp_path / "agent.py"
     broken.write_text("raise SystemExit('no room for me')\n")
-    transport = shared(nodes.targets["n1"])
+    transport = shared_transport(nodes.targets["n1"])
     with pytest.raises(RemoteFailure, match="no room for me"):
         await transport.follow(sys.executable, str(broken), look(tmp_path))
     # The connection is not to blame: others use it.
@@ -118,7 +118,7 @@ async def test_a_conversation_that_ends_by_itself_says_why(nodes, tmp_path):
 async def test_who_waits_for_a_dead_node_hears_of_it_once(nodes):
     """Ten gangs on a node that is away do not wait one after another for ten attempts."""
     away = nodes.with_target("n1", port=1)["n1"]
-    users = [shared(away) for _ in range(10)]
+    users = [shared_transport(away) for _ in range(10)]
     began_s = asyncio.get_running_loop().time()
     answers = await asyncio.gather(*(u.exists("/") for u in users), return_exceptions=True)
     assert all(isinstance(answer, NodeUnreachable) for answer in answers)

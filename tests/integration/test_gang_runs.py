@@ -291,7 +291,7 @@ async def test_a_controller_that_is_killed_is_followed_by_another(
     assert [(r.repeat, r.status) for r in outcome.repeats] == [(1, "ok"), (2, "ok"), (3, "ok")]
     for node, name in (("n1", "trainer-0"), ("n2", "trainer-1")):
         assert launches(nodes, spec, node) == [(k, name) for k in (1, 2, 3)]
-    assert any(e.repeat == 2 and "going on with it" in e.message for e in events)
+    assert any(e.repeat == 2 and "resumed" in e.message for e in events)
     assert store.repeat(2)["epoch"] == 2
     assert store.repeat(1)["epoch"] == 1
     await eventually(lambda: not marked(spec), 5)  # an agent that says "ended" is about to exit

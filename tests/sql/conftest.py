@@ -23,7 +23,7 @@ from nightbench.core.model import Verdict, VerdictKind
 from nightbench.local import postgres, processes
 from nightbench.local.home import Home, Secrets
 from nightbench.local.ports import Ports, is_free
-from nightbench.night import shadow
+from nightbench.night import detector_grade
 from nightbench.spool import Spool
 from nightbench.warehouse import Triage, Warehouse, connect, migrate
 from nightbench.warehouse.connection import Connection
@@ -178,8 +178,8 @@ def grading_budget_s(monkeypatch: pytest.MonkeyPatch) -> None:
 
     A file whose subject is the grade replaces this fixture.
     """
-    assert shadow.grade.__kwdefaults__["budget_s"] == shadow.BUDGET_S
-    monkeypatch.setitem(shadow.grade.__kwdefaults__, "budget_s", 0.0)
+    assert detector_grade.grade.__kwdefaults__["budget_s"] == detector_grade.BUDGET_S
+    monkeypatch.setitem(detector_grade.grade.__kwdefaults__, "budget_s", 0.0)
 
 
 # --- alerts -------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from nightbench.cli.main import app
 from nightbench.core.errors import UserError
 from nightbench.core.model import Verdict, VerdictKind
+from nightbench.core.model.alerts import CauseEvidence
 from nightbench.warehouse import Triage, Warehouse
 from nightbench.warehouse.connection import Connection
 
@@ -36,7 +37,7 @@ def ids(loader: Warehouse, connection: Connection, reader: Warehouse, given: Giv
         "kind": "node",
         "suspect": "n1",
         "sentence": "N1 is slow by itself.",
-        "evidence": ["Controls fell.", "Against it: nothing."],
+        "evidence": (CauseEvidence("controls fell"), CauseEvidence("nothing", is_against=True)),
         "group_key": KEY,
         "first_bad_run_id": run.run_id,
         "last_good_run_id": None,

@@ -8,10 +8,12 @@ from contextlib import closing, contextmanager
 import psycopg2
 import pytest
 from fastapi.testclient import TestClient
+from psycopg2.extras import Json
 from tests.sql.conftest import Database
 from tests.sql.given import Given
 
 from nightbench.core.model import Verdict, VerdictKind
+from nightbench.core.model.alerts import CauseEvidence
 from nightbench.orchestration import page_app
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE
 from nightbench.warehouse import Triage, Warehouse, connect
@@ -71,12 +73,17 @@ def test_a_group_is_found_shown_and_moved_as_one(
         connection.cursor().execute(
             "insert into raw.alert_cause (alert_id, run_id, kind, suspect, sentence, evidence, "
             "group_key, night) values (%s, %s, 'node', 'n1', 'all on n1', %s, 'local/node/n1', %s)",
-            (alert_id, run.run_id, '["the controls of n1 moved"]', run.started_at),
+            (
+                alert_id,
+                run.run_id,
+                Json([CauseEvidence("the controls of n1 moved").to_json()]),
+                run.started_at,
+            ),
         )
     assert "2 series" in app.get("/alerts").text
     page = app.get(f"/alerts/{ids[0]}").text
     assert "node: n1" in page
-    assert "<li>the controls of n1 moved</li>" in page
+    assert "<li>The controls of n1 moved.</li>" in page
     assert "All of this cause: 2 series" in page
     triage = {"why": "n1 is being mended", "group": True}
     app.post(f"/api/alerts/{ids[0]}/acknowledge", json=triage, headers=BEARER)

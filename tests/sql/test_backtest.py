@@ -19,7 +19,7 @@ from nightbench.cli import common
 from nightbench.cli.main import app
 from nightbench.core.errors import UserError
 from nightbench.core.model import Verdict, VerdictKind
-from nightbench.night.shadow import grade
+from nightbench.night.detector_grade import grade
 from nightbench.warehouse import Triage, Warehouse, connect
 from nightbench.warehouse.history_import import import_history
 

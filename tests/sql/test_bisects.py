@@ -16,7 +16,7 @@ from nightbench.cli import common
 from nightbench.cli.main import app
 from nightbench.core.errors import UserError
 from nightbench.core.model import Verdict, VerdictKind
-from nightbench.experiments.bisect_store import (
+from nightbench.experiments.bisect_request import (
     BisectGoal,
     BisectRequest,
     bisect_document,

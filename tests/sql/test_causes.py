@@ -15,7 +15,7 @@ from tests.sql.nights import FALLS, Inbox, history
 from tests.sql.spooled import PROTOCOL, spooled
 from tests.sql.spooled import case as sleeping
 
-from nightbench.alerts.explain import explain
+from nightbench.alerts.explain import store_causes
 from nightbench.core.model import (
     Case,
     Reason,
@@ -25,9 +25,9 @@ from nightbench.core.model import (
     Verdict,
     VerdictKind,
 )
-from nightbench.core.model.alerts import CauseKind
+from nightbench.core.model.alerts import CauseEvidence, CauseKind
 from nightbench.core.run_plan import RunPlan
-from nightbench.core.sentences import sentence
+from nightbench.core.sentences import evidence_sentence, sentence
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
 from nightbench.nodes import Control, Finding, FindingLevel, JudgedNode, NodePreflight
@@ -121,7 +121,7 @@ class Lab:
             cluster=self.given.cluster,
             cases=(),
         )
-        explain(self.connection, plan)
+        store_causes(self.connection, plan)
         return {row["case_id"]: row for row in self.reader.alerts.find()}
 
     def preflight(self, night: int, control: dict[str, float], **more: Any) -> None:
@@ -160,6 +160,10 @@ def lab(connection: Connection, loader: Warehouse, reader: Warehouse, given: Giv
     return Lab(connection, loader, reader, given)
 
 
+def sentences_of(alert: dict[str, Any]) -> list[str]:
+    return [evidence_sentence(CauseEvidence.from_json(each)) for each in alert["evidence"]]
+
+
 def series(given: Given, framework: str, count: int) -> list[Case]:
     return [given.case(framework=framework, batch_size_per_device=2 + k) for k in range(count)]
 
@@ -180,7 +184,7 @@ def test_forty_series_of_one_release_are_one_group(lab: Lab, given: Given, rows:
     told = found[late.case_id]
     assert told["group_key"] == "local/framework_version/pytorch 2.13.0 -> 2.14.0/2026-03-07"
     assert "other frameworks on the same nodes were steady" in told["cause_sentence"]
-    assert "39 other series of pytorch fell too." in told["evidence"]
+    assert "39 other series of pytorch fell too." in sentences_of(told)
 
     before = rows("select * from raw.alert_cause order by alert_id")
     lab.explained(run)
@@ -207,7 +211,7 @@ def test_a_node_whose_controls_fell(lab: Lab, given: Given) -> None:
     assert found[two.case_id]["cause_sentence"] == (
         "Node n1 is slow by itself: control measurements fell too."
     )
-    told = " ".join(found[one.case_id]["evidence"])
+    told = " ".join(sentences_of(found[one.case_id]))
     assert "memory_copy (cpu) of n1 to 70% of before" in told
     assert "The framework's version: the framework pytorch went from 2.13.0 to 2.14.0" in told
 
@@ -225,7 +229,7 @@ def test_neighbours_that_disturbed_repeats(lab: Lab, given: Given, connection: C
         )
     (told,) = lab.explained(run).values()
     assert (told["cause"], told["cause_suspect"]) == (CauseKind.NEIGHBOUR, "n1")
-    assert "make -j64 (pid 4711, user anna)" in " ".join(told["evidence"])
+    assert "make -j64 (pid 4711, user anna)" in " ".join(sentences_of(told))
 
 
 def test_our_own_code(lab: Lab, given: Given) -> None:
@@ -246,7 +250,7 @@ def test_heat_and_clocks_that_preflights_saw(lab: Lab, given: Given) -> None:
         lab.preflight(night, {"n1": 2.0}, findings={"n1": hot} if night >= FELL else {})
     (told,) = lab.explained(run).values()
     assert (told["cause"], told["cause_suspect"]) == (CauseKind.THERMAL, "n1")
-    assert "Throttled before the night: n1: GPU 0: hw_thermal_slowdown." in told["evidence"]
+    assert "Throttled before the night: n1: GPU 0: hw_thermal_slowdown." in sentences_of(told)
 
 
 def test_a_governor_that_changed(lab: Lab, given: Given) -> None:
@@ -293,7 +297,7 @@ def test_what_nothing_explains_is_asked_again_and_stands_alone(lab: Lab, given: 
     found = lab.explained(run)
     assert {row["cause"] for row in found.values()} == {CauseKind.UNEXPLAINED}
     assert {row["group_key"] for row in found.values()} == {""}
-    assert found[one.case_id]["cause_sentence"] == "Nothing that was looked at changed with it."
+    assert found[one.case_id]["cause_sentence"] == "Nothing that was examined changed with it."
 
     for night in range(NIGHTS):
         lab.preflight(night, {"n1": 2.0 if night < FELL else 1.4})
@@ -313,7 +317,7 @@ def test_what_fell_a_night_later_joins_and_what_fell_long_ago_does_not(
     assert found[old.case_id]["cause"] == CauseKind.UNEXPLAINED
     key = found[first.case_id]["group_key"]
     assert found[late.case_id]["group_key"] == key != ""
-    told = found[late.case_id]["evidence"]
+    told = sentences_of(found[late.case_id])
     assert "Against it: the last good night had it already." in told
 
 

@@ -25,6 +25,7 @@ from nightbench.alerts import Delivery
 from nightbench.alerts.notify import notify_leftovers, notify_run
 from nightbench.core.errors import UserError
 from nightbench.core.model import Case, RegressionPolicy, Route, Run, VerdictKind
+from nightbench.core.model.alerts import CauseEvidence
 from nightbench.core.run_plan import RunPlan
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import judge_run
@@ -285,7 +286,7 @@ def test_one_cause_is_one_item(place: Place, given: Given, inbox: Inbox, reader:
             " suspect = excluded.suspect",
             alert["alert_id"],
             run.run_id,
-            Json(["Its control fell too."]),
+            Json([CauseEvidence("its control fell too").to_json()]),
         )
     place.measure(run, came, [inbox.url])
     assert place.tell(run) == 1

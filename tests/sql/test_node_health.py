@@ -1,4 +1,4 @@
-"""From a run's files to who is left out: the book of nodes, and the command that shows it."""
+"""From a run's files to who is left out: the records of nodes, and the command that shows it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from nightbench.core.model import (
 )
 from nightbench.core.sentences import sentences
 from nightbench.night.cluster_preflight import ClusterHealth, save
-from nightbench.night.node_placement import out_tonight
-from nightbench.night.node_records import book, book_run, decide
+from nightbench.night.node_events import record_preflight, record_run, set_node_state
+from nightbench.night.node_placement import nodes_out_tonight
 from nightbench.nodes import Control, Finding, FindingLevel, JudgedNode, NodePreflight
 from nightbench.nodes.quarantine import QUARANTINED, RELEASED
 from nightbench.spool import CaseOutcome, RunSpool, Spool
@@ -79,12 +79,12 @@ def run(tmp_path):
 
 def test_nights_of_faults_put_a_node_out_and_a_clean_look_lets_it_in(connection, run):
     for night in range(3):
-        states = book_run(connection, run(night, "n2"), "lab")
+        states = record_run(connection, run(night, "n2"), "lab")
     assert states["n2"].quarantined
     assert not states["n1"].quarantined
     # The next evening's look is booked before anything is placed.
-    states = book(connection, "r3", looked(3), LAB.health)
-    assert out_tonight(looked(3), states) == {}
+    states = record_preflight(connection, "r3", looked(3), LAB.health)
+    assert nodes_out_tonight(looked(3), states) == {}
     changes = Warehouse(connection).nodes.changes("lab", "n2")
     assert [change["state"] for change in changes] == ["ok", "quarantined"]
     assert [each["code"] for each in changes[1]["reasons"]] == [
@@ -97,53 +97,55 @@ def test_nights_of_faults_put_a_node_out_and_a_clean_look_lets_it_in(connection,
 
 
 def test_cases_that_fail_because_of_a_node_count_too(connection, run):
-    states = book_run(connection, run(0, a="n2", b="n2"), "lab")
+    states = record_run(connection, run(0, a="n2", b="n2"), "lab")
     assert (states["n2"].faults, states["n1"].faults) == (2, 0)
-    states = book_run(connection, run(1, c="n2"), "lab")
+    states = record_run(connection, run(1, c="n2"), "lab")
     assert states["n2"].quarantined
     assert "the last of c/g0: n2: unreachable: " in sentences(states["n2"].reasons)
 
 
 def test_a_case_that_is_measured_ends_the_row(connection, run):
-    assert book_run(connection, run(0, a="n2", b=None, c="n2"), "lab")["n2"].faults == 1
+    assert record_run(connection, run(0, a="n2", b=None, c="n2"), "lab")["n2"].faults == 1
 
 
 def test_a_run_that_is_loaded_twice_is_counted_once(connection, run, rows):
     folder = run(0, "n1", a="n2", b="n2")
-    first = book_run(connection, folder, "lab")
-    assert book_run(connection, folder, "lab") == first
+    first = record_run(connection, folder, "lab")
+    assert record_run(connection, folder, "lab") == first
     # The evening's look had been booked by the preflight itself.
-    assert book(connection, "r0", looked(0, "n1"), LAB.health) == first
+    assert record_preflight(connection, "r0", looked(0, "n1"), LAB.health) == first
     assert len(rows("select * from raw.control")) == 2
     assert len(rows("select * from raw.node_preflight")) == 2
 
 
 def test_a_run_without_a_preflight_counts_its_cases(connection, tmp_path):
     folder = Spool(tmp_path).run("r9")
-    assert book_run(connection, folder, "lab") == {}
+    assert record_run(connection, folder, "lab") == {}
     folder.case("a").end(CaseStatus.FAILED, [], [lost("n1")])
-    assert book_run(connection, folder, "lab")["n1"].faults == 1
+    assert record_run(connection, folder, "lab")["n1"].faults == 1
 
 
 def test_the_site_says_how_many_faults(connection, tmp_path):
     folder = Spool(tmp_path).run("r0")
     save(folder, looked(0, "n2"), HealthPolicy(quarantine_after=1), {})
-    assert book_run(connection, folder, "lab")["n2"].quarantined
+    assert record_run(connection, folder, "lab")["n2"].quarantined
 
 
 def test_controls_beside_foreign_work_are_not_stored(connection, rows):
-    book(connection, "r0", dataclasses.replace(looked(0), busy=("n2",)), LAB.health)
+    record_preflight(connection, "r0", dataclasses.replace(looked(0), busy=("n2",)), LAB.health)
     assert [row["node"] for row in rows("select node from raw.control")] == ["n1"]
 
 
 def test_a_person_decides(connection):
-    state = decide(connection, LAB, "n1", QUARANTINED, "new fans", by="anna")
+    state = set_node_state(connection, LAB, "n1", QUARANTINED, "new fans", by="anna")
     assert (state.quarantined, state.by_whom) == (True, "anna")
-    assert out_tonight(looked(900), Warehouse(connection).nodes.states("lab")).keys() == {"n1"}
+    assert nodes_out_tonight(looked(900), Warehouse(connection).nodes.states("lab")).keys() == {
+        "n1"
+    }
     # A clean look does not overrule a person.
-    assert book(connection, "r900", looked(900), LAB.health)["n1"].quarantined
+    assert record_preflight(connection, "r900", looked(900), LAB.health)["n1"].quarantined
     with pytest.raises(UserError, match="expected one of n1, n2"):
-        decide(connection, LAB, "n7", RELEASED, "", by="anna")
+        set_node_state(connection, LAB, "n7", RELEASED, "", by="anna")
 
 
 # --- the command --------------------------------------------------------------------------
@@ -181,7 +183,7 @@ def nightbench(tmp_path, warehouse):
 
 def test_nodes_shows_puts_out_and_lets_in(nightbench, warehouse):
     with closing(connect(warehouse.loader)) as own:
-        book(own, "r0", looked(0, "n2"), LAB.health)
+        record_preflight(own, "r0", looked(0, "n2"), LAB.health)
     out = nightbench("nodes", "lab", "--quarantine", "n1", "--reason", "new fans")
     assert out.returncode == 0, out.stderr
     assert "n1: quarantined" in out.stdout

@@ -201,7 +201,7 @@ def test_nothing_is_half_counted(repository, connection, monkeypatch):
     def fails(*_):
         raise psycopg2.OperationalError("the server went away")
 
-    monkeypatch.setattr("nightbench.warehouse.nodes.standing", fails)
+    monkeypatch.setattr("nightbench.warehouse.nodes.node_state", fails)
     with pytest.raises(Exception, match="server went away"):
         repository.count("lab", [event(FAULT, 0)], POLICY)
     monkeypatch.undo()

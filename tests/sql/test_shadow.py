@@ -29,9 +29,9 @@ from nightbench.core.model import (
 )
 from nightbench.detection import Judgement
 from nightbench.detection.grading import FALSE_ALARMS, WATCHED
+from nightbench.night.detector_grade import DetectorGrades, grade
 from nightbench.night.ingest import ingest_run
 from nightbench.night.judge import JudgeResult, judge_run
-from nightbench.night.shadow import Graded, grade
 from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse, connect
 from nightbench.warehouse.connection import Connection
@@ -94,7 +94,7 @@ def tonight(loader: Warehouse, given: Given) -> Run:
     return store_nights(loader, given, range(NIGHTS))
 
 
-def graded(connect_as: Connect, run: Run, **more: object) -> Graded:
+def graded(connect_as: Connect, run: Run, **more: object) -> DetectorGrades:
     return grade(connect_as, plan(run, CASES), **more)
 
 
@@ -299,7 +299,7 @@ def test_a_grade_that_falls_is_news_of_that_night_and_of_no_other(
     forty_missed(connection, tonight)
     again = graded(as_loader, tonight)
     assert len(again.news) == 1
-    assert "(over 4 noise) were told within two weeks" in again.news[0]
+    assert "(over 4 noise) were detected within two weeks" in again.news[0]
     next_run = store_nights(loader, given, range(NIGHTS, NIGHTS + 1))
     later = graded(as_loader, next_run)
     assert [each.measure for each in later.grades if each.below] == ["over 4 noise"]
@@ -333,7 +333,7 @@ def test_a_grade_that_fell_is_told_once_even_where_nothing_else_is_news(
     judged(spool, as_loader, given.run(NIGHTS, suite="seeded"), inbox)
     (alone,) = inbox.messages
     assert alone["title"] == "Nightbench seeded on local: its detector does worse"
-    assert "planted slowdowns (over 4 noise) were told" in alone["message"]
+    assert "planted slowdowns (over 4 noise) were detected" in alone["message"]
     judged(spool, as_loader, given.run(NIGHTS + 1, suite="seeded"), inbox, c1=BROKEN)
     assert len(inbox.messages) == 2
     assert "detector" not in inbox.messages[1]["message"]
@@ -396,10 +396,10 @@ def test_only_nights_are_graded(
 
 def test_a_grade_in_a_line(as_loader: Connect, tonight: Run) -> None:
     said = graded(as_loader, tonight).sentence()
-    assert said.startswith("The detector: told of planted slowdowns: 3% ")
+    assert said.startswith("The detector: detected planted slowdowns: 3% ")
     assert "10% 100% of" in said
     assert f"in 1,000 of {5 * 3 * (NIGHTS - 20)} nights" in said
     assert "wait" not in said
-    assert "; 7 shadows wait" in Graded(waiting=7).sentence()
-    assert "none was planted yet" in Graded().sentence()
-    assert Graded(problem="It was away.").sentence() == "It was away."
+    assert "; 7 shadows wait" in DetectorGrades(waiting=7).sentence()
+    assert "none was planted yet" in DetectorGrades().sentence()
+    assert DetectorGrades(problem="It was away.").sentence() == "It was away."

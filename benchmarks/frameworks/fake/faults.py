@@ -1,4 +1,4 @@
-"""Faults on request: what tests of launch, checks and drills break.
+"""Fault injection for tests of launch, checks and drills.
 
 A knob is a key of the workload's parameters (`die_at_step`) or an environment variable
 (`FAKE_DIE_AT_STEP`, which wins); benchmarks/README.md lists them. `repeat` and `rank` confine
@@ -17,7 +17,7 @@ PREFIX = "FAKE_"
 
 
 def knobs_of(params, environ):
-    """The parameters, with what the environment says: JSON, or a plain word."""
+    """Returns the parameters, overridden by environment variables (JSON, or a plain word)."""
     knobs = dict(params)
     for name, text in environ.items():
         if name.startswith(PREFIX):
@@ -30,7 +30,7 @@ def knobs_of(params, environ):
 
 
 class Faults:
-    """What this process has to break.
+    """The faults that this process injects.
 
     Args:
         context: see `rank.Context`.
@@ -46,17 +46,17 @@ class Faults:
         )
 
     def fault(self, name, default=None):
-        """A knob's value; the default where this process is not concerned."""
+        """Returns a fault's value; the default where it does not apply to this process."""
         return self.knobs.get(name, default) if self._concerned else default
 
     def on_start(self):
-        """In the phase import."""
+        """Injects the faults of the phase import."""
         if self.fault("ignore_term"):
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self._on_phase("import")
 
     def on_build(self):
-        """In the phase build."""
+        """Injects the faults of the phase build."""
         self._on_phase("build")
         if self.fault("daemon"):
             _leave_daemon(bare=self.fault("daemon") == "bare")
@@ -65,7 +65,7 @@ class Faults:
                 _compute()
 
     def on_step(self, number):
-        """Before a step; 1 is the first of the warm-up."""
+        """Injects the faults of a step before it runs; 1 is the first of the warm-up."""
         in_window = number - self._warmup_steps
         if number == 1:
             self._on_phase("warmup" if self._warmup_steps else "window")
@@ -78,7 +78,7 @@ class Faults:
             time.sleep(self.fault("slow_step_s", 1.0))
 
     def on_losses(self, losses):
-        """In the phase finish; the losses as they are to be told."""
+        """Injects the faults of the phase finish; returns the losses to report."""
         self._on_phase("finish")
         if self.fault("no_result"):
             sys.exit(0)
@@ -88,7 +88,7 @@ class Faults:
         return losses
 
     def on_end(self):
-        """When all is written."""
+        """Injects the faults after rank.json is written."""
         if self.fault("die_at_finish"):
             self._die("the end")
 
@@ -116,29 +116,29 @@ class Faults:
 
 
 class FaultyTrainer(Wrapper):
-    """A trainer that breaks where it is told to."""
+    """A trainer with injected faults."""
 
     def __init__(self, trainer, faults):
         super().__init__(trainer)
         self._faults = faults
 
     def step(self):
-        """A fault, or a step."""
+        """Injects a fault, or runs the step."""
         self._faults.on_step(len(self.trainer.kept) + 1)
         self.trainer.step()
 
     def losses(self):
-        """The losses, or what a knob puts in their place."""
+        """Returns the losses, or those that a fault replaces them with."""
         return self._faults.on_losses(self.trainer.losses())
 
     def weights_digest(self):
-        """The digest, or this rank's own."""
+        """Returns the digest, or one that differs on each rank where that is the fault."""
         digest = self.trainer.weights_digest()
         return digest[::-1] if self._faults.fault("weights_differ") else digest
 
 
 def _leave_daemon(bare):
-    """A process that has left the session and the group, and that ignores SIGTERM."""
+    """Starts a process outside the session and the group, which ignores SIGTERM."""
     if os.fork() == 0:
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

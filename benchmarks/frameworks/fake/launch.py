@@ -1,10 +1,10 @@
-"""The processes of one node for the test line: nothing but rank.py."""
+"""The test line starts rank.py for every process."""
 
 import os
 
 
 def processes(job, node, ports, python, code):
-    """One process for each of the job's processes on `node`; see benchmarks/README.md."""
+    """Returns name, argv and env of each process on `node`; see benchmarks/README.md."""
     argv = [python, "-u", os.path.join(code, "rank.py")]
     return [
         {"name": process["name"], "argv": argv, "env": {}}

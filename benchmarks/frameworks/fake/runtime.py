@@ -1,4 +1,4 @@
-"""A process of the test line: it meets the others over TCP, with the standard library alone."""
+"""Runtime of the test line: ranks communicate over TCP, with the standard library alone."""
 
 import time
 
@@ -13,14 +13,14 @@ class Runtime(Base):
     line = "fake"
 
     def init(self):
-        """Takes the knobs over into the parameters, and meets the other trainers."""
+        """Adds the faults to the parameters and connects to the other trainers."""
         self.faults = Faults(self.context)
         self.context.params = self.faults.knobs
         self.faults.on_start()
         self._meeting = rendezvous.of_trainers(self.context) if self.context.measured else None
 
     def meet(self, value=0):
-        """Rank 0's number. As with NCCL, a rank waits for ever for one that has died."""
+        """Returns rank 0's number. As with NCCL, a rank waits forever for one that has died."""
         if self._meeting is None:
             return value
         try:
@@ -34,21 +34,21 @@ class Runtime(Base):
         self.meet()
 
     def agree(self, value):
-        """Trainer 0's number."""
+        """Returns trainer 0's number."""
         return self.meet(value)
 
     def versions(self):
-        """The version is what a knob says."""
+        """Returns the line's version, or the one that a fault reports."""
         versions = super().versions()
         versions[self.line] = str(self.faults.knobs.get("version", "1.0"))
         return versions
 
     def transport(self):
-        """Where there is somebody to meet."""
+        """Returns the transport to the other trainers; None for one trainer."""
         return "tcp" if self._meeting else None
 
     def shutdown(self):
-        """Leaves the others."""
+        """Disconnects from the other trainers."""
         if self._meeting is not None:
             self._meeting.close()
         self.faults.on_end()

@@ -9,13 +9,13 @@ from frameworks.fake.faults import FaultyTrainer
 
 
 def Trainer(context, network, data):
-    """The trainer of a case, which breaks where a knob says so."""
+    """Returns the trainer of a case, with injected faults."""
     context.runtime.faults.on_build()
     return FaultyTrainer(PlainTrainer(context, network, data), context.runtime.faults)
 
 
 class PlainTrainer:
-    """One rank. The members are those of `base_trainer.Base`, which needs NumPy."""
+    """One rank with the members of `base_trainer.Base`, which needs NumPy."""
 
     def __init__(self, context, network, data):
         self.context = context
@@ -28,28 +28,28 @@ class PlainTrainer:
         self.kept = []
 
     def step(self):
-        """One step; with the knob `collective` the trainers meet in it."""
+        """Runs one step; with the parameter `collective` it includes a barrier of all trainers."""
         self.kept.append(self.network.loss(self.model, self.batch))
         if self.context.params.get("collective"):
             self.context.runtime.meet()
 
     def losses(self):
-        """The losses of all steps so far."""
+        """Returns the losses of all steps so far."""
         return list(self.kept)
 
     def weights_digest(self):
-        """The same on all ranks that began with the same weights and took as many steps."""
+        """Returns a digest that is equal on ranks with equal initial weights and steps."""
         if self.context.case["strategy"] == "parameter_server":
             return None
         trained = "{}:{}".format(self._weights, len(self.kept))
         return hashlib.sha256(trained.encode()).hexdigest()
 
     def precision_proof(self):
-        """There is nothing to look at."""
+        """Returns the case's precision: nothing is computed."""
         return self.context.precision
 
     def serve(self):
-        """Listens until it is ended."""
+        """Listens until the agent ends it."""
         with socket.socket() as server:
             server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             server.bind(("", self.context.ports[self.context.process["name"]]))

@@ -1,4 +1,4 @@
-"""Alerts: which verdicts somebody must see, what is said, and how it gets there."""
+"""Alerts: which verdicts open one, what its message contains, and how it is sent."""
 
 from nightbench.alerts.alert_changes import AlertChanges, LiveAlert, alerts_for
 from nightbench.alerts.channels import Channel, Delivery, named, send

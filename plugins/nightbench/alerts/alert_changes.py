@@ -1,4 +1,4 @@
-"""The life of an alert: which verdicts open one, and what ends or reopens it. Pure."""
+"""Decides which verdicts open, continue, resolve or reopen an alert. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nightbench.core.model import Verdict, VerdictKind
 _WITHOUT_RESULT = frozenset({VerdictKind.FAILED, VerdictKind.MISSING})
 
 RECOVERED, WORSE = "recovered", "worse"
-"""What one night makes likely, and a second one has to confirm."""
+"""Suspicions of one night that a second night must confirm."""
 
 
 @dataclass(frozen=True)
 class LiveAlert:
-    """An alert whose event goes on: live (a series has at most one), or dismissed by a person."""
+    """An alert whose event continues: live (at most one per series), or dismissed by a person."""
 
     case_id: str
     cluster: str
@@ -27,14 +27,14 @@ class LiveAlert:
     alert_id: int = 0
     is_dismissed: bool = False
     suspect: str | None = None
-    """What an earlier night made likely: `recovered` or `worse`."""
+    """The suspicion of an earlier night: `recovered` or `worse`; None without one."""
     suspect_run_id: str | None = None
     suspect_at: datetime | None = None
-    """When that night began."""
+    """Start of that night."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> LiveAlert:
-        """From a row of `marts.fct_alert`."""
+        """Return the alert of a row of `marts.fct_alert`."""
         return cls(
             case_id=row["case_id"],
             cluster=row["cluster"],
@@ -50,13 +50,13 @@ class LiveAlert:
 
     @property
     def midline(self) -> float | None:
-        """Half way between the bad level and the good one: a value above it has recovered."""
+        """Mean of the bad and the good level: a value above it has recovered."""
         if self.value is None or self.baseline is None:
             return None
         return (self.value + self.baseline) / 2
 
     def confirms(self, suspect: str, run_id: str, at: datetime) -> bool:
-        """Whether an earlier night than `run_id`'s, which began at `at`, said the same."""
+        """Return whether a night before `run_id`, which began at `at`, had the same suspicion."""
         return (
             self.suspect == suspect
             and self.suspect_run_id != run_id
@@ -67,18 +67,18 @@ class LiveAlert:
 
 @dataclass(frozen=True)
 class AlertChanges:
-    """What a run does to the alerts; resolve first, then open."""
+    """Changes of alerts by a run; resolve first, then open."""
 
     to_open: tuple[Verdict, ...] = ()
-    """News: each opens an alert and is sent."""
+    """Verdicts that open an alert and are sent."""
     to_continue: tuple[Verdict, ...] = ()
-    """Verdicts that a live alert already says: nothing is sent."""
+    """Verdicts that a live alert covers: nothing is sent."""
     to_resolve: tuple[LiveAlert, ...] = ()
-    """Live ones that end, and dismissed ones whose event is over."""
+    """Live alerts that end, and dismissed ones whose event is over."""
     to_reopen: tuple[tuple[LiveAlert, Verdict], ...] = ()
-    """Dismissed ones that became worse: news."""
+    """Dismissed alerts that became worse; they are sent."""
     to_watch: tuple[tuple[LiveAlert, str | None], ...] = ()
-    """Alerts of which one night makes something likely; None: what was likely is not so."""
+    """Alerts with a new suspicion; None withdraws the earlier one."""
 
 
 def alerts_for(
@@ -90,19 +90,20 @@ def alerts_for(
 ) -> AlertChanges:
     """Decide which alerts a run opens, continues, resolves and reopens.
 
-    `regressed`, `failed` and `missing` are seen by somebody. While a series says the same, its
-    alert lives and nothing is repeated. A regression ends when the values of two nights come back
-    above half of the fall, not when the baseline has followed it down; a fall from the lower level
-    is a new alert. A failed or missing case ends with the second value in a row. What was dismissed
-    says nothing while it is still that, and is opened again where two nights lie further down.
+    The verdicts `regressed`, `failed` and `missing` open alerts. An alert stays live while its
+    series has the same verdict, and nothing is sent again. A regression ends when the values of two
+    nights are above half of the fall, not when the baseline has followed it down; a fall from the
+    lower level is a new alert. A failed or missing case ends with the second value in a row. A
+    dismissed alert stays silent while its event continues, and is reopened where two nights lie
+    further down.
 
     Args:
         verdicts: of one run.
-        standing: live alerts, and dismissed ones whose event goes on, oldest first.
+        standing: live alerts, and dismissed ones whose event continues, oldest first.
         at: when the run began.
-        min_change: the suite's smallest relative change that is told.
-        noisy: case_ids whose level means nothing now: it opens, continues, resolves and reopens
-            nothing. That they have a value or none counts as ever.
+        min_change: the suite's smallest relative change that is reported.
+        noisy: case_ids of noisy series: their level opens, continues, resolves and reopens
+            nothing; a missing value and a new one count as usual.
     """
     live: dict[tuple[str, str], LiveAlert] = {}
     dismissed: dict[tuple[str, str, bool], LiveAlert] = {}
@@ -121,7 +122,7 @@ def alerts_for(
 
 
 class _Decided:
-    """Collects what becomes of each verdict."""
+    """Collects the changes verdict by verdict."""
 
     def __init__(self, at: datetime, min_change: float, noisy: frozenset[str]) -> None:
         self._at = at
@@ -146,7 +147,7 @@ class _Decided:
         self, verdict: Verdict, alert: LiveAlert | None, dismissed: Iterable[LiveAlert]
     ) -> None:
         if verdict.case_id in self._noisy and verdict.kind not in _WITHOUT_RESULT:
-            # Neither a fall nor a recovery by noise is one. A value ends a failure all the same.
+            # The level of a noisy series proves no fall and no recovery; a value ends a failure.
             verdict = replace(verdict, kind=VerdictKind.OK)
             dismissed = [old for old in dismissed if old.kind in _WITHOUT_RESULT]
             if alert is not None and alert.kind not in _WITHOUT_RESULT:
@@ -170,10 +171,10 @@ class _Decided:
             self._nothing(alert)
 
     def _is_still(self, old: LiveAlert, verdict: Verdict, may_reopen: bool) -> bool:
-        """Whether a verdict is what was dismissed, so that it opens no alert of its own."""
+        """Return whether a verdict is the event that was dismissed, so that it opens no alert."""
         without = verdict.kind in _WITHOUT_RESULT
         if without != (old.kind in _WITHOUT_RESULT):
-            # A night without a value says nothing of a level; one with a value ends a failure.
+            # A night without a value is no evidence about a level; one with a value ends a failure.
             if not without and self._twice(old, RECOVERED, verdict):
                 self._resolve.append(old)
             return False
@@ -197,7 +198,7 @@ class _Decided:
         return True
 
     def _twice(self, alert: LiveAlert, suspect: str, verdict: Verdict) -> bool:
-        """Whether this night confirms an earlier one; where it is the first, keep it."""
+        """Return whether this night confirms an earlier suspicion; store the first one."""
         if alert.confirms(suspect, verdict.run_id, self._at):
             return True
         if alert.suspect != suspect:

@@ -1,4 +1,4 @@
-"""Replays the warehouse's history under two policies and asks people's labels which is better."""
+"""Replays the warehouse's history under two policies and scores both by people's labels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from nightbench.alerts.replay import SERIES, Labelled, RaisedAlert, Score, label_of, replay, score
+from nightbench.alerts.replay import (
+    SERIES,
+    LabelledAlert,
+    RaisedAlert,
+    Score,
+    label_of,
+    replay,
+    score,
+)
 from nightbench.core.errors import UserError
 from nightbench.core.model import HistoryPoint, RegressionPolicy, RunKind
 from nightbench.detection import ChangeDetector
@@ -29,40 +37,40 @@ class PastSeries:
 
 @dataclass(frozen=True)
 class Backtest:
-    """What a policy would have done, beside another one."""
+    """Alerts under the current policies and under a proposed one."""
 
     series: int
     nights: int
-    """That were replayed and count."""
-    labelled: tuple[Labelled, ...]
+    """Nights that were replayed and count."""
+    labelled: tuple[LabelledAlert, ...]
     current: Score
     proposed: Score | None
-    """None where none was proposed."""
+    """None without a proposed policy."""
 
 
 Progress = Callable[[int, int, str], None]
-"""Called before each series: how many are done, of how many, and which comes next."""
+"""Called before each series with the number of finished ones, the total, and its name."""
 
 
 def backtest(
     pasts: Sequence[PastSeries],
-    labelled: Sequence[Labelled],
+    labelled: Sequence[LabelledAlert],
     policy_of: Callable[[str], RegressionPolicy],
     proposed: Mapping[str, Any] | None = None,
     since: datetime | None = None,
     progress: Progress | None = None,
 ) -> Backtest:
-    """Replay series under their suites' policies and, where asked for, under changed ones.
+    """Replay series under their suites' policies and, where given, under changed ones.
 
     Args:
         pasts: the series.
-        labelled: alerts of the past of which people said something.
+        labelled: past alerts that people labelled right or wrong.
         policy_of: the policy of a suite.
-        proposed: fields of the policy that are proposed to be other.
+        proposed: fields of the policy with other values.
         since: only alerts from then on count.
-        progress: hears of each series.
+        progress: called before each series.
     """
-    # No alert rests on the smallest slowdown, which takes most of a judgement's time.
+    # Without the smallest slowdown, which takes most of the time and affects no alert.
     detector = ChangeDetector(with_smallest=False)
     sides: tuple[list[RaisedAlert], list[RaisedAlert]] = ([], [])
     for done, past in enumerate(pasts):
@@ -96,7 +104,7 @@ def pasts_of(
     suite: str | None = None,
     cluster: str | None = None,
 ) -> list[PastSeries]:
-    """Series of the warehouse with all their nights, imported ones too.
+    """Return series of the warehouse with all their nights, imported ones too.
 
     Args:
         connection: of a role that may read the marts.
@@ -129,10 +137,10 @@ def pasts_of(
 
 
 def pasts_in(path: Path, names: Sequence[str] = ()) -> list[PastSeries]:
-    """Series of a file as `nightbench import` takes it; nothing is stored.
+    """Return the series of a file for `nightbench import`; nothing is stored.
 
     Raises:
-        UserError: the file is not what it should be, or holds no such series.
+        UserError: the file is invalid, or holds no such series.
     """
     found: dict[SERIES, PastSeries] = {}
     points: dict[SERIES, list[HistoryPoint]] = {}
@@ -161,8 +169,8 @@ def pasts_in(path: Path, names: Sequence[str] = ()) -> list[PastSeries]:
     return list(found.values())
 
 
-def labels_of(connection: Connection) -> list[Labelled]:
-    """Alerts on falls of which people said whether they were right."""
+def labels_of(connection: Connection) -> list[LabelledAlert]:
+    """Return alerts on falls that people labelled right or wrong."""
     warehouse = Warehouse(connection)
     events: dict[int, list[dict[str, Any]]] = {}
     for event in warehouse.alerts.moves():
@@ -171,7 +179,7 @@ def labels_of(connection: Connection) -> list[Labelled]:
     for row in warehouse.alerts.regressions():
         label = label_of(events.get(row["alert_id"], []), row.pop("dismissed_as"))
         if label is not None:
-            labelled.append(Labelled(is_true=label, **row))
+            labelled.append(LabelledAlert(is_true=label, **row))
     return labelled
 
 

@@ -1,7 +1,7 @@
 """Sends a message to the channels that a suite names, by Apprise.
 
 A channel is an Apprise URL. Such URLs hold tokens, so no URL and no part of one is ever logged or
-returned: a channel is called by its place in the suite's list and its scheme. A URL of the form
+returned: a channel is named by its place in the suite's list and its scheme. A URL of the form
 `apprise://conn/<conn_id>` names an Airflow Connection that holds the real one.
 """
 
@@ -21,7 +21,7 @@ from nightbench.alerts.plot_png import Picture
 from nightbench.core.errors import UserError
 
 CONNECTION = re.compile(r"apprise://conn/(?P<conn_id>[A-Za-z0-9_.-]+)/?\Z")
-"""A channel whose URL lies in a Connection."""
+"""Prefix of a channel whose URL is in a Connection."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=://)")
 _SECRETS = re.compile(r"[^/:@?&=+#,]{3,}")
@@ -33,15 +33,15 @@ ResolveConnection = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Channel:
-    """A place that messages go to."""
+    """A destination of messages."""
 
     place: str
-    """Where the suite names it: `alerts[0]`, `routes[1].alerts[0]`."""
+    """Its place in the suite's file: `alerts[0]`, `routes[1].alerts[0]`."""
     url: str
 
     @property
     def name(self) -> str:
-        """What it is called: holds no secret."""
+        """Its name, which holds no secret."""
         connection = CONNECTION.match(self.url)
         if connection is not None:
             return f"{self.place} connection {connection['conn_id']}"
@@ -51,7 +51,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class Delivery:
-    """What became of a message on one channel."""
+    """Result of sending a message to one channel."""
 
     channel: str
     """`alerts[0] slack`, or `alerts[1] connection benchmarks_slack`: holds no secret."""
@@ -60,7 +60,7 @@ class Delivery:
 
 
 def named(urls: Sequence[str], place: str = "alerts") -> list[Channel]:
-    """The channels of a list in a suite's file."""
+    """Return the channels of a list in a suite's file."""
     return [Channel(f"{place}[{k}]", url) for k, url in enumerate(urls)]
 
 
@@ -117,7 +117,7 @@ def _notify(channel: str, url: str, title: str, body: str, pictures: Sequence[Pi
     with _captured() as said:
         notifier = apprise.Apprise()
         if not notifier.add(url) or not len(notifier):
-            # What Apprise says of a URL that it cannot read quotes it.
+            # Apprise's error about an unreadable URL quotes the URL.
             return Delivery(channel, False, "Apprise cannot read this URL: see its list of schemes")
         reasons = []
         for service in notifier:
@@ -125,7 +125,7 @@ def _notify(channel: str, url: str, title: str, body: str, pictures: Sequence[Pi
             if "overflow=" not in url:
                 service.overflow_mode = apprise.OverflowMode.SPLIT
             said.clear()
-            # Each by itself: who took the message does not hear it again because another did not.
+            # Each by itself, so that a retry does not repeat the message on those that accepted it.
             if not _took(service, title, body, pictures):
                 reasons.append(_reason(said, url))
         return Delivery(channel, not reasons, "; ".join(dict.fromkeys(reasons)) or None)
@@ -159,9 +159,9 @@ def _attachments(pictures: Sequence[Picture]) -> Any:
 
 @functools.cache
 def _apprise() -> Any:
-    """Apprise with its plugins loaded: hundreds of modules, so not before there is news."""
+    """Return Apprise with its plugins: hundreds of modules, imported only before sending."""
     with warnings.catch_warnings():
-        # Some plugins import modules that Python will drop; no business of who sends an alert.
+        # Some plugins import modules that Python deprecates; the user cannot change that.
         warnings.simplefilter("ignore", DeprecationWarning)
         import apprise
 
@@ -173,8 +173,8 @@ _SPEAKERS = ("apprise", "urllib3", "requests", "slixmpp", "paho")
 """Loggers that may quote a URL: Apprise's own, and those of what its plugins send with."""
 
 
-class _Keeper(logging.Handler):
-    """Keeps what Apprise says from warnings on; the rest goes nowhere."""
+class _WarningCollector(logging.Handler):
+    """Collects log records from warnings on; the rest is dropped."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -187,21 +187,21 @@ class _Keeper(logging.Handler):
 
 @contextlib.contextmanager
 def _captured() -> Iterator[list[str]]:
-    """What Apprise says meanwhile, instead of in any log."""
-    keeper = _Keeper()
+    """Collect Apprise's warnings, which may quote secrets, instead of logging them."""
+    collector = _WarningCollector()
     loggers = [logging.getLogger(name) for name in _SPEAKERS]
     before = [(one.handlers[:], one.propagate) for one in loggers]
     for one in loggers:
-        one.handlers, one.propagate = [keeper], False
+        one.handlers, one.propagate = [collector], False
     try:
-        yield keeper.said
+        yield collector.said
     finally:
         for one, (handlers, propagate) in zip(loggers, before, strict=True):
             one.handlers, one.propagate = handlers, propagate
 
 
 def _reason(said: Sequence[str], url: str) -> str:
-    """The last thing that Apprise said, without any part of the URL."""
+    """Return Apprise's last warning without any part of the URL."""
     text = " ".join(said[-1].split()) if said else "Apprise gave no reason"
     _, _, secret = url.partition("://")
     words = {w for part in _SECRETS.findall(secret) for w in (part, unquote(part))}

@@ -1,6 +1,6 @@
-"""Keeps which series creep: a drift is told once, and again when it has crept on.
+"""Stores which series drift; a drift is notified once, and again when it has grown.
 
-No night of it is a change, so it opens no alert. Only nightly runs decide, and never one that began
+A drift is no change, so it opens no alert. Only nightly runs store drifts, and never one that began
 before the newest that was judged.
 """
 
@@ -19,11 +19,11 @@ from nightbench.warehouse import Warehouse
 Row = Mapping[str, Any]
 
 LEVEL = 21
-"""Nights whose median says where a series lies: three weeks, so that a weekly pattern is out."""
+"""Nights whose median is the level of a series: three weeks, which averages weekly patterns."""
 
 QUIET = 14
-"""Good nights running without a drift after which it is over. Noise that stays for days hides a
-drift for a while, and one that is over is told anew."""
+"""Successive good nights without a drift after which it is over. Noise over some days can hide a
+drift for a while, and a drift that is over would be notified again."""
 
 
 def follow(
@@ -34,15 +34,15 @@ def follow(
     later: Collection[str] = (),
     noisy: Collection[str] = (),
 ) -> None:
-    """Store what a night says of the drifts of its series. Doing it again changes nothing.
+    """Store the drifts of a night's series. Calling it again changes nothing.
 
     Args:
         warehouse: the one that the run was loaded into; its connection locks the cluster's alerts.
-        plan: of a nightly run; its `policy.min_change` is what is worth telling.
-        cases: its verdicts with the judgements that they rest on.
+        plan: of a nightly run; its `policy.min_change` is the smallest drift that is notified.
+        cases: its verdicts with their judgements.
         histories: good nights before this run by case_id, oldest first.
-        later: case_ids of which a later night was judged: this one says nothing of them any more.
-        noisy: case_ids that alert no more: their drifts are listed and not told.
+        later: case_ids of which a later night was judged already; they are skipped.
+        noisy: case_ids of noisy series, whose drifts are listed but not notified.
     """
     run, limit = plan.run, plan.policy.min_change
     stands = {row["case_id"]: row for row in warehouse.series.drifts(cluster=run.cluster)}
@@ -51,11 +51,11 @@ def follow(
     }
     for verdict, judgement in cases:
         case_id, standing = verdict.case_id, stands.get(verdict.case_id)
-        # A night without a figure says nothing.
+        # A night without a value proves nothing.
         if judgement is None or case_id not in tonight or case_id in later:
             continue
         past = [p for p in histories.get(case_id, ()) if p.run_id != run.run_id]
-        # A drift's nights are those that tonight is compared with: others lie between them.
+        # The nights of a drift are those comparable with tonight; others may lie between them.
         before = segment(past, tonight[case_id])
         drift = judgement.drift
         if drift is None:
@@ -82,10 +82,10 @@ def follow(
 
 
 def quiet_nights(before: Sequence[HistoryPoint], standing: Row) -> int:
-    """Good nights since a series was last seen to creep, tonight's included.
+    """Return the number of good nights since a drift was last found, tonight included.
 
     Args:
-        before: good nights before tonight, which itself has a figure and does not creep.
+        before: good nights before tonight, which has a value and no drift.
         standing: the drift, with `seen_at`.
     """
     seen_at: datetime = standing["seen_at"]
@@ -93,15 +93,15 @@ def quiet_nights(before: Sequence[HistoryPoint], standing: Row) -> int:
 
 
 def is_new(drift: Row, standing: Row | None, limit: float) -> bool:
-    """Whether a drift is another one than that which stands: it appeared, turned or crept on.
+    """Return whether a drift is news: it is new, has turned, or has grown.
 
-    How far it crept on is read off the level, not off its size: that is of the nights that the
-    detector looks at, and grows no more once it creeps for longer.
+    Growth is measured by the level. The size of the drift covers only the detector's window and
+    stops growing for longer drifts.
 
     Args:
         drift: tonight's, with `change`, `level` and `is_news`.
-        standing: the one that is kept, with the same.
-        limit: relative change that is worth telling.
+        standing: the stored one, with the same keys.
+        limit: smallest relative change that is news.
     """
     if standing is None or (drift["change"] < 0) != (standing["change"] < 0):
         return True
@@ -111,7 +111,7 @@ def is_new(drift: Row, standing: Row | None, limit: float) -> bool:
 
 
 def notes(rows: Iterable[Row]) -> list[str]:
-    """One line for each drift, for messages and lists.
+    """Return one line for each drift, for messages and lists.
 
     Args:
         rows: of `marts.fct_drift`, such as `SeriesRepository.drifts` gives.

@@ -1,52 +1,75 @@
-"""Explains a run's regressions: gathers facts from the warehouse, and stores what they say."""
+"""Explains a run's regressions: reads the facts from the warehouse, and stores the causes."""
 
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
-from nightbench.alerts.cause_facts import Gathered
-from nightbench.causes import Member, grouped
-from nightbench.causes import explain as explanation_of
+from nightbench.causes import (
+    CauseFacts,
+    ControlSeries,
+    Member,
+    NightFacts,
+    Peer,
+    PreflightFacts,
+    explain,
+    grouped,
+)
+from nightbench.causes.facts import BUSY
+from nightbench.causes.field_changes import flat
+from nightbench.core.model import Reason, reasons_from_json
 from nightbench.core.model.alerts import Cause
 from nightbench.core.run_plan import RunPlan
 from nightbench.warehouse import Warehouse, WarehouseUnavailable
+from nightbench.warehouse.causes import CauseRepository
 from nightbench.warehouse.connection import Connection
+from nightbench.warehouse.repository import Row
 
 log = logging.getLogger(__name__)
 
+NIGHTS = 5
+"""Nights on each side of a change that are read in full."""
+CONTROLS = 10
+"""Control measurements before a change that are read."""
+_BEFORE = timedelta(days=30)
+_NIGHT = timedelta(hours=20)
+_WITHOUT_VALUE = ("failed", "missing")
+_SAME_FALL = timedelta(hours=36)
+"""Largest distance in time of two series that fell together."""
 _GROUPS_OF = timedelta(days=14)
-"""Groups that an alert may still join; a change is told days after it began."""
+"""Age of groups that an alert may still join: a change is noticed days after it began."""
 
 
 def explain_alerts(connection: Connection, plan: RunPlan) -> dict[int, Cause]:
-    """Explain as `explain` does; what goes wrong is logged, and the alerts are told without causes.
+    """Store the causes as `store_causes` does; errors are logged, and alerts then have no cause.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
     """
     try:
-        return explain(connection, plan)
+        return store_causes(connection, plan)
     except WarehouseUnavailable:
         raise
-    except Exception:  # Documents of nodes are read here: none of them may silence an alert.
+    except Exception:  # An unforeseen document of a node must not silence an alert.
         log.exception("the alerts of run %s were not explained", plan.run.run_id)
         return {}
 
 
-def explain(connection: Connection, plan: RunPlan) -> dict[int, Cause]:
-    """Say what a judged run's regressions are put down to, and keep it.
+def store_causes(connection: Connection, plan: RunPlan) -> dict[int, Cause]:
+    """Find and store the causes of alerts that a run opened or reopened, and of unexplained ones.
 
-    Of alerts that the run opened or reopened, and of those that nothing explained yet. Doing it
-    again gives the same.
+    It may be called again with the same result.
 
     Args:
-        connection: of the loader.
-        plan: the run's; its verdicts and alerts are stored.
+        connection: with the rights of the loader.
+        plan: of the run, whose verdicts and alerts are stored.
 
     Returns:
-        Alert -> cause.
+        alert_id -> cause.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
@@ -55,27 +78,29 @@ def explain(connection: Connection, plan: RunPlan) -> dict[int, Cause]:
     alerts = repository.unexplained(run.run_id)
     if not alerts:
         return {}
-    gathered = Gathered(repository, plan, alerts)
+    reader = CauseFactsReader(repository, plan, alerts)
     found = {}
     for alert in alerts:
-        facts = gathered.facts(alert)
-        found[alert["alert_id"]] = (facts, explanation_of(facts))
+        facts = reader.facts(alert)
+        found[alert["alert_id"]] = (facts, explain(facts))
     members = [
-        Member(alert_id, run.cluster, said.kind, said.suspect, facts.first_bad.at.date())
-        for alert_id, (facts, said) in found.items()
+        Member(
+            alert_id, run.cluster, explanation.kind, explanation.suspect, facts.first_bad.at.date()
+        )
+        for alert_id, (facts, explanation) in found.items()
     ]
     earliest = min(member.night for member in members)
     groups = grouped(members, repository.known_groups(run.cluster, earliest - _GROUPS_OF))
     rows: list[dict[str, Any]] = []
-    for alert_id, (facts, said) in found.items():
+    for alert_id, (facts, explanation) in found.items():
         rows.append(
             {
                 "alert_id": alert_id,
                 "run_id": run.run_id,
-                "kind": said.kind.value,
-                "suspect": said.suspect,
-                "sentence": said.sentence,
-                "evidence": list(said.evidence),
+                "kind": explanation.kind.value,
+                "suspect": explanation.suspect,
+                "sentence": explanation.sentence,
+                "evidence": explanation.evidence,
                 "group_key": groups[alert_id],
                 "first_bad_run_id": facts.first_bad.run_id,
                 "last_good_run_id": facts.last_good.run_id if facts.last_good else None,
@@ -84,6 +109,255 @@ def explain(connection: Connection, plan: RunPlan) -> dict[int, Cause]:
         )
     repository.store(rows)
     return {
-        alert_id: Cause(said.kind, said.sentence, said.evidence, groups[alert_id])
-        for alert_id, (_, said) in found.items()
+        alert_id: Cause(
+            explanation.kind, explanation.sentence, explanation.evidence, groups[alert_id]
+        )
+        for alert_id, (_, explanation) in found.items()
+    }
+
+
+class CauseFactsReader:
+    """Reads the facts around a run's regressions, once for all of them."""
+
+    def __init__(self, repository: CauseRepository, plan: RunPlan, alerts: Sequence[Row]) -> None:
+        self._run = plan.run
+        self._min_change = plan.policy.min_change
+        self._changes = _Changes(repository, plan, alerts)
+        run, cluster = plan.run, plan.run.cluster
+        since = min(self._changes.earliest, run.started_at) - _BEFORE
+        self._peers = repository.peers(cluster, run.started_at)
+        failed = sorted({a["opened_run_id"] for a in alerts if _has_failed(a)})
+        self._faults = repository.faults(cluster, failed) if failed else []
+        self._controls = repository.controls(cluster, since, run.started_at + _NIGHT)
+        self._preflights = [
+            _preflight(row)
+            for row in repository.preflights(cluster, since, run.started_at + _NIGHT)
+        ]
+
+    def facts(self, alert: Row) -> CauseFacts:
+        """Return the facts around the change of an alert's series."""
+        good, bad = self._changes.nights(alert)
+        first = bad[0]
+        # Controls are measured when a night begins: those nearer to the bad night are its own.
+        failed = _has_failed(alert)
+        boundary = good[-1].at + (first.at - good[-1].at) / 2 if good else first.at - _NIGHT / 2
+        return CauseFacts(
+            case_id=alert["case_id"],
+            cluster=self._run.cluster,
+            framework=alert["framework"],
+            first_bad=first,
+            last_good=good[-1] if good else None,
+            change=None if failed else _change(alert),
+            failure=reasons_from_json(alert["reasons"]) if failed else (),
+            faults=self._faults_of(alert),
+            bad=tuple(bad),
+            good=tuple(good),
+            peers=tuple(
+                self._peer(row, None if failed else first.at)
+                for row in self._peers
+                if row["case_id"] != alert["case_id"]
+            ),
+            controls=tuple(self._series(boundary)),
+            preflights_before=tuple(self._newest_preflights(boundary)),
+            preflights_since=tuple(each for each in self._preflights if each.at >= boundary),
+        )
+
+    def _faults_of(self, alert: Row) -> dict[str, Reason]:
+        if not _has_failed(alert):
+            return {}
+        return {
+            row["node"]: Reason.from_json(row["reasons"][0])
+            for row in self._faults
+            if row["run_id"] == alert["opened_run_id"]
+            and row["subject"].rpartition("/")[0] == alert["case_id"]
+        }
+
+    def _peer(self, row: Row, fell_at: datetime | None) -> Peer:
+        """Return another series as a peer of one that fell then; of one that failed where None."""
+        verdict, change = row["verdict"], row["change"]
+        fell: bool | None = None
+        if fell_at is None:
+            fell = verdict in _WITHOUT_VALUE
+        elif verdict == "regressed":
+            # A series that fell long ago is no evidence for this change.
+            fell = True if abs(row["since"] - fell_at) <= _SAME_FALL else None
+        elif verdict in ("ok", "improved") and (change is None or change > -self._min_change):
+            fell = False
+        return Peer(
+            case_id=row["case_id"],
+            framework=row["framework"],
+            nodes=tuple(row["nodes"]),
+            fell=fell,
+            framework_version=row["framework_version"],
+        )
+
+    def _series(self, boundary: datetime) -> list[ControlSeries]:
+        sides: dict[tuple[str, ...], tuple[list[float], list[float]]] = {}
+        for row in self._controls:
+            key = (row["node"], row["metric"], row["device"], row["backend"])
+            sides.setdefault(key, ([], []))[row["at"] >= boundary].append(row["median"])
+        return [
+            ControlSeries(node, metric, device, tuple(before[-CONTROLS:]), tuple(since))
+            for (node, metric, device, _), (before, since) in sides.items()
+        ]
+
+    def _newest_preflights(self, boundary: datetime) -> list[PreflightFacts]:
+        newest = {each.node: each for each in self._preflights if each.at < boundary}
+        return list(newest.values())
+
+
+class _Changes:
+    """Reads the nights on both sides of each change."""
+
+    def __init__(self, repository: CauseRepository, plan: RunPlan, alerts: Sequence[Row]) -> None:
+        self._run = plan.run
+        case_ids = [alert["case_id"] for alert in alerts]
+        points: dict[str, list[Row]] = defaultdict(list)
+        for row in repository.nights(case_ids, plan.run.cluster, plan.run.started_at):
+            points[row["case_id"]].append(row)
+        self._sides = {a["case_id"]: _sides(a, points[a["case_id"]]) for a in alerts}
+        kept = [row for sides in self._sides.values() for side in sides for row in side]
+        self.earliest: datetime = min(
+            (row["started_at"] for row in kept), default=plan.run.started_at
+        )
+        run_ids = sorted({row["run_id"] for row in kept})
+        launches = repository.launches(case_ids, run_ids)
+        self._repeats = {(r["case_id"], r["run_id"]): r for r in launches["repeats"]}
+        self._nodes: dict[tuple[str, str], dict[str, str | None]] = defaultdict(dict)
+        for row in launches["nodes"]:
+            self._nodes[row["case_id"], row["run_id"]][row["node"]] = row["fingerprint_id"]
+        self._versions: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+        for row in launches["versions"]:
+            self._versions[row["case_id"], row["run_id"]] |= row["versions"]
+        ids = {each for nodes in self._nodes.values() for each in nodes.values() if each}
+        self._hardware = {key: flat(doc) for key, doc in repository.fingerprints(ids).items()}
+
+    def nights(self, alert: Row) -> tuple[list[NightFacts], list[NightFacts]]:
+        """Return good and bad nights of an alert's series, oldest first; one bad night at least."""
+        good, bad = self._sides[alert["case_id"]]
+        if not bad:
+            # The measurement was removed since: only the run itself is known.
+            return [], [NightFacts(self._run.run_id, self._run.started_at)]
+        return [self._night(row) for row in good], [self._night(row) for row in bad]
+
+    def _night(self, row: Row) -> NightFacts:
+        key = (row["case_id"], row["run_id"])
+        nodes, repeats = self._nodes[key], self._repeats.get(key)
+        night = NightFacts(
+            run_id=row["run_id"],
+            at=row["started_at"],
+            framework_version=row["framework_version"],
+            build=row["build"] or "",
+            libraries=self._versions[key],
+            definition_digest=row["definition_digest"],
+            code_digest=row["code_digest"] or "",
+            nodes=tuple(sorted(nodes)),
+            hardware={
+                node: self._hardware[fingerprint]
+                for node, fingerprint in nodes.items()
+                if fingerprint in self._hardware
+            },
+        )
+        if repeats is None:
+            return night
+        return replace(
+            night,
+            repeats=repeats["repeats"],
+            disturbed=tuple(dict.fromkeys(reasons_from_json(repeats["reasons"]))),
+            disturbed_repeats=repeats["disturbed"],
+            drift=repeats["drift"],
+        )
+
+
+def _change(alert: Row) -> float | None:
+    value, baseline = alert["value"], alert["baseline"]
+    return value / baseline - 1 if value is not None and baseline else None
+
+
+def _has_failed(alert: Row) -> bool:
+    return alert["kind"] in _WITHOUT_VALUE
+
+
+def _opened(alert: Row) -> Row:
+    """Return the night of a case without a value, as far as its plan tells."""
+    return {
+        "case_id": alert["case_id"],
+        "run_id": alert["opened_run_id"],
+        "started_at": alert["opened_at"],
+        "framework_version": None,
+        "build": alert["opened_build"],
+        "definition_digest": None,
+        "code_digest": alert["opened_code"],
+    }
+
+
+def _sides(alert: Row, points: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """Return the last good nights and the bad ones.
+
+    The verdict names the first bad night; where it does not, it is the first of the last nights
+    that lie nearer to the bad level than to the good one.
+    """
+    if _has_failed(alert):
+        before = [row for row in points if row["started_at"] < alert["opened_at"]]
+        return before[-NIGHTS:], [_opened(alert)]
+    place = next(
+        (i for i, row in enumerate(points) if row["run_id"] == alert["first_bad_run_id"]), None
+    )
+    if place is None:
+        place = len(points)
+        if alert["value"] is not None and alert["baseline"] is not None:
+            midline = (alert["value"] + alert["baseline"]) / 2
+            while place > 0 and points[place - 1]["throughput"] <= midline:
+                place -= 1
+    good, bad = points[:place], points[place:]
+    return list(good[-NIGHTS:]), list(bad[:1]) + list(bad[1:][-NIGHTS:])
+
+
+# --- preflights ---------------------------------------------------------------------------
+
+
+def _preflight(row: Row) -> PreflightFacts:
+    findings = row["findings"]
+    work: Mapping[str, Any] = row["foreign_work"] or {}
+    share = float(work.get("cpu_share") or 0.0)
+    return PreflightFacts(
+        node=row["node"],
+        at=row["at"],
+        hardware=_hardware(row),
+        throttled=tuple(_findings_of(findings, "throttle")),
+        hot=tuple(_findings_of(findings, "temperature")),
+        foreign_share=share,
+        foreign=tuple(
+            f"{(process['command'] or 'a process')[:60]} of {process['user'] or '?'}"
+            for process in work.get("processes", ())
+            if process["gpu"] or share > BUSY
+        ),
+    )
+
+
+def _findings_of(findings: Sequence[Mapping[str, str]], what: str) -> list[str]:
+    return [f"{f['device']}: {f['found']}" for f in findings if f["device"] and f["what"] == what]
+
+
+def _hardware(row: Row) -> dict[str, str]:
+    """Return the fields of a node in a preflight, by the names that a fingerprint uses."""
+    found: dict[str, Any] = {"boot": row["boot_id"]}
+    for gpu in row["gpus"] or ():
+        name = f"gpus.{gpu['index']}"
+        found |= {
+            f"{name}.model": gpu["name"],
+            f"{name}.driver": gpu["driver"],
+            f"{name}.max_sm_clock_mhz": gpu["clock_sm_max_mhz"],
+            f"{name}.pcie_width": gpu["pcie_width"],
+            f"{name}.persistence": gpu["persistence"],
+        }
+    for link in row["links"] or ():
+        name = f"network.{link['name']}"
+        found |= {f"{name}.speed_mbit_s": link["mbps"], f"{name}.mtu": link["mtu"]}
+    if row["governors"]:
+        found["governor"] = ", ".join(row["governors"])
+    return {
+        name: f"{value:g}" if isinstance(value, float) else str(value)
+        for name, value in found.items()
+        if value is not None
     }

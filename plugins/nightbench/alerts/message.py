@@ -1,4 +1,4 @@
-"""What an alert says: what, how much, since when, what changed, why, and where to look. Pure."""
+"""Composes the message of alerts: what, how much, since when, cause, and links. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from nightbench.core.model import HistoryPoint, Run, Verdict, VerdictKind
 from nightbench.core.model.alerts import Cause, Confirmation, ConfirmationResult
+from nightbench.core.sentences import evidence_sentence
 
 MOST_CHANGES = 12
 """Differences between two runs that are listed; more are counted."""
@@ -24,10 +25,10 @@ class Message:
 
 @dataclass(frozen=True)
 class Links:
-    """Where things are looked at."""
+    """Makes links to pages of Airflow's UI."""
 
     base_url: str
-    """Of Airflow's API server."""
+    """Base URL of Airflow's API server."""
 
     def results(self, run: Run) -> str:
         """The results of a run."""
@@ -51,7 +52,7 @@ class Links:
 
 @dataclass(frozen=True)
 class AlertItem:
-    """A verdict that somebody must see, with what its sentence does not hold."""
+    """A new alert in a message: its verdict and what is known beside it."""
 
     verdict: Verdict
     unit: str = ""
@@ -59,27 +60,27 @@ class AlertItem:
     first_bad: HistoryPoint | None = None
     last_good: HistoryPoint | None = None
     changes: tuple[str, ...] | None = None
-    """What differs between these two, a line each; None where one of them is not known."""
+    """Differences between these two runs, a line each; None where one is unknown."""
     cause: Cause | None = None
     confirmation: Confirmation | None = None
     is_awaited: bool = False
-    """It is being measured again while this is said."""
+    """It is being measured again right now."""
     reproduce: str | None = None
     """The command that measures it again."""
 
     @property
     def group(self) -> str:
-        """What it has in common with others; empty: nothing."""
+        """Key of alerts with the same cause; empty without others."""
         return self.cause.group if self.cause else ""
 
 
 @dataclass(frozen=True)
 class EndedAlert:
-    """An alert that is over."""
+    """A resolved alert in a message."""
 
     case_id: str
     sentence: str = ""
-    """What the run that ended it says of the series."""
+    """The verdict's sentence of the run that ended it."""
     alert_id: int | None = None
 
 
@@ -95,22 +96,21 @@ def message(
     series: Sequence[str] = (),
     drifts: Sequence[str] = (),
 ) -> Message:
-    """One message for all that is new.
+    """Return one message about all news.
 
     Args:
         run: the latest run that brought news.
-        owner: whose it is.
-        news: new alerts, unless `resolved` or `notes` say something. Those of one cause become one
-            item.
+        owner: of the alerts.
+        news: new alerts; those of one cause become one item.
         resolved: alerts that ended.
-        links: where things are looked at.
-        is_urgent: it is told apart from the night's message.
-        notes: what else somebody must know, a sentence each: the detector's grade fell.
-        series: which series alert no more, or again, a sentence each.
-        drifts: which series creep, a sentence each.
+        links: makes links; none without it.
+        is_urgent: it is sent at once, apart from the night's message.
+        notes: sentences about grades of the detector that fell.
+        series: sentences about series that became noisy or steady.
+        drifts: sentences about series that drift.
 
     Raises:
-        ValueError: there is nothing to say.
+        ValueError: there are no news.
     """
     if not (news or resolved or notes or series or drifts):
         raise ValueError("there is neither news nor a resolved alert, and nothing to note")
@@ -133,7 +133,7 @@ def message(
 
 
 def grouped(news: Sequence[AlertItem]) -> list[list[AlertItem]]:
-    """Those of one cause together, the largest fall of each first; the worst group comes first."""
+    """Return items grouped by cause, the largest fall of each first; the worst group first."""
     groups: dict[str, list[AlertItem]] = {}
     for number, item in enumerate(news):
         groups.setdefault(item.group or f"\0{number}", []).append(item)
@@ -143,7 +143,7 @@ def grouped(news: Sequence[AlertItem]) -> list[list[AlertItem]]:
 
 
 def _rank(item: AlertItem) -> tuple[bool, float]:
-    """Falls first, by size; those that nobody saw again last among them."""
+    """Sort key: falls first, by size; unconfirmed ones last among them."""
     refuted = (
         item.confirmation is not None
         and item.confirmation.outcome is ConfirmationResult.NOT_CONFIRMED
@@ -259,7 +259,9 @@ def _cause(cause: Cause | None) -> list[str]:
     if cause is None:
         return []
     lines = [f"- cause: {_words(cause.kind)}: {cause.sentence}"]
-    return lines + [f"  - {line}" for line in cause.evidence if line != cause.sentence]
+    return lines + [
+        f"  - {line}" for line in map(evidence_sentence, cause.evidence) if line != cause.sentence
+    ]
 
 
 def _confirmation(item: AlertItem) -> list[str]:

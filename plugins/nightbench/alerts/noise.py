@@ -1,7 +1,7 @@
-"""Keeps noisy series quiet: they are measured and judged as ever, and open no alert.
+"""Stores which series are noisy: they are measured and judged as usual, and open no alert.
 
-Only nightly runs decide. What a run said of a series is kept and said again when the run is judged
-again, so that the history of a series never changes behind its alerts.
+Only nightly runs decide. The decision of a run is stored and used again when the run is judged
+again, so that the history of a series stays consistent with its alerts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def quarantine(
     plan: RunPlan,
     histories: Mapping[str, Sequence[HistoryPoint]],
 ) -> frozenset[str]:
-    """Decide which series of a night are noisy, store those that change sides.
+    """Return the noisy series of a night; store those that became noisy or steady.
 
     Args:
         warehouse: the one that the run was loaded into.
@@ -30,7 +30,7 @@ def quarantine(
         histories: good nights before this run by case_id, oldest first.
 
     Returns:
-        case_ids of the run that alert no more. A case without a figure stays as it was.
+        case_ids of noisy series. A case without a value keeps its state.
     """
     run, limit = plan.run, plan.policy.max_spread
     noisy = set(warehouse.series.noisy_before(run.cluster, run.run_id, run.started_at))
@@ -38,7 +38,7 @@ def quarantine(
         each.case_id: each.point for each in warehouse.runs.measured(run.run_id) if each.point
     }
     for case_id, point in tonight.items():
-        # A run that is judged again must not be its own past.
+        # A run that is judged again must not be part of its own history.
         before = [p for p in histories.get(case_id, ()) if p.run_id != run.run_id]
         turn = noise.noise_change(before, point, limit, case_id in noisy)
         if turn is not None:
@@ -54,14 +54,14 @@ def quarantine(
                     "sentence": turn.sentence,
                 }
             )
-    # Where the run was judged before, what it said then stands.
+    # Where the run was judged before, its decision stands.
     for event in warehouse.series.noise_events(run_id=run.run_id):
         (noisy.add if event["what"] == NOISY else noisy.discard)(event["case_id"])
     return frozenset(noisy)
 
 
 def notes(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """One line for each series that became noisy or steady again, for messages and digests.
+    """Return one line for each series that became noisy or steady again, for messages and digests.
 
     Args:
         events: rows of `marts.fct_noise_event`, such as `SeriesRepository.noise_events` gives.

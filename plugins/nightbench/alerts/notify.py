@@ -25,7 +25,7 @@ from nightbench.alerts import (
     noise,
     send,
 )
-from nightbench.alerts.message_composer import Composer
+from nightbench.alerts.message_builder import MessageBuilder
 from nightbench.alerts.routing import Routed, Router
 from nightbench.core.errors import UserError
 from nightbench.core.hours import zone
@@ -43,7 +43,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Notifier:
-    """How messages get out."""
+    """How messages are sent."""
 
     resolve: Callable[[str], str] | None = None
     """Airflow Connection id -> Apprise URL, for channels that are named so."""
@@ -61,7 +61,7 @@ def notify(
     Args:
         warehouse: its connection locks the cluster's alerts.
         plan: of the run that brought the news: its channels, routes and policy.
-        notifier: how messages get out.
+        notifier: how messages are sent.
         night: whose message it is; that of the latest unnotified alert where None.
 
     Raises:
@@ -150,7 +150,7 @@ def night_of(at: datetime, zone_name: str) -> date:
 
 @dataclass
 class _Notification:
-    """One try to send all that is unnotified."""
+    """One attempt to send all that is unnotified."""
 
     warehouse: Warehouse
     plan: RunPlan
@@ -158,11 +158,11 @@ class _Notification:
     deliveries: list[Delivery] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     fallen: list[Row] = field(default_factory=list)
-    """Unnotified grades of the detector that are not good enough any more."""
+    """Unnotified grades of the detector that miss their limits."""
     turned: list[Row] = field(default_factory=list)
     """Unnotified series that became noisy or steady."""
     drifts: list[Row] = field(default_factory=list)
-    """Unnotified series that creep."""
+    """Unnotified drifts."""
 
     def send_all(self, night: date | None) -> tuple[Delivery, ...]:
         run = self.plan.run
@@ -192,45 +192,44 @@ class _Notification:
     def _send_alerts(
         self, unnotified: Sequence[Routed], night: date, own: Sequence[Channel]
     ) -> None:
-        composer = Composer(self.warehouse, self.plan, unnotified)
-        urgent = [each for each in unnotified if each.is_news and self._is_urgent(composer, each)]
-        self._send(URGENT, urgent, composer, night, had=set())
+        builder = MessageBuilder(self.warehouse, self.plan, unnotified)
+        urgent = [each for each in unnotified if each.is_news and self._is_urgent(builder, each)]
+        self._send(URGENT, urgent, builder, night, had=set())
         rest = [each for each in unnotified if each not in urgent]
         if any(each.row["is_awaited"] for each in rest):
             return
         run = self.plan.run
         had = self.warehouse.messages.night_channels(run.suite, run.cluster, night)
         sent_before = len(self.deliveries)
-        self._send(NIGHT, rest, composer, night, had)
+        self._send(NIGHT, rest, builder, night, had)
         if self._notes:
             names = {channel.name for channel in own}
             sent = [each for each in self.deliveries[sent_before:] if each.channel in names]
-            self._send_notes(own, sent, composer, night, had)
+            self._send_notes(own, sent, builder, night, had)
 
     def _send_notes(
         self,
         own: Sequence[Channel],
         sent: Sequence[Delivery],
-        composer: Composer,
+        builder: MessageBuilder,
         night: date,
         had: set[str],
     ) -> None:
-        """Mark what the night's messages said beside alerts; else say it in one of its own.
+        """Mark the notes that the night's messages contained; without such a message, send one.
 
-        It concerns the suite, so only its own channels count, and what was sent to these, not one
-        that a route alone names.
+        Notes concern the suite: only its own channels count, not those of routes.
         """
         if own and not sent:
             on_time = [channel for channel in own if channel.name not in had]
-            said = self._compose(NIGHT, [], composer)
-            sent = send(on_time, said.title, said.body, self.notifier.resolve)
+            composed = self._compose(NIGHT, [], builder)
+            sent = send(on_time, composed.title, composed.body, self.notifier.resolve)
             self.deliveries += sent
             for channel, delivery in zip(on_time, sent, strict=True):
                 if delivery.sent:
-                    self._keep(NIGHT, channel, [], night, said)
+                    self._store_sent(NIGHT, channel, [], night, composed)
             if on_time and not any(delivery.sent for delivery in sent):
                 reasons = "; ".join(f"{d.channel}: {d.error}" for d in sent)
-                self.refusals.append(f'the message "{said.title}": {reasons}')
+                self.refusals.append(f'the message "{composed.title}": {reasons}')
         if not own or any(delivery.sent for delivery in sent):
             self.warehouse.grades.mark_notified(self.fallen)
             for run_id in {row["run_id"] for row in self.turned}:
@@ -239,11 +238,11 @@ class _Notification:
 
     @property
     def _notes(self) -> bool:
-        """Something is to be said beside alerts."""
+        """True where there are notes beside alerts."""
         return bool(self.fallen or self.turned or self.drifts)
 
-    def _is_urgent(self, composer: Composer, each: Routed) -> bool:
-        verdict = composer.verdict(each.row)
+    def _is_urgent(self, builder: MessageBuilder, each: Routed) -> bool:
+        verdict = builder.verdict(each.row)
         return (
             verdict.kind is VerdictKind.REGRESSED
             and verdict.change is not None
@@ -251,9 +250,14 @@ class _Notification:
         )
 
     def _send(
-        self, kind: str, items: Sequence[Routed], composer: Composer, night: date, had: set[str]
+        self,
+        kind: str,
+        items: Sequence[Routed],
+        builder: MessageBuilder,
+        night: date,
+        had: set[str],
     ) -> None:
-        """Send to each channel what it has not had; what all channels have had is marked."""
+        """Send each channel the items that it lacks; mark items that all channels accepted."""
         notified = self.warehouse.messages.notified_items([each.alert_id for each in items])
         took = {
             each: [c for c in each.channels if (*each.key, c.name) in notified] for each in items
@@ -266,18 +270,18 @@ class _Notification:
             on_time = [channel for channel in channels if channel.name not in had]
             if not on_time:
                 continue
-            said = self._compose(kind, batch, composer)
-            pictures = composer.pictures([each for each in batch if each.is_news])
-            sent = send(on_time, said.title, said.body, self.notifier.resolve, pictures)
+            composed = self._compose(kind, batch, builder)
+            pictures = builder.pictures([each for each in batch if each.is_news])
+            sent = send(on_time, composed.title, composed.body, self.notifier.resolve, pictures)
             self.deliveries += sent
             for channel, delivery in zip(on_time, sent, strict=True):
                 if delivery.sent:
-                    self._keep(kind, channel, batch, night, said)
+                    self._store_sent(kind, channel, batch, night, composed)
                     for each in batch:
                         took[each].append(channel)
             if not any(delivery.sent for delivery in sent):
                 reasons = "; ".join(f"{d.channel}: {d.error}" for d in sent)
-                self.refusals.append(f'the message "{said.title}": {reasons}')
+                self.refusals.append(f'the message "{composed.title}": {reasons}')
         self.warehouse.messages.mark_notified(
             [
                 each.document
@@ -286,12 +290,12 @@ class _Notification:
             ]
         )
 
-    def _compose(self, kind: str, batch: Sequence[Routed], composer: Composer) -> Message:
-        news: list[AlertItem] = [composer.news(each) for each in batch if each.is_news]
+    def _compose(self, kind: str, batch: Sequence[Routed], builder: MessageBuilder) -> Message:
+        news: list[AlertItem] = [builder.news(each) for each in batch if each.is_news]
         again = {item.verdict.case_id for item in news}
-        # An alert that gave way to another one of its series is no recovery.
+        # An alert that was replaced by another one of its series is no recovery.
         over = [e for e in batch if not e.is_news and e.row["case_id"] not in again]
-        ended = [composer.ended(each) for each in over]
+        ended = [builder.ended(each) for each in over]
         owner = ", ".join(sorted({each.owner for each in batch})) or self.plan.owner
         is_urgent = kind == URGENT
         return message(
@@ -306,8 +310,8 @@ class _Notification:
             drifts=[] if is_urgent else drifts.notes(self.drifts),
         )
 
-    def _keep(
-        self, kind: str, channel: Channel, batch: Iterable[Routed], night: date, said: Message
+    def _store_sent(
+        self, kind: str, channel: Channel, batch: Iterable[Routed], night: date, composed: Message
     ) -> None:
         run = self.plan.run
         self.warehouse.messages.store(
@@ -318,7 +322,7 @@ class _Notification:
                 "kind": kind,
                 "channel": channel.name,
                 "run_id": run.run_id,
-                "title": said.title,
+                "title": composed.title,
             },
             [each.document for each in batch],
         )
@@ -327,7 +331,7 @@ class _Notification:
 def _batches(
     items: Sequence[Routed], took: dict[Routed, list[Channel]]
 ) -> list[tuple[list[Channel], list[Routed]]]:
-    """What each channel still lacks, channels that lack the same together."""
+    """Return the items that each channel lacks; channels that lack the same are one batch."""
     by_channel: dict[Channel, list[Routed]] = {}
     for each in items:
         for channel in each.channels:

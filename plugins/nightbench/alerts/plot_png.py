@@ -1,4 +1,4 @@
-"""The plot of a series as a PNG, for messages. Drawn at twice its size and then made smaller."""
+"""Draws the plot of a series as a PNG for messages, at twice its size and scaled down."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AREA = PlotArea(880, 340, left=78, right=18, top=48, bottom=34, steps=4)
 """Of the picture, in pixels."""
 
 MOST_POINTS = 120
-"""Nights that are drawn, the latest ones."""
+"""Largest number of nights that are drawn, the latest ones."""
 
 _FINER = 2
 _GROUND, _TEXT, _SOFT, _LINE = "#ffffff", "#1b2430", "#5c6b7a", "#d9e0e7"
@@ -27,7 +27,7 @@ _GOOD, _BAD = "#0b6bcb", "#c62828"
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture that goes with a message."""
+    """A picture that is attached to a message."""
 
     name: str
     """File name, `.png`."""
@@ -41,14 +41,14 @@ def picture(
     since: datetime | None = None,
     baseline: float | None = None,
 ) -> Picture | None:
-    """Draw a series.
+    """Return the plot of a series.
 
     Args:
         title: stands above it, and makes the file's name.
         points: oldest first; the last one is tonight's.
         unit: of work; the axis is in units per second.
         since: nights from here on are drawn as bad.
-        baseline: what they are held against.
+        baseline: of the verdict, drawn as a line.
 
     Returns:
         None where there are not two nights to draw.

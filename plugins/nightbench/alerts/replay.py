@@ -17,10 +17,10 @@ SERIES = tuple[str, str]
 """Case and cluster."""
 
 WARM_UP = 30
-"""Nights that are replayed before those that count: what stood then is not raised anew."""
+"""Nights that are replayed before those that count; alerts that are live then are not raised."""
 
 NEAR = timedelta(days=14)
-"""An alert that is raised so long before another one's first night, or after it, is the same."""
+"""Largest distance between the first nights of two alerts that count as the same."""
 
 _MADE_UP = "replay"
 
@@ -46,8 +46,8 @@ class RaisedAlert:
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """An alert of the past, and what people made of it."""
+class LabelledAlert:
+    """A past alert with the label that people gave it."""
 
     alert_id: int
     case_id: str
@@ -55,7 +55,7 @@ class Labelled:
     opened_at: datetime
     """The night that opened it."""
     last_at: datetime
-    """The last night that said the same."""
+    """The last night with the same verdict."""
     is_true: bool
 
     @property
@@ -65,7 +65,7 @@ class Labelled:
 
 
 def label_of(events: Sequence[Mapping[str, Any]], dismissed_as: str | None) -> bool | None:
-    """What people made of an alert: true, false, or nothing that says so.
+    """Return people's label of an alert: true, false, or None without one.
 
     Acknowledged, resolved by a person, dismissed as intended or as one that nobody will fix: there
     was a change. Dismissed as a false alarm: there was none. What was opened again waits anew.
@@ -93,17 +93,17 @@ def replay(
     detector: Detector,
     since: datetime | None = None,
 ) -> list[RaisedAlert]:
-    """The alerts on falls that a series would have raised, judged night by night.
+    """Return the alerts on falls that a series would have raised, judged night by night.
 
-    Every night is judged knowing only those before it, noisy stretches keep quiet, and alerts
-    live and end as real ones do; people, confirmations and failed nights take no part.
+    Every night is judged with the nights before it only. Noisy stretches raise nothing, and alerts
+    open and end as real ones do; people, confirmations and failed nights are not simulated.
 
     Args:
         series: case and cluster.
         points: the nights, oldest first.
         policy: the suite's, or a proposed one.
         detector: judges.
-        since: alerts of earlier nights are not told.
+        since: alerts of earlier nights are not returned.
     """
     return list(_Replay(series, policy, detector).run(points, since))
 
@@ -129,7 +129,7 @@ class _Replay:
             yield self.raised
 
     def _night(self, before: Sequence[HistoryPoint], tonight: HistoryPoint) -> RaisedAlert | None:
-        """Judge a night; the alert that it ends."""
+        """Judge a night; return the alert that it ends."""
         case_id, cluster = self.series
         turn = noise.noise_change(before, tonight, self.policy.max_spread, self.is_noisy)
         if turn is not None:
@@ -138,7 +138,7 @@ class _Replay:
         verdict = Verdict(
             case_id,
             cluster,
-            # Nights are told apart by their run; a history from a file may know none.
+            # Nights are identified by their run; a history from a file may have none.
             f"{_MADE_UP}-{tonight.at.isoformat()}",
             said.kind,
             said.sentence,
@@ -182,19 +182,19 @@ def _alive(verdict: Verdict) -> LiveAlert:
     )
 
 
-# --- what people's labels say of it ---------------------------------------------------------
+# --- score by people's labels ---------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Score:
-    """The alerts of a policy beside the labels of people."""
+    """The alerts of a policy compared with people's labels."""
 
     raised: tuple[RaisedAlert, ...]
     labels: Mapping[int, bool]
-    """Place in `raised` -> label, where there is one."""
-    missed: tuple[Labelled, ...]
+    """Index in `raised` -> label, where there is one."""
+    missed: tuple[LabelledAlert, ...]
     """Alerts that people found right and that would not have been raised."""
-    silenced: tuple[Labelled, ...]
+    silenced: tuple[LabelledAlert, ...]
     """False alarms that would not have been raised."""
 
     @property
@@ -209,7 +209,7 @@ class Score:
 
     @property
     def unlabelled(self) -> int:
-        """Alerts of which nobody said anything."""
+        """Alerts without a label."""
         return len(self.raised) - len(self.labels)
 
     @property
@@ -239,8 +239,8 @@ class Score:
         return wilson(self.right, self.right + len(self.missed))
 
 
-def score(raised: Sequence[RaisedAlert], labelled: Sequence[Labelled]) -> Score:
-    """Hold alerts against labelled ones: each is the same as one other at the most, the nearest."""
+def score(raised: Sequence[RaisedAlert], labelled: Sequence[LabelledAlert]) -> Score:
+    """Match raised alerts with labelled ones, each with the nearest and with at most one."""
     pairs = sorted(
         (abs(alert.at - known.opened_at), i, j)
         for i, alert in enumerate(raised)
@@ -260,13 +260,13 @@ def score(raised: Sequence[RaisedAlert], labelled: Sequence[Labelled]) -> Score:
     )
 
 
-def _until(known: Labelled) -> datetime:
-    """While it lasted it could have been raised; what came later is another event."""
+def _until(known: LabelledAlert) -> datetime:
+    """Return the end of the event: an alert that is raised later is another one."""
     return max(known.last_at, known.opened_at + NEAR)
 
 
 def apart(one: Sequence[RaisedAlert], other: Sequence[RaisedAlert]) -> list[RaisedAlert]:
-    """The alerts of `one` that `other` does not raise within two weeks."""
+    """Return the alerts of `one` that `other` does not raise within two weeks."""
     left = list(other)
     found = []
     for alert in one:

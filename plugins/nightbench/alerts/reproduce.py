@@ -1,4 +1,4 @@
-"""The command that measures an alert's case again. Pure."""
+"""Makes the command that measures an alert's case again. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 def command_of(
     suite: str, case_id: str, good: Mapping[str, Any] | None, bad: Mapping[str, Any] | None
 ) -> str:
-    """One line for a shell: the two builds side by side where they differ, else the case again.
+    """Return a shell command: it compares the two builds, or runs the case where there is one.
 
     Args:
         suite: the suite.
@@ -27,11 +27,11 @@ def command_of(
 
 
 def _build(state: Mapping[str, Any]) -> str | None:
-    """`LINE=BUILD` as the command line takes it; None where nothing says which build it was."""
+    """`LINE=BUILD` as the command line takes it; None where the build is unknown."""
     if not state.get("line"):
         return None
     if state.get("source") != "index":
         return f"{state['line']}={state['location']}" if state.get("location") else None
-    # A wheel says more than its index does: 2.13.0+cpu is 2.13.0 there.
+    # The local part of a wheel's version is not in its index: 2.13.0+cpu is 2.13.0 there.
     version = (state.get("build_version") or state.get("framework_version") or "").split("+")[0]
     return f"{state['line']}={version}" if version else None

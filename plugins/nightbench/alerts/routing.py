@@ -1,4 +1,4 @@
-"""Whose an alert is and where it is told: the first route of the suite that matches. Pure."""
+"""Routes alerts to owners and channels: the first matching route of the suite counts. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from nightbench.core.run_plan import RunPlan
 
 @dataclass(frozen=True, eq=False)
 class Routed:
-    """Something that is untold, and who is to hear of it."""
+    """An unnotified alert with its owner and channels."""
 
     row: Mapping[str, Any]
-    """Of `untold`."""
+    """Row of the statement `unnotified`."""
     owner: str
     channels: tuple[Channel, ...]
 
@@ -27,33 +27,33 @@ class Routed:
 
     @property
     def is_news(self) -> bool:
-        """That it opened, or lives again; else that it ended."""
+        """True where it was opened or reopened; False where it ended."""
         return bool(self.row["what"] == "news")
 
     @property
     def key(self) -> tuple[int, str, str]:
-        """What a channel is told once."""
+        """Key of what a channel is notified of once."""
         return self.alert_id, self.row["what"], self.row["of_run_id"]
 
     @property
     def document(self) -> dict[str, Any]:
-        """The same, for the warehouse."""
+        """The same, as the warehouse takes it."""
         return dict(zip(("alert_id", "what", "of_run_id"), self.key, strict=True))
 
 
 class Router:
-    """Routes by a suite's file, as the run's plan has kept it."""
+    """Routes alerts by a suite's file, as the run's plan holds it."""
 
     def __init__(self, plan: RunPlan) -> None:
         self._plan = plan
-        # One channel that is named in several places hears everything once. What it took is kept
-        # under its name, so that hangs on the file alone, not on what there is to tell.
+        # A channel that is named in several places gets everything once. What it accepted is stored
+        # under its name, which must depend on the file alone.
         self._by_url = {each.url: each for each in channels_of(plan.channels, plan.routes)}
         self.own = self._channels(plan.channels)
         """The suite's own channels."""
 
     def of(self, row: Mapping[str, Any]) -> Routed:
-        """Who is to hear of an alert; people's own choice of an owner comes first."""
+        """Return an alert with owner and channels; an owner that a person chose comes first."""
         for route in self._plan.routes:
             if _matches(route, row):
                 channels = self.own if route.alerts is None else self._channels(route.alerts)
@@ -65,7 +65,7 @@ class Router:
 
 
 def channels_of(urls: Sequence[str], routes: Sequence[Route]) -> list[Channel]:
-    """Every channel of a suite, each once, by the first place where it stands."""
+    """Return every channel of a suite once, named by its first place."""
     every = named(urls)
     for place, route in enumerate(routes):
         every += named(route.alerts or (), f"routes[{place}].alerts")

@@ -1,4 +1,4 @@
-"""What changed between two runs of a case, as far as the warehouse knows. Pure."""
+"""Lists the differences between two runs of a case. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ State = Mapping[str, Any]
 """A row of `case_states`: build, code, definition, and the nodes' fingerprints."""
 
 _OF_A_MOMENT = frozenset({"schema", "id", "taken_at", "build", "code_digest"})
-"""Parts of a fingerprint that differ without meaning, or that are said by the run itself."""
+"""Parts of a fingerprint that are irrelevant, or that the run itself names."""
 
 _SHOWN = 60
 """Characters of a value that are shown."""
 
 
 def differences(good: State, bad: State) -> tuple[str, ...]:
-    """What differs between two runs of a case, a line each: software first, then the nodes."""
+    """Return the differences between two runs, a line each: software first, then nodes."""
     return tuple([*_of_runs(good, bad), *_of_nodes(good.get("nodes"), bad.get("nodes"))])
 
 
@@ -50,7 +50,7 @@ def _of_nodes(good: Any, bad: Any) -> Iterator[str]:
 
 
 def _leaves(document: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Paths of single values with what stands there; a list of plain values is one value."""
+    """Return path -> value of all leaves; a list of plain values is one value."""
     if isinstance(document, dict):
         for key, value in document.items():
             if path or key not in _OF_A_MOMENT:

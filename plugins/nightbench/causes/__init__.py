@@ -1,13 +1,13 @@
-"""What a change is put down to, by evidence, and which changes have one cause. Pure."""
+"""Finds the cause of a change by evidence, and groups changes of one cause. Pure."""
 
-from nightbench.causes.explaining import Explanation, explain
-from nightbench.causes.facts import ControlSeries, Facts, NightFacts, Peer, PreflightFacts
+from nightbench.causes.explanation import Explanation, explain
+from nightbench.causes.facts import CauseFacts, ControlSeries, NightFacts, Peer, PreflightFacts
 from nightbench.causes.groups import Member, grouped
 
 __all__ = [
+    "CauseFacts",
     "ControlSeries",
     "Explanation",
-    "Facts",
     "Member",
     "NightFacts",
     "Peer",

@@ -1,4 +1,4 @@
-"""What is known around a change: the two nights beside it, other series, nodes, controls."""
+"""The facts around a change: nights before and after it, other series, nodes, controls."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from datetime import datetime
 from nightbench.core.model import Reason
 
 FELL = 0.05
-"""A control that lost less than this is steady."""
+"""Relative loss below which a control counts as steady."""
 NOISES = ((8, 4.0), (5, 6.0), (3, 10.0))
-"""Figures before the change, and how many times its own noise a control must lose: few figures
-know little of their noise. With fewer than the last it says nothing."""
+"""(figures before the change, loss in multiples of the control's noise from which it fell). Few
+figures estimate noise badly. With fewer figures than in the last row a control is not judged."""
 BUSY = 0.10
-"""Foreign share of the cores from which a node is not alone."""
+"""Share of the cores from which foreign work counts."""
 
 
 @dataclass(frozen=True)
 class NightFacts:
-    """What a case ran as on one night."""
+    """Software, nodes and disturbances of a case on one night."""
 
     run_id: str
     at: datetime
     framework_version: str | None = None
     build: str = ""
-    """What names the build: the wheel's digest where it has one."""
+    """Name of the build: the wheel's digest where it has one."""
     libraries: Mapping[str, str] = field(default_factory=dict)
-    """Versions that the ranks told, by name."""
+    """Versions that the ranks reported, by name."""
     definition_digest: str | None = None
     code_digest: str = ""
     nodes: tuple[str, ...] = ()
     hardware: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Node -> field of its fingerprint -> value, flat."""
     repeats: int = 0
-    """All launches, good or not."""
+    """Number of launches, failed ones included."""
     disturbed: tuple[Reason, ...] = ()
     """Why repeats were disturbed, each reason once."""
     disturbed_repeats: int = 0
@@ -51,13 +51,13 @@ class Peer:
     framework: str
     nodes: tuple[str, ...]
     fell: bool | None
-    """Since the same nights; None where its verdict does not say. Of a failure: failed too."""
+    """True where it fell on the same nights (for a failure: failed too); None where unknown."""
     framework_version: str | None = None
 
 
 @dataclass(frozen=True)
 class ControlSeries:
-    """A control measurement before and since the change; more is better."""
+    """A control measurement before and since the change; higher is better."""
 
     node: str
     """`n1+n2` where it is between nodes."""
@@ -69,19 +69,19 @@ class ControlSeries:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """The nodes that it is of."""
+        """The nodes that it measures."""
         return frozenset(self.node.split("+"))
 
     @property
     def ratio(self) -> float | None:
-        """Median since / median before; None where one of them is not known well enough."""
+        """Median since / median before; None where there are too few figures."""
         if len(self.before) < NOISES[-1][0] or not self.since:
             return None
         return statistics.median(self.since) / statistics.median(self.before)
 
     @property
     def fell(self) -> bool | None:
-        """Whether it lost more than its noise; None where that is not known."""
+        """True where it lost more than its noise; None where there are too few figures."""
         ratio = self.ratio
         if ratio is None:
             return None
@@ -91,36 +91,36 @@ class ControlSeries:
         return 1 - ratio > max(FELL, times * noise)
 
     @property
-    def says(self) -> str:
-        """The figure in words: `memory_copy (cpu) of n1`."""
+    def label(self) -> str:
+        """Its name: `memory_copy (cpu) of n1`."""
         return f"{self.metric} ({self.device}) of {self.node}"
 
 
 @dataclass(frozen=True)
 class PreflightFacts:
-    """A preflight of one node."""
+    """Result of a preflight of one node."""
 
     node: str
     at: datetime
     hardware: Mapping[str, str] = field(default_factory=dict)
-    """What it shares with a fingerprint, by the same names, and links and boots."""
+    """Fields by the names that a fingerprint uses, and links and boots."""
     throttled: tuple[str, ...] = ()
     """`GPU 0: hw_thermal_slowdown`."""
     hot: tuple[str, ...] = ()
     """`GPU 0: 84 degrees Celsius before anything runs`."""
     foreign_share: float = 0.0
     foreign: tuple[str, ...] = ()
-    """Foreign processes, named."""
+    """Foreign processes, by command and user."""
 
     @property
     def has_neighbours(self) -> bool:
-        """Whether others worked there."""
+        """True where foreign work ran on the node."""
         return self.foreign_share > BUSY or bool(self.foreign)
 
 
 @dataclass(frozen=True)
-class Facts:
-    """All that is known around the change of one series."""
+class CauseFacts:
+    """All facts around the change of one series."""
 
     case_id: str
     cluster: str
@@ -130,19 +130,19 @@ class Facts:
     change: float | None = None
     """Of the series: value / baseline - 1."""
     failure: tuple[Reason, ...] = ()
-    """Why it came back without a value; empty where it has one."""
+    """Why there is no value; empty where there is one."""
     faults: Mapping[str, Reason] = field(default_factory=dict)
-    """Node -> why the failure is put down to it."""
+    """Node -> why it caused the failure."""
     bad: tuple[NightFacts, ...] = ()
-    """All nights since, `first_bad` too, oldest first."""
+    """Nights since the change, with `first_bad`, oldest first."""
     good: tuple[NightFacts, ...] = ()
-    """Some nights before, `last_good` too, oldest first."""
+    """Nights before the change, with `last_good`, oldest first."""
     peers: tuple[Peer, ...] = ()
     controls: tuple[ControlSeries, ...] = ()
     """Of the whole cluster."""
-    looks_before: tuple[PreflightFacts, ...] = ()
+    preflights_before: tuple[PreflightFacts, ...] = ()
     """The newest of each node before the change."""
-    looks_since: tuple[PreflightFacts, ...] = ()
+    preflights_since: tuple[PreflightFacts, ...] = ()
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -150,11 +150,11 @@ class Facts:
         return frozenset(node for night in (self.first_bad, *self.bad) for node in night.nodes)
 
     @property
-    def turns(self) -> list[tuple[NightFacts, NightFacts, str]]:
-        """Pairs of nights between which the cause may lie, with what speaks against a pair.
+    def boundaries(self) -> list[tuple[NightFacts, NightFacts, str]]:
+        """Pairs of nights between which the cause may lie, with the objection to a pair.
 
-        The last good night and the first bad one; and a night to either side: one lucky or unlucky
-        night hides on which of them a series fell.
+        The last good and the first bad night come first, without an objection. The pairs before
+        and after are possible as well: one unusual night can move the visible change by a night.
         """
         if self.last_good is None:
             return []

@@ -1,4 +1,4 @@
-"""Which changes have one cause: the same suspect on neighbouring nights of a cluster."""
+"""Groups changes by cause: the same suspect on neighbouring nights of a cluster."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from datetime import date
 from nightbench.core.model.alerts import CauseKind
 
 APART = 1
-"""Nights: a change is told of one series a night before it is told of another."""
+"""Nights by which the changes of one cause may differ: series do not all notice at once."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A change with its cause; `group` is empty until it has one."""
+    """A change with its cause; `group` is empty until it is grouped."""
 
     alert_id: int
     cluster: str
@@ -26,11 +26,11 @@ class Member:
 
 
 def grouped(members: Iterable[Member], known: Iterable[Member] = ()) -> dict[int, str]:
-    """The group of each change; empty where nobody is suspected: it stands on its own.
+    """Return the group of each change by alert_id; empty where it has no suspect.
 
     Args:
         members: changes without a group, in any order.
-        known: changes of earlier runs that have one; what fits goes to them.
+        known: grouped changes of earlier runs, whose groups are continued.
     """
     anchors: dict[tuple[str, CauseKind, str], dict[date, str]] = {}
     for one in sorted(known, key=lambda m: (m.night, m.group)):

@@ -1,4 +1,4 @@
-"""Holds a table of checks against frames with Great Expectations."""
+"""Runs tables of checks on data frames with Great Expectations."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 WHERE = ("repeat", "process")
-"""Columns that every frame has, and that say where a value was found."""
+"""Columns of every frame that locate a value."""
 
 _SHOWN = 3
-"""Values that the words name; the rest is counted."""
+"""Values that a result lists; the rest is counted."""
 
 
 @functools.cache
 def _great_expectations() -> tuple[Any, Any]:
-    """The package and a batch definition for frames, both made once for each process."""
+    """Return the package and a batch definition for frames, made once for each process."""
     # Read while the package is imported: it posts usage events to a public host otherwise.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     with warnings.catch_warnings():
-        # Deprecations inside Great Expectations are no business of who runs a check.
+        # Deprecations inside Great Expectations are not the user's to mend.
         warnings.simplefilter("ignore")
-        # Before the import: it tells of everything that it decorates, at INFO.
+        # Before the import: it logs everything that it decorates, at INFO.
         logging.getLogger("great_expectations").setLevel(logging.WARNING)
         import great_expectations as gx
         from great_expectations.data_context.types.base import ProgressBarsConfig
@@ -51,7 +51,7 @@ def hold(
     context: CheckContext,
     failed: frozenset[int | None] = frozenset(),
 ) -> list[CheckResult]:
-    """One result for each check and repeat, ordered by repeat and then as in the table.
+    """Return one result for each check and repeat, ordered by repeat and then as in the table.
 
     Every frame has the columns `repeat` and `process`; the frame `repeats` names all repeats.
     `failed` are those that did not end well.
@@ -72,7 +72,7 @@ def hold(
             frame = frames[check.frame]
             rows = frame[frame["repeat"] == repeat] if repeat is not None else frame
             if not len(rows):
-                continue  # No rank, no step: another check says that they are missing.
+                continue  # No rank or step: another check reports that they are missing.
             found = bad.get(check.name, {}).get(repeat, [])
             results.append(
                 CheckResult(
@@ -95,7 +95,7 @@ def _unexpected(
     frame: pd.DataFrame,
     context: CheckContext,
 ) -> dict[str, dict[int | None, list[tuple[str, Any]]]]:
-    """Check -> repeat -> (process, value) of every row that is not as expected."""
+    """Return check -> repeat -> (process, value) of every row that is not as expected."""
     expectations = []
     for check in checks:
         expectation = check.expects(gx.expectations, context)
@@ -129,7 +129,7 @@ def _unexpected(
 
 
 def _plain(value: Any) -> int | None:
-    """A repeat's number; measurements have none, and pandas writes that as NaN."""
+    """Return a repeat's number; None for measurements, which pandas writes as NaN."""
     return None if value is None or value != value else int(value)
 
 

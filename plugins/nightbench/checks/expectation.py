@@ -1,7 +1,7 @@
-"""What a check is: one Great Expectations expectation with its severity and its words.
+"""Defines a check: one Great Expectations expectation with its severity and its text.
 
 The tables in `repeats.py` and `measurements.py` are made of `Check` entries. Each names a
-frame and a column of it, and says what values of that column are expected.
+frame and a column of it, and the values of that column that are expected.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from typing import Any
 from nightbench.core.model import Case, JobSpec, Process, Protocol, Severity, Strategy, WorkloadInfo
 
 FINITE = sys.float_info.max
-"""Upper bound that every finite number keeps and infinity does not."""
+"""Upper bound of finite numbers."""
 
 
 @dataclass(frozen=True)
 class CheckContext:
-    """What a result is held against: the plan of its case."""
+    """What a result is compared with: the plan of its case."""
 
     case: Case
     protocol: Protocol
     processes: tuple[Process, ...]
     """All processes that were planned, parameter servers included."""
     unit: str
+    units_per_trainer_step: int
     parameters: int | None = None
     """Trainable parameters of the workload at this scale, where it fixes them."""
     converges: bool = False
@@ -33,19 +34,20 @@ class CheckContext:
     shared: bool = False
     """The cluster's nodes share hardware: spread and drift only warn."""
     requested_version: str | None = None
-    """Framework version that the build names; None where it takes the lock's."""
+    """Framework version that the build names; None for the locked one."""
     transport: str | None = None
-    """What the cluster declares that gradients travel over; None where it says nothing."""
+    """Transport of gradients that the cluster declares; None without a declaration."""
 
     @classmethod
     def of(cls, job: JobSpec, workload: WorkloadInfo, *, shared: bool) -> CheckContext:
-        """The context of a resolved case."""
+        """Return the context of a resolved case."""
         scale = workload.scales.get(job.case.scale, {})
         return cls(
             case=job.case,
             protocol=job.protocol,
             processes=job.processes,
             unit=job.unit,
+            units_per_trainer_step=job.units_per_trainer_step,
             parameters=scale.get("parameters", workload.parameters),
             converges=bool(scale.get("converges", False)),
             shared=shared,
@@ -85,22 +87,22 @@ class Check:
     column: str
     expects: Expectation
     expected: Words
-    """What is expected, in words."""
+    """The expectation as text."""
     show: str = "{}"
-    """How a value of the column is written."""
+    """Format of a value of the column."""
     applies: Callable[[CheckContext], bool] = always
     warns_when_shared: bool = False
     of_failed: bool = False
-    """Also held against what did not end well; the other checks would only repeat that."""
+    """True for checks that also run on repeats that failed; others would only repeat that."""
 
     def severity_in(self, context: CheckContext) -> Severity:
-        """The severity on the context's cluster."""
+        """Return the severity on the context's cluster."""
         if self.warns_when_shared and context.shared:
             return Severity.WARN
         return self.severity
 
     def expected_in(self, context: CheckContext) -> str:
-        """What is expected of the context's case, in words."""
+        """Return the expectation of the context's case as text."""
         return self.expected if isinstance(self.expected, str) else self.expected(context)
 
 

@@ -1,6 +1,6 @@
 """Checks of one measurement: are there enough repeats, and do they agree?
 
-To add a check, add an entry to `MEASUREMENT_CHECKS`; where it looks at something new, add a
+To add a check, add an entry to `MEASUREMENT_CHECKS`; where it reads something new, add a
 column to the frame below. A measurement that fails a `fail` check is quarantined: it is stored
 with its reasons and never reaches the medians.
 """
@@ -114,9 +114,9 @@ MEASUREMENT_CHECKS: tuple[Check, ...] = (
 def check_measurements(
     pairs: Iterable[tuple[CheckContext, Measurement]],
 ) -> list[tuple[CheckResult, ...]]:
-    """Hold each measurement against `MEASUREMENT_CHECKS`; results in the order of the pairs.
+    """Run `MEASUREMENT_CHECKS` on each measurement; return results in the order of the pairs.
 
-    `scale` has to have run: efficiency is one of the checks.
+    `scale` must have run: efficiency is one of the checks.
     """
     outcome = []
     for context, measurement in pairs:
@@ -130,7 +130,7 @@ def check_measurements(
 
 
 def _frame(context: CheckContext, measurement: Measurement) -> pd.DataFrame:
-    """One row; its `repeat` is null, as it stands for all of them."""
+    """Return one row; its `repeat` is null, since it covers all repeats."""
     import pandas as pd
 
     drifts = [
@@ -169,7 +169,7 @@ def _out_of_order(m: Measurement) -> str:
 
 
 def _comparable(found: str | None, context: CheckContext) -> str:
-    """The version as found, without its local part (`+cpu`) unless the build names one."""
+    """Return the version as found, without its local part (`+cpu`) unless the build names one."""
     if found is None:
         return "unknown"
     if "+" in (context.requested_version or ""):

@@ -1,4 +1,4 @@
-"""The frames that checks of repeats look at: one row for each repeat, rank and step."""
+"""Makes the frames for checks of repeats: one row for each repeat, rank and step."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def repeat_frames(
     records: Sequence[RepeatRecord],
     summaries: Mapping[int, RepeatSummary],
 ) -> dict[str, pd.DataFrame]:
-    """One row for each repeat, for each trainer that measured, and for each of its steps."""
+    """Return the frames with one row for each repeat, each measuring trainer, and each step."""
     trainers = {p.name for p in context.trainers}
     repeats: list[dict[str, Any]] = []
     ranks: list[dict[str, Any]] = []
@@ -93,7 +93,7 @@ def _repeat_row(
 ) -> dict[str, Any]:
     difference = None
     if summary.throughput is not None:
-        # A throughput that nothing confirms is as far off as one that is contradicted.
+        # An unconfirmed throughput counts as contradicted.
         difference = (
             abs(summary.throughput / summary.step_throughput - 1)
             if summary.step_throughput
@@ -118,7 +118,7 @@ def _repeat_row(
 
 
 def _absent(context: CheckContext, record: RepeatRecord, measured: Sequence[RankResult]) -> str:
-    """Planned processes that sent no result, trainers that measured nothing, and intruders."""
+    """Return processes without a result, trainers without a measurement, and unplanned ones."""
     planned = {p.name: p for p in context.processes}
     arrived = {r.name: r for r in record.ranks}
     windows = {r.name for r in measured}

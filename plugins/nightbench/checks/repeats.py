@@ -1,6 +1,6 @@
 """Checks of one repeat: did it train what was planned, and do its numbers hold together?
 
-To add a check, add an entry to `REPEAT_CHECKS`; where it looks at something new, add a column
+To add a check, add an entry to `REPEAT_CHECKS`; where it reads something new, add a column
 to one of the frames in `repeat_frames.py`. A repeat that fails a `fail` check is quarantined and
 does not count for the median.
 """
@@ -27,12 +27,10 @@ from nightbench.core.model import CheckResult, RepeatRecord, RepeatSummary, Seve
 FAIL, WARN = Severity.FAIL, Severity.WARN
 
 TOLERANCE = 0.01
-"""How far two independent recordings of the same time may lie apart, relatively."""
+"""Largest relative difference of two independent recordings of the same time."""
 
 MIN_OVERLAP = 0.8
 SLOW_STEP = 10.0
-BATCH_UNITS = frozenset({"images", "samples", "sequences"})
-"""Units of which a rank's step counts exactly one for each element of its batch."""
 
 
 def _several_collective_ranks(context: CheckContext) -> bool:
@@ -57,10 +55,9 @@ REPEAT_CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "unit", FAIL, "ranks", "samples_per_step",
-        one_of("samples_per_step", lambda c: [float(c.case.batch_size_per_device)]),
-        expected=lambda c: f"{c.case.batch_size_per_device} {c.unit} in every trainer's step",
+        one_of("samples_per_step", lambda c: [float(c.units_per_trainer_step)]),
+        expected=lambda c: f"{c.units_per_trainer_step} {c.unit} in every trainer's step",
         show="{:g}",
-        applies=lambda c: c.unit in BATCH_UNITS,
     ),
     Check(
         "precision", FAIL, "ranks", "precision",
@@ -181,7 +178,7 @@ REPEAT_CHECKS: tuple[Check, ...] = (
 def check_repeats(
     context: CheckContext, records: Sequence[RepeatRecord], summaries: Sequence[RepeatSummary]
 ) -> list[CheckResult]:
-    """Hold all repeats of a case against `REPEAT_CHECKS`; a repeat is good when no `fail` is red.
+    """Run `REPEAT_CHECKS` on all repeats of a case; a repeat is good when no `fail` check is red.
 
     Raises:
         ValueError: a record has no summary of the same number.

@@ -1,8 +1,8 @@
-"""What the ranks really talked over, held against what the cluster declares.
+"""Compares the transport that ranks used with the one that the cluster declares.
 
 A transport is written `backend`, `backend/network` or `backend/network/interface`, as `gloo`,
-`nccl/ib` or `gloo/socket/eth0`; what is declared has to be where the found one begins.
-InfiniBand that falls back to sockets is the commonest wrong number of a cluster.
+`nccl/ib` or `gloo/socket/eth0`; the declared one must be a prefix of the one found. InfiniBand that
+falls back to sockets is the most common cause of wrong figures on a cluster.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from nightbench.core.model import Strategy
 
 
 def declared(context: CheckContext) -> bool:
-    """Whether there is something to compare: gradients travel between nodes, and it is said how."""
+    """Return whether gradients travel between nodes, and the cluster declares a transport."""
     case = context.case
     between = case.strategy is Strategy.COLLECTIVE and case.nodes > 1
     return between and context.transport is not None
 
 
 def wrong_transport(expected: str | None, found: str | None) -> str:
-    """What is wrong with a rank's transport; empty where nothing is."""
+    """Return what is wrong with a rank's transport; empty where nothing is."""
     if expected is None:
         return ""
     if found is None:
-        return f"expected {expected}, found nothing that tells what was used"
+        return f"expected {expected}, found nothing that names the one in use"
     wanted, had = expected.split("/"), found.split("/")
     if had[: len(wanted)] == wanted:
         return ""

@@ -40,7 +40,7 @@ def ab(
         str | None,
         typer.Argument(
             metavar="BUILD_A",
-            help="What B is held against: LINE=VERSION, LINE=FILE.whl or LINE=/PREFIX on the "
+            help="What B is compared with: LINE=VERSION, LINE=FILE.whl or LINE=/PREFIX on the "
             "nodes.",
         ),
     ] = None,
@@ -141,7 +141,7 @@ def _begin(request: AbRequest, *, json: bool) -> Document:
 
     name = new_run_id("ab", datetime.now(UTC))
     chosen = chosen_of(request)
-    # Before a node is looked at: what the cluster cannot run is said at once.
+    # Before nodes are examined: a case that the cluster cannot run is reported at once.
     plan = plan_ab(request, name, chosen.suite, chosen.cluster, chosen.catalog)
     context = experiment_common.context_of(chosen, outside_hours=request.outside_hours)
     left_out = asyncio.run(unfit_nodes(context, plan.cases[0].case.framework))

@@ -1,4 +1,4 @@
-"""alert: what somebody must see, and what people make of it."""
+"""alert: lists alerts, shows them, and changes their state."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from nightbench.cli import common
 from nightbench.cli.alert_groups import (
     LIVE,
     acted_on,
-    beside,
     cause_of,
     others_of,
+    others_of_cause,
     state,
     table_of,
     what,
@@ -32,11 +32,11 @@ from nightbench.core.hours import moment
 if TYPE_CHECKING:
     from nightbench.warehouse import Triage, Warehouse
 
-app = typer.Typer(help="The alerts and their life: who looked, what came of it.")
+app = typer.Typer(help="List alerts, show them, and change their state.")
 
 
 def _text(option: typer.CallbackParam, value: str) -> str:
-    """A text that is kept: what a terminal would obey is refused, as on the alert's page.
+    """Return a text that is stored; control characters are refused, as on the alert's page.
 
     Raises:
         UserError: it holds a control character other than the ends of its lines and tabs.
@@ -64,7 +64,7 @@ def list_alerts(
     every: Annotated[bool, typer.Option("--all", help="Closed ones too.")] = False,
     json: common.JsonOption = False,
 ) -> None:
-    """List the alerts that somebody still has to look at, newest first; one line for each cause."""
+    """List the live alerts, newest first; one line for each cause."""
     with _warehouse() as warehouse:
         rows = warehouse.alerts.find(None if every else LIVE, limit=MOST)
     if json:
@@ -97,7 +97,7 @@ def ack(
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Say that somebody looks at it."""
+    """Mark it as acknowledged: somebody works on it."""
     _change(
         alert, json, lambda triage, one: triage.move(one, "acknowledged", why), group, ("open",)
     )
@@ -110,7 +110,7 @@ def resolve(
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Say that it is fixed; a fall that goes on is reported again."""
+    """Mark it as fixed; a fall that continues is reported again."""
     _change(alert, json, lambda triage, one: triage.move(one, "resolved", why), group)
 
 
@@ -124,7 +124,7 @@ def dismiss(
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Close it for good: it says no more until the series falls further."""
+    """Close it for good: it stays silent until the series falls further."""
     given = reason.replace("-", "_")
     _change(alert, json, lambda triage, one: triage.move(one, "dismissed", why, given), group)
 
@@ -160,7 +160,7 @@ def assign(
     group: GroupOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Say whose it is."""
+    """Set its owner."""
     _change(alert, json, lambda triage, one: triage.assign(one, owner, why), group)
 
 
@@ -178,7 +178,7 @@ def confirm(
     outside_hours: common.OutsideHoursOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Measure its regression again now, as a night does before it is told of.
+    """Measure its regression again now, as a night does before it sends the message.
 
     The last good build and the night's take turns on the same nodes, and once on others. Exit
     codes: 0 confirmed or not confirmed; 3 inconclusive; 1 nothing could be measured.
@@ -203,13 +203,17 @@ def _change(
     group: bool = False,
     states: Sequence[str] = LIVE,
 ) -> None:
-    """Do something with an alert; with all of its group that are in one of `states` too."""
+    """Apply a change to an alert, or to all of its group that are in one of `states`."""
     from nightbench.warehouse import Triage
 
     others: list[int] = []
     if group:
         with _warehouse() as warehouse:
-            others = [row["alert_id"] for row in beside(warehouse, alert) if row["state"] in states]
+            others = [
+                row["alert_id"]
+                for row in others_of_cause(warehouse, alert)
+                if row["state"] in states
+            ]
     with closing(common.open_warehouse("nightbench_triage")) as connection:
         triage = Triage(connection, getpass.getuser())
         act(triage, alert)
@@ -230,13 +234,13 @@ def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
         raise UserError(f"There is no alert {alert}. `nightbench alert list --all` lists them.")
     row, events = rows[0], warehouse.alerts.events(alert)
     if json:
-        same = [_document(other) for other in beside(warehouse, alert)]
-        told = {"events": [_document(event) for event in events], "same_cause": same}
-        told["bisects"] = [
+        same = [_document(other) for other in others_of_cause(warehouse, alert)]
+        details = {"events": [_document(event) for event in events], "same_cause": same}
+        details["bisects"] = [
             {**_document(found), "tests": [_document(test) for test in found["tests"]]}
             for found in _bisects(alert)
         ]
-        common.print_json(_document(row) | told)
+        common.print_json(_document(row) | details)
         return
     owner = f", owner {row['owner']}" if row["owner"] else ""
     lines = [
@@ -247,7 +251,7 @@ def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
         *_confirmation(row),
         *cause_of(row),
         "",
-        *others_of(beside(warehouse, alert)),
+        *others_of(others_of_cause(warehouse, alert)),
     ]
     lines += [line for found in _bisects(alert) for line in (*lines_of(found), "")]
     for event in events:
@@ -260,7 +264,7 @@ def _show(warehouse: Warehouse, alert: int, json: bool) -> None:
 
 
 def _runs(row: dict[str, Any]) -> list[str]:
-    """The nights that it is about: of a failed case nobody knows a first bad one."""
+    """Return the line of its nights; a failed case has no known first bad one."""
     lines = [f"opened by run {row['opened_run_id']}, latest {row['last_run_id']}"]
     if row["first_bad_run_id"]:
         lines.insert(
@@ -272,7 +276,7 @@ def _runs(row: dict[str, Any]) -> list[str]:
 
 
 def _confirmation(row: dict[str, Any]) -> list[str]:
-    """What measuring it again said, or that it goes on."""
+    """Return the line of its confirmation, finished or under way."""
     state = row["confirmation_state"]
     if state is None:
         return []
@@ -283,7 +287,7 @@ def _confirmation(row: dict[str, Any]) -> list[str]:
 
 
 def _bisects(alert: int) -> list[dict[str, Any]]:
-    """The searches for the version that is to blame, newest first, with their tests."""
+    """Return the lines of its bisects, newest first, with their tests."""
     from nightbench.warehouse import Warehouse
 
     with closing(common.open_warehouse("nightbench_reader")) as connection:

@@ -35,7 +35,7 @@ def confirm_alert(alert_id: int, *, outside_hours: bool, json: bool) -> int:
     from nightbench.experiments.reporting import ComparisonReporter
     from nightbench.warehouse.experiments import NIGHTBENCH
 
-    confirmation_id, night, context = _ask(alert_id, outside_hours)
+    confirmation_id, night, context = _request(alert_id, outside_hours)
     request = begin_confirmation(common.open_warehouse, confirmation_id)
     if request is None:
         raise UserError(f"alert {alert_id} was confirmed by another process just now")
@@ -50,8 +50,8 @@ def confirm_alert(alert_id: int, *, outside_hours: bool, json: bool) -> int:
         raise UserError(f"{error}; its outcome will stand at the alert") from None
     except UserError as error:
         if request.requested_by == NIGHTBENCH:
-            raise  # Its own try may fare better, and is given up when its time is over.
-        # Nobody else would ever end it, and until then it hides what Nightbench itself has found.
+            raise  # The DAG's own attempt may succeed, and is given up when its time is over.
+        # No other process would end it, and until then it hides Nightbench's own confirmation.
         found = inconclusive(str(error))
     end_confirmation(common.open_warehouse, request, found, detail)
     if json:
@@ -63,7 +63,7 @@ def confirm_alert(alert_id: int, *, outside_hours: bool, json: bool) -> int:
     return INCONCLUSIVE if found.outcome == "inconclusive" else 0
 
 
-def _ask(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, ExperimentContext]:
+def _request(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, ExperimentContext]:
     """Return the confirmation that has not ended, else a new one, with its night and context."""
     from nightbench.night.suspected_regressions import new_confirmation_id, suspected_regression
     from nightbench.spool.plans import read_plan
@@ -108,6 +108,6 @@ def _ask(alert_id: int, outside_hours: bool) -> tuple[int, RunPlan, ExperimentCo
 
 
 def _context(night: RunPlan, outside_hours: bool) -> ExperimentContext:
-    # A person waits as long as they like: only the cluster's hours limit it.
+    # A person may wait: only the cluster's hours limit it.
     chosen = common.choose(night.run.suite, night.run.cluster)
     return experiment_common.context_of(chosen, outside_hours=outside_hours)

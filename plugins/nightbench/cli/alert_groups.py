@@ -1,4 +1,4 @@
-"""Alerts of one cause, in words: a line of the list, and what is shown of each."""
+"""Shows alerts grouped by cause: the lines of the list, and the cause of one alert."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+from nightbench.core.model.alerts import CauseEvidence
+from nightbench.core.sentences import evidence_sentence
 
 if TYPE_CHECKING:
     from nightbench.warehouse import Warehouse
@@ -15,14 +18,14 @@ Row = dict[str, Any]
 LIVE = ("open", "acknowledged")
 COLUMNS = ("id", "series", "state", "owner", "what", "case", "cause", "cluster", "since (UTC)")
 SHOWN = 50
-"""Others of the same cause that are listed."""
+"""Largest number of alerts of the same cause that are listed."""
 _MOST = 100_000
 
 
 def grouped(rows: Iterable[Row]) -> list[list[Row]]:
-    """Alerts of one cause together, the largest fall of each first; groups in the order of `rows`.
+    """Return groups in the order of `rows`; within one the largest fall comes first.
 
-    An alert without a group is one of its own.
+    An alert without a group forms one alone.
     """
     groups: dict[object, list[Row]] = {}
     for row in rows:
@@ -31,14 +34,14 @@ def grouped(rows: Iterable[Row]) -> list[list[Row]]:
 
 
 def table_of(rows: Iterable[Row]) -> tuple[list[str], list[list[str]]]:
-    """The list: the columns that are not empty, and a line for each group."""
+    """Return the columns that are not empty, and a line for each group."""
     lines = [_cells(group) for group in grouped(rows)]
     kept = [k for k in range(len(COLUMNS)) if any(line[k] for line in lines)]
     return [COLUMNS[k] for k in kept], [[line[k] for k in kept] for line in lines]
 
 
 def _cells(group: Sequence[Row]) -> tuple[str, ...]:
-    """A group as a line of the list, by its worst series."""
+    """Return the line of a group, which shows its worst series."""
     first = group[0]
     more = f" and {len(group) - 1} more" if len(group) > 1 else ""
     since = min(row["opened_at"] for row in group)
@@ -56,15 +59,16 @@ def _cells(group: Sequence[Row]) -> tuple[str, ...]:
 
 
 def cause_of(row: Row) -> list[str]:
-    """What an alert is put down to, with all evidence."""
+    """Return the lines of an alert's cause with all evidence; none where it has no cause."""
     if row["cause"] is None:
         return []
     lines = [f"cause: {_words(row['cause'])}: {row['cause_sentence']}"]
-    return lines + [f"  - {said}" for said in row["evidence"]]
+    evidence = map(CauseEvidence.from_json, row["evidence"])
+    return lines + [f"  - {evidence_sentence(each)}" for each in evidence]
 
 
-def beside(warehouse: Warehouse, alert_id: int) -> list[Row]:
-    """The other alerts of an alert's group, live ones first, then the largest falls."""
+def others_of_cause(warehouse: Warehouse, alert_id: int) -> list[Row]:
+    """Return the other alerts of an alert's group, live ones first, then the largest falls."""
     rows = warehouse.alerts.find(states=None, alert_id=alert_id)
     key = rows[0]["group_key"] if rows else None
     if not key:
@@ -75,7 +79,7 @@ def beside(warehouse: Warehouse, alert_id: int) -> list[Row]:
 
 
 def others_of(others: Sequence[Row]) -> list[str]:
-    """The other alerts of one cause, a line each; all of them only where they are not many."""
+    """Return a line for each of the other alerts of one cause, up to `SHOWN`."""
     if not others:
         return []
     lines = [f"the same cause, {len(others)} other series (--group acts on all of them):"]
@@ -90,7 +94,7 @@ def others_of(others: Sequence[Row]) -> list[str]:
 
 
 def acted_on(alert_ids: Iterable[int], act: Callable[[int], object]) -> list[str]:
-    """Do something with each alert; what was refused meanwhile, in words."""
+    """Apply a change to each alert; return the refusals as texts."""
     from nightbench.warehouse import MoveRefused
 
     refused = []
@@ -109,7 +113,7 @@ def what(row: Row) -> str:
 
 
 def state(row: Row) -> str:
-    """Its state, with why it was dismissed or until when it sleeps."""
+    """Return its state, with the reason of dismissal or the end of a snooze."""
     found = str(row["state"])
     if row["dismissed_as"]:
         return f"{found} ({row['dismissed_as'].replace('_', ' ')})"

@@ -1,4 +1,4 @@
-"""alert test: a message to each channel of a suite, so that nobody waits for a night to try one."""
+"""`nightbench alert test`: sends a test message to each channel of a suite."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nightbench.core.errors import UserError
 
 
 def test_channels(suite: str, *, json: bool) -> int:
-    """Send a message that says what it is, with a plot, to every channel; the exit code.
+    """Send a test message with a plot to every channel; return the exit code.
 
     Raises:
         UserError: the suite is wrong, or names no channel.
@@ -35,7 +35,7 @@ def test_channels(suite: str, *, json: bool) -> int:
     plot = picture(f"{chosen.name}-test", made_up, "samples", made_up[24].at, 100.0)
     title = f"Nightbench {chosen.name}: a test message"
     body = (
-        "Nothing has happened: somebody tries the channels of this suite "
+        "Nothing has happened: this is a test of the channels of this suite "
         f"(`nightbench alert test {suite}`).\nAn alert would come like this, with the plot of its "
         f"series where the channel takes pictures. Owner: {chosen.owner}."
     )

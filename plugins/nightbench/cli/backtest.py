@@ -1,4 +1,4 @@
-"""backtest: what another policy would have said of the past, and what people's labels say of it."""
+"""backtest: replays the past under another policy and scores it by people's labels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
     from nightbench.alerts.backtest import Backtest, PastSeries
-    from nightbench.alerts.replay import Labelled, RaisedAlert, Score
+    from nightbench.alerts.replay import LabelledAlert, RaisedAlert, Score
     from nightbench.core.model import RegressionPolicy
 
 app = typer.Typer()
@@ -58,7 +58,7 @@ def backtest(
 ) -> None:
     """Replay history night by night under the suites' policies, and under a proposed one.
 
-    Says which alerts on falls each would have raised, and how many of those that people labelled
+    Shows which alerts on falls each would have raised, and how many of those that people labelled
     (acknowledged, resolved, dismissed) were right: precision and recall.
     """
     from nightbench.alerts.backtest import backtest as replayed
@@ -78,7 +78,7 @@ def backtest(
     policies, notes = _policies(pasts)
     with _Progress() as progress:
         found = replayed(
-            pasts, labelled, policies.__getitem__, proposed, first, progress=progress.tell
+            pasts, labelled, policies.__getitem__, proposed, first, progress=progress.show
         )
     if json:
         common.print_json(document(found, policies, proposed))
@@ -118,7 +118,7 @@ def policy_changes(text: str) -> dict[str, Any]:
 
 
 class _Progress:
-    """A line on standard error that says which series is replayed; silent where it is a file."""
+    """Shows the replayed series on standard error; silent where that is a file."""
 
     def __enter__(self) -> _Progress:
         self._status = err.status("Reading the history") if err.is_terminal else None
@@ -130,13 +130,13 @@ class _Progress:
         if self._status:
             self._status.stop()
 
-    def tell(self, done: int, of: int, series: str) -> None:
+    def show(self, done: int, of: int, series: str) -> None:
         if self._status:
             self._status.update(f"{done} of {of} series replayed  {series}")
 
 
 def _policies(pasts: Sequence[PastSeries]) -> tuple[dict[str, RegressionPolicy], list[str]]:
-    """The policies of the suites as their files say, and which have none."""
+    """Return the policies of the suites from their files, and the suites without one."""
     from nightbench.config import find_suites, load_suite
     from nightbench.core.model import RegressionPolicy
 
@@ -163,7 +163,7 @@ def _date(text: str | None) -> datetime | None:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-# --- what is said -----------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------
 
 
 def _show(
@@ -235,7 +235,7 @@ def _list(title: str, alerts: Sequence[RaisedAlert]) -> None:
         say(f"  and {len(alerts) - _SHOWN} more: --json lists them")
 
 
-def _where(known: Labelled) -> str:
+def _where(known: LabelledAlert) -> str:
     return f"{known.opened_at:%Y-%m-%d} {known.case_id} on {known.cluster}"
 
 
@@ -284,6 +284,6 @@ def _side(side: Score) -> dict[str, Any]:
     }
 
 
-def _json(item: RaisedAlert | Labelled) -> dict[str, Any]:
+def _json(item: RaisedAlert | LabelledAlert) -> dict[str, Any]:
     found = dataclasses.asdict(item)
     return {k: v.isoformat() if isinstance(v, datetime) else v for k, v in found.items()}

@@ -20,7 +20,7 @@ from nightbench.core.sentences import sentences
 from nightbench.experiments.paired_statistics import LEAST_ROUNDS, percent
 
 if TYPE_CHECKING:
-    from nightbench.experiments.bisect_store import BisectGoal, BisectRequest
+    from nightbench.experiments.bisect_request import BisectGoal, BisectRequest
     from nightbench.experiments.engine import ExperimentContext
 
 NOT_FOUND = 3
@@ -68,12 +68,12 @@ def bisect(
 ) -> None:
     """Find the first version of a framework line that is slower.
 
-    Each version is held against the good one in rounds of two launches, as `nightbench ab` does.
+    Each version is compared with the good one in rounds of two launches, as `nightbench ab` does.
 
     Exit codes: 0 found; 2 bad usage, or nothing could be measured; 3 not found: only a range, the
     budget is used up, or the bad version is not slower.
     """
-    from nightbench.experiments.bisect_store import BisectGoal
+    from nightbench.experiments.bisect_request import BisectGoal
 
     def work() -> int:
         limits = {
@@ -115,7 +115,7 @@ def _seconds(text: str) -> float:
 
 
 def _resume(name: str, limits: Mapping[str, Any]) -> tuple[BisectRequest, ExperimentContext]:
-    from nightbench.experiments.bisect_store import request_of
+    from nightbench.experiments.bisect_request import request_of
     from nightbench.experiments.experiment_spool import BISECT, resumable_request
 
     folder = common.spool().bisect(name)
@@ -132,7 +132,7 @@ def _request(
     Raises:
         UserError: something is missing or wrong.
     """
-    from nightbench.experiments.bisect_store import complete_goal, make_request
+    from nightbench.experiments.bisect_request import complete_goal, make_request
 
     goal = complete_goal(goal, lambda: common.open_warehouse("nightbench_reader"))
     goal = dataclasses.replace(
@@ -160,7 +160,7 @@ def _measure(
     name: str, request: BisectRequest, context: ExperimentContext, *, json: bool
 ) -> Mapping[str, Any]:
     from nightbench.experiments.bisect import measure_bisect
-    from nightbench.experiments.bisect_store import store_bisect
+    from nightbench.experiments.bisect_request import store_bisect
     from nightbench.experiments.reporting import BisectReporter
 
     spool = common.spool()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Host keys and wheels of a cluster.", no_args_is_help=True)
 
 AT_ONCE = 16
-"""Hosts that are asked at the same time."""
+"""Hosts that are scanned at the same time."""
 
 _STYLES = {"new": "yellow", "same": "green", "by authority": "green"}
 
@@ -80,7 +80,7 @@ def _cluster_of(name: str) -> Cluster:
 
 
 class _Scan:
-    """One scan: jump hosts first, since the nodes behind them are asked through them."""
+    """One scan: jump hosts first, since the nodes behind them are reached through them."""
 
     def __init__(self, cluster: Cluster, file: Path, replace: frozenset[str], yes: bool) -> None:
         self._cluster = cluster

@@ -9,7 +9,7 @@ from typing import Any
 
 from nightbench.cli import common
 from nightbench.cli.common import out, say
-from nightbench.cli.progress import LiveView
+from nightbench.cli.live_view import LiveView
 from nightbench.core.errors import UserError
 from nightbench.local.airflow_api import AirflowApi
 from nightbench.spool import RunSpool, Spool

@@ -18,7 +18,7 @@ from nightbench.cli.common import out, say
 from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
-    from nightbench.detection.history import Found, HistoryReport
+    from nightbench.detection.history import HistoryChange, HistoryReport
     from nightbench.detection.observations import Observation
 
 app = typer.Typer()
@@ -39,20 +39,20 @@ def detect(
         typer.Option(
             "--stream",
             help='Read {"id", "t", "value", "within"} a line from standard input; answer each '
-            "with a JSON list of the indices of the changes told so far.",
+            "with a JSON list of the indices of the changes detected so far.",
         ),
     ] = False,
     lower_is_better: Annotated[
         bool, typer.Option("--lower-is-better", help="Times or sizes: a rise is the regression.")
     ] = False,
     min_change: Annotated[
-        float, typer.Option(min=0, help="Relative changes below this are not told.")
+        float, typer.Option(min=0, help="Smallest relative change that is reported.")
     ] = 0.0,
 ) -> None:
-    """Find the changes of nightly histories: when, how much, how sure, and why.
+    """Find the changes of nightly histories: when, how much, how certain, and why.
 
-    Each night is judged as if it were the last one, so the dates say when the change would have
-    been told. Values are medians of a night; an empty value is a missing night.
+    Each night is judged as if it were the last one, so the dates show when a change would have
+    been detected. Values are medians of a night; an empty value is a missing night.
     """
     if stream == (file is not None):
         raise UserError("detect takes either a file or --stream: found both or neither")
@@ -126,8 +126,8 @@ def document(report: HistoryReport) -> dict[str, Any]:
     }
 
 
-def _change_document(found: Found) -> dict[str, Any]:
-    nights = {"first_bad", "last_good", "told"}
+def _change_document(found: HistoryChange) -> dict[str, Any]:
+    nights = {"first_bad", "last_good", "detected"}
     plain = {k: v for k, v in vars(found).items() if k not in nights | {"control"}}
     control = {"control": dataclasses.asdict(found.control) if found.control else None}
     return (
@@ -145,7 +145,7 @@ def _iso(night: Observation) -> str:
 
 
 def _show(reports: list[HistoryReport]) -> None:
-    table = Table("series", "status", "nights", "change", "since", "last good", "95 %", "told")
+    table = Table("series", "status", "nights", "change", "since", "last good", "95 %", "detected")
     for report in reports:
         nights = str(report.nights - report.missing)
         if not report.changes:
@@ -157,7 +157,7 @@ def _show(reports: list[HistoryReport]) -> None:
                 found.first_bad.day,
                 found.last_good.day,
                 f"{found.low:+.1%} to {found.high:+.1%}",
-                found.told.day,
+                found.detected.day,
             )
     out.print(table)
     for report in reports:
@@ -177,7 +177,7 @@ def _show(reports: list[HistoryReport]) -> None:
             )
         if report.smallest_slowdown is not None:
             say(
-                f"{report.series}: a slowdown of {report.smallest_slowdown:.1%} would be told "
+                f"{report.series}: a slowdown of {report.smallest_slowdown:.1%} would be detected "
                 "within a week in nine of ten cases"
             )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, INTERRUPTED, err, out, say
-from nightbench.cli.progress import LiveView
+from nightbench.cli.live_view import LiveView
 from nightbench.cli.results import is_good, show_run
 from nightbench.core.budget import clock
 from nightbench.core.errors import UserError
@@ -31,7 +31,7 @@ def measure_directly(chosen: common.Chosen) -> int:
     Raises:
         UserError: nothing was launched, because a Connection is missing for instance.
     """
-    from nightbench.gang import direct
+    from nightbench.gang import case_runner
     from nightbench.night.code_snapshot import shipment_of_now
     from nightbench.spool import plans
 
@@ -49,7 +49,7 @@ def measure_directly(chosen: common.Chosen) -> int:
     try:
         jobs = place_on_healthy(chosen, plan.jobs, folder, targets, shipment)
         with LiveView(out, folder, folder.planned(), common.history(chosen.cluster.name)) as view:
-            direct.measure(
+            case_runner.measure_cases(
                 jobs,
                 folder,
                 targets,
@@ -83,9 +83,9 @@ def plan_now(chosen: common.Chosen, now: datetime) -> RunPlan:
     night = deadline = None
     if chosen.night:
         night = night_plan.plan_night(chosen.suite, chosen.cluster, chosen.catalog, past, now)
-        if night.room.start > now:
+        if night.window.start > now:
             raise UserError(
-                f"night: the next one begins at {clock(night.room.start)}, and a direct run does "
+                f"night: the next one begins at {clock(night.window.start)}, and a direct run does "
                 "not wait; start it then, or without --night, or without --direct"
             )
     elif not chosen.outside_hours and (span := night_plan.open_now(chosen.cluster, now)):
@@ -115,7 +115,7 @@ def place_on_healthy(
     Returns:
         The jobs that can be measured; the outcome of the others is stored.
     """
-    from nightbench.night import cluster_preflight, node_placement, node_records
+    from nightbench.night import cluster_preflight, node_events, node_placement
 
     cluster = chosen.cluster
     wanted = {job.build.line for job in jobs}
@@ -123,14 +123,14 @@ def place_on_healthy(
     found = asyncio.run(cluster_preflight.examine(cluster, targets, shipment, lines, sweep=True))
     try:
         with closing(common.open_warehouse()) as connection:
-            states = node_records.book(connection, folder.run_id, found, cluster.health)
+            states = node_events.record_preflight(connection, folder.run_id, found, cluster.health)
     except WarehouseUnavailable:
         states = {}
-    out_tonight = node_placement.out_tonight(found, states)
-    cluster_preflight.save(folder, found, cluster.health, out_tonight)
-    placement = node_placement.place_around(jobs, cluster, out_tonight)
-    node_placement.keep_placement(folder, placement)
-    for why in out_tonight.values():
+    nodes_out_tonight = node_placement.nodes_out_tonight(found, states)
+    cluster_preflight.save(folder, found, cluster.health, nodes_out_tonight)
+    placement = node_placement.place_around(jobs, cluster, nodes_out_tonight)
+    node_placement.save_placement(folder, placement)
+    for why in nodes_out_tonight.values():
         err.print(sentences(why), markup=False, soft_wrap=True)
     return placement.jobs
 

@@ -133,10 +133,10 @@ def measure(work: Coroutine[Any, Any, T], refresh: Callable[[], None], name: str
     Raises:
         typer.Exit: Ctrl-C or SIGTERM ended it, and the user has been told how to go on.
     """
-    from nightbench.gang import direct
+    from nightbench.gang import case_runner
 
     try:
-        return asyncio.run(direct.until_done(work, refresh))
+        return asyncio.run(case_runner.run_interruptible(work, refresh))
     except KeyboardInterrupt:
         raise interrupted(name, resume) from None
 
@@ -231,11 +231,11 @@ def _cancel_comparison(folder: RunSpool) -> None:
 
 def _cancel_bisect(folder: RunSpool) -> None:
     from nightbench import gang
-    from nightbench.experiments import bisect_store
+    from nightbench.experiments import bisect_request
     from nightbench.experiments.experiment_spool import request_cancel
     from nightbench.experiments.reporting import BisectReporter
 
-    request, name = bisect_store.request_of(folder), folder.run_id
+    request, name = bisect_request.request_of(folder), folder.run_id
     state = (folder.run() or {})["state"]
     if state != "running":
         raise UserError(f"{name}: found it {state}; expected one that is measured")
@@ -245,7 +245,7 @@ def _cancel_bisect(folder: RunSpool) -> None:
     limit = time.monotonic() + CANCEL_TIMEOUT_S
     while True:
         # Anew each time: its process may have begun another launch, or another step.
-        for step in bisect_store.read_steps(folder):
+        for step in bisect_request.read_steps(folder):
             if step["status"] == "running":
                 comparison_id = step["comparison_id"]
                 request_cancel(spool.comparison(comparison_id), CANCEL_REASON)
@@ -259,8 +259,8 @@ def _cancel_bisect(folder: RunSpool) -> None:
             )
     if (folder.run() or {})["state"] == "running":
         # Its process was killed before and cannot say so.
-        bisect_store.mark_stopped(folder, CANCEL_REASON)
-        bisect_store.load_bisect(
+        bisect_request.mark_stopped(folder, CANCEL_REASON)
+        bisect_request.load_bisect(
             common.open_warehouse, folder, BisectReporter(common.say).not_loaded
         )
     _say_cancelled(name, cluster.name, f"nightbench bisect --resume {name}")

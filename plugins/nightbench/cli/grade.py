@@ -1,4 +1,4 @@
-"""grade: how well the detector does on slowdowns that were planted to try it."""
+"""grade: the power, false alarms and delay of the detector on shadow series."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ def grade(
     suite: Annotated[
         str | None, typer.Argument(help="Name of a suite; all unless given.", show_default=False)
     ] = None,
-    cluster: Annotated[str | None, typer.Option("--cluster", "-c", help="Only this one.")] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", "-c", help="Only this cluster.")
+    ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Show how well the detector does: its power, its false alarms, its delay.
+    """Show how well the detector works: its power, its false alarms, its delay.
 
-    Every night judges copies of the suite's own series, with slowdowns of known size and with no
-    change at all. Counted are the 90 days before the newest night.
+    Every night judges copies of the suite's own series, with slowdowns of known size and without a
+    change. The figures cover the 90 days before the newest night.
     """
     from nightbench.warehouse import Warehouse
 
@@ -57,7 +59,7 @@ def grade(
 def _table(title: str, rows: Sequence[Row]) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     table.add_column("planted")
-    for name in ("told", "of", "power", "95 %", "median delay", "expected"):
+    for name in ("detected", "of", "power", "95 %", "median delay", "expected"):
         table.add_column(name, justify="right")
     for row in sorted(rows, key=_order):
         table.add_row(*cells(row))
@@ -65,7 +67,7 @@ def _table(title: str, rows: Sequence[Row]) -> Table:
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """A grade for people: what was planted, told, of how many, rate, interval, delay, limit."""
+    """Return the cells of a grade: planted, detected, of how many, rate, interval, delay, limit."""
     falls, rate, limit = not _is_quiet(row), row["rate"], row["limit_value"]
     unit = "{:.0%}" if falls else "{:.1f} in 1,000"
     bound = "{:.0%}" if falls else "{:.1f}"

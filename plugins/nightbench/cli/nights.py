@@ -1,4 +1,4 @@
-"""nights, noisy, drifts: what schedules promised, and which series are too noisy, or creep."""
+"""nights, noisy, drifts: scheduled nights, and series that are noisy or drift."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 LATEST = timedelta(hours=36)
-"""A missing night that is older is history: nobody can mend it any more."""
+"""Age up to which missing nights are listed beside alerts."""
 
 _COLOURS = {"missing": "red", "late": "yellow", "met": "green", "waiting": "cyan"}
 
@@ -40,7 +40,7 @@ def nights(
     ] = False,
     json: common.JsonOption = False,
 ) -> None:
-    """List the nights that schedules promised, the newest first: met, missing, late, paused."""
+    """List the scheduled nights, newest first: met, missing, late, paused."""
     from nightbench.warehouse import Warehouse
 
     now = datetime.now(UTC)
@@ -63,7 +63,7 @@ def nights(
 
 @app.command()
 def noisy(json: common.JsonOption = False) -> None:
-    """List the series that vary too much: they run on, are judged, and alert no more."""
+    """List noisy series: they are measured and judged, and open no alerts."""
     from nightbench.warehouse import Warehouse
 
     with _connection() as connection:
@@ -85,7 +85,7 @@ def list_drifts(
     cluster: Annotated[str | None, typer.Option("--cluster", "-c", help="Only this one.")] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """List the series that creep, the largest fall first: no night of them is a regression."""
+    """List series that drift, the largest fall first; a drift is no regression."""
     from nightbench.alerts.drifts import notes
     from nightbench.warehouse import Warehouse
 
@@ -101,7 +101,7 @@ def list_drifts(
 
 
 def say_overdue() -> None:
-    """Say what is missing now, a line for each night: it stands beside the alerts."""
+    """Print a line for each night that is missing now, beside the alerts."""
     from nightbench.warehouse import Warehouse
 
     now = datetime.now(UTC)

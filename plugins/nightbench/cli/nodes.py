@@ -1,4 +1,4 @@
-"""doctor, nodes, sweep: how the nodes of a cluster are, who is left out, what was left behind."""
+"""doctor, nodes, sweep: preflight, quarantine and orphaned processes of a cluster's nodes."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def doctor(
     ] = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Examine every node and say what to do about what is found. Exit code 1 where one is ill.
+    """Examine every node and give advice for every finding. Exit code 1 where a node is ill.
 
-    Nothing is changed on the nodes, beyond our code below `environments.root`.
+    Nothing is changed on the nodes, except for the benchmarks' code below `environments.root`.
     """
     from nightbench.cli import nodes_view
 
@@ -60,7 +60,7 @@ def doctor(
 
 
 def examine(cluster: Cluster, catalog: Catalog, controls: bool) -> ClusterHealth:
-    """Look at all nodes of a cluster.
+    """Examine all nodes of a cluster.
 
     Raises:
         UserError: a Connection is missing.
@@ -76,7 +76,7 @@ def examine(cluster: Cluster, catalog: Catalog, controls: bool) -> ClusterHealth
 
 
 def _known(cluster: str) -> tuple[Mapping[tuple[str, str, str, str], float], Mapping[str, Any]]:
-    """The controls' medians and the nodes' states; empty where no warehouse answers."""
+    """Return the controls' medians and the nodes' states; empty without a warehouse."""
     from nightbench.warehouse import Warehouse, WarehouseRefused, WarehouseUnavailable
 
     try:
@@ -98,19 +98,19 @@ def nodes(
     release: Annotated[
         str | None, typer.Option("--release", metavar="NODE", help="Let this node take part again.")
     ] = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why; shown wherever the node is.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="The reason, shown with the node.")] = "",
     history: Annotated[
         bool, typer.Option("--history", help="Every change: when, why, by whom.")
     ] = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Show where the nodes of a cluster stand, and put them into quarantine or let them out.
+    """Show the states of a cluster's nodes; put a node into quarantine, or release it.
 
-    After `health.quarantine_after` faults in a row a node is left out by itself, and it returns by
-    itself after a clean preflight. What a person has put out only a person lets in again.
+    After `health.quarantine_after` faults in a row a node is put into quarantine automatically, and
+    released after a clean preflight. A node that a person put there is released by a person only.
     """
     from nightbench.cli import nodes_view
-    from nightbench.night.node_records import decide
+    from nightbench.night.node_events import set_node_state
     from nightbench.nodes.quarantine import QUARANTINED, RELEASED
     from nightbench.warehouse import Warehouse
 
@@ -121,9 +121,9 @@ def nodes(
     where = common.cluster_of(cluster)
     with closing(common.open_warehouse()) as connection:
         if quarantine:
-            _say(decide(connection, where, quarantine, QUARANTINED, reason.strip()))
+            _say(set_node_state(connection, where, quarantine, QUARANTINED, reason.strip()))
         elif release:
-            _say(decide(connection, where, release, RELEASED, reason.strip() or "released"))
+            _say(set_node_state(connection, where, release, RELEASED, reason.strip() or "released"))
         repository = Warehouse(connection).nodes
         rows = nodes_view.rows(where, repository.nodes(where.name))
         changes = repository.changes(where.name) if history else []
@@ -145,9 +145,9 @@ def sweep(
     kill: Annotated[bool, typer.Option("--kill", help="End them.")] = False,
     json: common.JsonOption = False,
 ) -> None:
-    """List processes of ours that no agent watches any more; end them with --kill.
+    """List orphaned processes of Nightbench, which no agent watches; end them with --kill.
 
-    Only what carries Nightbench's mark is found, and ended. Exit code 1 where something is left,
+    Only processes with Nightbench's mark are found and ended. Exit code 1 where something is left,
     or a node does not answer.
     """
     from nightbench import gang

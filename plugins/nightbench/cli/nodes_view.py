@@ -1,4 +1,4 @@
-"""How nodes are shown: tables that can be read at 80 columns, and the same as JSON."""
+"""Tables about nodes for terminals of 80 columns, and the same as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Key = tuple[str, str, str, str]
 _COLOURS = {FindingLevel.FAIL: "red", FindingLevel.WARN: "yellow", FindingLevel.INFO: "cyan"}
 _NAMED = 4
 _SLOW = 0.9
-"""A control below this part of its history's median stands out."""
+"""Share of its history's median below which a control is highlighted."""
 
 
 def _table(*columns: str, title: str = "") -> Table:
@@ -41,7 +41,7 @@ def _table(*columns: str, title: str = "") -> Table:
 
 
 def overview(health: ClusterHealth, states: Mapping[str, NodeState]) -> Table:
-    """One line for each node: how it is, and what it has."""
+    """Return a table of nodes: state and equipment."""
     table = _table("node", "state", "Python", "cores", "memory", "disk free", "GPUs", "held")
     for node in health.nodes:
         quarantined = node.seen.node in states and states[node.seen.node].quarantined
@@ -80,7 +80,7 @@ def _has(document: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 
 def findings_table(health: ClusterHealth) -> Table | None:
-    """Everything that was found, with what to do; None where nothing was."""
+    """Return a table of all findings with advice; None without findings."""
     having: dict[Finding, list[str]] = {}
     for node in health.nodes:
         for finding in node.findings:
@@ -89,7 +89,7 @@ def findings_table(health: ClusterHealth) -> Table | None:
     if not having:
         return None
     table = _table("node", "", "what", "found, and what to do")
-    # What many nodes have is said once; the gravest comes first.
+    # A finding of several nodes is one row; the most severe comes first.
     for finding in sorted(having, key=lambda f: list(_COLOURS).index(f.level)):
         level = Text(str(finding.level), style=_COLOURS[finding.level])
         names = Text(_names(having[finding]))
@@ -109,13 +109,13 @@ def _sentence(finding: Finding) -> Text:
 
 
 def controls_table(health: ClusterHealth, baselines: Mapping[Key, float]) -> Table:
-    """The control measurements beside the medians of their own histories."""
+    """Return a table of the controls beside the medians of their histories."""
     table = _table("node", "control", "on", "backend", "median", "of history")
     for control in health.controls:
         before = baselines.get(control.key)
         ratio = control.median / before if before else None
         said = "none yet" if ratio is None else f"{ratio * 100:.1f} %"
-        said += "" if control in health.counted else " (busy)"
+        said += "" if control in health.valid_controls else " (busy)"
         slow = ratio is not None and ratio < _SLOW
         table.add_row(
             Text(control.node),
@@ -131,7 +131,7 @@ def controls_table(health: ClusterHealth, baselines: Mapping[Key, float]) -> Tab
 def as_json(
     health: ClusterHealth, baselines: Mapping[Key, float], states: Mapping[str, NodeState]
 ) -> dict[str, Any]:
-    """The doctor's answer for other programs."""
+    """Return the result of `doctor` as JSON."""
     return {
         "cluster": health.cluster,
         "at": health.at.isoformat(),
@@ -168,7 +168,7 @@ def as_json(
 
 
 def rows(cluster: Cluster, known: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Every node of the YAML, with what the warehouse knows of it; then those gone from it."""
+    """Return all nodes of the YAML with their states, then nodes that were removed from it."""
     by_name = {row["node"]: dict(row) for row in known}
     blank: dict[str, Any] = {
         "cluster": cluster.name,
@@ -189,7 +189,7 @@ def rows(cluster: Cluster, known: Sequence[Mapping[str, Any]]) -> list[dict[str,
 
 
 def nodes_table(cluster: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Where the nodes of a cluster stand."""
+    """Return a table of the states of a cluster's nodes."""
     table = _table("node", "state", "since", "faults", "last preflight", "why", title=cluster)
     for row in rows:
         out = row["state"] == "quarantined"
@@ -210,7 +210,7 @@ def nodes_table(cluster: str, rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def change_line(change: Mapping[str, Any]) -> str:
-    """One change of a node's state."""
+    """Return one change of a node's state as a line."""
     return (
         f"{_moment(change['since'])}  {change['node']}  {change['state']}  "
         f"{change['by_whom']}: {sentences(reasons_from_json(change['reasons']))}"
@@ -222,7 +222,7 @@ def _moment(at: datetime | None) -> str:
 
 
 def plain(document: Any) -> Any:
-    """A document with its dates as text."""
+    """Return a document with its dates as text."""
     if isinstance(document, Mapping):
         return {key: plain(value) for key, value in document.items()}
     if isinstance(document, list):

@@ -12,7 +12,7 @@ from rich.table import Table
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, err, out, say
 from nightbench.config import locations
-from nightbench.core.budget import CaseHistory, Entry, NightPlan, duration
+from nightbench.core.budget import CaseHistory, NightPlan, NightPlanEntry, duration
 from nightbench.core.errors import UserError
 from nightbench.core.hours import Hours
 from nightbench.core.model import Cluster, Suite
@@ -234,8 +234,8 @@ def _show(
         out.print(inside)
     for case_id, reason in night.left_out.items():
         say(f"left out: {case_id}: {sentence(reason)}")
-    room = night.room
-    begins = f"{room.start.astimezone(place):{_MINUTE}}"
+    window = night.window
+    begins = f"{window.start.astimezone(place):{_MINUTE}}"
     last_end = f"{night.end.astimezone(place):{_MINUTE}}"
     count = len(night.entries) - len(night.left_out)
     words = f"the night begins at {begins}; "
@@ -243,10 +243,10 @@ def _show(
         words += f"{count} of {len(night.entries)} cases end by {last_end}"
     else:
         words += f"none of {len(night.entries)} cases fits"
-    if room.end is None:
+    if window.end is None:
         say(f"{words}; nothing limits it")
     else:
-        say(f"{words}; it ends at {room.end.astimezone(place):{_MINUTE}} ({room.why})")
+        say(f"{words}; it ends at {window.end.astimezone(place):{_MINUTE}} ({window.why})")
 
 
 def _nodes(chosen: common.Chosen) -> dict[str, list[str]]:
@@ -258,7 +258,9 @@ def _nodes(chosen: common.Chosen) -> dict[str, list[str]]:
     }
 
 
-def _document(chosen: common.Chosen, entry: Entry, past: dict[str, CaseHistory]) -> dict[str, Any]:
+def _document(
+    chosen: common.Chosen, entry: NightPlanEntry, past: dict[str, CaseHistory]
+) -> dict[str, Any]:
     last = past.get(entry.case_id, CaseHistory()).last
     return {
         "case_id": entry.case_id,

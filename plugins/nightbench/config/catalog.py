@@ -64,7 +64,12 @@ def load_catalog(benchmarks: Path) -> Catalog:
 def _descriptions(folder: Path, name: str) -> list[Path]:
     if not folder.is_dir():
         raise UserError(f"{display(folder)}: no such folder; expected the shipped benchmarks/ tree")
-    return sorted(each / name for each in folder.iterdir() if (each / name).is_file())
+    # A folder without any file is what git leaves of a line that is gone: __pycache__ alone.
+    return sorted(
+        each / name
+        for each in folder.iterdir()
+        if each.is_dir() and any(child.is_file() for child in each.iterdir())
+    )
 
 
 def _named(document: Document, key: str) -> list[Problem]:
@@ -75,10 +80,21 @@ def _named(document: Document, key: str) -> list[Problem]:
     return []
 
 
+def _absent(document: Document, *expected: str) -> list[Problem]:
+    """The files that the folder of a description lacks."""
+    folder = document.path.parent
+    return [
+        document.problem((), f"found no {name} in {display(folder)}; expected it beside this file")
+        for name in expected
+        if not (folder / name).is_file()
+    ]
+
+
 def _framework(path: Path) -> FrameworkInfo:
     document = read_document(path)
     file, problems = validate(FrameworkFile, document)
     problems += _named(document, "line")
+    problems += _absent(document, "launch.py", "runtime.py", "trainer.py")
     if file is None:
         raise ConfigError(path, problems)
     devices = _by_kind(file.devices, file.devices)
@@ -176,12 +192,18 @@ def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadIn
     document = read_document(path)
     file, problems = validate(SpecFile, document)
     problems += _named(document, "name")
+    problems += _absent(document, "data.py")
     written = {each.stem for each in path.parent.glob("*.py")}
     for scale, parameters in (file.scales if file else {}).items():
         if not isinstance(parameters.get("converges", False), bool):
             key = ("scales", scale, "converges")
             found = describe(parameters["converges"])
             problems.append(document.problem(key, f"found {found}; expected true or false"))
+        units = parameters.get("units_per_example", 1)
+        if isinstance(units, bool) or not isinstance(units, int) or units < 1:
+            key = ("scales", scale, "units_per_example")
+            found = describe(units)
+            problems.append(document.problem(key, f"found {found}; expected a count from 1 on"))
     if file is None or problems:
         raise ConfigError(path, problems)
     # Prose may be mended and a scale added without a new segment of the history; what a case

@@ -167,7 +167,8 @@ class SpecFile(StrictModel):
         dict[v.Name, dict[str, Annotated[Any, AfterValidator(_truly)]]], Field(min_length=1)
     ] = Field(
         description="Scale: its parameters (shapes, classes, hyper-parameters), handed to the "
-        "implementation; `converges` marks a scale at which the loss is proved to fall."
+        "implementation; `converges` marks a scale at which the loss is proved to fall; "
+        "`units_per_example` says how many units one example of a batch counts (1 when absent)."
     )
     parameters: v.Count | None = Field(
         None, description="Trainable parameters, where the workload fixes them."

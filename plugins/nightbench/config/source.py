@@ -1,12 +1,13 @@
 """YAML and JSON files, read with line numbers so that every error names its line.
 
 A `Document` is the plain data of a YAML or JSON file with the line of every key and item. JSON
-is read by the same parser: all the JSON that lies in this repository is YAML too.
+is read by the same parser, once the standard library has read it: the nodes read it with that.
 """
 
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -113,7 +114,8 @@ def read_document(path: Path) -> Document:
     """Read a YAML or JSON file whose top level is a mapping.
 
     Raises:
-        ConfigError: the file cannot be read, is no YAML, or has a key twice.
+        ConfigError: the file cannot be read, is no YAML (a `.json` file: no JSON), or has a key
+            twice.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -124,6 +126,8 @@ def read_document(path: Path) -> Document:
         raise UserError(f"{display(path)}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{display(path)}: cannot be read: {error}") from error
+    if path.suffix == ".json":
+        _expect_json(path, text)
     loader = _Loader(text)
     try:
         root = loader.get_single_node()
@@ -144,6 +148,14 @@ def read_document(path: Path) -> Document:
         message = f"found {describe(data)}; expected a mapping of keys to values"
         raise ConfigError(path, [Problem(1, "", message)])
     return Document(path, data, reader.lines)
+
+
+def _expect_json(path: Path, text: str) -> None:
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        said = f"not valid JSON, in column {error.colno}: {error.msg}"
+        raise ConfigError(path, [Problem(error.lineno, "", said)]) from None
 
 
 class _Loader(yaml.SafeLoader):

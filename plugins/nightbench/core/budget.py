@@ -1,8 +1,8 @@
-"""Which cases a night has room for, and in which order. Pure.
+"""Plans which cases fit into a night, and in which order. Pure.
 
-The hours of cluster and suite and the suite's budget make the room. Cases go by priority, and
-within a priority by age: who was never measured first, then who was measured longest ago. So
-what one night leaves out comes first in the next.
+The window of a night follows from the hours of cluster and suite and from the suite's budget.
+Cases are ordered by priority; within a priority, cases that were never measured come first, then
+those that were measured longest ago. So a case that one night leaves out comes first in the next.
 """
 
 from __future__ import annotations
@@ -15,45 +15,45 @@ from nightbench.core.hours import Hours, opening
 from nightbench.core.model import Protocol, Reason, ReasonCode, Suite
 
 PRIORITY = 5
-"""Of a case whose block says nothing."""
+"""Default priority of a case."""
 
 PREPARE_S = 30.0
-"""Before the first launch: shipping and looking, where the environments are there already."""
+"""Seconds before the first launch, for shipping and checks; environments exist already."""
 LAUNCH_S = 45.0
-"""Of each repeat, where nothing is known: from the launch to the first step, and the end."""
+"""Seconds of a repeat outside its steps, where no earlier run tells."""
 STEP_S = 1.0
-"""Of each step, where nothing is known."""
+"""Seconds of a step, where no earlier run tells."""
 
 
 @dataclass(frozen=True)
 class CaseHistory:
-    """What earlier runs say of a case on a cluster."""
+    """Durations of a case on a cluster, as measured by earlier runs."""
 
     seconds: float | None = None
-    """From the first launch to the end: the median of its last good runs."""
+    """From the first launch to the end: median of the last good runs."""
     repeat_s: float | None = None
     """The same for one repeat."""
     last: datetime | None = None
-    """When a scheduled run last tried it, whatever came of it."""
+    """When a scheduled run last tried the case, successfully or not."""
     definition: str | None = None
-    """Digest of the definition that the lengths hold for; None: whatever it was."""
+    """Digest of the definition that the durations belong to; None: any definition."""
 
     def of(self, definition: str) -> CaseHistory:
-        """Return what it says of a case that is defined so: another protocol takes another time."""
+        """Return the history without durations that belong to another definition."""
         if self.definition in (None, definition):
             return self
         return CaseHistory(last=self.last)
 
 
 @dataclass(frozen=True)
-class Room:
-    """The time that a night has."""
+class NightWindow:
+    """The time span in which a night measures."""
 
     start: datetime
     end: datetime | None
     """None: no limit."""
     why: str
-    """What ends it, for messages; empty without a limit."""
+    """What limits it, for messages; empty without a limit."""
 
     @property
     def seconds(self) -> float | None:
@@ -63,24 +63,24 @@ class Room:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A case that would be measured, and what it takes."""
+    """A case with its expected duration."""
 
     case_id: str
     seconds: float
-    """From preparing to the end."""
+    """Expected duration, preparation included."""
     guessed: bool = False
-    """No run says how long it takes: `seconds` comes from protocol and time limits."""
+    """True where no run was measured: `seconds` is estimated from protocol and time limits."""
     least_s: float = 0.0
-    """With less left than this not even its first repeat is started."""
+    """Shortest remaining time in which its first repeat is started."""
     priority: int = PRIORITY
     last: datetime | None = None
     holds: frozenset[str] = frozenset()
-    """Nodes, or devices of nodes: cases that share one go one after another."""
+    """Nodes, or devices of nodes; cases that share one are measured one after another."""
 
 
 @dataclass(frozen=True)
-class Entry:
-    """What a night means for a case."""
+class NightPlanEntry:
+    """The place of a case in a night, or the reason why it has none."""
 
     case_id: str
     seconds: float
@@ -93,11 +93,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class NightPlan:
-    """A night as it is planned."""
+    """The cases of a night in their order."""
 
-    room: Room
-    entries: tuple[Entry, ...]
-    """In the order in which they are measured, then those that are left out."""
+    window: NightWindow
+    entries: tuple[NightPlanEntry, ...]
+    """Measured cases in their order, then cases that are left out."""
 
     @property
     def left_out(self) -> dict[str, Reason]:
@@ -108,19 +108,21 @@ class NightPlan:
     def end(self) -> datetime:
         """When the last case is expected to end."""
         ends = [e.start + timedelta(seconds=e.seconds) for e in self.entries if e.start is not None]
-        return max(ends, default=self.room.start)
+        return max(ends, default=self.window.start)
 
 
-def room(hours: Sequence[Hours], budget_s: float | None, at: datetime) -> Room | None:
-    """Return the room of the night that goes on at a moment, or of the next one.
+def night_window(
+    hours: Sequence[Hours], budget_s: float | None, at: datetime
+) -> NightWindow | None:
+    """Return the window of the current night, or of the next one.
 
     Args:
-        hours: of the cluster and of the suite, as far as they have any.
+        hours: of the cluster and of the suite, where they are limited.
         budget_s: how long the night may take from its start on.
         at: with a time zone.
 
     Returns:
-        None where the hours do not hold together in the days to come.
+        None where the hours of cluster and suite do not overlap in the coming days.
     """
     start, end, why = at.astimezone(UTC), None, ""
     if hours:
@@ -133,24 +135,24 @@ def room(hours: Sequence[Hours], budget_s: float | None, at: datetime) -> Room |
         spent = start + timedelta(seconds=budget_s)
         if end is None or spent < end:
             end, why = spent, f"the budget of {duration(budget_s)}"
-    return Room(start, end, why)
+    return NightWindow(start, end, why)
 
 
 def candidate(
-    case_id: str, suite: Suite, past: CaseHistory, holds: Iterable[str], room: Room
+    case_id: str, suite: Suite, past: CaseHistory, holds: Iterable[str], window: NightWindow
 ) -> Candidate:
-    """Estimate what a case takes: what it took before, else a guess from protocol and limits.
+    """Return a case with its expected duration: measured before, else a guess from the protocol.
 
     The guess is `PREPARE_S` and, for each repeat, `LAUNCH_S` and `STEP_S` a step or the protocol's
     least time; no repeat takes longer than the suite's time limit allows. It never exceeds the
-    room: a guess is no reason to leave a case out of every night.
+    window: a guess is no reason to leave a case out of every night.
     """
     least = past.repeat_s or suite.repeat_timeout_s
     seconds = past.seconds
     if seconds is None:
         seconds = suite.protocol.repeats * guess_repeat_s(suite.protocol, least)
-        if room.seconds is not None:
-            seconds = max(least, min(seconds, room.seconds - PREPARE_S))
+        if window.seconds is not None:
+            seconds = max(least, min(seconds, window.seconds - PREPARE_S))
     return Candidate(
         case_id=case_id,
         seconds=PREPARE_S + seconds,
@@ -163,27 +165,27 @@ def candidate(
 
 
 def guess_repeat_s(protocol: Protocol, limit_s: float) -> float:
-    """Guess how long a repeat takes that was never run."""
+    """Return the estimated duration of a repeat that was never run, in seconds."""
     steps = (protocol.warmup_steps + protocol.measured_steps) * STEP_S
     return min(limit_s, LAUNCH_S + max(steps, protocol.min_seconds))
 
 
-def fit(candidates: Sequence[Candidate], room: Room, lanes: int = 1) -> NightPlan:
-    """Fill a night: whoever's turn it is takes the earliest place where it still ends in time.
+def fit(candidates: Sequence[Candidate], window: NightWindow, lanes: int = 1) -> NightPlan:
+    """Return the plan of a night: each case in turn gets the earliest start at which it fits.
 
     Args:
         candidates: in the order of the suite's file, which decides between equals.
-        room: the time that there is; without a limit the order of the file stays.
+        window: of the night; without an end the order of the file is kept.
         lanes: cases that may be measured at once.
     """
-    free = [room.start] * max(1, lanes)
+    free = [window.start] * max(1, lanes)
     held: dict[str, datetime] = {}
-    inside: list[Entry] = []
-    outside: list[Entry] = []
-    for each in in_turn(candidates) if room.end else candidates:
+    inside: list[NightPlanEntry] = []
+    outside: list[NightPlanEntry] = []
+    for each in by_priority_and_age(candidates) if window.end else candidates:
         lane = min(range(len(free)), key=lambda number: free[number])
-        start = max([free[lane], *(held.get(name, room.start) for name in each.holds)])
-        reason = _refusal(each, room, start)
+        start = max([free[lane], *(held.get(name, window.start) for name in each.holds)])
+        reason = _refusal(each, window, start)
         if reason is not None:
             outside.append(_entry(each, left_out=reason))
             continue
@@ -191,48 +193,50 @@ def fit(candidates: Sequence[Candidate], room: Room, lanes: int = 1) -> NightPla
         free[lane] = end
         held.update(dict.fromkeys(each.holds, end))
         inside.append(_entry(each, start=start))
-    return NightPlan(room, (*inside, *outside))
+    return NightPlan(window, (*inside, *outside))
 
 
-def _entry(case: Candidate, start: datetime | None = None, left_out: Reason | None = None) -> Entry:
-    return Entry(case.case_id, case.seconds, case.guessed, start, left_out)
+def _entry(
+    case: Candidate, start: datetime | None = None, left_out: Reason | None = None
+) -> NightPlanEntry:
+    return NightPlanEntry(case.case_id, case.seconds, case.guessed, start, left_out)
 
 
-def in_turn(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return cases by priority, the stalest first within one."""
+def by_priority_and_age(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return cases by priority; within one, those measured longest ago first."""
     first = datetime.min.replace(tzinfo=UTC)
     return sorted(candidates, key=lambda each: (-each.priority, each.last or first))
 
 
-def _refusal(case: Candidate, room: Room, start: datetime) -> Reason | None:
-    """Why a case does not fit into what is left of a night, or None where it does."""
-    if room.end is None or room.seconds is None:
+def _refusal(case: Candidate, window: NightWindow, start: datetime) -> Reason | None:
+    """Return why a case does not fit into the rest of a night; None where it fits."""
+    if window.end is None or window.seconds is None:
         return None
-    left = (room.end - start).total_seconds()
+    left = (window.end - start).total_seconds()
     if case.seconds <= left:
         return None
-    whole = f"{duration(room.seconds)} ({room.why})"
-    if case.guessed and case.least_s > room.seconds:
+    whole = f"{duration(window.seconds)} ({window.why})"
+    if case.guessed and case.least_s > window.seconds:
         least = duration(case.least_s)
         return Reason(ReasonCode.TIME_UNKNOWN, observed=least, expected=whole)
     takes = f"about {duration(case.seconds)}"
-    if case.seconds > room.seconds:
+    if case.seconds > window.seconds:
         return Reason(ReasonCode.NIGHT_TOO_SHORT, observed=takes, expected=whole)
     rest = duration(left) if left > 0 else "nothing"
     return Reason(
         ReasonCode.NIGHT_FULL,
         observed=f"{takes}{', a guess' if case.guessed else ''}",
-        expected=f"{rest} before {clock(room.end)} ({room.why})",
+        expected=f"{rest} before {clock(window.end)} ({window.why})",
     )
 
 
 def clock(moment: datetime) -> str:
-    """A moment for people."""
+    """Return a time as text in UTC, to the minute."""
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def duration(seconds: float) -> str:
-    """Return a length of time for people: `40 s`, `3 min 20 s`, `25 min`, `1 h 20 min`."""
+    """Return a duration as text: `40 s`, `3 min 20 s`, `25 min`, `1 h 20 min`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -37,8 +37,10 @@ def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
     # After the strategy: what a line cannot do at all is the better reason.
     if case.framework not in workload.frameworks:
         have = ", ".join(sorted(workload.frameworks)) or "no line"
+        file = f"workloads/{case.workload}/{framework.api}.py"
         return Refusal(
-            "framework", f"{case.workload} is not written for {case.framework} (for {have})"
+            "framework",
+            f"{case.workload} is not written for {case.framework} (for {have}): found no {file}",
         )
     for axis in LINE_AXES:
         refusal = _refused(framework, case, axis)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, time, timedelta
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
-from nightbench.core.budget import clock, duration, room
+from nightbench.core.budget import clock, duration, night_window
 from nightbench.core.hours import Hours, zone
 
 LONGEST_WAIT = timedelta(hours=3)
@@ -146,7 +146,7 @@ def expected_nights(
     at = times.get_next(datetime)
     while at <= to:
         following = times.get_next(datetime)
-        found = room(timetable.hours, timetable.budget_s, at)
+        found = night_window(timetable.hours, timetable.budget_s, at)
         if found is not None and found.start - at <= LONGEST_WAIT:
             if timetable.deadline is not None:
                 due, why = timetable.deadline.after(found.start), f"{timetable.deadline}"

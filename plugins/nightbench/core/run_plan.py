@@ -35,6 +35,7 @@ class CasePlan:
     processes: tuple[Process, ...]
     parameters: int | None
     converges: bool
+    units_per_trainer_step: int
 
     @property
     def left_out(self) -> Reason | None:
@@ -116,7 +117,7 @@ def make_plan(
     )
     cases = {case.case_id: case for case in suite.cases}
     order = [entry.case_id for entry in night.entries] if night else list(cases)
-    end = deadline or (night.room.end if night else None)
+    end = deadline or (night.window.end if night else None)
     jobs = [
         _expecting(resolve(cases[name], suite, cluster, catalog, run.run_id, deadline=end), past)
         for name in order
@@ -167,4 +168,5 @@ def _case_plan(job: JobSpec, suite: Suite, catalog: Catalog, left_out: Reason | 
         # Some workloads have one network at every scale, others a count for each.
         parameters=job.workload_params.get("parameters", workload.parameters),
         converges=bool(job.workload_params.get("converges", False)),
+        units_per_trainer_step=job.units_per_trainer_step,
     )

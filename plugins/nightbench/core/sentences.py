@@ -1,10 +1,14 @@
-"""The sentence of a reason, for people: command line, pages, messages. No program reads it."""
+"""Sentences of reasons and evidence for people: command line, pages, messages.
+
+No program parses them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from nightbench.core.model import Reason, ReasonCode
+from nightbench.core.model.alerts import CauseEvidence, CauseKind
 from nightbench.core.model.reasons import EXPLAINED_BY_THE_NEXT
 
 R = ReasonCode
@@ -77,6 +81,23 @@ _SENTENCES = {
     R.PERSON: "{observed}",
     R.PROSE: "{observed}",
 }
+
+CAUSE_LABELS = {
+    CauseKind.THERMAL: "heat or clocks",
+    CauseKind.DRIVER: "driver, firmware or hardware",
+    CauseKind.NEIGHBOUR: "a neighbour",
+    CauseKind.NODE: "a slow node",
+    CauseKind.FRAMEWORK_VERSION: "the framework's version",
+    CauseKind.BENCHMARK_CODE: "the benchmarks' code",
+}
+
+
+def evidence_sentence(evidence: CauseEvidence) -> str:
+    """Return one observation as a sentence with its full stop."""
+    rival = f"{CAUSE_LABELS[evidence.rival]}: " if evidence.rival else ""
+    against = "against it: " if evidence.is_against else ""
+    text = f"{rival}{against}{evidence.text}."
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def sentence(reason: Reason) -> str:

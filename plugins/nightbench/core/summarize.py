@@ -249,6 +249,7 @@ def summarize_case(
     repeats: Sequence[RepeatSummary],
     records: Sequence[RepeatRecord] = (),
     good: Collection[int] | None = None,
+    refusals: Sequence[Reason] = (),
     definition_digest: str = "",
     status: CaseStatus = CaseStatus.OK,
     reasons: Sequence[Reason] = (),
@@ -264,6 +265,7 @@ def summarize_case(
         repeats: the numbers of all repeats.
         records: the same repeats as they came back, for versions and fingerprints.
         good: numbers of the repeats that passed their checks; all that ended well when None.
+        refusals: which checks the last repeat that is not good failed.
         definition_digest: what the case's name means.
         status: how the gang's outcome was recorded.
         reasons: why it failed.
@@ -281,7 +283,7 @@ def summarize_case(
     if status is CaseStatus.OK and not counted:
         status = CaseStatus.FAILED
         problems = dict.fromkeys(r.problem for r in repeats if r.problem)
-        reasons = reasons or tuple(problems) or (Reason(ReasonCode.NO_GOOD_REPEAT),)
+        reasons = reasons or tuple(problems) or (Reason(ReasonCode.NO_GOOD_REPEAT), *refusals)
     first_steps = [r.time_to_first_step_s for r in counted if r.time_to_first_step_s is not None]
     peaks = [r.peak_resident_bytes for r in counted if r.peak_resident_bytes is not None]
     return Measurement(

@@ -1,10 +1,10 @@
-"""From the history of a series to a verdict: pure, knows no database."""
+"""Finds lasting changes in the history of a series. Pure: no database, no files but one reader."""
 
+from nightbench.detection.case_verdicts import judge_cases, point_of
+from nightbench.detection.change_detector import ChangeDetector
 from nightbench.detection.changes import Change, Followers, find_changes
 from nightbench.detection.detector import Detector, Judgement, segment
-from nightbench.detection.judge import ChangeDetector
 from nightbench.detection.power import smallest_slowdown
-from nightbench.detection.run import judge_cases, point_of
 
 __all__ = [
     "Change",

@@ -1,9 +1,9 @@
-"""Whether evidence is enough: the odds of a lasting change against all that it could be instead.
+"""Weighs evidence: the odds of a lasting change against its alternatives.
 
 The odds against a change are the sum of four: no change with the drift continued, no change
 without drift, a visit as long as those of the past (its length alone counts), and a visit with
-interruptions (every night counts: a chain of two states). The weights were found on simulated
-histories by what matters to people, alerts that are right, early and few; see
+interruptions (every night counts: a chain of two states). The weights were optimised on simulated
+histories for alerts that are right, early and few; see
 `docs/adr/0011-who-accepts-a-change.md`.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from nightbench.detection.evidence import Evidence
 
 CLEAR = 6.0
-"""Noise scales from which a change needs less of a past to be believed."""
+"""Noise scales from which a change is accepted with a shorter past."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
-"""Changes of a series: what its last night newly says, and the replay of all its nights.
+"""Finds changes of a series: those of its last night, and those of all its nights.
 
-Every night is judged from a window of its own (`LOOK_BACK` nights at most), so what is said of it
-depends on these nights alone: judging only tonight, replaying a history, and following one night
-by night give the same answer.
+Every night is judged from a window of at most `LOOK_BACK` nights and nothing else. So judging only
+tonight, replaying a history, and following a series night by night give the same result.
 """
 
 from __future__ import annotations
@@ -14,46 +13,46 @@ from dataclasses import dataclass
 import numpy as np
 
 from nightbench.detection.acceptance import WEIGHTS, Weights, log_odds
-from nightbench.detection.evidence import Evidence, weigh
+from nightbench.detection.evidence import Evidence, evidence_at
 from nightbench.detection.levels import NOISE_FLOOR, LevelEstimate, estimate_level
 from nightbench.detection.robust import Floats
 from nightbench.detection.series import Series
 
 LOOK_BACK = 180
-"""Nights that a judgement rests on, at most: bounds its time and memory."""
+"""Largest window of nights that a judgement reads: bounds its time and memory."""
 
 TAIL = 30
-"""Nights within which a change is news."""
+"""Last nights among which a change is looked for."""
 
 LEAST_NIGHTS = 2
-"""Nights at a new level before it is believed: one slow night is no regression."""
+"""Fewest nights at a new level: one slow night is no regression."""
 
 LEAST_REFERENCE = 5
-"""Nights of the level before."""
+"""Fewest nights of the level before."""
 
 FEWEST = 8
-"""Nights that a window must have before anything is said of it."""
+"""Fewest nights of a window that is judged."""
 
-WORTH_A_LOOK = 2.2
-"""Screening: noise scales, over the standard error, from which a night is looked at closely."""
+SCREENING_THRESHOLD = 2.2
+"""Standard errors of a step from which the evidence of a night is computed."""
 
-LOOKS = 3
-"""Nights that are looked at closely, at most, with their neighbours, for falls and for rises."""
+SCREENED_NIGHTS = 3
+"""Largest number of nights, besides their neighbours, whose evidence is computed for each sign."""
 
 SAME = 7
-"""Changes of one direction no further apart are one, dated differently as more nights came."""
+"""Nights by which the date of a change may move as more nights arrive."""
 
 _MILLIONFOLD = math.log(1e6)
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change of level that is believed; nights count from 0 in the series it was found in."""
+    """A detected change of level; nights are indices into its series."""
 
     first: int
     """First night at the new level."""
-    told: int
-    """Night after which it was believed."""
+    detected: int
+    """Night with which it was detected."""
     change: float
     """new level / old level - 1."""
     low: float
@@ -66,14 +65,14 @@ class Change:
     slope: float
     """Relative drift of the level before, a night."""
     score: float
-    """Believed above 0: by how much a lasting change outweighs all else, as logarithm of odds. A
-    rank, no calibrated probability: of simulated falls that were told, nine in ten were right."""
+    """Log odds of a lasting change against its alternatives; accepted above 0. A rank, no
+    calibrated probability: of detected simulated falls, nine in ten were right."""
     visits: int
     """Earlier stays at about the new level that ended."""
     after: int
-    """Nights at the new level when it was believed."""
+    """Nights at the new level when it was detected."""
     reference: int
-    """Nights of the level before that it was held against."""
+    """Nights of the level before that it was compared with."""
 
     @property
     def falls(self) -> bool:
@@ -84,15 +83,14 @@ class Change:
 def changes_of_last_night(
     series: Series, weights: Weights = WEIGHTS, known: Floats | None = None
 ) -> list[Change]:
-    """Changes within the last nights of a series that are believed now, the surest first.
+    """Return the changes that the last night of a series shows, the highest score first.
 
-    Looks at the last `LOOK_BACK` nights only. Falls and rises are each told once at most.
+    There is at most one fall and one rise. Only the last `LOOK_BACK` nights are read.
 
     Args:
         series: the nights.
         weights: of the odds.
-        known: what is known of each night beside its value, as logarithm of the odds that a
-            change which begins there lasts; nothing where None.
+        known: prior log odds, for each night, that a change from it on lasts; 0 where None.
     """
     offset = max(0, len(series) - LOOK_BACK)
     window = series.part(offset, len(series))
@@ -103,8 +101,8 @@ def changes_of_last_night(
     believed = []
     for sign in (-1, 1):
         best: tuple[float, Evidence] | None = None
-        for first in _worth_a_look(scores, past, sign):
-            evidence = weigh(window, past, first, sign)
+        for first in _screened(scores, past, sign):
+            evidence = evidence_at(window, past, first, sign)
             odds = log_odds(evidence, weights)
             if known is not None:
                 odds += float(known[offset + first])
@@ -116,21 +114,21 @@ def changes_of_last_night(
 
 
 class Follower:
-    """Follows one series night by night and remembers what was told of it.
+    """Judges one series night by night and keeps its changes.
 
-    Equal to a replay from the start, whatever the nights were handed over in: see `extend`.
+    The result equals a replay from the start, however the nights are passed to `extend`.
     """
 
     def __init__(self, weights: Weights = WEIGHTS) -> None:
         self._weights = weights
         self._seen: Series | None = None
         self.changes: list[Change] = []
-        """Told so far, in the order in which they were believed."""
+        """Changes so far, in the order of their detection."""
 
     def extend(self, series: Series) -> list[Change]:
-        """Judge the nights of `series` that are new; its changes told so far.
+        """Judge the new nights of `series` and return all its changes so far.
 
-        A series that does not continue what was seen (another past) is replayed from its start.
+        A series with another past than before is replayed from its start.
         """
         seen = 0
         if self._seen is not None and _continues(self._seen, series):
@@ -146,7 +144,7 @@ class Follower:
 
 
 class Followers:
-    """Followers of many series by name; the least recently used are forgotten, none is wrong."""
+    """Cache of followers by series name; the least recently used one is dropped."""
 
     def __init__(self, most: int = 256) -> None:
         self._most = most
@@ -162,12 +160,12 @@ class Followers:
 
 
 def find_changes(series: Series) -> list[Change]:
-    """All changes of a history, as they would have been told night by night."""
+    """Return all changes of a history, as they are detected night by night."""
     return Follower().extend(series)
 
 
 def _screen(past: LevelEstimate) -> Floats:
-    """Fall or rise at each night in standard errors; 0 where a night cannot be looked at."""
+    """Return the step at each night in standard errors; 0 where it cannot be computed."""
     calm, nights = past.calm, len(past.calm)
     noise = max(past.step_noise, 0.9 * past.level_noise, NOISE_FLOOR + 0.0005)
     scores = np.zeros(nights)
@@ -182,12 +180,12 @@ def _screen(past: LevelEstimate) -> Floats:
     return scores
 
 
-def _worth_a_look(scores: Floats, past: LevelEstimate, sign: int) -> list[int]:
-    """The best nights of a screening and their neighbours."""
+def _screened(scores: Floats, past: LevelEstimate, sign: int) -> list[int]:
+    """Return the nights with the largest steps of one sign, and their neighbours."""
     signed = sign * scores
     chosen: list[int] = []
     for first in map(int, np.argsort(-signed, kind="stable")[:12]):
-        if signed[first] < WORTH_A_LOOK or len(chosen) == LOOKS:
+        if signed[first] < SCREENING_THRESHOLD or len(chosen) == SCREENED_NIGHTS:
             break
         if all(abs(first - other) > 2 for other in chosen):
             chosen.append(first)
@@ -196,14 +194,14 @@ def _worth_a_look(scores: Floats, past: LevelEstimate, sign: int) -> list[int]:
 
 
 def _relative(step: float) -> float:
-    """A step of the logarithm as a fraction, above -1 and finite: a millionfold at most."""
+    """Return a step of the logarithm as a fraction, limited to a factor of a million."""
     return math.expm1(max(-_MILLIONFOLD, min(step, _MILLIONFOLD)))
 
 
 def _change(evidence: Evidence, score: float, offset: int, night: int) -> Change:
     return Change(
         first=offset + evidence.first,
-        told=night,
+        detected=night,
         change=_relative(evidence.step),
         low=_relative(evidence.low),
         high=_relative(evidence.high),
@@ -218,7 +216,7 @@ def _change(evidence: Evidence, score: float, offset: int, night: int) -> Change
 
 
 def _same(change: Change, known: Change) -> bool:
-    """A fall soon after a rise is news, and a recovery within a week is one."""
+    """Return whether two changes are one: the same direction, at most a week apart."""
     return change.falls == known.falls and abs(change.first - known.first) <= SAME
 
 

@@ -1,4 +1,4 @@
-"""What every detector is: a history, tonight's point and a policy in, a judgement out."""
+"""The interface of a detector, and the nights of a history that are comparable with tonight."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from datetime import datetime
 from typing import Protocol
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
-from nightbench.detection.control import ControlShift
+from nightbench.detection.control_shift import ControlShift
 from nightbench.detection.drift import Drift
 
 APART = 30
-"""Nights of other work or on other nodes in a row, at most, between nights that are compared."""
+"""Largest number of successive incomparable nights between nights that are compared."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a detector says of tonight's value, and what it rests on."""
+    """Result of judging one night, with its evidence."""
 
     kind: VerdictKind
     """ok, regressed, improved or insufficient_data."""
@@ -27,7 +27,7 @@ class Judgement:
     change: float | None = None
     """value / baseline - 1."""
     history: int = 0
-    """Nights of the segment before tonight."""
+    """Number of comparable nights before tonight."""
     since: datetime | None = None
     """First night at the new level, for regressed and improved."""
     last_good: HistoryPoint | None = None
@@ -38,12 +38,11 @@ class Judgement:
     high: float | None = None
     """95 % interval of the level's relative change."""
     smallest_slowdown: float | None = None
-    """Relative fall that the series would tell within a week in nine of ten cases."""
+    """Smallest relative fall that would be detected within a week in nine of ten cases."""
     control: ControlShift | None = None
-    """What the nodes' own control measurements did where it changed, as far as they are known."""
+    """Shift of the nodes' control measurements at the change; None where unknown."""
     drift: Drift | None = None
-    """Of an ok series: the creep of its present level, where there clearly is one. It is no
-    change: no night of it is a regression."""
+    """Drift of the present level of an ok series; no night of it is a regression."""
 
 
 class Detector(Protocol):
@@ -57,18 +56,18 @@ class Detector(Protocol):
         Args:
             history: good nights before tonight, oldest first, all in tonight's unit.
             tonight: the night to judge; its value is positive and finite.
-            policy: what the suite wants to hear of.
+            policy: of the suite.
         """
         ...
 
 
 def segment(history: Sequence[HistoryPoint], tonight: HistoryPoint) -> list[HistoryPoint]:
-    """The nights that can be compared with tonight: of the same work on the same kind of nodes.
+    """Return the nights that are comparable with tonight: the same work on the same kind of nodes.
 
     Another `definition_digest` means other work, another `fingerprint_id` other hardware or
-    software of the node. Such nights are passed over, so that a case that goes back and forth has
-    a history on each; more than `APART` of them in a row end it. A night that does not know one of
-    the two (imported results) is compared all the same.
+    software of the node. Such nights are skipped, so that a case that alternates between two kinds
+    of nodes has a history on each; more than `APART` of them in a row end the segment. A night
+    without one of the two (imported results) is comparable.
     """
     comparable: list[HistoryPoint] = []
     others = 0
@@ -88,7 +87,7 @@ def segment(history: Sequence[HistoryPoint], tonight: HistoryPoint) -> list[Hist
 def segment_before(
     history: Sequence[HistoryPoint], nights: Sequence[HistoryPoint], tonight: HistoryPoint
 ) -> list[HistoryPoint]:
-    """The segment that tonight's took over from, where only the hardware or software was another.
+    """Return the segment before tonight's, where only hardware or software of the nodes differ.
 
     Args:
         history: as in `segment`.
@@ -98,19 +97,19 @@ def segment_before(
     Returns:
         Nights of the same work, oldest first; none where the work changed too, or nothing did.
     """
-    older = history[: began(history, nights)]
+    older = history[: segment_start(history, nights)]
     if not older or differ(older[-1].definition_digest, tonight.definition_digest):
         return []
     return [*segment(older[:-1], older[-1]), older[-1]]
 
 
-def began(history: Sequence[HistoryPoint], nights: Sequence[HistoryPoint]) -> int:
-    """Index in the history of a segment's first night; of tonight where it is the first."""
+def segment_start(history: Sequence[HistoryPoint], nights: Sequence[HistoryPoint]) -> int:
+    """Return the index of a segment's first night in the history; tonight's where it is empty."""
     if not nights:
         return len(history)
     return next(i for i, point in enumerate(history) if point is nights[0])
 
 
 def differ(one: str | None, other: str | None) -> bool:
-    """Whether two names are two things; a name that is not known is none."""
+    """Return whether two names are known and differ."""
     return bool(one) and bool(other) and one != other

@@ -1,4 +1,4 @@
-"""A slow creep of a series, told apart from its steps."""
+"""Detects drift: a slow, steady change of a series that is not a step."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from nightbench.detection.robust import noise_of_differences, winsorised
 from nightbench.detection.series import Series
 
 CLEAR = 4.0
-"""Standard errors of the slope from which a drift is told."""
+"""Standard errors of the slope from which a drift is reported."""
 
 STRAIGHT = 1.5
-"""Night-to-night noises that the nights may scatter by around the line: steps scatter further."""
+"""Largest scatter around the line in multiples of the noise: steps scatter further."""
 
-WORTH_TELLING = 0.005
-"""Relative change over the whole stretch below which none is told."""
+SMALLEST = 0.005
+"""Smallest relative change over the whole stretch that is reported."""
 
 
 @dataclass(frozen=True)
 class Drift:
-    """A straight creep of the logarithm over a stretch without a step."""
+    """A linear change of the logarithm over a stretch without a step."""
 
     first: int
     """First night of the stretch."""
@@ -36,10 +36,10 @@ class Drift:
 
 
 def drift_of(series: Series, start: int = 0) -> Drift | None:
-    """The drift since night `start` (the last change of level), where there clearly is one.
+    """Return the drift since night `start` (the last change of level); None where there is none.
 
-    The error allows for noise that stays for a few nights, which looks like a slope to plain
-    least squares.
+    The error accounts for noise that is correlated over a few nights, which plain least squares
+    takes for a slope.
     """
     nights = len(series) - start
     if nights < FEWEST:
@@ -61,12 +61,12 @@ def drift_of(series: Series, start: int = 0) -> Drift | None:
     length = float(series.day[-1] - series.day[start])
     error = math.sqrt(variance / spread * (1 + alike) / (1 - alike)) * length
     change = slope * length
-    # A step that the search left alone is no drift: both halves have to creep.
+    # A step that the level search did not find is no drift: both halves must have the slope.
     half = nights // 2
     halves = [
         float(np.polyfit(day[part], values[part], 1)[0]) * math.copysign(1.0, slope)
         for part in (slice(0, half), slice(half, nights))
     ]
-    if abs(change) < max(WORTH_TELLING, CLEAR * error) or min(halves) <= 0:
+    if abs(change) < max(SMALLEST, CLEAR * error) or min(halves) <= 0:
         return None
     return Drift(start, nights, math.expm1(change), error)

@@ -1,4 +1,4 @@
-"""How much the last nights speak for a change, and how much for what else it could be.
+"""Bayesian evidence of the last nights for a lasting change and for its alternatives.
 
 For a night `first` and all nights from it on, three explanations compete:
 
@@ -8,8 +8,8 @@ For a night `first` and all nights from it on, three explanations compete:
   and will come back. How often it went there and how long it stayed is counted in its past.
 
 The nights before are described by a robust line whose slope is held near zero, so that a slow
-drift is continued and not taken for a step. A night weighs by its own noise: where the repeats of
-the nights around disagree more than usual, so may their medians.
+drift is continued and not taken for a step. Each night is weighted by its noise: where repeats
+scatter more than usual, medians are expected to scatter more as well.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from nightbench.detection.robust import MAD_TO_SIGMA, Floats, median, running_me
 from nightbench.detection.series import Series
 
 REFERENCE = 90
-"""Nights of the present level that a later night is held against, at most."""
+"""Largest number of nights of the present level that a later night is compared with."""
 
 SLOPE = 0.0002
 """Usual drift a night (one standard deviation), relative: 3 % in half a year."""
 
 SMALLEST = 0.004
-"""Smallest change that is considered at all, relative."""
+"""Smallest relative change that is considered."""
 
 TAILS = 5
 """Degrees of freedom of the noise between nights."""
 
 SLOW_NIGHTS, SLOW_WEIGHT = 0.3, 60.0
-"""What is believed of slow nights before any is seen: 0.3 in 60."""
+"""Prior of slow nights: 0.3 in 60."""
 
 SLOW_DEPTH, FAST_DEPTH = 0.08, 0.04
-"""Mean depth of a slow night, and of the rarer fast one (one in ten)."""
+"""Mean relative depth of slow nights, and of fast ones, which are a tenth of the outliers."""
 
 _COARSE: Floats = np.concatenate(
     [-np.geomspace(0.002, 3.0, 60)[::-1], [0.0], np.geomspace(0.002, 3.0, 60)]
@@ -54,14 +54,14 @@ _CORE = math.exp(
 
 @dataclass(frozen=True)
 class Evidence:
-    """What speaks for a change of one sign at one night; logarithms are natural."""
+    """Evidence for a change of one sign at one night; logarithms are natural."""
 
     first: int
     """First night at the new level."""
     after: int
     """Nights from it on."""
     reference: int
-    """Nights before it that it is held against."""
+    """Nights of the level before that it is compared with."""
     step: float
     """Posterior mean of the change of the logarithm."""
     low: float
@@ -92,19 +92,19 @@ class Evidence:
 
 @dataclass(frozen=True)
 class _Noise:
-    """Of each night that is in question."""
+    """Noise of each night that is tested."""
 
     sigma: Floats
     slow: Floats
     """Probability that the night is a slow one."""
 
 
-def weigh(series: Series, past: LevelEstimate, first: int, sign: int) -> Evidence:
-    """Evidence that the level fell (`sign` -1) or rose (+1) at `first`.
+def evidence_at(series: Series, past: LevelEstimate, first: int, sign: int) -> Evidence:
+    """Return the evidence that the level fell (`sign` -1) or rose (+1) at `first`.
 
     Args:
         series: the window that `past` describes.
-        past: see `levels.look_back`.
+        past: see `levels.estimate_level`.
         first: a night with at least one night of the present level before it.
         sign: -1 or +1.
     """
@@ -113,12 +113,12 @@ def weigh(series: Series, past: LevelEstimate, first: int, sign: int) -> Evidenc
     tail = past.values[first:]
     middle = median(reference)
     offsets = reference - middle
-    ahead, usual_within, loudness = _loudness(series, start, first)
-    own = MAD_TO_SIGMA * median(np.abs(offsets) / loudness)
+    is_known, usual_within, relative_noise = _relative_noise(series, start, first)
+    own = MAD_TO_SIGMA * median(np.abs(offsets) / relative_noise)
     recent = MAD_TO_SIGMA * median(np.abs(past.residual[max(0, first - 120) : first]))
     noise = max(math.sqrt((own**2 + recent**2) / 2), 0.7 * past.step_noise, NOISE_FLOOR)
-    line, flat = _line(offsets, loudness, noise)
-    nights = _noise(series, past, first, noise, ahead, usual_within)
+    line, flat = _line(offsets, relative_noise, noise)
+    nights = _noise(series, past, first, noise, is_known, usual_within)
 
     steps = np.arange(1, len(tail) + 1)
     drifting = _bayes_factor(
@@ -151,7 +151,7 @@ def weigh(series: Series, past: LevelEstimate, first: int, sign: int) -> Evidenc
 
 
 @dataclass(frozen=True)
-class _Weighed:
+class _BayesFactor:
     """Log Bayes factor of a change, its posterior mean and interval, the nights' log densities."""
 
     log_factor: float
@@ -181,7 +181,7 @@ class _Line:
         )
 
 
-def _line(offsets: Floats, loudness: Floats, noise: float) -> tuple[_Line, _Line]:
+def _line(offsets: Floats, relative_noise: Floats, noise: float) -> tuple[_Line, _Line]:
     """Robust line through the reference, and the level alone, by reweighted least squares."""
     time = np.arange(1 - len(offsets), 1, dtype=float)
 
@@ -200,7 +200,9 @@ def _line(offsets: Floats, loudness: Floats, noise: float) -> tuple[_Line, _Line
         )
 
     def weights(distance: Floats) -> Floats:
-        given: Floats = 1 / (loudness * np.maximum(loudness, np.abs(distance) / (1.5 * noise)))
+        given: Floats = 1 / (
+            relative_noise * np.maximum(relative_noise, np.abs(distance) / (1.5 * noise))
+        )
         return given
 
     weight = weights(offsets)
@@ -210,8 +212,8 @@ def _line(offsets: Floats, loudness: Floats, noise: float) -> tuple[_Line, _Line
     return line, fit(weight, 1e-7)
 
 
-def _loudness(series: Series, start: int, first: int) -> tuple[bool, float, Floats]:
-    """Whether repeats say something, their usual sigma, and the reference's noise around it."""
+def _relative_noise(series: Series, start: int, first: int) -> tuple[bool, float, Floats]:
+    """Return whether repeats are known, their usual sigma, and each night's relative to it."""
     within = series.within[start:first]
     known = within[np.isfinite(within)]
     if len(known) < 5 or median(known) <= 0:
@@ -222,12 +224,12 @@ def _loudness(series: Series, start: int, first: int) -> tuple[bool, float, Floa
 
 
 def _noise(
-    series: Series, past: LevelEstimate, first: int, noise: float, told: bool, usual_within: float
+    series: Series, past: LevelEstimate, first: int, noise: float, known: bool, usual_within: float
 ) -> _Noise:
     deep = int((past.residual[:first] < -4 * noise).sum())
     slow = (SLOW_NIGHTS + min(deep, 0.1 * first)) / (SLOW_WEIGHT + first)
     nights = len(series) - first
-    if not told:
+    if not known:
         return _Noise(np.full(nights, noise), np.full(nights, slow))
     from_here = max(0, first - 3)
     within = series.within[from_here:] / usual_within
@@ -235,7 +237,7 @@ def _noise(
     around = np.clip(running_median(within, 3), 0.5, 3.0)[first - from_here :]
     unusual = np.maximum(within[first - from_here :] / around, 1e-3)
     # A night whose repeats disagree more than those of its neighbours is suspected to be slow.
-    # The fewer the repeats, the less their range says.
+    # The fewer the repeats, the less informative their range.
     counted = np.nan_to_num(series.count[first:], nan=60.0)
     width = np.hypot(0.27, 0.75 / np.sqrt(np.maximum(counted - 1, 1)))
     as_usual = np.exp(-0.5 * (np.log(unusual) / width) ** 2) / (width * 2.5066 * unusual)
@@ -244,8 +246,10 @@ def _noise(
     return _Noise(noise * around, np.minimum(0.9, slow * odds))
 
 
-def _bayes_factor(distance: Floats, nights: _Noise, level_variance: float, sign: int) -> _Weighed:
-    """A change of `sign` against none, over a grid that is fine where the nights are."""
+def _bayes_factor(
+    distance: Floats, nights: _Noise, level_variance: float, sign: int
+) -> _BayesFactor:
+    """Return the evidence for a change of `sign` against none, on a grid of steps."""
     sigma, slow = nights.sigma[:, None], nights.slow[:, None]
     fine = median(distance) + float(sigma.mean()) / math.sqrt(len(distance)) * _FINE
     grid = np.sort(np.concatenate([_COARSE, fine]))
@@ -271,7 +275,7 @@ def _bayes_factor(distance: Floats, nights: _Noise, level_variance: float, sign:
     best = int(np.argmax(np.where(change > 0, total, -np.inf)))
     posterior /= evidence
     reached = np.cumsum(posterior)
-    return _Weighed(
+    return _BayesFactor(
         math.log(evidence) - math.log(none),
         float((posterior * grid).sum()),
         float(np.interp(0.025, reached, grid)),
@@ -284,7 +288,7 @@ def _bayes_factor(distance: Floats, nights: _Noise, level_variance: float, sign:
 def _visits(
     past: LevelEstimate, first: int, middle: float, step: float, sign: int
 ) -> tuple[int, int, int]:
-    """Earlier stays beyond the midline that ended: how many, how long together; nights elsewhere.
+    """Return the number of earlier visits beyond the midline, their nights, and all other nights.
 
     A past that begins there does not count as a visit: the series may have come from that level.
     """
@@ -295,7 +299,7 @@ def _visits(
     inside = came = False
     for night, away in enumerate(map(float, depth)):
         if inside:
-            if away < 0.35:  # Hysteresis: noise at the midline is no coming and going.
+            if away < 0.35:  # Hysteresis: noise at the midline is no visit.
                 if came:
                     visits, visited = visits + 1, visited + stay
                 inside = False

@@ -1,8 +1,8 @@
-"""The detector grades itself: what it says of shadow series, counted.
+"""Grades a detector by its verdicts on shadow series.
 
-Power is the share of planted falls that are told within `WATCHED` nights. A false alarm is an
+Power is the share of planted falls that are detected within `WATCHED` nights. A false alarm is an
 alert that a quiet copy would have opened. Delay counts from the first slow night: a fall that is
-told on that very night has a delay of 0.
+detected on that night has a delay of 0.
 """
 
 from __future__ import annotations
@@ -18,49 +18,49 @@ from nightbench.detection.detector import Detector, Judgement
 from nightbench.detection.shadows import Fall, QuietCopy
 
 WATCHED = 14
-"""Nights that a planted fall is given to be told."""
+"""Nights within which a planted fall must be detected."""
 
 EARLY = 5
-"""Nights by which a fall may be dated too early and still count as told."""
+"""Nights by which a detected fall may be dated too early."""
 
 APART = 14
-"""Nights around a planted fall in which the real series must not have changed; days after which a
-quiet copy may alarm anew."""
+"""Nights around a planted fall in which the real series must not change; days after which another
+alarm of a quiet copy counts."""
 
 WINDOW = timedelta(days=90)
-"""What is counted into a grade: slowdowns planted, and nights of quiet copies, so long before."""
+"""Period that a grade covers."""
 
 FALSE_ALARMS = "false alarms"
-"""Name of the grade that quiet copies give."""
+"""Name of the grade from quiet copies."""
 
 FEWEST = 20
-"""Planted falls that must have been decided before a power is held against a limit."""
+"""Fewest decided falls for which a power is compared with a limit."""
 
 POWER_LIMITS = {"2-4 noise": 0.60, "over 4 noise": 0.90}
-"""Smallest power by size class. Shares of the level have none: what can be told of 3 % depends on
-the series' noise. They are held against what they were before."""
+"""Smallest power by size class. Shares of the level have none, since the power at 3 % depends on
+the series' noise; they are compared with their earlier values."""
 
 FALSE_ALARM_LIMIT = 2.0
-"""Most false alarms in 1,000 nights."""
+"""Largest rate of false alarms, in 1,000 nights."""
 
 DELAY_LIMIT = 5.0
 """Largest median delay, in nights."""
 
 
 class TrialOutcome(StrEnum):
-    """What became of a shadow on the night that decided it."""
+    """Outcome of a shadow on the night that decided it."""
 
     CAUGHT = "caught"
     MISSED = "missed"
     SPOILED = "spoiled"
-    """The real series changed around the planted fall, or began anew: it says nothing."""
+    """The real series changed around the planted fall, or began a new segment: not counted."""
     ALARM = "alarm"
     """A quiet copy would have opened an alert."""
 
 
 @dataclass(frozen=True)
 class ShadowVerdict:
-    """One night of one shadow."""
+    """Verdict on one night of one shadow."""
 
     night: int
     """From 0: since the first slow night, or since the first judged night of a quiet copy."""
@@ -85,27 +85,27 @@ def judge_fall(
     Args:
         fall: the planted fall.
         real: the same series as it was measured.
-        night: nights since the first slow one; earlier ones have not been told.
+        night: nights since the first slow one; no earlier one was detected.
         policy: the suite's.
         detector: judges.
     """
     index = fall.first + night
-    said = detector.judge(fall.points[:index], fall.points[index], policy)
-    told = (
-        said.kind is VerdictKind.REGRESSED
-        and said.since is not None
-        and said.since >= real[max(0, fall.first - EARLY)].at
+    judgement = detector.judge(fall.points[:index], fall.points[index], policy)
+    detected = (
+        judgement.kind is VerdictKind.REGRESSED
+        and judgement.since is not None
+        and judgement.since >= real[max(0, fall.first - EARLY)].at
     )
     outcome = None
-    if said.kind is VerdictKind.INSUFFICIENT_DATA:
+    if judgement.kind is VerdictKind.INSUFFICIENT_DATA:
         outcome = TrialOutcome.SPOILED
-    elif told or night == WATCHED - 1:
+    elif detected or night == WATCHED - 1:
         plain = detector.judge(real[:index], real[index], policy)
-        outcome = TrialOutcome.CAUGHT if told else TrialOutcome.MISSED
+        outcome = TrialOutcome.CAUGHT if detected else TrialOutcome.MISSED
         moved = plain.kind in (VerdictKind.REGRESSED, VerdictKind.IMPROVED)
         if moved and plain.since and plain.since >= real[max(0, fall.first - APART)].at:
             outcome = TrialOutcome.SPOILED
-    return _verdict(night, real[index], said, outcome)
+    return _verdict(night, real[index], judgement, outcome)
 
 
 def judge_quiet(
@@ -125,28 +125,30 @@ def judge_quiet(
         regressed_at: the latest earlier night of the copy that was `regressed`.
     """
     index = copy.lead + night
-    said = detector.judge(copy.points[:index], copy.points[index], policy)
+    judgement = detector.judge(copy.points[:index], copy.points[index], policy)
     outcome = None
-    if said.kind is VerdictKind.REGRESSED:
+    if judgement.kind is VerdictKind.REGRESSED:
         if night == 0 and _was_regressed(copy, policy, detector):
             regressed_at = copy.points[index - 1].at
         at = copy.points[index].at
         if regressed_at is None or at - regressed_at > timedelta(days=APART):
             outcome = TrialOutcome.ALARM
-    return _verdict(night, copy.nights[night], said, outcome)
+    return _verdict(night, copy.nights[night], judgement, outcome)
 
 
 def _was_regressed(copy: QuietCopy, policy: RegressionPolicy, detector: Detector) -> bool:
-    """What was told before anybody counted is no alarm of the first night that is counted."""
+    """Return whether the copy was regressed before its first counted night: then it is no alarm."""
     before = copy.lead - 1
-    said = detector.judge(copy.points[:before], copy.points[before], policy)
-    return said.kind is VerdictKind.REGRESSED
+    judgement = detector.judge(copy.points[:before], copy.points[before], policy)
+    return judgement.kind is VerdictKind.REGRESSED
 
 
 def _verdict(
-    night: int, real: HistoryPoint, said: Judgement, outcome: TrialOutcome | None
+    night: int, real: HistoryPoint, judgement: Judgement, outcome: TrialOutcome | None
 ) -> ShadowVerdict:
-    return ShadowVerdict(night, real.at, real.run_id, said.kind, said.change, said.since, outcome)
+    return ShadowVerdict(
+        night, real.at, real.run_id, judgement.kind, judgement.change, judgement.since, outcome
+    )
 
 
 @dataclass(frozen=True)
@@ -156,21 +158,21 @@ class Grade:
     measure: str
     """A size class, or `FALSE_ALARMS`."""
     trials: int
-    """Planted falls that were decided, spoiled ones apart; or nights of quiet copies."""
+    """Decided falls without spoiled ones; or nights of quiet copies."""
     hits: int
-    """Falls that were told; or false alarms."""
+    """Detected falls; or false alarms."""
     rate: float | None
     """hits / trials; false alarms in 1,000 nights. None without trials."""
     low: float | None = None
     high: float | None = None
     """95 % interval of `rate` (Wilson; false alarms: Garwood's of a Poisson count)."""
     median_delay: float | None = None
-    """Of the falls that were told, nights."""
+    """Of detected falls, in nights."""
     spoiled: int = 0
     limit_value: float | None = None
-    """Smallest power, largest rate of false alarms; None where there is no limit."""
+    """Smallest power, or largest rate of false alarms; None without a limit."""
     below: str = ""
-    """Why it is not good enough, in a sentence; empty where it is."""
+    """Why it misses its limit, in a sentence; empty where it does not."""
 
 
 def power_grade(
@@ -181,23 +183,23 @@ def power_grade(
     median_delay: float | None,
     earlier: Grade | None = None,
 ) -> Grade:
-    """Power of one size class; `earlier` is the grade that it must not have fallen from."""
+    """Return the power of one size class; it must not be below the `earlier` grade."""
     trials, limit = caught + missed, POWER_LIMITS.get(measure)
     if not trials:
         return Grade(measure, 0, 0, None, spoiled=spoiled, limit_value=limit)
     low, high = wilson(caught, trials)
     below = ""
     if trials >= FEWEST:
-        told = f"{caught} of {trials} planted slowdowns ({measure}) were told within two weeks"
+        found = f"{caught} of {trials} planted slowdowns ({measure}) were detected within two weeks"
         if limit is not None and high < limit:
             below = (
-                f"{told}, at most {high:.0%} by their number; at least {limit:.0%} are expected."
+                f"{found}, at most {high:.0%} by their number; at least {limit:.0%} are expected."
             )
         elif earlier and earlier.low is not None and high < earlier.low:
-            below = f"{told}; before it were {earlier.hits} of {earlier.trials}."
+            below = f"{found}; before, {earlier.hits} of {earlier.trials} were."
         elif limit is not None and median_delay is not None and median_delay > DELAY_LIMIT:
             below = (
-                f"Planted slowdowns ({measure}) are told after {median_delay:g} nights in the "
+                f"Planted slowdowns ({measure}) are detected after {median_delay:g} nights in the "
                 f"median; at most {DELAY_LIMIT:g} are expected."
             )
     return Grade(
@@ -206,7 +208,7 @@ def power_grade(
 
 
 def false_alarm_grade(nights: int, alarms: int) -> Grade:
-    """False alarms in 1,000 nights of copies without a change."""
+    """Return the grade of false alarms in 1,000 nights of quiet copies."""
     limit = FALSE_ALARM_LIMIT
     if not nights:
         return Grade(FALSE_ALARMS, 0, 0, None, limit_value=limit)
@@ -222,7 +224,7 @@ def false_alarm_grade(nights: int, alarms: int) -> Grade:
 
 
 def wilson(hits: int, trials: int) -> tuple[float, float]:
-    """95 % interval of a share (Wilson, 1927); (0, 1) without trials."""
+    """Return the 95 % interval of a share (Wilson, 1927); (0, 1) without trials."""
     if not trials:
         return 0.0, 1.0
     z = 1.959964
@@ -233,7 +235,7 @@ def wilson(hits: int, trials: int) -> tuple[float, float]:
 
 
 def poisson(events: int) -> tuple[float, float]:
-    """Exact 95 % interval of the expectation of a count (Garwood, 1936)."""
+    """Return the exact 95 % interval of the expectation of a count (Garwood, 1936)."""
     # scipy takes half a second to import; most who import this module only read results.
     from scipy.special import gammaincinv
 

@@ -1,4 +1,4 @@
-"""A whole history judged at once: its changes as they would have been told, and its drift."""
+"""Judges a whole history: its changes as they are detected night by night, and its drift."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from nightbench.detection.change_detector import change_evidence
 from nightbench.detection.changes import (
     FEWEST,
     LOOK_BACK,
@@ -16,33 +17,32 @@ from nightbench.detection.changes import (
     changes_of_last_night,
     find_changes,
 )
-from nightbench.detection.control import ControlShift, control_shift
+from nightbench.detection.control_shift import ControlShift, control_shift
 from nightbench.detection.detector import APART
 from nightbench.detection.drift import Drift, drift_of
-from nightbench.detection.judge import why
 from nightbench.detection.observations import Observation
 from nightbench.detection.power import smallest_slowdown
-from nightbench.detection.releases import odds_of_new
+from nightbench.detection.releases import new_state_odds
 from nightbench.detection.series import Series, repeat_sigma
 
 ENOUGH = 10
-"""Nights of the present segment from which more than `insufficient_data` is said."""
+"""Nights of the present segment below which the status is `insufficient_data`."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """A change with the nights around it; `change` and `baseline` are of the value as given."""
+class HistoryChange:
+    """A change with the nights around it; `change` and `baseline` refer to the values as given."""
 
     kind: str
     """regressed or improved."""
     index: int
     """Of the first night at the new level, among all nights of the series."""
     first_bad: Observation
-    """First night at the new level (good news too)."""
+    """First night at the new level, also of an improvement."""
     last_good: Observation
     """Last measured night at the old one."""
-    told: Observation
-    """Night after which it was believed."""
+    detected: Observation
+    """Night with which it was detected."""
     change: float
     low: float
     high: float
@@ -50,29 +50,29 @@ class Found:
     score: float
     sentence: str
     control: ControlShift | None = None
-    """What the control measurements of the same nights did; None where they are not known."""
+    """Shift of the control measurements of the same nights; None where unknown."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Nights that are judged among themselves: the fingerprint changed before them."""
+    """A stretch of nights that begins with another fingerprint and is judged separately."""
 
     first: Observation
-    step: Found | None
-    """The step of the level that it began with, where it is believed. Nobody can tell from the
-    series alone whether it was meant, so it is no change of the series."""
+    step: HistoryChange | None
+    """The step of the level at its beginning, where one is detected. It is no change of the
+    series, since it may be intended."""
 
 
 @dataclass(frozen=True)
 class HistoryReport:
-    """What a history says."""
+    """Result of judging a history."""
 
     series: str
     nights: int
     missing: int
     status: str
-    """insufficient_data, regressed or improved (the last change is news), drift, ok."""
-    changes: tuple[Found, ...]
+    """insufficient_data, regressed or improved (a change within 30 nights), drift, or ok."""
+    changes: tuple[HistoryChange, ...]
     segments: tuple[Segment, ...]
     """Those after the first."""
     drift: Drift | None
@@ -82,36 +82,38 @@ class HistoryReport:
 def judge_history(
     name: str, nights: Sequence[Observation], lower_is_better: bool = False, min_change: float = 0.0
 ) -> HistoryReport:
-    """Judge a history night by night, as if every night had been looked at when it came.
+    """Judge a history night by night, as if each night had been judged when it was measured.
 
     Args:
         name: of the series.
         nights: oldest first; nights without a value are missing ones.
         lower_is_better: for times and sizes: a rise is the regression.
-        min_change: relative changes below this are not told.
+        min_change: smallest relative change that is reported.
     """
     usable = [i for i, night in enumerate(nights) if night.value is not None]
     groups = _groups([nights[i].fingerprint for i in usable])
     series = _series([nights[i] for i in usable], lower_is_better)
-    found: list[Found] = []
+    found: list[HistoryChange] = []
     segments: list[Segment] = []
     since = 0
 
-    def told(change: Change, members: Sequence[int]) -> Found | None:
+    def reported(change: Change, members: Sequence[int]) -> HistoryChange | None:
         if abs(change.change) < min_change:
             return None
         own = [usable[i] for i in members]
-        control = _control(nights, own[: change.told + 1], change)
-        return _found(change, nights, own, lower_is_better, control)
+        control = _control(nights, own[: change.detected + 1], change)
+        return _history_change(change, nights, own, lower_is_better, control)
 
     for number, group in enumerate(groups):
         changes = find_changes(series.take(group))
-        found += filter(None, (told(change, group) for change in changes))
+        found += filter(None, (reported(change, group) for change in changes))
         if number:
             before = next(other for other in groups if group[0] - 1 in other)
             joined = [*(i for i in before if i < group[0]), *group]
-            turn = _turn(series, [nights[i].fingerprint for i in usable], joined, group[0])
-            step = told(turn, joined) if turn else None
+            boundary_step = _step_at_boundary(
+                series, [nights[i].fingerprint for i in usable], joined, group[0]
+            )
+            step = reported(boundary_step, joined) if boundary_step else None
             segments.append(Segment(nights[usable[group[0]]], step))
         if not group or group[-1] == len(usable) - 1:
             since = max([0, *(change.first for change in changes)])
@@ -133,7 +135,7 @@ def judge_history(
 
 
 def _series(nights: Sequence[Observation], lower_is_better: bool) -> Series:
-    """Inverted where lower is better, so that a fall is always the bad news."""
+    """Return the nights as a series, inverted where lower is better: a fall is the regression."""
     sign = -1.0 if lower_is_better else 1.0
     return Series(
         np.array([night.seconds / 86400 for night in nights], dtype=float),
@@ -144,9 +146,9 @@ def _series(nights: Sequence[Observation], lower_is_better: bool) -> Series:
 
 
 def _groups(fingerprints: Sequence[str | None]) -> list[list[int]]:
-    """Nights that are compared with each other, by the night that each group begins with.
+    """Return groups of comparable nights, ordered by their first night.
 
-    A night that does not know its fingerprint goes with the one before it.
+    A night without a fingerprint belongs to the group of the night before it.
     """
     groups: list[list[int]] = [[]]
     names: list[str | None] = [None]
@@ -168,10 +170,10 @@ def _groups(fingerprints: Sequence[str | None]) -> list[list[int]]:
     return groups
 
 
-def _turn(
+def _step_at_boundary(
     series: Series, fingerprints: Sequence[str | None], joined: Sequence[int], start: int
 ) -> Change | None:
-    """The step that a group began with, when it is first believed; nights count in `joined`.
+    """Return the step at the beginning of a group; None without one. Nights index `joined`.
 
     Args:
         series: all nights.
@@ -182,7 +184,7 @@ def _turn(
     first = joined.index(start)
     if first < ENOUGH:
         return None
-    # Nights between that do not know their fingerprint may belong to either.
+    # Nights between without a fingerprint may belong to either.
     earliest = first
     while fingerprints[joined[earliest - 1]] is None:
         earliest -= 1
@@ -190,7 +192,7 @@ def _turn(
         odds = np.zeros(night + 1)
         oldest = max(0, joined[night] + 1 - LOOK_BACK)
         if start >= oldest:
-            odds[first] = odds_of_new(fingerprints[oldest : joined[night] + 1])[start - oldest]
+            odds[first] = new_state_odds(fingerprints[oldest : joined[night] + 1])[start - oldest]
         for change in changes_of_last_night(series.take(joined[: night + 1]), known=odds):
             if earliest <= change.first <= first:
                 return change
@@ -198,46 +200,46 @@ def _turn(
 
 
 def _control(
-    nights: Sequence[Observation], until_told: Sequence[int], change: Change
+    nights: Sequence[Observation], until_detected: Sequence[int], change: Change
 ) -> ControlShift | None:
-    figures = [nights[i].control for i in until_told]
+    figures = [nights[i].control for i in until_detected]
     known = np.array([math.nan if f is None else math.log(f) for f in figures], dtype=float)
     return control_shift(known, change.first, math.log1p(change.change))
 
 
-def _found(
+def _history_change(
     change: Change,
     nights: Sequence[Observation],
     usable: Sequence[int],
     lower_is_better: bool,
     control: ControlShift | None,
-) -> Found:
+) -> HistoryChange:
     first, last_good = nights[usable[change.first]], nights[usable[change.first - 1]]
-    told = nights[usable[change.told]]
+    detected = nights[usable[change.detected]]
     kind = "regressed" if change.falls else "improved"
     if lower_is_better:
         change = _inverted(change)
         if control:
             control = replace(control, remains=1 / (1 + control.remains) - 1)
-    said = f"; {control.sentence}" if control else ""
-    return Found(
+    evidence = f"; {control.sentence}" if control else ""
+    return HistoryChange(
         kind=kind,
         index=usable[change.first],
         first_bad=first,
         last_good=last_good,
-        told=told,
+        detected=detected,
         change=change.change,
         low=change.low,
         high=change.high,
         baseline=change.baseline,
         score=change.score,
-        sentence=f"{why(change)}{said}; told on {told.day}.",
+        sentence=f"{change_evidence(change)}{evidence}; detected on {detected.day}.",
         control=control,
     )
 
 
 def _inverted(change: Change) -> Change:
-    """The same change of 1 / value."""
+    """Return the same change of 1 / value."""
     return replace(
         change,
         change=1 / (1 + change.change) - 1,
@@ -248,7 +250,7 @@ def _inverted(change: Change) -> Change:
 
 
 def _status(
-    found: Sequence[Found],
+    found: Sequence[HistoryChange],
     drift: Drift | None,
     last: int,
     nights: Sequence[Observation],

@@ -1,9 +1,8 @@
-"""The past of a series: its levels, its weekly pattern, its noise.
+"""Estimates the levels, the weekly pattern and the noise of a series' past.
 
-Change points are proposed by ruptures (`KernelCPD`, exact, in C) on winsorised values. A proposal
-is no more than that: short visits to another level are put back into the level around them, so
-that a series that jumps between two modes has one level and a lot of noise. What lies within the
-last nights is left to `evidence`.
+ruptures (`KernelCPD`, exact, in C) proposes change points on winsorised values. A short stay at
+another level is merged into the level around it, so that a series that jumps between two modes
+has one level and much noise. Changes within the last nights are left to `evidence`.
 """
 
 from __future__ import annotations
@@ -26,59 +25,59 @@ from nightbench.detection.robust import (
 from nightbench.detection.series import Series
 
 SETTLED = 22
-"""Nights that a level has to have lasted before it counts as the level of a series."""
+"""Nights that a level must last to count as the present level of a series."""
 
 VISIT = 14
-"""A stay of up to so many nights between two similar levels is a visit, no level."""
+"""Longest visit, in nights: a stay between two similar levels that is no level of its own."""
 
 PENALTY = 4.0
-"""Gain in squared noise scales that a proposed change must bring, times the logarithm of nights."""
+"""Penalty of a proposed change in squared noise scales, per logarithm of the nights."""
 
 SHORTEST = 3
-"""Nights of the shortest stretch that is proposed."""
+"""Nights of the shortest proposed segment."""
 
 FEWEST_FOR_DRIFT = 30
-"""Nights without a step from which a drift can be told."""
+"""Fewest nights without a step in which a drift is looked for."""
 
 NOISE_FLOOR = 0.0015
-"""No series is believed to repeat itself better than this, relatively."""
+"""Smallest relative noise that is assumed of any series."""
 
 WEEKLY_EVIDENCE = 22.0
-"""Chi-squared of the seven weekdays' means (6 degrees of freedom) from which a pattern is seen."""
+"""Chi-squared of the weekdays' means (6 degrees of freedom) from which a pattern is accepted."""
 
 
 @dataclass(frozen=True)
 class LevelEstimate:
-    """One window of nights, with what is known of it before any question about its end."""
+    """Levels and noise of a window of nights, before its last nights are tested for a change."""
 
     values: Floats
     """Logarithms, without the weekly pattern."""
     calm: Floats
     """The same, winsorised."""
     residual: Floats
-    """Distance from the proposed stretch that the night belongs to."""
+    """Distance from the median of the proposed segment that the night belongs to."""
     aligned: Floats
-    """Distance from the level of the night; NaN from `base` on, whose level is still in question"""
+    """Distance from the level of the night; NaN from `base` on, where the level is not settled."""
     base: int
     """First night of the present level."""
     step_noise: float
-    """Noise from the differences between neighbouring nights."""
+    """Standard deviation from differences of neighbouring nights."""
     level_noise: float
-    """Noise from the distances to the proposed stretches."""
+    """Standard deviation of the distances to the proposed segments."""
     weekly: float
     """Largest effect of a weekday, relative; 0 where there is no pattern."""
 
 
 def estimate_level(series: Series) -> LevelEstimate:
-    """What a window of at least 8 nights says of itself."""
+    """Return levels and noise of a window of at least 8 nights."""
     values = series.level
     step_noise = max(noise_of_differences(values), 0.001)
-    calm, breaks, residual = _stretches(values, step_noise)
+    calm, breaks, residual = _proposed_segments(values, step_noise)
     effects = weekday_effects(residual, series.day, max(scale(residual), NOISE_FLOOR, step_noise))
     if effects.any():
         values = values - effects[_weekday(series.day)]
         step_noise = max(noise_of_differences(values), 0.001)
-        calm, breaks, residual = _stretches(values, step_noise)
+        calm, breaks, residual = _proposed_segments(values, step_noise)
     level_noise = max(scale(residual), NOISE_FLOOR)
     levels = merge(values, breaks, level_noise)
     base = levels[-1][0]
@@ -91,7 +90,7 @@ def estimate_level(series: Series) -> LevelEstimate:
 
 
 def propose(calm: Floats, sigma: float) -> list[int]:
-    """Starts of stretches of equal level, with 0 and the number of nights at the ends."""
+    """Return the boundaries of proposed segments, from 0 to the number of nights."""
     n = len(calm)
     if n < 2 * SHORTEST:
         return [0, n]
@@ -101,19 +100,19 @@ def propose(calm: Floats, sigma: float) -> list[int]:
 
 
 def merge(values: Floats, breaks: list[int], sigma: float) -> list[tuple[int, int, float]]:
-    """Levels (first night, night after the last, median) from proposed stretches."""
+    """Return levels (first night, night after the last, median) from proposed segments."""
     levels = [(a, b, median(values[a:b])) for a, b in itertools.pairwise(breaks)]
     while len(levels) > 1 and len(values) - levels[-1][0] < SETTLED:
         last = levels.pop()
         levels[-1] = (levels[-1][0], last[1], levels[-1][2])
     while True:
-        united = _unite_equal(values, levels, sigma) or _absorb_visit(values, levels, sigma)
-        if not united:
+        merged = _merge_equal(values, levels, sigma) or _absorb_visit(values, levels, sigma)
+        if not merged:
             return levels
 
 
 def weekday_effects(residual: Floats, day: Floats, sigma: float) -> Floats:
-    """Effect of each of the seven weekdays (UTC), shrunk by its evidence; zeros without any."""
+    """Return the effect of each weekday (UTC), shrunk by its evidence; zeros without a pattern."""
     nothing = np.zeros(7)
     if len(residual) < 21:
         return nothing
@@ -134,7 +133,7 @@ def _weekday(day: Floats) -> NDArray[np.int64]:
     return np.floor(day).astype(np.int64) % 7
 
 
-def _stretches(values: Floats, step_noise: float) -> tuple[Floats, list[int], Floats]:
+def _proposed_segments(values: Floats, step_noise: float) -> tuple[Floats, list[int], Floats]:
     calm = winsorised(values, step_noise)
     breaks = propose(calm, max(step_noise, NOISE_FLOOR))
     residual = values.copy()
@@ -143,7 +142,7 @@ def _stretches(values: Floats, step_noise: float) -> tuple[Floats, list[int], Fl
     return calm, breaks, residual
 
 
-def _unite_equal(values: Floats, levels: list[tuple[int, int, float]], sigma: float) -> bool:
+def _merge_equal(values: Floats, levels: list[tuple[int, int, float]], sigma: float) -> bool:
     for j in range(1, len(levels)):
         if abs(levels[j][2] - levels[j - 1][2]) < 0.8 * sigma:
             start, stop = levels[j - 1][0], levels[j][1]

@@ -1,7 +1,7 @@
-"""When a series is too noisy to be believed, and when it is steady again. Pure.
+"""Decides when a series is too noisy for alerts, and when it is steady again. Pure.
 
-A noisy series is not deleted: it runs on and is judged, and says nothing until it is steady. What
-counts is how much it varies, not where its level lies: a fall is no noise. See `docs/verdicts.md`.
+A noisy series is still measured and judged, but opens no alert until it is steady. Only its
+variation counts, not its level: a fall is no noise. See `docs/verdicts.md`.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from nightbench.detection.robust import median
 from nightbench.detection.series import series_of
 
 RECENT = 21
-"""Nights that say how noisy a series is now: three weeks, so that a weekly pattern is seen."""
+"""Nights from which the present noise is estimated: three weeks, for weekly patterns."""
 
 IN_A_ROW = 5
-"""Nights that have to agree before a series changes sides: one wild night decides nothing."""
+"""Successive nights that must agree before a series becomes noisy or steady."""
 
 RETURN_BELOW = 0.7
-"""Part of the limit that a noisy series has to be below: at the limit it would come and go."""
+"""Part of the limit below which a noisy series is steady again: hysteresis."""
 
 
 @dataclass(frozen=True)
 class Variation:
-    """How much a series varies; relative standard deviations."""
+    """Variation of a series, as relative standard deviations."""
 
     nights: float | None
     """From night to night; None for too few nights."""
     repeats: float | None
-    """Within a night, in the median; None where the nights do not know it."""
+    """Within a night: median over the nights; None where unknown."""
 
     @property
     def most(self) -> float | None:
@@ -43,17 +43,17 @@ class Variation:
         return max((x for x in (self.nights, self.repeats) if x is not None), default=None)
 
     def sentence(self, limit: float) -> str:
-        """Say which of the two exceeds a limit, and by how much."""
-        said = []
+        """Return a clause that names which of the two exceeds a limit, and their values."""
+        parts = []
         if self.nights is not None and self.nights > limit:
-            said.append(f"its nights vary by {self.nights:.1%}")
+            parts.append(f"its nights vary by {self.nights:.1%}")
         if self.repeats is not None and self.repeats > limit:
-            said.append(f"the repeats within a night vary by {self.repeats:.1%}")
-        return " and ".join(said)
+            parts.append(f"the repeats within a night vary by {self.repeats:.1%}")
+        return " and ".join(parts)
 
 
 def variation(points: Sequence[HistoryPoint]) -> Variation:
-    """How much a series varies over its last `RECENT` nights.
+    """Return the variation of a series over its last `RECENT` nights.
 
     Args:
         points: comparable nights, oldest first, the night in question last; values positive.
@@ -62,8 +62,7 @@ def variation(points: Sequence[HistoryPoint]) -> Variation:
     nights = None
     if len(series) >= FEWEST:
         past = estimate_level(series)
-        # The detector's own two: what neighbours differ by, and how far nights lie from the level
-        # that they belong to. Steps and slow drift are in neither.
+        # The two noise estimates of the detector; steps and slow drift are in neither.
         nights = max(past.step_noise, past.level_noise)
     known = series.within[np.isfinite(series.within)]
     return Variation(nights, median(known) if len(known) >= FEWEST else None)
@@ -71,7 +70,7 @@ def variation(points: Sequence[HistoryPoint]) -> Variation:
 
 @dataclass(frozen=True)
 class NoiseChange:
-    """A series becomes noisy, or steady again."""
+    """The event that a series becomes noisy, or steady again."""
 
     noisy: bool
     spread: float
@@ -83,26 +82,23 @@ class NoiseChange:
 def noise_change(
     history: Sequence[HistoryPoint], tonight: HistoryPoint, limit: float, was_noisy: bool
 ) -> NoiseChange | None:
-    """Whether a series changes sides with a night.
+    """Return the event that a series becomes noisy or steady tonight; None where there is none.
 
-    It is noisy once it has varied by more than the limit on `IN_A_ROW` nights running, each with
-    the nights before it; it returns once that was below `RETURN_BELOW` of the limit as often.
+    It becomes noisy when its variation exceeds the limit on `IN_A_ROW` successive nights, and
+    steady again when the variation is below `RETURN_BELOW` of the limit on as many.
 
     Args:
         history: good nights before tonight, oldest first.
         tonight: the night in question.
         limit: `policy.max_spread`.
-        was_noisy: how the series stood before this night.
-
-    Returns:
-        None where it stays as it was.
+        was_noisy: whether the series was noisy before this night.
     """
     points = [*segment(history, tonight), tonight]
     steady = RETURN_BELOW * limit
     seen = []
     for back in range(IN_A_ROW):
         night = variation(points[: len(points) - back])
-        # Too few nights to say anything speak neither for noise nor for calm.
+        # With too few nights the variation is unknown: no event.
         if night.nights is None or night.most is None:
             return None
         if night.most > steady if was_noisy else night.most <= limit:

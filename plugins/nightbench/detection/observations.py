@@ -1,4 +1,4 @@
-"""Histories of any figures from files: what `nightbench detect` reads."""
+"""Reads the histories of figures that `nightbench detect` judges from CSV and JSON lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nightbench.core.history_file import Column, HistoryFile, number, text, whol
 
 @dataclass(frozen=True)
 class Observation:
-    """One row of a file: a series at one time."""
+    """One row of a file: the value of a series at one time."""
 
     seconds: float
     """Unix time."""
@@ -21,7 +21,7 @@ class Observation:
     """None for a missing night."""
     n: int | None = None
     spread: float | None = None
-    """(maximum - minimum) / median of the night's repeats."""
+    """(maximum - minimum) / median of the night's repeats, as a fraction."""
     fingerprint: str | None = None
     control: float | None = None
     """The same night's control measurement of the same nodes; higher is better."""
@@ -56,11 +56,11 @@ COLUMNS = {
 
 
 def read_observations(path: Path) -> dict[str, list[Observation]]:
-    """Observations by series, oldest first, from a CSV or `.jsonl` file.
+    """Return the observations of a CSV or `.jsonl` file by series, oldest first.
 
     Raises:
-        UserError: the file cannot be read or lacks a column, or cells are not what they should
-            be; each is named with file, line, column, what was found and what was expected.
+        UserError: the file cannot be read or lacks a column, or cells are invalid; each
+            problem names file, line, column, the value found and what was expected.
     """
     file = HistoryFile(path, COLUMNS, others=True)
     series: dict[str, list[Observation]] = {}

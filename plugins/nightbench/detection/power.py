@@ -1,4 +1,4 @@
-"""The smallest slowdown that a series would catch."""
+"""The smallest slowdown that the detector would find in a series."""
 
 from __future__ import annotations
 
@@ -8,33 +8,32 @@ from dataclasses import replace
 import numpy as np
 
 from nightbench.detection.acceptance import WEIGHTS, Weights, log_odds
-from nightbench.detection.changes import FEWEST, LEAST_REFERENCE, LOOK_BACK, WORTH_A_LOOK
-from nightbench.detection.evidence import weigh
+from nightbench.detection.changes import FEWEST, LEAST_REFERENCE, LOOK_BACK, SCREENING_THRESHOLD
+from nightbench.detection.evidence import evidence_at
 from nightbench.detection.levels import LevelEstimate, estimate_level
 from nightbench.detection.robust import Floats, median
 from nightbench.detection.series import Series
 
 WITHIN = 7
-"""Nights that a slowdown is given to be noticed."""
+"""Nights within which the slowdown must be detected."""
 
 POWER = 1.2816
-"""Standard errors for nine in ten: such a slowdown is caught in 90 % of all weeks like this."""
+"""Standard normal quantile of 90 %: the slowdown is detected in nine of ten such weeks."""
 
 LARGEST = 0.6
-"""Slowdowns beyond this are not tried."""
+"""Largest slowdown that is tried, as a logarithm."""
 
 
 def smallest_slowdown(series: Series, weights: Weights = WEIGHTS) -> float | None:
-    """Relative fall that would be told within a week in nine of ten cases, from tonight's past.
+    """Return the smallest relative fall that is detected within a week in nine of ten cases.
 
-    A week of typical nights below the level is put after the series, and the detector itself is
-    asked; what the noise of such a week and of the level may hide is added. Both variances are in
-    it: the nights' medians vary by what the repeats within a night leave to chance, and by what
-    changes from night to night.
+    A week of typical nights below the level is appended to the series and given to the detector;
+    the noise of such a week and of the level is added. It covers both the variance within a night
+    and the variance between nights.
 
     Returns:
-        A fraction (0.03: 3 % slower), or None for fewer nights than the detector needs, or where
-        no slowdown up to 45 % would be noticed.
+        A fraction (0.03: 3 % slower); None for fewer nights than the detector needs, or where no
+        slowdown up to 45 % would be detected.
     """
     window = series.part(max(0, len(series) - LOOK_BACK + WITHIN), len(series))
     if len(window) < FEWEST:
@@ -56,26 +55,26 @@ def smallest_slowdown(series: Series, weights: Weights = WEIGHTS) -> float | Non
     )
     noise = 0.0
 
-    def caught(fall: float) -> bool:
+    def detected(fall: float) -> bool:
         nonlocal noise
         values = more.level.copy()
         values[nights:] -= fall
         moved = _with_values(past, values)
-        evidence = weigh(more, moved, nights, -1)
+        evidence = evidence_at(more, moved, nights, -1)
         noise = evidence.noise * math.sqrt(1 / WITHIN + 1 / min(reference, 90))
-        return log_odds(evidence, weights) > 0 and fall > WORTH_A_LOOK * noise
+        return log_odds(evidence, weights) > 0 and fall > SCREENING_THRESHOLD * noise
 
     low, high = 0.0, LARGEST
-    if not caught(high):
+    if not detected(high):
         return None
     while high - low > 0.0005:
         middle = (low + high) / 2
-        low, high = (low, middle) if caught(middle) else (middle, high)
+        low, high = (low, middle) if detected(middle) else (middle, high)
     return -math.expm1(-(high + POWER * noise))
 
 
 def _with_values(past: LevelEstimate, values: Floats) -> LevelEstimate:
-    """The same past with a week after it."""
+    """Return the same past with a week appended."""
     extra = np.zeros(len(values) - len(past.values))
     return replace(
         past,

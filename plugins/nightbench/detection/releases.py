@@ -1,4 +1,4 @@
-"""What a new version of the framework, or new hardware, says of a change that begins with it."""
+"""Prior odds of a change that begins with a new framework version or with new hardware."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from nightbench.core.model import HistoryPoint
 from nightbench.detection.robust import Floats
 
 SHARE = 0.5
-"""Of all changes that last, how many are taken to come with a new version, or with new hardware."""
+"""Assumed share of lasting changes that come with a new version or with new hardware."""
 
 
 def release_odds(points: Sequence[HistoryPoint]) -> Floats:
-    """What each night's version adds to the odds that a change which begins with it lasts.
+    """Return what each night's version adds to the log odds that a change from it on lasts.
 
-    A slow visit begins on any night, a change that lasts often with a release: on a night with a
-    new version it is likelier by `SHARE` over the share of nights that have one. Where versions
-    change every night, or are not known, nothing is added, and nothing is ever taken away.
+    A temporary slowdown begins on any night, a lasting change often with a release: on a night
+    with a new version it is likelier by `SHARE` over the share of nights that have one. Nothing is
+    added where versions change every night or are unknown; nothing is ever subtracted.
 
     Args:
         points: nights of one series, oldest first.
@@ -28,16 +28,16 @@ def release_odds(points: Sequence[HistoryPoint]) -> Floats:
     Returns:
         Natural logarithms, zero or above, one for each night.
     """
-    return odds_of_new([point.framework_version for point in points])
+    return new_state_odds([point.framework_version for point in points])
 
 
-def turn_odds(points: Sequence[HistoryPoint]) -> Floats:
-    """The same for each night's fingerprint: a new driver, say, or nodes of another kind."""
-    return odds_of_new([point.fingerprint_id for point in points])
+def fingerprint_odds(points: Sequence[HistoryPoint]) -> Floats:
+    """Return the same for each night's fingerprint: a new driver, or nodes of another kind."""
+    return new_state_odds([point.fingerprint_id for point in points])
 
 
-def odds_of_new(states: Sequence[str | None]) -> Floats:
-    """The same for anything that nights have; None where a night does not know it."""
+def new_state_odds(states: Sequence[str | None]) -> Floats:
+    """Return the same for any state of the nights; None is an unknown state."""
     known = [bool(one and other) for one, other in pairwise(states)]
     moved = [is_known and a != b for is_known, (a, b) in zip(known, pairwise(states), strict=True)]
     rate = (sum(moved) + 1) / (sum(known) + 1)

@@ -1,4 +1,4 @@
-"""Medians and scales that a few wild nights cannot move."""
+"""Median and scale estimates that are robust against outliers."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ MAD_TO_SIGMA = 1.4826
 
 
 def median(values: Floats) -> float:
-    """Median of at least one value (numpy's own costs ten times as much on short arrays)."""
+    """Return the median of at least one value; numpy's takes ten times as long on short arrays."""
     ordered = np.sort(values)
     n = len(ordered)
     return float(0.5 * (ordered[(n - 1) // 2] + ordered[n // 2]))
 
 
 def scale(values: Floats) -> float:
-    """Standard deviation from the median absolute deviation."""
+    """Return the standard deviation, estimated from the median absolute deviation."""
     return MAD_TO_SIGMA * median(np.abs(values - median(values)))
 
 
 def noise_of_differences(values: Floats, unknown: float = 0.02) -> float:
-    """Noise from neighbouring nights: blind to steps and slow drift; `unknown` for < 5 nights."""
+    """Return the standard deviation, estimated from differences of neighbouring nights.
+
+    Steps and slow drift do not affect it. `unknown` is returned for fewer than 5 nights.
+    """
     if len(values) < 5:
         return unknown
     return MAD_TO_SIGMA * median(np.abs(np.diff(values))) / math.sqrt(2)
 
 
 def running_median(values: Floats, half: int) -> Floats:
-    """Median of the `half` nights to both sides and the night itself; shorter at the ends."""
+    """Return the running median over `half` nights to both sides; shorter at the ends."""
     edge = np.full(half, np.nan)
     windows = np.lib.stride_tricks.sliding_window_view(
         np.concatenate([edge, values, edge]), 2 * half + 1
@@ -47,7 +50,7 @@ def running_median(values: Floats, half: int) -> Floats:
 
 
 def winsorised(values: Floats, sigma: float, scales: float = 3.5, half: int = 5) -> Floats:
-    """Values no further than `scales` sigma from the median of their neighbourhood."""
+    """Return values clipped to `scales` sigma around the running median."""
     middle = running_median(values, half)
     clipped: Floats = np.clip(values, middle - scales * sigma, middle + scales * sigma)
     return clipped

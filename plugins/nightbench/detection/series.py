@@ -1,4 +1,4 @@
-"""A series as arrays: what the arithmetic of change detection is done on."""
+"""A series as arrays of numbers, on which change detection computes."""
 
 from __future__ import annotations
 
@@ -34,33 +34,33 @@ class Series:
     level: Floats
     """Logarithm of the value."""
     within: Floats
-    """Relative standard deviation of the night's own repeats; NaN where it is not known."""
+    """Relative standard deviation of the night's repeats; NaN where unknown."""
     count: Floats
-    """Repeats that `within` rests on; NaN where it is not known."""
+    """Number of repeats of the night; NaN where unknown."""
 
     def __len__(self) -> int:
         return len(self.level)
 
     def part(self, start: int, stop: int) -> Series:
-        """The nights from `start` to before `stop`."""
+        """Return the nights from `start` to before `stop`."""
         cut = slice(start, stop)
         return Series(self.day[cut], self.level[cut], self.within[cut], self.count[cut])
 
     def take(self, nights: Sequence[int]) -> Series:
-        """Some of the nights, in the order given."""
+        """Return the nights of these indices, in their order."""
         chosen = np.asarray(nights, dtype=int)
         return Series(self.day[chosen], self.level[chosen], self.within[chosen], self.count[chosen])
 
 
 def repeat_sigma(spread: float | None, n: int | None) -> float:
-    """Relative standard deviation of a night's repeats from their range; NaN where unknown."""
+    """Return the relative standard deviation of repeats from their range; NaN where unknown."""
     if spread is None or n is None or n < 2 or not math.isfinite(spread):
         return math.nan
     return spread / RANGE_TO_SIGMA[min(n, max(RANGE_TO_SIGMA))]
 
 
 def series_of(points: Sequence[HistoryPoint]) -> Series:
-    """From nights of the model; all values positive and finite."""
+    """Return points of a history as a series; all values must be positive and finite."""
     return Series(
         np.array([p.at.timestamp() / 86400 for p in points], dtype=float),
         np.log(np.array([p.value for p in points], dtype=float)),
@@ -74,12 +74,12 @@ def series_from(
     values: Iterable[float | None],
     within: Iterable[float | None] = (),
 ) -> tuple[Series, list[int]]:
-    """From columns as they come: nights without a usable value are left out.
+    """Return columns as a series, without the nights that have no usable value.
 
     Args:
         seconds: Unix time of each night, rising.
         values: None, NaN, infinite, zero and negative values count as missing nights.
-        within: relative standard deviation of each night's repeats, as far as it is known.
+        within: relative standard deviation of each night's repeats, where known.
 
     Returns:
         The series, and for each of its nights the index that it had in the columns.

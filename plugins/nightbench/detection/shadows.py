@@ -1,10 +1,9 @@
-"""Shadow series: copies of real series of which it is known what the detector ought to say.
+"""Shadow series: copies of real series with a known correct verdict.
 
-A *fall* is a real series from a seeded night on made slower by a known share. A *quiet* copy has no
-change in it for certain: the nights of the real series, their levels, drift and weekly pattern
-taken out, are drawn anew in blocks (the stationary bootstrap of Politis and Romano, 1994), so that
-neighbouring nights stay neighbours and slow stretches stay stretches. Everything follows from the
-name of a shadow: whoever makes it again gets the same one.
+A *fall* is a real series that is slower by a known share from a seeded night on. A *quiet* copy
+certainly has no change: levels, drift and weekly pattern of the real series are removed, and its
+nights are resampled in blocks (the stationary bootstrap of Politis and Romano, 1994), which keeps
+the correlation of neighbouring nights. A shadow is seeded by its name, so it can be made again.
 """
 
 from __future__ import annotations
@@ -35,30 +34,30 @@ from nightbench.detection.robust import Floats, median, scale
 from nightbench.detection.series import Series, series_of
 
 ENOUGH = 20
-"""Comparable nights that a series needs before it is copied."""
+"""Fewest comparable nights of a series that is copied."""
 
 LEAD = 90
 """Nights of a quiet copy before the first one that is judged."""
 
 BLOCK = 7.0
-"""Mean length of the blocks that a quiet copy is drawn in, in nights."""
+"""Mean length of the resampled blocks, in nights."""
 
 CLEAR = 3.0
-"""Noise scales that two levels of a real series lie apart to count as such in its quiet copies."""
+"""Noise scales by which two levels must differ to be removed from quiet copies."""
 
 LARGEST = 0.5
-"""Share by which a series is made slower, at most."""
+"""Largest planted fall, as a share of the level."""
 
 
 @dataclass(frozen=True)
 class SizeClass:
-    """Falls of one size, or of sizes drawn evenly from a range."""
+    """Falls of one size, or of sizes drawn uniformly from a range."""
 
     name: str
     low: float
     high: float
     in_noise: bool
-    """True: in units of the series' own night-to-night noise; else shares of its level."""
+    """True: sizes are multiples of the series' night-to-night noise; else shares of its level."""
 
 
 FALLS = (
@@ -68,7 +67,7 @@ FALLS = (
     SizeClass("2-4 noise", 2.0, 4.0, True),
     SizeClass("over 4 noise", 4.0, 8.0, True),
 )
-"""What is planted in every series, once a month each."""
+"""The falls that are planted in every series, once a month each."""
 
 QUIET = tuple(f"quiet-{number}" for number in range(1, 6))
 """Names of the quiet copies of every series."""
@@ -76,15 +75,15 @@ QUIET = tuple(f"quiet-{number}" for number in range(1, 6))
 
 @dataclass(frozen=True)
 class Shadow:
-    """The name of one shadow; its random numbers follow from it."""
+    """The name of one shadow, which seeds its random numbers."""
 
     suite: str
     cluster: str
     case_id: str
     month: date
-    """First day of the month that it belongs to, UTC."""
+    """First day of its month, UTC."""
     name: str
-    """Of its size class, or `quiet-1`, `quiet-2`, ..."""
+    """Name of its size class, or `quiet-1`, `quiet-2`, ..."""
 
     @property
     def begins(self) -> datetime:
@@ -99,7 +98,7 @@ class Shadow:
         )
 
     def random(self) -> np.random.Generator:
-        """Random numbers that every call begins anew."""
+        """Return a generator that is seeded by the name, the same at every call."""
         words = (self.suite, self.cluster, self.case_id, f"{self.month:%Y-%m}", self.name)
         digest = hashlib.sha256("\0".join(words).encode()).digest()
         return np.random.default_rng(int.from_bytes(digest[:16], "big"))
@@ -128,15 +127,15 @@ class QuietCopy:
 
 
 def plant(shadow: Shadow, sizes: SizeClass, points: Sequence[HistoryPoint]) -> Fall | None:
-    """Plant a fall into a real series.
+    """Return a real series with a planted fall.
 
     Args:
-        shadow: which.
-        sizes: of which size.
+        shadow: its name.
+        sizes: of the fall.
         points: the real series, oldest first.
 
     Returns:
-        None where its night has not come yet, or has too few comparable ones before it.
+        None where its night is not measured yet, or has too few comparable nights before it.
     """
     random = shadow.random()
     when = shadow.begins + (shadow.ends - shadow.begins) * random.random()
@@ -153,16 +152,16 @@ def plant(shadow: Shadow, sizes: SizeClass, points: Sequence[HistoryPoint]) -> F
 
 
 def noise_of(points: Sequence[HistoryPoint]) -> float:
-    """Relative standard deviation from night to night, levels and slow single nights apart."""
+    """Return the relative standard deviation between nights, without steps and slow nights."""
     past = estimate_level(series_of(points[-LOOK_BACK:]))
     return max(past.step_noise, past.level_noise)
 
 
 def quiet_copy(shadow: Shadow, points: Sequence[HistoryPoint]) -> QuietCopy | None:
-    """Draw a copy without a change for each night of the shadow's month.
+    """Return a copy without a change for the nights of the shadow's month.
 
     Args:
-        shadow: which.
+        shadow: its name.
         points: the real series, oldest first, up to any night of the month or later.
 
     Returns:
@@ -196,22 +195,22 @@ def quiet_copy(shadow: Shadow, points: Sequence[HistoryPoint]) -> QuietCopy | No
 
 @dataclass(frozen=True)
 class _Pool:
-    """Nights to draw from; logarithms."""
+    """The nights to resample, as logarithms."""
 
     nights: Sequence[HistoryPoint]
     level: float
     residual: Floats
-    """Of each night from its level, without drift and weekly pattern."""
+    """Distance of each night from its level, without drift and weekly pattern."""
     weekday: Floats
     """Effect of each of the seven weekdays."""
 
 
 def _pool(before: Sequence[HistoryPoint]) -> _Pool | None:
-    """What a real series would vary by if nothing ever changed; None where little is left of it."""
+    """Return the nights to resample, without levels and drift; None where too few are left."""
     nights = list(before[-LOOK_BACK:])
     series = series_of(nights)
     past = estimate_level(series)
-    # What is believed to be a change, but too young for a level of its own, is no noise.
+    # A change that is too young for a level of its own is no noise.
     young = [c.first for c in changes_of_last_night(series) if c.first > past.base]
     if young:
         nights = nights[: min(young)]
@@ -227,9 +226,9 @@ def _pool(before: Sequence[HistoryPoint]) -> _Pool | None:
 
 
 def _levels(values: Floats, past: LevelEstimate) -> list[int]:
-    """First nights of the levels of a series that clearly are some: long, and far apart.
+    """Return the first nights of the levels of a series that are long and far apart.
 
-    All else that a series does (stays of days, wandering) remains in its copies as noise.
+    All other variation (visits of days, wandering) remains in the copies as noise.
     """
     clear = CLEAR * max(past.step_noise, past.level_noise)
     level = past.values - past.aligned
@@ -251,7 +250,7 @@ def _levels(values: Floats, past: LevelEstimate) -> list[int]:
 
 
 def _residual(series: Series, starts: Sequence[int]) -> Floats:
-    """Distance of each night from its level, and of the last level from its drift."""
+    """Return the distance of each night from its level, without the drift of the last level."""
     residual = series.level.copy()
     for start, stop in itertools.pairwise([*starts, len(series)]):
         residual[start:stop] -= median(residual[start:stop])
@@ -264,7 +263,7 @@ def _residual(series: Series, starts: Sequence[int]) -> Floats:
 
 
 def _weekly(residual: Floats, series: Series) -> Floats:
-    """Effect of each weekday, where the detector sees a weekly pattern at all."""
+    """Return the effect of each weekday; zeros where the detector finds no weekly pattern."""
     if not weekday_effects(residual, series.day, max(scale(residual), NOISE_FLOOR)).any():
         return np.zeros(7)
     weekday = _weekdays(series)
@@ -278,7 +277,7 @@ def _weekdays(series: Series) -> NDArray[np.int64]:
 
 
 def _blocks(random: np.random.Generator, among: int, count: int) -> Iterator[int]:
-    """So many indices in blocks of geometric length, around the end to the start again."""
+    """Yield `count` indices below `among` in blocks of geometric length, wrapping at the end."""
 
     def endless() -> Iterator[int]:
         while True:

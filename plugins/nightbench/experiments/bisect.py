@@ -17,7 +17,7 @@ from nightbench.core.budget import duration
 from nightbench.core.errors import UserError
 from nightbench.core.run_plan import new_run_id
 from nightbench.experiments.ab import AbRequest, plan_ab
-from nightbench.experiments.bisect_store import (
+from nightbench.experiments.bisect_request import (
     BisectRequest,
     bisect_document,
     checked_ratio,
@@ -81,7 +81,7 @@ async def measure_bisect(
         folder: of the bisect, as `store_bisect` returns it.
         spool: where its comparisons are stored.
         context: where it is measured; its suite has the one case.
-        observer: is told how it goes.
+        observer: gets the progress.
         connect: opens the warehouse, which gets the bisect after every step.
 
     Returns:

@@ -4,8 +4,8 @@ Once more on other nodes, where the cluster has them. Each place is a comparison
 can resume after the last launch that has ended. Where both builds are the same, the rounds launch
 it twice, and its launches are compared with the level of the nights before.
 
-The fall that a night claims has to be told from none at all. So the bound lies between them: half
-way, or at the suite's smallest change where that is nearer. An interval that lies wholly below it
+The fall of a night has to be distinguished from no fall at all. So the bound lies between them:
+half way, or at the suite's smallest change where that is nearer. An interval wholly below it
 confirms, one wholly above it does not, and one that contains it is inconclusive.
 """
 
@@ -42,7 +42,7 @@ from nightbench.night.suspected_regressions import (
     builds_of,
     rounds_of,
 )
-from nightbench.nodes import NodesOut, left_out, nodes_out_from_json, nodes_out_to_json
+from nightbench.nodes import NodesOut, left_out_because, nodes_out_from_json, nodes_out_to_json
 from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connect
@@ -171,7 +171,7 @@ async def measure_again(
         night: the plan of the night that is doubted.
         spool: where the launches are stored.
         context: where it is measured.
-        observer: is told how each comparison goes.
+        observer: gets the progress of each comparison.
 
     Returns:
         The outcome, and the results of both places for the warehouse.
@@ -226,7 +226,9 @@ async def measure_again(
 
 def _unwanted(nodes: Iterable[str], measured_on: str) -> NodesOut:
     code = ReasonCode.NIGHT_MEASURED_ON
-    return {node: left_out(node, Reason(code, node, observed=measured_on)) for node in nodes}
+    return {
+        node: left_out_because(node, Reason(code, node, observed=measured_on)) for node in nodes
+    }
 
 
 def _plan(

@@ -36,10 +36,10 @@ from nightbench.core.model import (
 from nightbench.core.run_plan import RunPlan, make_plan
 from nightbench.core.sentences import sentences
 from nightbench.detection import Judgement, judge_cases
+from nightbench.detection.case_verdicts import point_of
 from nightbench.detection.changes import FEWEST
-from nightbench.detection.run import point_of
 from nightbench.experiments.experiment_spool import DRILL, Document, read_request, store_request
-from nightbench.gang import Shipment, SshTarget, direct
+from nightbench.gang import Shipment, SshTarget, case_runner
 from nightbench.gang.progress import OnEvent
 from nightbench.night.bundles import build_bundle
 from nightbench.spool import RunSpool, Spool, utc_now
@@ -180,7 +180,7 @@ def measure_night(
         return
     plan = _plan_night(drill, number, _sleep_s(drill, number))
     store_plan(plan, Spool(drill.folder.folder))
-    (end,) = direct.measure(plan.jobs, folder, targets, shipment, on_event, refresh)
+    (end,) = case_runner.measure_cases(plan.jobs, folder, targets, shipment, on_event, refresh)
     if end.status is not CaseStatus.OK:
         # The night is not over: it is measured anew when the drill is resumed.
         raise UserError(

@@ -138,7 +138,7 @@ async def unfit_nodes(context: ExperimentContext, line: str) -> NodesOut:
         [context.catalog.frameworks[line]],
         sweep=True,
     )
-    return node_placement.out_tonight(found, context.node_states)
+    return node_placement.nodes_out_tonight(found, context.node_states)
 
 
 class ComparisonObserver:
@@ -176,7 +176,7 @@ async def run_comparison(
         request: what the caller needs to make the same plan again.
         requested_by: who asked for it.
         context: where it is measured.
-        observer: is told how it goes.
+        observer: gets the progress.
         after_launch: called once each launch is stored.
 
     Raises:

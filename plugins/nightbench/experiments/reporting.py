@@ -1,4 +1,4 @@
-"""Lines that say how a comparison or a bisect goes, for a terminal and for a task's log."""
+"""Reports the progress of a comparison or a bisect, on a terminal and in a task's log."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _NOTABLE = ("ship", "provision", "lost", "back", "cancel")
 
 
 class ComparisonReporter(ComparisonObserver):
-    """Says a line for each launch, and where one stands when nothing was said for a while.
+    """Reports a line for each launch, and its progress after a while without a line.
 
     Args:
-        say: takes a line.
-        all_events: say also what a person at a terminal need not know.
+        say: prints a line.
+        all_events: report minor events as well.
     """
 
     def __init__(self, say: Callable[[str], None], *, all_events: bool = False) -> None:
@@ -61,7 +61,7 @@ class ComparisonReporter(ComparisonObserver):
             self.say(f"  {event.node}: {event.message}" if event.node else f"  {event.message}")
 
     def launch_begins(self, case: ComparedCase, number: int, of_round: int, arm: Arm) -> None:
-        """Remember what `refresh` tells of."""
+        """Store the launch that `refresh` reports on."""
         self._now = (case, number, f"{case.case_id} round {of_round} {arm.upper()}")
 
     def launch_ended(self, case: ComparedCase, number: int, launch: Launch) -> None:

@@ -44,7 +44,7 @@ class SearchEnd(StrEnum):
     NOT_REPRODUCED = "not_reproduced"
     """The bad version is not slower than the good one."""
     UNTESTABLE = "untestable"
-    """Good and bad could not be told apart."""
+    """Good and bad could not be distinguished."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def _nothing_to_find(good: str, bad: str, result: VersionResult) -> SearchState:
     if result is VersionResult.GOOD:
         sentence = f"{bad} is not slower than {good}: no version is to blame"
         return SearchState((good, bad), sentence, None, SearchEnd.NOT_REPRODUCED)
-    sentence = f"{bad} and {good} could not be told apart"
+    sentence = f"{bad} and {good} could not be distinguished"
     return SearchState((good, bad), sentence, None, SearchEnd.UNTESTABLE)
 
 
@@ -224,5 +224,5 @@ def _verify(
         )
         return SearchState(left, sentence, None, SearchEnd.SPREAD, skipped, notes)
     if verified[-1] is not VersionResult.BAD:
-        notes = (*notes, f"{first} and {last} right before it could not be told apart")
+        notes = (*notes, f"{first} and {last} right before it could not be distinguished")
     return SearchState(left, sentence, None, SearchEnd.FOUND, skipped, notes)

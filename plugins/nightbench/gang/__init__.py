@@ -5,6 +5,7 @@ ends it. Each can be called again after any interruption.
 """
 
 from nightbench.gang.cleanup import CancelReport, cancel, cancel_run, clean, sweep
+from nightbench.gang.controller import run_gang
 from nightbench.gang.errors import (
     DiskFull,
     EnvironmentUnavailable,
@@ -25,7 +26,6 @@ from nightbench.gang.provisioning import prepare
 from nightbench.gang.shipping import Shipment, local_shipment
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.ssh_transport import SshTransport
-from nightbench.gang.steer import run_gang
 
 __all__ = [
     "CancelReport",

@@ -1,6 +1,6 @@
-"""Leaving nodes clean: ending jobs, sweeping orphaned processes, removing old files.
+"""Cancels jobs, ends orphaned processes and removes old files on nodes.
 
-Ending a job stops its agents, ends the processes that are left, and checks that none is.
+Cancelling stops the agents of a job, ends the processes that are left, and checks that none is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from nightbench.core.model import (
     ReasonCode,
 )
 from nightbench.gang.errors import GangError, RemoteFailure
-from nightbench.gang.link import EPOCH
 from nightbench.gang.node_access import (
     Connect,
     Layout,
@@ -32,9 +31,10 @@ from nightbench.gang.node_access import (
     lock_options,
     on_all,
 )
+from nightbench.gang.node_client import EPOCH
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, ship_code
-from nightbench.gang.ssh_pool import shared
+from nightbench.gang.ssh_pool import shared_transport
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import Transport
 from nightbench.spool import CaseStore
@@ -42,20 +42,20 @@ from nightbench.spool import CaseStore
 log = logging.getLogger(__name__)
 
 AGENT_ENDS_S = 30.0
-"""What an agent may take to end its gang, beyond the time to terminate."""
+"""Time in which an agent must end its processes, beyond the job's time to terminate."""
 
 SWEEPS = 5
-"""Attempts: a controller may be starting an agent, which finds the stop command a little later."""
+"""Attempts to end all processes: an agent that is just starting reads the stop command later."""
 
 
 @dataclass(frozen=True)
 class CancelReport:
-    """What was ended."""
+    """Agents that were stopped and processes that were ended."""
 
     stopped: Mapping[str, list[str]] = field(default_factory=dict)
-    """Node -> job folders whose agents got the stop command."""
+    """Node -> job folders in which the stop command was written."""
     killed: Mapping[str, list[int]] = field(default_factory=dict)
-    """Node -> processes that the sweep had to end."""
+    """Node -> pids that the sweep ended."""
 
 
 async def cancel(
@@ -64,21 +64,20 @@ async def cancel(
     reason: str = "by a command",
     store: CaseStore | None = None,
     on_event: OnEvent = ignore,
-    connect: Connect = shared,
+    connect: Connect = shared_transport,
 ) -> CancelReport:
-    """End a job on all its nodes; a controller that steers it sees that and ends too.
+    """End a job on all its nodes; its controller, if one runs, then records it as cancelled.
 
     Args:
         job: the job; nothing happens where it was never prepared.
         targets: how each node is reached.
-        reason: who ended it and why, in a few words; goes into the outcome.
-        store: where the outcome goes, when no controller is there to write it; also where this
-            raises.
-        on_event: hears what was ended.
+        reason: who ended it and why, in a few words, for the outcome.
+        store: where the outcome is stored, also if this raises; None where a controller does so.
+        on_event: called with what was ended.
         connect: makes a transport to a target.
 
     Raises:
-        NodeError: a node does not answer; its gang ends with its lease.
+        NodeError: a node does not answer; its processes end when the lease expires.
         GangError: a process could not be ended.
     """
 
@@ -92,7 +91,7 @@ async def cancel(
         async with connections(job.nodes, targets, connect) as transports:
             return await _on_nodes(transports, on_node, on_event)
     finally:
-        # Also where a node is away: its gang ends with its lease.
+        # Also when a node does not answer: its processes end when the lease expires.
         if store is not None:
             await asyncio.to_thread(store.end, CaseStatus.CANCELLED, [_cancelled(reason)])
 
@@ -103,7 +102,7 @@ async def cancel_run(
     targets: Mapping[str, SshTarget],
     reason: str = "by a command",
     on_event: OnEvent = ignore,
-    connect: Connect = shared,
+    connect: Connect = shared_transport,
 ) -> CancelReport:
     """End every job of a run on all nodes of a cluster; see `cancel`."""
 
@@ -126,7 +125,7 @@ def _cancelled(reason: str) -> Reason:
 async def _on_nodes(
     transports: Mapping[str, Transport], on_node: Any, on_event: OnEvent
 ) -> CancelReport:
-    """All nodes, also when one fails: the others are cleaned before its error is raised."""
+    """Run on all nodes; the error of one is raised after the others are done."""
     ended = await on_all(on_node(node, transport) for node, transport in transports.items())
     report = CancelReport(
         stopped={node: e[0] for node, e in zip(transports, ended, strict=True)},
@@ -157,8 +156,8 @@ async def _end(
         control = posixpath.join(folder, "control")
         await transport.make_folders(control)
         claimed = [int(m[1]) for n in await transport.listdir(control) if (m := EPOCH.match(n))]
-        # Higher than every controller's, but unclaimed: the one that steers has to see the end
-        # as a cancellation, not as a rival.
+        # Higher than every controller's epoch, so that agents obey, but not claimed: the running
+        # controller must see a cancellation and not another controller.
         stop = {
             "epoch": max(claimed, default=0) + 1,
             "cancelled": True,
@@ -185,7 +184,7 @@ async def _end(
 
 
 async def _wait_for_end(transport: Transport, folders: Iterable[str], limit_s: float) -> None:
-    """Let the agents end their gangs themselves; the sweep takes what is left after that."""
+    """Wait for the agents to end their processes; the sweep ends what is left."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + limit_s
     for folder in folders:
@@ -202,7 +201,7 @@ async def _json(transport: Transport, path: str) -> dict[str, Any] | None:
         return None
     document = json.loads(content)
     if not isinstance(document, dict):
-        raise GangError(f"node {transport.node}: {path} is no JSON object")
+        raise GangError(f"node {transport.node}: {path} is not a JSON object")
     return document
 
 
@@ -215,7 +214,7 @@ async def sweep(
     shipment: Shipment,
     job: str | None = None,
     kill: bool = False,
-    connect: Connect = shared,
+    connect: Connect = shared_transport,
 ) -> dict[str, dict[str, Any]]:
     """List (or end) processes whose agent is gone.
 
@@ -229,7 +228,7 @@ async def sweep(
 
     Returns:
         Node -> {"found": [{pid, job, node, cmd}], "killed": [pid]}; {"problem": why} with both
-        empty where a node could not be asked, which keeps no other from being swept.
+        empty where a node could not be asked; the others are swept all the same.
     """
     words = [*(["--job", job] if job else []), *(["--kill"] if kill else [])]
     return await _everywhere(cluster, targets, shipment, connect, "sweep", words)
@@ -240,7 +239,7 @@ async def clean(
     targets: Mapping[str, SshTarget],
     shipment: Shipment,
     keep_days: float,
-    connect: Connect = shared,
+    connect: Connect = shared_transport,
 ) -> dict[str, dict[str, Any]]:
     """Remove jobs, environments and code that nothing has used for `keep_days`.
 
@@ -260,8 +259,7 @@ async def sweep_and_clean(
 ) -> dict[str, Any]:
     """End our orphaned processes on a cluster's nodes and remove what is old there.
 
-    A node that does not answer is logged and keeps no other from being swept: its orphans end with
-    their lease, and before the next night's preflight.
+    A node that does not answer is logged, and the others are swept all the same.
 
     Returns:
         {"killed": node -> count, "removed": node -> count, "away": [node]}.

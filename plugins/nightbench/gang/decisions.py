@@ -1,8 +1,8 @@
-"""The decisions about a gang as pure functions: the next act of a repeat, the end of a case.
+"""Decisions about a gang as pure functions: the next action of a repeat, the end of a case.
 
-The controller looks at all nodes, calls `decide`, carries out the act, and looks again. `decide`
-returns an act for as long as its reason lasts; carrying it out twice changes nothing. After each
-repeat `conclude` decides from the records whether the case has ended.
+The controller polls all nodes, calls `decide`, carries out the action, and polls again. `decide`
+returns an action for as long as its cause lasts; carrying it out twice changes nothing. After
+each repeat `conclude` decides from the records whether the case has ended.
 """
 
 from __future__ import annotations
@@ -17,104 +17,104 @@ from nightbench.core.statistics import close_enough, enough
 from nightbench.spool import RepeatOutcome
 
 ENDED = frozenset({"done", "failed", "aborted"})
-"""States of a repeat after which its result.json is there."""
+"""States of a repeat that has its result.json."""
 
 PREPARING = "preparing"
-"""State of a repeat that its node has taken up and is not ready for: its neighbours are busy."""
+"""State of a repeat that its node has accepted; foreign work on the node may delay it."""
 
 SERVING = frozenset({"idle", "preparing", "ready", "running"})
 """States of an agent that holds its node's lock."""
 
 HEARTBEAT_S = 8.0
-"""An agent rewrites a repeat's state about every second; after so long it is looked after."""
+"""An agent rewrites a repeat's state every second; after so long without one it is restarted."""
 
-UNHEARD_S = 5.0
-"""A node is looked at about every second: after so long an access to it hangs."""
+ANSWER_TIMEOUT_S = 5.0
+"""A node is polled every second; after so long without an answer the poll hangs."""
 
 ABORT_GRACE_S = 30.0
-"""What a node may take, beyond its time to terminate, to end a gang."""
+"""Time in which a node must end its processes, beyond the job's time to terminate."""
 
 REPEAT_GRACE_S = 30.0
-"""The agents watch the time limit themselves; the controller steps in so much later."""
+"""The agents enforce the time limit of a repeat; the controller does so this much later."""
 
 FAILURES_IN_A_ROW = 2
-"""After so many failed launches in a row a case has failed."""
+"""Failed launches in a row after which a case has failed."""
 
 
-class Act(StrEnum):
-    """What the controller does next."""
+class GangAction(StrEnum):
+    """What the controller does next in a repeat."""
 
     WAIT = "wait"
     GO = "go"
     DRAIN = "drain"
     FINISH = "finish"
-    START = "start"
-    """Call the agent's `start` on the named nodes: nothing has been heard of them."""
+    RESTART_AGENT = "restart_agent"
+    """Start the agents of the named nodes, which have stopped writing their state."""
     ABORT = "abort"
     COLLECT = "collect"
 
 
 @dataclass(frozen=True)
 class ProcessView:
-    """A process as state.json shows it."""
+    """A process as state.json describes it."""
 
     phase: str = ""
     step: int = 0
     t_s: float | None = None
-    """Node's monotonic clock at its last record."""
+    """The node's monotonic clock at the process's last record, s."""
     exit_code: int | None = None
 
 
 @dataclass(frozen=True)
 class NodeView:
-    """A node as it was seen last; times are on the controller's monotonic clock."""
+    """A node as of its last answer; times are seconds on the controller's monotonic clock."""
 
     node: str
-    heard_s: float
-    """When it answered last."""
+    answered_s: float
+    """Time of its last answer."""
     agent: str | None = None
     """State of its agent."""
     agent_reasons: tuple[Reason, ...] = ()
-    holder: Mapping[str, object] | None = None
-    """Who has the node's lock while its agent waits for it."""
+    lock_holder: Mapping[str, object] | None = None
+    """The job that holds the node's lock while the agent waits for it."""
     state: str | None = None
     """State of the repeat."""
     reasons: tuple[Reason, ...] = ()
-    """Why it ended, is about to end, or waits for its neighbours."""
+    """Why the repeat ended, is ending, or waits for foreign work to end."""
     ports: Mapping[str, int] = field(default_factory=dict)
     processes: Mapping[str, ProcessView] = field(default_factory=dict)
-    beat_s: float = 0.0
-    """When the repeat's state was seen to be written last."""
-    written_s: float | None = None
-    """The node's own clock when it wrote the repeat's state."""
-    silence: str | None = None
-    """What was wrong at the last attempt; None when it answered."""
+    state_changed_s: float = 0.0
+    """Time at which a new state of the repeat was last read."""
+    state_written_s: float | None = None
+    """The node's own clock when it wrote the repeat's state, s."""
+    last_error: str | None = None
+    """Error of the last poll; None where it was answered."""
     pid: int | None = None
-    """Of the agent."""
+    """The agent's process id."""
     boot_id: str | None = None
-    """The boot in which the agent runs, or ran; None where it does not say."""
+    """Kernel boot id of the agent's start; None where it is not known."""
     rebooted: bool = False
-    """The node was started anew since the job came to it."""
+    """Whether the node has rebooted since the job was first seen there."""
 
     def answers(self, now: float) -> bool:
-        """Whether it did at the last attempt, and an attempt is not hanging since."""
-        return self.silence is None and now - self.heard_s < UNHEARD_S
+        """Return whether the last poll was answered and no later one hangs."""
+        return self.last_error is None and now - self.answered_s < ANSWER_TIMEOUT_S
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Moments of a repeat on the controller's monotonic clock."""
+    """Times of a repeat, in seconds on the controller's monotonic clock."""
 
     prepared_s: float
-    gone_s: float | None = None
+    started_s: float | None = None
     aborted_s: float | None = None
 
 
 @dataclass(frozen=True)
 class Decision:
-    """An act, with the reasons of an abort and the nodes where it does not concern all."""
+    """An action, with the reasons of an abort and the nodes that it concerns (empty: all)."""
 
-    act: Act
+    action: GangAction
     reasons: tuple[Reason, ...] = ()
     nodes: tuple[str, ...] = ()
 
@@ -125,94 +125,94 @@ def decide(
     timing: Timing,
     limits: Limits,
     now: float,
-    patience_s: float = 0.0,
+    foreign_wait_s: float = 0.0,
 ) -> Decision:
-    """The next act of a repeat.
+    """Return the next action of a repeat.
 
     Args:
         views: all nodes of the gang.
         trainers: names of all its trainers.
-        timing: when it was prepared, gone, aborted.
+        timing: when it was prepared, started, aborted.
         limits: the job's limits in seconds.
         now: the controller's monotonic clock.
-        patience_s: how much longer a node may take to get ready that waits for its neighbours.
+        foreign_wait_s: extra time to get ready for a node that waits for foreign work to end.
     """
     if timing.aborted_s is not None:
         return _after_abort(views, timing.aborted_s, limits, now)
     if all(view.state in ENDED for view in views):
-        return Decision(Act.COLLECT)
-    broken = _broken(views, limits, now)
-    if broken:
-        return Decision(Act.ABORT, broken)
-    late = _late(views, timing, limits, now, patience_s)
-    if late:
-        return Decision(Act.ABORT, late)
-    dead = tuple(v.node for v in views if _mute(v, timing))
-    if dead:
-        return Decision(Act.START, nodes=dead)
+        return Decision(GangAction.COLLECT)
+    failure = _failure_reasons(views, limits, now)
+    if failure:
+        return Decision(GangAction.ABORT, failure)
+    exceeded = _limit_reasons(views, timing, limits, now, foreign_wait_s)
+    if exceeded:
+        return Decision(GangAction.ABORT, exceeded)
+    silent = tuple(v.node for v in views if _is_agent_silent(v, timing))
+    if silent:
+        return Decision(GangAction.RESTART_AGENT, nodes=silent)
     if any(view.state in (None, PREPARING) for view in views):
-        return Decision(Act.WAIT)
+        return Decision(GangAction.WAIT)
     if any(view.state == "ready" for view in views):
-        return Decision(Act.GO)
-    return Decision(_towards_the_end(views, trainers))
+        return Decision(GangAction.GO)
+    return Decision(_closing_action(views, trainers))
 
 
-def _late(
-    views: Sequence[NodeView], timing: Timing, limits: Limits, now: float, patience_s: float
+def _limit_reasons(
+    views: Sequence[NodeView], timing: Timing, limits: Limits, now: float, foreign_wait_s: float
 ) -> tuple[Reason, ...]:
-    """Which limit has passed."""
+    """Return the reasons of a time limit that has passed; empty where none has."""
     unready = [v.node for v in views if v.state in (None, PREPARING)]
     waiting = any(v.state == PREPARING and v.reasons for v in views)
-    limit_s = limits.ready_s + (patience_s if waiting else 0.0)
+    limit_s = limits.ready_s + (foreign_wait_s if waiting else 0.0)
     if unready and now - timing.prepared_s > limit_s:
         limit = f"{limit_s:g} s"
         return tuple(Reason(ReasonCode.NODE_NOT_READY, n, expected=limit) for n in unready)
-    if timing.gone_s is None:
+    if timing.started_s is None:
         return ()
-    still = [v.node for v in views if v.state == "ready"]
-    if still and now - timing.gone_s > limits.ready_s:
+    unstarted = [v.node for v in views if v.state == "ready"]
+    if unstarted and now - timing.started_s > limits.ready_s:
         limit = f"{limits.ready_s:g} s"
-        return tuple(Reason(ReasonCode.NODE_NOT_STARTED, n, expected=limit) for n in still)
-    if now - timing.gone_s > limits.repeat_s + REPEAT_GRACE_S:
+        return tuple(Reason(ReasonCode.NODE_NOT_STARTED, n, expected=limit) for n in unstarted)
+    if now - timing.started_s > limits.repeat_s + REPEAT_GRACE_S:
         return (Reason(ReasonCode.REPEAT_TOO_LONG, expected=f"{limits.repeat_s:g} s"),)
     return ()
 
 
-def _mute(view: NodeView, timing: Timing) -> bool:
-    """Whether a node answers and its agent, which ought to write, does not."""
-    if view.silence is not None or view.state in ENDED:
+def _is_agent_silent(view: NodeView, timing: Timing) -> bool:
+    """Return whether a node answers while its agent has stopped writing the repeat's state."""
+    if view.last_error is not None or view.state in ENDED:
         return False
-    # Before it has taken the repeat up it writes nothing of it.
-    last_s = view.beat_s if view.state is not None else timing.prepared_s
-    return view.heard_s - last_s > HEARTBEAT_S
+    # An agent writes no state of a repeat before it has read the prepare command.
+    last_s = view.state_changed_s if view.state is not None else timing.prepared_s
+    return view.answered_s - last_s > HEARTBEAT_S
 
 
 def _after_abort(
     views: Sequence[NodeView], aborted_s: float, limits: Limits, now: float
 ) -> Decision:
-    """Wait for the nodes that answer; one that is gone kills its gang when its lease ends."""
-    open_ended = [v for v in views if v.state not in ENDED and v.agent in SERVING]
-    if not any(view.answers(now) for view in open_ended):
-        return Decision(Act.COLLECT)
+    """Wait for the nodes that answer; an unreachable one ends its processes with its lease."""
+    unended = [v for v in views if v.state not in ENDED and v.agent in SERVING]
+    if not any(view.answers(now) for view in unended):
+        return Decision(GangAction.COLLECT)
     if now - aborted_s > limits.term_s + ABORT_GRACE_S:
-        return Decision(Act.COLLECT)
-    return Decision(Act.WAIT)
+        return Decision(GangAction.COLLECT)
+    return Decision(GangAction.WAIT)
 
 
-def _broken(views: Sequence[NodeView], limits: Limits, now: float) -> tuple[Reason, ...]:
-    """Why the repeat cannot succeed any more, its first cause first."""
+def _failure_reasons(views: Sequence[NodeView], limits: Limits, now: float) -> tuple[Reason, ...]:
+    """Return why the repeat cannot succeed any more, the first cause first; empty if it can."""
     for view in views:
         if view.state in ("failed", "aborted"):
             ended = Reason(ReasonCode.ENDED_AS, view.node, observed=view.state)
             return view.reasons or (ended,)
     for view in views:
-        # The node says why before it ends its processes, which may take them a while.
+        # A node writes its reasons before it ends its processes, which may take long.
         if view.reasons and view.state in ("running", "draining"):
             return view.reasons
     for view in views:
-        silent = now - view.heard_s
-        if silent > limits.lease_s:
-            return (unreachable(view, silent, limits.lease_s),)
+        silent_s = now - view.answered_s
+        if silent_s > limits.lease_s:
+            return (unreachable(view, silent_s, limits.lease_s),)
     for view in views:
         if view.agent is not None and view.agent not in SERVING and view.state not in ENDED:
             gone = Reason(ReasonCode.AGENT_GONE, view.node, observed=f"it is {view.agent}")
@@ -223,25 +223,25 @@ def _broken(views: Sequence[NodeView], limits: Limits, now: float) -> tuple[Reas
 
 
 def unreachable(view: NodeView, silent_s: float, lease_s: float) -> Reason:
-    """The reason of a node that has not answered for so long."""
+    """Return the reason of a node that has not answered for longer than a lease."""
     return Reason(
         ReasonCode.NODE_UNREACHABLE,
         view.node,
-        observed=f"no answer for {silent_s:.0f} s ({view.silence or 'an access hangs'})",
+        observed=f"no answer for {silent_s:.0f} s ({view.last_error or 'the poll hangs'})",
         expected=f"one within {lease_s:g} s",
     )
 
 
-def _towards_the_end(views: Sequence[NodeView], trainers: Collection[str]) -> Act:
-    """Drain once every window is closed; finish once every trainer is done."""
+def _closing_action(views: Sequence[NodeView], trainers: Collection[str]) -> GangAction:
+    """Return DRAIN once every window is closed, FINISH once every trainer has exited with 0."""
     processes = {name: p for view in views for name, p in view.processes.items()}
     seen = [processes.get(name, ProcessView()) for name in trainers]
     if all(p.exit_code == 0 for p in seen):
-        return Act.FINISH
+        return GangAction.FINISH
     closed = all(p.exit_code is not None or p.phase in ("drain", "finish") for p in seen)
     if closed and any(p.exit_code is None and p.phase == "drain" for p in seen):
-        return Act.DRAIN
-    return Act.WAIT
+        return GangAction.DRAIN
+    return GangAction.WAIT
 
 
 # --- the end of a case ---------------------------------------------------------------------
@@ -313,7 +313,7 @@ def conclude_by_deadline(job: JobSpec, outcomes: Sequence[RepeatOutcome]) -> Con
     )
 
 
-def too_late(job: JobSpec, outcomes: Sequence[RepeatOutcome], now: datetime) -> bool:
+def is_too_late(job: JobSpec, outcomes: Sequence[RepeatOutcome], now: datetime) -> bool:
     """Tell whether a repeat that is started now may run beyond the job's deadline.
 
     Args:

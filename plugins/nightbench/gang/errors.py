@@ -1,21 +1,24 @@
-"""What can go wrong between the controller and a node, in words that a user can act on."""
+"""Errors between the controller and a node; each message says what the user can do."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nightbench.core.errors import UserError
 from nightbench.core.model import Reason, ReasonCode
+from nightbench.core.sentences import sentences
 
 
 class GangError(UserError):
-    """Something about a gang, or about one of its nodes."""
+    """An error of a gang or of one of its nodes."""
 
 
 class NodeError(GangError):
-    """Something about one node.
+    """An error of one node.
 
     Args:
         node: its name in the cluster.
-        address: `host:port` as it was reached.
+        address: `host:port`.
         message: what was found, what was expected, what to do.
     """
 
@@ -29,7 +32,7 @@ class NodeError(GangError):
 
     @property
     def reason(self) -> Reason:
-        """Why something ended by this error."""
+        """The error as the reason of a repeat or a case."""
         return Reason(self.code, self.node, self.address, self.message)
 
     def __reduce__(self) -> tuple[type[NodeError], tuple[str, str, str]]:
@@ -37,19 +40,19 @@ class NodeError(GangError):
 
 
 class NodeUnreachable(NodeError):
-    """Refused, timed out, no such host, or a connection that was lost: it may come back."""
+    """Connection refused, timed out or lost, or no such host; a later attempt may succeed."""
 
     code = ReasonCode.NODE_UNREACHABLE
 
 
 class NotSsh(NodeError):
-    """Something answers there that is no SSH server."""
+    """What listens on the port is not an SSH server."""
 
     code = ReasonCode.NOT_SSH
 
 
 class HostKeyRejected(NodeError):
-    """The host key is unknown, or another one than before."""
+    """The host key is not in known_hosts, or differs from the key there."""
 
     code = ReasonCode.HOST_KEY_REJECTED
 
@@ -61,19 +64,19 @@ class LoginRefused(NodeError):
 
 
 class DiskFull(NodeError):
-    """No room on the node's disk."""
+    """The node's disk is full."""
 
     code = ReasonCode.DISK_FULL
 
 
 class RemoteFailure(NodeError):
-    """A command, or an access to a file, failed on the node."""
+    """A command or a file operation failed on the node."""
 
     code = ReasonCode.REMOTE_FAILURE
 
 
 class PythonUnusable(NodeError):
-    """The interpreter that is to run the agent is not there, broken or too old."""
+    """The Python interpreter for the agent is missing, broken or too old."""
 
     code = ReasonCode.PYTHON_UNUSABLE
 
@@ -85,18 +88,37 @@ class EnvironmentUnavailable(NodeError):
 
 
 def reason_of(error: UserError) -> Reason:
-    """Why something ended by an error, about its node where it has one."""
+    """Return the reason of an error; it names the node where the error is about one."""
     if isinstance(error, NodeError):
         return error.reason
     return Reason(ReasonCode.CONTROLLER_ERROR, observed=str(error))
 
 
 def faults_of(error: UserError) -> tuple[Reason, ...]:
-    """The fault of the node that an error is about; what it lacks to be built on is none."""
+    """Return the fault of the node that an error is about; empty where the node is not at fault.
+
+    A framework's environment that cannot be built is not a fault of the node.
+    """
     if isinstance(error, NodeError) and not isinstance(error, EnvironmentUnavailable):
         return (error.reason,)
     return ()
 
 
 class Superseded(GangError):
-    """Another controller has claimed a higher epoch and steers the gang now."""
+    """Another controller has claimed a higher epoch and has taken the gang over."""
+
+
+class Cancelled(GangError):
+    """A user ended the job with `cancel`.
+
+    Args:
+        reasons: who ended it and why.
+    """
+
+    def __init__(self, reasons: Sequence[Reason]) -> None:
+        self.reasons = tuple(reasons)
+        super().__init__(sentences(self.reasons))
+
+
+class DeadlinePassed(GangError):
+    """A repeat that is started now would end after the job's deadline."""

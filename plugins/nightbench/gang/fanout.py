@@ -1,4 +1,4 @@
-"""All nodes of a gang at once: call, watch and command them; none delays the others."""
+"""Calls, polls and commands to all nodes of a gang at once; no node delays the others."""
 
 from __future__ import annotations
 
@@ -18,67 +18,68 @@ from typing import Any, TypeVar
 
 from nightbench.gang.decisions import NodeView
 from nightbench.gang.errors import NodeError, NodeUnreachable
-from nightbench.gang.link import NodeLink
+from nightbench.gang.node_client import NodeClient
 from nightbench.gang.progress import GangEvent, OnEvent
 
 T = TypeVar("T")
 
 ANSWER_S = 5.0
-"""Limit for a small call."""
+"""Time limit of a small call."""
 
 RETRY_S = 0.5
-"""Between attempts to reach a node."""
+"""Interval between attempts to reach a node."""
 
 COMMAND_WAIT_S = 1.0
-"""How long a command is waited for before the controller acts on what the other nodes show."""
+"""Time for which `CommandSender.send` waits; slower nodes get the command in the background."""
 
 COMMAND_RETRY_S = 1.0
-"""Between attempts to give a node a command."""
+"""Interval between attempts to send a node a command."""
 
-QUICK_S = 0.25
-"""Between looks while something is about to happen."""
+FAST_POLL_S = 0.25
+"""Poll interval while a repeat is prepared or ends."""
 
-CALM_S = 1.0
-"""Between looks while processes run: on one machine the looking costs the measured cores."""
+SLOW_POLL_S = 1.0
+"""Poll interval during measured steps: on a local node polling takes CPU time from them."""
 
-LOOKS = 5
-"""A node that is asked by conversation looks so many times in that time, and reports changes."""
+POLLS_ON_NODE = 5
+"""`agent.py follow` reads the job directory this often in one poll interval."""
 
-STARVED_S = 2.0
-"""If the controller's own loop is later than this, a node's silence is the controller's fault."""
+CONTROLLER_PAUSE_S = 2.0
+"""A delay of the controller's own event loop above this is not counted as nodes' silence."""
 
 BACKOFF_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 async def call_each(
-    links: Iterable[NodeLink],
-    call: Callable[[NodeLink], Awaitable[T]],
+    clients: Iterable[NodeClient],
+    call: Callable[[NodeClient], Awaitable[T]],
     limit_s: float = ANSWER_S,
 ) -> dict[str, T]:
     """Call all nodes at the same time.
 
     Returns:
-        Node -> answer. A node that failed or gave none in time is left out; its view says why.
+        Node -> answer. A node that failed or did not answer in time is left out; its `view` holds
+        the error.
     """
 
-    async def one(link: NodeLink) -> T | NodeError:
+    async def one(client: NodeClient) -> T | NodeError:
         try:
             async with asyncio.timeout(limit_s):
-                return await call(link)
+                return await call(client)
         except TimeoutError:
             error: NodeError = NodeUnreachable(
-                link.name, link.transport.address, f"no answer within {limit_s:g} s"
+                client.name, client.transport.address, f"no answer within {limit_s:g} s"
             )
         except NodeError as refused:
             error = refused
-        link.unheard(error)
+        client.note_error(error)
         return error
 
-    called = list(links)
-    answers = await asyncio.gather(*(one(link) for link in called))
+    called = list(clients)
+    answers = await asyncio.gather(*(one(client) for client in called))
     return {
-        link.name: answer
-        for link, answer in zip(called, answers, strict=True)
+        client.name: answer
+        for client, answer in zip(called, answers, strict=True)
         if not isinstance(answer, NodeError)
     }
 
@@ -104,11 +105,11 @@ class CommandSender:
     """Sends the commands of one repeat to the nodes.
 
     Args:
-        links: the nodes.
+        clients: the nodes.
     """
 
-    def __init__(self, links: Sequence[NodeLink]) -> None:
-        self._links = links
+    def __init__(self, clients: Sequence[NodeClient]) -> None:
+        self._clients = clients
         self._sent: set[tuple[str, str]] = set()
         self._sending: dict[tuple[str, str], asyncio.Task[None]] = {}
 
@@ -131,12 +132,12 @@ class CommandSender:
             # A node must not obey an earlier command after the abort.
             await self._drop([key for key in self._sending if key[0] != verb])
         new = []
-        for link in self._links:
-            key = (verb, link.name)
+        for client in self._clients:
+            key = (verb, client.name)
             if key in self._sent or key in self._sending:
                 continue
-            if only is None or link.name in only:
-                task = asyncio.create_task(self._send(link, verb, repeat, document))
+            if only is None or client.name in only:
+                task = asyncio.create_task(self._send(client, verb, repeat, document))
                 self._sending[key] = task
                 new.append(task)
         if new:
@@ -158,102 +159,104 @@ class CommandSender:
                 raise ended  # a defect of this code
 
     async def _send(
-        self, link: NodeLink, verb: str, repeat: int, document: Mapping[str, Any]
+        self, client: NodeClient, verb: str, repeat: int, document: Mapping[str, Any]
     ) -> None:
         while True:
             try:
-                await link.command(verb, repeat, document)
+                await client.command(verb, repeat, document)
             except NodeError as error:
-                link.unheard(error)
+                client.note_error(error)
                 await asyncio.sleep(COMMAND_RETRY_S)
             else:
-                self._sent.add((verb, link.name))
+                self._sent.add((verb, client.name))
                 return
 
 
-class NodeWatch:
-    """Looks at all nodes, renews their leases and reconnects, one task for each, until closed.
+class NodeMonitor:
+    """Polls all nodes, renews their leases and reconnects, one task for each, until closed.
 
     Args:
-        links: the nodes.
+        clients: the nodes.
         epoch: the epoch that this controller has claimed.
-        lease_s: the lease that the agents hold.
+        lease_s: length of the agents' lease.
         on_event: called when a node is lost, and when it is back.
         clock: the controller's monotonic clock.
     """
 
     def __init__(
         self,
-        links: Sequence[NodeLink],
+        clients: Sequence[NodeClient],
         epoch: int,
         lease_s: float,
         on_event: OnEvent,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._links = links
+        self._clients = clients
         self._epoch = epoch
         self._renew_s = min(5.0, lease_s / 4)
         self._on_event = on_event
         self._clock = clock
         self._tasks: list[asyncio.Task[None]] = []
-        self._looked = asyncio.Event()
+        self._polled = asyncio.Event()
         self.repeat: int | None = None
-        self._interval_s = QUICK_S
-        self._hurry = asyncio.Event()
+        self._interval_s = FAST_POLL_S
+        self._interrupt = asyncio.Event()
         self.superseded_by: int | None = None
 
-    def pace(self, interval_s: float) -> None:
-        """Set the interval between looks; a shorter one takes effect at once."""
+    def set_interval(self, interval_s: float) -> None:
+        """Set the poll interval in seconds; a shorter one takes effect at once."""
         if interval_s < self._interval_s:
-            hurry, self._hurry = self._hurry, asyncio.Event()
-            hurry.set()
+            interrupt, self._interrupt = self._interrupt, asyncio.Event()
+            interrupt.set()
         self._interval_s = interval_s
 
     def open(self) -> None:
-        """Start looking."""
-        self._tasks = [asyncio.create_task(self._follow(link)) for link in self._links]
-        self._tasks.append(asyncio.create_task(self._stay_awake()))
+        """Start polling."""
+        self._tasks = [asyncio.create_task(self._poll_forever(client)) for client in self._clients]
+        self._tasks.append(asyncio.create_task(self._detect_pauses()))
 
     async def close(self) -> None:
-        """Stop looking; the leases expire."""
+        """Stop polling; the leases expire."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def look(self) -> list[NodeView]:
-        """Return all views, once at least one node has been looked at again.
+    async def next_views(self) -> list[NodeView]:
+        """Return the views of all nodes, after at least one of them was polled again.
 
         Raises:
             BaseException: a defect ended one of the tasks.
         """
-        self._looked.clear()
+        self._polled.clear()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._looked.wait(), 2 * CALM_S)
+            await asyncio.wait_for(self._polled.wait(), 2 * SLOW_POLL_S)
         for task in self._tasks:
             if task.done():
                 task.result()
-        return [link.view for link in self._links]
+        return [client.view for client in self._clients]
 
-    def next_repeat(self, repeat: int | None) -> None:
-        """Look at another repeat from now on."""
+    def select_repeat(self, repeat: int) -> None:
+        """Poll the state of another repeat from now on."""
         self.repeat = repeat
-        for link in self._links:
-            link.forget_repeat()
-        self._hurry.set()
-        self._hurry = asyncio.Event()
+        for client in self._clients:
+            client.reset_repeat()
+        self._interrupt.set()
+        self._interrupt = asyncio.Event()
 
-    async def _stay_awake(self) -> None:
-        """Notice when this process was stopped or starved, and excuse the nodes' silence."""
+    async def _detect_pauses(self) -> None:
+        """Detect that this process was suspended or starved; do not count it as nodes' silence."""
         while True:
             before_s = self._clock()
-            await asyncio.sleep(CALM_S)
-            away_s = self._clock() - before_s - CALM_S
-            if away_s > STARVED_S:
-                self._on_event(GangEvent("away", f"the controller did not run for {away_s:.0f} s"))
-                for link in self._links:
-                    link.excuse(away_s)
+            await asyncio.sleep(SLOW_POLL_S)
+            paused_s = self._clock() - before_s - SLOW_POLL_S
+            if paused_s > CONTROLLER_PAUSE_S:
+                self._on_event(
+                    GangEvent("paused", f"the controller did not run for {paused_s:.0f} s")
+                )
+                for client in self._clients:
+                    client.discount_pause(paused_s)
 
-    async def _follow(self, link: NodeLink) -> None:
+    async def _poll_forever(self, client: NodeClient) -> None:
         renewed_s: float | None = None
         failures = 0
         while True:
@@ -261,42 +264,46 @@ class NodeWatch:
             try:
                 now = self._clock()
                 due = renewed_s is None or now - renewed_s >= self._renew_s
-                visit = link.visit(
-                    repeat, self._epoch, due, every_s=self._interval_s / LOOKS, wait_s=CALM_S
+                poll = client.poll(
+                    repeat,
+                    self._epoch,
+                    due,
+                    every_s=self._interval_s / POLLS_ON_NODE,
+                    wait_s=SLOW_POLL_S,
                 )
-                renewed = await self._unless_hurried(visit)
+                renewed = await self._poll_unless_interrupted(poll)
                 if renewed is None:
                     continue
                 if renewed:
                     renewed_s = now
-                elif link.highest_epoch > self._epoch:
-                    self.superseded_by = link.highest_epoch
+                elif client.highest_epoch > self._epoch:
+                    self.superseded_by = client.highest_epoch
                 if repeat != self.repeat:
-                    link.forget_repeat()
+                    client.reset_repeat()
                 if failures:
-                    self._on_event(GangEvent("back", "answers again", link.name))
+                    self._on_event(GangEvent("back", "answers again", client.name))
                 failures = 0
             except NodeError as error:
-                link.unheard(error)
+                client.note_error(error)
                 if failures == 0:
-                    self._on_event(GangEvent("lost", error.message, link.name))
+                    self._on_event(GangEvent("lost", error.message, client.name))
                 failures += 1
-            self._looked.set()
+            self._polled.set()
             if failures:
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S)) - 1])
                 continue
-            if not link.converses:
+            if not client.waits_on_node:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._hurry.wait(), self._interval_s)
+                    await asyncio.wait_for(self._interrupt.wait(), self._interval_s)
 
-    async def _unless_hurried(self, visit: Coroutine[None, None, bool]) -> bool | None:
-        """Return the result of a visit; None where another look became due before it ended."""
-        visiting = asyncio.create_task(visit)
-        hurried = asyncio.create_task(self._hurry.wait())
+    async def _poll_unless_interrupted(self, poll: Coroutine[None, None, bool]) -> bool | None:
+        """Return the result of a poll; None where the next one became due before it ended."""
+        polling = asyncio.create_task(poll)
+        interrupted = asyncio.create_task(self._interrupt.wait())
         try:
-            await asyncio.wait([visiting, hurried], return_when=asyncio.FIRST_COMPLETED)
-            return visiting.result() if visiting.done() else None
+            await asyncio.wait([polling, interrupted], return_when=asyncio.FIRST_COMPLETED)
+            return polling.result() if polling.done() else None
         finally:
-            for task in (visiting, hurried):
+            for task in (polling, interrupted):
                 task.cancel()
-            await asyncio.gather(visiting, hurried, return_exceptions=True)
+            await asyncio.gather(polling, interrupted, return_exceptions=True)

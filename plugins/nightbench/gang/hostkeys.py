@@ -1,4 +1,4 @@
-"""Host keys: asking hosts for them, and writing them to a known_hosts file."""
+"""Fetches the keys of hosts and writes them to a known_hosts file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ATTEMPTS = 5
 
 
 class Status(StrEnum):
-    """What known_hosts says of a key that a host has shown."""
+    """How a key that a host has shown compares with known_hosts."""
 
     NEW = "new"
     SAME = "same"
@@ -162,7 +162,7 @@ def compare(target: SshTarget, key: asyncssh.SSHKey) -> HostKey:
 
 
 def merged(text: str, keys: Iterable[HostKey]) -> str:
-    """The text of a known_hosts file with new keys added and changed ones replaced.
+    """Return the text of a known_hosts file with new keys added and changed ones replaced.
 
     Raises:
         UserError: a key that has changed stands on a line for several hosts by a pattern.
@@ -177,7 +177,7 @@ def merged(text: str, keys: Iterable[HostKey]) -> str:
 
 
 def _without(text: str, key: HostKey) -> str:
-    """The text without the host's old key of the same kind."""
+    """Return the text without the host's old key of the same kind."""
     kept = []
     for line in text.splitlines(keepends=True):
         words = line.split()

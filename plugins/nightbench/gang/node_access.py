@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from nightbench.core.model import ClockOffset, EnvironmentPolicy, JobSpec, Node
 from nightbench.gang.errors import GangError
-from nightbench.gang.ssh_pool import shared
+from nightbench.gang.ssh_pool import shared_transport
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import OnLine, Transport, expand, remote_failure
 
@@ -26,7 +26,7 @@ EXCHANGES = 10
 
 @asynccontextmanager
 async def connections(
-    nodes: Iterable[Node], targets: Mapping[str, SshTarget], connect: Connect = shared
+    nodes: Iterable[Node], targets: Mapping[str, SshTarget], connect: Connect = shared_transport
 ) -> AsyncIterator[dict[str, Transport]]:
     """Yield transports to the nodes by name; they are closed at the end.
 

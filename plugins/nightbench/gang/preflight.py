@@ -1,7 +1,7 @@
-"""The preflight of a cluster's nodes before a night, and of the network between them.
+"""Preflight of a cluster's nodes before a night, and of the network between them.
 
-It disturbs nothing: orphaned processes are ended only on request, and control measurements are
-left out on nodes whose lock is held.
+It does not disturb running jobs: orphaned processes are ended only on request, and nodes whose
+lock is held get no control measurements.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nightbench.gang.node_access import (
 )
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, ship_code
-from nightbench.gang.ssh_pool import shared
+from nightbench.gang.ssh_pool import shared_transport
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import Conversation, Transport
 from nightbench.nodes import Control, NodePreflight
@@ -36,10 +36,10 @@ from nightbench.spool import utc_now
 
 AT_ONCE = 32
 """Nodes that are examined at the same time."""
-LOOK_S = 120.0
-CONTROLS_S = 300.0
-"""For the look with controls: a framework's import on a cold file system takes most of it."""
-RING_S = 90.0
+EXAMINE_TIMEOUT_S = 120.0
+CONTROLS_TIMEOUT_S = 300.0
+"""With control measurements: a framework's import on a cold file system takes most of it."""
+RING_TIMEOUT_S = 90.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,7 @@ async def preflight(
     controls: bool = False,
     sweep: bool = False,
     on_event: OnEvent = ignore,
-    connect: Connect = shared,
+    connect: Connect = shared_transport,
 ) -> tuple[list[NodePreflight], Network | None]:
     """Examine every node, then the network between those that answer and are free.
 
@@ -78,22 +78,22 @@ async def preflight(
     """
     places = asyncio.Semaphore(AT_ONCE)
 
-    async def look(node: Node, transport: Transport) -> tuple[NodePreflight, str | None]:
+    async def examine(node: Node, transport: Transport) -> tuple[NodePreflight, str | None]:
         async with places:
-            return await _look(cluster, node, transport, shipment, controls, sweep, on_event)
+            return await _examine(cluster, node, transport, shipment, controls, sweep, on_event)
 
     async with connections(cluster.nodes, targets, connect) as transports:
-        looks = await asyncio.gather(*(look(n, transports[n.name]) for n in cluster.nodes))
+        examined = await asyncio.gather(*(examine(n, transports[n.name]) for n in cluster.nodes))
         free = [
             (node, agent)
-            for node, (seen, agent) in zip(cluster.nodes, looks, strict=True)
+            for node, (seen, agent) in zip(cluster.nodes, examined, strict=True)
             if agent is not None and seen.document and not seen.document["lock_holders"]
         ]
         network = await _network(cluster, free, transports) if len(free) > 1 else None
-    return [seen for seen, _ in looks], network
+    return [seen for seen, _ in examined], network
 
 
-async def _look(
+async def _examine(
     cluster: Cluster,
     node: Node,
     transport: Transport,
@@ -129,7 +129,7 @@ async def _look(
             agent,
             "preflight",
             *options,
-            timeout_s=CONTROLS_S if controls else LOOK_S,
+            timeout_s=CONTROLS_TIMEOUT_S if controls else EXAMINE_TIMEOUT_S,
         )
         clock, wall = await measure_clocks(transport, policy.python, agent)
     except UserError as error:
@@ -141,7 +141,7 @@ async def _look(
 async def _control_options(
     cluster: Cluster, transport: Transport, agent: str, where: Sequence[str]
 ) -> list[str]:
-    """The options for control measurements: none where somebody measures on the node."""
+    """Return the options for control measurements; none where the node's lock is held."""
     policy = cluster.environments
     known = await call_agent(transport, policy.python, agent, "doctor", *where)
     if known.get("lock_holder") or known.get("lock_holders"):
@@ -158,10 +158,12 @@ async def _network(
 ) -> Network:
     names = tuple(node.name for node, _ in agents)
     try:
-        async with asyncio.timeout(RING_S):
+        async with asyncio.timeout(RING_TIMEOUT_S):
             answers = await _ring(cluster, agents, transports)
     except TimeoutError:
-        return Network(names, problem=f"no all-reduce between {', '.join(names)} in {RING_S:g} s")
+        return Network(
+            names, problem=f"no all-reduce between {', '.join(names)} in {RING_TIMEOUT_S:g} s"
+        )
     except NodeError as error:
         return Network(names, problem=str(error))
     return Network(names, all_reduce(names, answers))
@@ -188,7 +190,7 @@ async def _ring(
         argv += ["--bind", "::"] if ":" in address else []
         async with transport.converse(argv) as ring:
             try:
-                port = (await _said(transport, ring, "port"))["port"]
+                port = (await _next_answer(transport, ring, "port"))["port"]
                 host = f"[{address}]" if ":" in address else address
                 ports[node.name].set_result(f"{host}:{port}")
                 everybody = await asyncio.gather(*ports.values())
@@ -197,7 +199,9 @@ async def _ring(
                     waiting.cancel()
                 raise
             first = await ring.ask(json.dumps(everybody))
-            return _checked(transport, first, "seconds") or await _said(transport, ring, "seconds")
+            return _checked(transport, first, "seconds") or await _next_answer(
+                transport, ring, "seconds"
+            )
 
     numbered = [(k, node, agent) for k, (node, agent) in enumerate(agents)]
     done = await asyncio.gather(*(rank(*each) for each in numbered), return_exceptions=True)
@@ -209,10 +213,10 @@ async def _ring(
     return [result for result in done if not isinstance(result, BaseException)]
 
 
-async def _said(transport: Transport, ring: Conversation, key: str) -> dict[str, Any]:
+async def _next_answer(transport: Transport, ring: Conversation, key: str) -> dict[str, Any]:
     """Return the next JSON object with a key, skipping output of login scripts."""
     while True:
-        found = _checked(transport, await ring.hear(), key)
+        found = _checked(transport, await ring.read_line(), key)
         if found is not None:
             return found
 

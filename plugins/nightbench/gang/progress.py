@@ -1,4 +1,4 @@
-"""What is reported while a gang is prepared and steered: events, and progress.json."""
+"""Events and progress.json, reported while a gang is prepared and measured."""
 
 from __future__ import annotations
 
@@ -9,17 +9,14 @@ from typing import Any
 from nightbench.core.model import JobSpec
 from nightbench.gang.decisions import NodeView
 
-SAMPLE_UNITS = frozenset({"images", "samples", "sequences"})
-"""Units of which a batch holds as many as its size says."""
-
 
 @dataclass(frozen=True)
 class GangEvent:
-    """Something worth a line in a log."""
+    """An event of a gang, as one line of a log."""
 
     kind: str
-    """connect, ship, provision, epoch, agent, sweep, waiting, repeat, lost, back, outcome or
-    cancel."""
+    """connect, ship, provision, epoch, agent, sweep, waiting, repeat, lost, back, paused,
+    outcome or cancel."""
     message: str
     node: str | None = None
     repeat: int | None = None
@@ -34,7 +31,7 @@ def ignore(event: GangEvent) -> None:
 
 
 class ProgressDocument:
-    """Makes progress.json from the views of the nodes.
+    """Builds progress.json from the views of the nodes.
 
     Args:
         job: the job.
@@ -45,14 +42,14 @@ class ProgressDocument:
         self._total = job.protocol.warmup_steps + job.protocol.measured_steps
         self._durations: list[float] = []
         self._first: tuple[int, float] | None = None
-        """Step and node's clock from which the rate of this repeat is measured."""
+        """(step, node's clock in s) from which the rate of this repeat is measured."""
 
     def repeat_ended(self, duration_s: float) -> None:
-        """Note the duration of a repeat that ended well."""
+        """Record the duration of a repeat that ended well."""
         self._durations.append(duration_s)
 
     def next_repeat(self) -> None:
-        """A repeat begins."""
+        """Begin another repeat."""
         self._first = None
 
     def document(
@@ -63,7 +60,7 @@ class ProgressDocument:
         running_s: float = 0.0,
         message: str = "",
     ) -> dict[str, Any]:
-        """The document.
+        """Return progress.json.
 
         Args:
             state: provisioning, waiting, preparing, running, collecting or ended.
@@ -89,7 +86,7 @@ class ProgressDocument:
         }
 
     def _steps(self, views: Sequence[NodeView]) -> tuple[str | None, int, float | None]:
-        """Phase, step (warm-up and window together) and steps/s of the slowest trainer."""
+        """Return phase, step (warm-up and window together) and steps/s of the slowest trainer."""
         measured = {process.name for process in self._job.processes if process.measured}
         trainers = [
             process
@@ -116,10 +113,10 @@ class ProgressDocument:
         return self._total if phase in ("drain", "finish") else 0
 
     def _throughput(self, rate: float | None) -> float | None:
-        """Estimate the throughput for display; the measured one comes from the window's records."""
-        if rate is None or self._job.unit not in SAMPLE_UNITS:
+        """Estimate units/s for display; the measured throughput comes from the window's records."""
+        if rate is None:
             return None
-        return rate * self._job.case.batch_size_per_device * self._job.case.trainers
+        return rate * self._job.units_per_trainer_step * self._job.case.trainers
 
     def _eta_s(self, left: int, step: int, rate: float | None, running_s: float) -> float | None:
         if self._durations:

@@ -27,7 +27,7 @@ from nightbench.gang.node_access import (
 )
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, Shipped, machine_of, ship, ship_code
-from nightbench.gang.ssh_pool import shared
+from nightbench.gang.ssh_pool import shared_transport
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import Transport, expand
 from nightbench.gang.wheels import Wheel, accepts_tag, choose_wheels, line_of, packages_of
@@ -41,7 +41,7 @@ async def prepare(
     targets: Mapping[str, SshTarget],
     shipment: Shipment,
     on_event: OnEvent = ignore,
-    connect: Connect = shared,
+    connect: Connect = shared_transport,
 ) -> None:
     """Prepare the gang's nodes for `run_gang`; doing it again costs little.
 
@@ -194,7 +194,7 @@ async def installable_versions(
     line: str,
     variant: str,
     on_event: OnEvent = ignore,
-    connect: Connect = shared,
+    connect: Connect = shared_transport,
 ) -> InstallableVersions:
     """Return the versions of a line's main package that a node could install.
 
@@ -203,7 +203,7 @@ async def installable_versions(
     answer. Whether a version really installs is seen only when it is tried.
 
     Args:
-        cluster: says where environments come from.
+        cluster: its policy for environments.
         node: whose sources are asked.
         targets: how it is reached.
         shipment: the agent's code, and the wheelhouse where the cluster has one.
@@ -255,7 +255,7 @@ def versions_of(
             yanked.
         package: its name.
         series: of the interpreter, "3.11".
-        machine: as `uname -m` says it.
+        machine: as `uname -m` prints it.
     """
     found: set[Version] = set()
     for file in files:

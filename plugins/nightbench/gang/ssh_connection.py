@@ -1,4 +1,4 @@
-"""Commands over one SSH connection, and what its errors mean.
+"""Runs commands over one SSH connection and turns its errors into `NodeError`s.
 
 sshd hands a command to the user's login shell as one text. bash, dash, zsh and fish agree on
 plain words, on single quotes around anything but a quote or a backslash, and on a backslash
@@ -28,7 +28,7 @@ LOST = (asyncssh.DisconnectError, asyncssh.SFTPConnectionLost, asyncssh.SFTPNoCo
 """Errors that asyncssh raises in any operation when the connection is lost."""
 
 SESSION_WAIT_S = 10.0
-"""How long a command waits for a session while the server allows no more at once."""
+"""Time for which a command waits for a session when the server allows no further one."""
 
 FILE_TIMEOUT_S = 30.0
 """For an operation on a small file; uploads have their own."""
@@ -147,7 +147,7 @@ class SshConnection:
                 process.close()
 
     async def start(self, argv: Sequence[str]) -> asyncssh.SSHClientProcess[bytes]:
-        """Start a command and leave it to the caller."""
+        """Start a command; the caller closes it."""
         connection = await self._connected()
         line = command_line(argv)
 
@@ -177,13 +177,13 @@ class SshConnection:
         return RemoteFailure(
             self.node,
             self.address,
-            f"the login shell did not run `{command}` (exit {status}); it said: {tail!r}. Is the "
-            f"shell of user {self._target.login} nologin, or does a login file of it (.bashrc, "
+            f"the login shell did not run `{command}` (exit {status}); its output: {tail!r}. Is "
+            f"the shell of user {self._target.login} nologin, or does a login file of it (.bashrc, "
             ".zshenv, config.fish) end it?",
         )
 
     async def home(self) -> str:
-        """The SSH user's home folder."""
+        """Return the SSH user's home folder."""
         if self._home is None:
             done = await self.run(["sh", "-c", 'printf %s "$HOME"'], timeout_s=FILE_TIMEOUT_S)
             self._home = done.stdout.decode().rstrip("/")
@@ -197,7 +197,7 @@ class SshConnection:
         return self._home
 
     async def close(self) -> None:
-        """Close the connection; the node's processes go on."""
+        """Close the connection; processes on the node keep running."""
         connection, self._connection, self._sftp = self._connection, None, None
         if connection is not None:
             connection.close()
@@ -224,7 +224,7 @@ class SshConnection:
             return self._connection
 
     async def files(self) -> asyncssh.SFTPClient:
-        """The connection's SFTP client; to be called inside of `guard`."""
+        """Return the connection's SFTP client; to be called inside of `guard`."""
         connection = await self._connected()
         async with self._connecting:
             if self._sftp is None:
@@ -342,10 +342,10 @@ class _Conversation:
         """Send one line; return the answer without its line end."""
         with contextlib.suppress(BrokenPipeError):  # it has ended: stderr holds the reason
             self._process.stdin.write(line.encode() + b"\n")
-        return await self.hear()
+        return await self.read_line()
 
-    async def hear(self) -> str:
-        """Return the next line that it prints unasked."""
+    async def read_line(self) -> str:
+        """Return the next line of its output without its line end."""
 
         async def operation() -> str:
             answer = await self._process.stdout.readline()

@@ -1,4 +1,4 @@
-"""Logging in to a node: host keys are always checked, and a refusal says what to do."""
+"""Logs in to a node. Host keys are always checked; each error says what the user can do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ asyncssh.set_log_level("WARNING")
 KEEPALIVE_S = 10
 
 THROTTLED_S = 30.0
-"""How long a server that closes connections before the login is asked again (MaxStartups)."""
+"""Time for which logins are retried that the server closes before they begin (MaxStartups)."""
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 5.0
 
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class _Client(asyncssh.SSHClient):
-    """Keeps the server's banner; never accepts an unknown host key."""
+    """Stores the server's banner and rejects unknown host keys."""
 
     def __init__(self) -> None:
         self.rejected: asyncssh.SSHKey | None = None
@@ -70,7 +70,7 @@ async def connect(target: SshTarget) -> asyncssh.SSHClientConnection:
         NodeUnreachable: refused, timed out, no such host, closed before the login.
         HostKeyRejected: the host's key is unknown or has changed.
         LoginRefused: the user or the key is not accepted.
-        NotSsh: what answers there speaks no SSH.
+        NotSsh: what listens on the port is not an SSH server.
         GangError: a key, an agent or the known_hosts file cannot be read.
     """
     below: asyncssh.SSHClientConnection | None = None

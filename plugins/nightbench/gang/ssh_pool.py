@@ -1,8 +1,7 @@
-"""One SSH connection to each node for all gangs that an event loop steers.
+"""SSH connections that all gangs of an event loop share, one for each target.
 
-A connection is shared by all callers with the same target, and closed when the last of them
-closes it. Over it runs one long conversation with the node (`agent.py follow`), which answers in
-one round trip what several file operations for each gang would read.
+The last user closes a connection. Over it runs one process on the node (`agent.py follow`) that
+answers in one round trip what would take several file operations for each gang.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ _POOLS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[SshTarget, SharedTrans
 
 
 @runtime_checkable
-class Follows(Protocol):
-    """A transport over which a node can be asked by a conversation that stays open."""
+class SupportsFollow(Protocol):
+    """A transport that can send requests to `agent.py follow`."""
 
     async def follow(
         self, python: str, agent: str, request: Mapping[str, Any]
     ) -> dict[str, Any] | None:
-        """Ask `agent.py follow`; None where the agent there is too old to know it.
+        """Return the answer to a request; None where the agent on the node has no such verb.
 
         Raises:
             NodeUnreachable: no answer.
-            RemoteFailure: the node refuses; `DiskFull` where that is why.
+            RemoteFailure: the request failed on the node; `DiskFull` where its disk is full.
         """
 
 
@@ -51,34 +50,34 @@ class SharedTransport(SshTransport):
     def __init__(self, target: SshTarget, pool: dict[SshTarget, SharedTransport]) -> None:
         super().__init__(target)
         self._pool = pool
-        self._followers: dict[tuple[str, str], _Follower] = {}
+        self._channels: dict[tuple[str, str], _FollowChannel] = {}
         self.users = 0
 
     async def follow(
         self, python: str, agent: str, request: Mapping[str, Any]
     ) -> dict[str, Any] | None:
-        """Ask the node; see `Follows`."""
-        follower = self._followers.setdefault((python, agent), _Follower(self, python, agent))
-        if not follower.known:
+        """Return the answer to a request; see `SupportsFollow`."""
+        channel = self._channels.setdefault((python, agent), _FollowChannel(self, python, agent))
+        if not channel.known:
             return None
-        answer = await self.guard("follow", lambda: follower.ask(request), FILE_TIMEOUT_S)
+        answer = await self.guard("follow", lambda: channel.ask(request), FILE_TIMEOUT_S)
         if answer is not None and "error" in answer:
             raise remote_failure(self, "follow the job", str(answer["error"]).encode())
         return answer
 
     async def close(self) -> None:
-        """Count one user less; the last one closes the connection."""
+        """Remove one user; the last one closes the connection."""
         self.users -= 1
         if self.users > 0:
             return
         if self._pool.get(self._target) is self:
             del self._pool[self._target]
-        for follower in self._followers.values():
-            follower.close()
+        for channel in self._channels.values():
+            channel.close()
         await super().close()
 
 
-class _Follower:
+class _FollowChannel:
     """One `agent.py follow` on a node; started at the first request, and again after its end."""
 
     def __init__(self, transport: SharedTransport, python: str, agent: str) -> None:
@@ -90,10 +89,10 @@ class _Follower:
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._last_id = 0
         self.known = True
-        """False once the agent there has shown that it does not know the verb."""
+        """False once the agent has rejected the verb `follow`."""
 
     async def ask(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
-        """One request, one answer; None where the agent does not know the verb."""
+        """Return the answer to one request; None where the agent does not know the verb."""
         async with self._opening:
             if self._reading is None or self._reading.done():
                 self._process = await self._transport.start(self._argv)
@@ -114,10 +113,10 @@ class _Follower:
             self._waiting.pop(number, None)
         if not self.known:
             return None
-        raise ConnectionResetError("the conversation ended without an answer")
+        raise ConnectionResetError("`agent.py follow` ended without an answer")
 
     async def _read(self, process: asyncssh.SSHClientProcess[bytes]) -> None:
-        """Hand each answer to the request that waits for it, until the conversation ends.
+        """Hand each answer to the request that waits for it, until the process ends.
 
         Raises:
             RemoteFailure: the command ended by itself.
@@ -131,7 +130,7 @@ class _Follower:
             try:
                 document = json.loads(line)
             except ValueError:
-                continue  # torn off by the end of the conversation
+                continue  # cut off by the end of the process
             waiting = self._waiting.get(document["id"])
             if waiting is not None and not waiting.done():
                 waiting.set_result(document)
@@ -147,7 +146,7 @@ class _Follower:
             )
 
     def close(self) -> None:
-        """End the conversation."""
+        """End the process."""
         if self._reading is not None:
             self._reading.cancel()
         if self._process is not None:
@@ -157,8 +156,8 @@ class _Follower:
 _POOLS = WeakKeyDictionary()
 
 
-def shared(target: SshTarget) -> SharedTransport:
-    """Return this event loop's transport to a target, with one user more."""
+def shared_transport(target: SshTarget) -> SharedTransport:
+    """Return this event loop's transport to a target, and count one more user of it."""
     pool = _POOLS.setdefault(asyncio.get_running_loop(), {})
     transport = pool.setdefault(target, SharedTransport(target, pool))
     transport.users += 1

@@ -1,4 +1,4 @@
-"""How a node, or a jump host on the way to it, is reached: address, keys, known hosts."""
+"""Address, user, keys and known hosts of a node, or of a jump host on the way to it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def known_keys(
 
 
 async def login_options(target: SshTarget) -> dict[str, Any]:
-    """Keys, certificates, agent and password, as asyncssh takes them."""
+    """Return keys, certificates, agent and password as options of `asyncssh.connect`."""
     options: dict[str, Any] = {}
     if target.client_keys:
         options["client_keys"] = load_keys(target)
@@ -99,7 +99,7 @@ async def login_options(target: SshTarget) -> dict[str, Any]:
 
 
 async def _agent_socket(target: SshTarget) -> str:
-    """The agent's socket, after a look that somebody with a key answers there."""
+    """Return the agent's socket, after checking that an agent with keys answers there."""
     path = target.agent or os.environ.get("SSH_AUTH_SOCK", "")
     where = f"node {target.node} ({target.address}): the connection asks for an SSH agent, but"
     if not path:
@@ -111,14 +111,14 @@ async def _agent_socket(target: SshTarget) -> str:
         async with asyncio.timeout(CONNECT_TIMEOUT_S), asyncssh.connect_agent(path) as agent:
             keys = await agent.get_keys()
     except (OSError, ValueError, asyncssh.Error) as error:
-        raise GangError(f"{where} nobody answers at {path}: {error}. Is it running?") from error
+        raise GangError(f"{where} no agent answers at {path}: {error}. Is it running?") from error
     if not keys:
-        raise GangError(f"{where} the one at {path} holds no key. Add one: ssh-add KEY")
+        raise GangError(f"{where} the agent at {path} holds no key. Add one: ssh-add KEY")
     return path
 
 
 def load_keys(target: SshTarget) -> Sequence[asyncssh.SSHKey]:
-    """The client keys, read from their paths or texts.
+    """Return the client keys, read from their paths or texts.
 
     Raises:
         GangError: a key cannot be read; the message names its path, never its content.
@@ -140,7 +140,7 @@ def load_keys(target: SshTarget) -> Sequence[asyncssh.SSHKey]:
 
 
 def load_certificates(target: SshTarget) -> Sequence[asyncssh.SSHCertificate]:
-    """The user certificates that are named, and those that lie beside the keys.
+    """Return the user certificates that are named, and those beside the keys.
 
     Raises:
         GangError: one cannot be read.

@@ -1,4 +1,4 @@
-"""A node over SSH: SFTP for files, uploads that appear complete and resume where they broke off."""
+"""File operations over SFTP: uploads appear complete, and resume after an interruption."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from nightbench.gang.errors import RemoteFailure
 from nightbench.gang.ssh_connection import FILE_TIMEOUT_S, SshConnection
 
 PIECE_BYTES = 4 << 20
-"""Of an upload."""
+"""Bytes of an upload that are sent at once."""
 
-SLOWEST = 100_000
-"""Bytes in a second; a slower upload has stopped."""
+MIN_BYTES_PER_S = 100_000
+"""A slower upload has stalled."""
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class SshTransport(SshConnection):
     """
 
     async def read(self, path: str) -> bytes | None:
-        """The content of a file; None where there is none."""
+        """Return the content of a file; None where there is none."""
 
         async def operation() -> bytes | None:
             sftp = await self.files()
@@ -64,7 +64,7 @@ class SshTransport(SshConnection):
         await _Upload(self, source, path, mode, digest).run()
 
     async def mkdir(self, path: str) -> bool:
-        """Make one folder: True when this call made it, False when it was there. Atomic."""
+        """Make one folder, atomically; return False where it existed already."""
 
         async def operation() -> bool:
             sftp = await self.files()
@@ -89,7 +89,7 @@ class SshTransport(SshConnection):
         await self.guard(f"make {path}", operation, FILE_TIMEOUT_S)
 
     async def rename(self, source: str, destination: str) -> bool:
-        """Rename; False when a folder with content is at the destination already."""
+        """Rename; return False where the destination is a folder that is not empty."""
 
         async def operation() -> bool:
             sftp = await self.files()
@@ -104,7 +104,7 @@ class SshTransport(SshConnection):
         return await self.guard(f"rename {source} to {destination}", operation, FILE_TIMEOUT_S)
 
     async def exists(self, path: str) -> bool:
-        """Whether there is a file or a folder."""
+        """Return whether there is a file or a folder."""
 
         async def operation() -> bool:
             return await (await self.files()).exists(path)
@@ -112,7 +112,7 @@ class SshTransport(SshConnection):
         return await self.guard(f"look at {path}", operation, FILE_TIMEOUT_S)
 
     async def listdir(self, path: str) -> list[str]:
-        """Names in a folder, sorted; none where there is no such folder."""
+        """Return the names in a folder, sorted; none where there is no such folder."""
 
         async def operation() -> list[str]:
             try:
@@ -125,14 +125,14 @@ class SshTransport(SshConnection):
 
 
 class _Upload:
-    """One file on its way to one node.
+    """The upload of one file to one node.
 
     Args:
         transport: the node.
-        source: the file here.
-        path: where it is to be.
-        mode: its rights.
-        digest: its sha256; with it an upload that broke off goes on.
+        source: the local file.
+        path: its path on the node.
+        mode: its permissions.
+        digest: its sha256; with it an interrupted upload is resumed.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class _Upload:
             begun = await self._transport.guard(self._what, self._begin, FILE_TIMEOUT_S)
         if begun:
             log.info(
-                "node %s: %s goes on at %.1f MB",
+                "node %s: upload of %s resumes at %.1f MB",
                 self._transport.node,
                 self._source.name,
                 begun / 1e6,
@@ -188,7 +188,7 @@ class _Upload:
         with self._source.open("rb") as file:
             file.seek(offset)
             while (piece := await asyncio.to_thread(file.read, PIECE_BYTES)) or not offset:
-                limit_s = FILE_TIMEOUT_S + len(piece) / SLOWEST
+                limit_s = FILE_TIMEOUT_S + len(piece) / MIN_BYTES_PER_S
                 send = functools.partial(self._send, offset, piece)
                 await self._transport.guard(self._what, send, limit_s, self._size)
                 offset += len(piece)

@@ -1,4 +1,4 @@
-"""What the controller can do on a node: run commands, read and write files."""
+"""The interface through which the controller runs commands and accesses files on a node."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Conversation(Protocol):
     async def ask(self, line: str) -> str:
         """Send one line; return the answer without its line end."""
 
-    async def hear(self) -> str:
-        """Return the next line that it prints unasked."""
+    async def read_line(self) -> str:
+        """Return the next line of its output without its line end."""
 
 
 class Transport(Protocol):
@@ -38,7 +38,7 @@ class Transport(Protocol):
 
     Paths are the node's own and absolute. Every method raises a `NodeError`: `NodeUnreachable`
     when the node does not answer (the next call tries to connect again), `RemoteFailure` or
-    `DiskFull` when it does and refuses.
+    `DiskFull` when the operation fails on the node.
     """
 
     node: str
@@ -60,17 +60,17 @@ class Transport(Protocol):
             stdin: its whole input.
             env: added to its environment.
             on_stderr: called with each line of stderr.
-            timeout_s: limit in seconds; None waits for ever.
+            timeout_s: time limit in seconds; None for none.
         """
 
     def converse(self, argv: Sequence[str]) -> AbstractAsyncContextManager[Conversation]:
         """Run a command that answers each line with a line; it ends with the context."""
 
     async def home(self) -> str:
-        """The SSH user's home folder."""
+        """Return the SSH user's home folder."""
 
     async def read(self, path: str) -> bytes | None:
-        """The content of a file; None where there is none."""
+        """Return the content of a file; None where there is none."""
 
     async def write_atomic(self, path: str, content: bytes) -> None:
         """Make a file appear with all its content, replacing one that is there."""
@@ -88,22 +88,22 @@ class Transport(Protocol):
         """
 
     async def mkdir(self, path: str) -> bool:
-        """Make one folder: True when this call made it, False when it was there. Atomic."""
+        """Make one folder, atomically; return False where it existed already."""
 
     async def make_folders(self, path: str) -> None:
         """Make a folder and all above it."""
 
     async def rename(self, source: str, destination: str) -> bool:
-        """Rename; False when a folder with content is at the destination already."""
+        """Rename; return False where the destination is a folder that is not empty."""
 
     async def exists(self, path: str) -> bool:
-        """Whether there is a file or a folder."""
+        """Return whether there is a file or a folder."""
 
     async def listdir(self, path: str) -> list[str]:
-        """Names in a folder, sorted; none where there is no such folder."""
+        """Return the names in a folder, sorted; none where there is no such folder."""
 
     async def close(self) -> None:
-        """Close the connection; the node's processes go on."""
+        """Close the connection; processes on the node keep running."""
 
 
 async def expand(transport: Transport, path: str) -> str:

@@ -1,7 +1,7 @@
-"""A wheelhouse: a folder of wheels for nodes without an index.
+"""Wheelhouses: folders of wheels for nodes without a package index.
 
-Which of its wheels a lock needs, by the hashes in the lock, and filling it on a machine that
-reaches an index.
+`choose_wheels` picks the wheels that a lock needs, by the lock's hashes; `download_wheels` fills a
+wheelhouse on a machine that reaches an index.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -31,6 +31,40 @@ from nightbench.gang.errors import GangError
 _PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([^\s;\\]+)")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
+SHOWN_PROBLEMS = 8
+
+
+class MissingWheels(GangError):
+    """A wheelhouse lacks wheels of an environment, or holds other builds than its lock.
+
+    Args:
+        folder: the wheelhouse.
+        series: of the interpreter, "3.11".
+        machine: the nodes' machine.
+        problems: one phrase for each package.
+    """
+
+    def __init__(self, folder: Path, series: str, machine: str, problems: Sequence[str]) -> None:
+        self.folder = folder
+        self.series = series
+        self.machine = machine
+        self.problems = tuple(problems)
+        super().__init__(
+            f"{self.summary}. Fill it: `nightbench cluster download CLUSTER --line LINE`"
+        )
+
+    @property
+    def summary(self) -> str:
+        """What is missing, without the advice."""
+        shown, more = self.problems[:SHOWN_PROBLEMS], len(self.problems) - SHOWN_PROBLEMS
+        return (
+            f"the wheelhouse {self.folder} cannot serve Python {self.series} on {self.machine}: "
+            f"{'; '.join(shown)}{f'; and {more} more' if more > 0 else ''}"
+        )
+
+    def __reduce__(self) -> tuple[type[MissingWheels], tuple[Path, str, str, tuple[str, ...]]]:
+        return type(self), (self.folder, self.series, self.machine, self.problems)
+
 
 @dataclass(frozen=True)
 class PinnedPackage:
@@ -41,7 +75,7 @@ class PinnedPackage:
     hashes: frozenset[str]
     """A wheel must have one of them; when empty, any wheel of the version is accepted."""
     optional: bool = False
-    """Needed on some platforms only (an environment marker says which)."""
+    """Needed on some platforms only, by an environment marker."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +95,8 @@ def packages_of(
     Args:
         lock: text of a requirements file with hashes.
         package: the line's main package.
-        version: of the main package, where another one than the lock's is asked for.
-        replaced: the main package comes as a wheel of its own.
+        version: of the main package, where the suite overrides the lock's.
+        replaced: the main package is installed from a wheel that the suite names.
     """
     found = []
     main = canonicalize_name(package)
@@ -90,10 +124,11 @@ def choose_wheels(
         folder: the wheelhouse.
         packages: what the environment needs.
         series: of its interpreter, "3.11".
-        machine: the node's, as `uname -m` says it.
+        machine: the node's, as `uname -m` prints it.
 
     Raises:
-        GangError: a package is missing, or is another build than the lock's.
+        MissingWheels: a package is missing, or is another build than the lock's.
+        GangError: there is no such folder.
     """
     if not folder.is_dir():
         raise GangError(
@@ -119,11 +154,7 @@ def choose_wheels(
         elif not each.optional:
             problems.append(f"{each.name} {each.version} is missing")
     if problems:
-        raise GangError(
-            f"the wheelhouse {folder} cannot serve Python {series} on {machine}: "
-            f"{'; '.join(problems[:8])}{f'; and {len(problems) - 8} more' if problems[8:] else ''}"
-            ". Fill it: `nightbench cluster download CLUSTER --line LINE`"
-        )
+        raise MissingWheels(folder, series, machine, problems)
     return chosen
 
 
@@ -230,10 +261,8 @@ def download_wheels(
     packages = packages_of(lock, package, None, replaced=False)
     try:
         return choose_wheels(folder, packages, series, machine)
-    except GangError as missing:
-        if not folder.is_dir():
-            raise
-        say(f"{line}: {missing}".split(". Fill it")[0])
+    except MissingWheels as missing:
+        say(f"{line}: {missing.summary}")
     with tempfile.TemporaryDirectory(prefix="nightbench-pip-") as work:
         requirements = Path(work) / "requirements.txt"
         requirements.write_text(lock, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""From a run's files in the spool to what the warehouse loads: parse, summarise, check."""
+"""Makes the bundle that the warehouse loads from a run's files: parse, summarise, check."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from nightbench.spool.plans import read_plan
 
 @dataclasses.dataclass(frozen=True)
 class _Returned:
-    """A case between its files and its place in the bundle."""
+    """A parsed case before its checks."""
 
     context: CheckContext
     generation: int
@@ -42,7 +42,7 @@ class _Returned:
 
 
 def build_bundle(folder: RunSpool) -> RunBundle:
-    """Summarise and check all that a run brought.
+    """Summarise and check all results of a run.
 
     Raises:
         UserError: the run has no plan, or a file of it cannot be read.
@@ -60,7 +60,7 @@ def build_bundle(folder: RunSpool) -> RunBundle:
 
     scaled = scale([each.measurement for each in returned.values()])
     pairs = [(each.context, m) for each, m in zip(returned.values(), scaled, strict=True)]
-    # A case that the night had no room for is no measurement: nothing is to be held against it.
+    # A case that did not fit into the night is no measurement and is not checked.
     checked = [pair for pair in pairs if pair[1].status is not CaseStatus.LEFT_OUT]
     results = iter(check_measurements(checked))
     held = [() if m.status is CaseStatus.LEFT_OUT else next(results) for _, m in pairs]
@@ -109,6 +109,7 @@ def _case(
         unit=planned.unit or "",
         parameters=case.parameters,
         converges=case.converges,
+        units_per_trainer_step=case.units_per_trainer_step,
         shared=plan.cluster.shared,
         transport=plan.cluster.transport,
         requested_version=planned.build.version,
@@ -124,6 +125,7 @@ def _case(
         repeats=summaries,
         records=records,
         good=_good(records, checks),
+        refusals=_refusals(checks),
         definition_digest=planned.definition_digest,
         status=CaseStatus(outcome["status"]) if outcome else CaseStatus.FAILED,
         reasons=(
@@ -142,13 +144,19 @@ def _case(
 
 
 def _good(records: tuple[RepeatRecord, ...], checks: tuple[CheckResult, ...]) -> set[int]:
-    """Numbers of the repeats that ended well and that no check quarantines."""
+    """Return the numbers of successful repeats that no check quarantines."""
     refused = {c.repeat for c in checks if c.quarantines}
     return {r.repeat for r in records if r.status == "ok" and r.repeat not in refused}
 
 
+def _refusals(checks: tuple[CheckResult, ...]) -> list[Reason]:
+    """The checks that the last quarantined repeat failed."""
+    last = max((c.repeat or 0 for c in checks if c.quarantines), default=0)
+    return [c.reason for c in checks if c.quarantines and c.repeat == last]
+
+
 def _record(store: CaseStore, number: int, fingerprints: Mapping[str, str]) -> RepeatRecord:
-    """One launch of the gang: the controller's record and the results of all nodes."""
+    """Return one repeat: the controller's record with the results of all nodes."""
     said = {**(store.repeat(number) or {}), "repeat": number}
     return repeat_record(said, store.results(number), fingerprints)
 
@@ -161,7 +169,7 @@ def _fingerprints(store: CaseStore, plan: RunPlan) -> dict[str, Document]:
 def _elapsed_s(
     records: tuple[RepeatRecord, ...], outcome: Mapping[str, Any] | None
 ) -> float | None:
-    """Seconds from the first launch to the end of the case; None where either is unknown."""
+    """Return the seconds from the first launch to the end of a case; None where unknown."""
     starts = [record.started_at for record in records if record.started_at is not None]
     if not starts or outcome is None or not outcome.get("ended_at"):
         return None

@@ -1,4 +1,4 @@
-"""How long cases took before, and when they were tried last: from the warehouse, else the spool."""
+"""Reads durations and last tries of cases from the warehouse, or else from the spool."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _TRIED = (CaseStatus.OK, CaseStatus.FAILED, CaseStatus.UNAVAILABLE)
 
 
 def case_histories(cluster: str, connect: Connect, spool: Spool) -> dict[str, CaseHistory]:
-    """Return what earlier runs say of the cases on a cluster, by case_id.
+    """Return case_id -> durations and last try of the cases on a cluster.
 
     Args:
-        cluster: where.
-        connect: opens a connection to the warehouse; where that is away or does not answer, the
-            newest runs that still lie in the spool are asked.
+        cluster: its name.
+        connect: opens a connection to the warehouse; where that is away, the newest runs in the
+            spool are read.
         spool: of the runs.
     """
     try:
@@ -57,7 +57,7 @@ def _of_files(cluster: str, spool: Spool) -> dict[str, CaseHistory]:
         try:
             trials = list(_trials(run, cluster))
         except SpoolError:
-            continue  # its own ingest says what is damaged; an estimate does without
+            continue  # Its own ingest reports the damage; the estimate goes without it.
         for trial in trials:
             found.setdefault(trial.case_id, []).append(trial)
     return {case_id: _past(trials) for case_id, trials in found.items()}
@@ -85,7 +85,7 @@ def _trials(run: RunSpool, cluster: str) -> Iterator[_Trial]:
 
 
 def _seconds(store: CaseStore, ended_at: str) -> float | None:
-    """From the first launch of a case to its end; None where nothing was launched."""
+    """Return the seconds from the first launch to the end; None where nothing was launched."""
     began = (store.repeat(1) or {}).get("started_at")
     if not began:
         return None
@@ -97,7 +97,7 @@ def _past(trials: list[_Trial]) -> CaseHistory:
     tried = [t.at for t in trials if t.nightly and (t.status in _TRIED or t.seconds is not None)]
     if not good:
         return CaseHistory(last=max(tried, default=None))
-    # Trials come oldest first.
+    # Trials are ordered oldest first.
     newest = good[-1].definition
     each = [
         (t.seconds, t.seconds / max(t.repeats, 1))

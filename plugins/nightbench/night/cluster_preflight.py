@@ -1,11 +1,10 @@
-"""The nodes of a run before its night: looked at, and judged.
+"""Examines and judges the nodes of a cluster, and stores the result with the run.
 
-    <spool>/runs/<run_id>/preflight/<node>.json    what was seen of a node
-    <spool>/runs/<run_id>/preflight/cluster.json   what it means, who is left out, the controls
+    <spool>/runs/<run_id>/preflight/<node>.json    the preflight of a node
+    <spool>/runs/<run_id>/preflight/cluster.json   findings, nodes that are left out, controls
 
-`node_records` counts what it says, `node_placement` acts on it. Workers, triggerers and the
-ingest read the spool; only the counting needs the warehouse, and where that is away the ingest
-does it later.
+`node_events` counts the faults, `node_placement` moves cases. Workers, triggerers and the ingest
+read the spool; only the counting needs the warehouse, and the ingest makes up for it later.
 """
 
 from __future__ import annotations
@@ -39,31 +38,31 @@ SCHEMA = "nightbench.preflight-cluster/1"
 
 @dataclasses.dataclass(frozen=True)
 class ClusterHealth:
-    """A cluster as it was found."""
+    """The examined nodes of a cluster with all findings."""
 
     cluster: str
     at: datetime
     nodes: tuple[JudgedNode, ...]
     """In the order of the cluster's file."""
     between: tuple[Finding, ...] = ()
-    """About nodes beside each other, and the network between them."""
+    """Findings about differences between nodes, and about the network."""
     controls: tuple[Control, ...] = ()
     busy: tuple[str, ...] = ()
-    """Nodes that somebody else was working on."""
+    """Nodes with foreign work."""
 
     @property
-    def counted(self) -> tuple[Control, ...]:
-        """The controls that say something of a node: beside foreign work they tell of that."""
+    def valid_controls(self) -> tuple[Control, ...]:
+        """The controls of nodes without foreign work, which would distort them."""
         return tuple(c for c in self.controls if not {*c.node.split("+")} & {*self.busy})
 
     @property
     def failed(self) -> bool:
-        """Whether anything must be mended."""
+        """True where a finding is a failure."""
         found = [f for node in self.nodes for f in node.findings]
         return any(f.level is FindingLevel.FAIL for f in (*found, *self.between))
 
 
-# --- looking ------------------------------------------------------------------------------
+# --- examining ------------------------------------------------------------------------------
 
 
 async def examine(
@@ -76,16 +75,16 @@ async def examine(
     sweep: bool = False,
     on_event: OnEvent = ignore,
 ) -> ClusterHealth:
-    """Look at all nodes and judge them.
+    """Examine all nodes and judge them.
 
     Args:
-        cluster: whose nodes.
-        targets: how each is reached.
+        cluster: the cluster.
+        targets: node -> how it is reached.
         shipment: the agent's code.
         lines: framework lines that are to run there.
         controls: take control measurements too.
-        sweep: end orphans of ours first.
-        on_event: hears what is done.
+        sweep: end orphaned processes of Nightbench first.
+        on_event: gets progress events.
     """
     seen, network = await preflight(
         cluster, targets, shipment, controls=controls, sweep=sweep, on_event=on_event
@@ -99,7 +98,7 @@ def judge(
     network: Network | None,
     lines: Sequence[FrameworkInfo] = (),
 ) -> ClusterHealth:
-    """What the looks at a cluster's nodes mean."""
+    """Judge the preflights of a cluster's nodes."""
     nodes = tuple(JudgedNode(each, findings(each, cluster, lines)) for each in seen)
     controls = [c for each in seen for c in controls_of(each.node, each.document)]
     between = list(compare(seen))
@@ -144,12 +143,12 @@ def save(
     policy: HealthPolicy,
     out: NodesOut,
 ) -> None:
-    """Keep what was found before a run.
+    """Store the preflight of a run.
 
     Args:
         folder: the run.
-        health: what was found.
-        policy: the cluster's; faults are counted by it.
+        health: the result.
+        policy: of the cluster, for counting faults.
         out: the nodes that are left out.
     """
     place = folder.folder / "preflight"
@@ -176,7 +175,7 @@ def save(
 
 @dataclasses.dataclass(frozen=True)
 class RunHealth:
-    """What the spool says of the nodes of a run."""
+    """The preflight of a run, as the spool holds it."""
 
     health: ClusterHealth
     policy: HealthPolicy
@@ -184,7 +183,7 @@ class RunHealth:
 
 
 def read(folder: RunSpool) -> RunHealth | None:
-    """What `save` kept; None where the run had no preflight."""
+    """Return what `save` stored; None where the run had no preflight."""
     place = folder.folder / "preflight"
     document = read_json(place / "cluster.json")
     if document is None or document.get("schema") != SCHEMA:
@@ -192,9 +191,9 @@ def read(folder: RunSpool) -> RunHealth | None:
     nodes = tuple(
         JudgedNode(
             NodePreflight.from_json(read_json(place / f"{node}.json") or {}),
-            tuple(map(Finding.from_json, told)),
+            tuple(map(Finding.from_json, listed)),
         )
-        for node, told in document["nodes"].items()
+        for node, listed in document["nodes"].items()
     )
     health = ClusterHealth(
         document["cluster"],
@@ -209,7 +208,7 @@ def read(folder: RunSpool) -> RunHealth | None:
 
 
 def notes(folder: RunSpool) -> list[str]:
-    """What the digest of a run says of its nodes: those left out, and what was found."""
+    """Return lines about the nodes for a run's digest: those left out, and warnings."""
     known = read(folder)
     if known is None:
         return []

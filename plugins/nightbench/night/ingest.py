@@ -1,4 +1,4 @@
-"""Loading what lies in the spool: idempotent, and patient where PostgreSQL is away."""
+"""Loads runs from the spool into the warehouse: idempotent; runs wait while PostgreSQL is away."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from datetime import UTC, datetime, timedelta
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, RunBundle
 from nightbench.night.bundles import build_bundle
-from nightbench.night.node_records import book_run
+from nightbench.night.node_events import record_run
 from nightbench.spool import RunSpool, Spool, SpoolError, utc_now
 from nightbench.spool.plans import mark_ended
 from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connect
 
 ABANDONED = timedelta(days=2)
-"""A run that has not ended for so long will not end: its tasks were ended from outside."""
+"""Age from which an unended run is abandoned: its tasks were ended from outside."""
 
 ORPHANED = timedelta(minutes=5)
-"""So long after the last progress of a run whose process is dead, its leases have ended, too."""
+"""Time after the last progress of a dead process from which its leases have ended, too."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class IngestResult:
-    """What one load of a run did."""
+    """Result of loading a run."""
 
     run_id: str
     changed: bool
-    """False where the warehouse had all of it already."""
+    """False where the warehouse already had all of it."""
     measured: int
     quarantined: int
     failed: int
     """Cases that failed, were cancelled, or whose framework is unavailable."""
     missing: int
-    """Planned cases of which nothing came back."""
+    """Planned cases without a result."""
     left_out: int = 0
-    """Cases that the night had no room for."""
+    """Cases that did not fit into the night."""
 
     def sentence(self) -> str:
         """The result for people."""
@@ -65,7 +65,7 @@ def ingest_run(spool: Spool, run_id: str, connect: Connect) -> IngestResult:
     connection = connect()
     try:
         changed = Warehouse(connection).runs.load(bundle)
-        book_run(connection, folder, bundle.run.cluster)
+        record_run(connection, folder, bundle.run.cluster)
     finally:
         connection.close()
     result = _result(bundle, changed)
@@ -74,16 +74,16 @@ def ingest_run(spool: Spool, run_id: str, connect: Connect) -> IngestResult:
 
 
 def waiting_runs(spool: Spool) -> list[RunSpool]:
-    """Runs that have ended and that the warehouse does not have, oldest first."""
+    """Return runs that have ended and are not loaded, oldest first."""
     return [
         run for run in spool.runs() if (run.run() or {}).get("ended_at") and run.loaded() is None
     ]
 
 
 def ingest_ended(spool: Spool, connect: Connect, run_id: str | None = None) -> list[str]:
-    """Load a run, which ends by that, and every other that has ended; returns those loaded.
+    """Load a run, which ends it, and all other ended runs; return those that were loaded.
 
-    A waiting run that cannot be loaded keeps waiting and does not keep the others from it.
+    A waiting run that cannot be loaded keeps waiting and does not block the others.
 
     Raises:
         UserError: the warehouse is away (everything stays in the spool), the run cannot be read,
@@ -112,7 +112,7 @@ def ingest_ended(spool: Spool, connect: Connect, run_id: str | None = None) -> l
 
 
 def close_ended(spool: Spool, state_of: Callable[[str, str], str | None]) -> list[str]:
-    """Mark runs as ended whose DAG run was ended before its ingest; returns those marked.
+    """Mark runs as ended whose DAG run was ended before its ingest; return those.
 
     A run whose gang is still being ended keeps waiting: its outcome is about to be written.
 
@@ -131,7 +131,7 @@ def close_ended(spool: Spool, state_of: Callable[[str, str], str | None]) -> lis
             if any(store.outcome() is None for store in begun):
                 continue
         except SpoolError as error:
-            # Another run's damaged file must not keep this night's from its ingest.
+            # A damaged file of another run must not block the ingest of this one.
             log.error("run %s still waits: %s", run.run_id, error)
             continue
         if state_of(dag_id, dag_run_id) in ("success", "failed"):
@@ -141,7 +141,7 @@ def close_ended(spool: Spool, state_of: Callable[[str, str], str | None]) -> lis
 
 
 def close_abandoned(spool: Spool, now: datetime) -> list[str]:
-    """Mark runs as ended that nothing will end any more; returns those marked.
+    """Mark abandoned runs as ended; return those.
 
     Those are runs of a terminal whose process was killed, and runs whose DAG run was ended from
     outside long ago.
@@ -161,7 +161,7 @@ def close_abandoned(spool: Spool, now: datetime) -> list[str]:
 
 
 def _last_progress(run: RunSpool) -> datetime | None:
-    """When the progress of a case was written last."""
+    """Return when the progress of a case was last written."""
     found = [
         _moment(progress["at"])
         for case_id in run.case_ids()

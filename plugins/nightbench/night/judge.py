@@ -1,6 +1,6 @@
-"""From loaded medians to verdicts and alerts. Everything may be done again.
+"""Judges a loaded run: stores verdicts, changes alerts, and notifies. Idempotent.
 
-Verdicts are for every run; only nightly runs open and close alerts, and tell of them (`telling`).
+Every run gets verdicts; only nightly runs open and close alerts and send messages.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from nightbench.core.model import (
 )
 from nightbench.core.run_plan import RunPlan
 from nightbench.detection import ChangeDetector, Judgement, judge_cases
-from nightbench.night.controls import controls_of_cases
-from nightbench.night.shadow import Graded, grade_detector
+from nightbench.night.case_controls import controls_of_cases
+from nightbench.night.detector_grade import DetectorGrades, grade_detector
 from nightbench.night.suspected_regressions import confirm_suspects
 from nightbench.spool import Spool
 from nightbench.spool.plans import read_plan
@@ -41,20 +41,20 @@ _CHANGES = (VerdictKind.REGRESSED, VerdictKind.IMPROVED)
 
 @dataclass(frozen=True)
 class JudgeResult:
-    """What judging a run did."""
+    """Result of judging a run."""
 
     verdicts: tuple[Verdict, ...]
     opened: tuple[Verdict, ...] = ()
     resolved: tuple[str, ...] = ()
     """case_ids whose alerts ended."""
     deliveries: tuple[Delivery, ...] = ()
-    graded: Graded | None = None
-    """How the detector does on shadow series; None where the run is no night."""
+    graded: DetectorGrades | None = None
+    """Grades of the detector; None for a run that is not nightly."""
 
 
 @dataclass(frozen=True)
 class _Judged:
-    """A run's verdicts, and what they rest on."""
+    """A run's verdicts with the histories behind them."""
 
     cases: Sequence[tuple[Verdict, Judgement | None]]
     """In the order of the plan."""
@@ -75,7 +75,7 @@ def judge_run(
     base_url: str | None = None,
     confirms: bool = False,
 ) -> JudgeResult:
-    """Judge a loaded run, store its verdicts, and tell who must know.
+    """Judge a loaded run, store its verdicts, and send notifications.
 
     Args:
         spool: holds the run's plan with its policy and channels.
@@ -83,7 +83,7 @@ def judge_run(
         connect: opens a connection to the warehouse.
         resolve: Airflow Connection id -> Apprise URL, for channels that are named so.
         base_url: of Airflow's API server, for the links in a message.
-        confirms: somebody measures suspects again: a night's message waits for them.
+        confirms: suspected regressions are measured again, and the night's message waits.
 
     Raises:
         WarehouseUnavailable: the warehouse is away.
@@ -98,9 +98,9 @@ def judge_run(
         warehouse.series.store_verdicts(verdicts)
         if plan.run.run_kind is not RunKind.NIGHTLY:
             return JudgeResult(verdicts)
-        # Two who judge at once would both find an alert untold and both tell of it.
+        # Two processes that judge at once would both send the same alert.
         warehouse.alerts.lock(plan.run.cluster)
-        # A night that is judged late, or again, says nothing of alerts that later nights moved.
+        # A night that is judged late, or again, must not change alerts that later nights changed.
         later = warehouse.series.judged_since(
             plan.run.cluster, plan.run.started_at, judged.histories
         )
@@ -117,11 +117,11 @@ def judge_run(
         explain_alerts(connection, plan)
         if confirms:
             confirm_suspects(connection, plan)
-        voice = Notifier(resolve, Links(base_url) if base_url else None)
-        deliveries = notify(warehouse, plan, voice)
+        notifier = Notifier(resolve, Links(base_url) if base_url else None)
+        deliveries = notify(warehouse, plan, notifier)
     finally:
         connection.close()
-    # On a connection of its own: nobody waits for the alerts while the shadows are judged.
+    # On a connection of its own, so that the lock of the alerts is free meanwhile.
     graded = grade_detector(connect, plan)
     return JudgeResult(verdicts, opened, tuple(resolved), deliveries, graded)
 
@@ -129,7 +129,7 @@ def judge_run(
 def _store(
     warehouse: Warehouse, changes: AlertChanges, run_id: str
 ) -> tuple[tuple[Verdict, ...], list[str]]:
-    """Store what a run does to the alerts; the verdicts that are news, and the cases that ended."""
+    """Store the changes; return verdicts of new alerts, and case_ids of resolved ones."""
     resolved = [
         alert.case_id
         for alert in changes.to_resolve
@@ -155,14 +155,14 @@ def _judge(warehouse: Warehouse, plan: RunPlan) -> _Judged:
             f"run {run.run_id} is not in the warehouse; expected a run that was loaded. "
             "Load it first (the task ingest, or nightbench results after a direct run)."
         )
-    came_back = warehouse.runs.measured(run.run_id)
-    # What the night had no room for gets no verdict: it is neither failed nor missing.
-    left_out = {each.case_id for each in came_back if each.status is CaseStatus.LEFT_OUT}
+    measured_cases = warehouse.runs.measured(run.run_id)
+    # A case that did not fit into the night gets no verdict: it is neither failed nor missing.
+    left_out = {each.case_id for each in measured_cases if each.status is CaseStatus.LEFT_OUT}
     left_out |= {case.case_id for case in planned if case.left_out is not None}
     by_id = {case.case_id: case for case in planned if case.case_id not in left_out}
     measured = {
         each.case_id: _measurement(run, by_id[each.case_id], each)
-        for each in came_back
+        for each in measured_cases
         if each.status is not None and each.case_id in by_id
     }
     histories = {
@@ -170,7 +170,7 @@ def _judge(warehouse: Warehouse, plan: RunPlan) -> _Judged:
         for case_id in by_id
     }
     cases = judge_cases(run, list(by_id), measured, histories, plan.policy)
-    # Judged once more with the controls of their nodes, which say more of a change and move none.
+    # Changed cases are judged again with the controls of their nodes, which add evidence only.
     changed = [verdict.case_id for verdict, _ in cases if verdict.kind in _CHANGES]
     with_controls = {
         case_id: judge_cases(
@@ -182,7 +182,7 @@ def _judge(warehouse: Warehouse, plan: RunPlan) -> _Judged:
 
 
 def _measurement(run: Run, planned: PlannedCase, measured: MeasuredCase) -> Measurement:
-    """A measurement as far as the warehouse says and a verdict needs."""
+    """Return the parts of a measurement that a verdict needs, from the warehouse."""
     point = measured.point
     return Measurement(
         run_id=run.run_id,

@@ -38,13 +38,13 @@ from nightbench.warehouse.nights import NightRepository
 log = logging.getLogger(__name__)
 
 LOOK_BACK = timedelta(days=7)
-"""Older nights are left as they stand, also after the check itself was away for long."""
+"""Age of nights that are checked; older ones keep their status."""
 
 CASES_NAMED = 20
-"""Cases without a result that a message lists; more are counted."""
+"""Cases without a result that a message lists; the rest is counted."""
 
 LATEST = timedelta(hours=36)
-"""A cluster is silent when all that its suites promised in so long came to nothing."""
+"""Period without any result of any suite after which a cluster counts as silent."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +60,18 @@ class CheckedNight:
 
 @dataclass(frozen=True)
 class DeadlineCheck:
-    """What a check found."""
+    """Result of a check of all expected nights."""
 
     suites: int
     missing: tuple[CheckedNight, ...] = ()
-    """All that is missing now, told or not."""
+    """All nights that are missing now, notified or not."""
     deliveries: tuple[Delivery, ...] = ()
     refusals: tuple[str, ...] = ()
-    """Messages that no channel took: the next check sends them."""
+    """Messages that no channel accepted; the next check sends them."""
     other_at_work: bool = False
 
     def sentence(self) -> str:
-        """Say it in a line."""
+        """Return the result as one line."""
         if self.other_at_work:
             return "another check is at work"
         names = ", ".join(
@@ -93,14 +93,14 @@ def check_deadlines(
 
     Args:
         promises: all suites with a schedule.
-        spool: runs that were not loaded yet lie there.
+        spool: holds runs that are not loaded yet.
         connect: opens a connection to the warehouse, as its loader.
         now: with a time zone.
         resolve: Airflow Connection id -> Apprise URL, for channels that are named so.
         base_url: of Airflow's API server, for the link in a message.
 
     Raises:
-        WarehouseUnavailable: the warehouse is away: what is missing cannot be known.
+        WarehouseUnavailable: the warehouse is away.
     """
     with closing(connect()) as connection:
         repository = Warehouse(connection).nights
@@ -135,7 +135,7 @@ def check_deadlines(
 def _whole(
     promise: ScheduledSuite, repository: NightRepository, spool: Spool
 ) -> ScheduledSuite | None:
-    """The suite with what its broken file does not say; None where it was never read."""
+    """Return the suite, completed from its last readable file; None where it was never read."""
     if promise.timetable is None:
         known = repository.watched(promise.suite)
         if known is None:
@@ -162,7 +162,7 @@ def _nights_of(
     spool: Spool,
     now: datetime,
 ) -> list[CheckedNight]:
-    """The nights of one suite with their status, which is stored; oldest first."""
+    """Return the nights of one suite with their status, oldest first, and store them."""
     since = repository.watch(promise.suite, promise.cluster, timetable.text, now)
     earliest = max(since, now - LOOK_BACK)
     stored = {
@@ -174,7 +174,7 @@ def _nights_of(
         for row in repository.nights(promise.suite, promise.cluster, since=now - LOOK_BACK)
         if row["scheduled_at"] not in stored
     }
-    # What was promised holds, also when the file says something else since.
+    # A stored expectation holds, also when the file has changed since.
     expected = {night.scheduled_at: night for night in expected_nights(timetable, earliest, now)}
     expected |= {at: _night(row) for at, row in stored.items()}
     if not expected:
@@ -200,8 +200,8 @@ def _nights_of(
             problem=promise.problem,
         )
         repository.store(promise.suite, promise.cluster, night, found, now, was_paused=was_paused)
-        told, ended = bool(row.get("notified_at")), bool(row.get("end_notified_at"))
-        kept.append(CheckedNight(promise, night, found, told, ended))
+        notified, ended = bool(row.get("notified_at")), bool(row.get("end_notified_at"))
+        kept.append(CheckedNight(promise, night, found, notified, ended))
     return kept
 
 
@@ -212,7 +212,7 @@ def _night(row: Mapping[str, Any]) -> ExpectedNight:
 def _runs(
     promise: ScheduledSuite, repository: NightRepository, spool: Spool, since: datetime
 ) -> list[NightRun]:
-    """Scheduled runs by the warehouse; of those that it has not loaded, what their files say."""
+    """Return scheduled runs from the warehouse, and from the spool those that are not loaded."""
     runs = {run.run_id: run for run in repository.runs(promise.suite, promise.cluster, since)}
     for folder in spool.runs():
         known = runs.get(folder.run_id)
@@ -231,8 +231,8 @@ def _runs(
         try:
             planned, without = _lacks(folder)
         except SpoolError as error:
-            # One damaged file must not keep all suites' alerts back.
-            log.error("what run %s lacks cannot be told: %s", folder.run_id, error)
+            # One damaged file must not block the alerts of all suites.
+            log.error("what run %s lacks cannot be read: %s", folder.run_id, error)
             run = known or NightRun(folder.run_id, started_at)
             runs[folder.run_id] = replace(run, problem=str(error))
             continue
@@ -241,9 +241,9 @@ def _runs(
 
 
 def _lacks(folder: RunSpool) -> tuple[int, tuple[str, ...]]:
-    """How many cases a run was to measure, and those of which nothing came.
+    """Return the number of planned cases of a run, and the cases without a result.
 
-    Whatever came of a case is something: also that it failed, or was cancelled.
+    Failed and cancelled cases have a result.
     """
     measured = [each["case_id"] for each in folder.planned() if each.get("left_out") is None]
     stores = {case_id: folder.latest(case_id) for case_id in measured}
@@ -252,7 +252,7 @@ def _lacks(folder: RunSpool) -> tuple[int, tuple[str, ...]]:
 
 
 def _is_silent(latest: Sequence[CheckedNight], repository: NightRepository, cluster: str) -> bool:
-    """Whether nothing came of any suite of a cluster, though several were to run."""
+    """Return whether no suite of a cluster had a result, though several were scheduled."""
     wanted = [one for one in latest if one.found.state is not NightState.PAUSED]
     if len(wanted) < 2 or not all(
         one.found.state is NightState.MISSING and one.found.is_empty for one in wanted
@@ -267,7 +267,7 @@ def _is_silent(latest: Sequence[CheckedNight], repository: NightRepository, clus
 
 @dataclass
 class _MissingNightNotifier:
-    """Sends messages of missing nights, and of those that came late."""
+    """Sends messages about missing nights, and about late results."""
 
     repository: NightRepository
     now: datetime
@@ -277,7 +277,7 @@ class _MissingNightNotifier:
     refusals: list[str] = field(default_factory=list)
 
     def send_all(self, kept: Sequence[CheckedNight], silent: Iterable[str]) -> None:
-        """One message for each suite, or for a silent cluster with all that it lacks."""
+        """Send one message for each suite, or one for a silent cluster."""
         news = [one for one in kept if one.found.state is NightState.MISSING and not one.notified]
         for cluster in sorted(silent):
             batch = [one for one in news if one.promise.cluster == cluster]
@@ -312,7 +312,7 @@ class _MissingNightNotifier:
         self.deliveries += sent.values()
         refused: dict[str, list[Delivery]] = {}
         for one in batch:
-            # What another suite's channel took, this one's readers have not seen.
+            # A message to another suite's channel has not reached the readers of this one.
             promise, own = one.promise, [sent[url] for url in one.promise.channels or ()]
             if any(delivery.sent for delivery in own):
                 at = one.night.scheduled_at
@@ -393,7 +393,7 @@ def require_recent_check(connect: Connect, now: datetime) -> None:
         repository = Warehouse(connection).nights
         last, first = repository.last_check(), repository.first_run_at()
     if last is None and (first is None or now - first <= UNCHECKED):
-        return  # A deployment that has just begun: the first check is on its way.
+        return  # A new deployment: its first check is about to run.
     problem = unchecked(last["checked_at"] if last else None, now)
     if problem is not None:
         raise UserError(problem)

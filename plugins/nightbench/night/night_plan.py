@@ -1,11 +1,19 @@
-"""A suite's night: which of its cases the hours of suite and cluster have room for."""
+"""A suite's night: which of its cases fit into the hours of suite and cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
 
-from nightbench.core.budget import CaseHistory, NightPlan, Room, candidate, clock, fit, room
+from nightbench.core.budget import (
+    CaseHistory,
+    NightPlan,
+    NightWindow,
+    candidate,
+    clock,
+    fit,
+    night_window,
+)
 from nightbench.core.errors import UserError
 from nightbench.core.hours import Hours, Span, opening
 from nightbench.core.model import Catalog, Cluster, Suite
@@ -16,17 +24,17 @@ from nightbench.core.plan import definition_digest
 def plan_night(
     suite: Suite, cluster: Cluster, catalog: Catalog, past: Mapping[str, CaseHistory], at: datetime
 ) -> NightPlan:
-    """Fill the night that goes on at a moment, or the next one, with the cases of a suite.
+    """Return the plan of the current night of a suite, or of its next one.
 
     Args:
         suite: its window, budget and priorities count.
         cluster: its hours, and how many cases it takes at once.
         catalog: says how a case is defined now.
-        past: what earlier runs say of the cases.
+        past: durations of the cases in earlier runs, by case_id.
         at: with a time zone.
 
     Raises:
-        UserError: the hours of suite and cluster do not hold together in the days to come.
+        UserError: the hours of suite and cluster do not overlap in the coming days.
     """
     tonight = next_night(suite, cluster, at)
     cases = [
@@ -44,18 +52,18 @@ def plan_night(
     return fit(cases, tonight, cluster.parallel_cases)
 
 
-def next_night(suite: Suite, cluster: Cluster, at: datetime) -> Room:
-    """Return the time that a suite's night has, that goes on at a moment or comes next.
+def next_night(suite: Suite, cluster: Cluster, at: datetime) -> NightWindow:
+    """Return the window of a suite's current night, or of its next one.
 
     Raises:
-        UserError: the hours of suite and cluster do not hold together in the days to come.
+        UserError: the hours of suite and cluster do not overlap in the coming days.
     """
     hours = [Hours.parse(text) for text in (cluster.window, suite.night.window) if text]
-    found = room(hours, suite.night.budget_s, at)
+    found = night_window(hours, suite.night.budget_s, at)
     if found is None:
         said = " and ".join(map(str, hours))
         raise UserError(
-            f"suite {suite.name} on cluster {cluster.name}: the hours {said} do not hold together "
+            f"suite {suite.name} on cluster {cluster.name}: the hours {said} do not overlap "
             f"in the days after {clock(at)}; change night.window of the suite or limits.hours of "
             "the cluster"
         )

@@ -1,4 +1,4 @@
-"""Cases whose nodes take no part in a run: placed on others, or ended as failed."""
+"""Places cases around nodes that are left out; a case without enough nodes ends as failed."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from nightbench.core.model import CaseStatus, Cluster, JobSpec, Reason, ReasonCo
 from nightbench.core.placement import NodesAway, moved, nodes_for
 from nightbench.core.sentences import sentences
 from nightbench.night.cluster_preflight import ClusterHealth
-from nightbench.night.node_records import out_by_now
-from nightbench.nodes import NodesOut, NodeState, left_out
+from nightbench.night.node_events import nodes_out_now
+from nightbench.nodes import NodesOut, NodeState, left_out_because
 from nightbench.spool import RunSpool
 from nightbench.spool.planned_job import PlannedJob, load_cluster, save_job
 
 log = logging.getLogger(__name__)
 
 
-def out_tonight(health: ClusterHealth, states: Mapping[str, NodeState]) -> NodesOut:
-    """The nodes that failed the preflight or are in quarantine."""
+def nodes_out_tonight(health: ClusterHealth, states: Mapping[str, NodeState]) -> NodesOut:
+    """Return the nodes that failed the preflight or are in quarantine."""
     out: NodesOut = {}
     for node in health.nodes:
         name, state = node.seen.node, states.get(node.seen.node)
         if node.fault is not None:
-            out[name] = left_out(name, node.fault)
+            out[name] = left_out_because(name, node.fault)
         elif state is not None and state.quarantined:
-            out[name] = left_out(name, state.quarantine, *state.reasons)
+            out[name] = left_out_because(name, state.quarantine_reason, *state.reasons)
     return out
 
 
@@ -37,15 +37,15 @@ class Placement:
     """The jobs of a run after some nodes were left out."""
 
     jobs: tuple[JobSpec, ...]
-    """Those that can be measured, in their order."""
+    """Jobs that can be measured, in their order."""
     moved: tuple[str, ...]
-    """case_ids that are measured on other nodes than planned."""
+    """case_ids that moved to other nodes."""
     unplaced: Mapping[str, tuple[Reason, ...]]
     """case_id -> why it cannot be measured."""
 
 
 def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: NodesOut) -> Placement:
-    """Place the cases whose nodes are out on others, where the cluster has them."""
+    """Move cases whose nodes are left out to others, where the cluster has them."""
     kept: list[JobSpec] = []
     changed: list[str] = []
     unplaced: dict[str, tuple[Reason, ...]] = {}
@@ -68,11 +68,10 @@ def place_around(jobs: Iterable[JobSpec], cluster: Cluster, out: NodesOut) -> Pl
     return Placement(tuple(kept), tuple(changed), unplaced)
 
 
-def keep_placement(folder: RunSpool, placement: Placement) -> None:
-    """Write what a placement means into the run's plan and cases.
+def save_placement(folder: RunSpool, placement: Placement) -> None:
+    """Write a placement into the run's plan and cases.
 
-    Cases that cannot be measured end as failed; `planned.json` names the processes as they are
-    placed now.
+    Cases that cannot be measured end as failed; `planned.json` gets the new placement.
     """
     now = {job.case.case_id: job for job in placement.jobs}
     changed: list[dict[str, Any]] = []
@@ -90,7 +89,7 @@ def keep_placement(folder: RunSpool, placement: Placement) -> None:
 
 
 class CaseUnplaced(UserError):
-    """No nodes are left on which a case could run."""
+    """Too few nodes are left for a case."""
 
     def __init__(self, reasons: tuple[Reason, ...]) -> None:
         self.reasons = reasons
@@ -98,12 +97,12 @@ class CaseUnplaced(UserError):
 
 
 def place_around_unhealthy(run: RunSpool, planned: PlannedJob) -> PlannedJob:
-    """The job on nodes that have not failed tonight; the same where its own have not.
+    """Return the job on nodes that have not failed in this run; unchanged where its own have not.
 
     Raises:
         CaseUnplaced: too few nodes are left.
     """
-    out = out_by_now(run, planned.job.cluster)
+    out = nodes_out_now(run, planned.job.cluster)
     if not {node.name for node in planned.job.nodes} & out.keys():
         return planned
     placement = place_around([planned.job], load_cluster(run), out)

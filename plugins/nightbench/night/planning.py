@@ -1,4 +1,4 @@
-"""Plans a run: a request, fitted into the night, stored before anything is launched."""
+"""Plans a run: fits a request into its night and stores the plan before anything is launched."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TooLateForNight(UserError):
 
 
 def night_start(request: RunRequest, now: datetime) -> datetime | None:
-    """When the night of a request begins; None where it has begun, or it asks for no night.
+    """Return when the night of a request begins; None where it has begun or none is requested.
 
     Raises:
         TooLateForNight: it begins more than `LONGEST_WAIT` from now.
@@ -38,17 +38,17 @@ def night_start(request: RunRequest, now: datetime) -> datetime | None:
     if not request.night:
         return None
     suite, cluster, _ = resolve_request(request)
-    room = next_night(suite, cluster, now)
-    if room.start <= now:
+    window = next_night(suite, cluster, now)
+    if window.start <= now:
         return None
-    if room.start - now > LONGEST_WAIT:
+    if window.start - now > LONGEST_WAIT:
         hours = LONGEST_WAIT.total_seconds() / 3600
         raise TooLateForNight(
             f"suite {suite.name} on cluster {cluster.name}: the next night begins at "
-            f"{clock(room.start)}, more than {hours:.0f} h from now: this run comes too late for "
+            f"{clock(window.start)}, more than {hours:.0f} h from now: this run comes too late for "
             "its night, or the suite's schedule does not belong to its hours"
         )
-    return room.start
+    return window.start
 
 
 def plan_run(
@@ -65,8 +65,8 @@ def plan_run(
     """Store the plan of a run, in the spool and, where it answers, in the warehouse.
 
     Returns:
-        case_ids that are measured, in their order; those that the night has no room for are
-        stored with their reason and are not among them.
+        case_ids that are measured, in their order; those that do not fit into the night are
+        stored with the reason and are not among them.
 
     Raises:
         UserError: see `resolve_request`; or the cluster's hours do not hold, and the request does
@@ -118,5 +118,5 @@ def _log_night(night: NightPlan) -> None:
             log.info("%s  %s, %s %s", *said)
     for case_id, reason in night.left_out.items():
         log.warning("left out: %s: %s", case_id, sentence(reason))
-    if night.room.end is not None:
-        log.info("the night ends at %s (%s)", clock(night.room.end), night.room.why)
+    if night.window.end is not None:
+        log.info("the night ends at %s (%s)", clock(night.window.end), night.window.why)

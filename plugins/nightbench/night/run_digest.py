@@ -1,4 +1,4 @@
-"""The digest of a loaded run as a file: its results, its nodes, where to look further."""
+"""Writes the digest of a loaded run: its results, its nodes, links and files with details."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from nightbench.night.cluster_preflight import notes as node_notes
-from nightbench.night.shadow import Graded
+from nightbench.night.detector_grade import DetectorGrades
 from nightbench.report import digest_text, from_warehouse, write_digest
 from nightbench.report.digest import headline
 from nightbench.spool import RunSpool
@@ -21,16 +21,16 @@ def write_run_digest(
     connect: Connect,
     folder: Path,
     notes: Sequence[str],
-    graded: Graded | None = None,
+    graded: DetectorGrades | None = None,
 ) -> tuple[str, Path]:
-    """Write the digest of a run; returns its headline and its path.
+    """Write the digest of a run; return its headline and its path.
 
     Args:
         run: the run, which has been loaded.
         connect: opens a connection to the warehouse.
-        folder: where digests lie.
-        notes: where to look further, one line each.
-        graded: how the detector does on shadow series, where that is known.
+        folder: of all digests.
+        notes: links and files with details, one line each.
+        graded: grades of the detector, where known.
 
     Raises:
         UserError: the warehouse is away, or the run's files cannot be read.

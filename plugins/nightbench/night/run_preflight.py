@@ -20,8 +20,8 @@ from nightbench.core.sentences import sentences
 from nightbench.gang import GangEvent, SshTarget
 from nightbench.night.cluster_preflight import ClusterHealth, examine, save
 from nightbench.night.code_snapshot import kept_shipment
-from nightbench.night.node_placement import keep_placement, out_tonight, place_around
-from nightbench.night.node_records import book
+from nightbench.night.node_events import record_preflight
+from nightbench.night.node_placement import nodes_out_tonight, place_around, save_placement
 from nightbench.nodes import FindingLevel, NodeState
 from nightbench.spool import RunSpool
 from nightbench.spool.planned_job import load_cluster, load_job, save_job
@@ -79,7 +79,7 @@ async def _examine(run: RunSpool, cluster: Cluster, open_targets: OpenTargets) -
         targets,
         shipment,
         [frameworks[line] for line in sorted(wanted & frameworks.keys())],
-        # They are series of the nights; a run on demand does not wait for them.
+        # Controls are series of nightly runs; a run on demand does not wait for them.
         controls=document.get("run_kind") == RunKind.NIGHTLY,
         sweep=True,
         on_event=log_event,
@@ -106,9 +106,9 @@ def _record(
 ) -> dict[str, NodeState]:
     try:
         with closing(connect()) as connection:
-            return book(connection, run_id, health, policy)
+            return record_preflight(connection, run_id, health, policy)
     except UserError as error:
-        # Away, or it refuses (a migration that is missing, say): the ingest reports that again.
+        # The warehouse is away, or refuses (a missing migration): the ingest reports that again.
         log.warning("Quarantined nodes are unknown, the preflight waits in the spool: %s", error)
         return {}
 
@@ -116,7 +116,7 @@ def _record(
 def _place(
     run: RunSpool, cluster: Cluster, health: ClusterHealth, states: Mapping[str, NodeState]
 ) -> dict[str, Any]:
-    out = out_tonight(health, states)
+    out = nodes_out_tonight(health, states)
     save(run, health, cluster.health, out)
     for reasons in out.values():
         log.error("%s", sentences(reasons))
@@ -131,7 +131,7 @@ def _place(
         if case_id in placement.moved:
             save_job(run, dataclasses.replace(planned[case_id], job=job))
             log.warning("%s goes to %s", case_id, ", ".join(node.name for node in job.nodes))
-    keep_placement(run, placement)
+    save_placement(run, placement)
     unplaced = {case_id: sentences(why) for case_id, why in placement.unplaced.items()}
     for case_id, why in unplaced.items():
         log.error("%s: %s", case_id, why)

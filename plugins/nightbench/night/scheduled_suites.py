@@ -1,4 +1,4 @@
-"""The suites with a schedule, as their files have them."""
+"""Reads the suites with a schedule."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from nightbench.core.model import Catalog
 
 @dataclass(frozen=True)
 class ScheduledSuite:
-    """A suite with a schedule: it promises a result for each night."""
+    """A suite with a schedule, which implies a result for each night."""
 
     suite: str
     cluster: str
     owner: str
     timetable: NightSchedule | None
-    """None where its file does not say it readably: then what was last known holds."""
+    """None where its file is unreadable: then the last known one holds."""
     channels: tuple[str, ...] | None = None
-    """As the suite names them; those of its last run where None."""
+    """Channels of the suite; None where unreadable: then those of its last run."""
     is_paused: bool = False
-    """Its DAG is switched off."""
+    """True where its DAG is paused."""
     problem: str | None = None
-    """What keeps it from running, as far as that is known."""
+    """Why it cannot run; empty where no reason is known."""
     dag_id: str = ""
 
 
 def scheduled_suites() -> Iterator[ScheduledSuite]:
-    """All suites with a schedule; of a broken file what can be read of it, and why it is broken."""
+    """Return all suites with a schedule; a broken file as far as it is readable, with the error."""
     catalog = load_catalog(locations.benchmarks_folder())
     for head in suite_heads(locations.dags_folder()):
         if head.schedule or head.problem:
@@ -51,7 +51,7 @@ def _scheduled_suite(head: SuiteHead, catalog: Catalog) -> ScheduledSuite:
         suite = load_suite(dags / "suites" / f"{head.name}.yaml", catalog)
         cluster = load_cluster(find_clusters(dags)[suite.cluster], catalog=catalog)
     except UserError as error:
-        # Planning its run fails with the same message: that is why nothing will come of it.
+        # Planning its run fails with the same message, so there will be no result.
         return dataclasses.replace(broken, problem=f"its file is refused: {error}")
     hours = [Hours.parse(text) for text in (cluster.window, suite.night.window) if text]
     deadline = Clock.parse(suite.night.deadline) if suite.night.deadline else None

@@ -1,8 +1,7 @@
-"""Regressions that are doubted: what is known of each, and which of them a night has time for.
+"""Suspected regressions: their facts, and which of them a night has time to confirm.
 
-A suspected regression is measured again before the message of its night is sent. What that needs
-is stored with the request (`request_confirmations`), so that whoever measures it, hours later or by
-hand, means the same builds.
+A suspected regression is measured again before the message of its night is sent. Its builds are
+stored with the request (`request_confirmations`), so that a later measurement uses the same ones.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from nightbench.warehouse.experiments import NIGHTBENCH
 log = logging.getLogger(__name__)
 
 PAIRS, PAIRS_ELSEWHERE = 5, 3
-"""Rounds of two builds, on the night's nodes and once on others."""
+"""Rounds with two builds, on the night's nodes and on others."""
 
 AGAIN, AGAIN_ELSEWHERE = 3, 2
-"""Rounds where there is one build only: each is two launches of it."""
+"""Rounds with one build only, each of two launches."""
 
 
 class BuildGone(UserError):
@@ -41,22 +40,22 @@ class BuildGone(UserError):
 
 @dataclass(frozen=True)
 class SuspectedRegression:
-    """A regression with what it is measured again by."""
+    """A regression with the builds and nodes with which it is measured again."""
 
     alert_id: int
     run_id: str
-    """The night that is doubted."""
+    """The night of the suspected regression."""
     case_id: str
     value: float
-    """What it brought, units of work per second."""
+    """Throughput of that night, units of work per second."""
     baseline: float
     """The level before."""
     bad: Build
-    """As that night planned it."""
+    """Build that the night planned."""
     bad_version: str | None
-    """What its framework said of itself."""
+    """Framework version that the ranks reported."""
     good: Build | None
-    """As the last good night planned it; None where nobody knows."""
+    """Build that the last good night planned; None where unknown."""
     good_version: str | None
     good_run_id: str | None
     nodes: tuple[str, ...]
@@ -65,16 +64,16 @@ class SuspectedRegression:
 
     @property
     def change(self) -> float:
-        """As a verdict has it: value / baseline - 1."""
+        """Value / baseline - 1, as in verdicts."""
         return self.value / self.baseline - 1
 
     def to_json(self) -> dict[str, Any]:
-        """As it is kept beside what was asked for."""
+        """Return it as the warehouse stores it with the request."""
         return {**dataclasses.asdict(self), "change": self.change}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> SuspectedRegression:
-        """The inverse of `to_json`; what else stands there is passed over."""
+        """Return the inverse of `to_json`; further keys are ignored."""
         known = {field.name: document[field.name] for field in dataclasses.fields(cls)}
         good = known["good"]
         known |= {
@@ -86,10 +85,10 @@ class SuspectedRegression:
 
 
 def builds_of(suspect: SuspectedRegression) -> tuple[Build, Build] | None:
-    """The last good build and the night's; None where they are one, as far as anybody knows.
+    """Return the last good build and the night's; None where they are the same, or one is unknown.
 
     Raises:
-        Gone: a wheel or a prefix does not hold any more what it held, or cannot be read.
+        BuildGone: a wheel or a prefix has changed, or cannot be read.
     """
     pair = _pair(suspect)
     for build in pair or ():
@@ -98,7 +97,7 @@ def builds_of(suspect: SuspectedRegression) -> tuple[Build, Build] | None:
 
 
 def _pair(suspect: SuspectedRegression) -> tuple[Build, Build] | None:
-    """As `builds_of`, without a look at the wheels."""
+    """Return the same as `builds_of`, without reading the wheels."""
     good, bad = suspect.good, suspect.bad
     if good is None:
         return None
@@ -110,7 +109,7 @@ def _pair(suspect: SuspectedRegression) -> tuple[Build, Build] | None:
         if good.source == "path":
             raise BuildGone(f"{good.location} held {good.line} {then} then, and holds {now} now")
     elif _says_version(good) and _says_version(bad) and then is not None and then == now:
-        # A lock that was named by its version, say: another word for the same.
+        # The same build by another name, such as a lock that is named by its version.
         return None
     if good.source == "index":
         good = dataclasses.replace(good, version=plain(good.version) or then)
@@ -118,7 +117,7 @@ def _pair(suspect: SuspectedRegression) -> tuple[Build, Build] | None:
 
 
 def plain(version: str | None) -> str | None:
-    """A version without its local part: `2.13.0` for `2.13.0+cpu`."""
+    """Return a version without its local part: `2.13.0` for `2.13.0+cpu`."""
     return version.partition("+")[0] if version else None
 
 
@@ -146,11 +145,11 @@ def _still_there(build: Build) -> None:
         raise BuildGone(f"the wheel {path} cannot be read: {error.strerror or error}") from None
 
 
-# --- asking -------------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------
 
 
 class RunFacts:
-    """What the warehouse holds of runs, each read once for all suspects that rest on it."""
+    """Reads runs from the warehouse, each once for all suspected regressions."""
 
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
@@ -159,21 +158,21 @@ class RunFacts:
         self._verdicts: dict[str, dict[str, Verdict]] = {}
 
     def point(self, run_id: str, case_id: str) -> HistoryPoint | None:
-        """What a case brought; None where it has no value that counts."""
+        """Return the throughput of a case; None without a valid value."""
         if run_id not in self._points:
             measured = self._warehouse.runs.measured(run_id)
             self._points[run_id] = {m.case_id: m.point for m in measured if m.point}
         return self._points[run_id].get(case_id)
 
     def planned(self, run_id: str, case_id: str) -> PlannedCase | None:
-        """What a run meant to measure."""
+        """Return the planned cases of a run."""
         if run_id not in self._planned:
             planned = self._warehouse.runs.planned_cases(run_id)
             self._planned[run_id] = {each.case_id: each for each in planned}
         return self._planned[run_id].get(case_id)
 
     def last_good(self, run_id: str, case_id: str) -> str | None:
-        """The last run before a case fell, by the verdict of a night that found it fallen."""
+        """Return the last good run before a fall, by the verdict of a night since."""
         if run_id not in self._verdicts:
             verdicts = self._warehouse.series.verdicts(run_id)
             self._verdicts[run_id] = {each.case_id: each for each in verdicts}
@@ -186,13 +185,13 @@ class RunFacts:
 def suspected_regression(
     warehouse: Warehouse, plan: RunPlan, alert: Mapping[str, Any], nights: RunFacts | None = None
 ) -> SuspectedRegression | None:
-    """What is known of the regression that an alert tells of; None where it has no level.
+    """Return the suspected regression of an alert; None where it has no level.
 
     Args:
         warehouse: the warehouse.
-        plan: of the night that is doubted; its verdicts are stored.
+        plan: of the night, whose verdicts are stored.
         alert: alert_id, case_id, value, baseline.
-        nights: what is known of runs already, where several suspects are asked for.
+        nights: shared reader of runs, for several suspects.
     """
     case_id = alert["case_id"]
     case = next((each for each in plan.cases if each.planned.case_id == case_id), None)
@@ -220,12 +219,12 @@ def suspected_regression(
 
 
 def rounds_of(has_two: bool) -> tuple[int, int]:
-    """Rounds on the night's nodes and on others, for two builds or for one alone."""
+    """Return the rounds on the night's nodes and on others, for two builds or for one."""
     return (PAIRS, PAIRS_ELSEWHERE) if has_two else (AGAIN, AGAIN_ELSEWHERE)
 
 
 def new_confirmation_id(now: datetime) -> str:
-    """Of the launches: readable, sortable and unique: `confirm-20261121T010203-9f3a`."""
+    """Return an id that is readable, sortable and unique: `confirm-20261121T010203-9f3a`."""
     return f"confirm-{now.astimezone(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 
@@ -239,18 +238,18 @@ def confirm_suspects(connection: Connection, plan: RunPlan) -> None:
         request_confirmations(connection, plan)
     except WarehouseUnavailable:
         raise
-    except Exception:  # Documents and files of other nights are read: none may silence an alert.
+    except Exception:  # An unforeseen file of another night must not silence an alert.
         log.exception("the suspects of run %s are not all measured again", plan.run.run_id)
 
 
 def request_confirmations(connection: Connection, plan: RunPlan) -> None:
-    """Ask for a night's suspects to be measured again, as far as its budget goes.
+    """Request that a night's suspected regressions are measured again, within its budget.
 
-    The largest fall comes first. What does not fit is put down as skipped, with its reason. Asked
-    again for the same night nothing is added.
+    The largest fall comes first. Those that do not fit are stored as skipped, with the reason. A
+    second call for the same night adds nothing.
 
     Args:
-        connection: the loader's, to the warehouse.
+        connection: to the warehouse, with the rights of the loader.
         plan: of the night, whose verdicts and alerts have been stored.
     """
     warehouse = Warehouse(connection)
@@ -289,7 +288,7 @@ def request_confirmations(connection: Connection, plan: RunPlan) -> None:
 
 
 def expected(suspect: SuspectedRegression, plan: RunPlan, repeat_s: float | None) -> float:
-    """Seconds that a suspect is expected to take, with preparing.
+    """Return the seconds that a confirmation is expected to take, preparation included.
 
     Args:
         suspect: the suspect.
@@ -297,11 +296,11 @@ def expected(suspect: SuspectedRegression, plan: RunPlan, repeat_s: float | None
         repeat_s: what a repeat usually takes; a guess from the protocol where None.
     """
     try:
-        # Whether the wheels are still those is seen when they are measured: reading them takes
-        # long, and whoever asks holds the lock of the cluster's alerts.
+        # Wheels are compared when they are measured: reading them takes
+        # long, and the lock of the cluster's alerts is held here.
         has_two = _pair(suspect) is not None
     except (UserError, OSError):
-        return 0.0  # Nothing is launched: it ends with that reason.
+        return 0.0  # Nothing is launched: the confirmation ends with that reason.
     here, there = rounds_of(has_two)
     case = _case(plan, suspect.case_id).planned.case
     elsewhere = 2 * case.nodes <= len(plan.cluster.nodes)

@@ -1,7 +1,7 @@
-"""The state of nodes, judged: what was found, what it means, who is left out. Pure.
+"""Judges the state of nodes: findings of a preflight, quarantine, control measurements. Pure.
 
-`gang.preflight` looks, `findings` judges one node, `compare` all of them, `standing` keeps
-count of a node's faults. Nothing here knows SSH, files or a database.
+`gang.preflight` examines nodes, `findings` judges one node, `compare` all of them, `node_state`
+counts the faults of a node. Nothing here knows SSH, files or a database.
 """
 
 from nightbench.nodes.controls import Control, controls_of
@@ -12,10 +12,10 @@ from nightbench.nodes.quarantine import (
     NodeEvent,
     NodesOut,
     NodeState,
-    left_out,
+    left_out_because,
+    node_state,
     nodes_out_from_json,
     nodes_out_to_json,
-    standing,
 )
 
 __all__ = [
@@ -30,9 +30,9 @@ __all__ = [
     "compare",
     "controls_of",
     "findings",
-    "left_out",
+    "left_out_because",
+    "node_state",
     "nodes_out_from_json",
     "nodes_out_to_json",
-    "standing",
     "worst",
 ]

@@ -1,7 +1,7 @@
-"""Short control measurements: the same small work on every node, night for night.
+"""Control measurements: the same small work on every node, every night, without any framework.
 
-They are series of their own. A case and the controls of its nodes slow together where a node is
-slow; the case alone slows where a framework is.
+They form series of their own. On a slow node a case and the controls of its nodes slow down
+together; with a slow framework only the case does.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ ALL_REDUCE = "all_reduce"
 
 @dataclass(frozen=True)
 class Control:
-    """One control measurement of a node, or of several together."""
+    """One control measurement of one node, or between several."""
 
     node: str
-    """Its name; `n1+n2` where it is between nodes."""
+    """Name of the node; `n1+n2` for one between nodes."""
     metric: str
     """`matrix_product`, `memory_copy` or `all_reduce`."""
     device: str
     """`cpu`, `gpu-0`, or `network`."""
     backend: str
-    """What computed it: figures of different backends are not comparable."""
+    """Library that computed it; figures of different backends are not comparable."""
     unit: str
     values: tuple[float, ...]
 
     @property
     def median(self) -> float:
-        """The figure of the series."""
+        """Median of the values: the figure of the series."""
         return statistics.median(self.values)
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What names its series on a cluster."""
+        """Key of its series on a cluster."""
         return (self.node, self.metric, self.device, self.backend)
 
     def to_json(self) -> dict[str, Any]:
-        """As it lies in the spool."""
+        """Return it as the spool stores it."""
         return {**vars(self), "values": list(self.values)}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Control:
-        """The inverse of `to_json`."""
+        """Return the inverse of `to_json`."""
         return cls(**{**document, "values": tuple(document["values"])})
 
 
 def controls_of(node: str, document: Mapping[str, Any] | None) -> tuple[Control, ...]:
-    """The controls of a node's preflight/1 document."""
+    """Return the controls in a node's preflight/1 document."""
     return tuple(
         Control(
             node=node,
@@ -68,12 +68,12 @@ def controls_of(node: str, document: Mapping[str, Any] | None) -> tuple[Control,
 def all_reduce(
     nodes: Sequence[str], answers: Sequence[Mapping[str, Any]], backend: str = "tcp"
 ) -> Control | None:
-    """The control between nodes: each round counts with its slowest rank.
+    """Return the control between nodes in GB/s; each round counts with its slowest rank.
 
     Args:
         nodes: the ranks' nodes.
-        answers: what each rank said: `seconds` of its rounds, `bytes` of the reduced vector.
-        backend: what moved the bytes.
+        answers: of each rank: `seconds` of its rounds, `bytes` of the reduced vector.
+        backend: the transport.
 
     Returns:
         None where no round is complete.

@@ -20,7 +20,7 @@ HOT_C = 80.0
 
 
 def governor(document: Document, cluster: Cluster) -> Iterator[Finding]:
-    """The frequency governor, held against what the YAML says."""
+    """The frequency governor, compared with the YAML."""
     found, wanted = document["cpu"]["governors"], cluster.health.governor
     advice = "`cpupower frequency-set -g {}` as root, and at boot"
     if wanted and found and found != [wanted]:
@@ -35,7 +35,7 @@ def governor(document: Document, cluster: Cluster) -> Iterator[Finding]:
         yield Finding(
             FindingLevel.INFO,
             "governor",
-            "the node tells none (a virtual machine, or fixed frequencies)",
+            "the node reports none (a virtual machine, or fixed frequencies)",
             f"{wanted} (health.governor)",
             "look at the hypervisor, or take the key out of the cluster's YAML",
         )
@@ -67,7 +67,7 @@ def gpus(
             "load the driver (`nvidia-smi` on the node, `dmesg | grep -i nvrm`); after an update "
             "of the driver reboot",
         )
-    yield from _count(have, cluster, node, told=bool(problem))
+    yield from _count(have, cluster, node, is_known=bool(problem))
     for gpu in have if wants else ():
         if not node.devices or _is_used(gpu, node.devices):
             yield from _health(gpu)
@@ -75,11 +75,13 @@ def gpus(
         yield from _driver(have, cluster, lines)
 
 
-def _count(have: Sequence[Document], cluster: Cluster, node: Node, told: bool) -> Iterator[Finding]:
+def _count(
+    have: Sequence[Document], cluster: Cluster, node: Node, is_known: bool
+) -> Iterator[Finding]:
     expected = cluster.health.expected_devices
     if expected is None and cluster.device_kind == "gpu":
         expected = len(node.devices) or cluster.devices_per_node
-    if expected is not None and len(have) < expected and not told:
+    if expected is not None and len(have) < expected and not is_known:
         yield Finding(
             FindingLevel.FAIL,
             "GPUs",

@@ -1,4 +1,4 @@
-"""What the look at one node means: findings, each with what to do."""
+"""Judges the preflight of one node: findings, each with advice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nightbench.nodes import devices, refusals
 from nightbench.nodes.node_preflight import Finding, FindingLevel, NodePreflight
 
 LEFT_OUT_BELOW = 0.2
-"""Of `health.min_disk`: less than that leaves no room for results and logs."""
+"""Share of `health.min_disk` below which results and logs do not fit."""
 FEW_INODES = 100_000
 """An environment has about 20 000 files."""
 NO_INODES = 10_000
@@ -21,16 +21,16 @@ LITTLE_MEMLOCK_BYTES = 64 * 2**20
 FEW_FILES = 1024
 FEW_PROCESSES = 1024
 RDMA = ("ib", "hsn", "roce")
-"""How interfaces begin whose traffic needs locked memory."""
+"""Name prefixes of interfaces whose traffic needs locked memory."""
 NAMED_BY = 40
-"""Characters of a command."""
+"""Characters of a command that are shown."""
 MUCH_SWAP = 0.10
 LITTLE_MEMORY = 0.20
 
 
 @dataclass(frozen=True)
-class _Look:
-    """All that a check may ask."""
+class _CheckInput:
+    """What a check can read."""
 
     seen: NodePreflight
     document: Mapping[str, Any]
@@ -45,36 +45,36 @@ def findings(
     """Judge one node.
 
     Args:
-        seen: what a look at it brought.
-        cluster: what its YAML expects.
-        lines: framework lines whose interpreters and drivers are to be there.
+        seen: its preflight.
+        cluster: whose YAML holds what is expected.
+        lines: framework lines whose interpreters and drivers are expected.
 
     Returns:
-        The gravest first; empty where all is well.
+        The most severe first; empty where nothing was found.
     """
     if seen.document is None:
         return (refusals.refusal(seen, cluster),)
     node = next((n for n in cluster.nodes if n.name == seen.node), None)
     if node is None:
         raise ValueError(f"cluster {cluster.name} has no node {seen.node}")
-    look = _Look(seen, seen.document, cluster, node, lines)
-    found = [finding for check in _CHECKS for finding in check(look)]
+    given = _CheckInput(seen, seen.document, cluster, node, lines)
+    found = [finding for check in _CHECKS for finding in check(given)]
     order = (FindingLevel.FAIL, FindingLevel.WARN, FindingLevel.INFO)
     return tuple(sorted(found, key=lambda finding: order.index(finding.level)))
 
 
-# --- the place to work in -----------------------------------------------------------------
+# --- the root folder -----------------------------------------------------------------
 
 
-def _root(look: _Look) -> Iterator[Finding]:
-    document = look.document
+def _root(given: _CheckInput) -> Iterator[Finding]:
+    document = given.document
     if document["writable"] and not document["problem"]:
         return
     yield refusals.of_root(str(document["problem"] or "it cannot be written"), document["root"])
 
 
-def _disk(look: _Look) -> Iterator[Finding]:
-    disk, wanted = look.document["disk"], look.cluster.health.min_disk_bytes
+def _disk(given: _CheckInput) -> Iterator[Finding]:
+    disk, wanted = given.document["disk"], given.cluster.health.min_disk_bytes
     room = "make room below environments.root, or move it to another disk"
     free = disk["free_bytes"]
     if free < wanted:
@@ -84,7 +84,7 @@ def _disk(look: _Look) -> Iterator[Finding]:
             "disk",
             f"{_size(free)} free of {_size(disk['total_bytes'])}",
             f"{_size(wanted)} (health.min_disk)",
-            f"{room}; `nightbench clean -c {look.cluster.name}` removes what nothing has used",
+            f"{room}; `nightbench clean -c {given.cluster.name}` removes what nothing has used",
         )
     quota = disk["quota"]
     if quota is not None:
@@ -109,8 +109,8 @@ def _disk(look: _Look) -> Iterator[Finding]:
         )
 
 
-def _shm(look: _Look) -> Iterator[Finding]:
-    free = look.document["shm_free_bytes"]
+def _shm(given: _CheckInput) -> Iterator[Finding]:
+    free = given.document["shm_free_bytes"]
     if free is not None and free < LITTLE_SHM_BYTES:
         yield Finding(
             FindingLevel.WARN,
@@ -121,8 +121,8 @@ def _shm(look: _Look) -> Iterator[Finding]:
         )
 
 
-def _memory(look: _Look) -> Iterator[Finding]:
-    memory = look.document["memory"]
+def _memory(given: _CheckInput) -> Iterator[Finding]:
+    memory = given.document["memory"]
     total, available = memory["total_bytes"], memory["available_bytes"]
     if available < total * LITTLE_MEMORY:
         yield Finding(
@@ -145,8 +145,8 @@ def _memory(look: _Look) -> Iterator[Finding]:
 # --- the login ----------------------------------------------------------------------------
 
 
-def _session(look: _Look) -> Iterator[Finding]:
-    session = look.document["session"]
+def _session(given: _CheckInput) -> Iterator[Finding]:
+    session = given.document["session"]
     if session["kill_user_processes"]:
         linger = session["linger"]
         yield Finding(
@@ -172,14 +172,14 @@ def _session(look: _Look) -> Iterator[Finding]:
         )
 
 
-def _limits(look: _Look) -> Iterator[Finding]:
-    limits = look.document["limits"]
+def _limits(given: _CheckInput) -> Iterator[Finding]:
+    limits = given.document["limits"]
     raise_it = "raise it in /etc/security/limits.d (sshd must use PAM), then log in anew"
     memlock = limits["memlock_bytes"]
     if memlock is not None and memlock < LITTLE_MEMLOCK_BYTES:
-        links = [link["name"] for link in look.document["links"]]
+        links = [link["name"] for link in given.document["links"]]
         rdma = [name for name in links if name.startswith(RDMA)]
-        asked = "ib" in (look.cluster.transport or "").split("/")
+        asked = "ib" in (given.cluster.transport or "").split("/")
         if rdma or asked:
             yield Finding(
                 FindingLevel.FAIL if asked else FindingLevel.WARN,
@@ -199,11 +199,11 @@ def _limits(look: _Look) -> Iterator[Finding]:
 # --- what frameworks need -----------------------------------------------------------------
 
 
-def _interpreters(look: _Look) -> Iterator[Finding]:
-    document, prepared = look.document, look.cluster.environments.paths
+def _interpreters(given: _CheckInput) -> Iterator[Finding]:
+    document, prepared = given.document, given.cluster.environments.paths
     built = {env["line"] for env in document["envs"]}
     missing: dict[str, list[str]] = {}
-    for line in look.lines:
+    for line in given.lines:
         series = line.python
         if series is None or line.line in built or line.line in prepared:
             continue
@@ -224,9 +224,9 @@ def _interpreters(look: _Look) -> Iterator[Finding]:
 # --- time ---------------------------------------------------------------------------------
 
 
-def _clock(look: _Look) -> Iterator[Finding]:
-    clock, wall, error = look.document["clock"], look.seen.wall, look.seen.wall_error_s
-    limit = look.cluster.health.max_clock_error_s
+def _clock(given: _CheckInput) -> Iterator[Finding]:
+    clock, wall, error = given.document["clock"], given.seen.wall, given.seen.wall_error_s
+    limit = given.cluster.health.max_clock_error_s
     mend = "switch on time synchronisation (chrony, systemd-timesyncd)"
     if wall is not None and error is not None and error > limit:
         side = "ahead of" if wall.offset_s > 0 else "behind"
@@ -251,8 +251,8 @@ def _clock(look: _Look) -> Iterator[Finding]:
 # --- others -------------------------------------------------------------------------------
 
 
-def _foreign(look: _Look) -> Iterator[Finding]:
-    foreign, policy = look.document["foreign"], look.cluster.neighbours
+def _foreign(given: _CheckInput) -> Iterator[Finding]:
+    foreign, policy = given.document["foreign"], given.cluster.neighbours
     busy = foreign["cpu_share"] > policy.cpu_share
     on_gpu = [p for p in foreign["processes"] if p["gpu"]] if policy.gpu else []
     if not busy and not on_gpu:
@@ -283,8 +283,8 @@ def _who(processes: Sequence[Mapping[str, Any]]) -> str:
     return f": {', '.join(said)}" if said else ""
 
 
-def _held(look: _Look) -> Iterator[Finding]:
-    for holder in look.document["lock_holders"]:
+def _held(given: _CheckInput) -> Iterator[Finding]:
+    for holder in given.document["lock_holders"]:
         what = f"{holder['device']} of it" if holder.get("device") else "it"
         yield Finding(
             FindingLevel.INFO,
@@ -296,8 +296,8 @@ def _held(look: _Look) -> Iterator[Finding]:
         )
 
 
-def _orphans(look: _Look) -> Iterator[Finding]:
-    orphans = look.document["orphans"]
+def _orphans(given: _CheckInput) -> Iterator[Finding]:
+    orphans = given.document["orphans"]
     if not orphans:
         return
     named = ", ".join(sorted({str(each.get("job")) for each in orphans})[:3])
@@ -306,7 +306,7 @@ def _orphans(look: _Look) -> Iterator[Finding]:
         "orphans",
         f"{len(orphans)} processes of ours whose agent is gone ({named})",
         "none",
-        f"nightbench sweep {look.cluster.name} --kill",
+        f"nightbench sweep {given.cluster.name} --kill",
     )
 
 
@@ -319,9 +319,9 @@ _CHECKS = (
     _limits,
     _interpreters,
     _clock,
-    lambda look: devices.governor(look.document, look.cluster),
-    lambda look: devices.gpus(look.document, look.cluster, look.node, look.lines),
-    lambda look: devices.links(look.document, look.cluster, look.node),
+    lambda given: devices.governor(given.document, given.cluster),
+    lambda given: devices.gpus(given.document, given.cluster, given.node, given.lines),
+    lambda given: devices.links(given.document, given.cluster, given.node),
     _foreign,
     _held,
     _orphans,

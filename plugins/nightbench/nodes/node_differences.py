@@ -1,4 +1,4 @@
-"""Findings about nodes beside each other: a gang is as fast as its slowest member."""
+"""Findings about differences between nodes: a gang is as fast as its slowest node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TRAITS: tuple[tuple[str, Callable[[Document], str]], ...] = (
 
 
 def compare(nodes: Iterable[NodePreflight]) -> tuple[Finding, ...]:
-    """What differs between nodes that are measured as one cluster."""
+    """Return the differences between nodes that are measured as one cluster."""
     seen = {each.node: each.document for each in nodes if each.document is not None}
     return tuple(_differences(seen))
 

@@ -1,8 +1,8 @@
-"""When a node is left out, and when it comes back by itself.
+"""Decides when a node goes into quarantine, and when it is released.
 
-A fault is a preflight that failed, or a case that failed because of the node. So many in a row
-(`health.quarantine_after`) put it into quarantine; a clean preflight lets it out again. What a
-person put into quarantine only a person lets out.
+A fault is a failed preflight, or a case that failed because of the node. After
+`health.quarantine_after` faults in a row a node is in quarantine until a clean preflight releases
+it. A node that a person put into quarantine is released by a person only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nightbench.core.model import (
 )
 
 NIGHTBENCH = "nightbench"
-"""Who changed a state, where it was no person."""
+"""The author of automatic changes."""
 
 CLEAN = "clean"
 """A preflight without a failure."""
@@ -40,43 +40,43 @@ PERSON = "person"
 
 @dataclass(frozen=True)
 class NodeEvent:
-    """Something that speaks for or against a node."""
+    """An event that may change the state of a node."""
 
     cluster: str
     node: str
     at: datetime
     kind: str
-    """clean, worked, fault; quarantined or released by a person."""
+    """clean, worked or fault; quarantined or released, by a person."""
     reasons: tuple[Reason, ...] = ()
     by_whom: str = NIGHTBENCH
     run_id: str = ""
-    """Empty where no run was under way."""
+    """Empty for an event outside of runs."""
     subject: str = PREFLIGHT
-    """`preflight`, `person`, or the case with its generation: the same is counted once."""
+    """`preflight`, `person`, or the case with its generation; one subject of a run counts once."""
 
 
 NodesOut = dict[str, tuple[Reason, ...]]
-"""The nodes that take no part, each with why; the first reason says that it takes none."""
+"""Nodes that are left out -> reasons; the first reason is `node_left_out`."""
 
 
-def left_out(node: str, *why: Reason) -> tuple[Reason, ...]:
-    """The entry of a node in `NodesOut`."""
+def left_out_because(node: str, *why: Reason) -> tuple[Reason, ...]:
+    """Return the reasons of a node in `NodesOut`."""
     return (Reason(ReasonCode.NODE_LEFT_OUT, node), *why)
 
 
 def nodes_out_from_json(document: Mapping[str, Any]) -> NodesOut:
-    """The inverse of `nodes_out_to_json`."""
+    """Return the inverse of `nodes_out_to_json`."""
     return {node: reasons_from_json(why) for node, why in document.items()}
 
 
 def nodes_out_to_json(out: Mapping[str, tuple[Reason, ...]]) -> dict[str, Any]:
-    """As it lies in the spool."""
+    """Return it as the spool stores it."""
     return {node: reasons_to_json(why) for node, why in out.items()}
 
 
 @dataclass(frozen=True)
 class NodeState:
-    """Where a node stands."""
+    """The quarantine state of a node."""
 
     cluster: str
     node: str
@@ -85,44 +85,44 @@ class NodeState:
     since: datetime | None = None
     reasons: tuple[Reason, ...] = ()
     faults: int = 0
-    """In a row, up to now."""
+    """Faults in a row, up to now."""
     by_whom: str = NIGHTBENCH
-    """Who put it there."""
+    """Author of the last change."""
     last_fault: str = ""
-    """What the last of them was found by: `preflight`, or a case with its generation."""
+    """Subject of the last fault: `preflight`, or a case with its generation."""
 
     @property
     def quarantined(self) -> bool:
-        """Whether it is left out."""
+        """True where it is left out."""
         return self.state == QUARANTINED
 
     @property
-    def quarantine(self) -> Reason:
-        """That it is left out, and since when; `reasons` say why."""
+    def quarantine_reason(self) -> Reason:
+        """The reason "in quarantine since"; `reasons` say why it is there."""
         since = f"{self.since:%Y-%m-%d %H:%M} UTC" if self.since else "?"
         return Reason(ReasonCode.QUARANTINED, self.node, observed=since)
 
 
-def standing(
+def node_state(
     cluster: str, node: str, events: Iterable[NodeEvent], policy: HealthPolicy
 ) -> NodeState:
-    """Where a node stands after all that is known of it, in any order.
+    """Return the state of a node after all its events, which may come in any order.
 
-    What was loaded late counts at its own time, as if it had never been late.
+    Events count at their own time, however late they were loaded.
     """
     state = NodeState(cluster, node)
     for event in sorted(events, key=lambda e: (e.at, e.run_id, e.subject)):
-        state = after(state, event, policy)
+        state = state_after(state, event, policy)
     return state
 
 
-def after(state: NodeState, event: NodeEvent, policy: HealthPolicy) -> NodeState:
-    """The state after one more event."""
+def state_after(state: NodeState, event: NodeEvent, policy: HealthPolicy) -> NodeState:
+    """Return the state after one more event."""
     by_person = state.quarantined and state.by_whom != NIGHTBENCH
     if event.kind == QUARANTINED:
         return _changed(state, QUARANTINED, event)
     if event.kind == RELEASED:
-        return _forgiven(_changed(state, OK, event))
+        return _without_faults(_changed(state, OK, event))
     if event.kind == FAULT:
         counted = dataclasses.replace(state, faults=state.faults + 1, last_fault=event.subject)
         if state.quarantined or counted.faults < policy.quarantine_after:
@@ -133,17 +133,17 @@ def after(state: NodeState, event: NodeEvent, policy: HealthPolicy) -> NodeState
         reasons = (count, *event.reasons)
         return _changed(counted, QUARANTINED, dataclasses.replace(event, reasons=reasons))
     if event.kind == CLEAN and state.quarantined and not by_person:
-        return _forgiven(_changed(state, OK, event))
+        return _without_faults(_changed(state, OK, event))
     if state.quarantined:
-        # Work on it that goes well had been placed before: only a look lets it out.
+        # A case that succeeds was placed before: only a preflight releases the node.
         return state
-    # A clean look does not speak against a fault that only work brought to light: a node that
-    # looks well each evening and fails each night would never be left out.
-    forgiven = event.kind == WORKED or state.last_fault == PREFLIGHT
-    return _forgiven(state) if forgiven else state
+    # A clean preflight does not cancel the fault of a case: a node with clean preflights on which
+    # cases fail would otherwise never be left out.
+    cancels_faults = event.kind == WORKED or state.last_fault == PREFLIGHT
+    return _without_faults(state) if cancels_faults else state
 
 
-def _forgiven(state: NodeState) -> NodeState:
+def _without_faults(state: NodeState) -> NodeState:
     return dataclasses.replace(state, faults=0, last_fault="")
 
 

@@ -1,4 +1,4 @@
-"""Findings about nodes that could not be looked at: who refuses, and what to do."""
+"""Findings about nodes that could not be examined: what refused access, and what to do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LOGIN = (
         "have the account renewed on the node",
     ),
 )
-"""What PAM says, as sshd passes it on: words of the site, which come as words only."""
+"""Texts of PAM that sshd passes on; the site defines them, so they are recognised by words."""
 
 _KINDS = {
     ReasonCode.HOST_KEY_REJECTED: (
@@ -49,7 +49,7 @@ _KINDS = {
     ),
     ReasonCode.DISK_FULL: (
         "disk",
-        "room for our code",
+        "free space for the benchmarks' code",
         "make room, raise the quota, or move environments.root to another disk",
     ),
     ReasonCode.PYTHON_UNUSABLE: (
@@ -61,8 +61,8 @@ _KINDS = {
 
 
 def refusal(seen: NodePreflight, cluster: Cluster) -> Finding:
-    """The finding for a node of which there is no document."""
-    problem = seen.problem or Reason(ReasonCode.CONTROLLER_ERROR, observed="nothing was said")
+    """Return the finding about a node without a preflight document."""
+    problem = seen.problem or Reason(ReasonCode.CONTROLLER_ERROR, observed="no reason was given")
     said = problem.observed
     lowered = said.lower()
     for words, what, expected, advice in _LOGIN:

@@ -24,7 +24,7 @@ from nightbench.orchestration.dag_common import (
 )
 
 if TYPE_CHECKING:
-    from nightbench.experiments.bisect_store import BisectRequest
+    from nightbench.experiments.bisect_request import BisectRequest
     from nightbench.experiments.engine import ExperimentContext
 
 TIMEOUT = timedelta(hours=48)
@@ -117,10 +117,10 @@ def bisect(**context: Any) -> dict[str, Any]:
 
 def _bisect(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
     from nightbench.experiments.bisect import measure_bisect
-    from nightbench.experiments.bisect_store import request_of, store_bisect
+    from nightbench.experiments.bisect_request import request_of, store_bisect
     from nightbench.experiments.experiment_spool import BISECT, resumable_request
     from nightbench.experiments.reporting import BisectReporter
-    from nightbench.gang import direct
+    from nightbench.gang import case_runner
     from nightbench.orchestration.connections import connect
     from nightbench.spool import open_spool
 
@@ -138,7 +138,7 @@ def _bisect(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
     reporter = BisectReporter(log.info, all_events=True)
     work = measure_bisect(folder, spool, context, reporter, connect)
     try:
-        document = asyncio.run(direct.until_done(work, reporter.refresh))
+        document = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))
     except KeyboardInterrupt:
         raise AirflowException("ended from outside; a retry goes on") from None
     log.info("%s: %s", name, document["sentence"])
@@ -146,7 +146,7 @@ def _bisect(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _request(params: Mapping[str, Any]) -> tuple[BisectRequest, ExperimentContext]:
-    from nightbench.experiments.bisect_store import BisectGoal, complete_goal, make_request
+    from nightbench.experiments.bisect_request import BisectGoal, complete_goal, make_request
     from nightbench.orchestration.connections import connect
 
     named = {key: params.get(key) or "" for key in ("good", "bad", "suite")}

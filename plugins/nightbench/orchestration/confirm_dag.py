@@ -135,7 +135,7 @@ def _confirm(request: ConfirmRequest, *, last_try: bool) -> dict[str, Any]:
         measure_again,
     )
     from nightbench.experiments.reporting import ComparisonReporter
-    from nightbench.gang import NodeError, direct
+    from nightbench.gang import NodeError, case_runner
     from nightbench.orchestration.connections import connect
     from nightbench.spool import open_spool
     from nightbench.spool.plans import read_plan
@@ -147,7 +147,7 @@ def _confirm(request: ConfirmRequest, *, last_try: bool) -> dict[str, Any]:
     try:
         context = experiment_context(night.run.suite, night.run.cluster, until=request.until)
         work = measure_again(request, night, spool, context, reporter)
-        found, detail = asyncio.run(direct.until_done(work, reporter.refresh))
+        found, detail = asyncio.run(case_runner.run_interruptible(work, reporter.refresh))
     except KeyboardInterrupt:
         raise AirflowException("ended from outside; a retry goes on") from None
     except MeasuredElsewhere as error:

@@ -153,10 +153,10 @@ class GangOperator(BaseOperator):
     def _leave_out_if_late(self, job: JobSpec, store: CaseStore) -> None:
         """End a case that the night has no room for any more before its nodes are touched."""
         from nightbench.core.budget import clock, duration
-        from nightbench.gang.decisions import too_late
+        from nightbench.gang.decisions import is_too_late
 
         # A case that has begun is ended by its gang, which knows what its repeats took.
-        if job.deadline is None or store.repeats() or not too_late(job, (), datetime.now(UTC)):
+        if job.deadline is None or store.repeats() or not is_too_late(job, (), datetime.now(UTC)):
             return
         usual = job.expected_repeat_s
         how = "takes about" if usual else "may take"

@@ -1,4 +1,4 @@
-"""The digest of a run: one Markdown file that says what was measured and what came of it."""
+"""Writes the digest of a run: one Markdown file with its results and verdicts."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def digest_text(
     Args:
         run: the run.
         rows: its results, see `report.rows`.
-        notes: where to look further, one line each.
-        nodes: what the preflight said of the nodes, one line each.
+        notes: links and files with details, one line each.
+        nodes: findings of the preflight, one line each.
     """
     who = f", asked for by {run.requested_by}" if run.requested_by else ""
     parts = [

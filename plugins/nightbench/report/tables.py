@@ -1,4 +1,4 @@
-"""Rows as a table for terminals and as Markdown."""
+"""Shows rows as a table for terminals and as Markdown."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def verdict(row: Row) -> str:
-    """Return what is to be said of a row in one word."""
+    """Return the result of a row in one word."""
     if row["status"] != "ok":
-        # Cancelled says more than the verdict on it, which is failed.
+        # Cancelled is more specific than its verdict, which is failed.
         return str(row["status"])
     return "quarantined" if row["quarantined"] else str(row["verdict"] or "-")
 
@@ -69,11 +69,11 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 
 class ResultsTable:
-    """The medians for a terminal: a table, or two lines for each case where it is narrow.
+    """The medians for a terminal: a table, or two lines for each case on narrow ones.
 
     Args:
         rows: results, see `report.rows`.
-        title: stands above them.
+        title: of the table.
     """
 
     def __init__(self, rows: Sequence[Row], title: str = "") -> None:
@@ -116,7 +116,7 @@ class ResultsTable:
 
 
 def _short(row: Row) -> tuple[str, ...]:
-    """The cells of a row with the unit beside the figure."""
+    """Return the cells of a row with the unit beside the figure."""
     case, throughput, unit, *rest = cells(row)
     return (case, throughput if throughput == "-" else f"{throughput} {unit}", *rest)
 
@@ -135,7 +135,7 @@ def markdown_table(rows: Sequence[Row]) -> str:
 
 
 def verdict_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield each case's evidence for its verdict, and why it does not count; the same said once."""
+    """Yield the evidence for each case's verdict, and why it does not count, without repetition."""
     cases: dict[str, list[str]] = {}
     for row in rows:
         for line in _said_of(row):
@@ -147,10 +147,10 @@ def _said_of(row: Row) -> list[str]:
     said = [row["verdict_sentence"]] if row["verdict_sentence"] else []
     firsts = [sentence(reason).split("\n")[0] for reason in reasons_from_json(row["reasons"])]
     if row["status"] != "ok":
-        # Why it failed; that a check then found it failed is no news.
+        # Why it failed; that checks then failed as well is no new information.
         return said or firsts[:1]
     if row["quarantined"]:
-        # The verdict on it only says the same again.
+        # The verdict's sentence would only repeat that.
         said = []
     said += [f"{verdict(row)}: {first}" for first in firsts]
     return said + ([f"noisy, so it alerts no more: {row['noisy']}"] if row["noisy"] else [])

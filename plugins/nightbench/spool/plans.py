@@ -88,6 +88,7 @@ def _case_document(case: CasePlan) -> dict[str, Any]:
         "processes": [dataclasses.asdict(process) for process in case.processes],
         "parameters": case.parameters,
         "converges": case.converges,
+        "units_per_trainer_step": case.units_per_trainer_step,
         "left_out": case.left_out and case.left_out.to_json(),
         "private_build": planned.private_build,
     }
@@ -158,6 +159,7 @@ def _case(entry: Mapping[str, Any]) -> CasePlan:
         processes=tuple(Process(**process) for process in entry["processes"]),
         parameters=entry["parameters"],
         converges=entry["converges"],
+        units_per_trainer_step=entry["units_per_trainer_step"],
     )
 
 

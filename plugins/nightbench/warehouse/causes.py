@@ -9,7 +9,7 @@ from typing import Any
 from psycopg2.extras import Json
 
 from nightbench.causes import Member
-from nightbench.core.model.alerts import Cause, CauseKind
+from nightbench.core.model.alerts import Cause, CauseEvidence, CauseKind
 from nightbench.warehouse import to_row
 from nightbench.warehouse.repository import Repository, Row
 
@@ -25,7 +25,10 @@ class CauseRepository(Repository):
         """The latest cause of each alert."""
         return {
             row["alert_id"]: Cause(
-                CauseKind(row["kind"]), row["sentence"], tuple(row["evidence"]), row["group_key"]
+                CauseKind(row["kind"]),
+                row["sentence"],
+                tuple(map(CauseEvidence.from_json, row["evidence"])),
+                row["group_key"],
             )
             for row in self._read("alert_causes", alert_ids=list(alert_ids))
         }
@@ -87,11 +90,12 @@ class CauseRepository(Repository):
         return self._read("cause_preflights", cluster=cluster, since=since, until=until)
 
     def store(self, rows: Sequence[Row]) -> None:
-        """Store the causes that a run found for alerts; `evidence` is a list of sentences."""
+        """Store the causes that a run found; `evidence` is a sequence of `CauseEvidence`."""
         with self._transaction("store the causes of alerts"):
             self._write("store_cause", *map(_cause, rows))
 
 
 def _cause(row: Row) -> Row:
     texts = {key: to_row.text(row[key]) for key in ("sentence", "suspect", "group_key")}
-    return row | texts | {"evidence": Json([to_row.text(each) for each in row["evidence"]])}
+    evidence = [each.to_json() | {"text": to_row.text(each.text)} for each in row["evidence"]]
+    return row | texts | {"evidence": Json(evidence)}

@@ -9,7 +9,7 @@ from psycopg2.extras import Json
 
 from nightbench.core.model import HealthPolicy, reasons_from_json
 from nightbench.core.sentences import sentence
-from nightbench.nodes import Control, JudgedNode, NodeEvent, NodeState, standing
+from nightbench.nodes import Control, JudgedNode, NodeEvent, NodeState, node_state
 from nightbench.nodes.quarantine import NIGHTBENCH
 from nightbench.warehouse import to_row
 from nightbench.warehouse.repository import Repository, Row
@@ -50,7 +50,7 @@ class NodeRepository(Repository):
             by_node: dict[str, list[NodeEvent]] = {}
             for row in self._rows("node_events", cluster=cluster, max_rows=EVENTS_LOOKED_AT):
                 by_node.setdefault(row["node"], []).append(NodeEvent(**_fields(row)))
-            now = {node: standing(cluster, node, of, policy) for node, of in by_node.items()}
+            now = {node: node_state(cluster, node, of, policy) for node, of in by_node.items()}
             for node, state in now.items():
                 self._write("store_node_state", _row(state))
                 if _is_news(before.get(node, NodeState(cluster, node)), state):

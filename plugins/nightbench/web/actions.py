@@ -1,7 +1,7 @@
-"""What people do with an alert: fields of the form and of the API, parsed and checked. Pure.
+"""Actions of people on alerts: parses and checks the fields of forms and of the API. Pure.
 
-Which moves are allowed is decided by the functions of schema triage. `actions_for` says which are
-worth offering; a test compares it with those functions.
+The functions of schema triage decide which changes are allowed. `actions_for` returns those that
+pages offer; a test compares both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nightbench.warehouse import MoveRefused
 from nightbench.web.errors import BadInput
 
 REASONS = {"false_alarm": "false alarm", "intended": "intended", "wont_fix": "won't fix"}
-"""Why an alert is dismissed, and how that is said."""
+"""Reasons to dismiss an alert, with their labels."""
 
 LIVE = ("open", "acknowledged")
 STATES = (*LIVE, "resolved", "dismissed")
@@ -29,35 +29,35 @@ LONGEST_SNOOZE = timedelta(days=366)
 
 
 class AlertTriage(Protocol):
-    """Moves alerts in the name of one person.
+    """Changes alerts in the name of one person.
 
-    Every method returns the state before, and raises `MoveRefused` where the alert's state does not
-    allow it, another `UserError` where the warehouse is away.
+    Every method returns the state before. It raises `MoveRefused` where the alert's state does not
+    allow the change, another `UserError` where the warehouse is away.
     """
 
     def move(self, alert_id: int, to: str, why: str = "", reason: str | None = None) -> str:
-        """Make it acknowledged, resolved, dismissed (with one of `REASONS`), or open."""
+        """Set the state: acknowledged, resolved, dismissed (with one of `REASONS`), or open."""
 
     def snooze(self, alert_id: int, until: datetime, why: str = "") -> str:
-        """Send no message of it before a time."""
+        """Send no message about it before a time."""
 
     def assign(self, alert_id: int, owner: str, why: str = "") -> str:
-        """Say whose it is; an empty name: nobody's."""
+        """Set the owner; an empty name removes it."""
 
 
 @dataclass(frozen=True)
 class Action:
-    """One thing that people do."""
+    """One action on an alert."""
 
     name: str
     label: str
     hint: str
     states: tuple[str, ...]
-    """States in which it is worth offering."""
+    """States in which pages offer it."""
     to: str = ""
     """The state that it leads to; empty where it leaves the state as it is."""
     field: str = ""
-    """What it needs beside the reason why: reason, until or owner."""
+    """The field that it needs beside `why`: reason, until or owner."""
 
 
 ACTIONS = {
@@ -95,19 +95,19 @@ ACTIONS = {
 
 
 def actions_for(state: str) -> tuple[Action, ...]:
-    """What may be done with an alert in a state."""
+    """Return the actions on an alert in a state."""
     return tuple(action for action in ACTIONS.values() if state in action.states)
 
 
 Change = Callable[[AlertTriage, int], str]
-"""What is done with one alert; gives its state before."""
+"""A change of one alert; returns its state before."""
 
 
 def parse_change(action: Action, given: Mapping[str, object], now: datetime) -> Change:
-    """What was sent, as a change to apply; values are texts, absent ones are empty.
+    """Return the change that fields describe; values are texts, absent ones are empty.
 
     Raises:
-        BadInput: a field that the action does not know, or a value that it cannot take.
+        BadInput: an unknown field, or an invalid value.
     """
     known = {"why", action.field} - {""}
     if unknown := sorted(set(given) - known):
@@ -136,15 +136,15 @@ def apply_change(
 ) -> None:
     """Apply a change to an alert, and to those of its group whose state allows it.
 
-    Each is a change of its own. An alert that somebody else has moved meanwhile is left as it is;
-    sending the same again changes the rest of a group that was interrupted.
+    Each is a change of its own. An alert that somebody else has changed meanwhile is left alone;
+    sending the same again completes a group that was interrupted.
 
     Raises:
         MoveRefused: nothing was changed.
     """
     refused, changed = None, 0
     for row in group or [alert]:
-        # One on its own is left to the warehouse to refuse, which says why.
+        # A single alert goes to the warehouse, which refuses it with a reason.
         if group and row["state"] not in action.states:
             continue
         try:

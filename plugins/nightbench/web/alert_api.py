@@ -1,4 +1,4 @@
-"""The alerts as JSON, for programs: the same rights, the same moves."""
+"""The alerts as JSON, for programs, with the rights and actions of the pages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST = 1000
 
 
 class AlertApi:
-    """What programs ask, and what they change."""
+    """Handlers of the API for alerts."""
 
     def __init__(self, repository: OpenQueries, triage: OpenTriage, hosts: frozenset[str]) -> None:
         self._repository = repository
@@ -56,7 +56,7 @@ class AlertApi:
             return json_response({**row, "events": events, "bisects": bisects})
 
     def change(self, request: Request, alert_id: int, action: str) -> JSONResponse:
-        """Do something with an alert; answers what it is then."""
+        """Apply an action to an alert; return the alert afterwards."""
         if not has_bearer(request.headers):
             refuse_foreign(request.headers, self._hosts)
             if HEADER not in request.headers:
@@ -98,7 +98,7 @@ def _document(request: Request) -> dict[str, object]:
 
 
 def _jsonable(value: Any) -> Any:
-    """What JSON can say: dates as ISO 8601, no figure instead of one that is none."""
+    """Return a value for JSON: dates as ISO 8601, null for NaN and infinity."""
     if isinstance(value, Mapping):
         return {str(k): _jsonable(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -11,6 +11,7 @@ from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from nightbench.core.errors import UserError
+from nightbench.core.model.alerts import CauseEvidence
 from nightbench.warehouse import MoveRefused
 from nightbench.web.actions import (
     ACTIONS,
@@ -40,7 +41,7 @@ FIELDS = 10
 
 
 def states_of(names: Sequence[str]) -> tuple[str, ...] | None:
-    """The states that a request asks for; None means all, nothing means the live ones.
+    """Return the states that a request names; None for all, the live ones without a name.
 
     Raises:
         BadInput: there is no such state.
@@ -56,7 +57,7 @@ def states_of(names: Sequence[str]) -> tuple[str, ...] | None:
 
 @contextmanager
 def known_alert(open_repository: OpenQueries, alert_id: int) -> Iterator[tuple[PageQueries, Row]]:
-    """A repository, and an alert in it.
+    """Open a repository and read an alert.
 
     Raises:
         NotFound: there is none of that number.
@@ -69,14 +70,14 @@ def known_alert(open_repository: OpenQueries, alert_id: int) -> Iterator[tuple[P
 
 
 def group_of(repository: PageQueries, row: Row) -> Sequence[Row]:
-    """All alerts of an alert's cause, itself among them; empty where it stands on its own."""
+    """Return all alerts of an alert's cause, itself included; empty where it is the only one."""
     key = row.get("group_key")
     found = repository.group(key) if key else ()
     return found if len(found) > 1 else ()
 
 
 def known_action(name: str) -> Action:
-    """An action by its name.
+    """Return an action by its name.
 
     Raises:
         NotFound: there is none of that name.
@@ -88,7 +89,7 @@ def known_action(name: str) -> Action:
 
 
 class AlertPages:
-    """The list, one alert, and what its forms do."""
+    """Handlers of the list, of one alert, and of its forms."""
 
     def __init__(
         self,
@@ -105,7 +106,7 @@ class AlertPages:
         self._airflow_url = airflow_url
 
     def index(self, state: str = "", cluster: str = "", framework: str = "") -> HTMLResponse:
-        """The alerts that somebody still has to look at, or those of some state."""
+        """The live alerts, or those of one state."""
         with self._repository() as repository:
             rows = repository.find_alerts(
                 states_of([state]), cluster or None, framework or None, SHOWN
@@ -129,7 +130,7 @@ class AlertPages:
         return self._show(request.state.nightbench_user, alert_id, "../")
 
     def change(self, request: Request, alert_id: int, action: str) -> Response:
-        """What a form sent; then back to the alert, so that loading again sends nothing."""
+        """Apply a form and redirect to the alert, so that reloading sends nothing again."""
         user: PageUser = request.state.nightbench_user
         given = _form(request.state.nightbench_body)
         refuse_foreign(request.headers, self._hosts)
@@ -148,7 +149,7 @@ class AlertPages:
         return RedirectResponse(f"../{alert_id}", status_code=303)
 
     def back(self, alert_id: int) -> Response:
-        """The address of a form leads to its alert, and does nothing."""
+        """Redirect the address of a form to its alert, without a change."""
         return RedirectResponse(f"../{alert_id}", status_code=303)
 
     def _show(
@@ -177,6 +178,7 @@ class AlertPages:
             status=status_of(error) if error else 200,
             root=root,
             alert=row,
+            evidence=[CauseEvidence.from_json(each) for each in row.get("evidence") or ()],
             airflow_url=self._airflow_url,
             events=events,
             group=group,
@@ -190,14 +192,14 @@ class AlertPages:
             actions=actions_for(row["state"]) if user.may_change else (),
             reasons=REASONS,
             token=self._forms.token(user.name) if user.may_change else "",
-            said=str(error) if error else "",
+            error=str(error) if error else "",
             typed=typed or {},
             now=datetime.now(UTC),
         )
 
 
 def dag_run_url(airflow_url: str, run: Row | None) -> str | None:
-    """The page of Airflow's UI that shows a run; None where Airflow did not make it."""
+    """Return the page of a run in Airflow's UI; None for a run that Airflow did not start."""
     if not run or not run["dag_id"] or not run["dag_run_id"]:
         return None
     dag, dag_run = quote(run["dag_id"], safe=""), quote(run["dag_run_id"], safe="")
@@ -205,7 +207,7 @@ def dag_run_url(airflow_url: str, run: Row | None) -> str | None:
 
 
 def _form(body: bytes) -> dict[str, str]:
-    """The fields of a form as a browser sends it (application/x-www-form-urlencoded)."""
+    """Return the fields of a form (application/x-www-form-urlencoded)."""
     try:
         pairs = parse_qsl(
             body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS

@@ -29,7 +29,7 @@ from nightbench.web.views import (
 )
 
 PLOTS = 60
-"""Series that are drawn on one page; the table always holds all."""
+"""Largest number of plots on one page; the table always has all series."""
 
 BODY_BYTES = 64 * 1024
 API = "/api"
@@ -43,12 +43,12 @@ def create_app(
     airflow_url: str = "",
     base_url: str = "",
 ) -> FastAPI:
-    """Make the app.
+    """Return the app.
 
     Args:
         repository: opens what a request reads from.
         triage: opens, by a person's name, what a request changes alerts through.
-        access: who may do what.
+        access: authorisation of requests.
         form_secret: signs the tokens of forms; the same in all processes that serve the app.
         airflow_url: path below which Airflow's own UI lies, without a slash at its end.
         base_url: the address by which browsers see the site, where it is known.
@@ -106,13 +106,13 @@ def create_app(
 
 
 def _refuse_nul(request: Request) -> None:
-    """PostgreSQL takes no NUL: what holds one names nothing that is there."""
+    """Refuse NUL characters, which PostgreSQL cannot store: nothing has such a name."""
     if any("\0" in value for value in request.query_params.values()):
         raise BadInput("The address holds a character that no name has.")
 
 
 async def _body(request: Request) -> None:
-    """Read what was sent, before a thread works on it; no more than a form ever holds."""
+    """Read the body before a thread handles it, up to the largest size of a form."""
     body = b""
     async for chunk in request.stream():
         body += chunk
@@ -138,7 +138,7 @@ def _user_error(request: Request, error: Exception) -> Response:
 
 
 def _http_error(request: Request, error: Exception) -> Response:
-    """What FastAPI and Airflow refuse by themselves."""
+    """Show errors that FastAPI and Airflow raise."""
     assert isinstance(error, HTTPException)
     if _is_api(request):
         return json_response({"detail": error.detail}, error.status_code, error.headers)
@@ -188,7 +188,7 @@ class ResultPages:
         framework: str = "",
         cluster: str = "",
     ) -> HTMLResponse:
-        """The latest medians; with `run`, or a DAG run, what one run brought."""
+        """The latest medians; with `run`, or a DAG run, the results of one run."""
         chosen = {"workload": workload, "framework": framework, "cluster": cluster}
         with self._repository() as repository:
             if dag_run and not run:
@@ -233,7 +233,7 @@ class ResultPages:
         )
 
     def trust(self) -> HTMLResponse:
-        """How far the verdicts can be trusted: grades, noisy series, drifts, labels."""
+        """The quality of verdicts: grades, noisy series, drifts, labels."""
         with self._repository() as repository:
             return page(
                 "trust.html",

@@ -1,4 +1,4 @@
-"""What goes wrong on the pages, each with its HTTP status."""
+"""Errors of the pages with their HTTP status."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class NotFound(WebError):
 
 
 class BadInput(WebError):
-    """A field that is not known, or a value that cannot be used."""
+    """An unknown field or an invalid value."""
 
     status = 422
 
@@ -31,7 +31,7 @@ class Refused(WebError):
 
 
 def status_of(error: UserError) -> int:
-    """HTTP status of an error: any that is no error of the request is the warehouse's, 503."""
+    """Return the HTTP status of an error: 503 for errors of the warehouse."""
     if isinstance(error, WebError):
         return error.status
     return 409 if isinstance(error, MoveRefused) else 503

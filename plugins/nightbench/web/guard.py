@@ -1,9 +1,9 @@
-"""Who asks, and whether a browser sent a change because its user wanted it.
+"""Identifies users, and protects changes against cross-site requests.
 
 Airflow keeps a browser logged in by the cookie `_token` (HttpOnly, SameSite=Lax). A page of
 another site under the same domain could still make the browser send it along. So a change that
-comes with the cookie must come from our own origin, and carry what no other origin can know or
-send: a token in the form, or a header in a request of a script. A request with
+comes with the cookie must come from the site's own origin, and carry what no other origin can know
+or send: a token in the form, or a header in a request of a script. A request with
 `Authorization: Bearer` needs neither: no browser adds that by itself.
 """
 
@@ -21,50 +21,50 @@ from nightbench.web.errors import Refused
 
 FORM_LIVES_S = 12 * 3600
 HEADER = "x-nightbench-request"
-"""A script sends it with any value: another origin cannot without our consent."""
+"""Header that scripts send with any value; other origins cannot without permission."""
 
 Dependency = Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class PageUser:
-    """Who is logged in."""
+    """The user who is logged in."""
 
     name: str
-    """As Airflow knows them: the name that is written into the history of an alert."""
+    """Airflow's user name, which is stored in the history of alerts."""
     may_change: bool
-    """Whether it is worth to offer buttons; `PageAccess.trigger` is what guards them."""
+    """True where pages show buttons; `PageAccess.trigger` enforces the right."""
 
 
 @dataclass(frozen=True)
 class PageAccess:
-    """FastAPI dependencies by which Airflow says who may do what."""
+    """FastAPI dependencies by which Airflow authorises requests."""
 
     reader: Dependency
-    """Refuses whoever may not read DAG runs; guards every route."""
+    """Refuses users who may not read DAG runs; guards every route."""
     trigger: Dependency
-    """Refuses whoever may not trigger the DAG on_demand; guards what changes something."""
+    """Refuses users who may not trigger the DAG on_demand; guards every change."""
     user: Dependency
-    """Gives the `PageUser`."""
+    """Returns the `PageUser`."""
 
 
 @dataclass(frozen=True)
 class FormTokens:
-    """Makes and knows the tokens of forms; each is one person's and holds for some hours."""
+    """Makes and checks tokens of forms; each belongs to one user and expires after some hours."""
 
     secret: bytes
     """The same in all processes that serve the page."""
 
     def token(self, name: str, now: float | None = None) -> str:
-        """A token for a person's forms."""
+        """Return a token for a user's forms."""
         until = int((time() if now is None else now) + FORM_LIVES_S)
         return f"{until}.{self._sign(until, name)}"
 
     def check(self, token: str, name: str) -> None:
-        """Refuse a token that is not this person's, or too old.
+        """Check that a token is this user's and has not expired.
 
         Raises:
-            Refused: it is.
+            Refused: it is not.
         """
         until, _, signature = token.partition(".")
         if not (until.isascii() and until.isdigit() and len(until) < 12):
@@ -79,20 +79,20 @@ class FormTokens:
 
 
 def has_bearer(headers: Mapping[str, str]) -> bool:
-    """Whether a request carries a token of its own, and not the browser's cookie."""
+    """Return whether a request is authorised by a bearer token instead of a cookie."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     return scheme.lower() == "bearer" and bool(token.strip())
 
 
 def refuse_foreign(headers: Mapping[str, str], hosts: Collection[str]) -> None:
-    """Refuse what no page of ours sent.
+    """Check that a request was sent by a page of this site.
 
     Args:
         headers: of the request, by lower-case names.
         hosts: host and port by which the site calls itself, beside the request's own.
 
     Raises:
-        Refused: another origin sent it, or nobody says who did.
+        Refused: another origin sent it, or its origin is unknown.
     """
     # Browsers send this where the page came by HTTPS or from the same machine; no script can
     # change it, and no proxy on the way needs to be understood.
@@ -111,12 +111,12 @@ def refuse_foreign(headers: Mapping[str, str], hosts: Collection[str]) -> None:
 
 
 def hosts_of(base_url: str) -> frozenset[str]:
-    """The host and port in the site's own address; nothing where it has none."""
+    """Return host and port of the site's address; empty without an address."""
     return frozenset({_host(base_url)} - {""})
 
 
 def _host(address: str) -> str:
-    """Host and port of an address; the ports that go without saying are left out."""
+    """Return host and port of an address, without default ports."""
     try:
         netloc = urlsplit(address).netloc.lower().rpartition("@")[2]
     except ValueError:  # a bracket that is not closed

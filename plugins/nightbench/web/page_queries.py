@@ -1,4 +1,4 @@
-"""What the pages read. Whoever builds the app passes in an object that answers it."""
+"""Interface of the queries behind the pages; the app gets an implementation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PageQueries(Protocol):
         """Every planned case of a run with its figures and its verdict."""
 
     def alerts(self) -> Sequence[Row]:
-        """Alerts that somebody still has to look at, newest first."""
+        """Live alerts, newest first."""
 
     def find_alerts(
         self,
@@ -56,16 +56,16 @@ class PageQueries(Protocol):
         """Series that are noisy now (`marts.noisy_series`)."""
 
     def drifts(self) -> Sequence[Row]:
-        """Series that creep now (`marts.drifting_series`), the largest fall first."""
+        """Series that drift now (`marts.drifting_series`), the largest fall first."""
 
     def grades(self) -> Sequence[Row]:
         """The newest grades of the detector (`marts.detector_grade`)."""
 
     def missing_nights(self) -> Sequence[Row]:
-        """Nights of late that a schedule promised and that brought nothing, newest first."""
+        """Scheduled nights of the last days without a result, newest first."""
 
     def labels(self) -> Sequence[Row]:
-        """By cluster: how many alerts of the last year ended in which way."""
+        """By cluster: numbers of alerts of the last year by their end."""
 
     def series_of(self, case_id: str, cluster: str) -> Sequence[Row]:
         """The results of one series, as `series` gives them."""

@@ -1,4 +1,4 @@
-"""A series as the geometry of an SVG plot. Pure: the template draws what stands here."""
+"""Computes the geometry of an SVG plot of a series; the template draws it. Pure."""
 
 from __future__ import annotations
 
@@ -45,17 +45,16 @@ class Plot:
     """Points of the polyline through the medians that count."""
     median_y: float | None
     since_x: float | None
-    """Where the event began that the page is about."""
+    """Begin of the alert's event."""
     y_ticks: tuple[Tick, ...]
     x_ticks: tuple[Tick, ...]
 
 
 def draw(series: SeriesView, unit: str, since_run: str | None = None) -> Plot | None:
-    """The plot of a series; None where it has no figure at all.
+    """Return the plot of a series; None where it has no value.
 
-    A line stands at the run `since_run`, where the series has a result of it.
-
-    The y axis does not begin at zero: a change of some percent is what one looks for.
+    A line marks the run `since_run`, where the series has a result of it. The y axis does not begin
+    at zero, since changes of some percent must be visible.
     """
     shown = [point for point in series.points if point.throughput is not None]
     if not shown:

@@ -1,4 +1,4 @@
-"""Templates, and the headers that every answer carries."""
+"""Renders templates, with the headers of every response."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from nightbench.core.sentences import evidence_sentence
 from nightbench.web.views import day, figure, percent
 
 HERE = Path(__file__).resolve().parent
@@ -26,7 +27,7 @@ HEADERS = {
 
 
 def page(template: str, status: int = 200, root: str = "./", **values: Any) -> HTMLResponse:
-    """A page from its template; `root` is the relative way to the start page."""
+    """Return a page from its template; `root` is the relative URL of the start page."""
 
     def link(**query: str) -> str:
         given = {key: value for key, value in query.items() if value}
@@ -45,5 +46,10 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"figure": figure, "percent": percent, "day": day}
+    environment.filters |= {
+        "figure": figure,
+        "percent": percent,
+        "day": day,
+        "evidence_sentence": evidence_sentence,
+    }
     return environment

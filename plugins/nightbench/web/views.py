@@ -1,4 +1,4 @@
-"""What the pages show, made from rows of the warehouse: series, groups of alerts, grades. Pure."""
+"""Views of warehouse rows for the pages: series, groups of alerts, grades. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nightbench.core.sentences import sentence, sentences
 from nightbench.web.page_queries import Row
 
 GRADED_SLOWDOWN = "5%"
-"""The size of planted slowdown that the sentence of grades is about; the table has all."""
+"""The planted slowdown in the sentence about grades; the table has all sizes."""
 FALSE_ALARMS = "false alarms"
 
 _REFUSED = ("quarantined", "failed", "left_out")
@@ -30,16 +30,16 @@ class PointView:
     n: int
     spread: float | None
     state: str
-    """What is to be said of it in one word: ok, regressed, improved, insufficient_data,
-    quarantined, failed, unavailable, missing, cancelled, left_out, or measured where nobody has
-    judged it."""
+    """Its result in one word: ok, regressed, improved, insufficient_data,
+    quarantined, failed, unavailable, missing, cancelled, left_out, or measured where it is
+    not judged."""
     sentence: str
     version: str | None
     run_kind: str
 
     @property
     def counts(self) -> bool:
-        """Whether it is a median that passed the checks."""
+        """True for a median that passed the checks."""
         return self.throughput is not None and self.state not in _REFUSED
 
 
@@ -53,7 +53,7 @@ class SeriesView:
 
     @property
     def newest(self) -> PointView:
-        """The newest result, whatever became of it."""
+        """The newest result, also one without a value."""
         return self.points[-1]
 
     @property
@@ -63,7 +63,7 @@ class SeriesView:
 
     @property
     def latest_row(self) -> Row:
-        """Figures that stand beside the latest median."""
+        """Further figures of the latest median."""
         return self.head if self.latest is self.newest else {}
 
     @property
@@ -74,7 +74,7 @@ class SeriesView:
 
 
 def series_views(rows: Iterable[Row]) -> list[SeriesView]:
-    """Series from rows that are ordered by series and then by date."""
+    """Return series from rows that are ordered by series and then by date."""
     found = []
     for _, group in itertools.groupby(rows, key=lambda row: (row["case_id"], row["cluster"])):
         several = list(group)
@@ -83,7 +83,7 @@ def series_views(rows: Iterable[Row]) -> list[SeriesView]:
 
 
 def point_view(row: Row) -> PointView:
-    """One result."""
+    """Return the view of one result."""
     return PointView(
         at=row["started_at"],
         run_id=row["run_id"],
@@ -98,8 +98,8 @@ def point_view(row: Row) -> PointView:
 
 
 def result_state(row: Row) -> str:
-    """What is to be said of a result in one word."""
-    # A failed case fails a check as well: failed says more, and the command says it too.
+    """Return a result in one word."""
+    # A failed case fails a check as well; failed is more specific, as in the command's table.
     if row["status"] != "ok":
         return str(row["status"])
     if row["quarantined"]:
@@ -108,7 +108,7 @@ def result_state(row: Row) -> str:
 
 
 def result_sentences(row: Row) -> list[str]:
-    """Its verdict, or why it has none; of a quarantined result the checks that refused it."""
+    """Return the sentence of its verdict, or why it has none; the failed checks if quarantined."""
     if row["status"] == "ok" and row["quarantined"]:
         return [sentence(reason) for reason in reasons_from_json(row["quarantine_reasons"])]
     said = row["verdict_sentence"] or sentences(reasons_from_json(row["reasons"]))
@@ -120,25 +120,25 @@ def result_sentences(row: Row) -> list[str]:
 
 @dataclass(frozen=True)
 class AlertGroup:
-    """Alerts of one cause; most are on their own."""
+    """Alerts of one cause; most groups have one."""
 
     members: tuple[Row, ...]
     """Newest first."""
 
     @property
     def head(self) -> Row:
-        """The one that fell the furthest."""
+        """The alert with the largest fall."""
         return min(self.members, key=lambda row: row["change"] or 0.0)
 
     @property
     def states(self) -> str:
-        """How many are in which state."""
+        """Number of alerts by state, as text."""
         counts = Counter(row["state"] for row in self.members)
         return ", ".join(f"{number} {state}" for state, number in counts.items())
 
 
 def group_alerts(rows: Iterable[Row]) -> list[AlertGroup]:
-    """Rows of `PageQueries.find_alerts` by their cause, in the order of the first of each."""
+    """Return rows of `PageQueries.find_alerts` grouped by cause, in the order of their first."""
     found: dict[object, list[Row]] = {}
     for row in rows:
         found.setdefault(row.get("group_key") or row["alert_id"], []).append(row)
@@ -149,7 +149,7 @@ def group_alerts(rows: Iterable[Row]) -> list[AlertGroup]:
 
 
 def grade_sentences(grades: Iterable[Row]) -> list[str]:
-    """One sentence for each suite and cluster whose grades are known."""
+    """Return one sentence for each suite and cluster with grades."""
     found = []
     for (suite, cluster), rows in itertools.groupby(
         grades, key=lambda row: (row["suite"], row["cluster"])
@@ -183,19 +183,19 @@ def _alarms(row: Row | None) -> str:
 
 
 def figure(value: float | None) -> str:
-    """A throughput to four significant digits."""
+    """Return a throughput to four significant digits."""
     if value is None:
         return "–"
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:#.4g}".rstrip(".")
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """A fraction as a percentage."""
+    """Return a fraction as a percentage."""
     return "–" if value is None else f"{value * 100:.{digits}f} %"
 
 
 def ago(then: datetime, now: datetime) -> str:
-    """How long ago, in the largest whole unit."""
+    """Return how long ago, in the largest whole unit."""
     seconds = max(0.0, (now - then).total_seconds())
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         number = int(seconds // length)
@@ -205,5 +205,5 @@ def ago(then: datetime, now: datetime) -> str:
 
 
 def day(moment: datetime) -> str:
-    """A date and time in UTC."""
+    """Return a date and time in UTC."""
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M")

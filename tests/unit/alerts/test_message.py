@@ -7,7 +7,13 @@ import pytest
 
 from nightbench.alerts import AlertItem, EndedAlert, Links, message
 from nightbench.core.model import HistoryPoint, Run, RunKind, Verdict, VerdictKind
-from nightbench.core.model.alerts import Cause, CauseKind, Confirmation, ConfirmationResult
+from nightbench.core.model.alerts import (
+    Cause,
+    CauseEvidence,
+    CauseKind,
+    Confirmation,
+    ConfirmationResult,
+)
 
 RUN = Run("demo-20260301T010000-0000", "demo", "local", RunKind.NIGHTLY,
           datetime(2026, 3, 1, 1, tzinfo=UTC), dag_id="nightbench__demo",
@@ -21,7 +27,7 @@ FALL = AlertItem(
     last_good=HistoryPoint(datetime(2026, 2, 26, 1, tzinfo=UTC), 100.25, "demo-20260226"),
     changes=("pytorch: 2.12.0 -> 2.13.0", "kernel: 6.17 -> 6.18 (on n1, n2)"),
     cause=Cause(CauseKind.FRAMEWORK_VERSION, "pytorch changed, and nothing else.",
-                ("tensorflow2 on the same nodes is steady.",)),
+                (CauseEvidence("tensorflow2 on the same nodes is steady"),)),
     confirmation=Confirmation(ConfirmationResult.CONFIRMED, "2.13.0 against 2.12.0 on n1.",
                               .903, .9, .907, 7),
     reproduce="nightbench ab pytorch=2.12.0 pytorch=2.13.0 --suite demo --case resnet50",
@@ -39,7 +45,7 @@ def test_fall_says_what_how_much_since_when_why_and_where():
         "- baseline: 100 images/s\n"
         "- change of level: -10.4% to -9.1% (95 %)\n"
         "- cause: framework version: pytorch changed, and nothing else.\n"
-        "  - tensorflow2 on the same nodes is steady.\n"
+        "  - Tensorflow2 on the same nodes is steady.\n"
         "- since: 2026-02-27 01:00 UTC\n"
         "- last good: 100.25 images/s on 2026-02-26, run demo-20260226\n"
         "- first bad: 90.5 images/s on 2026-02-27, run demo-20260227\n"

@@ -10,7 +10,7 @@ import pytest
 
 from nightbench.alerts.backtest import PastSeries, backtest
 from nightbench.alerts.replay import (
-    Labelled,
+    LabelledAlert,
     RaisedAlert,
     apart,
     label_of,
@@ -45,8 +45,10 @@ def raised(number: int, case_id: str = "a") -> RaisedAlert:
     return RaisedAlert(case_id, "local", night(number), None, -0.1, "")
 
 
-def labelled(alert_id: int, opened: int, last: int, is_true: bool, case_id: str = "a") -> Labelled:
-    return Labelled(alert_id, case_id, "local", night(opened), night(last), is_true)
+def labelled(
+    alert_id: int, opened: int, last: int, is_true: bool, case_id: str = "a"
+) -> LabelledAlert:
+    return LabelledAlert(alert_id, case_id, "local", night(opened), night(last), is_true)
 
 
 # --- replaying --------------------------------------------------------------------------------

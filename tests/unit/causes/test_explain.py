@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from nightbench.causes import ControlSeries, Facts, NightFacts, Peer, PreflightFacts, explain
-from nightbench.causes.explaining import failure_name
+from nightbench.causes import CauseFacts, ControlSeries, NightFacts, Peer, PreflightFacts, explain
+from nightbench.causes.explanation import failure_name
 from nightbench.core.model import Reason, ReasonCode
-from nightbench.core.model.alerts import CauseKind
+from nightbench.core.model.alerts import CauseEvidence, CauseKind
+from nightbench.core.sentences import evidence_sentence
 
 GOOD_AT = datetime(2026, 3, 20, 1, tzinfo=UTC)
 CARD = {"gpus.0.driver": "550.1", "kernel": "6.1", "governor": "performance"}
@@ -37,9 +38,9 @@ THROTTLED = Reason(
 )
 
 
-def facts(first: NightFacts = BAD, **more: Any) -> Facts:
+def facts(first: NightFacts = BAD, **more: Any) -> CauseFacts:
     given = {"last_good": GOOD, "bad": (first,), "good": (GOOD,)} | more
-    return Facts("a", "lab", "pytorch", first_bad=first, **given)
+    return CauseFacts("a", "lab", "pytorch", first_bad=first, **given)
 
 
 def peers(framework: str, fell: bool | None, count: int = 3, *nodes: str) -> tuple[Peer, ...]:
@@ -178,7 +179,7 @@ CASES = {
     ),
     "neighbours seen by the preflight": (
         facts(
-            looks_since=(
+            preflights_since=(
                 PreflightFacts("n1", BAD.at, foreign_share=0.4, foreign=("make of anna",)),
             )
         ),
@@ -196,14 +197,14 @@ CASES = {
         "n1",
     ),
     "throttled in the preflight": (
-        facts(looks_since=(PreflightFacts("n1", BAD.at, throttled=("GPU 0: hw_slowdown",)),)),
+        facts(preflights_since=(PreflightFacts("n1", BAD.at, throttled=("GPU 0: hw_slowdown",)),)),
         CauseKind.THERMAL,
         "n1",
     ),
     "hot as always": (
         facts(
-            looks_before=(PreflightFacts("n1", GOOD_AT, hot=("GPU 0: 84",)),),
-            looks_since=(PreflightFacts("n1", BAD.at, hot=("GPU 0: 85",)),),
+            preflights_before=(PreflightFacts("n1", GOOD_AT, hot=("GPU 0: 84",)),),
+            preflights_since=(PreflightFacts("n1", BAD.at, hot=("GPU 0: 85",)),),
         ),
         CauseKind.UNEXPLAINED,
         "",
@@ -232,16 +233,16 @@ CASES = {
     ),
     "link speed seen by preflights": (
         facts(
-            looks_before=(PreflightFacts("n1", GOOD_AT, {"links.eth0.mbps": "10000"}),),
-            looks_since=(PreflightFacts("n1", BAD.at, {"links.eth0.mbps": "1000"}),),
+            preflights_before=(PreflightFacts("n1", GOOD_AT, {"links.eth0.mbps": "10000"}),),
+            preflights_since=(PreflightFacts("n1", BAD.at, {"links.eth0.mbps": "1000"}),),
         ),
         CauseKind.DRIVER,
         "links.eth0.mbps 10000 -> 1000",
     ),
     "only a reboot": (
         facts(
-            looks_before=(PreflightFacts("n1", GOOD_AT, {"boot": "x"}),),
-            looks_since=(PreflightFacts("n1", BAD.at, {"boot": "y"}),),
+            preflights_before=(PreflightFacts("n1", GOOD_AT, {"boot": "x"}),),
+            preflights_since=(PreflightFacts("n1", BAD.at, {"boot": "y"}),),
             peers=peers("paddle3", True),
         ),
         CauseKind.UNEXPLAINED,
@@ -257,7 +258,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("given", "kind", "suspect"), CASES.values(), ids=CASES.keys())
-def test_the_cause(given: Facts, kind: CauseKind, suspect: str) -> None:
+def test_the_cause(given: CauseFacts, kind: CauseKind, suspect: str) -> None:
     found = explain(given)
     assert (found.kind, found.suspect) == (kind, suspect), found.evidence
     assert found.sentence.endswith(".")
@@ -268,7 +269,7 @@ def test_what_speaks_against_it_is_listed() -> None:
     changed = replace(BAD, code_digest="c2", **NEW_VERSION)
     found = explain(facts(changed, peers=peers("pytorch", False), controls=(STEADY,)))
     assert found.kind is CauseKind.FRAMEWORK_VERSION
-    told = "\n".join(found.evidence)
+    told = "\n".join(map(evidence_sentence, found.evidence))
     assert "Against it: 3 other series of pytorch were steady." in told
     assert "The benchmarks' code: the benchmarks' code changed (c1 -> c2) with r2." in told
     assert "As before: the definition of the work" in told
@@ -285,7 +286,7 @@ def test_a_rival_that_is_nearly_as_likely_is_named() -> None:
 def test_what_is_not_known_is_said() -> None:
     blind = replace(BAD, hardware={}, code_digest="")
     told = explain(facts(replace(blind, **NEW_VERSION))).evidence[-1]
-    assert told == (
+    assert evidence_sentence(told) == (
         "Not known: the benchmarks' code, hardware and drivers of the nodes, "
         "control measurements of the nodes."
     )
@@ -310,7 +311,8 @@ def test_a_control_that_lost_little_explains_no_large_fall() -> None:
     version = replace(BAD, **NEW_VERSION)
     assert explain(facts(version, controls=(lost,), change=-0.1)).kind is CauseKind.NODE
     found = explain(facts(version, controls=(lost,), change=-0.4))
-    assert "A slow node: against it: they lost 7% at most, the series 40%." in found.evidence
+    told = [evidence_sentence(each) for each in found.evidence]
+    assert "A slow node: against it: they lost 7% at most, the series 40%." in told
 
 
 def test_a_noisy_control_or_one_of_few_figures_says_nothing() -> None:
@@ -327,8 +329,8 @@ def test_a_failure_that_nothing_explains_is_told_by_its_words() -> None:
     found = explain(FAILED)
     assert found.kind is CauseKind.UNEXPLAINED
     assert found.suspect == "process_exited"
-    assert found.sentence == "Nothing that was looked at changed with it."
-    assert found.evidence[0] == "It failed: n1: trainer-0 exited with code 1."
+    assert found.sentence == "Nothing that was examined changed with it."
+    assert found.evidence[0] == CauseEvidence("it failed: n1: trainer-0 exited with code 1")
 
 
 def test_failures_of_one_kind_have_one_name() -> None:
@@ -348,7 +350,8 @@ def test_failures_of_one_kind_have_one_name() -> None:
 def test_a_node_that_made_a_case_fail() -> None:
     found = explain(replace(FAILED, faults={"n1": Reason(ReasonCode.NODE_REBOOTED, "n1")}))
     assert (found.kind, found.suspect) == (CauseKind.NODE, "n1")
-    assert "Node n1 made it fail: n1: the node rebooted while the job ran." in found.evidence
+    text = "node n1 made it fail: n1: the node rebooted while the job ran"
+    assert CauseEvidence(text) in found.evidence
 
 
 def test_a_build_with_which_a_framework_fails() -> None:

@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightbench.causes import Facts, Member, explain, grouped
+from nightbench.causes import CauseFacts, Member, explain, grouped
 from nightbench.core.model.alerts import CauseKind
 
 NIGHT = date(2026, 3, 21)
@@ -87,7 +87,7 @@ def test_the_same_facts_give_the_same_group(found: list[Member]) -> None:
 def test_the_same_facts_give_the_same_suspect(data: st.DataObject) -> None:
     from tests.unit.causes.test_explain import CASES
 
-    facts: Facts = data.draw(st.sampled_from([given for given, _, _ in CASES.values()]))
+    facts: CauseFacts = data.draw(st.sampled_from([given for given, _, _ in CASES.values()]))
     mixed = replace(
         facts,
         case_id="another",

@@ -16,6 +16,7 @@ from nightbench.core.model import (
 )
 
 CONTEXT = CheckContext(
+    units_per_trainer_step=2,
     case=Case("resnet50_v1.5", "pytorch", Strategy.COLLECTIVE, nodes=2, trainers=2,
               batch_size_per_device=2, scale="smoke"),
     protocol=Protocol(warmup_steps=2, measured_steps=4, repeats=3),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from nightbench.cli.progress import LiveView
+from nightbench.cli.live_view import LiveView
 from nightbench.core.model import CaseStatus, Reason, ReasonCode
 from nightbench.spool import RunSpool, Spool
 
@@ -63,6 +63,22 @@ def test_nothing_is_said_twice_and_ends_are_said(run: RunSpool) -> None:
     assert lines[1] == "one: failed n2 fell silent"
     assert "case 2 of 2" in lines[2]
     assert "ingest running" in lines[2]
+
+
+def test_the_log_of_a_case_that_failed_is_shown_at_the_end(run: RunSpool) -> None:
+    store = run.case("one")
+    log = "\n".join(["[n1 trainer-0]", *map(str, range(20)), "ValueError: no such layer"])
+    store.save_repeat(1, {"status": "failed", "reasons": [], "faults": [], "log_tail": log})
+    store.end(CaseStatus.FAILED, [Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1")])
+    run.case("two").end(CaseStatus.FAILED, [Reason(ReasonCode.TOO_FEW_NODES)])
+    shown, stream = view(run, {})
+    with shown:
+        pass
+    lines = stream.getvalue().splitlines()
+    assert lines[-1] == "  ValueError: no such layer"
+    assert lines[-12] == "  9"
+    assert lines[-13].startswith("one: end of the log of repeat 1 (/")
+    assert lines[-13].endswith("/repeat-001/controller.json):")
 
 
 def test_time_left_is_not_guessed_from_nothing(run: RunSpool) -> None:

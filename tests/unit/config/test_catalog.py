@@ -39,8 +39,10 @@ def tree(tmp_path: Path, line: dict[str, object], spec: dict[str, object]) -> Pa
         file = tmp_path / "benchmarks" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(document, indent=2))
-    (tmp_path / "benchmarks/workloads/net/lang.py").write_text("")
-    (tmp_path / "benchmarks/frameworks/thing/requirements-cpu.lock").write_text("")
+    for name in ("lang.py", "data.py"):
+        (tmp_path / "benchmarks/workloads/net" / name).write_text("")
+    for name in ("requirements-cpu.lock", "launch.py", "runtime.py", "trainer.py"):
+        (tmp_path / "benchmarks/frameworks/thing" / name).write_text("")
     return tmp_path / "benchmarks"
 
 
@@ -65,7 +67,7 @@ def test_all_wrong_descriptions_are_said_together(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     line = {**LINE, "line": "thin", "axes": {"strategi": {}}, "extra": 1}
-    spec = {**SPEC, "scales": {"full": {"converges": "yes"}}}
+    spec = {**SPEC, "scales": {"full": {"converges": "yes", "units_per_example": 0}}}
     with pytest.raises(UserError) as caught:
         load_catalog(tree(tmp_path, line, spec))
     assert str(caught.value).splitlines() == [
@@ -79,6 +81,8 @@ def test_all_wrong_descriptions_are_said_together(
         "line, package, python, roles, size_bytes, title, variants, version",
         'benchmarks/workloads/net/spec.json:10: scales.full.converges: found "yes"; expected true '
         "or false",
+        "benchmarks/workloads/net/spec.json:11: scales.full.units_per_example: found 0; expected a "
+        "count from 1 on",
     ]
 
 
@@ -140,6 +144,50 @@ def test_a_mistake_in_a_line_is_named_with_file_key_value_and_expectation(
     file, _, message = complaint.split(":", 2)
     assert file == "benchmarks/frameworks/thing/framework.json"
     assert message.strip().startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("frameworks/thing/framework.json", "frameworks/thing/framework.json: no such file"),
+        ("frameworks/thing/launch.py", "framework.json:1: found no launch.py in benchmarks/fr"),
+        ("frameworks/thing/runtime.py", "framework.json:1: found no runtime.py in benchmarks/"),
+        ("frameworks/thing/trainer.py", "framework.json:1: found no trainer.py in benchmarks/"),
+        ("workloads/net/spec.json", "workloads/net/spec.json: no such file"),
+        ("workloads/net/data.py", "net/spec.json:1: found no data.py in benchmarks/workloads/net"),
+    ],
+)
+def test_a_file_that_a_folder_lacks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    benchmarks = tree(tmp_path, LINE, SPEC)
+    (benchmarks / file).unlink()
+    with pytest.raises(UserError) as caught:
+        load_catalog(benchmarks)
+    (complaint,) = str(caught.value).splitlines()
+    assert said in complaint
+
+
+def test_a_folder_that_holds_nothing_but_compiled_code_is_no_line(tmp_path: Path) -> None:
+    benchmarks = tree(tmp_path, LINE, SPEC)
+    (benchmarks / "frameworks/gone/__pycache__").mkdir(parents=True)
+    assert list(load_catalog(benchmarks).frameworks) == ["thing"]
+
+
+def test_a_description_that_is_yaml_and_no_json_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    benchmarks = tree(tmp_path, LINE, SPEC)
+    file = benchmarks / "frameworks/thing/framework.json"
+    file.write_text(file.read_text().replace('"single": true', '"single": yes'))
+    with pytest.raises(UserError) as caught:
+        load_catalog(benchmarks)
+    assert str(caught.value).splitlines() == [
+        "benchmarks/frameworks/thing/framework.json:18: not valid JSON, in column 17: "
+        "Expecting value"
+    ]
 
 
 def test_everything_in_the_repository_is_in_order() -> None:

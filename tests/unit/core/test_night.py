@@ -1,4 +1,4 @@
-"""Which cases a night has room for: priorities, rotation, limits, and what is said of the rest."""
+"""Which cases fit into a night: priorities, rotation, limits, and what is said of the rest."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from nightbench.core.budget import (
     PREPARE_S,
     Candidate,
     CaseHistory,
-    Room,
+    NightWindow,
+    by_priority_and_age,
     candidate,
     duration,
     fit,
-    in_turn,
-    room,
+    night_window,
 )
 from nightbench.core.hours import Hours
 from nightbench.core.model import Protocol, ReasonCode, Suite
@@ -28,9 +28,9 @@ START = datetime(2026, 11, 20, 22, tzinfo=UTC)
 MINUTE = 60.0
 
 
-def night_of(minutes: float | None) -> Room:
+def night_of(minutes: float | None) -> NightWindow:
     end = None if minutes is None else START + timedelta(minutes=minutes)
-    return Room(START, end, "the hours 22:00-06:00 UTC")
+    return NightWindow(START, end, "the hours 22:00-06:00 UTC")
 
 
 def case(name: str, minutes: float, **more: object) -> Candidate:
@@ -45,24 +45,24 @@ def suite(**more: object) -> Suite:
     return dataclasses.replace(Suite("s", "o", "c", ()), **more)
 
 
-# --- the room -----------------------------------------------------------------------------
+# --- the window ---------------------------------------------------------------------------
 
 
 def test_the_room_ends_with_the_hours_or_the_budget() -> None:
     hours = [Hours.parse("22:00-06:00 UTC")]
     began = START + timedelta(hours=1)
-    by_hours = room(hours, None, began)
-    assert by_hours == Room(began, START + timedelta(hours=8), "the hours 22:00-06:00 UTC")
-    assert room(hours, 3600.0, began) == Room(
+    by_hours = night_window(hours, None, began)
+    assert by_hours == NightWindow(began, START + timedelta(hours=8), "the hours 22:00-06:00 UTC")
+    assert night_window(hours, 3600.0, began) == NightWindow(
         began, began + timedelta(hours=1), "the budget of 1 h"
     )
-    assert room(hours, 20 * 3600.0, began) == by_hours
-    assert room([], None, began) == Room(began, None, "")
-    assert room([*hours, Hours.parse("08:00-12:00 UTC")], None, began) is None
+    assert night_window(hours, 20 * 3600.0, began) == by_hours
+    assert night_window([], None, began) == NightWindow(began, None, "")
+    assert night_window([*hours, Hours.parse("08:00-12:00 UTC")], None, began) is None
 
 
 def test_a_night_that_has_not_begun_starts_with_its_hours() -> None:
-    early = room([Hours.parse("22:00-06:00 UTC")], 3600.0, START - timedelta(hours=2))
+    early = night_window([Hours.parse("22:00-06:00 UTC")], 3600.0, START - timedelta(hours=2))
     assert early is not None
     assert (early.start, early.seconds) == (START, 3600.0)
 
@@ -79,7 +79,7 @@ def test_priority_comes_before_age_and_never_measured_is_the_oldest() -> None:
         case("as-old", 1, last=days_ago(9)),
         case("low", 1, priority=0),
     ]
-    assert [each.case_id for each in in_turn(cases)] == [
+    assert [each.case_id for each in by_priority_and_age(cases)] == [
         "urgent",
         "new",
         "old",

@@ -48,7 +48,7 @@ def test_a_step_is_told_soon_and_dated_and_sized(level):
     (change,) = found(noisy([100] * 50 + [level] * 20))
     assert change.falls is (level < 100)
     assert abs(change.first - 50) <= 1
-    assert change.told - 50 <= 4
+    assert change.detected - 50 <= 4
     assert change.low - 0.01 < level / 100 - 1 < change.high + 0.01
     assert change.baseline == pytest.approx(100, rel=0.01)
     assert change.score > 0
@@ -77,7 +77,7 @@ def test_a_step_is_found_in_a_series_of_two_modes():
     rng = random.Random(3)
     modes = [100 if rng.random() < 0.7 else 97 for _ in range(130)]
     values = noisy([mode * (0.85 if k >= 100 else 1) for k, mode in enumerate(modes)], 0.004)
-    (change,) = [c for c in found(values) if c.told >= 95]
+    (change,) = [c for c in found(values) if c.detected >= 95]
     assert abs(change.first - 100) <= 2
 
 
@@ -145,11 +145,11 @@ def test_repeats_that_disagree_make_a_low_night_less_of_a_change():
     steady = [0.01] * 53
     wild = [0.01] * 50 + [0.04, 0.05, 0.04]
     (told,) = found(values, steady)
-    assert told.told <= 52
+    assert told.detected <= 52
     (sure,) = changes_of_last_night(series_of(values, steady))
     unsure = changes_of_last_night(series_of(values, wild))
     assert all(c.score < sure.score and c.low < sure.low for c in unsure)
-    assert all(c.told >= told.told for c in found(values, wild))
+    assert all(c.detected >= told.detected for c in found(values, wild))
     wilder = [0.01] * 50 + [0.2] * 3
     assert found(values, wilder) == []
 
@@ -157,7 +157,7 @@ def test_repeats_that_disagree_make_a_low_night_less_of_a_change():
 def test_unit_does_not_matter():
     values = noisy([100] * 50 + [93] * 10)
     one, other = found(values), found([v * 3e-7 for v in values])
-    assert [(c.first, c.told) for c in one] == [(c.first, c.told) for c in other]
+    assert [(c.first, c.detected) for c in one] == [(c.first, c.detected) for c in other]
 
 
 def test_a_judgement_rests_on_the_look_back_alone():
@@ -200,11 +200,11 @@ def test_batch_and_replay_agree_whatever_the_nights_were_handed_over_in(history,
     for cut in [*sorted(cuts), len(whole)]:
         replayed = list(follower.extend(whole.part(0, min(cut, len(whole)))))
     assert replayed == batch
-    assert all(0 < c.first <= c.told < len(whole) for c in batch)
+    assert all(0 < c.first <= c.detected < len(whole) for c in batch)
     # A detector sees only the past: what was told by a night is the same without later ones.
     for cut in cuts:
         some = find_changes(whole.part(0, min(cut, len(whole))))
-        assert some == [c for c in batch if c.told < min(cut, len(whole))]
+        assert some == [c for c in batch if c.detected < min(cut, len(whole))]
 
 
 def test_a_name_whose_past_was_rewritten_is_replayed():

@@ -351,7 +351,7 @@ def test_a_power_is_below_its_limit_only_where_the_count_is_sure_of_it() -> None
 
 def test_shares_are_held_against_what_they_were() -> None:
     before = power_grade("5%", 90, 10, 0, 2)
-    assert "before it were 90 of 100" in power_grade("5%", 30, 30, 0, 3, before).below
+    assert "before, 90 of 100 were" in power_grade("5%", 30, 30, 0, 3, before).below
     assert not power_grade("5%", 50, 10, 0, 3, before).below
     assert not power_grade("5%", 30, 30, 0, 3, Grade("5%", 0, 0, None)).below
 

@@ -8,7 +8,7 @@ import pytest
 
 from nightbench.cli.run import cancel
 from nightbench.core.errors import UserError
-from nightbench.experiments.bisect_store import BisectRequest, store_bisect
+from nightbench.experiments.bisect_request import BisectRequest, store_bisect
 from nightbench.experiments.experiment_spool import (
     MeasurementStopped,
     check_cancel,

@@ -20,7 +20,7 @@ from nightbench.experiments import comparison
 from nightbench.experiments.comparison import ComparisonPlan
 from nightbench.experiments.engine import launch_job
 from nightbench.experiments.rounds import Arm, Launch, progress
-from nightbench.nodes import left_out
+from nightbench.nodes import left_out_because
 from nightbench.spool import Spool
 
 REPO = Path(__file__).resolve().parents[3]
@@ -102,7 +102,9 @@ def test_nodes_that_are_ill_are_left_out_for_both(place: Path) -> None:
     path = place / "dags/suites/trial.yaml"
     path.write_text(SUITE.replace("[1x1, 2x1]", "1x1"))
     name = plan(place).cases[0].jobs[Arm.A].nodes[0].name
-    out = {name: left_out(name, Reason(ReasonCode.CHECK_FAILED, name, "disk", "full", "5 GB"))}
+    out = {
+        name: left_out_because(name, Reason(ReasonCode.CHECK_FAILED, name, "disk", "full", "5 GB"))
+    }
     (case,) = plan(place, left_out=out).cases
     assert {node.name for job in case.jobs.values() for node in job.nodes}.isdisjoint({name})
     path.write_text(SUITE)

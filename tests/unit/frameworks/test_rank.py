@@ -57,7 +57,7 @@ class Trainer(Base):
         return self.kept
 
     def serve(self):
-        print("served")
+        print("served in the group" if self.context.grouped else "served")
 """
 NETWORK = """
 def model(params):
@@ -77,7 +77,11 @@ def weights(params, random):
 
 
 def run(
-    tmp_path: Path, name: str = "trainer-0", params: dict[str, Any] | None = None, **axes: Any
+    tmp_path: Path,
+    name: str = "trainer-0",
+    params: dict[str, Any] | None = None,
+    trainers: int = 1,
+    **axes: Any,
 ) -> tuple[subprocess.CompletedProcess[str], Path]:
     code = tmp_path / "code"
     code.mkdir()
@@ -97,7 +101,8 @@ def run(
     folder = repeat / name
     folder.mkdir(parents=True)
     here = {"rank": 0, "node": "n1", "device": None}
-    process = {"name": "trainer-0", "role": "trainer", "measured": True, **here}
+    process = {"role": "trainer", "measured": True, **here}
+    ranks = [{**process, "name": f"trainer-{rank}", "rank": rank} for rank in range(trainers)]
     server = {"name": "pserver-0", "role": "pserver", "measured": False, **here}
     case = {
         "framework": "plain",
@@ -110,7 +115,7 @@ def run(
     job = {
         "case": {**case, **axes},
         "nodes": [{"name": "n1", "data_address": "127.0.0.1"}],
-        "processes": [process, server],
+        "processes": [*ranks, server],
         "protocol": {"warmup_steps": 2, "measured_steps": 3, "min_seconds": 0.0},
         "workload": {"params": params or {}, "seed": 1},
         "env": {},
@@ -206,8 +211,11 @@ def test_only_asynchronous_trainers_drain(tmp_path: Path, sync: str, drained: in
     assert ("drain" in phases(folder)) == bool(drained)
 
 
-def test_a_parameter_server_serves_and_has_no_result(tmp_path: Path) -> None:
-    done, folder = run(tmp_path, name="pserver-0", strategy="parameter_server")
+@pytest.mark.parametrize("strategy", ["parameter_server", "collective"])
+def test_a_process_that_is_not_measured_serves_outside_the_group_of_trainers(
+    tmp_path: Path, strategy: str
+) -> None:
+    done, folder = run(tmp_path, name="pserver-0", trainers=2, strategy=strategy)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "served"
     assert not (folder / "rank.json").exists()

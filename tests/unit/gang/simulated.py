@@ -159,7 +159,7 @@ class SimNode:
 
 
 class SimAgent:
-    """The daemon of one job directory: see benchmarks/nodeside/steering.py and repeats.py."""
+    """The daemon of one job directory: see agent_daemon.py and node_repeat.py of nodeside."""
 
     def __init__(self, node: SimNode) -> None:
         self.node = node

@@ -18,12 +18,13 @@ from hypothesis.stateful import (
     rule,
 )
 from tests.unit.gang.simulated import SimNode, SimTransport, VirtualLoop, World
-from tests.unit.gang.test_steering import JOB
+from tests.unit.gang.test_controller import JOB
 
 from nightbench.core.model import CaseStatus, Limits, NeighbourPolicy, Protocol
 from nightbench.gang import SshTarget, cancel
+from nightbench.gang.controller import GangController
 from nightbench.gang.errors import GangError
-from nightbench.gang.steer import Gang
+from nightbench.gang.gang_context import GangContext
 from nightbench.spool import Spool
 
 LEASE_S = 12.0
@@ -255,13 +256,11 @@ class GangUnderFaults(RuleBasedStateMachine):
         if self.store.outcome() is not None:
             return
         transports = {name: SimTransport(node) for name, node in self.world.nodes.items()}
-        gang = Gang(SIM_JOB, transports, self.store, clock=self.loop.time)
+        gang = GangContext(SIM_JOB, transports, self.store, clock=self.loop.time)
         try:
-            await gang.run()
+            await GangController(gang).run()
         except GangError:
-            return  # unreachable, or another one steers: somebody starts the next controller
-        finally:
-            await gang.close()
+            return  # unreachable or superseded: a rule starts the next controller
 
 
 TestGangUnderFaults = GangUnderFaults.TestCase

@@ -9,14 +9,14 @@ import tarfile
 
 import pytest
 from tests.unit.gang.simulation import MemoryNode
-from tests.unit.gang.test_steering import JOB
+from tests.unit.gang.test_controller import JOB
 
 from nightbench.core.code_digest import code_digest, shipped_files
 from nightbench.core.model import ClockOffset, Protocol
 from nightbench.gang import RemoteFailure
 from nightbench.gang.decisions import NodeView, ProcessView
-from nightbench.gang.link import NodeLink
 from nightbench.gang.node_access import best_offset, call_agent, more_precise
+from nightbench.gang.node_client import NodeClient
 from nightbench.gang.progress import ProgressDocument
 from nightbench.gang.shipping import pack
 from nightbench.gang.transport import Completed, remote_failure
@@ -85,6 +85,16 @@ def test_progress_counts_warm_up_and_window_as_one():
     assert document["eta_s"] == pytest.approx(11 + 2 * 21)
 
 
+def test_live_throughput_counts_the_units_of_each_example():
+    job = dataclasses.replace(
+        JOB, protocol=Protocol(5, 30, 3), unit="tokens", workload_params={"units_per_example": 128}
+    )
+    progress = ProgressDocument(job)
+    progress_of(ProcessView("window", 1, 100.0), progress)
+    _, document = progress_of(ProcessView("window", 11, 105.0), progress)
+    assert document["throughput"] == pytest.approx(2.0 * 128 * 2)
+
+
 def test_progress_knows_how_long_a_repeat_takes_after_the_first():
     progress, _ = progress_of(ProcessView("warmup", 3, 100.0))
     progress.repeat_ended(20.0)
@@ -124,9 +134,9 @@ def test_a_full_disk_is_recognised_by_what_a_command_said():
 
 def test_what_was_heard_since_the_controller_woke_is_not_dated_into_the_future():
     now = [100.0]
-    link = NodeLink(JOB, JOB.nodes[0], MemoryNode(JOB.nodes[0].name), lambda: now[0])
+    client = NodeClient(JOB, JOB.nodes[0], MemoryNode(JOB.nodes[0].name), lambda: now[0])
     now[0] = 700.0
-    link.excuse(500.0)
-    assert link.view.heard_s == 600.0, "its silence before still counts"
-    link.excuse(500.0)
-    assert link.view.heard_s == 700.0
+    client.discount_pause(500.0)
+    assert client.view.answered_s == 600.0, "its silence before still counts"
+    client.discount_pause(500.0)
+    assert client.view.answered_s == 700.0

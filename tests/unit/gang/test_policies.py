@@ -17,7 +17,8 @@ from tests.unit.gang.test_gang_machine_stateful import SIM_JOB, inline
 
 from nightbench.core.model import CaseStatus, NeighbourPolicy, Protocol, Reason, ReasonCode
 from nightbench.core.statistics import half_width
-from nightbench.gang.steer import Gang
+from nightbench.gang.controller import GangController
+from nightbench.gang.gang_context import GangContext
 from nightbench.spool import CaseOutcome, RepeatOutcome, Spool
 
 PATIENT = dataclasses.replace(SIM_JOB, limits=dataclasses.replace(SIM_JOB.limits, progress_s=60))
@@ -42,13 +43,10 @@ class Bench:
     def start(self, **options):
         async def control():
             transports = {n: SimTransport(node) for n, node in self.nodes.nodes.items()}
-            gang = Gang(
+            gang = GangContext(
                 self.job, transports, self.store, self.events.append, self.loop.time, **options
             )
-            try:
-                return await gang.run()
-            finally:
-                await gang.close()
+            return await GangController(gang).run()
 
         return self.loop.create_task(control())
 

@@ -6,12 +6,12 @@ import dataclasses
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.unit.gang.test_steering import JOB
+from tests.unit.gang.test_controller import JOB
 
 from nightbench.core.model import CaseStatus, NeighbourPolicy, Protocol, Reason, ReasonCode
 from nightbench.core.sentences import sentences
 from nightbench.core.statistics import describe, half_width
-from nightbench.gang.decisions import conclude, conclude_by_deadline, too_late
+from nightbench.gang.decisions import conclude, conclude_by_deadline, is_too_late
 from nightbench.spool import RepeatOutcome
 
 EVENING = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
@@ -105,12 +105,12 @@ def test_no_repeat_is_started_that_cannot_end_in_time():
     until = EVENING + timedelta(seconds=100)
     measured = [dataclasses.replace(outcomes("o")[0], seconds=s) for s in (40.0, 60.0)]
     limited = job(deadline=until)
-    assert not too_late(job(), measured, EVENING + timedelta(days=1))
-    assert not too_late(limited, measured, EVENING + timedelta(seconds=40))
-    assert too_late(limited, measured, EVENING + timedelta(seconds=41))
+    assert not is_too_late(job(), measured, EVENING + timedelta(days=1))
+    assert not is_too_late(limited, measured, EVENING + timedelta(seconds=40))
+    assert is_too_late(limited, measured, EVENING + timedelta(seconds=41))
     # The first: what a repeat may take at most, 20 s.
-    assert not too_late(limited, [], EVENING + timedelta(seconds=80))
-    assert too_late(limited, [], EVENING + timedelta(seconds=81))
+    assert not is_too_late(limited, [], EVENING + timedelta(seconds=80))
+    assert is_too_late(limited, [], EVENING + timedelta(seconds=81))
 
 
 @pytest.mark.parametrize(

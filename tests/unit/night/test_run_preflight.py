@@ -10,7 +10,7 @@ from nightbench.core.model import Cluster, HealthPolicy, Node, Reason, ReasonCod
 from nightbench.night.cluster_preflight import ClusterHealth, save
 from nightbench.night.node_placement import place_around_unhealthy
 from nightbench.night.run_preflight import _record, examine_run
-from nightbench.nodes import JudgedNode, NodePreflight, left_out
+from nightbench.nodes import JudgedNode, NodePreflight, left_out_because
 from nightbench.spool import Spool
 from nightbench.spool.planned_job import PlannedJob, load_job, save_cluster, save_job
 from nightbench.warehouse import WarehouseRefused
@@ -55,7 +55,7 @@ def out(run, **found: str) -> None:
     )
     health = ClusterHealth("lab", datetime(2026, 11, 21, 1, tzinfo=UTC), looks)
     reasons = {
-        node: left_out(node, Reason(ReasonCode.CHECK_FAILED, node, "disk", what, "5 GB"))
+        node: left_out_because(node, Reason(ReasonCode.CHECK_FAILED, node, "disk", what, "5 GB"))
         for node, what in found.items()
     }
     save(run, health, HealthPolicy(), reasons)

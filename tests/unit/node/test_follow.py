@@ -94,12 +94,12 @@ def test_steps_are_kept_back_and_what_matters_is_told_at_once(
         return {"state": "running", "t_s": step, "processes": {"trainer-0": process}}
 
     show(job, "repeats/001/state.json", state(1, None))
-    gist = follower.ask(jobdir=str(job), repeat=1, seen=None, wait_s=30)["gist"]
+    digest = follower.ask(jobdir=str(job), repeat=1, seen=None, wait_s=30)["digest"]
     show(job, "repeats/001/state.json", state(2, None))
-    later = follower.ask(jobdir=str(job), repeat=1, seen=gist, wait_s=0.3)
-    assert (later["gist"], later["state"]["t_s"]) == (gist, 2)
+    later = follower.ask(jobdir=str(job), repeat=1, seen=digest, wait_s=0.3)
+    assert (later["digest"], later["state"]["t_s"]) == (digest, 2)
 
-    patient = {"id": 7, "jobdir": str(job), "repeat": 1, "epoch": 1, "seen": gist, "wait_s": 6000}
+    patient = {"id": 7, "jobdir": str(job), "repeat": 1, "epoch": 1, "seen": digest, "wait_s": 6000}
     follower.send(patient)
     show(job, "repeats/001/state.json", state(2, 1))
     told = follower.hear()
@@ -112,8 +112,8 @@ def test_one_waiting_gang_does_not_hold_up_another_or_the_clock(
 ) -> None:
     other = tmp_path / "other"
     (other / "control").mkdir(parents=True)
-    gist = follower.ask(jobdir=str(job))["gist"]
-    wait = {"id": 1, "jobdir": str(job), "epoch": 1, "repeat": None, "seen": gist, "wait_s": 60}
+    digest = follower.ask(jobdir=str(job))["digest"]
+    wait = {"id": 1, "jobdir": str(job), "epoch": 1, "repeat": None, "seen": digest, "wait_s": 60}
     quick = {"id": 2, "jobdir": str(other), "epoch": 1, "repeat": None}
     follower.send(wait, quick, {"id": 3, "clock": True})
     answers = {answer["id"]: answer for answer in (follower.hear(), follower.hear())}

@@ -67,7 +67,7 @@ def test_a_py_spy_that_may_not_look_is_told_and_got_round(drive, tmp_path):
     _, found = hung(drive, path=f"{tool.parent}:{NOWHERE}")
     for text in found.values():
         assert text.startswith("faulthandler")
-        assert "py-spy could not tell: Error: Permission Denied" in text
+        assert "py-spy failed: Error: Permission Denied" in text
 
 
 def test_a_py_spy_that_hangs_does_not_hold_the_gang(drive, tmp_path):

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from node_driver import one_node, reason, wait_until, why
-from nodeside.neighbours import Looked, Meter, Sample, sentence
+from nodeside.neighbours import CpuMeter, ProcessScan, Sample, describe_processes
 from nodeside.processes import is_running
 
 HOG = "while True:\n    sum(range(1000))\n"
@@ -72,29 +72,29 @@ def on_core(node: Any, core: int = CORE) -> Any:
 
 
 def test_a_hog_is_measured_and_named(hog):
-    meter = Meter([CORE], "job", 0.1)
+    meter = CpuMeter([CORE], "job", 0.1)
     pid = hog()
     time.sleep(1.5)
-    looked = meter.look()
+    looked = meter.scan_processes()
     share = meter.share(looked.from_s, looked.to_s)
     assert share.exceeds(0.1)
-    named = meter.culprits(looked.from_s, looked.to_s)
+    named = meter.foreign_processes(looked.from_s, looked.to_s)
     mine = next(entry for entry in named if entry["pid"] == pid)
     assert mine["user"]
     assert "sum(range(1000))" in mine["command"]
     assert 0.1 < mine["cpu_share"] <= 1.01
-    assert f"pid {pid}" in sentence(named)
+    assert f"pid {pid}" in describe_processes(named)
 
 
 def test_a_process_with_the_job_s_mark_is_not_foreign(monkeypatch, hog):
     monkeypatch.setenv("NIGHTBENCH_JOB", "run/case/g0")
     pid = hog()
     monkeypatch.delenv("NIGHTBENCH_JOB")
-    mine, others = Meter([CORE], "run/case/g0", 0.1), Meter([CORE], "another/case/g0", 0.1)
-    anybody = Meter([CORE], None, 0.1)
+    mine, others = CpuMeter([CORE], "run/case/g0", 0.1), CpuMeter([CORE], "another/case/g0", 0.1)
+    anybody = CpuMeter([CORE], None, 0.1)
     time.sleep(1.2)
     for meter, foreign in ((mine, False), (others, True), (anybody, False)):
-        looked = meter.look()
+        looked = meter.scan_processes()
         assert (pid in looked.foreign) is foreign
         if not foreign:
             # Its time is not unexplained either.
@@ -105,16 +105,16 @@ def test_work_on_another_core_is_nobody_s_business(hog):
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         pytest.fail("this test needs two cores")
-    meter = Meter([cores[0]], "job", 0.1)
+    meter = CpuMeter([cores[0]], "job", 0.1)
     pid = hog(cores[1])
     time.sleep(1.2)
-    assert pid not in meter.look().foreign
+    assert pid not in meter.scan_processes().foreign
 
 
-def a_meter(samples: list[Sample], looked: list[Looked], limit: float = 0.1) -> Meter:
+def a_meter(samples: list[Sample], scans: list[ProcessScan], limit: float = 0.1) -> CpuMeter:
     """A meter of one core that has seen this."""
-    meter = Meter([0], "job", limit)
-    meter.samples, meter.looked = samples, looked
+    meter = CpuMeter([0], "job", limit)
+    meter.samples, meter.scans = samples, scans
     return meter
 
 
@@ -133,21 +133,21 @@ def test_what_is_chance_does_not_exceed():
 
 
 def test_named_work_is_no_chance():
-    looked = [Looked(100.0, 105.0, 0.0, {7: 40.0})]
-    share = a_meter(seconds(5, 58, 50), looked).share(100, 105)
+    scans = [ProcessScan(100.0, 105.0, 0.0, {7: 40.0})]
+    share = a_meter(seconds(5, 58, 50), scans).share(100, 105)
     assert share.exceeds(0.07)
 
 
 def test_kernel_threads_and_the_job_s_other_processes_are_explained():
     busy = seconds(10, 100, 50)
     assert a_meter(busy, []).worst(100, 110).exceeds(0.1)
-    looked = [Looked(100.0, 105.0, 250.0, {}), Looked(105.0, 110.0, 250.0, {})]
-    assert not a_meter(busy, looked).worst(100, 110).exceeds(0.1)
+    scans = [ProcessScan(100.0, 105.0, 250.0, {}), ProcessScan(105.0, 110.0, 250.0, {})]
+    assert not a_meter(busy, scans).worst(100, 110).exceeds(0.1)
     # What was seen is believed to go on until the next look, while the job runs.
-    running = a_meter(busy, looked[:1])
+    running = a_meter(busy, scans[:1])
     running._launched = (os.getpid(),)
     assert not running.worst(100, 110).exceeds(0.1)
-    assert a_meter(busy, looked[:1]).worst(100, 110).exceeds(0.1)
+    assert a_meter(busy, scans[:1]).worst(100, 110).exceeds(0.1)
 
 
 def test_the_worst_five_seconds_count():
@@ -173,14 +173,14 @@ def test_a_long_window_is_judged_as_a_whole():
 
 def test_looking_costs_little():
     """The agent shares a core with what it watches: many samples a second must be possible."""
-    meter = Meter([], "job", 1.0)
+    meter = CpuMeter([], "job", 1.0)
     meter.watch([os.getpid()] * 8)
     before = time.process_time()
     for number in range(200):
         meter.tick(time.monotonic() + number, at_once=True)
     print(f"a sample takes {(time.process_time() - before) / 200 * 1e6:.0f} us")
     assert len(meter.samples) >= 200
-    assert len(meter.looked) == 0, "a quiet node is not looked through"
+    assert len(meter.scans) == 0, "a quiet node is not scanned"
 
 
 # --- before the launch -------------------------------------------------------------------

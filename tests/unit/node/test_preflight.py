@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from node_driver import AGENT, PYTHON, one_node, verb, wait_until
-from nodeside import controls, system
+from nodeside import control_measurements, system
 
 
 def test_a_node_is_described(tmp_path):
@@ -137,9 +137,11 @@ def test_controls_of_devices_are_what_a_lines_own_script_says(tmp_path):
     (prefix / "bin/python").symlink_to(sys.executable)
 
     def measured(kind="gpu", **prefixes):
-        return controls.of_devices(kind, str(tmp_path / "code"), str(tmp_path / "root"), prefixes)
+        return control_measurements.of_devices(
+            kind, str(tmp_path / "code"), str(tmp_path / "root"), prefixes
+        )
 
-    assert measured(thing=str(prefix)) == ([{"values": [1.5] * controls.VALUES}], None)
+    assert measured(thing=str(prefix)) == ([{"values": [1.5] * control_measurements.VALUES}], None)
     assert measured() == measured("tpu", thing=str(prefix)) == ([], None)
     environment = tmp_path / "root/envs/thing-cu126-1"
     environment.mkdir(parents=True)

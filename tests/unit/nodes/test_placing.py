@@ -16,8 +16,8 @@ from nightbench.core.model import (
 )
 from nightbench.core.sentences import sentences
 from nightbench.night.cluster_preflight import ClusterHealth, notes, read, save
-from nightbench.night.node_placement import keep_placement, out_tonight, place_around
-from nightbench.night.node_records import out_by_now
+from nightbench.night.node_events import nodes_out_now
+from nightbench.night.node_placement import nodes_out_tonight, place_around, save_placement
 from nightbench.nodes import (
     Control,
     Finding,
@@ -26,7 +26,7 @@ from nightbench.nodes import (
     NodePreflight,
     NodesOut,
     NodeState,
-    left_out,
+    left_out_because,
 )
 from nightbench.nodes.quarantine import QUARANTINED
 from nightbench.spool import Spool
@@ -53,7 +53,7 @@ def looked(*findings_of_each: tuple[Finding, ...]) -> ClusterHealth:
 def out(node: str) -> NodesOut:
     """One node that takes no part."""
     reason = Reason(ReasonCode.CHECK_FAILED, node, "disk", "0 free", "5 GB")
-    return {node: left_out(node, reason)}
+    return {node: left_out_because(node, reason)}
 
 
 def names(spec: JobSpec) -> list[str]:
@@ -66,7 +66,7 @@ def test_ill_and_quarantined_nodes_take_no_part():
             "lab", "n3", QUARANTINED, AT, (Reason(ReasonCode.PERSON, observed="new fans"),), 3
         )
     }
-    found = out_tonight(looked((ODD,), (ILL,), ()), states)
+    found = nodes_out_tonight(looked((ODD,), (ILL,), ()), states)
     assert {node: sentences(why) for node, why in found.items()} == {
         "n2": "n2: takes no part: preflight: disk: 0 free, expected 5 GB",
         "n3": "n3: takes no part: in quarantine since 2026-11-21 01:00 UTC: new fans",
@@ -108,7 +108,7 @@ def folder(tmp_path):
 
 
 def test_placement_is_kept_in_plan_and_outcomes(folder):
-    keep_placement(folder, place_around([job(1), job(3)], LAB, out("n1")))
+    save_placement(folder, place_around([job(1), job(3)], LAB, out("n1")))
     one, three = folder.planned()
     assert [p["node"] for p in one["processes"]] == ["n2"]
     assert [p["node"] for p in three["processes"]] == ["n1", "n2", "n3"]
@@ -125,7 +125,7 @@ def test_placement_is_kept_in_plan_and_outcomes(folder):
 def test_case_that_has_begun_is_left_alone(folder):
     store = folder.case(job(3).case.case_id)
     store.save_job(job(3).to_json())
-    keep_placement(folder, place_around([job(3)], LAB, out("n1")))
+    save_placement(folder, place_around([job(3)], LAB, out("n1")))
     assert store.outcome() is None
 
 
@@ -136,7 +136,7 @@ def test_spool_gives_back_what_was_found(folder):
     assert known is not None
     assert (known.health, known.policy.quarantine_after) == (health, 5)
     assert known.out == out("n2")
-    assert known.health.counted == ()
+    assert known.health.valid_controls == ()
     assert notes(folder) == [
         "n2: takes no part: disk: 0 free, expected 5 GB",
         "n1: clock: 3 min ahead (expected 1 min)",
@@ -165,20 +165,20 @@ def end(folder, case: str, hour: int, fault: str | None) -> None:
 def test_a_node_that_fails_in_the_night_takes_no_part_from_then_on(folder):
     save(folder, looked((), (), ()), HealthPolicy(quarantine_after=2), out("n3"))
     end(folder, "a", 2, "n2")
-    assert out_by_now(folder, "lab") == out("n3")
+    assert nodes_out_now(folder, "lab") == out("n3")
     end(folder, "b", 3, "n2")
-    now = out_by_now(folder, "lab")
+    now = nodes_out_now(folder, "lab")
     assert sentences(now.pop("n2")) == (
         "n2: takes no part: 2 faults in a row, the last of b/g0: unreachable: ?"
     )
     assert now == out("n3")
     end(folder, "b", 3, None)
-    assert out_by_now(folder, "lab") == out("n3")
+    assert nodes_out_now(folder, "lab") == out("n3")
 
 
 def test_a_run_without_a_preflight_counts_its_cases(tmp_path):
     run = Spool(tmp_path).run("r3")
     for hour, case in enumerate("abc", 1):
-        assert out_by_now(run, "lab") == {}
+        assert nodes_out_now(run, "lab") == {}
         end(run, case, hour, "n1")
-    assert out_by_now(run, "lab").keys() == {"n1"}
+    assert nodes_out_now(run, "lab").keys() == {"n1"}

@@ -13,7 +13,7 @@ from nightbench.nodes.quarantine import (
     RELEASED,
     WORKED,
     NodeEvent,
-    standing,
+    node_state,
 )
 
 POLICY = HealthPolicy(quarantine_after=3)
@@ -22,7 +22,7 @@ START = datetime(2026, 11, 1, tzinfo=UTC)
 
 def stand(*kinds: str, policy: HealthPolicy = POLICY):
     """Where n1 stands after events an hour apart: `fault` in a case, `ill` in a preflight."""
-    return standing("lab", "n1", events(*kinds), policy)
+    return node_state("lab", "n1", events(*kinds), policy)
 
 
 def events(*kinds: str):
@@ -87,7 +87,7 @@ def test_return_forgets_the_faults():
 
 def test_what_was_loaded_late_counts_at_its_own_time():
     told = list(events(FAULT, FAULT, FAULT, CLEAN))
-    assert standing("lab", "n1", [told[3], told[0], told[2], told[1]], POLICY) == stand(
+    assert node_state("lab", "n1", [told[3], told[0], told[2], told[1]], POLICY) == stand(
         FAULT, FAULT, FAULT, CLEAN
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nightbench.core.errors import UserError
-from nightbench.experiments.bisect_store import BisectRequest, store_bisect
+from nightbench.experiments.bisect_request import BisectRequest, store_bisect
 from nightbench.orchestration import bisect_dag
 from nightbench.spool import RunSpool, Spool
 

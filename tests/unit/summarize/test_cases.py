@@ -20,6 +20,7 @@ from nightbench.core.model import (
     Severity,
     Strategy,
 )
+from nightbench.core.sentences import sentences
 from nightbench.core.summarize import describe, scale, summarize_case
 
 BUILD = Build("fake")
@@ -103,6 +104,9 @@ def test_without_a_good_repeat_the_case_has_failed_and_says_why() -> None:
     assert made.reasons == (SILENT,)
     (checks,) = summarise(repeat(1, 5.0), good=set()).reasons
     assert checks.code is ReasonCode.NO_GOOD_REPEAT
+    refused = Reason(ReasonCode.CHECK_FAILED, subject="steps", observed="4", expected="5")
+    reasons = summarise(repeat(1, 5.0), good=set(), refusals=[refused]).reasons
+    assert sentences(reasons) == "no repeat passed its checks: steps: 4, expected 5"
 
 
 def test_version_and_fingerprint_come_from_the_records() -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from tests.unit.web.rows import START, VIEWER, Rows, alert, alert_event, client, row, token
 
+from nightbench.core.model.alerts import CauseEvidence
+
 CASE = row(0)["case_id"]
 NOISY = {
     "case_id": CASE,
@@ -203,7 +205,10 @@ CAUSE = {
     "cause": "framework_version",
     "cause_suspect": "pytorch 2.13.0 -> 2.14.0",
     "cause_sentence": "The version changed on the first bad night.",
-    "evidence": ["Paddle is steady.", "Against it: <one> other series did not move."],
+    "evidence": [
+        CauseEvidence("paddle is steady").to_json(),
+        CauseEvidence("<one> other series did not move", is_against=True).to_json(),
+    ],
     "group_key": "local/framework_version/pytorch",
 }
 SEND = {"sec-fetch-site": "same-origin"}

@@ -1,13 +1,15 @@
-"""What is known of an alert beside its verdict: whether it was confirmed, and what caused it."""
+"""The cause of an alert with its evidence, and the result of measuring it again."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class CauseKind(StrEnum):
-    """What a change is put down to."""
+    """The kinds of causes that a change can have."""
 
     NODE = "node"
     NEIGHBOUR = "neighbour"
@@ -19,20 +21,42 @@ class CauseKind(StrEnum):
 
 
 @dataclass(frozen=True)
+class CauseEvidence:
+    """One observation about the cause of a change."""
+
+    text: str
+    """A clause without a capital and without a full stop."""
+    is_against: bool = False
+    """True where it makes the cause less likely."""
+    rival: CauseKind | None = None
+    """The other possible cause that it concerns; None: the cause that was chosen, or none."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the warehouse stores it."""
+        return {**vars(self), "rival": str(self.rival) if self.rival else None}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> CauseEvidence:
+        """Return the inverse of `to_json`."""
+        rival = document["rival"]
+        return cls(document["text"], document["is_against"], CauseKind(rival) if rival else None)
+
+
+@dataclass(frozen=True)
 class Cause:
-    """Why a series changed, by evidence."""
+    """The cause of a change, with its evidence."""
 
     kind: CauseKind
     sentence: str
-    """One sentence: what points there."""
-    evidence: tuple[str, ...] = ()
-    """All that was looked at and said something, a sentence each; what speaks against it too."""
+    """The main evidence, as one sentence."""
+    evidence: tuple[CauseEvidence, ...] = ()
+    """All observations, for and against the cause and its rivals."""
     group: str = ""
     """Alerts of one night and cluster with the same group have one cause; empty: on its own."""
 
 
 class ConfirmationResult(StrEnum):
-    """What measuring a suspect again said."""
+    """The result of measuring a suspected regression again."""
 
     CONFIRMED = "confirmed"
     NOT_CONFIRMED = "not_confirmed"
@@ -41,13 +65,13 @@ class ConfirmationResult(StrEnum):
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The end of a paired confirmation."""
+    """The result of a paired comparison that confirms or refutes a regression."""
 
     outcome: ConfirmationResult
     sentence: str
-    """One sentence: what was compared, on which nodes, what came out."""
+    """One sentence: what was compared, on which nodes, with which result."""
     ratio: float | None = None
-    """Candidate / last good, throughput."""
+    """Throughput of the candidate / throughput of the last good build."""
     low: float | None = None
     high: float | None = None
     rounds: int = 0

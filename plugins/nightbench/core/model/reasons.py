@@ -90,6 +90,7 @@ EXPLAINED_BY_THE_NEXT = frozenset(
         ReasonCode.DISTURBED_TOO_OFTEN,
         ReasonCode.FAULTS_IN_A_ROW,
         ReasonCode.NODE_LEFT_OUT,
+        ReasonCode.NO_GOOD_REPEAT,
         ReasonCode.QUARANTINED,
     }
 )

@@ -95,6 +95,12 @@ class JobSpec:
         return f"{self.run_id}/{self.case.case_id}/g{self.generation}"
 
     @property
+    def units_per_trainer_step(self) -> int:
+        """Units of work that one trainer does in one step."""
+        units: int = self.workload_params.get("units_per_example", 1)
+        return units * self.case.batch_size_per_device
+
+    @property
     def lead(self) -> Node:
         """The node that claims repeats."""
         return self.nodes[0]

@@ -150,7 +150,8 @@ class WorkloadInfo:
     """Lines for whose API the workload's folder has a model file."""
     strategies: tuple[Strategy, ...]
     scales: Mapping[str, Mapping[str, Any]]
-    """Scale -> parameters (shapes, classes, vocabulary); key `converges` marks a proved scale."""
+    """Scale -> parameters (shapes, classes, vocabulary). `converges` marks a scale whose loss is
+    proved to fall; `units_per_example` says how many units one example counts, 1 when absent."""
     parameters: int | None = None
     """Trainable parameters, where the workload fixes them."""
     seed: int = 1

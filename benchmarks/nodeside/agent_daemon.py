@@ -1,0 +1,283 @@
+"""The agent: a daemon that locks its node, runs the repeats of one job and cleans up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+from nodeside.cgroups import clear_left_behind
+from nodeside.commands import CommandFolder
+from nodeside.files import (
+    AgentError,
+    boot_id,
+    explain,
+    probe_writable,
+    read_json,
+    write_json,
+)
+from nodeside.fingerprint import fingerprint
+from nodeside.gpus import resolve
+from nodeside.job import NodeJob
+from nodeside.locks import JobLock, holder_document, lock_file, lock_path
+from nodeside.neighbours import CpuMeter
+from nodeside.node_repeat import NodeRepeat
+from nodeside.processes import AGENT_MARK, AGENT_NODE, become_subreaper, end_marked, reap
+from nodeside.reasons import (
+    AGENT_DIED,
+    AGENT_SIGNALLED,
+    LEASE_EXPIRED,
+    NODE_REBOOTED,
+    STOPPED,
+    Reason,
+    reason,
+)
+
+TICK_S = 0.25
+"""Interval of the agent's loop; one pass takes far less than 1 ms of a measured core."""
+
+EXIT_CANNOT_WRITE = 4
+
+
+def start(folder: str, node: str, agent_file: str) -> dict[str, Any]:
+    """Start an agent as a daemon, which outlives this call and its SSH channel.
+
+    Returns:
+        {"pid", "started"}; started is False where an agent already serves this job directory.
+    """
+    code = os.path.dirname(os.path.abspath(agent_file))
+    job = NodeJob(folder, node, code)
+    probe_writable(os.path.join(job.folder, "control"))
+    lock = lock_file(os.path.join(job.folder, "agent.lock"))
+    if lock is None:
+        known = read_json(os.path.join(job.folder, "agent.json")) or {}
+        return {"pid": known.get("pid"), "started": False}
+    receive, report = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setsid()
+            if os.fork() == 0:
+                os.write(report, str(os.getpid()).encode())
+                _become_agent(job, agent_file, lock)
+        except OSError as error:
+            os.write(2, "nightbench agent: cannot start: {}\n".format(error).encode())
+        finally:
+            os._exit(0)
+    os.close(report)
+    os.waitpid(child, 0)
+    pid = int(os.read(receive, 32).decode() or "0")
+    return {"pid": pid, "started": True}
+
+
+def _become_agent(job: NodeJob, agent_file: str, lock: int) -> None:
+    """Replace this process by the agent; exec puts the agent's mark into /proc/PID/environ."""
+    os.chdir("/")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    out = os.open(
+        os.path.join(job.folder, "agent.out"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
+    )
+    os.dup2(nothing, 0)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    os.set_inheritable(lock, True)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    environment = dict(os.environ)
+    environment.update({AGENT_MARK: job.job_id, AGENT_NODE: job.node})
+    argv = [sys.executable, os.path.abspath(agent_file), "serve", job.folder]
+    argv += ["--node", job.node, "--lock-fd", str(lock)]
+    os.closerange(lock + 1, 4096)
+    for descriptor in range(3, lock):
+        try:
+            os.close(descriptor)
+        except OSError:
+            continue  # it was not open
+    os.execve(sys.executable, argv, environment)
+
+
+def serve(folder: str, node: str, agent_file: str, lock_fd: int) -> int:
+    """Run the agent until its end; return the exit code."""
+    os.set_inheritable(lock_fd, False)
+    job = NodeJob(folder, node, os.path.dirname(os.path.abspath(agent_file)))
+    agent = Agent(job)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, agent.on_signal)
+    try:
+        return agent.run()
+    except OSError as error:
+        # The disk is full or lost: end the ranks, which nobody could watch, and write no result.
+        wrong = explain(error, job.folder)
+        end_marked(job.job_id, job.node)
+        job.log.write("cannot_write", reason=str(wrong))
+        print("nightbench agent: {}".format(wrong), file=sys.stderr, flush=True)
+        return EXIT_CANNOT_WRITE
+    except AgentError as error:
+        job.log.write("end", reason=str(error))
+        print("nightbench agent: {}".format(error), file=sys.stderr, flush=True)
+        agent.note_end(error.reasons(job.node))
+        return 1
+
+
+class Agent:
+    """Serves one job directory until a stop command, an expired lease or a signal."""
+
+    def __init__(self, job: NodeJob) -> None:
+        self.job = job
+        self.commands = CommandFolder(os.path.join(job.folder, "control"), job.log)
+        self._repeat: NodeRepeat | None = None
+        self._lock: JobLock | None = None
+        self._meter: CpuMeter | None = None
+        self._written: dict[str, Any] = {}
+        self._boot_id = boot_id()
+        before = read_json(os.path.join(job.folder, "agent.json")) or {}
+        self._rebooted = before.get("boot_id") not in (None, self._boot_id)
+        self._signal: int | None = None
+        self._expired = False
+
+    def run(self) -> int:
+        """Take the lock, run repeats, end all processes; return the exit code."""
+        self.job.log.write("start", pid=os.getpid(), node=self.job.node, job=self.job.job_id)
+        become_subreaper()
+        left = clear_left_behind()
+        if left:
+            self.job.log.write("kill", pids=left, reason="left in its cgroup by an agent that died")
+        try:
+            why = self._wait_for_lock() or self._serve()
+            if self._repeat is not None:
+                self._repeat.abandon("failed" if self._expired else "aborted", why)
+            left = end_marked(self.job.job_id, self.job.node)[0]
+            if left:
+                self.job.log.write("kill", pids=left, reasons=why)
+            self.job.log.write("end", reasons=why)
+            self.note_end(why)
+        finally:
+            if self._lock is not None:
+                self._lock.close()
+        return 0
+
+    def note_end(self, reasons: list[Reason]) -> None:
+        """Write into agent.json that the agent has ended, and why."""
+        self._write("ended", reasons=reasons)
+
+    def on_signal(self, number: int, _frame: Any) -> None:
+        """Signal handler: the next pass of the loop ends the agent."""
+        self._signal = number
+
+    def _wait_for_lock(self) -> list[Reason]:
+        """Wait for the node's lock; return why the agent has to end without it, empty with it."""
+        path = lock_path(self.job.document["lock_dir"], os.environ)
+        self._lock = JobLock(path, self._devices_to_lock())
+        mine = holder_document(self.job.job_id, os.environ)
+        shown: Any = self  # differs from every holder
+        while not self._lock.acquire(mine):
+            holder = self._lock.holder()
+            if holder != shown:
+                shown = holder
+                self.job.log.write("lock_wait", holder=holder)
+                self._write("waiting", holder=holder)
+            why = self._end_reasons()
+            if why:
+                return why
+            time.sleep(2 * TICK_S)
+        self.job.log.write("lock", path=path)
+        return []
+
+    def _devices_to_lock(self) -> list[str]:
+        """Return the names of the devices to lock; empty to lock the whole node."""
+        if not self.job.locks_devices:
+            return []
+        if self.job.devices:
+            return ["gpu-" + device for device in resolve(self.job.devices)]
+        return ["cpu-{}".format(number) for number in self.job.cpus]
+
+    def _end_reasons(self) -> list[Reason]:
+        """Read new commands; return why the agent has to end, empty if it has not."""
+        if self._signal is not None:
+            name = signal.Signals(self._signal).name
+            return [reason(AGENT_SIGNALLED, self.job.node, observed=name)]
+        self.commands.read_new()
+        stop = self.commands.command("stop")
+        if stop is not None:
+            self.job.log.write("stop")
+            return list(stop.get("reasons") or [reason(STOPPED, self.job.node)])
+        lease_s = self.job.limits["lease_s"]
+        if self.commands.lease_age_s() > lease_s:
+            self._expired = True
+            self.job.log.write("lease_expired", lease_s=lease_s)
+            limit = "{:g} s".format(lease_s)
+            return [reason(LEASE_EXPIRED, self.job.node, observed=limit)]
+        return []
+
+    def _serve(self) -> list[Reason]:
+        """Run repeats one after another; return why the agent has to end."""
+        self._end_interrupted_repeats()
+        self._meter = CpuMeter(self.job.cpus, self.job.job_id, self.job.neighbours["cpu_share"])
+        write_json(
+            os.path.join(self.job.folder, "fingerprint.json"),
+            fingerprint(self.job.code, self.job.python, self.job.document),
+        )
+        while True:
+            why = self._end_reasons()
+            if why:
+                return why
+            if self._repeat is None or self._repeat.ended:
+                reap(())  # orphans of the last repeat, which this process has adopted
+                self._repeat = self._next()
+            self._meter.tick(time.monotonic())
+            if self._repeat is None:
+                self._write("idle")
+            else:
+                self._repeat.tick(self.commands)
+                busy = self._repeat.state in ("running", "draining")
+                state = "running" if busy else self._repeat.state
+                if self._repeat.ended:
+                    state = "idle"
+                waiting = self._repeat.reasons if state == "preparing" else []
+                self._write(state, repeat=self._repeat.number, reasons=waiting)
+            time.sleep(TICK_S)
+
+    def _next(self) -> NodeRepeat | None:
+        """Prepare and return the first requested repeat without a result; None if there is none."""
+        for number in self.commands.prepared():
+            result = os.path.join(self.job.repeat_folder(number), "result.json")
+            if not os.path.exists(result):
+                self._write("preparing", repeat=number)
+                repeat = NodeRepeat(self.job, number, self._meter)
+                repeat.prepare()
+                return repeat
+        return None
+
+    def _end_interrupted_repeats(self) -> None:
+        """End processes of an agent that died, and record its repeats as failed."""
+        left = end_marked(self.job.job_id, self.job.node)[0]
+        if left:
+            self.job.log.write("kill", pids=left, reason="left by an agent that died")
+        why = reason(NODE_REBOOTED if self._rebooted else AGENT_DIED, self.job.node)
+        folder = os.path.join(self.job.folder, "repeats")
+        os.makedirs(folder, exist_ok=True)
+        for name in sorted(os.listdir(folder)):
+            path = os.path.join(folder, name)
+            launched = os.path.exists(os.path.join(path, "launched"))
+            if launched and not os.path.exists(os.path.join(path, "result.json")):
+                NodeRepeat(self.job, int(name)).abandon("failed", [why])
+
+    def _write(self, state: str, **details: Any) -> None:
+        """Write agent.json if it has changed."""
+        document = {
+            "schema": "nightbench.agent/1",
+            "pid": os.getpid(),
+            "state": state,
+            "repeat": details.get("repeat"),
+            "epoch": self.commands.epoch,
+            "holder": details.get("holder"),
+            "reasons": details.get("reasons") or [],
+            "boot_id": self._boot_id,
+        }
+        if document != self._written:
+            write_json(
+                os.path.join(self.job.folder, "agent.json"),
+                dict(document, t_s=round(time.monotonic(), 3)),
+            )
+            self._written = document

@@ -1,0 +1,73 @@
+"""The controller's commands: files under control/, each with the epoch of its writer."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from typing import Any
+
+from nodeside.files import EventLog, read_json, read_text
+
+_EPOCH = re.compile(r"epoch-(\d+)\Z")
+_COMMAND = re.compile(r"(prepare|go|drain|finish|abort)-(\d+)\.json\Z")
+
+
+class CommandFolder:
+    """Reads commands and lease; commands with an epoch below the highest one are ignored."""
+
+    def __init__(self, folder: str, log: EventLog) -> None:
+        self._folder = folder
+        self._log = log
+        self._lease: str | None = None
+        self._renewed_s = time.monotonic()
+        self._ignored: set[tuple[str, int]] = set()
+        self.epoch = 0
+        self.commands: dict[tuple[str, int], dict[str, Any]] = {}
+        """(verb, repeat) -> document; stop is ("stop", 0)."""
+
+    def read_new(self) -> None:
+        """Read epochs, commands and lease again."""
+        names = sorted(os.listdir(self._folder))
+        for name in names:
+            found = _EPOCH.match(name)
+            if found:
+                self.epoch = max(self.epoch, int(found.group(1)))
+        for name in names:
+            found = _COMMAND.match(name)
+            if found:
+                self._read(name, (found.group(1), int(found.group(2))))
+            elif name == "stop.json":
+                self._read(name, ("stop", 0))
+        lease = read_text(os.path.join(self._folder, "lease"))
+        if lease is not None and lease != self._lease:
+            self._lease = lease
+            self._renewed_s = time.monotonic()
+
+    def _read(self, name: str, key: tuple[str, int]) -> None:
+        if key in self.commands:
+            return
+        document = read_json(os.path.join(self._folder, name))
+        if not isinstance(document, dict):
+            return
+        epoch = document.get("epoch")
+        if not isinstance(epoch, int) or epoch < self.epoch:
+            # An epoch that is no number is treated like an old one.
+            seen = (name, epoch if isinstance(epoch, int) else -1)
+            if seen not in self._ignored:
+                self._ignored.add(seen)
+                self._log.write("refused", command=name, epoch=epoch, current=self.epoch)
+            return
+        self.commands[key] = document
+
+    def command(self, verb: str, repeat: int = 0) -> dict[str, Any] | None:
+        """Return a command; None where the controller has not written it."""
+        return self.commands.get((verb, repeat))
+
+    def prepared(self) -> list[int]:
+        """Return the repeats that are to be prepared, in order."""
+        return sorted(repeat for verb, repeat in self.commands if verb == "prepare")
+
+    def lease_age_s(self) -> float:
+        """Return the seconds since the lease was renewed, or since the agent's start."""
+        return time.monotonic() - self._renewed_s

@@ -1,0 +1,141 @@
+"""CommandFolder measurements: a node's own speed, to tell a slow node from slow code."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import platform
+import subprocess
+import time
+from typing import Any, Mapping, Sequence
+
+from nodeside.doctor import environments
+from nodeside.files import read_json
+
+VALUES = 7
+_BUDGET_S = 1.2
+"""For each control of the CPU."""
+_SIDE = 48
+_COPY_BYTES = 32 * 2**20
+
+
+def of_cpu(cpus: Sequence[int]) -> list[dict[str, Any]]:
+    """Measure a matrix product and a memory copy in this interpreter, on one of the job's cores.
+
+    These are rates of the interpreter, not of the machine: compare them only with each other.
+    """
+    allowed = os.sched_getaffinity(0)
+    if cpus:
+        os.sched_setaffinity(0, set(cpus) & allowed or allowed)
+    try:
+        backend = "python-{}.{}".format(*platform.python_version_tuple()[:2])
+        return [
+            {
+                "metric": "matrix_product",
+                "unit": "GFLOP/s",
+                "backend": backend,
+                "device": "cpu",
+                "values": _rates(_matrix_product()),
+            },
+            {
+                "metric": "memory_copy",
+                "unit": "GB/s",
+                "backend": backend,
+                "device": "cpu",
+                "values": _rates(_memory_copy()),
+            },
+        ]
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def _rates(work: Any) -> list[float]:
+    """Return at least five rates in 1e9/s; fewer than `VALUES` on a slow machine."""
+    work()
+    found: list[float] = []
+    begun_s = time.perf_counter()
+    while len(found) < 5 or (len(found) < VALUES and time.perf_counter() - begun_s < _BUDGET_S):
+        before_s = time.perf_counter()
+        amount = work()
+        found.append(amount / (time.perf_counter() - before_s) / 1e9)
+    return found
+
+
+def _matrix_product() -> Any:
+    rows = [[float((i * j) % 7) for j in range(_SIDE)] for i in range(_SIDE)]
+    columns = [list(column) for column in zip(*rows)]
+    often = 4
+
+    def work() -> float:
+        for _ in range(often):
+            for row in rows:
+                for column in columns:
+                    sum(map(float.__mul__, row, column))
+        return often * 2.0 * _SIDE**3
+
+    return work
+
+
+def _memory_copy() -> Any:
+    source, target = bytearray(os.urandom(4096) * (_COPY_BYTES // 4096)), bytearray(_COPY_BYTES)
+    to, often = memoryview(target), 3
+
+    def work() -> float:
+        for _ in range(often):
+            to[:] = source
+        return float(often * _COPY_BYTES)
+
+    return work
+
+
+def of_devices(
+    kind: str, code: str, root: str, prefixes: Mapping[str, str]
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Return the same for every GPU, by the first framework line that can, and why there are none.
+
+    Args:
+        kind: of the devices, as `controls` of framework.json names them.
+        code: folder of the shipped code.
+        root: folder of Nightbench on the node; its newest environment of the line is taken.
+        prefixes: framework line -> prefix used instead of an environment.
+    """
+    newest = {env["line"]: env for env in sorted(environments(root), key=lambda e: e["used_at_s"])}
+    for path in sorted(glob.glob(os.path.join(glob.escape(code), "frameworks/*/framework.json"))):
+        folder = os.path.dirname(path)
+        line = os.path.basename(folder)
+        script = read_json(path).get("controls", {}).get(kind)
+        prefix = prefixes.get(line)
+        if prefix is None and line in newest:
+            prefix = os.path.join(root, "envs", newest[line]["name"])
+        if script is not None and prefix is not None:
+            python = os.path.join(os.path.expanduser(prefix), "bin", "python")
+            return run_script(python, os.path.join(folder, script))
+    return [], None
+
+
+def run_script(
+    python: str, script: str, timeout_s: float = 120.0
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Return what a line's script of controls measured, and why it measured nothing.
+
+    Args:
+        python: interpreter of the line's environment.
+        script: prints a JSON list of controls; see benchmarks/README.md.
+        timeout_s: importing a framework takes most of it.
+    """
+    try:
+        done = subprocess.run(
+            [python, script, str(VALUES)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_s,
+        )
+    except subprocess.TimeoutExpired:
+        return [], "the controls of {} took longer than {:g} s".format(script, timeout_s)
+    except OSError as error:
+        return [], "cannot run {}: {}".format(python, error.strerror)
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        return [], "the controls of {} failed: {}".format(script, " ".join(said)[:300])
+    return list(json.loads(done.stdout.decode())), None

@@ -1,0 +1,121 @@
+"""Reads the contents of a message about alerts from the warehouse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from nightbench.alerts import AlertItem, EndedAlert, Picture, grouped, picture
+from nightbench.alerts.reproduce import command_of
+from nightbench.alerts.routing import Routed
+from nightbench.alerts.run_differences import differences
+from nightbench.core.model import HistoryPoint, Verdict, VerdictKind
+from nightbench.core.model.alerts import Cause, Confirmation
+from nightbench.core.run_plan import RunPlan
+from nightbench.warehouse import Warehouse
+
+MOST_PICTURES = 6
+"""Largest number of plots in a message: the worst series of each cause, the worst first."""
+
+
+class MessageBuilder:
+    """Builds the items of a message about unnotified alerts."""
+
+    def __init__(self, warehouse: Warehouse, plan: RunPlan, unnotified: Sequence[Routed]) -> None:
+        self._warehouse = warehouse
+        self._plan = plan
+        self._unnotified = unnotified
+        self._verdicts: dict[str, dict[str, Verdict]] = {}
+        self._news: dict[int, AlertItem] = {}
+
+    def verdict(self, row: Mapping[str, Any]) -> Verdict:
+        """Return the verdict of an alert's latest night."""
+        run_id = row["last_run_id"]
+        found = self._verdict(run_id, row["case_id"])
+        # An alert about a whole suite has no verdict.
+        return found or Verdict(
+            row["case_id"],
+            row["cluster"],
+            run_id,
+            VerdictKind(row["verdict"]),
+            row["sentence"],
+            row["value"],
+            row["baseline"],
+            row["change"],
+        )
+
+    def ended(self, each: Routed) -> EndedAlert:
+        """Return the item of a resolved alert."""
+        case_id = each.row["case_id"]
+        verdict = self._verdict(each.row["of_run_id"], case_id)
+        return EndedAlert(case_id, verdict.sentence if verdict else "", each.alert_id)
+
+    def news(self, each: Routed) -> AlertItem:
+        """Return the item of a new alert."""
+        if each.alert_id not in self._news:
+            self._news[each.alert_id] = self._read_item(each)
+        return self._news[each.alert_id]
+
+    def pictures(self, batch: Sequence[Routed]) -> list[Picture]:
+        """Return the plots of the falls in a message."""
+        worst = [items[0] for items in grouped([self.news(each) for each in batch])]
+        found: list[Picture | None] = []
+        for news in worst:
+            if news.verdict.kind is VerdictKind.REGRESSED and len(found) < MOST_PICTURES:
+                found.append(self._picture(news))
+        return [plot for plot in found if plot is not None]
+
+    def _verdict(self, run_id: str, case_id: str) -> Verdict | None:
+        if run_id not in self._verdicts:
+            self._verdicts[run_id] = {v.case_id: v for v in self._warehouse.series.verdicts(run_id)}
+        return self._verdicts[run_id].get(case_id)
+
+    def _read_item(self, each: Routed) -> AlertItem:
+        row, verdict = each.row, self.verdict(each.row)
+        ends = (verdict.last_good_run_id, verdict.first_bad_run_id)
+        bad_run_id = verdict.first_bad_run_id or verdict.run_id
+        wanted = [run_id for run_id in (verdict.last_good_run_id, bad_run_id) if run_id]
+        states = self._warehouse.runs.case_states(verdict.case_id, wanted)
+        good, bad = states.get(verdict.last_good_run_id or ""), states.get(bad_run_id)
+        unit = (row["unit"] or "") if "unit" in row else ""
+        return AlertItem(
+            verdict=verdict,
+            unit=unit,
+            alert_id=each.alert_id,
+            last_good=_point(good),
+            first_bad=_point(bad) if all(ends) else None,
+            changes=differences(good, bad) if good and bad else None,
+            cause=self._causes.get(each.alert_id),
+            confirmation=self._confirmations.get(each.alert_id),
+            is_awaited=bool(row["is_awaited"]),
+            reproduce=command_of(self._plan.run.suite, verdict.case_id, good, bad)
+            if row["axes"]
+            else None,
+        )
+
+    def _picture(self, news: AlertItem) -> Picture | None:
+        verdict = news.verdict
+        points = self._warehouse.series.history(verdict.case_id, verdict.cluster)
+        title = f"{verdict.case_id} on {verdict.cluster}"
+        since: datetime | None = verdict.since
+        return picture(title, points, news.unit, since, verdict.baseline)
+
+    @cached_property
+    def _alert_ids(self) -> list[int]:
+        return [each.alert_id for each in self._unnotified if each.is_news]
+
+    @cached_property
+    def _causes(self) -> dict[int, Cause]:
+        return self._warehouse.causes.latest(self._alert_ids)
+
+    @cached_property
+    def _confirmations(self) -> dict[int, Confirmation]:
+        return self._warehouse.confirmations.latest(self._alert_ids)
+
+
+def _point(state: Mapping[str, Any] | None) -> HistoryPoint | None:
+    if state is None or state["throughput"] is None:
+        return None
+    return HistoryPoint(state["started_at"], state["throughput"], state["run_id"])

@@ -1,0 +1,158 @@
+"""Finds the likeliest cause of a change and lists all evidence for and against it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nightbench.causes import node_causes, software_causes
+from nightbench.causes.facts import CauseFacts
+from nightbench.causes.possible_cause import ENOUGH, PossibleCause, fallen_controls
+from nightbench.core.model import Reason, ReasonCode
+from nightbench.core.model.alerts import CauseEvidence, CauseKind
+from nightbench.core.model.reasons import EXPLAINED_BY_THE_NEXT
+from nightbench.core.sentences import CAUSE_LABELS, sentences
+
+_ORDER = (
+    CauseKind.THERMAL,
+    CauseKind.DRIVER,
+    CauseKind.NEIGHBOUR,
+    CauseKind.NODE,
+    CauseKind.FRAMEWORK_VERSION,
+    CauseKind.BENCHMARK_CODE,
+)
+"""Order of causes of equal weight, the more specific first: heat explains a slow node."""
+
+PREFIX = 120
+"""Leading characters of an error text that make two errors the same."""
+_GENERIC_CODES = frozenset(
+    {
+        ReasonCode.AGENT_ERROR,
+        ReasonCode.CONTROLLER_ERROR,
+        ReasonCode.ENVIRONMENT_UNAVAILABLE,
+        ReasonCode.NODE_ERROR,
+        ReasonCode.PROSE,
+        ReasonCode.REMOTE_FAILURE,
+    }
+)
+"""Codes that cover many errors, which only their texts distinguish."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The cause of a change."""
+
+    kind: CauseKind
+    sentence: str
+    evidence: tuple[CauseEvidence, ...]
+    suspect: str = ""
+    """What alerts are grouped by: a node, a pair of versions, changed fields; the `failure_name`
+    of an unexplained failure; empty: unknown."""
+
+
+def possible_causes(facts: CauseFacts) -> list[PossibleCause]:
+    """Return all possible causes, the likeliest first."""
+    found = [
+        suspect
+        for make in (
+            node_causes.heat,
+            node_causes.drivers,
+            node_causes.neighbours,
+            node_causes.slow_nodes,
+            software_causes.framework_versions,
+            software_causes.benchmark_code,
+        )
+        for suspect in make(facts)
+    ]
+    return sorted(found, key=lambda s: (-s.weight, _ORDER.index(s.kind), s.name))
+
+
+def explain(facts: CauseFacts) -> Explanation:
+    """Return the likeliest cause of a change; `unexplained` where no cause weighs enough."""
+    found = possible_causes(facts)
+    if facts.failure and (not found or found[0].weight < ENOUGH):
+        failure = CauseEvidence(f"it failed: {sentences(facts.failure).rstrip('.')}")
+        evidence = (failure, *_evidence(facts, found))
+        name = failure_name(facts.failure)
+        return Explanation(CauseKind.UNEXPLAINED, _nothing(found), evidence, name)
+    if not found or found[0].weight < ENOUGH:
+        return Explanation(CauseKind.UNEXPLAINED, _nothing(found), _evidence(facts, found))
+    first = found[0]
+    sentence = first.sentence
+    rivals = [s for s in found[1:] if s.kind is not first.kind and s.weight >= first.weight - 1]
+    rivals = [s for s in rivals if s.weight >= ENOUGH]
+    if rivals:
+        sentence += f"; {CAUSE_LABELS[rivals[0].kind]} ({rivals[0].name}) is nearly as likely"
+    return Explanation(
+        first.kind,
+        f"{sentence[0].upper()}{sentence[1:]}.",
+        _evidence(facts, found),
+        first.name,
+    )
+
+
+def failure_name(reasons: Sequence[Reason]) -> str:
+    """Return a text that is equal for all cases with the same failure: codes, checks, errors."""
+    names = []
+    for reason in reasons:
+        if reason.code is ReasonCode.CHECK_FAILED:
+            names.append(f"{reason.code} {reason.subject}")
+        elif reason.code in _GENERIC_CODES:
+            text = re.sub(r"[0-9a-f]*[0-9][0-9a-f]*", "#", reason.observed)[:PREFIX]
+            names.append(f"{reason.code} {text}")
+        elif reason.code not in EXPLAINED_BY_THE_NEXT:
+            names.append(str(reason.code))
+    return ", ".join(dict.fromkeys(names))
+
+
+def _evidence(facts: CauseFacts, found: list[PossibleCause]) -> tuple[CauseEvidence, ...]:
+    evidence: list[CauseEvidence] = []
+    for place, cause in enumerate(found):
+        rival = None if place == 0 and cause.weight >= ENOUGH else cause.kind
+        evidence += [CauseEvidence(text, False, rival) for text in cause.evidence_for]
+        evidence += [CauseEvidence(text, True, rival) for text in cause.evidence_against]
+    evidence += map(CauseEvidence, _unchanged(facts))
+    return tuple(dict.fromkeys(evidence))
+
+
+def _unchanged(facts: CauseFacts) -> list[str]:
+    """Return which facts are the same on both sides of the change, and which are unknown."""
+    good, bad = facts.last_good, facts.first_bad
+    same, unknown = [], []
+    pairs = {
+        "the framework's version": (
+            good and good.framework_version,
+            bad.framework_version,
+        ),
+        "the benchmarks' code": (good and good.code_digest, bad.code_digest),
+        "the definition of the work": (good and good.definition_digest, bad.definition_digest),
+    }
+    for name, (old, new) in pairs.items():
+        if not old or not new:
+            unknown.append(name)
+        elif old == new:
+            same.append(name)
+    in_both = good.hardware.keys() & bad.hardware.keys() if good is not None else frozenset()
+    if not in_both:
+        unknown.append("hardware and drivers of the nodes")
+    elif not node_causes.changed_fields(facts):
+        same.append("hardware and drivers of the nodes")
+    known = [c for c in facts.controls if c.nodes <= facts.nodes and c.fell is not None]
+    if not known:
+        unknown.append("control measurements of the nodes")
+    elif not fallen_controls(facts):
+        same.append("control measurements of the nodes")
+    texts = []
+    if same:
+        texts.append(f"as before: {', '.join(same)}")
+    if unknown:
+        texts.append(f"not known: {', '.join(unknown)}")
+    return texts
+
+
+def _nothing(found: list[PossibleCause]) -> str:
+    if not found:
+        return "Nothing that was examined changed with it."
+    names = ", ".join(dict.fromkeys(f"{CAUSE_LABELS[s.kind]} ({s.name})" for s in found[:3]))
+    return f"Too little evidence for {names}."

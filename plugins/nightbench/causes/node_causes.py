@@ -1,0 +1,280 @@
+"""Possible causes in the nodes: slow, hot or changed nodes, and foreign work on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nightbench.causes.facts import CauseFacts, NightFacts, PreflightFacts
+from nightbench.causes.field_changes import FieldChange, changes
+from nightbench.causes.possible_cause import (
+    PossibleCause,
+    controls_fell,
+    count,
+    explain_loss,
+    fallen_controls,
+    largest_loss,
+    other_series,
+    peers_on,
+    shortened,
+    steady_controls,
+)
+from nightbench.core.model import ReasonCode
+from nightbench.core.model.alerts import CauseKind
+from nightbench.core.sentences import sentence
+
+FOREIGN_WORK = frozenset({ReasonCode.FOREIGN_CPU, ReasonCode.FOREIGN_GPU})
+HEAT_DRIFT = 0.05
+"""Relative slowdown of steps within a repeat that hints at a device that heats up."""
+
+
+def slow_nodes(facts: CauseFacts) -> Iterator[PossibleCause]:
+    """Yield nodes that failed, nodes that are slow, and nodes that are new to the case."""
+    for make in (_faulty_node, _slow_node, _moved_case):
+        cause = make(facts)
+        if cause is not None:
+            yield cause
+
+
+def _faulty_node(facts: CauseFacts) -> PossibleCause | None:
+    """Return the nodes that made the case fail as its cause; None where there is none."""
+    if not facts.faults:
+        return None
+    names = sorted(facts.faults)
+    faults = shortened(sentence(facts.faults[node]) for node in names)
+    text = f"{_nodes(names)} made it fail"
+    return PossibleCause(CauseKind.NODE, ", ".join(names), text, 5, [f"{text}: {faults}"], [])
+
+
+def _slow_node(facts: CauseFacts) -> PossibleCause | None:
+    """Return nodes whose controls fell, or on which alone series fell; None without any."""
+    fallen = fallen_controls(facts)
+    alone = [node for node in sorted(facts.nodes) if _only_there(facts, node)]
+    if fallen:
+        by_itself = any(len(c.nodes) == 1 for c in fallen)
+        # All slow nodes of the cluster, so that cases on one and on several are one group.
+        slow = facts.controls if by_itself else fallen
+        names = sorted({c.node for c in slow if c.fell and (len(c.nodes) == 1) == by_itself})
+        verb = "is slow by itself" if len(names) == 1 else "are slow by themselves"
+        text = f"{_nodes(names)} {verb}: control measurements fell too"
+        cause = PossibleCause(CauseKind.NODE, ", ".join(names), text, 0, [], [])
+        cause.add_for(4, controls_fell(fallen))
+        if facts.change is not None and not explain_loss(facts, fallen):
+            cause.add_against(
+                2, f"they lost {largest_loss(fallen):.0%} at most, the series {-facts.change:.0%}"
+            )
+    elif alone:
+        names = alone
+        text = f"only series that ran on {' and '.join(names)} fell"
+        cause = PossibleCause(CauseKind.NODE, ", ".join(names), text, 0, [], [])
+        steady = steady_controls(facts)
+        if steady:
+            cause.add_against(1, f"controls were steady: {shortened(c.label for c in steady)}")
+    else:
+        return None
+    nodes = frozenset(node for name in names for node in name.split("+"))
+    there = count(peers_on(facts, nodes))
+    elsewhere = count(peer for peer in facts.peers if peer.nodes and not nodes & set(peer.nodes))
+    if alone and set(alone) & nodes:
+        text = (
+            f"{other_series(there.fell)} there fell too, {elsewhere.steady} elsewhere were steady"
+        )
+        cause.add_for(2, text)
+    elif there.mostly_fell:
+        cause.add_for(1, f"{other_series(there.fell)} on the same nodes fell too")
+    others = count(peer for peer in peers_on(facts, nodes) if peer.framework != facts.framework)
+    if there.mostly_steady:
+        cause.add_against(2, f"{other_series(there.steady)} on the same nodes were steady")
+    elif others.mostly_steady:
+        # A slow node slows all frameworks.
+        cause.add_against(
+            2, f"other frameworks on the same nodes were steady ({others.steady} series)"
+        )
+    return cause
+
+
+def _only_there(facts: CauseFacts, node: str) -> bool:
+    there = count(peer for peer in facts.peers if node in peer.nodes)
+    elsewhere = count(peer for peer in facts.peers if peer.nodes and node not in peer.nodes)
+    return there.mostly_fell and elsewhere.mostly_steady
+
+
+def _moved_case(facts: CauseFacts) -> PossibleCause | None:
+    """Return nodes that the case ran on for the first time; None where there are none."""
+    good, bad = facts.last_good, facts.first_bad
+    if good is None or not good.nodes or not bad.nodes:
+        return None
+    new = sorted(set(bad.nodes) - {node for night in (good, *facts.good) for node in night.nodes})
+    if not new:
+        return None
+    text = f"the case ran on {' and '.join(bad.nodes)}, before on {' and '.join(good.nodes)}"
+    cause = PossibleCause(CauseKind.NODE, ", ".join(new), text, 3, [text], [])
+    there = count(peers_on(facts, frozenset(new)))
+    if there.mostly_steady:
+        cause.add_against(1, f"{other_series(there.steady)} on the same nodes were steady")
+    return cause
+
+
+def neighbours(facts: CauseFacts) -> Iterator[PossibleCause]:
+    """X on the case's nodes."""
+    disturbed = [(n, r) for n in facts.bad for r in n.disturbed if r.code in FOREIGN_WORK]
+    reasons = [f"{night.run_id}: {sentence(reason)}" for night, reason in disturbed]
+    nodes = {reason.node for _, reason in disturbed if reason.node is not None}
+    busy = [
+        preflight
+        for preflight in facts.preflights_since
+        if preflight.has_neighbours and preflight.node in facts.nodes
+    ]
+    nodes |= {preflight.node for preflight in busy}
+    if not nodes:
+        return
+    named = sorted(nodes)
+    cause = PossibleCause(
+        CauseKind.NEIGHBOUR, ", ".join(named), f"others worked on {' and '.join(named)}", 0, [], []
+    )
+    if reasons:
+        cause.add_for(3, f"repeats were disturbed: {shortened(reasons)}")
+        was, now = _foreign_share(facts.good), _foreign_share(facts.bad)
+        if was and was * 2 >= now:
+            cause.add_against(2, f"they were before too: {was:.0%} of the repeats, {now:.0%} since")
+    if busy:
+        who = shortened(
+            f"{preflight.node}: {preflight.foreign_share:.0%} of the cores"
+            + (f", {shortened(preflight.foreign)}" if preflight.foreign else "")
+            for preflight in busy
+        )
+        cause.add_for(2 if not reasons else 1, f"a preflight saw foreign work ({who})")
+        before = {
+            preflight.node for preflight in facts.preflights_before if preflight.has_neighbours
+        }
+        if {preflight.node for preflight in busy} <= before:
+            cause.add_against(2, "the preflight before the change saw some too")
+    if fallen_controls(facts):
+        cause.add_for(1, controls_fell(fallen_controls(facts)))
+    there = count(peers_on(facts, frozenset(nodes)))
+    if there.mostly_steady:
+        cause.add_against(1, f"{other_series(there.steady)} on the same nodes were steady")
+    elif there.mostly_fell:
+        cause.add_for(1, f"{other_series(there.fell)} on the same nodes fell too")
+    yield cause
+
+
+def heat(facts: CauseFacts) -> Iterator[PossibleCause]:
+    """Yield throttled or hot devices, and lower clock limits."""
+    slowed = [
+        (reason.node or "", f"{night.run_id}: {sentence(reason)}")
+        for night in facts.bad
+        for reason in night.disturbed
+        if reason.code is ReasonCode.DEVICE_THROTTLED
+    ]
+    preflights = [
+        preflight for preflight in facts.preflights_since if preflight.node in facts.nodes
+    ]
+    throttled = [(x.node, f"{x.node}: {w}") for x in preflights for w in x.throttled]
+    hot = [(x.node, f"{x.node}: {w}") for x in preflights for w in x.hot]
+    if slowed or throttled or hot:
+        named = sorted({node for node, _ in (*slowed, *throttled, *hot)})
+        cause = PossibleCause(
+            CauseKind.THERMAL, ", ".join(named), f"devices of {' and '.join(named)} ", 0, [], []
+        )
+        if slowed:
+            cause.add_for(4, f"throttled while measured: {shortened(s for _, s in slowed)}")
+            cause.sentence += "were slowed down by heat or power while the case was measured"
+            before = {reason.code for night in facts.good for reason in night.disturbed}
+            if ReasonCode.DEVICE_THROTTLED in before:
+                cause.add_against(2, "they were on nights before the change too")
+        if throttled:
+            cause.add_for(3, f"throttled before the night: {shortened(s for _, s in throttled)}")
+            if not slowed:
+                cause.sentence += "were throttled before anything ran"
+        if hot:
+            cause.add_for(2, f"hot before the night: {shortened(s for _, s in hot)}")
+            if not slowed and not throttled:
+                cause.sentence += "were hot before anything ran"
+        seen = {x.node for x in facts.preflights_before if x.throttled or x.hot}
+        if (throttled or hot) and not slowed and set(named) <= seen:
+            cause.add_against(2, "the preflight before the change saw the same")
+        _weigh_heat(facts, cause)
+        yield cause
+    clocks = [c for c in changed_fields(facts) if c.is_clock]
+    if clocks:
+        yield _field_cause(facts, clocks, CauseKind.THERMAL, 4)
+
+
+def _weigh_heat(facts: CauseFacts, cause: PossibleCause) -> None:
+    if fallen_controls(facts):
+        cause.add_for(1, controls_fell(fallen_controls(facts)))
+    was, now = _median_drift(facts.good), _median_drift(facts.bad)
+    if was is not None and now is not None and now - was > HEAT_DRIFT:
+        cause.add_for(
+            1, f"steps became slower within a repeat ({now:+.1%}, before {was:+.1%}), as heat does"
+        )
+    there = count(peers_on(facts, frozenset(cause.name.split(", "))))
+    if there.mostly_steady:
+        cause.add_against(1, f"{other_series(there.steady)} on the same nodes were steady")
+
+
+def drivers(facts: CauseFacts) -> Iterator[PossibleCause]:
+    """Yield changes of hardware, firmware, drivers, kernel or links, as one possible cause."""
+    fields = [c for c in changed_fields(facts) if not c.is_clock]
+    if fields:
+        yield _field_cause(facts, fields, CauseKind.DRIVER, 3)
+
+
+def changed_fields(facts: CauseFacts) -> list[FieldChange]:
+    """Return fields of the case's nodes that changed, by fingerprints and preflights."""
+    steps = [changes(good.hardware, bad.hardware) for good, bad, _ in facts.boundaries]
+    found = list(next((step for step in steps if step), ()))
+    first: dict[str, PreflightFacts] = {}
+    for preflight in sorted(facts.preflights_since, key=lambda each: each.at):
+        first.setdefault(preflight.node, preflight)
+    seen = changes(
+        {x.node: x.hardware for x in facts.preflights_before if x.node in facts.nodes},
+        {node: x.hardware for node, x in first.items()},
+    )
+    known = {(c.node, c.field) for c in found}
+    return found + [c for c in seen if (c.node, c.field) not in known]
+
+
+def _field_cause(
+    facts: CauseFacts, fields: Sequence[FieldChange], kind: CauseKind, strong: int
+) -> PossibleCause:
+    shown = [c for c in fields if not c.is_weak] or list(fields)
+    labels = sorted({c.label for c in shown})
+    nodes = frozenset(c.node for c in shown)
+    is_strong = any(not c.is_weak for c in fields)
+    weight = strong if is_strong else 1
+    where = " and ".join(sorted(nodes))
+    cause = PossibleCause(
+        kind, "; ".join(labels), f"on {where} changed: {shortened(labels)}", weight, [], []
+    )
+    cause.evidence_for.append(
+        f"changed between the last good night and the first bad: {shortened(labels)}"
+    )
+    fallen = [c for c in fallen_controls(facts) if c.nodes & nodes]
+    if fallen:
+        cause.add_for(1, controls_fell(fallen))
+    there = count(peers_on(facts, nodes))
+    if there.mostly_fell:
+        # A change that hardly explains a fall is no cause because others fell as well.
+        fell = f"{other_series(there.fell)} on the same nodes fell too"
+        cause.add_for(2 if is_strong else 0, fell)
+    elif there.mostly_steady:
+        cause.add_against(2, f"{other_series(there.steady)} on the same nodes were steady")
+    return cause
+
+
+# --- text and figures ---------------------------------------------------------------------
+
+
+def _nodes(names: Sequence[str]) -> str:
+    return f"{'node' if len(names) == 1 else 'nodes'} {' and '.join(names)}"
+
+
+def _foreign_share(nights: Sequence[NightFacts]) -> float:
+    repeats = sum(night.repeats for night in nights)
+    return sum(night.disturbed_repeats for night in nights) / repeats if repeats else 0.0
+
+
+def _median_drift(nights: Sequence[NightFacts]) -> float | None:
+    drifts = sorted(night.drift for night in nights if night.drift is not None)
+    return drifts[len(drifts) // 2] if drifts else None

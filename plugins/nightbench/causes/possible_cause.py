@@ -1,0 +1,155 @@
+"""A possible cause with its evidence, and how other series and controls behaved.
+
+A weight counts evidence; it is not a probability. The evidence that a cause requires (its version
+changed, its control fell) weighs 2 to 4; other series and controls add or subtract 1 to 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from nightbench.causes.facts import CauseFacts, ControlSeries, Peer
+from nightbench.core.model.alerts import CauseKind
+
+ENOUGH = 2
+"""Weight from which a possible cause is accepted."""
+MAJORITY = 2 / 3
+"""Share of the other series that must agree."""
+EXPLAINS = 1 / 3
+"""Share of a series' fall that a control of its node must have lost to explain the fall."""
+SHOWN = 4
+"""Items that a sentence names before it counts the rest."""
+
+
+@dataclass
+class PossibleCause:
+    """A possible cause while its evidence is collected."""
+
+    kind: CauseKind
+    name: str
+    """What alerts are grouped by: a node, a pair of versions, changed fields."""
+    sentence: str
+    weight: int
+    evidence_for: list[str]
+    evidence_against: list[str]
+
+    def add_for(self, weight: int, text: str) -> None:
+        """Add evidence for the cause."""
+        self.weight += weight
+        self.evidence_for.append(text)
+
+    def add_against(self, weight: int, text: str) -> None:
+        """Add evidence against the cause."""
+        self.weight -= weight
+        self.evidence_against.append(text)
+
+
+# --- other series and controls -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PeerCounts:
+    """Numbers of other series that fell and that were steady."""
+
+    fell: int
+    steady: int
+
+    @property
+    def mostly_fell(self) -> bool:
+        """True where at least two thirds fell, and at least one."""
+        return self.fell > 0 and self.fell >= MAJORITY * (self.fell + self.steady)
+
+    @property
+    def mostly_steady(self) -> bool:
+        """True where at least two thirds were steady, and at least one."""
+        return self.steady > 0 and self.steady >= MAJORITY * (self.fell + self.steady)
+
+
+def count(peers: Iterable[Peer]) -> PeerCounts:
+    """Count the series that fell and that were steady; unknown ones are in neither."""
+    known = [peer.fell for peer in peers if peer.fell is not None]
+    return PeerCounts(sum(known), len(known) - sum(known))
+
+
+def peers_on(facts: CauseFacts, nodes: frozenset[str]) -> list[Peer]:
+    """Return the series that ran on one of the nodes."""
+    return [peer for peer in facts.peers if nodes & set(peer.nodes)]
+
+
+def other_frameworks(facts: CauseFacts) -> list[Peer]:
+    """Return series of other frameworks on the case's nodes; on any where its nodes are unknown."""
+    others = [peer for peer in facts.peers if peer.framework != facts.framework]
+    if not facts.nodes:
+        return others
+    return [peer for peer in others if facts.nodes & set(peer.nodes)]
+
+
+def fallen_controls(facts: CauseFacts) -> list[ControlSeries]:
+    """Return the controls of the case's nodes that fell.
+
+    A control between nodes counts only where the case runs on all of them.
+    """
+    return [
+        control
+        for control in facts.controls
+        if control.fell
+        and (
+            control.nodes <= facts.nodes
+            if len(control.nodes) > 1
+            else bool(control.nodes & facts.nodes)
+        )
+    ]
+
+
+def steady_controls(facts: CauseFacts) -> list[ControlSeries]:
+    """Return the controls of the case's nodes that did not fall."""
+    return [c for c in facts.controls if c.fell is False and c.nodes <= facts.nodes]
+
+
+def largest_loss(fallen: Sequence[ControlSeries]) -> float:
+    """Return the largest relative loss of the controls."""
+    return max((1 - (control.ratio or 1.0) for control in fallen), default=0.0)
+
+
+def explain_loss(facts: CauseFacts, fallen: Sequence[ControlSeries]) -> bool:
+    """Return whether the controls lost enough to explain the loss of the series."""
+    return facts.change is None or largest_loss(fallen) >= -facts.change * EXPLAINS
+
+
+def weigh_controls(facts: CauseFacts, cause: PossibleCause, weight: int) -> None:
+    """Add fallen controls as evidence against software; weight 0 where they lost too little."""
+    fallen = fallen_controls(facts)
+    if fallen:
+        cause.add_against(weight if explain_loss(facts, fallen) else 0, controls_fell(fallen))
+
+
+def controls_fell(fallen: Sequence[ControlSeries]) -> str:
+    """Return `controls fell: memory_copy (cpu) of n1 to 80% of before`."""
+    ratios = [f"{c.label} to {c.ratio or 0.0:.0%} of before" for c in fallen]
+    return f"controls fell: {shortened(ratios)}"
+
+
+# --- text ---------------------------------------------------------------------------------
+
+
+def differ(one: str | None, other: str | None) -> bool:
+    """Return whether both are known and differ."""
+    return bool(one) and bool(other) and one != other
+
+
+def pair_of(one: str | None, other: str | None) -> str:
+    """Return the first characters of two digests, `old -> new`."""
+    return f"{(one or '')[:12]} -> {(other or '')[:12]}"
+
+
+def other_series(count: int) -> str:
+    """Return `3 other series`."""
+    return f"{count} other series"
+
+
+def shortened(items: Iterable[str]) -> str:
+    """Return the first `SHOWN` items as text, and how many more there are."""
+    every = list(dict.fromkeys(items))
+    more = f" and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
+    return "; ".join(every[:SHOWN]) + more

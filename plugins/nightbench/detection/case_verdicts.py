@@ -1,0 +1,126 @@
+"""Makes a verdict for every planned case of a run, measured or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from nightbench.core.model import (
+    CaseStatus,
+    HistoryPoint,
+    Measurement,
+    Reason,
+    RegressionPolicy,
+    Run,
+    Verdict,
+    VerdictKind,
+)
+from nightbench.core.sentences import sentences
+from nightbench.detection.change_detector import ChangeDetector
+from nightbench.detection.detector import Detector, Judgement
+
+
+def judge_cases(
+    run: Run,
+    planned: Iterable[str],
+    measured: Mapping[str, Measurement],
+    histories: Mapping[str, Sequence[HistoryPoint]],
+    policy: RegressionPolicy,
+    detector: Detector | None = None,
+) -> list[tuple[Verdict, Judgement | None]]:
+    """Return the verdict of each planned case with the detector's judgement; None without a value.
+
+    Args:
+        run: the run that is judged; its `started_at` is the time of tonight.
+        planned: case_ids in the order of the plan.
+        measured: by case_id; a planned case without one is `missing`.
+        histories: good nightly points by case_id, oldest first, without this run's own.
+        policy: the suite's.
+        detector: `ChangeDetector` where None.
+    """
+    chosen = detector or ChangeDetector()
+    return [
+        _judge(run, case_id, measured.get(case_id), histories.get(case_id, ()), policy, chosen)
+        for case_id in planned
+    ]
+
+
+def point_of(run: Run, measurement: Measurement) -> HistoryPoint:
+    """Return tonight's point of a series.
+
+    Raises:
+        ValueError: the measurement has no throughput.
+    """
+    if measurement.throughput is None:
+        raise ValueError(f"{measurement.case.case_id} has no throughput")
+    return HistoryPoint(
+        at=run.started_at,
+        value=measurement.throughput,
+        run_id=run.run_id,
+        n=measurement.n,
+        spread=measurement.spread,
+        fingerprint_id=measurement.fingerprint_id or None,
+        definition_digest=measurement.definition_digest or None,
+        framework_version=measurement.framework_version,
+    )
+
+
+def _judge(
+    run: Run,
+    case_id: str,
+    measurement: Measurement | None,
+    history: Sequence[HistoryPoint],
+    policy: RegressionPolicy,
+    detector: Detector,
+) -> tuple[Verdict, Judgement | None]:
+    # A run that is judged again must not be its own baseline.
+    before = [p for p in history if p.run_id != run.run_id and p.at < run.started_at]
+
+    def without_value(kind: VerdictKind, sentence: str) -> tuple[Verdict, None]:
+        verdict = Verdict(
+            case_id,
+            run.cluster,
+            run.run_id,
+            kind,
+            sentence,
+            history=len(before),
+            last_good_run_id=_run_id(before[-1] if before else None),
+        )
+        return verdict, None
+
+    if measurement is None:
+        return without_value(VerdictKind.MISSING, "Planned, but the run brought no result.")
+    if measurement.status is CaseStatus.CANCELLED:
+        return without_value(VerdictKind.MISSING, _why(measurement.reasons))
+    if measurement.status in (CaseStatus.FAILED, CaseStatus.UNAVAILABLE):
+        return without_value(VerdictKind.FAILED, _why(measurement.reasons))
+    if measurement.quarantined or measurement.throughput is None:
+        reasons = measurement.quarantine_reasons or measurement.reasons
+        return without_value(VerdictKind.FAILED, f"Quarantined: {sentences(reasons)}")
+
+    judgement = detector.judge(before, point_of(run, measurement), policy)
+    verdict = Verdict(
+        case_id=case_id,
+        cluster=run.cluster,
+        run_id=run.run_id,
+        kind=judgement.kind,
+        sentence=judgement.sentence,
+        value=measurement.throughput,
+        baseline=judgement.baseline,
+        change=judgement.change,
+        history=judgement.history,
+        smallest_slowdown=judgement.smallest_slowdown,
+        low=judgement.low,
+        high=judgement.high,
+        since=judgement.since,
+        first_bad_run_id=_run_id(judgement.first_bad),
+        last_good_run_id=_run_id(judgement.last_good),
+    )
+    return verdict, judgement
+
+
+def _run_id(point: HistoryPoint | None) -> str | None:
+    return (point.run_id or None) if point else None
+
+
+def _why(reasons: Sequence[Reason]) -> str:
+    return sentences(reasons) or "the measurement failed without a reason"

@@ -1,0 +1,96 @@
+"""Compares the change of a series with the control measurements of the same nodes.
+
+A control does the same work every night without any framework. Where it fell with a series, the
+node is suspected before the framework. The verdict does not change: this is added as evidence.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from nightbench.detection.evidence import REFERENCE
+from nightbench.detection.levels import NOISE_FLOOR
+from nightbench.detection.robust import MAD_TO_SIGMA, Floats, median, noise_of_differences
+
+FEWEST_BEFORE, FEWEST_SINCE = 5, 2
+"""Fewest nights with a control, before a change and since."""
+
+CLEAR = 3.0
+"""Standard errors from which a control counts as moved."""
+
+MOSTLY, PARTLY = 0.6, 0.2
+"""Shares of a change that its control explains: from here on mostly, or partly."""
+
+
+@dataclass(frozen=True)
+class ControlShift:
+    """Shift of a control at the change of a series, relative to the level before."""
+
+    change: float
+    low: float
+    high: float
+    """95 % interval of `change`."""
+    share: float
+    """Of the series' change (of its logarithm) that the control explains, 0 to 1."""
+    remains: float
+    """Change of the series that is left when the control's is taken out."""
+    before: int
+    since: int
+    """Nights with a control, before the change and since."""
+
+    @property
+    def explains(self) -> bool:
+        """True where the control explains most of the change."""
+        return self.share >= MOSTLY
+
+    @property
+    def sentence(self) -> str:
+        """A clause for people."""
+        size = f"{self.change:+.1%} ({self.low:+.1%} to {self.high:+.1%})"
+        if self.explains:
+            return (
+                f"the controls of the same nights moved with it, {size}: the node is suspected "
+                f"before the work, without it {self.remains:+.1%} remain"
+            )
+        if self.share >= PARTLY:
+            return (
+                f"the controls of the same nights explain a part, {size}: {self.remains:+.1%} "
+                "remain"
+            )
+        return f"the controls of the same nights did not move with it, {size}"
+
+
+def control_shift(control: Floats, first: int, step: float) -> ControlShift | None:
+    """Return the shift of the control at a change; None where too few nights have a control.
+
+    Args:
+        control: logarithm of each night's control figure, oldest first, up to the night of the
+            judgement; NaN where there is none. Higher is better, as for the series.
+        first: the first night at the new level.
+        step: the series' change, as a logarithm.
+    """
+    earlier, since = control[:first], control[first:]
+    earlier = earlier[np.isfinite(earlier)][-REFERENCE:]
+    since = since[np.isfinite(since)]
+    if len(earlier) < FEWEST_BEFORE or len(since) < FEWEST_SINCE:
+        return None
+    level = median(earlier)
+    spread = MAD_TO_SIGMA * median(np.abs(earlier - level))
+    noise = max(spread, noise_of_differences(earlier), NOISE_FLOOR)
+    # A median's variance is pi / 2 of the mean's; of two nights it is their mean.
+    after = (1.0 if len(since) < 3 else math.pi / 2) / len(since)
+    error = noise * math.sqrt(math.pi / 2 / len(earlier) + after)
+    shift = median(since) - level
+    moved = abs(shift) > CLEAR * error and shift * step > 0
+    return ControlShift(
+        change=math.expm1(shift),
+        low=math.expm1(shift - 1.96 * error),
+        high=math.expm1(shift + 1.96 * error),
+        share=min(shift / step, 1.0) if moved else 0.0,
+        remains=math.expm1(step - shift) if moved else math.expm1(step),
+        before=len(earlier),
+        since=len(since),
+    )

@@ -1,0 +1,144 @@
+"""Starts the agents of a gang, waits for their nodes' locks, and restarts agents that died."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nightbench.core.sentences import sentences
+from nightbench.gang.decisions import SERVING
+from nightbench.gang.errors import DeadlinePassed, NodeError
+from nightbench.gang.fanout import call_each
+from nightbench.gang.gang_context import GangContext
+from nightbench.gang.node_client import NodeClient
+from nightbench.gang.progress import GangEvent
+
+PROCESS_CHECK_S = 5.0
+"""Interval at which an agent that waits for its node's lock is checked for its process."""
+
+FIRST_STATE_S = 2.0
+"""Time in which a started agent must have written its first state."""
+
+MAX_STARTS = 3
+"""After so many starts that ended at once, the node is given up."""
+
+SWEEP_TIMEOUT_S = 30.0
+
+
+class AgentSupervisor:
+    """Starts and restarts the agents of one gang.
+
+    Args:
+        gang: the gang.
+    """
+
+    def __init__(self, gang: GangContext) -> None:
+        self._gang = gang
+
+    async def start_all(self, repeat: int, optional: bool) -> None:
+        """Return once every node has an agent that holds the node's lock.
+
+        Args:
+            repeat: number of the repeat that needs them, for events.
+            optional: the repeat is not claimed yet, so it may be skipped when time runs out.
+
+        Raises:
+            NodeError: a node did not answer for the length of a lease, or its agent cannot start.
+            DeadlinePassed: the job's deadline passed while a lock was held by another job.
+        """
+        clients = self._gang.in_lock_order()
+        now = self._gang.clock()
+        serving = [x for x in clients if x.view.agent in SERVING and x.view.answers(now)]
+        running = await call_each(serving, NodeClient.is_agent_running)
+        absent = [client for client in clients if not running.get(client.name)]
+        await self.sweep(absent)
+        # Every gang takes locks one after another in the same order. A gang that waits for a lock
+        # therefore holds only locks that come earlier in that order, and no deadlock can arise.
+        for client in absent:
+            await self._start(client, repeat, optional)
+
+    async def restart(self, client: NodeClient, repeat: int) -> None:
+        """Start an agent where the last one died; the new agent writes the repeat's result."""
+        try:
+            if not await client.start_agent():
+                return
+            why = "the agent had died"
+            if await client.check_reboot():
+                why = "the node was rebooted"
+            self._gang.on_event(GangEvent("agent", why, client.name, repeat))
+        except NodeError as error:
+            client.note_error(error)
+
+    async def sweep(self, clients: list[NodeClient]) -> None:
+        """End the processes of agents that have died on these nodes."""
+        swept = await call_each(clients, NodeClient.sweep_orphans, SWEEP_TIMEOUT_S)
+        for node, pids in swept.items():
+            if pids:
+                message = f"ended {len(pids)} orphaned processes"
+                self._gang.on_event(GangEvent("sweep", message, node, data={"pids": pids}))
+
+    async def _start(self, client: NodeClient, repeat: int, optional: bool) -> None:
+        gang = self._gang
+        starts = 0
+        reported_holder: object = None
+        checked_s: float | None = None
+        while True:
+            now = gang.clock()
+            waited_s = now - checked_s if checked_s is not None else None
+            no_state = client.view.agent not in (*SERVING, "waiting", "ended")
+            if (
+                waited_s is None
+                or client.view.agent == "ended"
+                or (no_state and waited_s > FIRST_STATE_S)
+            ):
+                if starts >= MAX_STARTS:
+                    raise NodeError(
+                        client.name,
+                        client.transport.address,
+                        f"the agent ended {starts} times right after its start: "
+                        f"{sentences(client.view.agent_reasons)}; see agent.out and agent.jsonl "
+                        "in its job folder",
+                    )
+                try:
+                    await client.renew(gang.epoch)
+                    if await client.start_agent():
+                        starts += 1
+                        message = "agent started"
+                        if repeat > 1 and await client.check_reboot():
+                            message = "agent started; the node was rebooted"
+                        gang.on_event(GangEvent("agent", message, client.name))
+                    checked_s = gang.clock()
+                    await client.read_state(gang.monitor.repeat)
+                except NodeError as error:
+                    # A short interruption is retried; a longer one ends with its last error.
+                    if now - client.view.answered_s > gang.job.limits.lease_s:
+                        raise
+                    client.note_error(error)
+            elif waited_s > PROCESS_CHECK_S:
+                checked_s = now
+                running = await call_each([client], NodeClient.is_agent_running)
+                if running.get(client.name) is False:
+                    checked_s = None
+                    continue
+            if checked_s is not None and client.view.agent in SERVING:
+                return
+            holder = client.view.lock_holder
+            if client.view.agent == "waiting" and holder != reported_holder:
+                reported_holder = holder
+                await self._report_waiting(client, repeat, holder)
+            await gang.monitor.next_views()
+            await gang.raise_if_ended()
+            if optional and gang.is_too_late():
+                raise DeadlinePassed(
+                    f"the deadline passed while the lock of node {client.name} was waited for"
+                )
+
+    async def _report_waiting(
+        self, client: NodeClient, repeat: int, holder: Mapping[str, object] | None
+    ) -> None:
+        who = holder or {}
+        message = (
+            f"waiting for node {client.name}: {who.get('job_id', 'an unknown job')} of user "
+            f"{who.get('user', '?')} has locked it since {who.get('since', '?')}"
+        )
+        self._gang.on_event(GangEvent("waiting", message, client.name, data=dict(who)))
+        await self._gang.write_progress("waiting", repeat, message, force=True)

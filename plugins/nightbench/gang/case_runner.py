@@ -1,0 +1,205 @@
+"""Measures the cases of a run over SSH from this process, without a scheduler.
+
+The caller has stored the plan in the spool. Every case gets an outcome there, also one that could
+not be prepared. A cancelled measurement leaves no process on any node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from nightbench.core.errors import UserError
+from nightbench.core.model import CaseStatus, JobSpec, Reason, ReasonCode
+from nightbench.core.placement import held_by
+from nightbench.core.summarize import throughput_of
+from nightbench.gang.cleanup import cancel
+from nightbench.gang.controller import run_gang
+from nightbench.gang.errors import EnvironmentUnavailable, faults_of, reason_of
+from nightbench.gang.progress import GangEvent, OnEvent
+from nightbench.gang.provisioning import prepare
+from nightbench.gang.shipping import Shipment
+from nightbench.gang.ssh_target import SshTarget
+from nightbench.spool import CaseOutcome, RunSpool
+
+REFRESH_S = 1.0
+CANCELLED = Reason(ReasonCode.CANCELLED, observed="by the user")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """Status of one case of a direct run, and its reasons."""
+
+    case_id: str
+    status: CaseStatus
+    reasons: tuple[Reason, ...]
+
+
+def measure_cases(
+    jobs: Sequence[JobSpec],
+    run: RunSpool,
+    targets: Mapping[str, SshTarget],
+    shipment: Shipment,
+    on_event: OnEvent,
+    refresh: Callable[[], None],
+    at_once: int = 1,
+) -> list[CaseResult]:
+    """Measure all jobs, one after another, or several at once on disjoint nodes.
+
+    Args:
+        jobs: the cases, resolved; measured in this order.
+        run: where results are stored.
+        targets: node -> how it is reached.
+        shipment: what the nodes need.
+        on_event: called with each event.
+        refresh: called every second, to show progress.
+        at_once: largest number of cases at the same time.
+
+    Returns:
+        Status and reasons of each case.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C or SIGTERM; no process is left on a node.
+    """
+    work = _measure_all(jobs, run, targets, shipment, on_event, at_once)
+    with run.steered():
+        return asyncio.run(run_interruptible(work, refresh))
+
+
+async def run_interruptible(work: Coroutine[Any, Any, T], refresh: Callable[[], None]) -> T:
+    """Return the result of a coroutine, which Ctrl-C and SIGTERM cancel once.
+
+    Args:
+        work: measures; it cleans up when it is cancelled.
+        refresh: called every second, to show progress.
+
+    Raises:
+        KeyboardInterrupt: the coroutine was cancelled, and has cleaned up.
+    """
+    task = asyncio.create_task(work)
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        # A second Ctrl-C must not interrupt the clean-up.
+        if not task.cancelling():
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    try:
+        while not task.done():
+            refresh()
+            await asyncio.wait([task], timeout=REFRESH_S)
+        return task.result()
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+async def _measure_all(
+    jobs: Sequence[JobSpec],
+    run: RunSpool,
+    targets: Mapping[str, SshTarget],
+    shipment: Shipment,
+    on_event: OnEvent,
+    at_once: int,
+) -> list[CaseResult]:
+    try:
+        return await run_disjoint(
+            jobs, lambda job: _measure_case(job, run, targets, shipment, on_event), at_once
+        )
+    except asyncio.CancelledError:
+        for job in jobs:
+            _record(job, run, CaseStatus.CANCELLED, CANCELLED)
+        raise
+
+
+async def run_disjoint(
+    jobs: Sequence[JobSpec], measure: Callable[[JobSpec], Coroutine[Any, Any, T]], at_once: int
+) -> list[T]:
+    """Measure jobs in their order, several at once where they share no node or device.
+
+    No job overtakes one that waits for a node or device: series keep the order of the plan.
+
+    Args:
+        jobs: the cases.
+        measure: measures one; it cleans up when it is cancelled.
+        at_once: largest number of jobs at the same time.
+
+    Returns:
+        The results in the order of the jobs. If this is cancelled or a job raises, all running
+        jobs are cancelled and have cleaned up before the error is raised.
+    """
+    waiting = list(jobs)
+    running: dict[asyncio.Task[T], JobSpec] = {}
+    results: dict[str, T] = {}
+    try:
+        while waiting or running:
+            held = {name for job in running.values() for name in held_by(job.nodes, job.lock)}
+            fits = waiting and len(running) < at_once
+            if fits and held.isdisjoint(held_by(waiting[0].nodes, waiting[0].lock)):
+                job = waiting.pop(0)
+                running[asyncio.create_task(measure(job))] = job
+                continue
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                results[running[task].job_id] = task.result()
+                del running[task]
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+    return [results[job.job_id] for job in jobs]
+
+
+async def _measure_case(
+    job: JobSpec,
+    run: RunSpool,
+    targets: Mapping[str, SshTarget],
+    shipment: Shipment,
+    on_event: OnEvent,
+) -> CaseResult:
+    store = run.case(job.case.case_id, job.generation)
+    try:
+        store.save_job(job.to_json())
+        store.save_progress({"state": "preparing", "message": "preparing the nodes"})
+        await prepare(job, targets, shipment, on_event)
+        outcome: CaseOutcome = await run_gang(
+            job, targets, store, on_event, throughput_of=throughput_of(job.case)
+        )
+    except UserError as error:
+        # The next case may not need the node that failed.
+        unavailable = isinstance(error, EnvironmentUnavailable)
+        status = CaseStatus.UNAVAILABLE if unavailable else CaseStatus.FAILED
+        reason = reason_of(error)
+        _record(job, run, status, reason, faults_of(error))
+        return CaseResult(job.case.case_id, status, (reason,))
+    except asyncio.CancelledError:
+        await _clean_up(job, targets, on_event)
+        raise
+    return CaseResult(job.case.case_id, outcome.status, outcome.reasons)
+
+
+async def _clean_up(job: JobSpec, targets: Mapping[str, SshTarget], on_event: OnEvent) -> None:
+    try:
+        await cancel(job, {node.name: targets[node.name] for node in job.nodes})
+    except UserError as error:
+        # The agents end their processes themselves when the lease expires.
+        on_event(GangEvent("cancel", f"{job.job_id}: could not be cancelled at once: {error}"))
+
+
+def _record(
+    job: JobSpec,
+    run: RunSpool,
+    status: CaseStatus,
+    reason: Reason,
+    faults: Sequence[Reason] = (),
+) -> None:
+    run.case(job.case.case_id, job.generation).end(status, [reason], faults)

@@ -1,0 +1,345 @@
+"""Client for one node of a gang: reads and writes the job directory, starts the agent."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import posixpath
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nightbench.core.model import ClockOffset, JobSpec, Node, reasons_from_json
+from nightbench.gang.decisions import NodeView, ProcessView
+from nightbench.gang.errors import NodeError, RemoteFailure
+from nightbench.gang.node_access import (
+    EXCHANGES,
+    Layout,
+    best_offset,
+    call_agent,
+    measure_offset,
+    repeat_dir,
+)
+from nightbench.gang.ssh_pool import SupportsFollow
+from nightbench.gang.transport import Transport
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+EPOCH = re.compile(r"epoch-(\d+)\Z")
+
+
+class NodeClient:
+    """The controller's access to one node of a job; `view` holds the node's last known state.
+
+    Args:
+        job: the job.
+        node: the node.
+        transport: access to it.
+        clock: the controller's monotonic clock.
+    """
+
+    def __init__(
+        self,
+        job: JobSpec,
+        node: Node,
+        transport: Transport,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.job = job
+        self.node = node
+        self.name = node.name
+        self.transport = transport
+        self._clock = clock
+        self._python = job.environments.python
+        self._root = ""
+        self._folder = ""
+        self._agent = ""
+        self._renewals = 0
+        self.waits_on_node = False
+        """Whether `agent.py follow`, which itself waits for changes, answered the last poll."""
+        self._state_digest: str | None = None
+        """Digest of the state in the last answer; the next poll asks for a different one."""
+        self.view = NodeView(node.name, answered_s=clock())
+        self.highest_epoch = 0
+        self._started_pid: int | None = None
+        """Process id of an agent that was started and has not written its state yet."""
+        self._boot_id: str | None = None
+        """Kernel boot id that the node had first."""
+
+    async def open(self) -> None:
+        """Locate the job directory.
+
+        Raises:
+            RemoteFailure: the job was not prepared there.
+        """
+        layout = await Layout.of(self.transport, self.job.environments)
+        self._root = layout.root
+        self._folder = layout.job(self.job, self.name)
+        self._agent = layout.agent(self.job.code_digest)
+        if not await self.transport.exists(self._path("job.json")):
+            raise RemoteFailure(
+                self.name,
+                self.transport.address,
+                f"no job.json in {self._folder}: prepare the job before it is run",
+            )
+        await self.transport.make_folders(self._path("control"))
+
+    # --- commands to the agent ------------------------------------------------------------
+
+    async def epoch(self) -> int:
+        """Return the highest epoch that a controller has claimed on the node; 0 if none."""
+        names = await self.transport.listdir(self._path("control"))
+        found = [int(match[1]) for name in names if (match := EPOCH.match(name))]
+        self.highest_epoch = max(found, default=0)
+        return self.highest_epoch
+
+    async def claim_epoch(self, epoch: int) -> bool:
+        """Claim an epoch; return False where another controller has claimed it."""
+        return await self.transport.mkdir(self._path("control", f"epoch-{epoch:04d}"))
+
+    async def renew(self, epoch: int) -> None:
+        """Renew the lease, without which the agent ends the gang."""
+        self._renewals += 1
+        text = self._lease(epoch)
+        await self.transport.write_atomic(self._path("control", "lease"), text.encode())
+
+    async def command(self, verb: str, repeat: int | None, document: Mapping[str, Any]) -> None:
+        """Write a command: prepare, go, drain, finish or abort of a repeat, or stop of the job."""
+        name = f"{verb}.json" if repeat is None else f"{verb}-{repeat:03d}.json"
+        await self.transport.write_atomic(
+            self._path("control", name), json.dumps(document).encode()
+        )
+
+    async def claim_repeat(self, repeat: int) -> bool:
+        """Claim a repeat (on the lead); return False where an earlier controller claimed it."""
+        folder = repeat_dir(self._folder, repeat)
+        await self.transport.make_folders(folder)
+        return await self.transport.mkdir(posixpath.join(folder, "claim"))
+
+    async def is_claimed(self, repeat: int) -> bool:
+        """Return whether a controller has claimed the repeat (on the lead)."""
+        return await self.transport.exists(
+            posixpath.join(repeat_dir(self._folder, repeat), "claim")
+        )
+
+    async def start_agent(self) -> bool:
+        """Start the agent; return False where one runs already."""
+        answer = await call_agent(
+            self.transport, self._python, self._agent, "start", self._folder, "--node", self.name
+        )
+        if answer.get("started"):
+            self._started_pid = answer.get("pid")
+        return bool(answer.get("started"))
+
+    # --- the state of the node ------------------------------------------------------------
+
+    async def poll(
+        self, repeat: int | None, epoch: int, renew: bool, every_s: float, wait_s: float
+    ) -> bool:
+        """Update `view` and `highest_epoch`, and renew the lease if asked for.
+
+        Args:
+            repeat: the repeat whose state is read.
+            epoch: the epoch that this controller has claimed.
+            renew: renew the lease, unless another controller has claimed a higher epoch.
+            every_s: interval at which `agent.py follow` reads the job directory.
+            wait_s: time for which `agent.py follow` may delay its answer while nothing changes.
+
+        Returns:
+            Whether the lease was renewed.
+        """
+        lease = None
+        if renew:
+            self._renewals += 1
+            lease = self._lease(epoch)
+        request = {
+            "jobdir": self._folder,
+            "repeat": repeat,
+            "epoch": epoch,
+            "lease": lease,
+            "seen": self._state_digest,
+            "wait_s": wait_s,
+            "every_s": every_s,
+        }
+        answer = await self._ask(request)
+        self.waits_on_node = answer is not None
+        if answer is None:
+            # The transport, or the agent's version there, has no `follow`: read the files.
+            renewed = renew and await self.epoch() <= epoch
+            if renewed:
+                await self.renew(epoch)
+            await self.read_state(repeat)
+            return renewed
+        self.highest_epoch = max(self.highest_epoch, int(answer["epoch"]))
+        self._state_digest = answer["digest"]
+        self._update_view(answer["agent"] or {}, answer["state"])
+        return bool(answer["renewed"])
+
+    async def read_state(self, repeat: int | None) -> NodeView:
+        """Update `view` from agent.json and state.json; return it."""
+        # agent.json first: once it says that the agent has ended, the repeat's state is final.
+        agent = await self._document("agent.json") or {}
+        state = None
+        if repeat is not None:
+            state = await self._document(repeat_dir("", repeat), "state.json")
+        return self._update_view(agent, state)
+
+    def _update_view(self, agent: Mapping[str, Any], state: Mapping[str, Any] | None) -> NodeView:
+        now = self._clock()
+        if self._started_pid is not None:
+            if agent.get("pid") != self._started_pid:
+                agent = {}  # written by the agent before it
+            else:
+                self._started_pid = None
+        view = dataclasses.replace(
+            self.view,
+            answered_s=now,
+            last_error=None,
+            agent=agent.get("state"),
+            agent_reasons=reasons_from_json(agent.get("reasons")),
+            lock_holder=agent.get("holder"),
+            pid=agent.get("pid"),
+            boot_id=agent.get("boot_id"),
+            rebooted=self._has_rebooted(agent.get("boot_id")),
+        )
+        if is_stale(agent, state):
+            state = None
+        self.view = with_state(view, state, now)
+        return self.view
+
+    async def is_agent_running(self) -> bool:
+        """Return whether the process of the agent that was seen last exists."""
+        pid = self.view.pid
+        return pid is not None and await self.transport.exists(f"/proc/{pid}")
+
+    async def check_reboot(self) -> bool:
+        """Return whether the node has rebooted since it was seen first."""
+        done = await self.transport.run(["cat", BOOT_ID], timeout_s=30.0)
+        now = done.stdout.decode(errors="replace").strip() if done.exit == 0 else None
+        rebooted = self._has_rebooted(now or None)
+        self.view = dataclasses.replace(self.view, rebooted=rebooted)
+        return rebooted
+
+    def _has_rebooted(self, boot_id: str | None) -> bool:
+        known = self._boot_id
+        self._boot_id = boot_id or known
+        return self.view.rebooted or (None not in (known, boot_id) and boot_id != known)
+
+    def discount_pause(self, paused_s: float) -> None:
+        """Do not count a time in which the controller itself did not run as the node's silence."""
+        view, now = self.view, self._clock()
+        # The node may have answered since: no time may lie in the future.
+        self.view = dataclasses.replace(
+            view,
+            answered_s=min(now, view.answered_s + paused_s),
+            state_changed_s=min(now, view.state_changed_s + paused_s),
+        )
+
+    def note_error(self, error: NodeError) -> None:
+        """Record in `view` why the node could not be polled."""
+        self.view = dataclasses.replace(self.view, last_error=error.message)
+
+    def reset_repeat(self) -> None:
+        """Clear the repeat's part of `view`: another repeat begins."""
+        self._state_digest = None
+        view = dataclasses.replace(self.view, rebooted=False)
+        self.view = with_state(view, None, self._clock())
+
+    async def stop_command(self) -> dict[str, Any] | None:
+        """Return stop.json of any controller; None where there is none."""
+        return await self._document("control", "stop.json")
+
+    async def result(self, repeat: int) -> dict[str, Any] | None:
+        """Return result.json of a repeat; None while it has not ended."""
+        return await self._document(repeat_dir("", repeat), "result.json")
+
+    async def fingerprint(self) -> dict[str, Any] | None:
+        """Return fingerprint.json; None before the agent has the node's lock."""
+        return await self._document("fingerprint.json")
+
+    async def clock_offset(self) -> ClockOffset:
+        """Return the offset of the node's monotonic clock to the controller's, s."""
+        readings = []
+        for _ in range(EXCHANGES):
+            sent = self._clock()
+            answer = await self._ask({"clock": True})
+            if answer is None:
+                return await measure_offset(
+                    self.transport, self._python, self._agent, clock=self._clock
+                )
+            readings.append((sent, float(answer["monotonic_s"]), self._clock()))
+        return best_offset(readings)
+
+    async def sweep_orphans(self) -> list[int]:
+        """End all processes of Nightbench on the node whose agent has died; return their pids."""
+        words = ["--root", self._root, "--kill"]
+        if self.job.environments.lock_dir:
+            words += ["--lock-dir", self.job.environments.lock_dir]
+        answer = await call_agent(self.transport, self._python, self._agent, "sweep", *words)
+        return [int(pid) for pid in answer.get("killed") or []]
+
+    async def _ask(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the answer of `agent.py follow`; None where the transport does not support it."""
+        if not isinstance(self.transport, SupportsFollow):
+            return None
+        return await self.transport.follow(self._python, self._agent, request)
+
+    def _lease(self, epoch: int) -> str:
+        return f"{epoch} {self._renewals} {self._clock():.3f}\n"
+
+    async def _document(self, *parts: str) -> dict[str, Any] | None:
+        path = self._path(*parts)
+        content = await self.transport.read(path)
+        if content is None:
+            return None
+        try:
+            document = json.loads(content)
+        except ValueError as error:
+            raise RemoteFailure(
+                self.name, self.transport.address, f"{path} is not JSON: {error}"
+            ) from error
+        if not isinstance(document, dict):
+            raise RemoteFailure(self.name, self.transport.address, f"{path} is not a JSON object")
+        return document
+
+    def _path(self, *parts: str) -> str:
+        return posixpath.join(self._folder, *parts)
+
+
+def is_stale(agent: Mapping[str, Any], state: Mapping[str, Any] | None) -> bool:
+    """Return whether a previous agent wrote the state of a repeat that it did not launch.
+
+    The present agent knows of the repeat only after another prepare command.
+    """
+    if state is None or state.get("state") not in ("preparing", "ready"):
+        return False
+    return agent.get("repeat") is None
+
+
+def with_state(view: NodeView, state: Mapping[str, Any] | None, now: float) -> NodeView:
+    """Return the view updated by a repeat's state.json; a new state sets `state_changed_s`."""
+    if state is None:
+        return dataclasses.replace(
+            view, state=None, reasons=(), ports={}, processes={}, state_changed_s=now
+        )
+    processes = {
+        name: ProcessView(
+            phase=p.get("phase") or "",
+            step=p.get("step") or 0,
+            t_s=p.get("t_s"),
+            exit_code=p.get("exit_code"),
+        )
+        for name, p in state.get("processes", {}).items()
+    }
+    written = state.get("t_s")
+    fresh = view.state_written_s != written or view.state != state["state"]
+    return dataclasses.replace(
+        view,
+        state=state["state"],
+        reasons=reasons_from_json(state.get("reasons")),
+        ports=state.get("ports") or {},
+        processes=processes,
+        state_written_s=written,
+        state_changed_s=now if fresh else view.state_changed_s,
+    )

@@ -1,0 +1,367 @@
+"""Runs one repeat: claim, prepare, wait until ready, go, drain, finish or abort, collect."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from nightbench.core.model import (
+    ClockOffset,
+    Reason,
+    ReasonCode,
+    reasons_from_json,
+    reasons_to_json,
+)
+from nightbench.core.sentences import sentences
+from nightbench.gang.agent_supervisor import AgentSupervisor
+from nightbench.gang.decisions import (
+    ENDED,
+    HEARTBEAT_S,
+    PREPARING,
+    GangAction,
+    NodeView,
+    Timing,
+    decide,
+    unreachable,
+)
+from nightbench.gang.errors import DeadlinePassed, NodeError
+from nightbench.gang.fanout import FAST_POLL_S, SLOW_POLL_S, CommandSender, call_each
+from nightbench.gang.gang_context import GangContext
+from nightbench.gang.node_access import more_precise
+from nightbench.gang.node_client import NodeClient
+from nightbench.gang.progress import GangEvent
+from nightbench.spool import RepeatOutcome, utc_now
+
+COLLECT_S = 60.0
+"""Time after which a missing result is given up."""
+
+FETCH_TIMEOUT_S = 10.0
+"""Time limit of one attempt to fetch a result."""
+
+RESTART_S = 2.0
+"""Time in which a restart that is under way must show whether the node has rebooted."""
+
+
+class RepeatController:
+    """Runs one repeat, from its claim to its files in the spool.
+
+    Args:
+        gang: the gang.
+        agents: starts its agents.
+        number: the repeat, from 1.
+    """
+
+    def __init__(self, gang: GangContext, agents: AgentSupervisor, number: int) -> None:
+        self.gang = gang
+        self.number = number
+        self._agents = agents
+        self._commands = CommandSender(gang.clients)
+        self._clocks: dict[str, ClockOffset] = {}
+        self._started_s: dict[str, float] = {}
+        """Node -> time of the last restart of its agent."""
+        self._faults: dict[str, Reason] = {}
+        self._restarting: set[asyncio.Task[None]] = set()
+
+    async def run(self, first: bool) -> RepeatOutcome:
+        """Return how the repeat ended.
+
+        Args:
+            first: no repeat was launched before; a node's error then ends the case.
+
+        Raises:
+            NodeError: only when `first`.
+            DeadlinePassed: the repeat was not launched, for it would end after the deadline.
+            Superseded: another controller has taken the gang over.
+            Cancelled: the job was cancelled.
+        """
+        gang = self.gang
+        gang.monitor.set_interval(FAST_POLL_S)
+        gang.monitor.select_repeat(self.number)
+        gang.progress.next_repeat()
+        started_at = utc_now()
+        try:
+            # A repeat that an earlier controller has claimed goes on past the deadline.
+            resumed = await gang.lead.is_claimed(self.number)
+            if not resumed:
+                self._check_deadline()
+            await self._agents.start_all(self.number, optional=not resumed)
+            await gang.abort_returned_nodes()
+            await self._store_fingerprints()
+            if not resumed:
+                self._check_deadline()
+            began_s, started_at = gang.clock(), utc_now()
+            claimed = await gang.lead.claim_repeat(self.number)
+        except NodeError as error:
+            if first:
+                raise
+            self._faults[error.node] = error.reason
+            return await self._record("failed", (error.reason,), {}, started_at)
+        if not claimed:
+            gang.on_event(
+                GangEvent("repeat", "claimed by an earlier controller: resumed", None, self.number)
+            )
+        clocks = asyncio.create_task(self._measure_clocks())
+        try:
+            reasons = await self._drive(clocks, resumed)
+            if self._restarting:
+                await asyncio.wait(self._restarting, timeout=RESTART_S)
+        finally:
+            for task in (clocks, *self._restarting):
+                task.cancel()
+            await self._commands.close()
+        results = await self._collect()
+        status, reasons = self._judge(results, reasons)
+        if status == "ok":
+            gang.progress.repeat_ended(gang.clock() - began_s)
+        outcome = await self._record(status, reasons, results, started_at)
+        if outcome.failed:
+            await gang.raise_if_cancelled()
+        return outcome
+
+    def _check_deadline(self) -> None:
+        if self.gang.is_too_late():
+            raise DeadlinePassed(f"repeat {self.number} would end after the deadline")
+
+    async def _drive(self, clocks: asyncio.Task[None], resumed: bool) -> tuple[Reason, ...]:
+        """Carry out decisions until results can be collected; return the reasons of an abort."""
+        gang, job = self.gang, self.gang.job
+        timing = Timing(prepared_s=gang.clock())
+        reasons: tuple[Reason, ...] = ()
+        trainers = [p.name for p in job.processes if p.measured]
+        foreign_wait_s = job.neighbours.wait_s if job.neighbours.action == "wait" else 0.0
+        await self._write_progress("preparing", timing)
+        if resumed:
+            await gang.monitor.next_views()
+        while True:
+            views = [client.view for client in gang.clients]
+            now = gang.clock()
+            await self._prepare_where_needed(views)
+            if timing.started_s is None and any(_is_launched(view) for view in views):
+                timing = Timing(timing.prepared_s, now, timing.aborted_s)
+            decision = decide(views, trainers, timing, job.limits, now, foreign_wait_s)
+            if decision.action is GangAction.COLLECT:
+                await self._write_progress("collecting", timing)
+                return reasons
+            if decision.action is GangAction.GO:
+                await self._go(views, clocks)
+                timing = Timing(timing.prepared_s, timing.started_s or now, timing.aborted_s)
+            elif decision.action in (GangAction.DRAIN, GangAction.FINISH):
+                await self._send(str(decision.action), {})
+            elif decision.action is GangAction.RESTART_AGENT:
+                self._restart_agents(decision.nodes)
+            elif decision.action is GangAction.ABORT:
+                reasons = decision.reasons
+                timing = Timing(timing.prepared_s, timing.started_s, now)
+                self._record_faults(views)
+                gang.on_event(
+                    GangEvent("repeat", f"aborted: {sentences(reasons)}", None, self.number)
+                )
+            if timing.aborted_s is not None:
+                await self._send("abort", {"reasons": reasons_to_json(reasons)})
+            launched = timing.started_s is not None and timing.aborted_s is None
+            gang.monitor.set_interval(
+                SLOW_POLL_S if launched and self._is_measuring(views) else FAST_POLL_S
+            )
+            waited_for = _foreign_work(views)
+            state = "preparing" if timing.started_s is None else "running"
+            await self._write_progress("waiting" if waited_for else state, timing, waited_for)
+            await gang.monitor.next_views()
+            await gang.raise_if_ended()
+
+    @staticmethod
+    def _is_measuring(views: list[NodeView]) -> bool:
+        """Return whether a process may be in its measured steps, which polling would disturb."""
+        phases = {p.phase for v in views for p in v.processes.values() if p.exit_code is None}
+        return not phases or bool(phases - {"finish"})
+
+    async def _prepare_where_needed(self, views: list[NodeView]) -> None:
+        """Send `prepare` to nodes that have no state of the repeat."""
+        new = {view.node for view in views if view.state is None and view.last_error is None}
+        await self._send("prepare", {}, only=new)
+
+    async def _go(self, views: list[NodeView], clocks: asyncio.Task[None]) -> None:
+        """Send every node the ports of all nodes, once the clocks are measured."""
+        ports = {name: port for view in views for name, port in view.ports.items()}
+        await clocks
+        if not self._commands.was_sent("go"):
+            self.gang.on_event(GangEvent("repeat", "go", None, self.number, data={"ports": ports}))
+        await self._send("go", {"ports": ports})
+
+    async def _measure_clocks(self) -> None:
+        there = self._answering(self.gang.clients)
+        for node, offset in (await call_each(there, NodeClient.clock_offset)).items():
+            best = more_precise(self._clocks.get(node), offset)
+            if best is not None:
+                self._clocks[node] = best
+
+    def _restart_agents(self, nodes: tuple[str, ...]) -> None:
+        """Start agents where the last one may have died; a new one writes that into the result."""
+        now = self.gang.clock()
+        for client in self.gang.clients:
+            last_s = self._started_s.get(client.name, float("-inf"))
+            if client.name in nodes and now - last_s >= HEARTBEAT_S:
+                self._started_s[client.name] = now
+                # In the background: the other nodes do not wait for this one.
+                task = asyncio.create_task(self._agents.restart(client, self.number))
+                self._restarting.add(task)
+                task.add_done_callback(self._restarting.discard)
+
+    async def _send(
+        self, verb: str, document: Mapping[str, Any], only: set[str] | None = None
+    ) -> None:
+        await self._commands.send(
+            verb, self.number, {"epoch": self.gang.epoch, **document}, only=only
+        )
+
+    def _record_faults(self, views: list[NodeView]) -> None:
+        """Record faults of nodes as such: reboots and missing answers."""
+        lease_s, now = self.gang.job.limits.lease_s, self.gang.clock()
+        for view in views:
+            if view.rebooted:
+                self._faults[view.node] = Reason(ReasonCode.NODE_REBOOTED, view.node)
+            elif now - view.answered_s > lease_s:
+                self._faults[view.node] = unreachable(view, now - view.answered_s, lease_s)
+
+    # --- results --------------------------------------------------------------------------
+
+    async def _store_fingerprints(self) -> None:
+        new = [client for client in self.gang.clients if client.name not in self.gang.fingerprinted]
+        found = await call_each(new, NodeClient.fingerprint)
+        for node, document in found.items():
+            if document is not None:
+                if await asyncio.to_thread(self.gang.store.fingerprint, node) is None:
+                    await asyncio.to_thread(self.gang.store.save_fingerprint, node, document)
+                self.gang.fingerprinted.add(node)
+
+    async def _collect(self) -> dict[str, dict[str, Any]]:
+        """Fetch the results of all nodes that answer into the spool; return node -> result.json."""
+        gang = self.gang
+        results: dict[str, dict[str, Any]] = {}
+        until_s = gang.clock() + COLLECT_S
+        clocks = asyncio.create_task(self._measure_clocks())
+        try:
+            while True:
+                missing = [client for client in gang.clients if client.name not in results]
+                there = self._answering(missing)
+                found = await call_each(
+                    there, lambda client: client.result(self.number), FETCH_TIMEOUT_S
+                )
+                for node, document in found.items():
+                    if document is not None:
+                        await asyncio.to_thread(gang.store.save_result, self.number, node, document)
+                        results[node] = document
+                # A node writes its result just before or after its last state.
+                awaited = [
+                    client
+                    for client in gang.clients
+                    if client.name not in results and client.view.state in ENDED
+                ]
+                if not awaited or gang.clock() > until_s:
+                    await clocks
+                    return results
+                await gang.monitor.next_views()
+                await gang.raise_if_ended()
+        finally:
+            clocks.cancel()
+
+    def _answering(self, clients: list[NodeClient]) -> list[NodeClient]:
+        now = self.gang.clock()
+        return [client for client in clients if client.view.answers(now)]
+
+    def _judge(
+        self, results: dict[str, dict[str, Any]], reasons: tuple[Reason, ...]
+    ) -> tuple[str, tuple[Reason, ...]]:
+        """Return status and reasons of the repeat: ok, disturbed, aborted or failed."""
+        names = [client.name for client in self.gang.clients]
+        bad = {name: results[name] for name in names if name in results}
+        bad = {name: r for name, r in bad.items() if r.get("status") != "ok"}
+        missing = [name for name in names if name not in results]
+        if not bad and not missing and not reasons:
+            disturbed = self._disturbed(results)
+            return ("disturbed" if disturbed else "ok"), disturbed
+        failed = [name for name, r in bad.items() if r.get("status") == "failed"]
+        if not reasons and bad:
+            reasons = reasons_from_json(bad[(failed or list(bad))[0]]["reasons"])
+        if not reasons:
+            reasons = tuple(Reason(ReasonCode.NO_RESULT, name) for name in missing)
+        for client in self.gang.clients:
+            if client.view.rebooted:
+                rebooted = Reason(ReasonCode.NODE_REBOOTED, client.name)
+                self._faults[client.name] = rebooted
+                reasons = tuple(dict.fromkeys((rebooted, *reasons)))
+        aborted = not failed and not missing and bool(bad) and not self._commands.was_sent("abort")
+        return ("aborted" if aborted else "failed"), reasons
+
+    def _disturbed(self, results: dict[str, dict[str, Any]]) -> tuple[Reason, ...]:
+        """Return why the window was disturbed; empty where the job's policy only records that."""
+        if self.gang.job.neighbours.action == "record":
+            return ()
+        return tuple(
+            reason
+            for _, document in sorted(results.items())
+            for reason in reasons_from_json((document.get("disturbed") or {}).get("reasons"))
+        )
+
+    async def _record(
+        self,
+        status: str,
+        reasons: tuple[Reason, ...],
+        results: dict[str, dict[str, Any]],
+        started_at: str,
+    ) -> RepeatOutcome:
+        """Write controller.json, which ends the repeat for every controller."""
+        record = {
+            "repeat": self.number,
+            "status": status,
+            "reasons": reasons_to_json(reasons),
+            "log_tail": log_tail(results),
+            "started_at": started_at,
+            "ended_at": utc_now(),
+            "epoch": self.gang.epoch,
+            "missing": [client.name for client in self.gang.clients if client.name not in results],
+            "faults": reasons_to_json(self._faults.values()),
+            "clocks": {
+                name: {"offset_s": clock.offset_s, "error_s": clock.error_s}
+                for name, clock in self._clocks.items()
+            },
+        }
+        throughput = None
+        if status == "ok" and self.gang.throughput_of is not None:
+            throughput = await asyncio.to_thread(self.gang.throughput_of, record, results)
+        await self.gang.raise_if_superseded()
+        await asyncio.to_thread(self.gang.store.save_repeat, self.number, record)
+        message = f"{status}: {sentences(reasons)}" if reasons else status
+        self.gang.on_event(GangEvent("repeat", message, None, self.number, data=record))
+        return RepeatOutcome.from_record(self.number, record, throughput)
+
+    async def _write_progress(self, state: str, timing: Timing, message: str = "") -> None:
+        gang = self.gang
+        since_s = timing.started_s if timing.started_s is not None else timing.prepared_s
+        await gang.write_progress(state, self.number, message, running_s=gang.clock() - since_s)
+
+
+def _is_launched(view: NodeView) -> bool:
+    return view.state in ("running", "draining", "done", "failed")
+
+
+def _foreign_work(views: list[NodeView]) -> str:
+    """Return a message about foreign work that nodes wait for; empty if there is none."""
+    found = sentences(r for view in views if view.state == PREPARING for r in view.reasons)
+    return f"waiting for foreign work to end: {found}" if found else ""
+
+
+def log_tail(results: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """Return stacks of hung processes and the log's end, of the first failed node that has some."""
+    order = {"failed": 0, "aborted": 1}
+    worst = sorted(results.items(), key=lambda pair: order.get(str(pair[1].get("status")), 2))
+    for node, result in worst:
+        stacks = [
+            f"[{node} {process.get('name')}: stack]\n{process['stack']}"
+            for process in result.get("processes") or ()
+            if process.get("stack")
+        ]
+        parts = [*stacks, *([result["log_tail"]] if result.get("log_tail") else [])]
+        if parts:
+            return "\n".join(parts)
+    return None
