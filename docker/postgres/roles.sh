@@ -17,3 +17,4 @@ revoke all on database warehouse from public;
 grant connect on database warehouse to nightbench_owner, nightbench_loader, nightbench_reader,
     nightbench_triage;
 SQL
+psql --username postgres --set ON_ERROR_STOP=1 --file /nightbench/reader_limits.sql warehouse

@@ -30,10 +30,19 @@ select
     p.precision,
     p.sync,
     p.compiler,
+    p.execution,
+    p.layout,
+    p.sequence_length,
+    p.compression,
+    p.link_bandwidth,
+    p.threads,
+    b.environment,
     p.data,
     p.is_synthetic,
     p.scale,
+    p.axes,
     g.build_id,
+    p.is_private_build,
     g.framework_version,
     g.throughput,
     g.unit,
@@ -56,7 +65,8 @@ select
 from good as g
 inner join staging.planned_case as p
     on g.run_id = p.run_id and g.case_id = p.case_id
-inner join staging.run as r on g.run_id = r.run_id;
+inner join staging.run as r on g.run_id = r.run_id
+inner join staging.build as b on g.build_id = b.build_id;
 
 comment on view marts.fct_measurement is
 'One row per series (case_id, cluster) and run: medians that passed the checks';
@@ -72,4 +82,10 @@ comment on column marts.fct_measurement.time_to_first_step_s is
 comment on column marts.fct_measurement.peak_resident_bytes is 'Largest rank''s, bytes';
 comment on column marts.fct_measurement.is_synthetic is
 'Made from synthetic data: never stand it unmarked beside a published real-data figure';
+comment on column marts.fct_measurement.axes is
+'Every axis of the case by name; two rows do equal work where these agree but for one';
+comment on column marts.fct_measurement.environment is
+'venv, made from a lock or a wheel, or prefix, prepared by the site';
+comment on column marts.fct_measurement.is_private_build is
+'Its build was named for this run and is not the suite''s own: no part of the series'' history';
 comment on column marts.fct_measurement.node_names is 'Nodes that it ran on; null when imported';

@@ -1,9 +1,5 @@
 -- Alerts: their life, what people do with them, and their history.
 
--- name: lock_alerts(cluster)
--- Locks the alerts of a cluster, to judge and to notify, until the connection is closed.
-select pg_advisory_lock(hashtext('nightbench alerts'), hashtext(:cluster));
-
 -- name: open_alert(case_id, cluster, kind, sentence, value, baseline, change, run_id)
 -- Opens an alert unless the series has a live one, or this run opened one before.
 -- Returns one row where the alert is new.

@@ -1,9 +1,5 @@
 -- Nights that schedules promise, and the check of their deadlines.
 
--- name: lock_deadlines()
--- Locks the check of deadlines until the connection is closed; false where another one has it.
-select pg_try_advisory_lock(hashtext('nightbench deadlines')) as is_locked;
-
 -- name: watch_suite*!
 -- A suite's cluster and schedule as the deadline check finds them now.
 insert into raw.suite_watch (suite, cluster, timetable, since, seen_at)

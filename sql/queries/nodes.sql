@@ -1,9 +1,5 @@
 -- Nodes: preflights, control measurements, events, states.
 
--- name: lock_cluster(cluster)
--- Locks the events of a cluster's nodes until the transaction ends.
-select pg_advisory_xact_lock(hashtextextended('nightbench nodes of ' || :cluster, 0));
-
 -- name: store_node_preflight*!
 -- A preflight of a node.
 insert into raw.node_preflight (

@@ -1,9 +1,5 @@
 -- Runs: what a run plans to measure, with its cluster and its builds.
 
--- name: lock_run(run_id)
--- Locks the load of a run until the transaction ends.
-select pg_advisory_xact_lock(hashtextextended('nightbench run ' || :run_id, 0));
-
 -- name: store_run*!
 -- A run; only mark_loaded sets `loaded_at`.
 -- Writes only where something differs.
@@ -127,7 +123,8 @@ insert into raw.planned_case as t (
     build_id,
     unit,
     definition_digest,
-    left_out
+    left_out,
+    private_build
 )
 values (
     :run_id,
@@ -136,20 +133,23 @@ values (
     :build_id,
     :unit,
     :definition_digest,
-    :left_out
+    :left_out,
+    :private_build
 )
 on conflict (run_id, case_id) do update set
     axes = excluded.axes,
     build_id = excluded.build_id,
     unit = excluded.unit,
     definition_digest = excluded.definition_digest,
-    left_out = excluded.left_out
+    left_out = excluded.left_out,
+    private_build = excluded.private_build
 where
 t.axes is distinct from excluded.axes
 or t.build_id is distinct from excluded.build_id
 or t.unit is distinct from excluded.unit
 or t.definition_digest is distinct from excluded.definition_digest
-or t.left_out is distinct from excluded.left_out;
+or t.left_out is distinct from excluded.left_out
+or t.private_build is distinct from excluded.private_build;
 
 -- name: runs(run_id, suite, cluster, imported, max_rows)
 -- Runs, newest first, with how many of their cases were planned, measured, failed, quarantined.
@@ -228,6 +228,7 @@ select
     p.unit,
     p.definition_digest,
     p.left_out,
+    p.private_build,
     b.line,
     b.variant,
     b.source,

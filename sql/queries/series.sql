@@ -1,19 +1,20 @@
 -- Series: medians and verdicts over the nights, noise and drift.
 
 -- name: latest_medians(suite, cluster, run_id)
--- The newest median of each series. A null parameter does not constrain; drills and
--- what was measured to confirm never show.
+-- The newest median of each series. A null parameter does not constrain; drills, what was measured
+-- to confirm, and private builds show only in their own run.
 select distinct on (case_id, cluster) *
 from marts.fct_measurement
 where
     (:suite::text is null or suite = :suite)
     and (:cluster::text is null or cluster = :cluster)
     and (:run_id::text is null or run_id = :run_id)
-    and (run_kind not in ('drill', 'confirm') or run_id = :run_id)
+    and ((run_kind not in ('drill', 'confirm') and not is_private_build) or run_id = :run_id)
 order by case_id asc, cluster asc, started_at desc, run_id desc;
 
 -- name: series_history(case_id, cluster, kinds, before)
--- One series, oldest first: medians that passed the checks, of the run kinds asked for.
+-- One series, oldest first: medians that passed the checks, of the run kinds asked for. Private
+-- builds are no part of it.
 select
     started_at,
     throughput,
@@ -28,6 +29,7 @@ where
     case_id = :case_id
     and cluster = :cluster
     and run_kind = any(:kinds)
+    and not is_private_build
     and (:before::timestamptz is null or started_at < :before)
 order by started_at asc, run_id asc;
 

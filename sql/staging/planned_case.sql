@@ -27,6 +27,7 @@ select
     scale,
     axes,
     build_id,
+    private_build as is_private_build,
     unit,
     nullif(definition_digest, '') as definition_digest,
     left_out

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.integration.live_airflow import Live
-from tests.integration.live_suites import STEP_S, THREADS
+from tests.integration.live_airflow import Live, write_suite
+from tests.integration.live_suites import STEP_S, THREADS, suites
 from tests.sql.nights import Inbox
 
 from nightbench.core.model import Build, Case, Measurement, PlannedCase, Run, RunKind, Strategy
@@ -80,8 +80,10 @@ def test_a_fall_is_measured_again_before_its_message_is_sent(
     python.write_text(f'#!/bin/sh\nFAKE_STEP_S={STEP_S / (1 - lost)} exec python3 "$@"\n')
     python.chmod(0o755)
 
-    build = f"fake={tmp_path / 'slower'}"
-    dag_run = live.trigger("falls", run_kind="nightly", builds=[build])
+    falls = suites(inbox.url)["falls"]
+    with_build = f"{falls['env']}\nbuilds: {{fake: {{path: {tmp_path / 'slower'}}}}}"
+    write_suite(live.place / "dags", "falls", {**falls, "env": with_build})
+    dag_run = live.trigger("falls", run_kind="nightly")
     run = live.run_of(dag_run)
     assert live.ended(dag_run) == "success", live.tasks(dag_run, "measure")
     assert {row["verdict"] for row in live.judged(run.run_id)} == {"regressed"}

@@ -35,7 +35,16 @@ TABLES = [
 ]
 OTHERS = [
     *("alert_cause", "bisect", "bisect_step", "confirmation", "deadline_check", "detector_grade"),
-    *("drift", "message", "message_item", "night", "noise_event", "shadow_verdict", "suite_watch"),
+    *(
+        "drift",
+        "lock",
+        "message",
+        "message_item",
+        "night",
+        "noise_event",
+        "shadow_verdict",
+        "suite_watch",
+    ),
 ]
 """Of what is made of results: their keepers have tests of their own."""
 

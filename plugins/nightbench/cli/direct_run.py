@@ -32,6 +32,7 @@ def measure_directly(chosen: common.Chosen) -> int:
         UserError: nothing was launched, because a Connection is missing for instance.
     """
     from nightbench.gang import case_runner
+    from nightbench.night.code_snapshot import shipment_of_now
     from nightbench.spool import plans
 
     place = common.home()
@@ -43,7 +44,8 @@ def measure_directly(chosen: common.Chosen) -> int:
     run_id = plan.run.run_id
     say(f"run {run_id}: {len(plan.jobs)} cases on {chosen.cluster.name}, over SSH, no scheduler")
     interrupted = False
-    shipment = common.shipment(chosen.cluster)
+    wheelhouse = chosen.cluster.environments.wheelhouse
+    shipment = shipment_of_now(plan.run.code_digest, wheelhouse)
     try:
         jobs = place_on_healthy(chosen, plan.jobs, folder, targets, shipment)
         with LiveView(out, folder, folder.planned(), common.history(chosen.cluster.name)) as view:

@@ -50,6 +50,13 @@ class RunRequest:
             raise UserError(
                 "outside_hours: found it with night, which keeps to the hours; choose one of them"
             )
+        changed = [name for name in ("builds", "repeats", "scale") if getattr(self, name)]
+        if self.run_kind is RunKind.NIGHTLY and changed:
+            raise UserError(
+                f"run_kind: found nightly together with {' and '.join(changed)}; a nightly run "
+                "measures the suite as its file says, because later nights are judged by it. "
+                f"Choose {RunKind.ON_DEMAND}, or change the suite's file"
+            )
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> RunRequest:

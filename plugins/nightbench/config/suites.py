@@ -241,5 +241,8 @@ def customise(
         cases=cases,
         protocol=protocol,
         builds=chosen,
+        private_builds=frozenset(
+            line for line in builds or {} if chosen[line] != suite.builds.get(line)
+        ),
         priorities=priorities,
     )

@@ -130,7 +130,9 @@ def make_plan(
         policy=suite.policy,
         channels=suite.alerts,
         cluster=cluster,
-        cases=tuple(_case_plan(job, catalog, left_out.get(job.case.case_id)) for job in jobs),
+        cases=tuple(
+            _case_plan(job, suite, catalog, left_out.get(job.case.case_id)) for job in jobs
+        ),
         jobs=tuple(job for job in jobs if job.case.case_id not in left_out),
         routes=suite.routes,
         zone=_zone(suite, cluster),
@@ -151,10 +153,17 @@ def _expecting(job: JobSpec, past: Mapping[str, CaseHistory] | None) -> JobSpec:
     return dataclasses.replace(job, expected_repeat_s=usual)
 
 
-def _case_plan(job: JobSpec, catalog: Catalog, left_out: Reason | None) -> CasePlan:
+def _case_plan(job: JobSpec, suite: Suite, catalog: Catalog, left_out: Reason | None) -> CasePlan:
     workload = catalog.workloads[job.case.workload]
     return CasePlan(
-        planned=PlannedCase(job.case, job.build, job.definition_digest, job.unit, left_out),
+        planned=PlannedCase(
+            job.case,
+            job.build,
+            job.definition_digest,
+            job.unit,
+            left_out,
+            private_build=job.case.framework in suite.private_builds,
+        ),
         processes=job.processes,
         # Some workloads have one network at every scale, others a count for each.
         parameters=job.workload_params.get("parameters", workload.parameters),

@@ -55,13 +55,13 @@ from nightbench.gang import (
     Shipment,
     SshTarget,
     cancel,
-    local_shipment,
     prepare,
     run_gang,
 )
 from nightbench.gang.progress import GangEvent
 from nightbench.night import cluster_preflight, node_placement
 from nightbench.night.case_history import case_histories
+from nightbench.night.code_snapshot import shipment_of_now
 from nightbench.night.night_plan import open_now
 from nightbench.nodes import NodesOut, NodeState
 from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome, RunSpool, Spool
@@ -115,7 +115,7 @@ def experiment_context(
     Raises:
         UserError: the cluster's hours do not hold now.
     """
-    shipment = local_shipment(cluster.environments.wheelhouse)
+    shipment = shipment_of_now(catalog.code_digest, cluster.environments.wheelhouse)
     span = None if outside_hours else open_now(cluster, datetime.now(UTC))
     ends = (until, span.end if span else None)
     deadline = min((end for end in ends if end is not None), default=None)

@@ -55,18 +55,19 @@ class Shipment:
         return code_digest(self.benchmarks)
 
 
-def local_shipment(wheelhouse: str | None = None) -> Shipment:
+def local_shipment(wheelhouse: str | None = None, benchmarks: Path | None = None) -> Shipment:
     """Return what this machine has for the nodes.
 
     Args:
         wheelhouse: folder of wheels for nodes without an index (a cluster's own).
+        benchmarks: the code; this deployment's `benchmarks/` where None.
 
     Raises:
         UserError: the uv binary is not there, or does not run.
     """
     uv = _uv()
     return Shipment(
-        benchmarks=locations.benchmarks_folder(),
+        benchmarks=benchmarks or locations.benchmarks_folder(),
         uv=uv,
         uv_version=_uv_version(uv) if uv else "",
         wheelhouse=Path(wheelhouse) if wheelhouse else None,

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from nightbench.core.errors import UserError
@@ -44,8 +44,8 @@ def up(home: Home, wait_s: float = LOCK_WAIT_S) -> Iterator[str]:
         UserError: a service failed; the message holds the end of its log.
     """
     home.make()
-    with _locked(home, wait_s):
-        stack = _prepare(home)
+    with _locked(home, wait_s), ExitStack() as reserved:
+        stack = _prepare(home, reserved)
         if all(stack.running(name) for name in SERVICES) and not unhealthy(stack):
             yield from migrate_warehouse(stack)  # the code may be newer than what runs
             yield f"everything runs: {airflow.base_url(stack.ports)}"
@@ -81,13 +81,13 @@ def _known_port(stack: Stack) -> int | None:
     return int(known.read_text(encoding="ascii")) if known.is_file() else None
 
 
-def _prepare(home: Home) -> Stack:
+def _prepare(home: Home, reserved: ExitStack) -> Stack:
     held = frozenset(
         name
         for name, service in (("postgres", "postgres"), ("cluster", CLUSTER), ("api", "api-server"))
         if processes.read(home.run / f"{service}.pid")
     )
-    return Stack(home, choose_ports(home, held), load_or_create_secrets(home))
+    return Stack(home, choose_ports(home, reserved, held), load_or_create_secrets(home))
 
 
 def _start_base(stack: Stack) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 
 import psutil
@@ -55,13 +56,15 @@ def is_listening(port: int, pids: Iterable[int]) -> bool:
     return False
 
 
-def choose_ports(home: Home, running: frozenset[str] = frozenset()) -> Ports:
+def choose_ports(home: Home, reserved: ExitStack, running: frozenset[str] = frozenset()) -> Ports:
     """Return the ports of this home, and remember them.
 
     A remembered port is kept unless another process has taken it meanwhile.
 
     Args:
         home: where `ports.json` lies.
+        reserved: until it is closed no other home is given these ports: a server may take half a
+            minute before it listens.
         running: names of ports (fields of `Ports`) that our own services hold right now.
 
     Raises:
@@ -74,7 +77,7 @@ def choose_ports(home: Home, running: frozenset[str] = frozenset()) -> Ports:
         if remembered and field.name in running:
             chosen[field.name] = first
             continue
-        chosen[field.name] = _next_free(field.name, first, set(chosen.values()))
+        chosen[field.name] = _next_free(field.name, first, reserved)
     ports = Ports(**chosen)
     if ports != remembered:
         write_private(home.ports_file, json.dumps(asdict(ports)) + "\n")
@@ -97,13 +100,25 @@ def load_ports(home: Home) -> Ports | None:
         ) from error
 
 
-def _next_free(name: str, first: int, taken: set[int]) -> int:
+def _next_free(name: str, first: int, reserved: ExitStack) -> int:
     # The nodes of the local cluster listen on the same port of their own loopback addresses.
     hosts = ("127.0.0.1", "127.0.0.2", "127.0.0.3") if name == "cluster" else ("127.0.0.1",)
     for port in range(first, min(first + SEARCH, 65536)):
-        if port not in taken and is_free(port, hosts):
+        if is_free(port, hosts) and _reserve(port, reserved):
             return port
     raise UserError(
         f"No free port for {name}: {first} to {first + SEARCH - 1} are all taken on 127.0.0.1. "
         "Stop what listens there (ss -ltnp shows it)."
     )
+
+
+def _reserve(port: int, reserved: ExitStack) -> bool:
+    """Hold a name for the port, in this network namespace and as long as this process lives."""
+    name = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        name.bind(f"\0nightbench-port-{port}")
+    except OSError:
+        name.close()
+        return False
+    reserved.enter_context(name)
+    return True

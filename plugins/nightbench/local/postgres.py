@@ -225,12 +225,26 @@ def provide(home: Home, ports: Ports, secrets: Secrets) -> list[str]:
                 made += _provide_database(cursor, database, owner)
     finally:
         connection.close()
+    _limit_reader(dsn(ports, secrets, SUPERUSER))
     lines = [
         f"127.0.0.1:{ports.postgres}:*:{role}:{getattr(secrets, role)}"
         for role in (SUPERUSER, "airflow", *ROLES)
     ]
     write_private(home.pgpass_file, "\n".join(lines) + "\n")
     return made
+
+
+def _limit_reader(warehouse: str) -> None:
+    import psycopg2
+
+    from nightbench.warehouse.statements import text
+
+    connection = psycopg2.connect(warehouse)
+    try:
+        with connection, connection.cursor() as cursor:
+            cursor.execute(text("reader_limits.sql"))
+    finally:
+        connection.close()
 
 
 def _provide_role(cursor: psycopg2.extensions.cursor, role: str, password: str) -> list[str]:

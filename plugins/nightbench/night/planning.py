@@ -13,6 +13,7 @@ from nightbench.core.expected_nights import LONGEST_WAIT
 from nightbench.core.run_plan import make_plan
 from nightbench.core.sentences import sentence
 from nightbench.night.case_history import case_histories
+from nightbench.night.code_snapshot import keep_code
 from nightbench.night.night_plan import next_night, open_now, plan_night
 from nightbench.spool import Spool
 from nightbench.spool.planned_job import PlannedJob, save_cluster, save_job
@@ -94,6 +95,7 @@ def plan_run(
         past=past,
     )
     folder = store_plan(plan, spool)
+    keep_code(folder, catalog.code_digest)
     save_cluster(folder, cluster)
     for job in plan.jobs:
         save_job(folder, PlannedJob.of(job, cluster, outside_hours=request.outside_hours))

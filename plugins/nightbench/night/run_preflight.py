@@ -13,12 +13,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing
 from typing import Any
 
-from nightbench.config import load_catalog, locations
+from nightbench.config import load_catalog
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, HealthPolicy, RunKind
 from nightbench.core.sentences import sentences
-from nightbench.gang import GangEvent, SshTarget, local_shipment
+from nightbench.gang import GangEvent, SshTarget
 from nightbench.night.cluster_preflight import ClusterHealth, examine, save
+from nightbench.night.code_snapshot import kept_shipment
 from nightbench.night.node_events import record_preflight
 from nightbench.night.node_placement import nodes_out_tonight, place_around, save_placement
 from nightbench.nodes import FindingLevel, NodeState
@@ -69,15 +70,17 @@ async def _examine(run: RunSpool, cluster: Cluster, open_targets: OpenTargets) -
     def log_event(event: GangEvent) -> None:
         log.info("%s", f"{event.node}: {event.message}" if event.node else event.message)
 
-    frameworks = load_catalog(locations.benchmarks_folder()).frameworks
+    targets, document = await open_targets(cluster), run.run() or {}
+    shipment = kept_shipment(run, document["code_digest"], cluster.environments.wheelhouse)
+    frameworks = load_catalog(shipment.benchmarks).frameworks
     wanted = {entry["axes"]["framework"] for entry in run.planned()}
     return await examine(
         cluster,
-        await open_targets(cluster),
-        local_shipment(cluster.environments.wheelhouse),
+        targets,
+        shipment,
         [frameworks[line] for line in sorted(wanted & frameworks.keys())],
         # Controls are series of nightly runs; a run on demand does not wait for them.
-        controls=(run.run() or {}).get("run_kind") == RunKind.NIGHTLY,
+        controls=document.get("run_kind") == RunKind.NIGHTLY,
         sweep=True,
         on_event=log_event,
     )

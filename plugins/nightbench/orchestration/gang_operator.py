@@ -167,11 +167,15 @@ class GangOperator(BaseOperator):
         raise AirflowSkipException(sentence(reason))
 
     def _prepare(self, planned: PlannedJob, store: CaseStore) -> None:
-        from nightbench.gang import local_shipment, prepare
+        from nightbench.gang import prepare
+        from nightbench.night.code_snapshot import kept_shipment
         from nightbench.orchestration.ssh_targets import ssh_targets
+        from nightbench.spool import open_spool
 
         targets = ssh_targets(planned.cluster)
-        shipment = local_shipment(planned.job.environments.wheelhouse)
+        job = planned.job
+        run = open_spool().run(self.nightbench_run)
+        shipment = kept_shipment(run, job.code_digest, job.environments.wheelhouse)
 
         def log_event(event: GangEvent) -> None:
             said = f"{event.node}: {event.message}" if event.node else event.message
@@ -179,7 +183,7 @@ class GangOperator(BaseOperator):
             # Building an environment takes minutes: progress shows what is being done.
             store.save_progress({"state": "provisioning", "message": f"preparing: {said}"})
 
-        asyncio.run(prepare(planned.job, targets, shipment, log_event))
+        asyncio.run(prepare(job, targets, shipment, log_event))
 
     def _failed(self, context: Context, store: CaseStore, error: UserError) -> NoReturn:
         from nightbench.gang import EnvironmentUnavailable, NodeUnreachable, faults_of, reason_of

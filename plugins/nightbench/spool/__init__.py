@@ -1,6 +1,6 @@
 """The spool: runs as files, from their plan to their ingest, on any fsspec URL.
 
-    <spool>/runs/<run_id>/run.json, planned.json, loaded.json
+    <spool>/runs/<run_id>/run.json, planned.json, code.tar.gz, loaded.json
     <spool>/runs/<run_id>/cases/<case_id>/g<generation>/
         job.json, progress.json, outcome.json, controller-<epoch>.json,
         fingerprint-<node>.json

@@ -38,12 +38,17 @@ def write_json(path: UPath, document: object, lasting: bool = True) -> None:
         SpoolError: the disk is full, or it may not be written.
     """
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_bytes(path, text.encode(), lasting)
+
+
+def write_bytes(path: UPath, content: bytes, lasting: bool = True) -> None:
+    """Write a file so that readers see all of it or the one before; see `write_json`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if is_local(path):
-            _write_beside(Path(path.path), text, lasting)
+            _write_beside(Path(path.path), content, lasting)
         else:
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(content)
     except OSError as error:
         raise SpoolError(
             f"{path}: cannot be written: {error.strerror or error}. Make room or give the right to "
@@ -51,12 +56,12 @@ def write_json(path: UPath, document: object, lasting: bool = True) -> None:
         ) from error
 
 
-def _write_beside(path: Path, text: str, lasting: bool) -> None:
+def _write_beside(path: Path, content: bytes, lasting: bool) -> None:
     """Make a file appear by rename; what a full disk cut short is taken away again."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     try:
-        with beside.open("w", encoding="utf-8") as stream:
-            stream.write(text)
+        with beside.open("wb") as stream:
+            stream.write(content)
             if lasting:
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -64,6 +69,14 @@ def _write_beside(path: Path, text: str, lasting: bool) -> None:
     except OSError:
         beside.unlink(missing_ok=True)
         raise
+
+
+def read_bytes(path: UPath) -> bytes | None:
+    """The content of a file, or None where there is none."""
+    try:
+        return bytes(path.read_bytes())
+    except FileNotFoundError:
+        return None
 
 
 def read_json(path: UPath) -> Any | None:

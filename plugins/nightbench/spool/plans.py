@@ -90,6 +90,7 @@ def _case_document(case: CasePlan) -> dict[str, Any]:
         "converges": case.converges,
         "units_per_trainer_step": case.units_per_trainer_step,
         "left_out": case.left_out and case.left_out.to_json(),
+        "private_build": planned.private_build,
     }
 
 
@@ -153,6 +154,7 @@ def _case(entry: Mapping[str, Any]) -> CasePlan:
             definition_digest=entry["definition_digest"],
             unit=entry["unit"],
             left_out=Reason.from_json(entry["left_out"]) if entry["left_out"] else None,
+            private_build=entry["private_build"],
         ),
         processes=tuple(Process(**process) for process in entry["processes"]),
         parameters=entry["parameters"],

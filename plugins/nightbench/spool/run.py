@@ -17,8 +17,10 @@ from nightbench.spool.documents import (
     component,
     entries,
     is_local,
+    read_bytes,
     read_json,
     unless_damaged,
+    write_bytes,
     write_json,
 )
 
@@ -64,6 +66,14 @@ class RunSpool:
     def save_planned(self, documents: Sequence[Mapping[str, Any]]) -> None:
         """Keep planned.json; written before anything is launched."""
         write_json(self.folder / "planned.json", list(documents))
+
+    def code(self) -> bytes | None:
+        """code.tar.gz: what was below `benchmarks/` when the run was planned."""
+        return read_bytes(self.folder / "code.tar.gz")
+
+    def save_code(self, archive: bytes) -> None:
+        """Keep code.tar.gz; written before anything is launched."""
+        write_bytes(self.folder / "code.tar.gz", archive)
 
     def loaded(self) -> Document | None:
         """loaded.json: what the ingest wrote after the warehouse had everything.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -10,7 +11,12 @@ import psycopg2.errors
 
 from nightbench.core.model import Verdict
 from nightbench.warehouse import to_row
-from nightbench.warehouse.connection import Connection, WarehouseRefused
+from nightbench.warehouse.connection import (
+    LOCK_TIMEOUT_S,
+    Connection,
+    WarehouseRefused,
+    WarehouseUnavailable,
+)
 from nightbench.warehouse.repository import Repository, Row
 
 LIVE = ("open", "acknowledged")
@@ -36,7 +42,15 @@ class AlertRepository(Repository):
         Raises:
             WarehouseUnavailable: another one has held it for longer than the lock's time limit.
         """
-        self._read("lock_alerts", cluster=cluster)
+        name = f"alerts of {cluster}"
+        give_up_at = time.monotonic() + LOCK_TIMEOUT_S
+        while not self._try_session_lock(name):
+            if time.monotonic() > give_up_at:
+                raise WarehouseUnavailable(
+                    f"Another process has decided on the {name} for more than "
+                    f"{LOCK_TIMEOUT_S:.0f} s (table raw.lock has its pid). Try again when it ended."
+                )
+            time.sleep(0.2)
 
     def open(self, verdict: Verdict) -> bool:
         """Open an alert for the verdict's series and return whether it is new.

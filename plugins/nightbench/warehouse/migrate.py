@@ -2,7 +2,7 @@
 
 yoyo reads the files and keeps the book (schema `migrations`), but by itself it commits a
 migration and its mark in two transactions, and locks by a row that a killed process leaves
-behind. So the steps run inside one transaction of ours, under an advisory lock that PostgreSQL
+behind. So the steps run inside one transaction of ours, under a lock that PostgreSQL
 drops with the connection (docs/adr/0007-migrations.md).
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ OWNER = "nightbench_owner"
 
 VIEWS = (
     "staging/run",
+    "staging/build",
     "staging/planned_case",
     "staging/measurement",
     "staging/repeat",
@@ -58,7 +59,6 @@ VIEWS = (
 
 _BOOK = "migrations"
 _PURPOSE = "Views for analysts and pages; the grain stands in the header of each"
-_LOCK = 0x6E62_6D69  # "nbmi"
 _TIMEOUT_S = 600.0
 
 
@@ -76,19 +76,33 @@ def apply(dsn: str | Mapping[str, Any], folder: Path | None = None) -> list[str]
         WarehouseUnavailable: PostgreSQL is away, or the role does not exist.
         WarehouseRefused: a migration or view failed; the database is as it was before.
     """
-    connection = connect(
+    connection = _connect(dsn)
+    with closing(connection), reported("apply the migrations"):
+        _lock(connection)
+        with closing(_connect(dsn)) as applying:
+            return _apply_locked(applying, folder or statements.SQL / "migrations")
+
+
+def _connect(dsn: str | Mapping[str, Any]) -> Connection:
+    return connect(
         dsn,
         application_name="nightbench migrate",
         statement_timeout_s=_TIMEOUT_S,
         lock_timeout_s=_TIMEOUT_S,
         role=OWNER,
     )
-    with closing(connection), reported("apply the migrations"):
-        with connection.cursor() as cursor:
-            cursor.execute("select pg_advisory_lock(%s)", (_LOCK,))
-            book = sql.Identifier(_BOOK)
-            cursor.execute(sql.SQL("create schema if not exists {}").format(book))
-        return _apply_locked(connection, folder or statements.SQL / "migrations")
+
+
+def _lock(connection: Connection) -> None:
+    """Leave a transaction open that locks a table of the owner's: no reader can hold it up."""
+    book = sql.Identifier(_BOOK)
+    with connection.cursor() as cursor:
+        for what in ("schema if not exists {}", "table if not exists {}.applying ()"):
+            # A second process that applies them may just have made it.
+            with suppress(psycopg2.errors.UniqueViolation):
+                cursor.execute(sql.SQL("create " + what).format(book))
+        cursor.execute("begin")
+        cursor.execute(sql.SQL("lock table {}.applying in exclusive mode").format(book))
 
 
 def _apply_locked(connection: Connection, folder: Path) -> list[str]:

@@ -14,7 +14,7 @@ class NightRepository(Repository):
 
     def lock(self) -> bool:
         """Lock the check of deadlines until the connection is closed; False where it is locked."""
-        return bool(self._read("lock_deadlines")[0]["is_locked"])
+        return self._try_session_lock("deadlines")
 
     def watch(self, suite: str, cluster: str, timetable: str, now: datetime) -> datetime:
         """Store that a suite has a schedule; returns since when its nights are expected.

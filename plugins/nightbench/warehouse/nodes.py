@@ -43,7 +43,7 @@ class NodeRepository(Repository):
             The state of every node of the cluster of which anything is known.
         """
         with self._transaction(f"count the faults of {cluster}'s nodes"):
-            self._rows("lock_cluster", cluster=cluster)
+            self._lock_for_transaction(f"nodes of {cluster}")
             self._write("store_node_event", *map(_row, events))
             states = self._rows("node_states", cluster=cluster)
             before = {row["node"]: NodeState(**_fields(row)) for row in states}

@@ -42,6 +42,14 @@ class Repository:
         run = getattr(queries(), name)
         return [dict(row) for row in run(self._connection, **parameters)]
 
+    def _lock_for_transaction(self, name: str) -> None:
+        """Lock a name until the transaction ends."""
+        self._rows("lock_for_transaction", lock_name=name)
+
+    def _try_session_lock(self, name: str) -> bool:
+        """Lock a name until the connection is closed; False where another session has it."""
+        return bool(self._read("try_session_lock", lock_name=name)[0]["is_locked"])
+
     def _write(self, name: str, /, *rows: Mapping[str, Any]) -> int:
         """Run a writing statement for each row, inside of a transaction; rows that changed."""
         run = getattr(queries(), name)

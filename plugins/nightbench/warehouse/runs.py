@@ -46,7 +46,7 @@ class RunRepository(Repository):
             True where anything was written, False where all of it was there already.
         """
         with self._transaction(f"load run {bundle.run.run_id}"):
-            self._rows("lock_run", run_id=bundle.run.run_id)
+            self._lock_for_transaction("load")
             changed = self._plan(bundle.run, bundle.planned, bundle.cluster)
             changed += self._write(
                 "store_fingerprint",
@@ -131,6 +131,7 @@ class RunRepository(Repository):
                 definition_digest=row["definition_digest"],
                 unit=row["unit"],
                 left_out=row["left_out"] and Reason.from_json(row["left_out"]),
+                private_build=row["private_build"],
             )
             for row in self._read("planned_cases", run_id=run_id)
         ]

@@ -63,6 +63,7 @@ def planned_row(run: Run, planned: PlannedCase) -> Row:
         "unit": planned.unit,
         "definition_digest": planned.definition_digest,
         "left_out": planned.left_out and Json(_reason(planned.left_out)),
+        "private_build": planned.private_build,
     }
 
 

@@ -3,7 +3,7 @@
 with latest as (
     select distinct on (case_id, cluster) *
     from marts.fct_measurement
-    where run_kind in ('nightly', 'on_demand')
+    where run_kind in ('nightly', 'on_demand') and not is_private_build
     order by case_id asc, cluster asc, started_at desc
 ),
 
@@ -11,20 +11,7 @@ stepped as (
     select
         *,
         lag(throughput) over (
-            partition by
-                cluster,
-                workload,
-                framework,
-                strategy,
-                nodes,
-                devices_per_node,
-                trainers,
-                pservers,
-                precision,
-                sync,
-                compiler,
-                data,
-                scale
+            partition by cluster, environment, axes - 'batch_size_per_device'
             order by batch_size_per_device
         ) as throughput_of_smaller
     from latest

@@ -1,9 +1,9 @@
 -- Which framework line is fastest at the same work? The newest median of each series; lines are
--- ranked only among equal axes, precision included, and relative to the fastest of them.
+-- ranked only among equal axes, environment included, and relative to the fastest of them.
 with latest as (
     select distinct on (case_id, cluster) *
     from marts.fct_measurement
-    where run_kind in ('nightly', 'on_demand')
+    where run_kind in ('nightly', 'on_demand') and not is_private_build
     order by case_id asc, cluster asc, started_at desc
 ),
 
@@ -15,21 +15,7 @@ compared as (
     from latest
     window
         same_work as (
-            partition by
-                cluster,
-                workload,
-                strategy,
-                nodes,
-                devices_per_node,
-                trainers,
-                pservers,
-                batch_size_per_device,
-                precision,
-                sync,
-                compiler,
-                data,
-                scale,
-                unit
+            partition by cluster, environment, unit, axes - 'framework'
         )
 )
 

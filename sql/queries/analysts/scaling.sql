@@ -7,6 +7,7 @@ with measured as (
     from marts.fct_measurement
     where
         run_kind in ('nightly', 'on_demand')
+        and not is_private_build
         and not is_imported
 )
 

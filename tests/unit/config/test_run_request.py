@@ -71,6 +71,11 @@ def test_a_case_is_asked_for_by_its_name() -> None:
         ({"suite": "by_hand", "frameworks": ["pytorch"]}, 'framework: found "pytorch"'),
         ({"suite": "by_hand", "cases": ["nope"]}, 'case_id: found "nope"'),
         ({"suite": "by_hand", "run_kind": "yearly"}, 'run_kind: found "yearly"'),
+        (
+            {"suite": "by_hand", "run_kind": "nightly", "builds": ["fake=/x"], "repeats": 3},
+            "run_kind: found nightly together with builds and repeats",
+        ),
+        ({"suite": "by_hand", "run_kind": "nightly", "scale": "full"}, "together with scale"),
         ({"suite": "by_hand", "scale": "huge"}, "sleep has no scale huge"),
         ({"suite": "by_hand", "builds": ["fake"]}, 'build: found "fake"'),
         ({"suite": "broken"}, "broken.yaml"),

@@ -5,6 +5,7 @@ import os
 import re
 import socket
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,12 @@ def test_a_home_that_cannot_be_made_names_the_folder(tmp_path: Path) -> None:
         Home(tmp_path / "file" / "state").make()
 
 
+def choose(home: Home, *running: str) -> ports.Ports:
+    """Ports that are reserved no longer than the choice takes."""
+    with ExitStack() as reserved:
+        return ports.choose_ports(home, reserved, frozenset(running))
+
+
 def test_a_taken_port_is_passed_over_and_the_choice_stays(home: Home) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -46,16 +53,27 @@ def test_a_taken_port_is_passed_over_and_the_choice_stays(home: Home) -> None:
         home.ports_file.write_text(json.dumps({"api": number, "postgres": 0, "cluster": 0}))
         assert not ports.is_free(number)
         # Our own server holds it: the number stays.
-        assert ports.choose_ports(home, frozenset({"api", "postgres", "cluster"})).api == number
-        chosen = ports.choose_ports(home, frozenset({"postgres", "cluster"}))
+        assert choose(home, "api", "postgres", "cluster").api == number
+        chosen = choose(home, "postgres", "cluster")
         assert number < chosen.api <= number + ports.SEARCH
-    assert ports.choose_ports(home, frozenset({"postgres", "cluster"})).api == chosen.api
+    assert choose(home, "postgres", "cluster").api == chosen.api
 
 
 def test_ports_differ_from_each_other(home: Home) -> None:
     home.ports_file.write_text(json.dumps({"api": 42000, "postgres": 42000, "cluster": 42000}))
-    chosen = ports.choose_ports(home)
+    chosen = choose(home)
     assert len({chosen.api, chosen.postgres, chosen.cluster}) == 3
+
+
+def test_two_homes_that_start_at_once_get_different_ports(home: Home, tmp_path: Path) -> None:
+    other = Home(tmp_path / "other")
+    other.make()
+    with ExitStack() as reserved, ExitStack() as by_other:
+        mine = ports.choose_ports(home, reserved)
+        others = ports.choose_ports(other, by_other)
+    # Nothing listens on any of them yet.
+    assert {*vars(mine).values()}.isdisjoint(vars(others).values())
+    assert choose(home) == mine
 
 
 def test_a_damaged_ports_file_is_named(home: Home) -> None:

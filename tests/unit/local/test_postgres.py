@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg2
@@ -12,6 +13,12 @@ from nightbench.core.errors import UserError
 from nightbench.local import ports, postgres, processes
 from nightbench.local.home import Home, Secrets, load_or_create_secrets
 
+
+def choose(home: Home) -> ports.Ports:
+    with ExitStack() as reserved:
+        return ports.choose_ports(home, reserved)
+
+
 Running = tuple[Home, ports.Ports, Secrets]
 
 
@@ -19,7 +26,7 @@ Running = tuple[Home, ports.Ports, Secrets]
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     home = Home(tmp_path_factory.mktemp("home"))
     home.make()
-    chosen, made = ports.choose_ports(home), load_or_create_secrets(home)
+    chosen, made = choose(home), load_or_create_secrets(home)
     assert postgres.initialise(home, made) is True
     postgres.start(home, chosen.postgres)
     try:
@@ -115,6 +122,6 @@ def test_a_server_that_cannot_start_shows_its_log(running: Running, tmp_path: Pa
     postgres.initialise(home, made)
     with (home.postgres / "postgresql.conf").open("a") as stream:
         stream.write("no_such_setting = 1\n")
-    postgres.start(home, ports.choose_ports(home).postgres)
+    postgres.start(home, choose(home).postgres)
     with pytest.raises(UserError, match=r"(?s)ended.*no_such_setting"):
-        postgres.wait_ready(home, ports.choose_ports(home), made)
+        postgres.wait_ready(home, choose(home), made)

@@ -26,6 +26,8 @@ class PlannedCase:
     """Unit of work counted; kept here too, so that a missing case still has one."""
     left_out: Reason | None = None
     """Why the night had no room for it; None where it is to be measured."""
+    private_build: bool = False
+    """The build was named for this run alone: it belongs to no history but its own."""
 
     @property
     def case_id(self) -> str:

@@ -65,6 +65,8 @@ class Suite:
     schedule: str | None = None
     builds: Mapping[str, Build] = field(default_factory=dict)
     """Framework line -> build; the line's lock where absent."""
+    private_builds: frozenset[str] = frozenset()
+    """Lines whose build was named for one run, and is not the one that the file says."""
     env: Mapping[str, str] = field(default_factory=dict)
     role_env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     policy: RegressionPolicy = field(default_factory=RegressionPolicy)

@@ -1,0 +1,102 @@
+"""The benchmark code of a run, as it was when the run was planned.
+
+An edit or a `git pull` below `benchmarks/` changes the next run, not one that goes on: its code
+lies in the spool beside its plan, and workers unpack it from there.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+
+from nightbench.config import locations
+from nightbench.core.code_digest import code_digest
+from nightbench.core.errors import UserError
+from nightbench.gang import Shipment, local_shipment
+from nightbench.gang.shipping import pack
+from nightbench.spool import RunSpool
+
+UNUSED_DAYS = 30
+"""An unpacked copy that no run has used for so long is removed."""
+
+
+def keep_code(run: RunSpool, digest: str) -> None:
+    """Keep the code of a run in its folder.
+
+    Raises:
+        UserError: `benchmarks/` has changed since its digest was taken.
+    """
+    if run.code() is None:
+        run.save_code(_packed(digest))
+
+
+def kept_shipment(run: RunSpool, digest: str, wheelhouse: str | None) -> Shipment:
+    """What a run ships to its nodes: the code that `keep_code` kept.
+
+    Raises:
+        UserError: the run has no code, or other code than planned.
+    """
+    archive = run.code()
+    if archive is None:
+        raise UserError(f"{run.folder}: found no code.tar.gz beside the plan; start a new run")
+    return local_shipment(wheelhouse, _unpacked(archive, digest))
+
+
+def shipment_of_now(digest: str, wheelhouse: str | None) -> Shipment:
+    """What this process ships although `benchmarks/` may change while it runs.
+
+    Raises:
+        UserError: `benchmarks/` has changed since its digest was taken.
+    """
+    return local_shipment(wheelhouse, _unpacked(_packed(digest), digest))
+
+
+def _packed(digest: str) -> bytes:
+    benchmarks = locations.benchmarks_folder()
+    archive = pack(benchmarks)
+    if code_digest(benchmarks) != digest:
+        raise UserError(f"{benchmarks} was changed while the run was planned; start it again")
+    return archive
+
+
+def _unpacked(archive: bytes, digest: str) -> Path:
+    """The folder with the code of an archive, unpacked once for each digest."""
+    folder = locations.home_folder() / "code" / digest
+    if not folder.is_dir():
+        _unpack(archive, digest, folder)
+    os.utime(folder)
+    _remove_unused(folder.parent)
+    return folder
+
+
+def _unpack(archive: bytes, digest: str, folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as packed:
+            packed.extractall(beside, filter="data")
+        found = code_digest(beside)
+        if found != digest:
+            raise UserError(
+                f"the code of the run has digest {found[:12]}; expected {digest[:12]}, with which "
+                "it was planned: start a new run"
+            )
+        beside.rename(folder)
+    except OSError:
+        # Another process was faster; or there is no room, and then nothing is there.
+        if not folder.is_dir():
+            raise
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _remove_unused(folder: Path) -> None:
+    oldest = time.time() - UNUSED_DAYS * 86400
+    for copy in folder.iterdir():
+        if copy.stat().st_mtime < oldest:
+            shutil.rmtree(copy, ignore_errors=True)

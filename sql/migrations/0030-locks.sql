@@ -1,0 +1,40 @@
+-- Locks that only whoever may write can hold: any role may take an advisory lock, and with one of
+-- ours a reader would stall judging.
+create table raw.lock (
+    name text primary key check (name <> ''),
+    pid integer,
+    backend_start timestamptz
+);
+comment on table raw.lock is 'Named locks; a row is locked for a transaction or owned by a session';
+comment on column raw.lock.pid is 'Backend that owns it until it disconnects; null where none does';
+comment on column raw.lock.backend_start is 'When that backend began: process ids are used again';
+
+create function raw.try_session_lock(wanted text) returns boolean
+language plpgsql
+set search_path = pg_catalog
+as $$
+begin
+    insert into raw.lock (name) values (wanted) on conflict do nothing;
+    update raw.lock
+    set
+        pid = me.pid,
+        backend_start = me.backend_start
+    from pg_stat_activity as me
+    where
+        lock.name = wanted
+        and me.pid = pg_backend_pid()
+        and not exists (
+            select from pg_stat_activity as owner
+            where
+                owner.pid = lock.pid
+                and owner.pid <> me.pid
+                -- Hidden where the owner logged in by a role that this one is no member of.
+                and coalesce(owner.backend_start, lock.backend_start) = lock.backend_start
+        );
+    return found;
+end
+$$;
+comment on function raw.try_session_lock is
+'Own a named lock until the session ends; false where another session owns it';
+revoke execute on function raw.try_session_lock from public;
+grant execute on function raw.try_session_lock to nightbench_loader;

@@ -1,0 +1,105 @@
+"""What the ready-made questions compare is equal in every axis but one: a decoy for each."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from nightbench.core.model import Build, Case, PlannedCase, RunKind, Strategy
+from nightbench.warehouse.statements import text
+
+DECOYS: dict[str, Any] = {
+    "workload": "vgg16",
+    "framework": "jax",
+    "strategy": Strategy.SINGLE,
+    "nodes": 2,
+    "devices_per_node": 8,
+    "trainers": 4,
+    "pservers": 3,
+    "batch_size_per_device": 64,
+    "precision": "bf16",
+    "sync": "async",
+    "compiler": "xla",
+    "execution": "graph",
+    "layout": "nhwc",
+    "sequence_length": 512,
+    "compression": "dgc",
+    "link_bandwidth": "1Gbit",
+    "threads": 1,
+    "data": "imagenet",
+    "scale": "full",
+}
+"""Axis -> a value that `given.case` does not have."""
+PREFIX = Build("pytorch", source="path", location="/opt/pytorch")
+
+
+def test_every_axis_has_a_decoy() -> None:
+    assert DECOYS.keys() == {field.name for field in dataclasses.fields(Case)}
+
+
+@pytest.fixture
+def ask(rows):
+    return lambda name: rows(text(f"queries/analysts/{name}.sql").replace("%", "%%"))
+
+
+def load(loader, given, *figures: tuple[Case, float], **more: Any) -> None:
+    run = given.run()
+    came = [given.came_back(run, case, (value,), **more) for case, value in figures]
+    loader.runs.load(given.bundle(run, *came))
+
+
+@pytest.mark.parametrize("axis", sorted(DECOYS.keys() - {"framework"}))
+def test_lines_are_ranked_among_equal_work(loader, given, ask, axis):
+    pytorch, paddle = given.case(), given.case(framework="paddle3")
+    decoy = dataclasses.replace(paddle, framework="jax", **{axis: DECOYS[axis]})
+    load(loader, given, (pytorch, 10.0), (paddle, 8.0), (decoy, 99.0))
+    assert [
+        (r["framework"], float(r["relative_to_fastest"])) for r in ask("framework_comparison")
+    ] == [
+        ("pytorch", 1.0),
+        ("paddle3", 0.8),
+    ]
+
+
+@pytest.mark.parametrize("axis", sorted(DECOYS.keys() - {"batch_size_per_device"}))
+def test_a_batch_gains_over_a_smaller_one_of_equal_work(loader, given, ask, axis):
+    small, large = given.case(batch_size_per_device=2), given.case(batch_size_per_device=8)
+    decoy = dataclasses.replace(small, batch_size_per_device=4, **{axis: DECOYS[axis]})
+    load(loader, given, (small, 10.0), (large, 20.0), (decoy, 99.0))
+    found = {r["batch_size_per_device"]: r["gain_over_smaller"] for r in ask("batch_sizes")}
+    assert (found[2], found[4], float(found[8])) == (None, None, 2.0)
+
+
+def test_environments_are_not_compared_with_each_other(loader, given, ask):
+    load(loader, given, (given.case(), 10.0), (given.case(batch_size_per_device=4), 30.0))
+    run = given.run(1)
+    planned = PlannedCase(given.case(framework="paddle3"), PREFIX, "d1", "images")
+    came = given.came_back(run, planned.case, (99.0,), build=PREFIX)
+    loader.runs.load(dataclasses.replace(given.bundle(run, came), planned=(planned,)))
+    assert ask("framework_comparison") == []
+
+
+@pytest.mark.parametrize("kind", [RunKind.ON_DEMAND, RunKind.NIGHTLY])
+def test_a_private_build_is_a_point_of_its_own(loader, reader, given, ask, rows, kind):
+    case = given.case()
+    official = given.run(0)
+    loader.runs.load(given.bundle(official, given.came_back(official, case, (10.0,))))
+    trial = given.run(1, run_kind=kind)
+    build = Build("pytorch", source="wheel", digest="ab" * 32)
+    planned = PlannedCase(case, build, "d1", "images", private_build=True)
+    came = given.came_back(trial, case, (99.0,), build=build)
+    loader.runs.load(dataclasses.replace(given.bundle(trial, came), planned=(planned,)))
+
+    # It is there, marked, and neither history nor newest figure.
+    marks = rows("select run_id, is_private_build from marts.fct_measurement order by 1")
+    assert [row["is_private_build"] for row in marks] == [False, True]
+    kinds = (RunKind.NIGHTLY, RunKind.ON_DEMAND)
+    assert [p.value for p in reader.series.history(case.case_id, "local", kinds=kinds)] == [10.0]
+    assert [row["throughput"] for row in reader.series.latest_medians()] == [10.0]
+    assert [row["throughput"] for row in reader.series.latest_medians(run_id=trial.run_id)] == [
+        99.0
+    ]
+    assert [float(row["throughput"]) for row in ask("batch_sizes")] == [10.0]
+    assert reader.runs.planned_cases(trial.run_id)[0].private_build
