@@ -43,6 +43,12 @@ def _fingerprint(options: argparse.Namespace) -> object:
     return fingerprint.fingerprint(HERE, options.python)
 
 
+def _prefix(options: argparse.Namespace) -> object:
+    from nodeside import prefixes
+
+    return prefixes.prefix(options.path)
+
+
 def _sweep(options: argparse.Namespace) -> object:
     from nodeside import sweep
 
@@ -158,6 +164,10 @@ def _parser() -> argparse.ArgumentParser:
 
     verbs.add_parser("clock", help="print both clocks for every line on stdin")
     verbs.add_parser("follow", help="answer a controller's requests, one JSON line each")
+
+    verb = verbs.add_parser("prefix", help="whether a prefix may be run, and its interpreter")
+    verb.add_argument("--path", required=True)
+    verb.set_defaults(run=_prefix)
 
     verb = verbs.add_parser("sweep", help="list, and end, processes whose agent is gone")
     verb.add_argument("--root")

@@ -106,7 +106,15 @@ def doubt(context: ExperimentContext, spool: Spool) -> Doubt:
             policy=RegressionPolicy(min_change=lost / 3),
             channels=(),
             cluster=context.cluster,
-            cases=(CasePlan(planned, (Process("trainer-0", "trainer", 0, "n1", 0),), None, False),),
+            cases=(
+                CasePlan(
+                    planned,
+                    (Process("trainer-0", "trainer", 0, "n1", 0),),
+                    parameters=None,
+                    converges=False,
+                    units_per_trainer_step=CASE.batch_size_per_device,
+                ),
+            ),
         )
         store_plan(plan, spool)
         suspect = SuspectedRegression(

@@ -50,7 +50,13 @@ def plan(run: Run, cases: Sequence[Case], channels: Sequence[str] = ()) -> RunPl
         channels=tuple(channels),
         cluster=Cluster(run.cluster, (Node("n1", "127.0.0.2", "local"),), shared=True),
         cases=tuple(
-            CasePlan(PlannedCase(each, FAKE, DIGEST, "samples"), (process,), None, False)
+            CasePlan(
+                PlannedCase(each, FAKE, DIGEST, "samples"),
+                (process,),
+                parameters=None,
+                converges=False,
+                units_per_trainer_step=each.batch_size_per_device,
+            )
             for each in cases
         ),
     )

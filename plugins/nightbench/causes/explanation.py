@@ -31,6 +31,7 @@ _GENERIC_CODES = frozenset(
         ReasonCode.AGENT_ERROR,
         ReasonCode.CONTROLLER_ERROR,
         ReasonCode.ENVIRONMENT_UNAVAILABLE,
+        ReasonCode.EXCEPTION,
         ReasonCode.NODE_ERROR,
         ReasonCode.PROSE,
         ReasonCode.REMOTE_FAILURE,

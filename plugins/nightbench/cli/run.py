@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ import typer
 from nightbench.cli import common, dag_run
 from nightbench.cli.common import FAILED, INTERRUPTED, err, say
 from nightbench.config import find_suites, locations
+from nightbench.config.builds import parse_untrusted_build, stage_wheels
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, Reason, ReasonCode
 from nightbench.local.airflow_api import AirflowApi
@@ -67,6 +69,10 @@ def run(
             f"Airflow does not run (state folder {common.home().root}). Start it with "
             "`nightbench up`, or measure without it: add --direct"
         )
+    builds = stage_wheels(build or ())
+    for text in builds:
+        parse_untrusted_build(text, chosen.cluster)  # as the DAG will: refused here it costs no run
+    chosen = dataclasses.replace(chosen, overrides={**chosen.overrides, "builds": list(builds)})
     say("Airflow runs: this goes through its DAG on_demand")
     raise typer.Exit(through_airflow(api, chosen))
 

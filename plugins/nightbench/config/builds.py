@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import posixpath
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
-from nightbench.config import values
+from nightbench.config import locations, values
 from nightbench.config.clusters import relative_to_file
 from nightbench.config.schema import BuildFile, SuiteFile
 from nightbench.config.source import Document, Key, Problem
 from nightbench.core.errors import UserError
-from nightbench.core.model import Build
+from nightbench.core.model import Build, Cluster
+from nightbench.core.plan import wheel_digest
 
 
 def read_builds(
@@ -73,3 +78,62 @@ def parse_build(text: str) -> Build:
         return Build(line, "", "index", values.version(value))
     except ValueError as error:
         raise UserError(f"build: {line}: {error}, FILE.whl or /PREFIX") from None
+
+
+def parse_untrusted_build(text: str, cluster: Cluster) -> Build:
+    """Read a build that comes from the form or from REST, whose author owns no file here.
+
+    Wheels lie below `locations.wheels_folder()`, prefixes below the cluster's `prefix_roots`. The
+    message is the same for a file that is elsewhere and for one that is not there.
+
+    Raises:
+        UserError: the text is no build, or names a place where none may lie.
+    """
+    value = text.partition("=")[2]
+    if value.endswith(".whl"):
+        folder = locations.wheels_folder()
+        if not (_is_below(value, str(folder)) and _is_file_below(Path(value), folder)):
+            raise UserError(f'build: found "{text}"; expected a wheel below {folder}')
+    build = parse_build(text)
+    roots = cluster.environments.prefix_roots
+    if build.source == "path" and not any(_is_below(value, root) for root in roots):
+        below = " or ".join(roots) or "one of environments.prefix_roots, of which there is none"
+        raise UserError(
+            f'build: found "{text}"; expected a prefix below {below} (cluster {cluster.name})'
+        )
+    return build
+
+
+def stage_wheels(builds: Iterable[str]) -> tuple[str, ...]:
+    """Copy wheels that a command line names to where a run may name them; returns the builds.
+
+    Raises:
+        UserError: the text is no build, or the wheel is not there.
+    """
+    staged = []
+    for text in builds:
+        build = parse_build(text)
+        if build.source == "wheel" and build.location:
+            wheel = Path(build.location)
+            place = locations.wheels_folder() / wheel_digest(wheel)[:16] / wheel.name
+            if not place.exists():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                beside = place.with_name(f".{wheel.name}.{os.getpid()}")
+                shutil.copyfile(wheel, beside)
+                beside.replace(place)
+            text = f"{build.line}={place}"
+        staged.append(text)
+    return tuple(staged)
+
+
+def _is_below(path: str, root: str) -> bool:
+    """Whether a path is written as one below a root, before any file is looked at."""
+    root = posixpath.normpath(root)
+    return posixpath.normpath(path) == path and path.startswith(root.rstrip("/") + "/")
+
+
+def _is_file_below(path: Path, folder: Path) -> bool:
+    try:
+        return path.is_file() and path.resolve().is_relative_to(folder.resolve())
+    except OSError:
+        return False

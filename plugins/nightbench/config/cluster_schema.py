@@ -81,6 +81,11 @@ class EnvironmentsFile(StrictModel):
         default_factory=dict,
         description="Framework line: prefix that the site prepared (`bin/python` below it).",
     )
+    prefix_roots: list[v.Text] = Field(
+        default_factory=list,
+        description="Folders on the nodes below which a prefix lies that somebody names for one "
+        "run (`LINE=/PREFIX`); none unless given. What lies there runs as the SSH user.",
+    )
     wheelhouse: v.Text | None = Field(
         None, description="Folder on the controller whose wheels are shipped to the nodes."
     )

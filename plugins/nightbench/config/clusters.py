@@ -79,6 +79,7 @@ def load_cluster(
             python=environments.python,
             variants=dict(environments.variants),
             paths=dict(environments.paths),
+            prefix_roots=tuple(environments.prefix_roots),
             wheelhouse=paths.find(environments.wheelhouse, ("environments", "wheelhouse")),
             index_url=environments.index_url,
             find_links=tuple(environments.find_links),

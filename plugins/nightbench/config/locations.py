@@ -27,6 +27,11 @@ def home_folder() -> Path:
     return Path(os.environ.get("NIGHTBENCH_HOME") or ROOT / ".nightbench").expanduser().absolute()
 
 
+def wheels_folder() -> Path:
+    """The folder whose wheels a run may name: `NIGHTBENCH_WHEELS`, else `wheels/` in the home."""
+    return Path(os.environ.get("NIGHTBENCH_WHEELS") or home_folder() / "wheels")
+
+
 def spool_root() -> str | Path:
     """The folder or fsspec URL of the spool: `NIGHTBENCH_SPOOL`, else `spool/` in the home."""
     return os.environ.get("NIGHTBENCH_SPOOL") or home_folder() / "spool"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nightbench.config import locations
-from nightbench.config.builds import parse_build
+from nightbench.config.builds import parse_build, parse_untrusted_build
 from nightbench.config.catalog import load_catalog
 from nightbench.config.clusters import find_clusters, load_cluster
 from nightbench.config.source import one_of
@@ -137,8 +137,8 @@ def resolve_request(request: RunRequest, *, files: bool = False) -> tuple[Suite,
 
     Args:
         request: what is to be measured.
-        files: names may be paths of YAML files: for the command line, whose user may read them
-            anyway, and never for what comes from a form.
+        files: names may be paths of YAML files, and builds lie anywhere: for the command line,
+            whose user may read them anyway, and never for what comes from a form.
 
     Raises:
         UserError: an unknown name, a wrong file, or a case that cannot run there.
@@ -155,13 +155,17 @@ def resolve_request(request: RunRequest, *, files: bool = False) -> tuple[Suite,
         strategies=request.strategies,
         case_ids=request.cases,
     )
+    builds = [
+        parse_build(text) if files else parse_untrusted_build(text, cluster)
+        for text in request.builds
+    ]
     chosen = customise(
         dataclasses.replace(suite, cases=cases),
         catalog,
         cluster,
         scale=request.scale,
         repeats=request.repeats,
-        builds={build.line: build for build in map(parse_build, request.builds)},
+        builds={build.line: build for build in builds},
     )
     return chosen, cluster, catalog
 

@@ -26,6 +26,9 @@ from nightbench.gang.transport import Transport
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
+LOG_BYTES = 256 * 1024
+"""Most that is fetched of the log of one process of one repeat."""
+
 EPOCH = re.compile(r"epoch-(\d+)\Z")
 
 
@@ -277,6 +280,12 @@ class NodeClient:
     async def result(self, repeat: int) -> dict[str, Any] | None:
         """Return result.json of a repeat; None while it has not ended."""
         return await self._document(repeat_dir("", repeat), "result.json")
+
+    async def log_end(self, repeat: int, process: str) -> bytes | None:
+        """Return the end of a process's log, at most `LOG_BYTES`; None where there is none."""
+        path = posixpath.join(repeat_dir(self._folder, repeat), process, "out.log")
+        done = await self.transport.run(["tail", "-c", str(LOG_BYTES), path])
+        return done.stdout if done.exit == 0 else None
 
     async def fingerprint(self) -> dict[str, Any] | None:
         """Return fingerprint.json; None before the agent has the node's lock."""

@@ -29,7 +29,7 @@ from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, Shipped, machine_of, ship, ship_code
 from nightbench.gang.ssh_pool import shared_transport
 from nightbench.gang.ssh_target import SshTarget
-from nightbench.gang.transport import Transport, expand
+from nightbench.gang.transport import Transport
 from nightbench.gang.wheels import Wheel, accepts_tag, choose_wheels, line_of, packages_of
 
 VERSIONS_TIMEOUT_S = 180.0
@@ -118,15 +118,16 @@ async def provision(
     # person asks for is never replaced by what the site prepared.
     prefix = build.location if build.source == "path" else None
     if prefix is not None:
-        python = posixpath.join(await expand(transport, prefix), "bin/python")
-        if not await transport.exists(python):
+        agent = posixpath.join(shipped.code, "agent.py")
+        answer = await call_agent(transport, policy.python, agent, "prefix", "--path", prefix)
+        if "problem" in answer:
             raise EnvironmentUnavailable(
                 transport.node,
                 transport.address,
-                f"{build.line}: {python} is not there; the prefix is given as {prefix!r} in the "
+                f"{build.line}: {answer['problem']}; the prefix is given as {prefix!r} in the "
                 "suite's builds or the cluster's environments.paths",
             )
-        return python
+        return str(answer["python"])
     arguments = ["--root", layout.root, "--line", build.line, "--variant", build.variant]
     if shipped.uv:
         arguments += ["--uv", shipped.uv]

@@ -53,6 +53,8 @@ FIELDS: dict[str, str] = {
     "cases; null before judging and for short histories",
     "noisy": "why the series alerts no more, since it varies too much; null for all others",
     "quarantined": "true where a check refused the figure",
+    "error": "end of the traceback of the last repeat that failed, or of its output; null where "
+    "none did",
     "reasons": "why it failed, was quarantined or left out: a list of {code, node, subject, "
     "observed, expected}",
 }
@@ -69,9 +71,19 @@ def _reasons(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def from_measurements(
-    run: Run, measurements: Iterable[Measurement], verdicts: Sequence[Verdict] = ()
+    run: Run,
+    measurements: Iterable[Measurement],
+    verdicts: Sequence[Verdict] = (),
+    errors: Mapping[str, str | None] | None = None,
 ) -> list[Row]:
-    """Return rows from measurements, for runs that no warehouse has seen."""
+    """Return rows from measurements, for runs that no warehouse has seen.
+
+    Args:
+        run: the run.
+        measurements: of its cases.
+        verdicts: on them.
+        errors: case_id -> error of its last repeat that failed.
+    """
     judged = {verdict.case_id: verdict for verdict in verdicts}
     rows = []
     for each in measurements:
@@ -90,6 +102,7 @@ def from_measurements(
                     "verdict_sentence": verdict.sentence if verdict else None,
                     "smallest_slowdown": verdict.smallest_slowdown if verdict else None,
                     "quarantined": each.quarantined,
+                    "error": (errors or {}).get(each.case.case_id),
                     "reasons": reasons_to_json((*each.reasons, *each.quarantine_reasons)),
                 }
             )

@@ -86,6 +86,8 @@ class EnvironmentPolicy:
     """Framework line -> variant of its lock; `cpu` or the line's default otherwise."""
     paths: Mapping[str, str] = field(default_factory=dict)
     """Framework line -> prefix that the site prepared (`bin/python` below it)."""
+    prefix_roots: tuple[str, ...] = ()
+    """Folders on the nodes below which a prefix lies that is named for one run; none when empty."""
     wheelhouse: str | None = None
     """Folder on the controller whose wheels are shipped, for nodes without an index."""
     index_url: str | None = None
