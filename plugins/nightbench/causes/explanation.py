@@ -29,6 +29,7 @@ PREFIX = 120
 _GENERIC_CODES = frozenset(
     {
         ReasonCode.AGENT_ERROR,
+        ReasonCode.CODE_BROKEN,
         ReasonCode.CONTROLLER_ERROR,
         ReasonCode.ENVIRONMENT_UNAVAILABLE,
         ReasonCode.EXCEPTION,

@@ -54,6 +54,7 @@ class ReasonCode(StrEnum):
     CANCELLED = "cancelled"
     LAUNCHES_FAILED = "launches_failed"
     DISTURBED_TOO_OFTEN = "disturbed_too_often"
+    CODE_BROKEN = "code_broken"
     TIME_LIMIT = "time_limit"
     NO_OUTCOME = "no_outcome"
     # The night's plan says of a case.
