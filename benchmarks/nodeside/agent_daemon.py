@@ -121,7 +121,7 @@ def serve(folder: str, node: str, agent_file: str, lock_fd: int) -> int:
 
 
 class Agent:
-    """Serves one job directory until a stop command, an expired lease or a signal."""
+    """Serves one job directory until it is stopped or released, its lease expires, or a signal."""
 
     def __init__(self, job: NodeJob) -> None:
         self.job = job
@@ -198,9 +198,11 @@ class Agent:
             name = signal.Signals(self._signal).name
             return [reason(AGENT_SIGNALLED, self.job.node, observed=name)]
         self.commands.read_new()
-        stop = self.commands.command("stop")
+        # `stop` ends every agent of the job, `release` this one: its gang starts another later.
+        release = self.commands.command("release", os.getpid())
+        stop = self.commands.command("stop") or release
         if stop is not None:
-            self.job.log.write("stop")
+            self.job.log.write("stop" if stop is not release else "release")
             return list(stop.get("reasons") or [reason(STOPPED, self.job.node)])
         lease_s = self.job.limits["lease_s"]
         if self.commands.lease_age_s() > lease_s:

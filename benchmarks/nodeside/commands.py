@@ -10,7 +10,7 @@ from typing import Any
 from nodeside.files import EventLog, read_json, read_text
 
 _EPOCH = re.compile(r"epoch-(\d+)\Z")
-_COMMAND = re.compile(r"(prepare|go|drain|finish|abort)-(\d+)\.json\Z")
+_COMMAND = re.compile(r"(prepare|go|drain|finish|abort|release)-(\d+)\.json\Z")
 
 
 class CommandFolder:
@@ -24,7 +24,7 @@ class CommandFolder:
         self._ignored: set[tuple[str, int]] = set()
         self.epoch = 0
         self.commands: dict[tuple[str, int], dict[str, Any]] = {}
-        """(verb, repeat) -> document; stop is ("stop", 0)."""
+        """(verb, repeat) -> document; stop is ("stop", 0), release has the agent's pid."""
 
     def read_new(self) -> None:
         """Read epochs, commands and lease again."""
@@ -60,9 +60,9 @@ class CommandFolder:
             return
         self.commands[key] = document
 
-    def command(self, verb: str, repeat: int = 0) -> dict[str, Any] | None:
+    def command(self, verb: str, number: int = 0) -> dict[str, Any] | None:
         """Return a command; None where the controller has not written it."""
-        return self.commands.get((verb, repeat))
+        return self.commands.get((verb, number))
 
     def prepared(self) -> list[int]:
         """Return the repeats that are to be prepared, in order."""

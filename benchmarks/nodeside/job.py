@@ -125,7 +125,7 @@ class NodeJob:
                 module.processes(self.document, self.node, dict(ports), self.python, self.code)
             )
             names = sorted(entry["name"] for entry in made)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # Code of the line: whatever it raises ends this repeat, not the agent.
             raise AgentError("{}: {}: {}".format(path, type(error).__name__, error)) from error
         wanted = sorted(entry["name"] for entry in self.processes)

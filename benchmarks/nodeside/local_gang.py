@@ -14,6 +14,7 @@ from nodeside.files import read_json, tail
 from nodeside.job import NodeJob
 from nodeside.processes import Launched, end_marked, end_processes, launch, reap
 from nodeside.reasons import (
+    EXCEPTION,
     LOSS_NOT_FINITE,
     NO_PROGRESS,
     NO_RANK_FILE,
@@ -24,6 +25,7 @@ from nodeside.reasons import (
     Reason,
     reason,
 )
+from nodeside.tracebacks import Failure, read_failure, without_secrets
 
 LOSS_CODE = 3
 """Exit code of a rank whose loss is not finite."""
@@ -51,6 +53,8 @@ class LocalGang:
         self._cgroup: Cgroup | None = None
         self._exits: set[str] = set()
         self._failed: str | None = None
+        self._failures: dict[str, Failure] = {}
+        self._env: dict[str, dict[str, str]] = {}
         self._stacks: dict[str, str] = {}
         self.killed: list[int] = []
         self.started_s = time.monotonic()
@@ -69,6 +73,7 @@ class LocalGang:
             folder = os.path.join(self._folder, name)
             os.makedirs(folder, exist_ok=True)
             env = self._job.environment(roles[name], command.get("env") or {}, self._number)
+            self._env[name] = env
             started = launch(name, command["argv"], env, folder, self._job.cpus, self._cgroup.procs)
             self._launched[name] = started
             self._progress[name] = StepsReader(os.path.join(folder, "steps.jsonl"))
@@ -106,6 +111,15 @@ class LocalGang:
 
     def find_failure(self) -> list[Reason]:
         """Return why the gang has to end now; empty if it has not."""
+        found = self._find_failure()
+        if found:
+            # Now: what processes write when they are ended is no failure of theirs.
+            for name, item in self._launched.items():
+                if not item.running and (item.returncode != 0 or name == self._failed):
+                    self._failures[name] = self._read_failure(name)
+        return found
+
+    def _find_failure(self) -> list[Reason]:
         limits = self._job.limits
         for name, item in self._launched.items():
             if item.running:
@@ -145,11 +159,20 @@ class LocalGang:
             return [reason(OUT_OF_MEMORY, node, name, evidence)]
         code = PROCESS_EXITED if item.signal is None else PROCESS_KILLED
         ended = reason(code, node, name, item.describe_end(), "code 0")
+        exception = self._read_failure(name).exception
+        if item.signal is None and exception:
+            return [ended, reason(EXCEPTION, node, name, exception)]
         if item.exit_code == LOSS_CODE:
             return [ended, reason(LOSS_NOT_FINITE, node, name)]
         if evidence and evidence != WHOLE_MACHINE:
             return [ended, reason(OUT_OF_MEMORY, node, "a process of {}".format(name), evidence)]
         return [ended]
+
+    def _read_failure(self, name: str) -> Failure:
+        return read_failure(self._log(name), self._job.code, self._env[name])
+
+    def _log(self, name: str) -> str:
+        return os.path.join(self._folder, name, "out.log")
 
     # --- the end -------------------------------------------------------------------------
 
@@ -216,6 +239,7 @@ class LocalGang:
 
     def _result(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         item = self._launched.get(entry["name"])
+        failure = self._failures.get(entry["name"])
         return {
             "name": entry["name"],
             "role": entry["role"],
@@ -225,6 +249,7 @@ class LocalGang:
             "signal": item.signal if item else None,
             "summary": self.summary(entry["name"]),
             "stack": self._stacks.get(entry["name"]),
+            "error": (failure.lines or None) if failure else None,
         }
 
     def log_tail(self) -> str | None:
@@ -232,7 +257,7 @@ class LocalGang:
         names = [self._failed] if self._failed else sorted(self._launched)
         parts = []
         for name in names:
-            text = tail(os.path.join(self._folder, name, "out.log"))
+            text = without_secrets(tail(self._log(name)), self._env[name])
             if text:
                 parts.append("[{} {}]\n{}".format(self._job.node, name, text))
         return "\n".join(parts) or None

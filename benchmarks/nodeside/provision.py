@@ -24,7 +24,7 @@ from nodeside.files import (
     write_json,
 )
 from nodeside.locks import NodeLock, holder_document, lock_path
-from nodeside.recipe import Recipe
+from nodeside.recipe import Recipe, RecipeError
 
 SPARE = 1.1
 """Free space needed, as a multiple of the environment's size."""
@@ -44,13 +44,16 @@ def provision(options: argparse.Namespace, code: str) -> dict[str, Any]:
 
     Returns:
         {"python", "env", "built", "seconds"}, or {"unavailable", "hint", "log"} where the
-        interpreter or the packages are not available here.
+        interpreter or the packages are not available here, or the line has no such lock.
 
     Raises:
         AgentError: bad arguments, no room, no rights.
     """
     began = time.monotonic()
-    recipe = Recipe(code, options.line, options.variant, options.version, options.wheel)
+    try:
+        recipe = Recipe(code, options.line, options.variant, options.version, options.wheel)
+    except RecipeError as why:
+        return {"unavailable": str(why), "hint": why.hint}
     if recipe.python is None:
         return {"python": sys.executable, "env": None, "built": False, "seconds": 0.0}
     env = os.path.join(options.root, "envs", recipe.name)

@@ -6,6 +6,7 @@ from typing import Any, Dict
 
 PROCESS_EXITED = "process_exited"
 PROCESS_KILLED = "process_killed"
+EXCEPTION = "exception"
 OUT_OF_MEMORY = "out_of_memory"
 LOSS_NOT_FINITE = "loss_not_finite"
 NO_RANK_FILE = "no_rank_file"

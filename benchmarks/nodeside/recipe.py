@@ -9,6 +9,10 @@ from typing import Any
 from nodeside.files import AgentError, read_json
 
 
+class RecipeError(AgentError):
+    """The line's own folder is not complete: a mistake of its author, not of the node."""
+
+
 class Recipe:
     """The inputs of an environment, and its name.
 
@@ -20,7 +24,8 @@ class Recipe:
         wheel: path of a wheel that replaces it.
 
     Raises:
-        AgentError: the line, the variant or the wheel does not exist.
+        RecipeError: the line or the variant does not exist, or its lock is missing.
+        AgentError: the wheel cannot be read.
     """
 
     def __init__(
@@ -29,7 +34,10 @@ class Recipe:
         folder = os.path.join(code, "frameworks", line)
         described = read_json(os.path.join(folder, "framework.json"))
         if described is None:
-            raise AgentError("the shipped code has no framework {!r}".format(line))
+            raise RecipeError(
+                "the shipped code has no framework {!r}".format(line),
+                "expected benchmarks/frameworks/{}/framework.json".format(line),
+            )
         self.line = line
         self.variant = variant
         self.info: dict[str, Any] = described
@@ -42,11 +50,13 @@ class Recipe:
         if self.python is None:
             return
         if not os.path.exists(self.lock):
-            raise AgentError(
+            raise RecipeError(
                 "framework {} has no variant {!r}: {} is not there".format(
                     line, variant, os.path.basename(self.lock)
                 ),
-                "variants of this line: {}".format(", ".join(described["variants"])),
+                "Make the lock, or name another variant; variants of this line: {}".format(
+                    ", ".join(described["variants"])
+                ),
             )
         with open(self.lock) as handle:
             self.requirements = handle.read()

@@ -40,7 +40,8 @@ select
     e.time_to_first_step_s,
     e.peak_resident_bytes,
     e.loss_first,
-    e.loss_median
+    e.loss_median,
+    e.error
 from staging.repeat as e
 inner join staging.run as u on e.run_id = u.run_id
 inner join staging.planned_case as p
@@ -54,6 +55,8 @@ left join median_step as d
 
 comment on view marts.fct_repeat is 'One row per repeat (one launch of the gang), good or not';
 comment on column marts.fct_repeat.median_step_s is 'Median step of the slowest rank, seconds';
+comment on column marts.fct_repeat.error is
+'End of the traceback of the process that failed, or of its output; null where none did';
 comment on column marts.fct_repeat.throughput is 'Units of work per second over all ranks';
 comment on column marts.fct_repeat.reasons is
 'Why it does not count, as data; marts.fct_reason has a row for each';

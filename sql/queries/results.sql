@@ -86,6 +86,7 @@ insert into raw.repeat as t (
     repeat,
     status,
     reasons,
+    error,
     started_at,
     throughput,
     step_throughput,
@@ -107,6 +108,7 @@ values (
     :repeat,
     :status,
     :reasons,
+    :error,
     :started_at,
     :throughput,
     :step_throughput,
@@ -124,6 +126,7 @@ values (
 on conflict (run_id, case_id, generation, repeat) do update set
     status = excluded.status,
     reasons = excluded.reasons,
+    error = excluded.error,
     started_at = excluded.started_at,
     throughput = excluded.throughput,
     step_throughput = excluded.step_throughput,
@@ -401,13 +404,21 @@ select
     s.drift_since,
     night.framework_version as nightly_version,
     coalesce(m.is_quarantined, false) as quarantined,
-    coalesce(m.quarantine_reasons, '[]') as quarantine_reasons
+    coalesce(m.quarantine_reasons, '[]') as quarantine_reasons,
+    failure.error
 from staging.planned_case as p
 inner join staging.run as r on p.run_id = r.run_id
 left join staging.measurement as m
     on p.run_id = m.run_id and p.case_id = m.case_id
 left join raw.verdict as v
     on p.run_id = v.run_id and p.case_id = v.case_id
+left join lateral (
+    select e.error
+    from staging.repeat as e
+    where e.run_id = p.run_id and e.case_id = p.case_id and e.error is not null
+    order by e.generation desc, e.repeat desc
+    limit 1
+) as failure on true
 left join lateral (
     select
         e.what,
@@ -433,6 +444,14 @@ left join lateral (
 ) as night on true
 where p.run_id = :run_id
 order by p.workload, p.framework, p.strategy, p.sync, p.nodes, p.trainers, p.case_id;
+
+-- name: case_error(run_id, case_id)
+-- The error of the last repeat of a case that failed: the end of its traceback.
+select e.error
+from staging.repeat as e
+where e.run_id = :run_id and e.case_id = :case_id and e.error is not null
+order by e.generation desc, e.repeat desc
+limit 1;
 
 -- name: fingerprints(fingerprint_ids)
 -- Hardware and software of nodes, by fingerprint.

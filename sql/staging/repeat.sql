@@ -22,7 +22,8 @@ select
     r.step_seconds,
     cardinality(r.step_seconds) as steps,
     q.reasons is not null as is_quarantined,
-    q.reasons as quarantine_reasons
+    q.reasons as quarantine_reasons,
+    r.error
 from raw.repeat as r
 left join raw.quarantine as q
     on

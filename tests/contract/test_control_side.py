@@ -33,9 +33,11 @@ from nightbench.core.model import (
     reasons_to_json,
 )
 from nightbench.core.plan import resolve
+from nightbench.core.repeat_record import repeat_record
 from nightbench.core.sentences import sentence, sentences
 from nightbench.core.summarize import summarize_repeat
 from nightbench.gang.decisions import NodeView, ProcessView
+from nightbench.gang.failed_processes import process_error
 from nightbench.gang.progress import ProgressDocument
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -153,10 +155,26 @@ def test_a_failed_result_is_read_too() -> None:
     assert document["status"] == "failed"
     ranks = [RankResult.from_json("n1", process) for process in document["processes"]]
     assert [rank.name for rank in ranks] == [p["name"] for p in document["processes"]]
-    (reason,) = reasons_from_json(document["reasons"])
+    reason, raised = reasons_from_json(document["reasons"])
     assert (reason.code, reason.node) == (ReasonCode.PROCESS_EXITED, "n1")
     assert sentence(reason) == "n1: trainer-1 exited with code 1"
-    assert reasons_to_json([reason]) == document["reasons"]
+    assert sentences([reason, raised]) == (
+        "n1: trainer-1 exited with code 1: ValueError: the batch has no labels "
+        "(workloads/sleep/python.py, line 21)"
+    )
+    assert reasons_to_json([reason, raised]) == document["reasons"]
+
+
+def test_the_error_of_the_blamed_process_is_the_repeat_s() -> None:
+    failed = golden("result-failed.json")
+    aborted = {**golden("result.json"), "status": "aborted"}
+    aborted["processes"][0]["error"] = "killed beside it"
+    error = process_error({"n0": aborted, "n1": failed})
+    assert error is not None
+    assert error.startswith("[n1 trainer-1]\nTraceback (most recent call last):")
+    assert error.endswith("\nValueError: the batch has no labels")
+    record = {"repeat": 1, "status": "failed", "reasons": failed["reasons"], "error": error}
+    assert repeat_record(record, {"n1": failed}).error == error
 
 
 def test_every_reason_of_a_node_is_known_and_has_its_sentence() -> None:

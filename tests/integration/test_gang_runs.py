@@ -245,6 +245,10 @@ async def test_a_failing_rank_ends_the_gang_and_the_case_goes_on(shipment, nodes
     record = store.repeat(2)
     assert "n2: trainer-1 exited with code 7" in why(record)
     assert "told to die at step 4" in record["log_tail"]
+    assert record["error"] == "[n2 trainer-1]\nfake: told to die at step 4"
+    logs = store.logs(2)
+    assert sorted(logs) == ["trainer-1"], "the other one wrote nothing"
+    assert "told to die at step 4" in logs["trainer-1"].read_text()
     assert store.result(2, "n1")["status"] == "aborted"
     await eventually(lambda: not marked(spec), 5)  # an agent that says "ended" is about to exit
 
@@ -409,6 +413,31 @@ async def test_an_agent_that_dies_fails_the_repeat_and_the_next_one_runs(
     assert "agent died" in outcome.repeats[0].why or "exited" in outcome.repeats[0].why
     assert launches(nodes, spec, "n2") == [(1, "trainer-1"), (2, "trainer-1")]
     await eventually(lambda: not marked(spec), 5)  # an agent that says "ended" is about to exit
+
+
+async def test_gangs_do_not_deadlock_when_one_loses_its_first_node(shipment, nodes, job, tmp_path):
+    spool = Spool(tmp_path / "spool")
+    specs = [job(repeats=4, step_s=0.1), job(repeats=4, step_s=0.1)]
+    stores = [spool.case(name, "case") for name in ("first", "rival")]
+    for spec in specs:
+        await prepare(spec, nodes.targets, shipment)
+    events: list[GangEvent] = []
+    first = asyncio.create_task(run_gang(specs[0], nodes.targets, stores[0], events.append))
+    await eventually(stores[0].progress)  # it has locked both nodes
+    rival = asyncio.create_task(run_gang(specs[1], nodes.targets, stores[1]))
+    await eventually(lambda: (stores[1].progress() or {}).get("state") == "waiting")
+    # Between two repeats the rival takes the lead's node, and waits for the other one.
+    await eventually(lambda: stores[0].repeat(1))
+    pid = json.loads((job_dir(nodes, specs[0], "n1") / "agent.json").read_text())["pid"]
+    os.kill(pid, signal.SIGKILL)
+    outcomes = await asyncio.wait_for(asyncio.gather(first, rival), 90)
+    assert [outcome.status for outcome in outcomes] == [CaseStatus.OK, CaseStatus.OK]
+    assert [r.status for r in outcomes[1].repeats] == ["ok"] * 4
+    assert any(e.node == "n2" and e.message.startswith("released") for e in events)
+    for node in ("n1", "n2"):
+        found = launches(nodes, specs[0], node)
+        assert len(set(found)) == len(found), "launched more than once"
+    await eventually(lambda: not any(marked(spec) for spec in specs), 5)
 
 
 async def test_sweep_goes_on_where_a_node_is_away(shipment, nodes):

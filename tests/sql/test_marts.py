@@ -100,7 +100,13 @@ def test_fct_repeat_keeps_what_the_median_leaves_out(loader, given, rows):
     came = given.came_back(run, case, (10.0, 12.0), checks=(given.failed_check(repeat=2),))
     crashed = replace(
         given.repeat(3, 11.0),
-        record=replace(given.repeat(3, 11.0).record, status="failed", reasons=(EXITED,), ranks=()),
+        record=replace(
+            given.repeat(3, 11.0).record,
+            status="failed",
+            reasons=(EXITED,),
+            ranks=(),
+            error="KeyError: 'lr'",
+        ),
         summary=None,
     )
     loader.runs.load(given.bundle(run, replace(came, repeats=(*came.repeats, crashed))))
@@ -139,6 +145,12 @@ def test_fct_repeat_keeps_what_the_median_leaves_out(loader, given, rows):
             "samples": None,
         },
     ]
+    assert rows("select repeat, error from marts.fct_repeat where error is not null") == [
+        {"repeat": 3, "error": "KeyError: 'lr'"}
+    ]
+    (row,) = loader.runs.results(run.run_id)
+    assert row["error"] == loader.runs.case_error(run.run_id, case.case_id) == "KeyError: 'lr'"
+    assert loader.runs.case_error(run.run_id, "another") is None
 
 
 def test_dim_case_describes_each_case_once(loader, given, rows):

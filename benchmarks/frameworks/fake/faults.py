@@ -109,6 +109,8 @@ class Faults:
 
     def _die(self, where):
         print("fake: told to die at {}".format(where), flush=True)
+        if self.fault("die_raise"):
+            raise RuntimeError(self.fault("die_raise"))
         if self.fault("die_signal") is not None:
             os.kill(os.getpid(), self.fault("die_signal"))
             time.sleep(60)

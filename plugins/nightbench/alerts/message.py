@@ -65,6 +65,8 @@ class AlertItem:
     confirmation: Confirmation | None = None
     is_awaited: bool = False
     """It is being measured again right now."""
+    error: str | None = None
+    """End of the traceback of the case's last repeat that failed."""
     reproduce: str | None = None
     """The command that measures it again."""
 
@@ -197,6 +199,7 @@ def _item(run: Run, items: Sequence[AlertItem], links: Links | None) -> str:
     if len(items) == 1:
         lines = [f"{verdict.case_id} on {verdict.cluster}: {_headline(worst)}", verdict.sentence]
         lines += _figures(worst)
+        lines += _error(worst)
     else:
         counts = Counter(item.verdict.kind for item in items)
         kinds = ", ".join(f"{counts[kind]} {kind}" for kind in VerdictKind if counts[kind])
@@ -232,6 +235,13 @@ def _figures(item: AlertItem) -> list[str]:
     if verdict.low is not None and verdict.high is not None:
         lines.append(f"- change of level: {_interval(verdict.low, verdict.high)}")
     return lines
+
+
+def _error(item: AlertItem) -> list[str]:
+    if item.error is None:
+        return []
+    # Indented by four: Markdown shows it as it was written.
+    return ["", *(f"    {line}" for line in item.error.splitlines()), ""]
 
 
 def _when(run: Run, item: AlertItem) -> list[str]:

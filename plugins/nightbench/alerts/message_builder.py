@@ -89,6 +89,9 @@ class MessageBuilder:
             changes=differences(good, bad) if good and bad else None,
             cause=self._causes.get(each.alert_id),
             confirmation=self._confirmations.get(each.alert_id),
+            error=self._warehouse.runs.case_error(verdict.run_id, verdict.case_id)
+            if verdict.kind is VerdictKind.FAILED
+            else None,
             is_awaited=bool(row["is_awaited"]),
             reproduce=command_of(self._plan.run.suite, verdict.case_id, good, bad)
             if row["axes"]

@@ -29,8 +29,10 @@ PREFIX = 120
 _GENERIC_CODES = frozenset(
     {
         ReasonCode.AGENT_ERROR,
+        ReasonCode.CODE_BROKEN,
         ReasonCode.CONTROLLER_ERROR,
         ReasonCode.ENVIRONMENT_UNAVAILABLE,
+        ReasonCode.EXCEPTION,
         ReasonCode.NODE_ERROR,
         ReasonCode.PROSE,
         ReasonCode.REMOTE_FAILURE,

@@ -30,7 +30,7 @@ _MARKS = {
     "left_out": "[cyan]–[/cyan]",
 }
 _QUIET_S = 30.0
-_LOG_LINES = 12
+_LOG_LINES = 16
 
 
 @dataclass(frozen=True)
@@ -214,17 +214,18 @@ class LiveView:
             self._line(f"[{self._headline(states, note)}]")
 
     def _show_log(self, case_id: str) -> None:
-        """Print the end of the log of a case's last repeat, where it has one."""
+        """Print the error of a case's last repeat, or the end of its log, where it has one."""
         store = self._run.latest(case_id)
         numbers = store.repeats() if store else []
         if store is None or not numbers:
             return
-        log = (store.repeat(numbers[-1]) or {}).get("log_tail")
-        if log:
-            record = store.folder / f"repeat-{numbers[-1]:03d}" / "controller.json"
-            self._line(f"{case_id}: end of the log of repeat {numbers[-1]} ({record}):")
-            for line in str(log).splitlines()[-_LOG_LINES:]:
+        record = store.repeat(numbers[-1]) or {}
+        text = record.get("error") or record.get("log_tail")
+        if text:
+            self._line(f"{case_id}: how repeat {numbers[-1]} failed:")
+            for line in str(text).splitlines()[-_LOG_LINES:]:
                 self._line(f"  {line}")
+            self._line(f"  all of it: nightbench logs --run {self._run.run_id} --case {case_id}")
 
     def _line(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -13,6 +13,7 @@ from nightbench.cli import common
 from nightbench.cli.common import FAILED, err, out, say
 from nightbench.config import locations
 from nightbench.core.budget import CaseHistory, NightPlan, NightPlanEntry, duration
+from nightbench.core.capabilities import broken
 from nightbench.core.errors import UserError
 from nightbench.core.hours import Hours
 from nightbench.core.model import Cluster, Suite
@@ -44,7 +45,7 @@ def validate(
         *find_clusters(locations.dags_folder()).values(),
         *find_suites(locations.dags_folder()).values(),
     ]
-    wrong: dict[str, None] = {}
+    wrong: dict[str, None] = dict.fromkeys(catalog.problems)
     for path in chosen:
         try:
             data = read_document(path).data
@@ -110,6 +111,11 @@ def plan(
         planning.resolve(case, chosen.suite, chosen.cluster, chosen.catalog, "plan")
         for case in chosen.suite.cases
     ]
+    unavailable = {
+        case.case_id: problem
+        for case in chosen.suite.cases
+        if (problem := broken(case, chosen.catalog)) is not None
+    }
     known = common.history(chosen.cluster.name)
     seconds = [planning.estimate(job.case, known) for job in jobs]
     if json:
@@ -124,6 +130,7 @@ def plan(
                     "repeats": job.protocol.repeats,
                     "definition_digest": job.definition_digest,
                     "estimate_s": guess,
+                    "unavailable": unavailable.get(job.case.case_id),
                 }
                 for job, guess in zip(jobs, seconds, strict=True)
             ]
@@ -147,6 +154,8 @@ def plan(
             "-" if guess is None else duration(guess),
         )
     out.print(table)
+    for case_id, problem in unavailable.items():
+        say(f"unavailable: {case_id}: {problem}")
     total = sum(guess for guess in seconds if guess is not None)
     unknown = sum(guess is None for guess in seconds)
     words = f"{len(jobs)} cases on {chosen.cluster.name}, {_at_once(chosen.cluster)}"

@@ -211,7 +211,13 @@ def rows_from_files(spool: Spool, run_id: str) -> list[Row]:
     bundle = build_bundle(spool.run(run_id))
     measured = [case.measurement for case in bundle.cases if case.measurement is not None]
     private = {each.case_id for each in bundle.planned if each.private_build}
-    rows = from_measurements(bundle.run, measured, private=private)
+    errors = {
+        case.case.case_id: repeat.record.error
+        for case in bundle.cases
+        for repeat in case.repeats
+        if repeat.record.error
+    }
+    rows = from_measurements(bundle.run, measured, private=private, errors=errors)
     goes_on = not (spool.run(run_id).run() or {}).get("ended_at")
     if goes_on:
         for row in rows:

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, JsonOption, out, say
+from nightbench.core.errors import UserError
 
 app = typer.Typer()
 
@@ -72,18 +73,43 @@ def status(json: JsonOption = False) -> None:
 @app.command()
 def logs(
     service: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="postgres, local-cluster, api-server, scheduler, dag-processor, triggerer, "
             "keeper-a or keeper-b."
         ),
-    ],
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines.")] = 100,
+    run: Annotated[
+        str | None, typer.Option("--run", "-r", help="Id of a run or comparison: logs of ranks.")
+    ] = None,
+    case: Annotated[str | None, typer.Option("--case", help="A case of the run.")] = None,
+    repeat: Annotated[
+        int | None, typer.Option(min=1, help="The last one that failed unless given.")
+    ] = None,
+    rank: Annotated[
+        str | None,
+        typer.Option(help="Number of a trainer, or a process; the one that failed unless given."),
+    ] = None,
 ) -> None:
-    """Show the end of a service's log."""
+    """Show the end of a service's log, or with --run the whole log of a rank."""
+    from nightbench.cli import rank_logs
     from nightbench.local import logfiles
 
+    if run is not None:
+        if service is not None:
+            raise UserError(f'found both "{service}" and --run; expected a service or a run')
+        rank_logs.show(common.spool(), run, case, repeat, rank)
+        return
+    given = {"--case": case, "--repeat": repeat, "--rank": rank}
+    for name, value in given.items():
+        if value is not None:
+            raise UserError(f"{name} needs --run: it names a part of a run")
+    if service is None:
+        say(f"Services in {common.home().logs}: {', '.join(logfiles.names(common.home()))}")
+        rank_logs.list_runs(common.spool())
+        return
     for line in logfiles.logs(common.home(), service, lines, follow):
         say(line)
 
@@ -113,7 +139,6 @@ def migrate(
     ] = None,
 ) -> None:
     """Bring the warehouse's tables and views up to date; done twice it changes nothing."""
-    from nightbench.core.errors import UserError
     from nightbench.warehouse import migrate as migrations
 
     where = dsn or common.warehouse_dsn("nightbench_owner")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nightbench.config.catalog_schema import FrameworkFile, RoleFile, SpecFile
+from nightbench.config.python_syntax import oldest_of, syntax_errors
 from nightbench.config.source import (
     ConfigError,
     Document,
@@ -31,34 +32,28 @@ from nightbench.core.model import (
     digest_of,
 )
 
+LINE_FILE = "framework.json"
+SPEC_FILE = "spec.json"
+
 
 def load_catalog(benchmarks: Path) -> Catalog:
     """Read all framework lines and workloads.
+
+    One broken folder takes nothing else with it: what is wrong stands in its `problem`, and
+    `Catalog.problems` has all of it.
 
     Args:
         benchmarks: the folder that is shipped to the nodes.
 
     Raises:
-        UserError: a description is missing or wrong; the message holds all problems.
+        UserError: the tree itself is missing.
     """
-    complaints: list[str] = []
-    frameworks: dict[str, FrameworkInfo] = {}
-    workloads: dict[str, WorkloadInfo] = {}
-    for path in _descriptions(benchmarks / "frameworks", "framework.json"):
-        try:
-            info = _framework(path)
-            frameworks[info.line] = info
-        except UserError as error:
-            complaints.append(str(error))
-    for path in _descriptions(benchmarks / "workloads", "spec.json"):
-        try:
-            workload = _workload(path, frameworks)
-            workloads[workload.name] = workload
-        except UserError as error:
-            complaints.append(str(error))
-    if complaints:
-        raise UserError("\n".join(complaints))
-    return Catalog(frameworks, workloads, code_digest(benchmarks))
+    lines = [_framework(path) for path in _descriptions(benchmarks / "frameworks", LINE_FILE)]
+    frameworks = {info.line: info for info in lines}
+    found = [
+        _workload(path, frameworks) for path in _descriptions(benchmarks / "workloads", SPEC_FILE)
+    ]
+    return Catalog(frameworks, {each.name: each for each in found}, code_digest(benchmarks))
 
 
 def _descriptions(folder: Path, name: str) -> list[Path]:
@@ -91,20 +86,25 @@ def _absent(document: Document, *expected: str) -> list[Problem]:
 
 
 def _framework(path: Path) -> FrameworkInfo:
-    document = read_document(path)
+    try:
+        document = read_document(path)
+    except UserError as error:
+        return _broken_line(path, error)
     file, problems = validate(FrameworkFile, document)
     problems += _named(document, "line")
     problems += _absent(document, "launch.py", "runtime.py", "trainer.py")
     if file is None:
-        raise ConfigError(path, problems)
+        return _broken_line(path, ConfigError(path, problems))
     devices = _by_kind(file.devices, file.devices)
     kinds = [kind for kind, reason in devices.items() if reason is None]
     for key, message in _contradictions(file, path.parent, kinds):
         problems.append(document.problem(key, message))
-    if problems:
-        raise ConfigError(path, problems)
+    shared = path.parent.parent.parent / "apis" / file.api
+    code = [*sorted(path.parent.glob("*.py")), *sorted(shared.glob("*.py"))]
+    complaints = [str(ConfigError(path, problems))] if problems else []
+    complaints += syntax_errors(code, file.python)
     return FrameworkInfo(
-        line=file.line,
+        line=path.parent.name,
         title=file.title,
         version=file.version,
         api=file.api,
@@ -123,7 +123,14 @@ def _framework(path: Path) -> FrameworkInfo:
         drill_workload=file.drill_workload,
         for_tests=file.for_tests,
         size_bytes=file.size_bytes,
+        problem="\n".join(complaints) or None,
     )
+
+
+def _broken_line(path: Path, error: UserError) -> FrameworkInfo:
+    """A line of which nothing is known but its name and what is wrong with it."""
+    name = path.parent.name
+    return FrameworkInfo(name, name, "", "", None, {}, {}, {}, problem=str(error))
 
 
 def _by_kind(support: Any, kinds: Iterable[str]) -> Support:
@@ -189,7 +196,10 @@ def _answers(support: Any) -> list[Any]:
 
 
 def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadInfo:
-    document = read_document(path)
+    try:
+        document = read_document(path)
+    except UserError as error:
+        return _broken_workload(path, error)
     file, problems = validate(SpecFile, document)
     problems += _named(document, "name")
     problems += _absent(document, "data.py")
@@ -204,13 +214,20 @@ def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadIn
             key = ("scales", scale, "units_per_example")
             found = describe(units)
             problems.append(document.problem(key, f"found {found}; expected a count from 1 on"))
-    if file is None or problems:
-        raise ConfigError(path, problems)
+    if file is None:
+        return _broken_workload(path, ConfigError(path, problems))
+    complaints = [str(ConfigError(path, problems))] if problems else []
+    complaints += syntax_errors(path.parent.glob("data.py"), None)
+    models = {
+        api: "\n".join(wrong)
+        for api in sorted(written)
+        if (wrong := _model_errors(path.parent / f"{api}.py", api, frameworks))
+    }
     # Prose may be mended and a scale added without a new segment of the history; what a case
     # takes of its own scale is part of the case's digest (see plan.definition_digest).
     defining = {k: x for k, x in document.data.items() if k not in _NOT_DEFINING}
     return WorkloadInfo(
-        name=file.name,
+        name=path.parent.name,
         title=file.title,
         unit=file.unit,
         frameworks=tuple(sorted(line for line, info in frameworks.items() if info.api in written)),
@@ -219,7 +236,20 @@ def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadIn
         parameters=file.parameters,
         seed=file.seed,
         digest=digest_of(defining),
+        problem="\n".join(complaints) or None,
+        broken_models=models,
     )
+
+
+def _model_errors(path: Path, api: str, frameworks: Mapping[str, FrameworkInfo]) -> list[str]:
+    """Syntax errors of a model file for the oldest line that speaks its API."""
+    speaking = [info.python for info in frameworks.values() if info.api == api]
+    return syntax_errors([path], oldest_of(speaking)) if speaking else []
+
+
+def _broken_workload(path: Path, error: UserError) -> WorkloadInfo:
+    name = path.parent.name
+    return WorkloadInfo(name, name, "units", (), (), {}, problem=str(error))
 
 
 _NOT_DEFINING = frozenset({"title", "description", "strategies", "scales"})

@@ -96,8 +96,7 @@ def framework_names(benchmarks: Path) -> list[str]:
     """Framework lines, without those for tests."""
     found = []
     for path in sorted((benchmarks / "frameworks").glob("*/framework.json")):
-        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if not document.get("for_tests"):
+        if not _description(path).get("for_tests"):
             found.append(path.parent.name)
     return found
 
@@ -106,6 +105,15 @@ def workload_scales(benchmarks: Path) -> dict[str, list[str]]:
     """Workloads with their scales."""
     found = {}
     for path in sorted((benchmarks / "workloads").glob("*/spec.json")):
-        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        found[path.parent.name] = sorted(document.get("scales") or {})
+        scales = _description(path).get("scales")
+        found[path.parent.name] = sorted(scales) if isinstance(scales, dict) else []
     return found
+
+
+def _description(path: Path) -> dict[str, Any]:
+    """The JSON object of a folder; empty where it is broken, which the plan says with its line."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}

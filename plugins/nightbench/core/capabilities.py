@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from nightbench.core.errors import UserError
 from nightbench.core.model import (
     LINE_AXES,
     Build,
@@ -24,8 +25,33 @@ class Refusal:
     message: str
 
 
+def broken(case: Case, catalog: Catalog) -> str | None:
+    """Say what is wrong with the folders that a case is run from; None where nothing is."""
+    framework = catalog.frameworks[case.framework]
+    workload = catalog.workloads[case.workload]
+    return (
+        framework.problem or workload.problem or workload.broken_models.get(framework.api) or None
+    )
+
+
+def refuse_broken(cases: Iterable[Case], catalog: Catalog) -> None:
+    """Refuse cases whose folders are broken, where a case alone is of no use.
+
+    Raises:
+        UserError: what is wrong, with file and line.
+    """
+    for case in cases:
+        if problem := broken(case, catalog):
+            raise UserError(f"{case.case_id} cannot be measured:\n{problem}")
+
+
 def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
-    """Say why no cluster could run a case, or None where framework and workload have it."""
+    """Say why no cluster could run a case, or None where framework and workload have it.
+
+    Of a broken folder nobody knows what it supports: its cases are planned, and unavailable.
+    """
+    if broken(case, catalog) is not None:
+        return None
     framework = catalog.frameworks[case.framework]
     workload = catalog.workloads[case.workload]
     refusal = _refused(framework, case, "strategy")
@@ -57,6 +83,8 @@ def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
 def unfit(case: Case, cluster: Cluster, framework: FrameworkInfo) -> Refusal | None:
     """Say why a case that some cluster could run does not fit this one."""
     there = f" on the {cluster.device_kind} devices of cluster {cluster.name}"
+    if framework.problem is not None:
+        return _too_large(case, cluster)
     if framework.devices.get(cluster.device_kind, "") is not None:
         because = _because(framework.devices.get(cluster.device_kind))
         return Refusal("framework", f"{case.framework} does not run{there}{because}")
@@ -64,6 +92,10 @@ def unfit(case: Case, cluster: Cluster, framework: FrameworkInfo) -> Refusal | N
         refusal = _refused(framework, case, axis, cluster.device_kind, there)
         if refusal is not None:
             return refusal
+    return _too_large(case, cluster)
+
+
+def _too_large(case: Case, cluster: Cluster) -> Refusal | None:
     if case.nodes > len(cluster.nodes):
         have = _count(len(cluster.nodes), "node")
         wanted = _count(case.nodes, "node")
@@ -106,7 +138,7 @@ def variant_of(
     build = builds.get(framework.line)
     asked = (build.variant if build else "") or cluster.environments.variants.get(framework.line)
     fitting = [v for v, kind in framework.variants.items() if kind == cluster.device_kind]
-    if prefix_of(framework.line, cluster, builds) is not None:
+    if prefix_of(framework.line, cluster, builds) is not None or framework.problem is not None:
         return asked or next(iter(fitting), cluster.device_kind)
     have = ", ".join(framework.variants)
     if asked and asked not in framework.variants:

@@ -125,7 +125,7 @@ def definition_digest(case: Case, workload: WorkloadInfo, protocol: Protocol) ->
         {
             "case": case.axes(),
             "workload": workload.digest,
-            "params": dict(workload.scales[case.scale]),
+            "params": dict(workload.scales.get(case.scale, {})),
             "seed": workload.seed,
             # An option that is not used must not cut the histories of those who never heard of it.
             "protocol": {k: v for k, v in vars(protocol).items() if v is not None},
@@ -177,7 +177,7 @@ def resolve(
         nodes=nodes,
         processes=processes,
         unit=workload.unit,
-        workload_params=dict(workload.scales[case.scale]),
+        workload_params=dict(workload.scales.get(case.scale, {})),
         seed=workload.seed,
         env={**cluster.env, **suite.env},
         role_env={

@@ -40,4 +40,5 @@ def repeat_record(
         fingerprints=fingerprints or {},
         started_at=datetime.fromisoformat(started) if started else None,
         log_tail=said.get("log_tail") or (tails[0] if tails else None),
+        error=said.get("error"),
     )

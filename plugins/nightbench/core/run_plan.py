@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from nightbench.core.budget import CaseHistory, NightPlan
+from nightbench.core.capabilities import broken
 from nightbench.core.hours import Hours
 from nightbench.core.model import (
     Catalog,
@@ -18,6 +19,7 @@ from nightbench.core.model import (
     Process,
     Protocol,
     Reason,
+    ReasonCode,
     RegressionPolicy,
     Route,
     Run,
@@ -57,7 +59,9 @@ class RunPlan:
     cases: tuple[CasePlan, ...]
     """In the order in which they are measured; those that are left out come last."""
     jobs: tuple[JobSpec, ...] = ()
-    """Of the cases that are not left out."""
+    """Of the cases that are neither left out nor unavailable."""
+    unavailable: Mapping[str, Reason] = field(default_factory=dict)
+    """case_id -> what is wrong with the folders that it is run from."""
     routes: tuple[Route, ...] = ()
     """Whose alerts are whose; the first that matches counts."""
     zone: str = "UTC"
@@ -123,6 +127,11 @@ def make_plan(
         for name in order
     ]
     left_out = night.left_out if night else {}
+    unavailable = {
+        name: Reason(ReasonCode.CODE_BROKEN, observed=problem)
+        for name, case in cases.items()
+        if name not in left_out and (problem := broken(case, catalog)) is not None
+    }
     return RunPlan(
         run=run,
         owner=suite.owner,
@@ -133,7 +142,8 @@ def make_plan(
         cases=tuple(
             _case_plan(job, suite, catalog, left_out.get(job.case.case_id)) for job in jobs
         ),
-        jobs=tuple(job for job in jobs if job.case.case_id not in left_out),
+        jobs=tuple(job for job in jobs if job.case.case_id not in {*left_out, *unavailable}),
+        unavailable=unavailable,
         routes=suite.routes,
         zone=_zone(suite, cluster),
     )

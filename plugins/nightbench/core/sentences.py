@@ -6,6 +6,7 @@ No program parses them.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import zip_longest
 
 from nightbench.core.model import Reason, ReasonCode
 from nightbench.core.model.alerts import CauseEvidence, CauseKind
@@ -16,6 +17,7 @@ R = ReasonCode
 _SENTENCES = {
     R.PROCESS_EXITED: "{subject} exited with {observed}",
     R.PROCESS_KILLED: "{subject} was ended by {observed}",
+    R.EXCEPTION: "{observed}",
     R.OUT_OF_MEMORY: "the kernel killed {subject}: out of memory (by {observed})",
     R.LOSS_NOT_FINITE: "{subject}: the loss is not finite",
     R.NO_RANK_FILE: "{subject} exited with code 0 but left no rank.json",
@@ -51,6 +53,7 @@ _SENTENCES = {
     R.CANCELLED: "cancelled: {observed}",
     R.LAUNCHES_FAILED: "{observed} failed, the last one because",
     R.DISTURBED_TOO_OFTEN: "{observed} were disturbed, expected {expected}, the last one because",
+    R.CODE_BROKEN: "{observed}",
     R.TIME_LIMIT: "not measured within {expected}, waiting for nodes included",
     R.NO_OUTCOME: "no outcome was recorded: whoever steered the gang was ended from outside",
     R.WINDOW_ENDED: "the window ended at {subject} after {observed}, expected {expected}",
@@ -118,9 +121,12 @@ def sentences(reasons: Iterable[Reason]) -> str:
     A node is named once before what explains it.
     """
     text, named = "", None
-    for reason in dict.fromkeys(reasons):
+    found = list(dict.fromkeys(reasons))
+    for reason, following in zip_longest(found, found[1:]):
         text += _without_node(reason) if reason.node == named else sentence(reason)
-        explained = reason.code in EXPLAINED_BY_THE_NEXT
+        explained = reason.code in EXPLAINED_BY_THE_NEXT or (
+            following is not None and following.code is R.EXCEPTION
+        )
         text += ": " if explained else "; "
         named = (reason.node or named) if explained else None
     return text.removesuffix("; ").removesuffix(": ")

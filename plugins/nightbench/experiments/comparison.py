@@ -19,6 +19,7 @@ from datetime import datetime
 from typing import Any
 
 from nightbench.core.budget import CaseHistory
+from nightbench.core.capabilities import refuse_broken
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     Build,
@@ -148,6 +149,7 @@ def plan_comparison(
     if not cases:
         have = ", ".join(sorted({case.framework for case in suite.cases}))
         raise UserError(f"suite {suite.name}: no case of {line} is left to compare; it has {have}")
+    refuse_broken(cases, catalog)
     compared = []
     for case in cases:
         roles = catalog.frameworks[line].roles_of(case.strategy)

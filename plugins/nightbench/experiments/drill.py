@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from nightbench.alerts import AlertItem, LiveAlert, Message, alerts_for, message
+from nightbench.core.capabilities import refuse_broken
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     CaseStatus,
@@ -92,6 +93,7 @@ class Drill:
     def plan(self, run_id: str, started_at: datetime | None = None) -> RunPlan:
         """Return the plan of a run of the case that notifies nobody."""
         suite = dataclasses.replace(self.suite, name=f"drill-{self.suite.name}", alerts=())
+        refuse_broken(suite.cases, self.catalog)
         return make_plan(
             suite,
             self.cluster,

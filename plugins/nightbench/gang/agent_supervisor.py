@@ -46,15 +46,14 @@ class AgentSupervisor:
             DeadlinePassed: the job's deadline passed while a lock was held by another job.
         """
         clients = self._gang.in_lock_order()
-        now = self._gang.clock()
-        serving = [x for x in clients if x.view.agent in SERVING and x.view.answers(now)]
-        running = await call_each(serving, NodeClient.is_agent_running)
-        absent = [client for client in clients if not running.get(client.name)]
-        await self.sweep(absent)
-        # Every gang takes locks one after another in the same order. A gang that waits for a lock
-        # therefore holds only locks that come earlier in that order, and no deadlock can arise.
-        for client in absent:
-            await self._start(client, repeat, optional)
+        # Every gang takes locks in the same order, and holds none that comes after the one that it
+        # waits for: no deadlock can arise. A node that was lost is therefore not waited for while
+        # later ones are held: they are released, found absent here, and locked again.
+        while absent := await self._without_lock(clients):
+            await self.sweep(absent)
+            for client in absent:
+                later = clients[clients.index(client) + 1 :]
+                await self._start(client, later, repeat, optional)
 
     async def restart(self, client: NodeClient, repeat: int) -> None:
         """Start an agent where the last one died; the new agent writes the repeat's result."""
@@ -76,7 +75,24 @@ class AgentSupervisor:
                 message = f"ended {len(pids)} orphaned processes"
                 self._gang.on_event(GangEvent("sweep", message, node, data={"pids": pids}))
 
-    async def _start(self, client: NodeClient, repeat: int, optional: bool) -> None:
+    async def _without_lock(self, clients: list[NodeClient]) -> list[NodeClient]:
+        """Return the nodes that no running agent of this gang holds."""
+        now = self._gang.clock()
+        holding = [x for x in clients if x.holds_lock and x.view.answers(now)]
+        running = await call_each(holding, NodeClient.is_agent_running)
+        return [client for client in clients if not running.get(client.name)]
+
+    async def _start(
+        self, client: NodeClient, later: list[NodeClient], repeat: int, optional: bool
+    ) -> None:
+        """Start the agent of one node and wait until it holds the node's lock.
+
+        Args:
+            client: the node.
+            later: the nodes after it in the order of locks; released while the lock is waited for.
+            repeat: as in `start_all`.
+            optional: as in `start_all`.
+        """
         gang = self._gang
         starts = 0
         reported_holder: object = None
@@ -119,8 +135,10 @@ class AgentSupervisor:
                 if running.get(client.name) is False:
                     checked_s = None
                     continue
-            if checked_s is not None and client.view.agent in SERVING:
+            if checked_s is not None and client.holds_lock:
                 return
+            if client.view.agent == "waiting":
+                await self._release(later, client, repeat)
             holder = client.view.lock_holder
             if client.view.agent == "waiting" and holder != reported_holder:
                 reported_holder = holder
@@ -131,6 +149,21 @@ class AgentSupervisor:
                 raise DeadlinePassed(
                     f"the deadline passed while the lock of node {client.name} was waited for"
                 )
+
+    async def _release(self, later: list[NodeClient], waits_for: NodeClient, repeat: int) -> None:
+        """Release the locks that come after one that is waited for.
+
+        An agent that cannot be told is told when it answers again, or its lease expires.
+        """
+        gang = self._gang
+        now = gang.clock()
+        alive = [x for x in later if x.holds_lock or x.view.agent == "waiting"]
+        alive = [client for client in alive if client.view.answers(now)]
+        for client in alive:
+            if client.holds_lock:
+                message = f"released: node {waits_for.name}, which comes before it, is waited for"
+                gang.on_event(GangEvent("agent", message, client.name, repeat))
+        await call_each(alive, lambda client: client.release(gang.epoch))
 
     async def _report_waiting(
         self, client: NodeClient, repeat: int, holder: Mapping[str, object] | None

@@ -87,6 +87,13 @@ class EnvironmentUnavailable(NodeError):
     code = ReasonCode.ENVIRONMENT_UNAVAILABLE
 
 
+class AgentCrashed(RemoteFailure):
+    """agent.py ended with a traceback: a defect of it, or of what was shipped beside it."""
+
+
+_NOT_THE_NODE = (EnvironmentUnavailable, AgentCrashed)
+
+
 def reason_of(error: UserError) -> Reason:
     """Return the reason of an error; it names the node where the error is about one."""
     if isinstance(error, NodeError):
@@ -97,9 +104,10 @@ def reason_of(error: UserError) -> Reason:
 def faults_of(error: UserError) -> tuple[Reason, ...]:
     """Return the fault of the node that an error is about; empty where the node is not at fault.
 
-    A framework's environment that cannot be built is not a fault of the node.
+    A framework's environment that cannot be built is no fault of the node, and neither is a
+    mistake in the code that was shipped to it.
     """
-    if isinstance(error, NodeError) and not isinstance(error, EnvironmentUnavailable):
+    if isinstance(error, NodeError) and not isinstance(error, _NOT_THE_NODE):
         return (error.reason,)
     return ()
 

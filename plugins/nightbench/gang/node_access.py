@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nightbench.core.model import ClockOffset, EnvironmentPolicy, JobSpec, Node
-from nightbench.gang.errors import GangError
+from nightbench.gang.errors import AgentCrashed, GangError
 from nightbench.gang.ssh_pool import shared_transport
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import OnLine, Transport, expand, remote_failure
@@ -139,6 +139,7 @@ async def call_agent(
         timeout_s: None for verbs that may take long.
 
     Raises:
+        AgentCrashed: it ended with a traceback.
         RemoteFailure: it failed, or printed no JSON; `DiskFull` where that was the reason.
     """
     done = await transport.run(
@@ -147,6 +148,15 @@ async def call_agent(
     document = _document(done.stdout)
     if document is None:
         said = done.stderr or done.stdout
+        full = b"No space left on device" in said
+        if done.exit == 1 and b"Traceback (most recent call last)" in said and not full:
+            lines = said.decode(errors="replace").strip().splitlines()
+            raise AgentCrashed(
+                transport.node,
+                transport.address,
+                f"`agent.py {verb}` failed with an exception: {lines[-1]}. The code that was "
+                "shipped to the node is at fault, not the node. " + "\n".join(lines[-12:]),
+            )
         raise remote_failure(transport, f"run `agent.py {verb}` (exit {done.exit})", said)
     if done.exit != 0:
         raise remote_failure(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nightbench.core.model import ClockOffset, JobSpec, Node, reasons_from_json
-from nightbench.gang.decisions import NodeView, ProcessView
+from nightbench.gang.decisions import SERVING, NodeView, ProcessView
 from nightbench.gang.errors import NodeError, RemoteFailure
 from nightbench.gang.node_access import (
     EXCHANGES,
@@ -25,6 +25,9 @@ from nightbench.gang.ssh_pool import SupportsFollow
 from nightbench.gang.transport import Transport
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+LOG_BYTES = 256 * 1024
+"""Most that is fetched of the log of one process of one repeat."""
 
 EPOCH = re.compile(r"epoch-(\d+)\Z")
 
@@ -62,6 +65,8 @@ class NodeClient:
         """Digest of the state in the last answer; the next poll asks for a different one."""
         self.view = NodeView(node.name, answered_s=clock())
         self.highest_epoch = 0
+        self._released_pid: int | None = None
+        """Process id of an agent that was told to release the node."""
         self._started_pid: int | None = None
         """Process id of an agent that was started and has not written its state yet."""
         self._boot_id: str | None = None
@@ -104,12 +109,34 @@ class NodeClient:
         text = self._lease(epoch)
         await self.transport.write_atomic(self._path("control", "lease"), text.encode())
 
-    async def command(self, verb: str, repeat: int | None, document: Mapping[str, Any]) -> None:
-        """Write a command: prepare, go, drain, finish or abort of a repeat, or stop of the job."""
-        name = f"{verb}.json" if repeat is None else f"{verb}-{repeat:03d}.json"
+    async def command(self, verb: str, number: int | None, document: Mapping[str, Any]) -> None:
+        """Write a command to the agent.
+
+        Args:
+            verb: prepare, go, drain, finish or abort of a repeat; release; or stop of the job.
+            number: the repeat; the pid of the agent that `release` ends; None for `stop`.
+            document: the command's content.
+        """
+        name = f"{verb}.json" if number is None else f"{verb}-{number:03d}.json"
         await self.transport.write_atomic(
             self._path("control", name), json.dumps(document).encode()
         )
+
+    async def release(self, epoch: int) -> None:
+        """End the agent, so that another job may lock the node; a later agent may serve this job.
+
+        Raises:
+            NodeError: it could not be told.
+        """
+        pid = self.view.pid
+        if pid is not None and pid != self._released_pid:
+            await self.command("release", pid, {"epoch": epoch})
+            self._released_pid = pid
+
+    @property
+    def holds_lock(self) -> bool:
+        """Whether an agent that was not told to release the node was last seen to hold its lock."""
+        return self.view.agent in SERVING and self.view.pid != self._released_pid
 
     async def claim_repeat(self, repeat: int) -> bool:
         """Claim a repeat (on the lead); return False where an earlier controller claimed it."""
@@ -253,6 +280,12 @@ class NodeClient:
     async def result(self, repeat: int) -> dict[str, Any] | None:
         """Return result.json of a repeat; None while it has not ended."""
         return await self._document(repeat_dir("", repeat), "result.json")
+
+    async def log_end(self, repeat: int, process: str) -> bytes | None:
+        """Return the end of a process's log, at most `LOG_BYTES`; None where there is none."""
+        path = posixpath.join(repeat_dir(self._folder, repeat), process, "out.log")
+        done = await self.transport.run(["tail", "-c", str(LOG_BYTES), path])
+        return done.stdout if done.exit == 0 else None
 
     async def fingerprint(self) -> dict[str, Any] | None:
         """Return fingerprint.json; None before the agent has the node's lock."""

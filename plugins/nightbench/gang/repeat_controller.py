@@ -26,6 +26,7 @@ from nightbench.gang.decisions import (
     unreachable,
 )
 from nightbench.gang.errors import DeadlinePassed, NodeError
+from nightbench.gang.failed_processes import log_tail, process_error
 from nightbench.gang.fanout import FAST_POLL_S, SLOW_POLL_S, CommandSender, call_each
 from nightbench.gang.gang_context import GangContext
 from nightbench.gang.node_access import more_precise
@@ -111,6 +112,7 @@ class RepeatController:
                 task.cancel()
             await self._commands.close()
         results = await self._collect()
+        await self._fetch_logs(results)
         status, reasons = self._judge(results, reasons)
         if status == "ok":
             gang.progress.repeat_ended(gang.clock() - began_s)
@@ -265,6 +267,24 @@ class RepeatController:
         finally:
             clocks.cancel()
 
+    async def _fetch_logs(self, results: Mapping[str, Mapping[str, Any]]) -> None:
+        """Fetch the ends of the ranks' logs; what a node does not give in time stays there."""
+        gang = self.gang
+
+        async def fetch(client: NodeClient) -> None:
+            for process in results[client.name].get("processes") or ():
+                content = await client.log_end(self.number, process["name"])
+                if content:
+                    await asyncio.to_thread(
+                        gang.store.save_log, self.number, process["name"], content
+                    )
+
+        await call_each(
+            [client for client in self._answering(gang.clients) if client.name in results],
+            fetch,
+            FETCH_TIMEOUT_S,
+        )
+
     def _answering(self, clients: list[NodeClient]) -> list[NodeClient]:
         now = self.gang.clock()
         return [client for client in clients if client.view.answers(now)]
@@ -316,6 +336,7 @@ class RepeatController:
             "status": status,
             "reasons": reasons_to_json(reasons),
             "log_tail": log_tail(results),
+            "error": process_error(results),
             "started_at": started_at,
             "ended_at": utc_now(),
             "epoch": self.gang.epoch,
@@ -349,19 +370,3 @@ def _foreign_work(views: list[NodeView]) -> str:
     """Return a message about foreign work that nodes wait for; empty if there is none."""
     found = sentences(r for view in views if view.state == PREPARING for r in view.reasons)
     return f"waiting for foreign work to end: {found}" if found else ""
-
-
-def log_tail(results: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Return stacks of hung processes and the log's end, of the first failed node that has some."""
-    order = {"failed": 0, "aborted": 1}
-    worst = sorted(results.items(), key=lambda pair: order.get(str(pair[1].get("status")), 2))
-    for node, result in worst:
-        stacks = [
-            f"[{node} {process.get('name')}: stack]\n{process['stack']}"
-            for process in result.get("processes") or ()
-            if process.get("stack")
-        ]
-        parts = [*stacks, *([result["log_tail"]] if result.get("log_tail") else [])]
-        if parts:
-            return "\n".join(parts)
-    return None

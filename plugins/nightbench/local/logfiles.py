@@ -65,6 +65,11 @@ def log_and_tail(log: Path) -> str:
     return f"Log {shlex.quote(str(log))}:\n  {shown}"
 
 
+def names(home: Home) -> list[str]:
+    """Return the services that have a log; "none yet" where none has."""
+    return sorted(path.stem for path in home.logs.glob("*.log")) or ["none yet"]
+
+
 def logs(home: Home, service: str, lines: int = 100, follow: bool = False) -> Iterator[str]:
     """Yield the last lines of a service's log, and with `follow` every line that is added.
 
@@ -73,8 +78,11 @@ def logs(home: Home, service: str, lines: int = 100, follow: bool = False) -> It
     """
     path = home.logs / f"{service}.log"
     if not path.is_file():
-        known = ", ".join(sorted(p.stem for p in home.logs.glob("*.log"))) or "none yet"
-        raise UserError(f"No log of {service!r} in {home.logs}. There are: {known}")
+        known = ", ".join(names(home))
+        raise UserError(
+            f"No log of {service!r} in {home.logs}. There are: {known}. Logs of ranks: "
+            "nightbench logs --run RUN"
+        )
     yield from tail(path, lines)
     if not follow:
         return

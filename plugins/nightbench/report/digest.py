@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +46,28 @@ def digest_text(
     said = list(verdict_lines(rows))
     if said:
         parts += ["## Verdicts", "\n".join(f"- {line}" for line in said)]
+    errors = list(error_blocks(rows))
+    if errors:
+        parts += ["## Errors", *errors]
     parts += ["## Repeats", _details(rows)]
     if nodes:
         parts += ["## Nodes", "\n".join(f"- {line}" for line in nodes)]
     if notes:
         parts += ["## Where to look", "\n".join(f"- {note}" for note in notes)]
     return "\n\n".join(parts) + "\n"
+
+
+def error_blocks(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the end of each failed case's traceback as Markdown, equal ones once."""
+    cases: dict[str, list[str]] = {}
+    for row in rows:
+        if row["error"]:
+            cases.setdefault(row["error"], []).append(str(row["case_id"]))
+    for error, named in cases.items():
+        run_id = next(row["run_id"] for row in rows if row["case_id"] == named[0])
+        text = "\n".join(f"    {line}" for line in error.splitlines())
+        command = f"nightbench logs --run {run_id} --case {named[0]}"
+        yield f"{', '.join(named)} (the whole log: `{command}`):\n\n{text}"
 
 
 def _details(rows: Sequence[Row]) -> str:

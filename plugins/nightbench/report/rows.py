@@ -64,6 +64,8 @@ FIELDS: dict[str, str] = {
     "drift_since": "the night from which it creeps",
     "noisy": "why the series alerts no more, since it varies too much; null for all others",
     "quarantined": "true where a check refused the figure",
+    "error": "end of the traceback of the last repeat that failed, or of its output; null where "
+    "none did",
     "reasons": "why it failed, was quarantined or left out: a list of {code, node, subject, "
     "observed, expected}",
 }
@@ -84,6 +86,7 @@ def from_measurements(
     measurements: Iterable[Measurement],
     verdicts: Sequence[Verdict] = (),
     private: Collection[str] = (),
+    errors: Mapping[str, str | None] | None = None,
 ) -> list[Row]:
     """Return rows from measurements, for runs that no warehouse has seen.
 
@@ -92,6 +95,7 @@ def from_measurements(
         measurements: of its cases.
         verdicts: where it was judged.
         private: case_ids whose build was named for this run.
+        errors: case_id -> error of its last repeat that failed.
     """
     judged = {verdict.case_id: verdict for verdict in verdicts}
     rows = []
@@ -116,6 +120,7 @@ def from_measurements(
                     "change_high": verdict.high if verdict else None,
                     "private_build": each.case.case_id in private,
                     "quarantined": each.quarantined,
+                    "error": (errors or {}).get(each.case.case_id),
                     "reasons": reasons_to_json((*each.reasons, *each.quarantine_reasons)),
                 }
             )

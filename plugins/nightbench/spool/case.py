@@ -16,6 +16,7 @@ from nightbench.spool.documents import (
     read_json,
     unless_damaged,
     utc_now,
+    write_bytes,
     write_json,
 )
 from nightbench.spool.outcomes import CaseOutcome, RepeatOutcome
@@ -109,6 +110,17 @@ class CaseStore:
                 if document is not None and not path.name.startswith("."):
                     found[path.stem] = document
         return found
+
+    def logs(self, repeat: int) -> dict[str, UPath]:
+        """The ends of the logs of a repeat's processes, by process."""
+        folder = self.folder / self._repeat(repeat) / "logs"
+        return {path.stem: path for path in entries(folder) if path.suffix == ".log"}
+
+    def save_log(self, repeat: int, process: str, content: bytes) -> None:
+        """Keep the end of the log of a process."""
+        name = f"{component(process, 'process')}.log"
+        # No measurement rests on it: the repeat does not wait for the disk.
+        write_bytes(self.folder / self._repeat(repeat) / "logs" / name, content, lasting=False)
 
     def repeats(self) -> list[int]:
         """Numbers of the repeats that have a record of the controller."""

@@ -39,13 +39,16 @@ SCHEMA = "nightbench.run/1"
 def store_plan(plan: RunPlan, spool: Spool) -> RunSpool:
     """Write run.json and planned.json; the same plan may be stored again.
 
-    What the night has no room for gets its outcome here: whoever looks at the run finds it ended.
+    What the night has no room for, and what cannot be run from broken folders, gets its outcome
+    here: whoever looks at the run finds it ended.
     """
     folder = spool.run(plan.run.run_id)
     folder.save_planned([_case_document(case) for case in plan.cases])
     for case in plan.cases:
         if case.left_out is not None:
             folder.case(case.planned.case_id).end(CaseStatus.LEFT_OUT, [case.left_out])
+    for case_id, reason in plan.unavailable.items():
+        folder.case(case_id).end(CaseStatus.UNAVAILABLE, [reason])
     run = dataclasses.asdict(plan.run)
     known = folder.run() or {}
     folder.save_run(

@@ -154,6 +154,11 @@ class RunRepository(Repository):
             )
         return found
 
+    def case_error(self, run_id: str, case_id: str) -> str | None:
+        """End of the traceback of the case's last repeat that failed; None where none did."""
+        row = self._first("case_error", run_id=run_id, case_id=case_id)
+        return str(row["error"]) if row else None
+
     def results(self, run_id: str | None = None) -> list[Row]:
         """Every planned case of a run (the newest by default) with figures and verdict."""
         chosen = run_id or self.latest()

@@ -75,6 +75,7 @@ def repeat_row(bundle: RepeatBundle) -> Row:
     row: Row = {
         "status": record.status,
         "started_at": record.started_at,
+        "error": text(record.error),
         "slowest_rank": slowest and slowest.name,
         "step_seconds": slowest and _numbers(slowest.step_seconds),
     }

@@ -143,3 +143,10 @@ def test_recovery_alone_is_told():
 def test_nothing_to_say_is_an_error():
     with pytest.raises(ValueError, match="neither news nor"):
         message(RUN, "benchmarks", [])
+
+
+def test_a_failure_has_the_end_of_its_traceback():
+    error = "[n1 trainer-0]\nTraceback (most recent call last):\nKeyError: 'lr'"
+    said = message(RUN, "benchmarks", [replace(FAILURE, error=error)])
+    assert "    Traceback (most recent call last):\n    KeyError: 'lr'\n" in said.body
+    assert "KeyError" not in message(RUN, "benchmarks", [FAILURE]).body

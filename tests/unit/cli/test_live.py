@@ -75,10 +75,10 @@ def test_the_log_of_a_case_that_failed_is_shown_at_the_end(run: RunSpool) -> Non
     with shown:
         pass
     lines = stream.getvalue().splitlines()
-    assert lines[-1] == "  ValueError: no such layer"
-    assert lines[-12] == "  9"
-    assert lines[-13].startswith("one: end of the log of repeat 1 (/")
-    assert lines[-13].endswith("/repeat-001/controller.json):")
+    assert lines[-2] == "  ValueError: no such layer"
+    assert lines[-1] == "  all of it: nightbench logs --run demo-1 --case one"
+    assert lines[-17] == "  5"
+    assert lines[-18] == "one: how repeat 1 failed:"
 
 
 def test_time_left_is_not_guessed_from_nothing(run: RunSpool) -> None:

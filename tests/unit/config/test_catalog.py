@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from nightbench.config import find_clusters, find_suites, load_catalog, load_cluster, load_suite
-from nightbench.core.errors import UserError
+from nightbench.core.model import Case, Cluster, Node, RunKind, Strategy, Suite
+from nightbench.core.run_plan import make_plan
+from nightbench.spool import Spool
+from nightbench.spool.plans import store_plan
 
 REPO = Path(__file__).resolve().parents[3]
 
@@ -68,9 +73,7 @@ def test_all_wrong_descriptions_are_said_together(
     monkeypatch.chdir(tmp_path)
     line = {**LINE, "line": "thin", "axes": {"strategi": {}}, "extra": 1}
     spec = {**SPEC, "scales": {"full": {"converges": "yes", "units_per_example": 0}}}
-    with pytest.raises(UserError) as caught:
-        load_catalog(tree(tmp_path, line, spec))
-    assert str(caught.value).splitlines() == [
+    assert list(load_catalog(tree(tmp_path, line, spec)).problems) == [
         'benchmarks/frameworks/thing/framework.json:2: line: found "thin"; expected the name of '
         'its folder, "thing"',
         'benchmarks/frameworks/thing/framework.json:17: axes.strategi: found "strategi"; expected '
@@ -138,9 +141,7 @@ def test_a_mistake_in_a_line_is_named_with_file_key_value_and_expectation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: object, said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError) as caught:
-        load_catalog(tree(tmp_path, {**LINE, key: value}, SPEC))
-    (complaint,) = str(caught.value).splitlines()
+    (complaint,) = load_catalog(tree(tmp_path, {**LINE, key: value}, SPEC)).problems
     file, _, message = complaint.split(":", 2)
     assert file == "benchmarks/frameworks/thing/framework.json"
     assert message.strip().startswith(said)
@@ -163,10 +164,54 @@ def test_a_file_that_a_folder_lacks_is_named(
     monkeypatch.chdir(tmp_path)
     benchmarks = tree(tmp_path, LINE, SPEC)
     (benchmarks / file).unlink()
-    with pytest.raises(UserError) as caught:
-        load_catalog(benchmarks)
-    (complaint,) = str(caught.value).splitlines()
+    (complaint,) = load_catalog(benchmarks).problems
     assert said in complaint
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("frameworks/thing/runtime.py", "x = 1\ndef f(:\n", "thing/runtime.py:2: not valid Python"),
+        (
+            "frameworks/thing/trainer.py",
+            "return\x00",
+            "thing/trainer.py:1: not valid Python 3.11: ",
+        ),
+        ("apis/lang/trainer.py", "class\n", "apis/lang/trainer.py:1: not valid Python 3.11: "),
+        ("workloads/net/lang.py", "\nif x\n", "net/lang.py:2: not valid Python 3.11: "),
+        ("workloads/net/data.py", "(n := 1)\n", "net/data.py:1: not valid Python 3.7: "),
+    ],
+)
+def test_a_syntax_error_is_found_without_running_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    benchmarks = tree(tmp_path, LINE, SPEC)
+    (benchmarks / file).parent.mkdir(parents=True, exist_ok=True)
+    (benchmarks / file).write_text(text)
+    (complaint,) = load_catalog(benchmarks).problems
+    assert said in complaint
+
+
+def test_a_broken_folder_makes_its_own_cases_unavailable_and_no_others(tmp_path: Path) -> None:
+    benchmarks = tree(tmp_path, LINE, SPEC)
+    shutil.copytree(benchmarks / "frameworks/thing", benchmarks / "frameworks/other")
+    (benchmarks / "frameworks/other/framework.json").write_text("{")
+    catalog = load_catalog(benchmarks)
+    case = Case("net", "thing", Strategy.SINGLE, batch_size_per_device=2, scale="full")
+    ill = dataclasses.replace(case, framework="other")
+    cluster = Cluster("c", (Node("n1", "n1", "ssh"),), device_kind="cpu", devices_per_node=1)
+    suite = Suite("s", "me", "c", (case, ill))
+    made = make_plan(suite, cluster, catalog, run_kind=RunKind.ON_DEMAND)
+    assert [job.case for job in made.jobs] == [case]
+    assert [each.planned.case for each in made.cases] == [case, ill]
+    folder = store_plan(made, Spool(tmp_path / "spool"))
+    outcome = folder.case(ill.case_id).outcome()
+    assert outcome is not None
+    assert outcome["status"] == "unavailable"
+    assert outcome["faults"] == []
+    assert "other/framework.json:1: not valid JSON" in outcome["reasons"][0]["observed"]
+    assert folder.case(case.case_id).outcome() is None
 
 
 def test_a_folder_that_holds_nothing_but_compiled_code_is_no_line(tmp_path: Path) -> None:
@@ -182,9 +227,7 @@ def test_a_description_that_is_yaml_and_no_json_is_refused(
     benchmarks = tree(tmp_path, LINE, SPEC)
     file = benchmarks / "frameworks/thing/framework.json"
     file.write_text(file.read_text().replace('"single": true', '"single": yes'))
-    with pytest.raises(UserError) as caught:
-        load_catalog(benchmarks)
-    assert str(caught.value).splitlines() == [
+    assert list(load_catalog(benchmarks).problems) == [
         "benchmarks/frameworks/thing/framework.json:18: not valid JSON, in column 17: "
         "Expecting value"
     ]

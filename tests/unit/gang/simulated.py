@@ -1,10 +1,10 @@
 """Nodes in memory under virtual time, with an agent that behaves as `benchmarks/nodeside` does.
 
-What is simulated: a node's files, its boot, the agent's lock, the node's lock, processes that die
-with the agent and one that does not, claims by mkdir, commands with epochs, the lease, `launched`
-before a process is started, results that appear by rename. What is real: everything of the
-controller. Cables are cut silently (an access hangs) or loudly, and answers get lost after a
-command has been carried out.
+What is simulated: a node's files, its boot, the agent's lock, the node's lock for which rival jobs
+compete, processes that die with the agent and one that does not, claims by mkdir, commands with
+epochs, the lease, `launched` before a process is started, results that appear by rename. What is
+real: everything of the controller. Cables are cut silently (an access hangs) or loudly, and answers
+get lost after a command has been carried out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HANG_S = 30.0
 FRESH_TICKS = 4
 
 EPOCH = re.compile(r"epoch-(\d+)\Z")
-COMMAND = re.compile(r"(prepare|go|drain|finish|abort)-(\d+)\.json\Z")
+COMMAND = re.compile(r"(prepare|go|drain|finish|abort|release)-(\d+)\.json\Z")
 
 
 class _Jump(selectors.SelectSelector):
@@ -83,18 +83,39 @@ class World:
 
     def note_launch(self, node: str, repeat: int) -> None:
         self.launches[node, repeat] += 1
+        for rival in self.nodes[node].machine.jobs:
+            processes = [p for p in rival.processes if not p.daemon]
+            if rival.world is not self and processes:
+                self.wrong.append(f"{self.job.job_id} is launched on {node} beside {processes}")
         alive = {(n.node, p.repeat) for n in self.nodes.values() for p in n.processes}
         others = {entry for entry in alive if entry[1] != repeat}
         if others:
             self.wrong.append(f"repeat {repeat} is launched on {node} beside {sorted(others)}")
 
 
-class SimNode:
-    """One machine."""
+class Machine:
+    """What the jobs on one machine share."""
 
-    def __init__(self, world: World, node: str) -> None:
+    def __init__(self) -> None:
+        self.lock: object = None
+        """The agent that holds the node's lock."""
+        self.jobs: list[SimNode] = []
+
+
+class SimNode:
+    """One machine as one job sees it.
+
+    Args:
+        world: of the job.
+        node: its name.
+        machine: shared with rival jobs; a machine of its own unless given.
+    """
+
+    def __init__(self, world: World, node: str, machine: Machine | None = None) -> None:
         self.world = world
         self.node = node
+        self.machine = machine or Machine()
+        self.machine.jobs.append(self)
         self.files: dict[str, bytes] = {}
         self.folders: set[str] = set()
         self.up = True
@@ -107,7 +128,6 @@ class SimNode:
         self.boots = 1
         self.processes: list[Process] = []
         self.agent: SimAgent | None = None
-        self.lock: object = None
         self._pids = 100
         world.nodes[node] = self
         self.job_dir = f"/node/jobs/{world.job.job_id}/{node}"
@@ -134,11 +154,18 @@ class SimNode:
         self.processes = [p for p in self.processes if p.daemon]
 
     def reboot(self) -> None:
-        """All processes are gone, the disk is as it was."""
-        self.kill_agent()
-        self.processes = []
-        self.lock = None
-        self.boots += 1
+        """All processes of all jobs are gone, the disk is as it was; `boot` ends it."""
+        for job in self.machine.jobs:
+            job.kill_agent()
+            job.processes = []
+            job.boots += 1
+            job.up = False
+        self.machine.lock = None
+
+    def boot(self) -> None:
+        """The machine answers again."""
+        for job in self.machine.jobs:
+            job.up = True
 
     def fail_process(self) -> None:
         """A rank exits with 1."""
@@ -148,14 +175,13 @@ class SimNode:
                 return
 
     def sweep(self, job: str | None) -> list[int]:
-        if job is None:
-            gone = [] if self.agent is not None else list(self.processes)
-        else:
-            gone = list(self.processes)
-            if self.agent is not None:
-                self.agent.end("aborted", [self.agent.why("agent_signalled", "SIGTERM")])
-        self.processes = [p for p in self.processes if p not in gone]
-        return [1] * len(gone)
+        if job is not None and self.agent is not None:
+            self.agent.end("aborted", [self.agent.why("agent_signalled", "SIGTERM")])
+        swept = [self] if job is not None else [j for j in self.machine.jobs if j.agent is None]
+        gone = sum(len(each.processes) for each in swept)
+        for each in swept:
+            each.processes = []
+        return [1] * gone
 
 
 class SimAgent:
@@ -198,12 +224,13 @@ class SimAgent:
     # --- its life -----------------------------------------------------------------------------
 
     async def _live(self) -> None:
-        while self.node.lock not in (None, self):
+        machine = self.node.machine
+        while machine.lock not in (None, self):
             self._write_agent("waiting", holder={"job_id": "other", "user": "u", "since": "now"})
             if self._why_end():
                 return
             await asyncio.sleep(2 * TICK_S)
-        self.node.lock = self
+        machine.lock = self
         self._end_what_was_left()
         self._put("fingerprint.json", {"schema": "nightbench.fingerprint/1"})
         while not self._why_end():
@@ -218,8 +245,9 @@ class SimAgent:
 
     def _why_end(self) -> bool:
         self._look()
-        if ("stop", 0) in self.commands:
-            self.end("aborted", self.commands["stop", 0].get("reasons") or [self.why("stopped")])
+        stop = self.commands.get(("stop", 0)) or self.commands.get(("release", self.pid))
+        if stop is not None:
+            self.end("aborted", stop.get("reasons") or [self.why("stopped")])
             return True
         lease_s = self.world.job.limits.lease_s
         if self._now() - self.renewed_s > lease_s:
@@ -396,8 +424,8 @@ class SimAgent:
     def _gone(self) -> None:
         if self.node.agent is self:
             self.node.agent = None
-        if self.node.lock is self:
-            self.node.lock = None
+        if self.node.machine.lock is self:
+            self.node.machine.lock = None
 
     @staticmethod
     def _now() -> float:

@@ -34,6 +34,7 @@ SIM_JOB = dataclasses.replace(
     limits=Limits(ready_s=15, repeat_s=60, progress_s=10, lease_s=LEASE_S, term_s=0.2),
     neighbours=NeighbourPolicy(action="wait", budget=1),
 )
+RIVAL_JOB = dataclasses.replace(SIM_JOB, run_id="rival")
 NODES = st.sampled_from(["n1", "n2"])
 
 
@@ -44,10 +45,10 @@ async def inline(function, /, *arguments, **options):
 
 
 class GangUnderFaults(RuleBasedStateMachine):
-    """Two nodes, up to two controllers, and everything that can go wrong with them."""
+    """Two nodes, up to two controllers, a rival gang, and everything that can go wrong."""
 
-    @initialize(seed=st.integers(0, 2**16))
-    def begin(self, seed):
+    @initialize(seed=st.integers(0, 2**16), rival_waits=st.booleans())
+    def begin(self, seed, rival_waits):
         self.loop = VirtualLoop()
         asyncio.set_event_loop(self.loop)
         self.patch = mock.patch("asyncio.to_thread", inline)
@@ -57,6 +58,11 @@ class GangUnderFaults(RuleBasedStateMachine):
         self.world = World(SIM_JOB, random.Random(seed))
         for name in ("n1", "n2"):
             SimNode(self.world, name)
+        self.rival = World(RIVAL_JOB, self.world.random)
+        for name, node in self.world.nodes.items():
+            SimNode(self.rival, name, node.machine)
+        self.rival_store = Spool(self.folder.name).case("rival", "case")
+        self.rival_controller: asyncio.Task | None = None
         self.controllers: list[asyncio.Task] = []
         self.cancelled = False
         self.records: dict[int, tuple[str, str | None]] = {}
@@ -69,6 +75,9 @@ class GangUnderFaults(RuleBasedStateMachine):
 
         self.store.save_outcome = save
         self.start_controller()
+        if rival_waits:
+            self._pass(1.5)
+            self.rival_comes()
 
     # --- what happens ---------------------------------------------------------------------------
 
@@ -83,7 +92,13 @@ class GangUnderFaults(RuleBasedStateMachine):
     @rule()
     @precondition(lambda self: len(self._living()) < 2)
     def start_controller(self):
-        self.controllers.append(self.loop.create_task(self._control()))
+        self.controllers.append(self.loop.create_task(self._control(self.world, self.store)))
+        self._pass(0.01)
+
+    @rule()
+    @precondition(lambda self: self.rival_controller is None)
+    def rival_comes(self):
+        self._start_rival()
         self._pass(0.01)
 
     @rule(delay_s=st.floats(0, 1), oldest=st.booleans())
@@ -110,12 +125,19 @@ class GangUnderFaults(RuleBasedStateMachine):
     def agent_dies(self, node, leave_daemon):
         self.world.nodes[node].kill_agent(leave_daemon)
 
+    @rule(node=NODES)
+    @precondition(lambda self: self._rivals_compete())
+    def agent_of_rivals_dies(self, node):
+        """The gang that holds the node loses it while the other one waits for it."""
+        holder = self.world.nodes[node].machine.lock
+        if holder is not None and holder != "other":
+            holder.node.kill_agent()
+
     @rule(node=NODES, away_s=st.sampled_from([1.0, 15.0]))
     def reboot(self, node, away_s):
         it = self.world.nodes[node]
         it.reboot()
-        it.up = False
-        self.loop.call_later(away_s, setattr, it, "up", True)
+        self.loop.call_later(away_s, it.boot)
 
     @rule(node=NODES)
     def process_fails(self, node):
@@ -126,9 +148,9 @@ class GangUnderFaults(RuleBasedStateMachine):
         self.world.disturbed.add(repeat)
 
     @rule(node=NODES, seconds=st.sampled_from([2.0, 25.0]))
-    @precondition(lambda self: any(n.lock is None for n in self.world.nodes.values()))
+    @precondition(lambda self: any(n.machine.lock is None for n in self.world.nodes.values()))
     def others_take_the_node(self, node, seconds):
-        it = self.world.nodes[node]
+        it = self.world.nodes[node].machine
         if it.lock is not None:
             return
         it.lock = "other"
@@ -161,8 +183,9 @@ class GangUnderFaults(RuleBasedStateMachine):
         try:
             self._end_well()
         finally:
-            for task in self._living():
-                task.cancel()
+            for task in (*self._living(), self.rival_controller):
+                if task is not None:
+                    task.cancel()
             self._pass(1)
             self.patch.stop()
             for task in asyncio.all_tasks(self.loop):
@@ -179,16 +202,20 @@ class GangUnderFaults(RuleBasedStateMachine):
             node.lose = 0
         self._pass(20)
         for _ in range(8):
-            if self.store.outcome() is not None:
+            rival_ended = self.rival_controller is None or self.rival_store.outcome() is not None
+            if self.store.outcome() is not None and rival_ended:
                 break
-            if not self._living():
+            if self.store.outcome() is None and not self._living():
                 self.start_controller()
+            if not rival_ended and self.rival_controller.done():
+                self._start_rival()
             self._pass(100)
         outcome = self.store.outcome()
         assert outcome is not None, "no controller came to an end"
+        assert rival_ended, "the rival came to no end"
         self._pass(2 * LEASE_S + 40)
         self._nothing_runs("after the leases")
-        for node in self.world.nodes.values():
+        for node in (*self.world.nodes.values(), *self.rival.nodes.values()):
             assert node.agent is None, f"an agent is left on {node.node}"
         launched = {repeat for _, repeat in self.world.launches}
         recorded = set(self.store.repeats())
@@ -218,16 +245,17 @@ class GangUnderFaults(RuleBasedStateMachine):
 
     def _look(self):
         """After every step: the invariants that hold at any moment."""
-        assert not self.world.wrong, self.world.wrong
-        twice = {key: n for key, n in self.world.launches.items() if n > 1}
-        assert not twice, f"launched more than once: {twice}"
-        for node, epochs in self.world.obeyed.items():
-            assert epochs == sorted(epochs), f"{node} obeyed epochs in the order {epochs}"
+        for world in (self.world, self.rival):
+            assert not world.wrong, world.wrong
+            twice = {key: n for key, n in world.launches.items() if n > 1}
+            assert not twice, f"launched more than once: {twice}"
+            for node, epochs in world.obeyed.items():
+                assert epochs == sorted(epochs), f"{node} obeyed epochs in the order {epochs}"
         for number in self.store.repeats():
             record = self.store.repeat(number)
             seen = (record["status"], record["reasons"])
             assert self.records.setdefault(number, seen) == seen, "a record was changed"
-        for task in self.controllers:
+        for task in (*self.controllers, *filter(None, [self.rival_controller])):
             if task.done() and not task.cancelled():
                 task.result()
 
@@ -251,12 +279,18 @@ class GangUnderFaults(RuleBasedStateMachine):
     def _targets():
         return {name: SshTarget(name, name, b"") for name in ("n1", "n2")}
 
-    async def _control(self):
+    def _rivals_compete(self):
+        return self.rival_controller is not None and not self.rival_controller.done()
+
+    def _start_rival(self):
+        self.rival_controller = self.loop.create_task(self._control(self.rival, self.rival_store))
+
+    async def _control(self, world, store):
         """What `run_gang` does, on virtual time."""
-        if self.store.outcome() is not None:
+        if store.outcome() is not None:
             return
-        transports = {name: SimTransport(node) for name, node in self.world.nodes.items()}
-        gang = GangContext(SIM_JOB, transports, self.store, clock=self.loop.time)
+        transports = {name: SimTransport(node) for name, node in world.nodes.items()}
+        gang = GangContext(world.job, transports, store, clock=self.loop.time)
         try:
             await GangController(gang).run()
         except GangError:
@@ -265,7 +299,7 @@ class GangUnderFaults(RuleBasedStateMachine):
 
 TestGangUnderFaults = GangUnderFaults.TestCase
 TestGangUnderFaults.settings = settings(
-    max_examples=40,
+    max_examples=60,
     stateful_step_count=14,
     deadline=None,
     derandomize=True,

@@ -15,6 +15,7 @@ from nightbench.core.code_digest import code_digest, shipped_files
 from nightbench.core.model import ClockOffset, Protocol
 from nightbench.gang import RemoteFailure
 from nightbench.gang.decisions import NodeView, ProcessView
+from nightbench.gang.errors import AgentCrashed, faults_of
 from nightbench.gang.node_access import best_offset, call_agent, more_precise
 from nightbench.gang.node_client import NodeClient
 from nightbench.gang.progress import ProgressDocument
@@ -119,6 +120,17 @@ async def test_an_error_of_the_agent_is_passed_on():
     node = Said(Completed(1, b'{"error": "no readable job.json"}', b"noise"))
     with pytest.raises(RemoteFailure, match=r"n1 .*agent.py start.*no readable job.json"):
         await call_agent(node, "python3", "agent.py", "start")
+
+
+async def test_an_exception_in_shipped_code_is_no_fault_of_the_node():
+    crash = b"Traceback (most recent call last):\n  File x\nKeyError: 'variants'\n"
+    with pytest.raises(AgentCrashed, match="KeyError: 'variants'") as caught:
+        await call_agent(Said(Completed(1, b"", crash)), "python3", "agent.py", "provision")
+    assert faults_of(caught.value) == ()
+    away = Said(Completed(255, b"", b"Input/output error"))
+    with pytest.raises(RemoteFailure) as broken:
+        await call_agent(away, "python3", "agent.py", "provision")
+    assert [fault.node for fault in faults_of(broken.value)] == ["n1"]
 
 
 async def test_no_answer_at_all_shows_what_was_said():

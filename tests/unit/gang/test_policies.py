@@ -162,7 +162,7 @@ def test_the_deadline_keeps_what_was_measured(bench):
 
 def test_a_deadline_comes_while_others_have_the_node(bench):
     world = bench.world(dataclasses.replace(SIM_JOB, deadline=EVENING + timedelta(seconds=80)))
-    world.nodes["n2"].lock = "other"
+    world.nodes["n2"].machine.lock = "other"
     outcome = bench.run(today=bench.today)
     assert outcome.status is CaseStatus.LEFT_OUT
     assert "after 0 good of 3 repeats" in outcome.why
@@ -189,6 +189,7 @@ def test_a_reboot_is_noticed_within_the_heartbeat_and_named(bench):
     bench.passes(1.0)
     node = world.nodes["n2"]
     node.reboot()
+    node.boot()
     at_s = bench.loop.time()
     bench.until(lambda: bench.store.repeat(1) is not None)
     assert bench.loop.time() - at_s < 12

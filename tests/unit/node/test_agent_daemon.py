@@ -126,6 +126,17 @@ def test_stop_within_a_repeat(drive):
     assert node.marked() == []
 
 
+def test_release_ends_the_agent_that_it_names_and_the_next_one_serves(drive):
+    node = drive(one_node())
+    pid = wait_until(lambda: node.agent().get("state") == "idle") and node.agent()["pid"]
+    node.command(f"release-{pid + 1}")
+    node.command(f"release-{pid}")
+    assert why(node.until_ended()) == "stopped :  ()"
+    wait_until(lambda: not is_running(pid))
+    assert node.start()["started"]
+    wait_until(lambda: node.agent().get("state") == "idle", what="an agent that no command names")
+
+
 def test_sigterm_leaves_the_node_clean(drive):
     node = drive(one_node(), params={"hang_at_step": 3, "ignore_term": True})
     node.go()

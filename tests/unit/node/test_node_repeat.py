@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from node_driver import one_node, reason, verb, wait_until, why
+from nodeside.files import AgentError
+from nodeside.job import NodeJob
 
 
 def test_two_ranks_and_two_repeats(drive):
@@ -262,6 +264,16 @@ def test_broken_launch_is_a_failed_repeat(drive):
     node.go()
     assert "frameworks/absent/launch.py" in why(node.result())
     assert node.prepare(2)
+
+
+@pytest.mark.parametrize("written", ["import no_such_module", "raise SystemExit(2)", "def"])
+def test_a_launch_that_cannot_be_imported_never_ends_the_agent(tmp_path, written):
+    (tmp_path / "job.json").write_text(json.dumps(one_node()))
+    line = tmp_path / "frameworks" / "fake"
+    line.mkdir(parents=True)
+    (line / "launch.py").write_text(written)
+    with pytest.raises(AgentError, match=r"frameworks/fake/launch\.py: \w+"):
+        NodeJob(str(tmp_path), "n1", str(tmp_path)).commands({})
 
 
 def test_agent_is_light(drive):

@@ -207,11 +207,18 @@ def test_too_little_room_is_said_before(site):
 
 
 def test_unknown_line_and_variant(site):
-    assert "no framework 'none'" in site.provision("--line", "none")[1]["error"]
+    assert "no framework 'none'" in site.provision("--line", "none")[1]["unavailable"]
     code, answer = site.provision("--variant", "cu126")
-    assert code == 1
-    assert "no variant 'cu126'" in answer["error"]
-    assert answer["hint"] == "variants of this line: cpu"
+    assert code == 0, "the author's mistake is no failure of the node"
+    assert "no variant 'cu126'" in answer["unavailable"]
+    assert answer["hint"].endswith("variants of this line: cpu")
+
+
+def test_a_lock_that_is_missing_makes_the_line_unavailable(site):
+    (site.code / "frameworks" / "tiny" / "requirements-cpu.lock").unlink()
+    code, answer = site.provision()
+    assert code == 0
+    assert "requirements-cpu.lock is not there" in answer["unavailable"]
 
 
 def test_shims_that_do_not_answer_are_passed_over(tmp_path):

@@ -203,3 +203,14 @@ def test_what_is_true_of_several_cases_is_said_once(rows: list[dict[str, object]
     assert list(verdict_lines(both)) == [
         "net-fake-collective-1x1-bs2, net-fake-collective-2x1-bs2: 10 are needed"
     ]
+
+
+def test_the_digest_has_the_end_of_each_traceback_once() -> None:
+    error = "[n1 trainer-0]\nKeyError: 'lr'"
+    failed = [measured(case, None) for case in (ONE, TWO)]
+    rows = from_measurements(RUN, failed, errors={each.case.case_id: error for each in failed})
+    assert {row["error"] for row in rows} == {error}
+    text = digest_text(RUN, rows)
+    assert text.count("    KeyError: 'lr'") == 1
+    assert f"nightbench logs --run demo-1 --case {ONE.case_id}" in text
+    assert "## Errors" not in digest_text(RUN, from_measurements(RUN, failed))

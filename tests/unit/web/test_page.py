@@ -87,6 +87,15 @@ def test_a_case_without_a_figure_has_its_state_instead_of_a_plot() -> None:
     assert "nan" not in page.lower().replace("finance", "")
 
 
+def test_the_page_of_a_run_has_the_end_of_a_traceback() -> None:
+    failed = row(0, None, status="failed", reasons=[EXITED.to_json()], verdict="failed", n=0)
+    page = client(Rows([{**failed, "error": "[n1 trainer-0]\nKeyError: <b>"}])).get(
+        "/?run=demo-night-0"
+    )
+    assert "<pre>[n1 trainer-0]\nKeyError: &lt;b&gt;</pre>" in page.text
+    assert "nightbench logs --run demo-night-0 --case" in page.text
+
+
 def test_a_run_links_to_airflow() -> None:
     page = client(Rows([row(0)])).get("/?run=demo-night-0").text
     assert "/airflow/dags/on_demand/runs/manual__2026-11-01T00%3A00%3A00%2B00%3A00" in page

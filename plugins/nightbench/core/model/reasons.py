@@ -14,6 +14,7 @@ class ReasonCode(StrEnum):
     # A node says of its processes.
     PROCESS_EXITED = "process_exited"
     PROCESS_KILLED = "process_killed"
+    EXCEPTION = "exception"
     OUT_OF_MEMORY = "out_of_memory"
     LOSS_NOT_FINITE = "loss_not_finite"
     NO_RANK_FILE = "no_rank_file"
@@ -53,6 +54,7 @@ class ReasonCode(StrEnum):
     CANCELLED = "cancelled"
     LAUNCHES_FAILED = "launches_failed"
     DISTURBED_TOO_OFTEN = "disturbed_too_often"
+    CODE_BROKEN = "code_broken"
     TIME_LIMIT = "time_limit"
     NO_OUTCOME = "no_outcome"
     # The night's plan says of a case.

@@ -102,6 +102,8 @@ class RepeatRecord:
     """Node -> fingerprint id."""
     started_at: datetime | None = None
     log_tail: str | None = None
+    error: str | None = None
+    """End of the traceback (or of the output) of the process that failed first, with its name."""
 
 
 @dataclass(frozen=True)

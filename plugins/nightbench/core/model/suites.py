@@ -132,6 +132,8 @@ class FrameworkInfo:
     for_tests: bool = False
     size_bytes: int = 0
     """Disk that the environment takes."""
+    problem: str | None = None
+    """What is wrong with the line's folder, a line for each problem: its cases are unavailable."""
 
     def roles_of(self, strategy: Strategy) -> tuple[Role, ...]:
         """The roles of a strategy's processes: trainers alone unless the line says more."""
@@ -157,6 +159,10 @@ class WorkloadInfo:
     seed: int = 1
     digest: str = ""
     """Digest of the spec: part of a case's definition."""
+    problem: str | None = None
+    """What is wrong with the workload's folder, for every line."""
+    broken_models: Mapping[str, str] = field(default_factory=dict)
+    """API -> what is wrong with the model file for it."""
 
 
 @dataclass(frozen=True)
@@ -167,3 +173,12 @@ class Catalog:
     workloads: Mapping[str, WorkloadInfo]
     code_digest: str
     """Digest of every file that is shipped to the nodes."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Everything that is wrong with a folder, with file and line."""
+        found = [line.problem for line in self.frameworks.values()]
+        for workload in self.workloads.values():
+            found += [workload.problem, *workload.broken_models.values()]
+        lines = (line for text in found if text for line in text.splitlines())
+        return tuple(dict.fromkeys(lines))

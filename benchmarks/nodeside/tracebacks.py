@@ -1,0 +1,107 @@
+"""What a failed process said last: its exception and the end of its traceback, without secrets."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Mapping
+
+from nodeside.files import tail
+
+READ_BYTES = 65536
+"""The end of the log in which a traceback is looked for."""
+
+LINES = 12
+MESSAGE_LINES = 3
+"""Lines after the one that names the exception: messages may have several."""
+
+LONGEST_LINE = 300
+"""Characters; a longer line is cut."""
+
+_HEAD = "Traceback (most recent call last):"
+_RANK_PREFIX = re.compile(r"\[rank\d+\]: ?")
+"""PyTorch puts it before every line of an exception in a process group."""
+_FRAME = re.compile(r'\s*File "(?P<path>[^"]+)", line (?P<line>\d+)')
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?::\s.*)?\Z")
+_SECRET_NAME = re.compile(
+    r"PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|APIKEY|\AAWS_|(?:TOKEN|KEY)S?(?:_|\d|\Z)|_PAT\Z",
+    re.IGNORECASE,
+)
+_LOGIN_IN_URL = re.compile(r"(://)[^/@\s]+@")
+_SHORTEST_SECRET = 6
+
+
+class Failure:
+    """The end of what a process wrote.
+
+    Attributes:
+        exception: its last uncaught exception with the place in the benchmarks' code, on one
+            line; None where the log shows no traceback.
+        lines: the end of that traceback, or of the log without one; empty for an empty log.
+    """
+
+    def __init__(self, exception: str | None, lines: str) -> None:
+        self.exception = exception
+        self.lines = lines
+
+
+def read_failure(log: str, code: str, env: Mapping[str, str]) -> Failure:
+    """Return what the end of a log says of the failure of its process.
+
+    Args:
+        log: path of the file that holds stdout and stderr of the process.
+        code: folder of the benchmarks; paths below it are shortened.
+        env: the environment of the process; values of variables that are named like secrets, and
+            logins in URLs, are masked.
+    """
+    text = without_secrets(tail(log, READ_BYTES, READ_BYTES), env)
+    plain = text.replace(code + os.sep, "").splitlines()
+    written = [_RANK_PREFIX.sub("", line, count=1).rstrip() for line in plain]
+    starts = [number for number, line in enumerate(written) if line == _HEAD]
+    if not starts:
+        return Failure(None, _shortened([line for line in written if line]))
+    found = written[starts[-1] :]
+    number = _exception_line(found)
+    if number is None:
+        return Failure(None, _shortened(found))
+    place = _place(found[:number])
+    exception = _cut(found[number]) + (" ({})".format(place) if place else "")
+    # What libraries print while the process ends would push the traceback out.
+    return Failure(exception, _shortened(found[: number + 1 + MESSAGE_LINES]))
+
+
+def without_secrets(text: str, env: Mapping[str, str]) -> str:
+    """Return the text with the values of secret variables and logins in URLs masked."""
+    secrets = {
+        value
+        for name, value in env.items()
+        if _SECRET_NAME.search(name) and len(value) >= _SHORTEST_SECRET
+    }
+    for value in sorted(secrets, key=len, reverse=True):
+        text = text.replace(value, "***")
+    return _LOGIN_IN_URL.sub(r"\1***@", text)
+
+
+def _exception_line(traceback: list[str]) -> int | None:
+    """Return the index of the line that names the exception: the first that is not indented."""
+    for number, line in enumerate(traceback[1:], start=1):
+        if line and not line.startswith(" ") and _EXCEPTION.match(line):
+            return number
+    return None
+
+
+def _place(frames: list[str]) -> str:
+    """Return the innermost frame in the benchmarks' code, else the innermost, as `FILE, line N`."""
+    found = [match for match in map(_FRAME.match, frames) if match]
+    own = [match for match in found if not match.group("path").startswith(("/", "<"))]
+    for match in (own or found)[-1:]:
+        return "{}, line {}".format(match.group("path"), match.group("line"))
+    return ""
+
+
+def _shortened(lines: list[str]) -> str:
+    return "\n".join(_cut(line) for line in lines[-LINES:])
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 3] + "..."
