@@ -26,7 +26,7 @@ def test_a_quarantined_result_is_marked_and_the_median_before_it_stands() -> Non
     page = client(Rows([row(0, 90.0), bad])).get("/").text
     # The row is the newest run's; the last median stands beside it with its own date and run.
     assert "images/s</td>" not in page
-    assert '?run=demo-night-0">90.00 on 2026-11-01</a>' in page
+    assert '?run=demo-night-0">last 90.00 on 2026-11-01</a>' in page
     assert "999.0 images/s</td>" not in page
     assert '<path class="mark quarantined"' in page
     assert "weights_agree: 2, expected 1" in page
@@ -51,7 +51,7 @@ def test_what_is_live_stands_beside_an_ok() -> None:
     rows = Rows([row(0, 90.0, **live, **drift, **change)])
     for path in ("/", "/?run=demo-night-0"):
         page = client(rows).get(path).text
-        assert 'alerts/7">alert 7: regressed -8.0 %</a>' in page
+        assert 'alerts/7" title="regressed">alert 7: -8.0 %</a>' in page
         assert "drifts -7.0 %</span>" in page
         assert ">noisy</span>" in page
         assert "-1.2 %</span>" in page
