@@ -55,6 +55,18 @@ def test_ctrl_c_leaves_no_process_and_says_what_was_not_measured(here: Terminal)
     assert [(outcome or {})["status"] for outcome in outcomes] == ["cancelled"] * 3
 
 
+def test_a_direct_run_is_followed_from_another_terminal(here: Terminal) -> None:
+    running = here.begin("run", "trial", "--direct", until="repeat 1 of 2")
+    run = here.newest()
+    followed = here.run("run", "--follow", run.run_id)
+    running.communicate(timeout=120)
+    assert (followed.returncode, running.returncode) == (0, 0), followed.stdout + followed.stderr
+    assert "repeat 2 of 2" in followed.stdout
+    assert "report:" in followed.stdout
+    again = here.run("run", "--follow", run.run_id)
+    assert again.returncode == 0, "a run that has ended shows its results"
+
+
 def test_a_run_whose_process_was_killed_is_closed_once_its_leases_have_ended(
     here: Terminal,
 ) -> None:

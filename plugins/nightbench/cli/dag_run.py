@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from nightbench.cli import common
 from nightbench.cli.common import out, say
 from nightbench.cli.live_view import LiveView
+from nightbench.core.budget import duration
 from nightbench.core.errors import UserError
-from nightbench.local.airflow_api import AirflowApi
+from nightbench.local.airflow_api import AirflowApi, AirflowUnavailable
 from nightbench.spool import RunSpool, Spool
+
+T = TypeVar("T")
 
 DAG = "on_demand"
 PARSE_TIMEOUT_S = 120.0
 REFRESH_S = 1.0
 STATE_INTERVAL_S = 4.0
+GIVE_UP_S = 900.0
+"""Time after which an Airflow that does not answer is given up; its run goes on."""
 _ENDED = ("success", "failed")
 _NOT_OFFERED = "is not one of"
 """Airflow's message about a value that the form does not offer."""
@@ -38,14 +43,21 @@ class DagOutcome:
     """What failed, each with the place to look at."""
 
 
-def airflow_runs() -> AirflowApi | None:
-    """Return the API of this machine's Airflow, or None where it does not answer."""
+def airflow_api() -> AirflowApi | None:
+    """Return the API of this machine's Airflow, or None where none was ever started."""
     from nightbench.local import deployment
 
     place = common.home()
     if not place.secrets_file.is_file() or not place.ports_file.is_file():
         return None
-    api = deployment.load(place).api()
+    return deployment.load(place).api()
+
+
+def airflow_runs() -> AirflowApi | None:
+    """Return the API of this machine's Airflow, or None where it does not answer."""
+    api = airflow_api()
+    if api is None:
+        return None
     try:
         healthy = api.health()
     except UserError:
@@ -88,43 +100,144 @@ def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
         time.sleep(2)
 
 
-def follow(
-    api: AirflowApi, spool: Spool, dag_run_id: str, history: Mapping[str, float]
-) -> DagOutcome:
-    """Show the progress of a DAG run until it has ended."""
-    state, run = wait_for_plan(api, spool, dag_run_id)
-    if run is not None:
+class DagRunFollower:
+    """Shows a DAG run until it has ended, also while Airflow's API is away for some time.
+
+    Args:
+        api: of the Airflow that runs it.
+        spool: of runs.
+        dag_run_id: the run.
+        dag_id: its DAG.
+    """
+
+    def __init__(self, api: AirflowApi, spool: Spool, dag_run_id: str, dag_id: str = DAG) -> None:
+        self._api = api
+        self._spool = spool
+        self._dag_run_id = dag_run_id
+        self._dag_id = dag_id
+        self._away_since_s: float | None = None
+
+    def follow(self) -> DagOutcome:
+        """Show the progress of the run; return how it ended.
+
+        Raises:
+            UserError: Airflow refused, or has not answered for `GIVE_UP_S`.
+        """
+        state, run = self._wait_for_plan()
+        if run is not None:
+            state = self._show(state, run)
+        if state != "failed":
+            return DagOutcome(state, run, ())
+        while (failures := self._ask(lambda: self._failures(run))) is None:
+            time.sleep(REFRESH_S)
+        return DagOutcome(state, run, failures)
+
+    def _show(self, state: str, run: RunSpool) -> str:
+        """Show the progress of a run that is planned; return the state in which it ended."""
         say(f"run {run.run_id}: {len(run.planned())} cases")
+        history = common.history(str((run.run() or {})["cluster"]))
         with LiveView(out, run, run.planned(), history) as view:
-            asked = 0.0
+            asked = float("-inf")
             note = ""
             while state not in _ENDED:
                 # Asked seldom: measurements may run on this machine.
                 if time.monotonic() - asked >= STATE_INTERVAL_S:
                     asked = time.monotonic()
-                    state = str(api.dag_run(DAG, dag_run_id)["state"])
+                    state = self._ask(self._state) or state
                     idle = all(case.status != "running" for case in view.states())
-                    note = _activity(api, dag_run_id) if idle else ""
+                    note = (self._ask(self._activity) or "") if idle else ""
                 view.refresh(note)
                 time.sleep(REFRESH_S)
-    failures = _failures(api, run, dag_run_id) if state == "failed" else ()
-    return DagOutcome(state, run, failures)
+        return state
+
+    def _wait_for_plan(self) -> tuple[str, RunSpool | None]:
+        """Wait until the plan is stored, or the run has ended; return its state and its spool."""
+        said = ""
+        while True:
+            state = self._ask(self._state)
+            run = run_of(self._spool, self._dag_run_id)
+            if state is not None:
+                if state in _ENDED or (run is not None and run.planned()):
+                    return state, run
+                if state != said:
+                    said = state
+                    say(f"DAG run {self._dag_run_id}: {state}, not planned yet")
+            time.sleep(REFRESH_S)
+
+    def _ask(self, question: Callable[[], T]) -> T | None:
+        """Return Airflow's answer; None while there is none.
+
+        Raises:
+            UserError: it refused, or has not answered for `GIVE_UP_S`.
+        """
+        now_s = time.monotonic()
+        try:
+            answer = question()
+        except AirflowUnavailable as error:
+            if self._away_since_s is None:
+                self._away_since_s = now_s
+                say(f"{error}. The run goes on; asking again until Airflow answers")
+            elif now_s - self._away_since_s > GIVE_UP_S:
+                raise UserError(
+                    f"{error}. It has not answered for {duration(GIVE_UP_S)}. The run goes on. "
+                    f"Follow it: nightbench run --follow {self._dag_run_id}"
+                ) from error
+            return None
+        if self._away_since_s is not None:
+            self._away_since_s = None
+            say("Airflow answers again")
+        return answer
+
+    def _state(self) -> str:
+        return str(self._api.dag_run(self._dag_id, self._dag_run_id)["state"])
+
+    def _activity(self) -> str:
+        """Return what Airflow does while no case runs."""
+        tasks = self._api.task_instances(self._dag_id, self._dag_run_id)
+        busy = ("running", "queued", "scheduled", "deferred")
+        names = [f"{t['task_id']} {t['state']}" for t in tasks if t.get("state") in busy]
+        return ", ".join(dict.fromkeys(names))
+
+    def _failures(self, run: RunSpool | None) -> tuple[str, ...]:
+        """Return what failed in Airflow itself; the table of results has the cases that failed."""
+        ended = _ended_cases(run)
+        planned = {document["case_id"] for document in run.planned()} if run else set()
+        said = []
+        for task in self._api.task_instances(self._dag_id, self._dag_run_id):
+            name, tries = str(task["task_id"]), int(task.get("try_number") or 0)
+            case = task.get("rendered_map_index")
+            if task.get("state") != "failed" or tries == 0 or case in ended:
+                continue
+            index = int(task.get("map_index", -1))
+            if index >= 0 and run is not None and case not in planned:
+                continue  # it was ended before its case was known
+            tail = self._api.log_tail(self._dag_id, self._dag_run_id, name, tries, index, _TAIL)
+            if any(_BY_A_PERSON in line for line in tail):
+                continue
+            lines = "\n    ".join(line for line in tail if line.strip() and "::" not in line[:2])
+            where = f"{self._api.base_url}/dags/{self._dag_id}/runs/{self._dag_run_id}"
+            said.append(f"task {name} {case or ''} failed; its log: {where}\n    {lines}")
+        return tuple(said)
 
 
-def wait_for_plan(api: AirflowApi, spool: Spool, dag_run_id: str) -> tuple[str, RunSpool | None]:
-    """Wait until a DAG run has stored its plan, or has ended; return its state and its spool."""
-    said = ""
-    while True:
-        state = str(api.dag_run(DAG, dag_run_id)["state"])
-        run = run_of(spool, dag_run_id)
-        if run is not None and run.planned():
-            return state, run
-        if state in _ENDED:
-            return state, run
-        if state != said:
-            said = state
-            say(f"DAG run {dag_run_id}: {state}, not planned yet")
-        time.sleep(REFRESH_S)
+def follow_spool(run: RunSpool) -> None:
+    """Show a run that is measured without Airflow until it has ended.
+
+    Raises:
+        UserError: the process that measured it is gone.
+    """
+    history = common.history(str((run.run() or {})["cluster"]))
+    with LiveView(out, run, run.planned(), history) as view:
+        while not (run.run() or {}).get("ended_at"):
+            if run.is_steered() is False:
+                time.sleep(STATE_INTERVAL_S)  # it records its end after its last case
+                if not (run.run() or {}).get("ended_at"):
+                    raise UserError(
+                        f"{run.run_id}: the process that measured it is gone; its gang ends with "
+                        f"its lease. End it now: nightbench cancel {run.run_id}"
+                    )
+            view.refresh()
+            time.sleep(REFRESH_S)
 
 
 def run_of(spool: Spool, dag_run_id: str) -> RunSpool | None:
@@ -133,36 +246,6 @@ def run_of(spool: Spool, dag_run_id: str) -> RunSpool | None:
         if (run.run() or {}).get("dag_run_id") == dag_run_id:
             return run
     return None
-
-
-def _activity(api: AirflowApi, dag_run_id: str) -> str:
-    """Return what Airflow does while no case runs."""
-    tasks = api.task_instances(DAG, dag_run_id)
-    working = [t for t in tasks if t.get("state") in ("running", "queued", "scheduled", "deferred")]
-    names = dict.fromkeys(f"{t['task_id']} {t['state']}" for t in working)
-    return ", ".join(names)
-
-
-def _failures(api: AirflowApi, run: RunSpool | None, dag_run_id: str) -> tuple[str, ...]:
-    """Return what failed in Airflow itself; the table of results has the cases that failed."""
-    ended = _ended_cases(run)
-    planned = {document["case_id"] for document in run.planned()} if run else set()
-    said = []
-    for task in api.task_instances(DAG, dag_run_id):
-        name, tries = str(task["task_id"]), int(task.get("try_number") or 0)
-        case = task.get("rendered_map_index")
-        if task.get("state") != "failed" or tries == 0 or case in ended:
-            continue
-        index = int(task.get("map_index", -1))
-        if index >= 0 and run is not None and case not in planned:
-            continue  # it was ended before its case was known
-        tail = api.log_tail(DAG, dag_run_id, name, tries, index, _TAIL)
-        if any(_BY_A_PERSON in line for line in tail):
-            continue
-        lines = "\n    ".join(line for line in tail if line.strip() and "::" not in line[:2])
-        where = f"{api.base_url}/dags/{DAG}/runs/{dag_run_id}"
-        said.append(f"task {name} {case or ''} failed; its log: {where}\n    {lines}")
-    return tuple(said)
 
 
 def _ended_cases(run: RunSpool | None) -> set[str]:

@@ -24,7 +24,9 @@ app = typer.Typer()
 
 @app.command()
 def run(
-    suite: common.SuiteArgument,
+    suite: Annotated[
+        str | None, typer.Argument(help="Name of a suite, or its YAML file.", show_default=False)
+    ] = None,
     cluster: common.ClusterOption = None,
     direct: Annotated[
         bool,
@@ -39,8 +41,21 @@ def run(
     build: common.BuildOption = None,
     night: common.NightOption = False,
     outside_hours: common.OutsideHoursOption = False,
+    follow: Annotated[
+        str | None,
+        typer.Option(
+            "--follow",
+            metavar="RUN",
+            help="Start nothing: show the progress of this run, by its id or its DAG run's.",
+        ),
+    ] = None,
 ) -> None:
     """Measure a suite now: through the DAG where Airflow runs, or with --direct without it."""
+    if (suite is None) is (follow is None):
+        raise typer.BadParameter("expected either a suite or --follow RUN")
+    if follow is not None:
+        raise typer.Exit(follow_run(follow))
+    assert suite is not None
     chosen = common.choose(
         suite,
         cluster,
@@ -88,15 +103,51 @@ def through_airflow(
         allow_unavailable: a framework that a node cannot have is told, and is no failure as long
             as another one was measured.
     """
-    from nightbench.cli.results import is_good, is_unavailable, show_run
-
     dag_run_id = dag_run.trigger(api, chosen.overrides, note="asked for by `nightbench run`")
     say(f"DAG run: {api.base_url}/dags/{dag_run.DAG}/runs/{dag_run_id}")
+    follower = dag_run.DagRunFollower(api, common.spool(), dag_run_id)
+    return _follow_dag_run(follower, dag_run_id, allow_unavailable=allow_unavailable)
+
+
+def follow_run(name: str) -> int:
+    """Show the progress and the results of a run that was started before; return the exit code.
+
+    Raises:
+        UserError: there is no such run.
+    """
+    from nightbench.cli.results import is_good, show_run
+
     spool = common.spool()
+    found = _named(spool, name)
+    document = (found.run() if found else None) or {}
+    if found is not None and not document.get("dag_run_id"):
+        try:
+            dag_run.follow_spool(found)
+        except KeyboardInterrupt:
+            say(f"The run goes on. End it: nightbench cancel {found.run_id}")
+            return INTERRUPTED
+        return 0 if all(map(is_good, show_run(found.run_id, await_verdicts=True))) else FAILED
+    api = dag_run.airflow_api()
+    if api is None:
+        raise _unknown_run(spool, name)
+    dag_run_id = str(document.get("dag_run_id") or name)
+    dag_id = str(document.get("dag_id") or dag_run.DAG)
+    return _follow_dag_run(dag_run.DagRunFollower(api, spool, dag_run_id, dag_id), dag_run_id)
+
+
+def _follow_dag_run(
+    follower: dag_run.DagRunFollower, dag_run_id: str, *, allow_unavailable: bool = False
+) -> int:
+    """Follow a DAG run, print what came of it, and return the exit code."""
+    from nightbench.cli.results import is_good, is_unavailable, show_run
+
     try:
-        outcome = dag_run.follow(api, spool, dag_run_id, common.history(chosen.cluster.name))
+        outcome = follower.follow()
     except KeyboardInterrupt:
-        say(f"The run goes on in Airflow. End it: nightbench cancel {dag_run_id}")
+        say(
+            f"The run goes on in Airflow. Follow it: nightbench run --follow {dag_run_id}; "
+            f"end it: nightbench cancel {dag_run_id}"
+        )
         return INTERRUPTED
     for failure in outcome.failures:
         err.print(failure, markup=False, soft_wrap=True)
@@ -168,19 +219,28 @@ def _record_cancelled(run: RunSpool, *, begun: bool) -> None:
 
 def _find(spool: Spool, name: str | None) -> RunSpool:
     """The run of that name, or the only one that has not ended."""
-    runs = spool.runs()
     if name is not None:
-        for each in runs:
-            if name in (each.run_id, (each.run() or {}).get("dag_run_id")):
-                return each
-        raise UserError(
-            f'run: found "{name}", which is not in {spool.root}; see `nightbench results`'
-        )
-    going = [each for each in runs if _goes_on(each)]
+        found = _named(spool, name)
+        if found is None:
+            raise _unknown_run(spool, name)
+        return found
+    going = [each for each in spool.runs() if _goes_on(each)]
     if len(going) != 1:
         names = ", ".join(each.run_id for each in going) or "none"
         raise UserError(f"Which run? Give its id; these have not ended: {names}")
     return going[0]
+
+
+def _named(spool: Spool, name: str) -> RunSpool | None:
+    """The run with this id, or of the DAG run with this id."""
+    for each in spool.runs():
+        if name in (each.run_id, (each.run() or {}).get("dag_run_id")):
+            return each
+    return None
+
+
+def _unknown_run(spool: Spool, name: str) -> UserError:
+    return UserError(f'run: found "{name}", which is not in {spool.root}; see `nightbench results`')
 
 
 def _goes_on(run: RunSpool) -> bool:

@@ -10,6 +10,12 @@ import httpx
 from nightbench.core.errors import UserError
 
 PAGE = 100
+PASSING = frozenset({408, 425, 429})
+"""Statuses, beside 5xx, of a request that may succeed later."""
+
+
+class AirflowUnavailable(UserError):
+    """Airflow does not answer, or answers that it cannot do so now; it may answer later."""
 
 
 class AirflowApi:
@@ -137,14 +143,12 @@ class AirflowApi:
                 self._token = None
                 answer = self._attempt(method, path, token, json, params)
         except httpx.HTTPError as error:
-            raise UserError(
+            raise AirflowUnavailable(
                 f"Airflow does not answer at {self.base_url} ({error}). "
                 "Look: nightbench status; start it: nightbench up"
             ) from error
-        if answer.is_error and answer.status_code not in allow:
-            raise UserError(
-                f"Airflow refused {method} {path}: {answer.status_code} {_detail(answer)}"
-            )
+        if answer.status_code not in allow:
+            _raise_if_refused(answer, f"Airflow refused {method} {path}")
         return answer
 
     def _attempt(
@@ -156,13 +160,25 @@ class AirflowApi:
     def _fetch_token(self) -> str:
         if self._token is None:
             answer = self._http.post("/auth/token", json=self._login)
-            if answer.is_error:
-                raise UserError(
-                    f"Airflow at {self.base_url} does not let {self._login['username']!r} in: "
-                    f"{answer.status_code} {_detail(answer)}"
-                )
+            name = self._login["username"]
+            _raise_if_refused(answer, f"Airflow at {self.base_url} does not let {name!r} in")
             self._token = str(answer.json()["access_token"])
         return self._token
+
+
+def _raise_if_refused(answer: httpx.Response, what: str) -> None:
+    """Raise where a request was refused.
+
+    Raises:
+        AirflowUnavailable: the same request may succeed later.
+        UserError: it was refused for good.
+    """
+    if not answer.is_error:
+        return
+    passing = answer.is_server_error or answer.status_code in PASSING
+    raise (AirflowUnavailable if passing else UserError)(
+        f"{what}: {answer.status_code} {_detail(answer)}"
+    )
 
 
 def _detail(answer: httpx.Response) -> str:

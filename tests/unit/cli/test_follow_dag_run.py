@@ -1,0 +1,147 @@
+"""Following a DAG run while Airflow's API goes away and comes back: over real HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from nightbench.cli import dag_run, run
+from nightbench.core.errors import UserError
+from nightbench.core.model import CaseStatus
+from nightbench.local.airflow_api import AirflowApi, AirflowUnavailable
+from nightbench.spool import Spool
+
+DAG_RUN = "manual__1"
+CASE = "one"
+
+
+class Airflow:
+    """Answers what a DAG run's follower asks, from a port that it keeps while it is away."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.status = 200
+        self.state = "running"
+        self.when_asked: Callable[[int], None] = lambda asked: None
+        self._server = self._listen(0)
+        self.port = self._server.server_address[1]
+
+    def go(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def come_back(self) -> None:
+        self._server = self._listen(self.port)
+
+    def answer(self, path: str) -> tuple[int, dict[str, object]]:
+        if path == "/auth/token":
+            return 201, {"access_token": "t"}
+        if path.endswith(DAG_RUN):
+            self.asked += 1
+            self.when_asked(self.asked)
+            return self.status, {"state": self.state}
+        return self.status, {"task_instances": []}
+
+    def _listen(self, port: int) -> ThreadingHTTPServer:
+        airflow = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                status, document = airflow.answer(self.path.partition("?")[0])
+                body = json.dumps(document).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self.do_GET()
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        server.daemon_threads = True
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        return server
+
+
+@pytest.fixture
+def airflow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Airflow]:
+    monkeypatch.setattr(dag_run, "REFRESH_S", 0.02)
+    monkeypatch.setattr(dag_run, "STATE_INTERVAL_S", 0.05)
+    server = Airflow()
+    yield server
+    server.go()
+
+
+@pytest.fixture
+def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
+    monkeypatch.setenv("NIGHTBENCH_HOME", str(tmp_path))
+    made = Spool(tmp_path / "spool")
+    folder = made.run("demo-1")
+    folder.save_run({"run_id": "demo-1", "cluster": "local", "dag_run_id": DAG_RUN})
+    folder.save_planned([{"case_id": CASE, "unit": "images", "definition_digest": "d"}])
+    return made
+
+
+@contextmanager
+def api(airflow: Airflow) -> Iterator[AirflowApi]:
+    with AirflowApi(f"http://127.0.0.1:{airflow.port}", "u", "p") as client:
+        yield client
+
+
+def test_an_api_that_goes_away_is_asked_until_it_is_back(
+    airflow: Airflow, spool: Spool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(asked: int) -> None:
+        if asked == 3:
+            # It is restarted, and its first answer is a failure of its own.
+            Thread(target=restart).start()
+        airflow.status = 503 if asked == 4 else 200
+        airflow.state = "success" if asked > 6 else "running"
+        if asked > 6:
+            spool.run("demo-1").case(CASE).end(CaseStatus.OK, [])
+
+    def restart() -> None:
+        airflow.go()
+        airflow.come_back()
+
+    airflow.when_asked = fail
+    with api(airflow) as client:
+        outcome = dag_run.DagRunFollower(client, spool, DAG_RUN).follow()
+    assert outcome.state == "success"
+    assert outcome.run is not None
+    said = capsys.readouterr().out
+    assert "The run goes on; asking again until Airflow answers" in said
+    assert "Airflow answers again" in said
+
+
+def test_giving_up_says_that_the_run_goes_on_and_how_to_follow_it(
+    airflow: Airflow, spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dag_run, "GIVE_UP_S", 0.2)
+    airflow.status = 503
+    with api(airflow) as client, pytest.raises(UserError) as error:
+        dag_run.DagRunFollower(client, spool, DAG_RUN).follow()
+    assert f"The run goes on. Follow it: nightbench run --follow {DAG_RUN}" in str(error.value)
+
+
+def test_a_refusal_for_good_is_told_at_once(airflow: Airflow, spool: Spool) -> None:
+    airflow.status = 404
+    with api(airflow) as client, pytest.raises(UserError, match="404") as error:
+        dag_run.DagRunFollower(client, spool, DAG_RUN).follow()
+    assert not isinstance(error.value, AirflowUnavailable)
+
+
+def test_a_run_that_nobody_knows_is_named(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run.common, "spool", lambda: spool)
+    with pytest.raises(UserError, match='found "gone"'):
+        run.follow_run("gone")
