@@ -297,7 +297,7 @@ def addresses_of(run_id: str) -> list[tuple[str, str]]:
     access = deployment.logins(place)
     return [
         ("results page", f"{access.ui}/nightbench/?run={run_id}"),
-        ("Airflow UI", f"{access.ui}   (user {access.user}, password {access.password})"),
+        ("Airflow UI", f"{access.ui}   ({common.login_text(access)})"),
         ("warehouse", access.psql),
     ]
 

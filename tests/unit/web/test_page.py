@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 
 import pytest
@@ -99,7 +101,7 @@ def test_the_page_of_a_run_has_the_end_of_a_traceback() -> None:
 def test_a_run_links_to_airflow() -> None:
     page = client(Rows([row(0)])).get("/?run=demo-night-0").text
     assert "/airflow/dags/on_demand/runs/manual__2026-11-01T00%3A00%3A00%2B00%3A00" in page
-    assert "asked for by ada" in page
+    assert "asked for by <bdi>ada</bdi>" in page
 
 
 def test_the_tab_of_a_dag_run_finds_its_run() -> None:
@@ -139,6 +141,28 @@ READ = ["/", "/?run=x", "/style.css", "/links.js", "/alerts", "/alerts/7", "/api
 @pytest.mark.parametrize("address", [*READ, "/api/alerts/7"])
 def test_every_route_asks_for_a_reader(address: str) -> None:
     assert client(Rows([row(0)], [alert()]), who=None).get(address).status_code == 401
+
+
+def test_who_is_not_logged_in_gets_a_page_with_its_style_and_the_way_in() -> None:
+    answer = client(Rows([]), who=None).get("/alerts/7")
+    (style,) = re.findall(r"<style>(.*?)</style>", answer.text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"'sha256-{digest}'" in answer.headers["content-security-policy"]
+    assert "style.css" not in answer.text
+    assert "/api/v2/auth/login?next=/alerts/7" in answer.text
+
+
+@pytest.mark.parametrize("digits", [19, 5000])
+@pytest.mark.parametrize("path", ["/alerts/{}", "/alerts/{}/resolve", "/api/alerts/{}"])
+@pytest.mark.parametrize("who", [None, "ada"])
+def test_a_number_that_no_alert_has_is_not_found(path: str, digits: int, who: str | None) -> None:
+    answer = client(Rows([row(0)], [alert()]), who=who).get(path.format("9" * digits))
+    assert answer.status_code == 404
+
+
+def test_names_do_not_turn_their_neighbours() -> None:
+    page = client(Rows([row(0)], [alert(owner="\u202eeve")])).get("/alerts").text
+    assert "<bdi>\u202eeve</bdi>" in page
 
 
 @pytest.mark.parametrize("address", ["/docs", "/redoc", "/openapi.json"])
