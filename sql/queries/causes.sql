@@ -98,7 +98,7 @@ left join lateral (
 where
     a.last_run_id = :run_id
     and a.state in ('open', 'acknowledged')
-    and a.kind in ('regressed', 'failed', 'missing')
+    and a.kind in ('regressed', 'failed', 'unavailable', 'missing')
     and (
         known.run_id is null
         or known.run_id = :run_id

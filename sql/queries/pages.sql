@@ -23,6 +23,7 @@ with numbered as (
         p.scale,
         p.is_synthetic,
         m.framework_version,
+        p.is_private_build as private_build,
         coalesce(m.status, 'missing') as status,
         coalesce(m.reasons, '[]') as reasons,
         m.throughput,
@@ -35,6 +36,9 @@ with numbered as (
         coalesce(m.quarantine_reasons, '[]') as quarantine_reasons,
         v.kind as verdict,
         v.sentence as verdict_sentence,
+        v.change,
+        v.low as change_low,
+        v.high as change_high,
         row_number() over (
             partition by p.case_id, r.cluster order by r.started_at desc, r.run_id desc
         ) as age
@@ -56,10 +60,19 @@ with numbered as (
         and (:case_id::text is null or p.case_id = :case_id)
 )
 
-select *
-from numbered
-where age <= :max_points
-order by workload, framework, cluster, case_id, started_at, run_id;
+select
+    n.*,
+    s.alert_id,
+    s.alert_verdict,
+    s.alert_change,
+    s.drift,
+    s.drift_since,
+    s.noisy
+from numbered as n
+left join marts.series_state as s
+    on n.case_id = s.case_id and n.cluster = s.cluster
+where n.age <= :max_points
+order by n.workload, n.framework, n.cluster, n.case_id, n.started_at, n.run_id;
 
 -- name: page_choices()
 -- Combinations of workload, framework and cluster that have results.

@@ -371,6 +371,7 @@ select
     p.data,
     p.scale,
     coalesce(m.build_id, p.build_id) as build_id,
+    p.is_private_build as private_build,
     coalesce(
         m.status, case when p.left_out is null then 'missing' else 'left_out' end
     ) as status,
@@ -392,8 +393,16 @@ select
     v.sentence as verdict_sentence,
     v.baseline,
     v.change,
+    v.low as change_low,
+    v.high as change_high,
     v.smallest_slowdown,
     noise.sentence as noisy,
+    s.alert_id,
+    s.alert_verdict,
+    s.alert_change,
+    s.drift,
+    s.drift_since,
+    night.framework_version as nightly_version,
     coalesce(m.is_quarantined, false) as quarantined,
     coalesce(m.quarantine_reasons, '[]') as quarantine_reasons,
     failure.error
@@ -419,6 +428,20 @@ left join lateral (
     order by e.at desc
     limit 1
 ) as noise on noise.what = 'noisy'
+left join marts.series_state as s
+    on p.case_id = s.case_id and r.cluster = s.cluster
+left join lateral (
+    select f.framework_version
+    from marts.fct_measurement as f
+    where
+        f.case_id = p.case_id
+        and f.cluster = r.cluster
+        and f.run_kind = 'nightly'
+        and not f.is_private_build
+        and f.started_at < r.started_at
+    order by f.started_at desc
+    limit 1
+) as night on true
 where p.run_id = :run_id
 order by p.workload, p.framework, p.strategy, p.sync, p.nodes, p.trainers, p.case_id;
 

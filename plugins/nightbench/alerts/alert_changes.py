@@ -9,7 +9,7 @@ from typing import Any
 
 from nightbench.core.model import Verdict, VerdictKind
 
-_WITHOUT_RESULT = frozenset({VerdictKind.FAILED, VerdictKind.MISSING})
+_WITHOUT_RESULT = frozenset({VerdictKind.FAILED, VerdictKind.UNAVAILABLE, VerdictKind.MISSING})
 
 RECOVERED, WORSE = "recovered", "worse"
 """Suspicions of one night that a second night must confirm."""
@@ -90,12 +90,12 @@ def alerts_for(
 ) -> AlertChanges:
     """Decide which alerts a run opens, continues, resolves and reopens.
 
-    The verdicts `regressed`, `failed` and `missing` open alerts. An alert stays live while its
-    series has the same verdict, and nothing is sent again. A regression ends when the values of two
-    nights are above half of the fall, not when the baseline has followed it down; a fall from the
-    lower level is a new alert. A failed or missing case ends with the second value in a row. A
-    dismissed alert stays silent while its event continues, and is reopened where two nights lie
-    further down.
+    The verdicts `regressed`, `failed`, `unavailable` and `missing` open alerts. An alert stays live
+    while its series has the same verdict, and nothing is sent again. A regression ends when the
+    values of two nights are above half of the fall, not when the baseline has followed it down; a
+    fall from the lower level is a new alert. A failed or missing case ends with the second value in
+    a row. A dismissed alert stays silent while its event continues, and is reopened where two
+    nights lie further down.
 
     Args:
         verdicts: of one run.

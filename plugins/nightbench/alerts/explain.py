@@ -37,7 +37,8 @@ CONTROLS = 10
 """Control measurements before a change that are read."""
 _BEFORE = timedelta(days=30)
 _NIGHT = timedelta(hours=20)
-_WITHOUT_VALUE = ("failed", "missing")
+_NO_FALL = ("ok", "watched", "improved")
+_WITHOUT_VALUE = ("failed", "unavailable", "missing")
 _SAME_FALL = timedelta(hours=36)
 """Largest distance in time of two series that fell together."""
 _GROUPS_OF = timedelta(days=14)
@@ -181,7 +182,7 @@ class CauseFactsReader:
         elif verdict == "regressed":
             # A series that fell long ago is no evidence for this change.
             fell = True if abs(row["since"] - fell_at) <= _SAME_FALL else None
-        elif verdict in ("ok", "improved") and (change is None or change > -self._min_change):
+        elif verdict in _NO_FALL and (change is None or change > -self._min_change):
             fell = False
         return Peer(
             case_id=row["case_id"],

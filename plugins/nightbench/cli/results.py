@@ -29,7 +29,7 @@ app = typer.Typer()
 
 Row = dict[str, Any]
 VERDICTS_TIMEOUT_S = 120.0
-_GOOD = frozenset({"ok", "improved", "insufficient_data", None})
+_GOOD = frozenset({"ok", "watched", "improved", "insufficient_data", None})
 
 
 @app.command()
@@ -210,13 +210,14 @@ def rows_from_files(spool: Spool, run_id: str) -> list[Row]:
 
     bundle = build_bundle(spool.run(run_id))
     measured = [case.measurement for case in bundle.cases if case.measurement is not None]
+    private = {each.case_id for each in bundle.planned if each.private_build}
     errors = {
         case.case.case_id: repeat.record.error
         for case in bundle.cases
         for repeat in case.repeats
         if repeat.record.error
     }
-    rows = from_measurements(bundle.run, measured, errors=errors)
+    rows = from_measurements(bundle.run, measured, private=private, errors=errors)
     goes_on = not (spool.run(run_id).run() or {}).get("ended_at")
     if goes_on:
         for row in rows:
@@ -233,6 +234,7 @@ def rows_from_files(spool: Spool, run_id: str) -> list[Row]:
             "run_kind": str(bundle.run.run_kind),
             "cluster": bundle.run.cluster,
             "build_id": planned.build.build_id,
+            "private_build": planned.private_build,
             "unit": planned.unit,
             "status": "waiting" if goes_on else "missing",
             "n": 0,
@@ -263,7 +265,7 @@ def show_run(run_id: str, *, await_verdicts: bool) -> list[Row]:
         time.sleep(1.0)
         rows, note = results_of(run_id)
     out.print(ResultsTable(rows, title=run_id))
-    for line in verdict_lines(rows):
+    for line in (*verdict_lines(rows), *settling_lines(run_id, rows)):
         say(line)
     for build, version in special_builds(rows):
         say(f"{'build:':13} {build} ({version})")
@@ -306,13 +308,48 @@ def awaits_verdict(row: Row) -> bool:
 
 
 def is_good(row: Row) -> bool:
-    """Tell whether a case was measured, passed its checks and has not regressed.
+    """Tell whether a case was measured, passed its checks, and is not clearly below its nights.
 
     A case that the night had no room for counts as good.
     """
     if row["status"] == CaseStatus.LEFT_OUT:
         return True
+    if is_clearly_below(row):
+        return False
     return row["status"] == "ok" and not row["quarantined"] and row["verdict"] in _GOOD
+
+
+def is_clearly_below(row: Row) -> bool:
+    """Tell whether one result lies farther below its nights than these vary."""
+    return row["verdict"] == "watched" and row["change"] is not None and row["change"] < 0
+
+
+def settling_lines(run_id: str, rows: list[Row]) -> list[str]:
+    """Return for each case clearly below its nights what would settle whether it is slower."""
+    from nightbench.spool.plans import read_plan
+
+    below = {row["case_id"]: row for row in rows if is_clearly_below(row)}
+    if not below:
+        return []
+    plan = read_plan(common.spool().run(run_id))
+    lines = []
+    for case_id, build in ((c.planned.case_id, c.planned.build) for c in plan.cases):
+        if case_id not in below:
+            continue
+        row = below[case_id]
+        nights, here = (
+            str(version).partition("+")[0] if version else None
+            for version in (row["nightly_version"], row["framework_version"])
+        )
+        candidate = build.location or build.version or here
+        if nights is None or (candidate in (None, nights)):
+            settle = f"nightbench doctor {plan.run.cluster}, since its build is that of the nights"
+        else:
+            settle = (
+                f"nightbench ab {build.line}={nights} {build.line}={candidate} --case {case_id}"
+            )
+        lines.append(f"{case_id} lies clearly below its nights. To settle it: {settle}")
+    return lines
 
 
 def is_unavailable(row: Row) -> bool:

@@ -41,6 +41,24 @@ def find_clusters(dags: Path) -> dict[str, Path]:
     return {path.stem: path for path in sorted((dags / "clusters").glob("*.yaml"))}
 
 
+def clusters_for(suite: Path | None, dags: Path) -> tuple[dict[str, Path], list[Path]]:
+    """Return the clusters that a suite may name, and the folders that were looked in.
+
+    Args:
+        suite: its file; the `clusters/` beside it, or beside its folder `suites/`, comes first.
+        dags: the project's `dags` folder.
+    """
+    folders = [dags.absolute()]
+    if suite is not None:
+        beside = suite.absolute().parent
+        folders.insert(0, beside.parent if beside.name == "suites" else beside)
+        folders = list(dict.fromkeys(folders))
+    known: dict[str, Path] = {}
+    for folder in folders:
+        known = find_clusters(folder) | known
+    return known, [folder / "clusters" for folder in folders]
+
+
 def load_cluster(
     path: Path,
     *,

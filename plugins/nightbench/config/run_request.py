@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,16 @@ from typing import Any
 from nightbench.config import locations
 from nightbench.config.builds import parse_build, parse_untrusted_build
 from nightbench.config.catalog import load_catalog
-from nightbench.config.clusters import find_clusters, load_cluster
+from nightbench.config.clusters import clusters_for, load_cluster
 from nightbench.config.source import one_of
 from nightbench.config.suites import customise, find_suites, load_suite
 from nightbench.core.errors import UserError
 from nightbench.core.model import Catalog, Cluster, RunKind, Suite
 from nightbench.core.plan import select
+
+MOST_REPEATS = 99
+MOST_NAMES = 2000
+"""Entries of one field: a suite has no more cases."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,12 @@ class RunRequest:
         """From the values of the form; empty fields mean the suite's own.
 
         Raises:
-            UserError: a field holds what it cannot.
+            UserError: a field holds what it cannot, or there is no such field.
         """
+        fields = [field.name for field in dataclasses.fields(cls)]
+        for name in params:
+            if name not in fields:
+                raise UserError(f"params: {one_of(name, fields)}")
 
         def text(name: str) -> str | None:
             value = params.get(name)
@@ -75,15 +83,20 @@ class RunRequest:
         def several(name: str) -> tuple[str, ...]:
             value = params.get(name) or []
             entries = [value] if isinstance(value, str) else value
+            if isinstance(entries, list) and len(entries) > MOST_NAMES:
+                raise UserError(
+                    f"{name}: found {len(entries)} entries; expected no more than {MOST_NAMES}"
+                )
             if not isinstance(entries, list) or not all(isinstance(e, str) for e in entries):
                 raise UserError(f"{name}: found {value!r}; expected a list of names")
             return tuple(entry.strip() for entry in entries if entry.strip())
 
         repeats = params.get("repeats")
         whole = isinstance(repeats, int) and not isinstance(repeats, bool)
-        if repeats is not None and not (whole and repeats >= 1):
+        if repeats is not None and not (whole and 1 <= repeats <= MOST_REPEATS):
             raise UserError(
-                f"repeats: found {repeats!r}; expected a whole number of at least 1, or nothing"
+                f"repeats: found {repeats!r}; expected a whole number from 1 to {MOST_REPEATS}, "
+                "or nothing"
             )
 
         def switch(name: str) -> bool:
@@ -178,7 +191,8 @@ def suite_file(name: str, *, files: bool = False) -> Path:
     """
     if files and _is_path(name):
         return Path(name).expanduser().absolute()
-    return _known("suite", name, find_suites(locations.dags_folder()))
+    dags = locations.dags_folder()
+    return _known("suite", name, find_suites(dags), [dags / "suites"])
 
 
 def cluster_of(
@@ -207,18 +221,16 @@ def cluster_file(name: str, *, beside: Path | None = None, files: bool = False) 
     """
     if files and _is_path(name):
         return Path(name).expanduser().absolute()
-    known = find_clusters(locations.dags_folder())
-    if beside is not None:
-        known |= find_clusters(beside.absolute().parent.parent)
-    return _known("cluster", name, known)
+    known, folders = clusters_for(beside, locations.dags_folder())
+    return _known("cluster", name, known, folders)
 
 
 def _is_path(name: str) -> bool:
     return name.endswith((".yaml", ".yml")) or os.sep in name
 
 
-def _known(what: str, name: str, known: Mapping[str, Path]) -> Path:
+def _known(what: str, name: str, known: Mapping[str, Path], folders: Sequence[Path]) -> Path:
     if name not in known:
-        where = locations.dags_folder() / f"{what}s"
-        raise UserError(f"{what}: {one_of(name, known)}; {what}s lie in {where}")
+        where = ", ".join(map(str, folders))
+        raise UserError(f"{what}: {one_of(name, known)}; looked in {where}")
     return known[name]

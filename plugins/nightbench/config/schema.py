@@ -226,7 +226,7 @@ class RouteFile(StrictModel):
         default_factory=list, description="Only cases of these workloads."
     )
     clusters: list[v.Name] = Field(default_factory=list, description="Only on these clusters.")
-    verdicts: list[Literal["regressed", "failed", "missing"]] = Field(
+    verdicts: list[Literal["regressed", "failed", "unavailable", "missing"]] = Field(
         default_factory=list, description="Only alerts of these kinds."
     )
     owner: v.Text | None = Field(None, description="Their owner; the suite's unless given.")

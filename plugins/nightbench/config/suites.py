@@ -6,8 +6,9 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from nightbench.config import locations
 from nightbench.config.builds import read_builds
-from nightbench.config.clusters import find_clusters, lines_of, load_cluster, named_as_file
+from nightbench.config.clusters import clusters_for, lines_of, load_cluster, named_as_file
 from nightbench.config.matrix import WrittenCase, read_cases
 from nightbench.config.schema import PolicyFile, ProtocolFile, RouteFile, SuiteFile
 from nightbench.config.source import (
@@ -48,8 +49,8 @@ def load_suite(path: Path, catalog: Catalog, *, cluster: Cluster | None = None) 
     Args:
         path: the YAML file.
         catalog: what `benchmarks/` holds.
-        cluster: run it on this cluster; the one that the suite names, from `clusters/` beside the
-            suite's folder, when None.
+        cluster: run it on this cluster; the one that the suite names when None, from `clusters/`
+            beside the suite or its folder `suites/`, or of the project.
 
     Raises:
         ConfigError: all that is wrong with the file.
@@ -137,9 +138,11 @@ def _own_cluster(document: Document, catalog: Catalog, problems: list[Problem]) 
     name = document.data.get("cluster")
     if not isinstance(name, str):
         return None
-    files = find_clusters(document.path.absolute().parent.parent)
+    files, folders = clusters_for(document.path, locations.dags_folder())
     if name not in files:
-        problems.append(document.problem(("cluster",), one_of(name, files)))
+        looked = ", ".join(display(folder) for folder in folders)
+        message = f"{one_of(name, files)}; looked in {looked}"
+        problems.append(document.problem(("cluster",), message))
         return None
     return load_cluster(files[name], catalog=catalog)
 

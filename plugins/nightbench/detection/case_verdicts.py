@@ -91,7 +91,9 @@ def _judge(
         return without_value(VerdictKind.MISSING, "Planned, but the run brought no result.")
     if measurement.status is CaseStatus.CANCELLED:
         return without_value(VerdictKind.MISSING, _why(measurement.reasons))
-    if measurement.status in (CaseStatus.FAILED, CaseStatus.UNAVAILABLE):
+    if measurement.status is CaseStatus.UNAVAILABLE:
+        return without_value(VerdictKind.UNAVAILABLE, _why(measurement.reasons))
+    if measurement.status is CaseStatus.FAILED:
         return without_value(VerdictKind.FAILED, _why(measurement.reasons))
     if measurement.quarantined or measurement.throughput is None:
         reasons = measurement.quarantine_reasons or measurement.reasons

@@ -32,6 +32,9 @@ from nightbench.detection.releases import fingerprint_odds, release_odds
 from nightbench.detection.robust import median
 from nightbench.detection.series import Series, series_of
 
+WATCHED_NOISE = 4.0
+"""A night is `watched` that lies farther off the baseline than so many times the nights' noise."""
+
 
 @dataclass(frozen=True)
 class ChangeDetector:
@@ -75,7 +78,9 @@ class ChangeDetector:
                 f"{len(nights)} comparable nights before this one; {needed} are needed.",
                 history=len(nights),
             )
-        return _unchanged(series, tonight, len(nights), least, with_drift=self.with_smallest)
+        return _unchanged(
+            series, tonight, len(nights), least, policy, with_drift=self.with_smallest
+        )
 
     def _changed_with_nodes(
         self,
@@ -171,7 +176,13 @@ def _of_tonight(changes: list[Change], series: Series, policy: RegressionPolicy)
 
 
 def _unchanged(
-    series: Series, tonight: HistoryPoint, history: int, least: float | None, *, with_drift: bool
+    series: Series,
+    tonight: HistoryPoint,
+    history: int,
+    least: float | None,
+    policy: RegressionPolicy,
+    *,
+    with_drift: bool,
 ) -> Judgement:
     past = estimate_level(series.part(0, len(series) - 1))
     level = past.values[past.base :][-REFERENCE:]
@@ -182,11 +193,15 @@ def _unchanged(
         f"{tonight.value:.4g} is {_distance(tonight.value, baseline)} (median of {len(level)} "
         f"nights); nights vary by {noise:.1%}"
     )
+    # Of one night, and of a median whose error is that of a mean times sqrt(pi / 2).
+    width = 1.96 * noise * math.sqrt(1 + math.pi / 2 / len(level))
     own = series.within[-1]
     known = series.within[np.isfinite(series.within)]
     if math.isfinite(own) and own > 2 * median(known):
         sentence += f", its own repeats by {own:.1%}, more than twice the usual"
-    if abs(math.log1p(change)) > 4 * noise:
+    far = abs(math.log1p(change)) > WATCHED_NOISE * noise
+    watched = far and abs(change) >= policy.min_change
+    if watched:
         sentence += "; one such night is watched, two are a change"
     # The longest drift first: the search for levels cuts a drift into small steps.
     drift = (drift_of(series) or drift_of(series, past.base)) if with_drift else None
@@ -196,11 +211,13 @@ def _unchanged(
             "of which none is a change"
         )
     return Judgement(
-        VerdictKind.OK,
+        VerdictKind.WATCHED if watched else VerdictKind.OK,
         f"{sentence}.",
         baseline=baseline,
         change=change,
         history=history,
+        low=math.exp(math.log1p(change) - width) - 1,
+        high=math.exp(math.log1p(change) + width) - 1,
         smallest_slowdown=least,
         drift=drift,
     )

@@ -27,8 +27,8 @@ DOC = """\
 ### Verdicts and alerts
 
 Runs when new medians have been loaded. Every planned case gets a verdict: ok, regressed,
-improved, insufficient_data, failed or missing. What is new is sent once to the channels that the
-suite names; the digest of each run lies in the state folder below `reports/`.
+watched, improved, insufficient_data, failed, unavailable or missing. What is new is sent once to
+the channels that the suite names; the digest of each run lies in the state folder below `reports/`.
 """
 
 log = logging.getLogger(__name__)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from airflow.sdk import Param
 
 from nightbench.config import locations
+from nightbench.config.case_names import case_names
+from nightbench.config.run_request import MOST_REPEATS
 from nightbench.config.suite_heads import cluster_names, framework_names, workload_scales
 from nightbench.core.model import RunKind, Strategy
 
@@ -53,7 +55,9 @@ def form(suites: Sequence[str]) -> dict[str, Param]:
             "Strategies", [s.value for s in Strategy], "Only these strategies. Empty: all."
         ),
         "cases": subset(
-            "Cases", [], "Only these cases of the suite, by their case_id. Empty: all."
+            "Cases",
+            case_names(locations.dags_folder(), suites),
+            "Only these cases; they must be of the suite that is chosen. Empty: all.",
         ),
         "builds": Param(
             None,
@@ -67,7 +71,7 @@ def form(suites: Sequence[str]) -> dict[str, Param]:
             None,
             type=["null", "integer"],
             minimum=1,
-            maximum=99,
+            maximum=MOST_REPEATS,
             title="Repeats",
             description="Fresh launches of each case. Empty: the suite's own.",
             section="How",

@@ -19,7 +19,7 @@ def headline(rows: Sequence[Row]) -> str:
     counts = Counter(verdict(row) for row in rows)
     counts["not judged"] = counts.pop("-", 0)
     bad = ("regressed", "failed", "missing", "cancelled", "unavailable", "quarantined")
-    order = (*bad, "improved", "ok")
+    order = (*bad, "watched", "improved", "ok")
     words = [*order, *sorted(set(counts) - set(order))]
     said = ", ".join(f"{counts[word]} {word.replace('_', ' ')}" for word in words if counts[word])
     return f"{len(rows)} cases: {said}" if rows else "no case"

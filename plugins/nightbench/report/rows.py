@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -20,6 +20,7 @@ FIELDS: dict[str, str] = {
     "framework": "framework line",
     "framework_version": "as the framework itself said; null where nothing ran",
     "build_id": "which build of the line",
+    "private_build": "true where the build was named for this run and is not the suite's own",
     "workload": "what was trained",
     "strategy": "single, collective or parameter_server",
     "nodes": "nodes",
@@ -46,11 +47,21 @@ FIELDS: dict[str, str] = {
     "baseline_case_id": "the baseline case",
     "time_to_first_step_s": "from process start to the end of the first step, seconds",
     "peak_resident_bytes": "largest resident memory of a trainer",
-    "verdict": "ok, regressed, improved, insufficient_data, failed, missing; null before judging "
-    "and where it was left out",
+    "verdict": "ok, watched, regressed, improved, insufficient_data, failed, unavailable, missing; "
+    "null before judging and where it was left out",
     "verdict_sentence": "the verdict's evidence",
+    "baseline": "median of the nights that it is held against; null without a history",
+    "change": "throughput / baseline - 1",
+    "change_low": "95 % interval of the change: from",
+    "change_high": "and to",
     "smallest_slowdown": "relative fall that the series would tell within a week in nine of ten "
     "cases; null before judging and for short histories",
+    "nightly_version": "framework version of the newest night before it; null without one",
+    "alert_id": "the live alert of the series, which a later run may have opened; null without one",
+    "alert_verdict": "what that alert is about: regressed, failed, unavailable or missing",
+    "alert_change": "relative change that it reports; null where it is about a missing value",
+    "drift": "relative change of a series that creeps now; null where it does not",
+    "drift_since": "the night from which it creeps",
     "noisy": "why the series alerts no more, since it varies too much; null for all others",
     "quarantined": "true where a check refused the figure",
     "error": "end of the traceback of the last repeat that failed, or of its output; null where "
@@ -74,6 +85,7 @@ def from_measurements(
     run: Run,
     measurements: Iterable[Measurement],
     verdicts: Sequence[Verdict] = (),
+    private: Collection[str] = (),
     errors: Mapping[str, str | None] | None = None,
 ) -> list[Row]:
     """Return rows from measurements, for runs that no warehouse has seen.
@@ -81,7 +93,8 @@ def from_measurements(
     Args:
         run: the run.
         measurements: of its cases.
-        verdicts: on them.
+        verdicts: where it was judged.
+        private: case_ids whose build was named for this run.
         errors: case_id -> error of its last repeat that failed.
     """
     judged = {verdict.case_id: verdict for verdict in verdicts}
@@ -98,9 +111,14 @@ def from_measurements(
                     "run_kind": str(run.run_kind),
                     "build_id": each.build.build_id,
                     "status": str(each.status),
-                    "verdict": kind or ("failed" if each.status in _FAILED else None),
+                    "verdict": kind or (str(each.status) if each.status in _FAILED else None),
                     "verdict_sentence": verdict.sentence if verdict else None,
                     "smallest_slowdown": verdict.smallest_slowdown if verdict else None,
+                    "baseline": verdict.baseline if verdict else None,
+                    "change": verdict.change if verdict else None,
+                    "change_low": verdict.low if verdict else None,
+                    "change_high": verdict.high if verdict else None,
+                    "private_build": each.case.case_id in private,
                     "quarantined": each.quarantined,
                     "error": (errors or {}).get(each.case.case_id),
                     "reasons": reasons_to_json((*each.reasons, *each.quarantine_reasons)),

@@ -16,12 +16,13 @@ from nightbench.core.sentences import sentence
 
 Row = Mapping[str, Any]
 
-_RATIOS = ("n", "spread", "speed-up", "efficiency", "catches")
+_RATIOS = ("n", "spread", "speed-up", "efficiency", "change", "catches")
 _FIGURES = ("throughput", *_RATIOS)
 COLUMNS = ("case", "throughput", "unit", *_RATIOS, "verdict")
 _ENDLESS = 1000
 _COLOURS = {
     "ok": "green",
+    "watched": "yellow",
     "improved": "green",
     "regressed": "red",
     "failed": "red",
@@ -43,8 +44,9 @@ def cells(row: Row) -> tuple[str, ...]:
         percent(row["spread"]),
         "-" if row["speedup"] is None else f"{row['speedup']:.2f}",
         percent(row["efficiency"], digits=0),
+        change(row),
         percent(row["smallest_slowdown"]),
-        verdict(row),
+        ", ".join((verdict(row), *live(row))),
     )
 
 
@@ -54,6 +56,26 @@ def verdict(row: Row) -> str:
         # Cancelled is more specific than its verdict, which is failed.
         return str(row["status"])
     return "quarantined" if row["quarantined"] else str(row["verdict"] or "-")
+
+
+def change(row: Row) -> str:
+    """Return the change against the baseline with its 95 % interval."""
+    if row["change"] is None:
+        return "-"
+    low, high = row["change_low"], row["change_high"]
+    interval = "" if low is None or high is None else f" ({low:+.1%} to {high:+.1%})"
+    return f"{row['change']:+.1%}{interval}".replace("%", " %")
+
+
+def live(row: Row) -> list[str]:
+    """Return what is live beside the verdict of one night: build, alert, drift, noise."""
+    said = ["private build"] if row["private_build"] else []
+    if row["alert_id"] is not None:
+        size = "" if row["alert_change"] is None else f" {row['alert_change']:+.1%}"
+        said.append(f"alert {row['alert_id']} {row['alert_verdict']}{size}".replace("%", " %"))
+    if row["drift"] is not None:
+        said.append(f"drifts {row['drift']:+.1%}".replace("%", " %"))
+    return said + (["noisy"] if row["noisy"] else [])
 
 
 def figure(value: float | None) -> str:
@@ -89,13 +111,15 @@ class ResultsTable:
             return
         yield Text(self._title, style="bold")
         for row in self._rows:
-            case, throughput, n, spread, speedup, efficiency, catches, verdict = _short(row)
+            case, throughput, n, spread, speedup, efficiency, moved, catches, word = _short(row)
             figures = f"{throughput}  n {n}  spread {spread}  speed-up {speedup} at {efficiency}"
+            if moved != "-":
+                figures += f"  change {moved}"
             if catches != "-":
                 figures += f"  catches {catches}"
             yield Text(case)
             said = Text("  " if row["throughput"] is None else f"  {figures}  ")
-            yield said.append(verdict, style=_COLOURS.get(verdict, ""))
+            yield said.append(word, style=_colour(row))
 
     def _table(self) -> Table:
         table = Table(
@@ -109,10 +133,17 @@ class ResultsTable:
         for name in ("case", *_FIGURES, "verdict"):
             table.add_column(name, justify="right" if name in _FIGURES else "left", no_wrap=True)
         for row in self._rows:
-            *words, verdict = (escape(cell) for cell in _short(row))
-            colour = _COLOURS.get(verdict)
-            table.add_row(*words, f"[{colour}]{verdict}[/{colour}]" if colour else verdict)
+            *words, word = (escape(cell) for cell in _short(row))
+            colour = _colour(row)
+            table.add_row(*words, f"[{colour}]{word}[/{colour}]" if colour else word)
         return table
+
+
+def _colour(row: Row) -> str:
+    """Return the colour of a row's verdict; green only where nothing else is live."""
+    if row["alert_id"] is not None or row["drift"] is not None:
+        return "red" if verdict(row) == "regressed" else "yellow"
+    return _COLOURS.get(verdict(row), "")
 
 
 def _short(row: Row) -> tuple[str, ...]:

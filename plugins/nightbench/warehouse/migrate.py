@@ -44,6 +44,7 @@ VIEWS = (
     "marts/noisy_series",
     "marts/fct_drift",
     "marts/drifting_series",
+    "marts/series_state",
     "marts/fct_night",
     "marts/detector_grade",
     "marts/fct_bisect",

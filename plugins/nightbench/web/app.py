@@ -225,7 +225,7 @@ class ResultPages:
             undrawn=max(0, len(lines) - PLOTS),
             runs=repository.runs(),
             groups=group_alerts(repository.alerts()),
-            noisy={(row["case_id"], row["cluster"]): row["sentence"] for row in repository.noisy()},
+            noisy=len(repository.noisy()),
             nights=repository.missing_nights(),
             graded=grade_sentences(grades),
             too_low=[row["below"] for row in grades if row["below"]],

@@ -30,17 +30,20 @@ class PointView:
     n: int
     spread: float | None
     state: str
-    """Its result in one word: ok, regressed, improved, insufficient_data,
+    """Its result in one word: ok, watched, regressed, improved, insufficient_data, private_build,
     quarantined, failed, unavailable, missing, cancelled, left_out, or measured where it is
     not judged."""
     sentence: str
     version: str | None
     run_kind: str
+    is_private: bool = False
+    """Its build was named for its run: a point of its own beside the series."""
 
     @property
     def counts(self) -> bool:
         """True for a median that passed the checks."""
-        return self.throughput is not None and self.state not in _REFUSED
+        measured = self.throughput is not None and self.state not in _REFUSED
+        return measured and not self.is_private
 
 
 @dataclass(frozen=True)
@@ -48,13 +51,13 @@ class SeriesView:
     """A case on a cluster: one line of history."""
 
     head: Row
-    """Its axes, unit and cluster, from the newest result."""
+    """The row of `newest`: axes, unit and cluster, figures, and what is live."""
     points: tuple[PointView, ...]
 
     @property
     def newest(self) -> PointView:
-        """The newest result, also one without a value."""
-        return self.points[-1]
+        """The newest result of the suite's own build, also one without a value."""
+        return self.points[_newest_own([point.is_private for point in self.points])]
 
     @property
     def latest(self) -> PointView | None:
@@ -78,8 +81,14 @@ def series_views(rows: Iterable[Row]) -> list[SeriesView]:
     found = []
     for _, group in itertools.groupby(rows, key=lambda row: (row["case_id"], row["cluster"])):
         several = list(group)
-        found.append(SeriesView(several[-1], tuple(point_view(row) for row in several)))
+        head = several[_newest_own([bool(row["private_build"]) for row in several])]
+        found.append(SeriesView(head, tuple(point_view(row) for row in several)))
     return found
+
+
+def _newest_own(private: list[bool]) -> int:
+    """Index of the last result that is not a private build's; of the last one where all are."""
+    return max((i for i, is_private in enumerate(private) if not is_private), default=-1)
 
 
 def point_view(row: Row) -> PointView:
@@ -94,6 +103,7 @@ def point_view(row: Row) -> PointView:
         sentence="; ".join(result_sentences(row)),
         version=row["framework_version"],
         run_kind=row["run_kind"],
+        is_private=bool(row["private_build"]),
     )
 
 
@@ -104,6 +114,8 @@ def result_state(row: Row) -> str:
         return str(row["status"])
     if row["quarantined"]:
         return "quarantined"
+    if row["private_build"]:
+        return "private_build"
     return str(row["verdict"] or "measured")
 
 

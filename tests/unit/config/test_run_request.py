@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nightbench.config.case_names import case_names
 from nightbench.config.run_request import RunRequest, resolve_request
+from nightbench.config.source import display
 from nightbench.core.errors import UserError
 from nightbench.core.model import RunKind
 
@@ -66,6 +70,9 @@ def test_a_case_is_asked_for_by_its_name() -> None:
         ({"suite": "by_hand", "night": "yes"}, "night: found 'yes'; expected true or false"),
         ({"suite": "by_hand", "night": True, "outside_hours": True}, "choose one"),
         ({"suite": "by_hand", "repeats": 0}, "repeats: found 0"),
+        ({"suite": "by_hand", "repeats": 100}, "repeats: found 100; expected a whole number from"),
+        ({"suite": "by_hand", "suit": "x"}, 'params: found "suit"; expected one of builds, cases'),
+        ({"suite": "by_hand", "cases": ["x"] * 2001}, "cases: found 2001 entries; expected no mo"),
         ({"suite": "by_hand", "repeats": True}, "repeats: found True"),
         ({"suite": "by_hand", "frameworks": {"a": 1}}, "frameworks: found"),
         ({"suite": "by_hand", "frameworks": ["pytorch"]}, 'framework: found "pytorch"'),
@@ -93,3 +100,52 @@ def test_a_form_opens_no_file_but_a_command_may() -> None:
         resolve_request(RunRequest(path))
     suite, _, _ = resolve_request(RunRequest(path), files=True)
     assert suite.name == "by_hand"
+
+
+@pytest.mark.parametrize("field", ["suite", "cluster", "scale", "run_kind"])
+def test_long_input_is_not_echoed_whole(field: str) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve_request(
+            RunRequest.from_params({"suite": "by_hand", field: "begin" + "x" * 5000 + "end"})
+        )
+    said = str(caught.value)
+    assert len(said) < 2500
+    assert "begin" in said
+    assert "xxx" * 200 not in said
+
+
+def test_a_suite_anywhere_finds_the_clusters_of_the_project(tmp_path: Path) -> None:
+    text = (FIXTURES / "suites" / "by_hand.yaml").read_text()
+    suite = tmp_path / "deep" / "mine" / "by_hand.yaml"
+    suite.parent.mkdir(parents=True)
+    suite.write_text(text)
+    found, cluster, _ = resolve_request(RunRequest(str(suite)), files=True)
+    assert (found.name, cluster.name) == ("by_hand", found.cluster)
+    own = suite.parent / "clusters"
+    own.mkdir()
+    shutil.copy(FIXTURES / "clusters" / f"{cluster.name}.yaml", own)
+    where = own / f"{cluster.name}.yaml"
+    where.write_text(where.read_text() + "\ndescription: of my own\n")
+    assert resolve_request(RunRequest(str(suite)), files=True)[1].description == "of my own"
+
+
+def test_a_message_says_where_a_cluster_was_looked_for(tmp_path: Path) -> None:
+    text = (FIXTURES / "suites" / "by_hand.yaml").read_text()
+    suite = tmp_path / "by_hand.yaml"
+    suite.write_text(re.sub(r"(?m)^cluster: .*", "cluster: moon", text))
+    with pytest.raises(UserError) as caught:
+        resolve_request(RunRequest(str(suite)), files=True)
+    said = str(caught.value)
+    assert 'cluster: found "moon"; expected one of' in said
+    for folder in (tmp_path / "clusters", FIXTURES / "clusters"):
+        assert any(str(each) in said for each in (folder, display(folder)))
+
+
+def test_the_form_offers_the_cases_of_the_suites(tmp_path: Path) -> None:
+    offered = case_names(FIXTURES, ["nightly_cpu", "by_hand", "unknown"])
+    for name in ("nightly_cpu", "by_hand"):
+        cases = resolve_request(RunRequest(name))[0].cases
+        assert {case.case_id for case in cases} <= set(offered)
+    (tmp_path / "suites").mkdir()
+    (tmp_path / "suites" / "broken.yaml").write_text("matrix: [")
+    assert case_names(tmp_path, ["broken"]) == []

@@ -159,7 +159,11 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
             "the nodes of cluster pair have 1 device each",
         ),
         ("suite: trial", "suite: other", ':1: suite: found "other"; expected the name of the file'),
-        ("cluster: pair", "cluster: par", ':3: cluster: found "par"; expected pair (did you mean'),
+        (
+            "cluster: pair",
+            "cluster: par",
+            ':3: cluster: found "par"; expected one of local, pair (did you mean',
+        ),
         (
             "owner: tests",
             "owner: tests\nprotocol: {repeats: 0}",

@@ -45,6 +45,8 @@ PLANNED = {
     "young": measurement(100.0),
     "broken": measurement(None, status=CaseStatus.FAILED, reasons=(EXITED,)),
     "doubtful": measurement(100.0, checks=(SPREAD,)),
+    "away": measurement(None, status=CaseStatus.UNAVAILABLE, reasons=(EXITED,)),
+    "plunged": measurement(10.0),
     "absent": None,
     "cancelled": measurement(
         None,
@@ -59,6 +61,8 @@ EXPECTED = {
     "young": VerdictKind.INSUFFICIENT_DATA,
     "broken": VerdictKind.FAILED,
     "doubtful": VerdictKind.FAILED,
+    "away": VerdictKind.UNAVAILABLE,
+    "plunged": VerdictKind.WATCHED,
     "absent": VerdictKind.MISSING,
     "cancelled": VerdictKind.MISSING,
 }
@@ -71,7 +75,7 @@ def judged(**histories):
     return {v.case_id: v for v, _ in judge_cases(RUN, list(PLANNED), measured, series, POLICY)}
 
 
-def test_all_six_verdicts():
+def test_every_verdict():
     verdicts = judged()
     assert {name: v.kind for name, v in verdicts.items()} == EXPECTED
     assert {v.kind for v in verdicts.values()} == set(VerdictKind)

@@ -31,7 +31,8 @@ def test_a_change_says_since_when_how_much_and_why(level, kind):
 
 def test_one_night_is_watched():
     judgement = judge(nights(*[100] * 40, 70))
-    assert judgement.kind is VerdictKind.OK
+    assert judgement.kind is VerdictKind.WATCHED
+    assert judgement.low < judgement.change < judgement.high < -0.2
     assert "one such night is watched" in judgement.sentence
 
 

@@ -36,7 +36,7 @@ from nightbench.report import (
     write_digest,
 )
 from nightbench.report.digest import headline
-from nightbench.report.tables import figure, percent, verdict
+from nightbench.report.tables import cells, figure, percent, verdict
 
 RUN = Run("demo-1", "demo", "local", RunKind.ON_DEMAND, datetime(2026, 11, 21, tzinfo=UTC), "ann")
 ONE = Case("net", "fake", Strategy.COLLECTIVE, batch_size_per_device=2)
@@ -118,9 +118,9 @@ def test_the_markdown_table(rows: list[dict[str, object]]) -> None:
         line.removeprefix("| net-fake-collective-") for line in markdown_table(rows).split("\n")
     ]
     assert lines[2:5] == [
-        "1x1-bs2 | 10.00 | images/s | 3 | 2.1 % | 1.00 | 100 % | 4.0 % | regressed |",
-        "2x1-bs2 | 19.00 | images/s | 3 | 40.0 % | 1.90 | 95 % | - | quarantined |",
-        "| net-other-single-1x1-bs1 | - | images/s | 0 | - | - | - | - | failed |",
+        "1x1-bs2 | 10.00 | images/s | 3 | 2.1 % | 1.00 | 100 % | - | 4.0 % | regressed |",
+        "2x1-bs2 | 19.00 | images/s | 3 | 40.0 % | 1.90 | 95 % | - | - | quarantined |",
+        "| net-other-single-1x1-bs1 | - | images/s | 0 | - | - | - | - | - | failed |",
     ]
 
 
@@ -131,6 +131,20 @@ def test_the_terminals_table_has_the_same_cells(rows: list[dict[str, object]]) -
     assert "net-fake-collective-2x1-bs2" in text
     assert "quarantined" in text
     assert "19.00" in text
+
+
+def test_what_is_live_stands_beside_the_verdict(rows: list[dict[str, object]]) -> None:
+    row = rows[0] | {"verdict": "ok", "change": -0.012, "change_low": -0.03, "change_high": 0.006}
+    assert cells(row)[-3:] == ("-1.2 % (-3.0 % to +0.6 %)", "4.0 %", "ok")
+    live = {"alert_id": 7, "alert_verdict": "regressed", "alert_change": -0.08, "drift": -0.07}
+    assert cells(row | live | {"private_build": True, "noisy": "by 21 %"})[-1] == (
+        "ok, private build, alert 7 regressed -8.0 %, drifts -7.0 %, noisy"
+    )
+
+
+def test_a_run_whose_framework_is_away_is_unavailable_in_every_field() -> None:
+    (row,) = from_measurements(RUN, [measured(ONE, None, status=CaseStatus.UNAVAILABLE)])
+    assert (row["status"], row["verdict"]) == ("unavailable", "unavailable")
 
 
 def test_what_does_not_count_says_why(rows: list[dict[str, object]]) -> None:

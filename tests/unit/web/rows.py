@@ -42,6 +42,9 @@ def row(night: int, throughput: float | None = 100.0, **changes: Any) -> Row:
         "quarantine_reasons": [],
         "verdict": "ok",
         "verdict_sentence": "as ever",
+        "private_build": False,
+        **dict.fromkeys(("change", "change_low", "change_high", "noisy", "drift", "drift_since")),
+        **dict.fromkeys(("alert_id", "alert_verdict", "alert_change")),
     } | changes
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from tests.unit.web.rows import Rows, alert, alert_event, client, row
+from tests.unit.web.rows import START, Rows, alert, alert_event, client, row
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Reason, ReasonCode
@@ -22,19 +24,46 @@ def test_the_latest_median_stands_in_the_table() -> None:
 def test_a_quarantined_result_is_marked_and_the_median_before_it_stands() -> None:
     bad = row(1, 999.0, quarantined=True, quarantine_reasons=[WEIGHTS.to_json()])
     page = client(Rows([row(0, 90.0), bad])).get("/").text
-    assert "90.00 images/s</td>" in page
+    # The row is the newest run's; the last median stands beside it with its own date and run.
+    assert "images/s</td>" not in page
+    assert '?run=demo-night-0">90.00 on 2026-11-01</a>' in page
     assert "999.0 images/s</td>" not in page
     assert '<path class="mark quarantined"' in page
     assert "weights_agree: 2, expected 1" in page
     assert 'class="word quarantined"' in page
 
 
+def test_a_private_build_is_a_mark_beside_the_line_and_never_the_row() -> None:
+    trial = row(1, 999.0, private_build=True, verdict="improved", n=1)
+    page = client(Rows([row(0, 90.0), trial])).get("/").text
+    assert "90.00 images/s</td>" in page
+    assert "999.0 images/s</td>" not in page
+    assert 'class="word ok"' in page
+    assert page.count('<circle class="mark private_build"') == 1 + 1
+    (line,) = re.findall(r'<polyline class="way" points="([^"]*)"', page)
+    assert len(line.split()) == 1
+
+
+def test_what_is_live_stands_beside_an_ok() -> None:
+    live = {"alert_id": 7, "alert_verdict": "regressed", "alert_change": -0.08}
+    drift = {"drift": -0.07, "drift_since": START, "noisy": "by 21 %"}
+    change = {"change": -0.012, "change_low": -0.03, "change_high": 0.006}
+    rows = Rows([row(0, 90.0, **live, **drift, **change)])
+    for path in ("/", "/?run=demo-night-0"):
+        page = client(rows).get(path).text
+        assert 'alerts/7">alert 7: regressed -8.0 %</a>' in page
+        assert "drifts -7.0 %</span>" in page
+        assert ">noisy</span>" in page
+        assert "-1.2 %</span>" in page
+        assert "(-3.0 to +0.6)" in page
+
+
 def test_each_series_is_a_plot_with_a_mark_for_each_result() -> None:
     rows = [row(n, 100.0 + n) for n in range(5)]
     rows += [row(5, 80.0, verdict="regressed", verdict_sentence="20 % below")]
     page = client(Rows(rows)).get("/").text
-    # One more of each stands in the legend.
-    assert page.count('<circle class="mark') == 5 + 1
+    # One more of each stands in the legend, and one of private builds.
+    assert page.count('<circle class="mark') == 5 + 2
     assert page.count('<path class="mark regressed"') == 1 + 1
     assert "20 % below" in page
     assert '<line class="median"' in page

@@ -159,6 +159,7 @@ def test_grades_noisy_series_and_labels_have_a_page() -> None:
         assert text in page, text
     five = GRADE | {"measure": "5%", "rate": 0.91, "low": 0.86, "high": 0.95, "trials": 1163}
     rows.known["grades"] = [five, low, ALARMS]
+    rows.rows = [dict(each) | {"noisy": NOISY["sentence"]} for each in rows.rows]
     start = client(rows).get("/").text
     assert "1 noisy series, 1 of the detector's grades too low" in start
     assert 'title="from night to night by 21.0 %">noisy</span>' in start

@@ -41,7 +41,8 @@ class Verdict:
     """Relative fall that the series would tell within a week in nine of ten cases."""
     low: float | None = None
     high: float | None = None
-    """95 % interval of the level's relative change, for regressed and improved."""
+    """95 % interval of the relative change: of the level for regressed and improved, otherwise of
+    what tonight's value says of it by itself."""
     since: datetime | None = None
     """First night at the new level, for regressed and improved."""
     first_bad_run_id: str | None = None

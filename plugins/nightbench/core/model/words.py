@@ -34,10 +34,14 @@ class VerdictKind(StrEnum):
     """What a run says about a series."""
 
     OK = "ok"
+    WATCHED = "watched"
+    """Far off the baseline, for one night: a second one like it makes it a change."""
     REGRESSED = "regressed"
     IMPROVED = "improved"
     INSUFFICIENT_DATA = "insufficient_data"
     FAILED = "failed"
+    UNAVAILABLE = "unavailable"
+    """A node cannot have the framework: there is nothing to measure."""
     MISSING = "missing"
 
 
