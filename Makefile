@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Most tests wait for processes: two for each core.
 TEST_WORKERS ?= $(shell echo $$((2 * $$(nproc))))
-.PHONY: help setup demo test test-all test-rest test-browser drills figures lint lock down clean
+.PHONY: help setup demo test test-all test-rest test-browser drills figures lint lock lock-line down clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ lint: setup  ## format, lint, types, import rules, SQL, schemas, Dockerfiles
 
 lock:  ## resolve requirements/*.in again (after editing one)
 	@tools/setup --lock
+
+lock-line: setup  ## resolve a framework line's lock again: LINE=pytorch, VARIANT=cpu unless given
+	@.venv/bin/python tools/lock_line.py "$(LINE)" "$(or $(VARIANT),cpu)"
 
 down:  ## stop what `make demo` started
 	@if [ -x .venv/bin/nightbench ]; then .venv/bin/nightbench down; fi

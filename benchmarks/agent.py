@@ -137,6 +137,11 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--node", required=True)
     verb.add_argument("--lock-fd", type=int, required=True)
 
+    verb = verbs.add_parser("reap", help="the agent's parent, which outlives it; not for people")
+    verb.add_argument("jobdir")
+    verb.add_argument("--node", required=True)
+    verb.add_argument("--pid", type=int, required=True)
+
     verb = verbs.add_parser("provision", help="build or find the environment of a line")
     verb.add_argument("--root", required=True)
     verb.add_argument("--line", required=True)
@@ -231,6 +236,10 @@ def main() -> int:
             from nodeside import agent_daemon
 
             return agent_daemon.serve(options.jobdir, options.node, __file__, options.lock_fd)
+        if options.verb == "reap":
+            from nodeside import agent_daemon
+
+            return agent_daemon.reap_after(options.jobdir, options.node, __file__, options.pid)
         for name in ("root", "uv", "wheel", "wheelhouse", "lock_dir", "job_root", "jobdir"):
             value = getattr(options, name, None)
             if value:

@@ -24,7 +24,14 @@ from nodeside.job import NodeJob
 from nodeside.locks import JobLock, holder_document, lock_file, lock_path
 from nodeside.neighbours import CpuMeter
 from nodeside.node_repeat import NodeRepeat
-from nodeside.processes import AGENT_MARK, AGENT_NODE, become_subreaper, end_marked, reap
+from nodeside.processes import (
+    AGENT_MARK,
+    AGENT_NODE,
+    become_subreaper,
+    end_adopted,
+    end_marked,
+    reap,
+)
 from nodeside.reasons import (
     AGENT_DIED,
     AGENT_SIGNALLED,
@@ -60,8 +67,12 @@ def start(folder: str, node: str, agent_file: str) -> dict[str, Any]:
         try:
             os.setsid()
             if os.fork() == 0:
-                os.write(report, str(os.getpid()).encode())
-                _become_agent(job, agent_file, lock)
+                become_subreaper()  # before there is an agent that could die; exec keeps it
+                agent = os.fork()
+                if agent == 0:
+                    _exec_verb(job, agent_file, lock, "serve", "--lock-fd", str(lock))
+                os.write(report, str(agent).encode())
+                _exec_verb(job, agent_file, None, "reap", "--pid", str(agent))
         except OSError as error:
             os.write(2, "nightbench agent: cannot start: {}\n".format(error).encode())
         finally:
@@ -72,8 +83,16 @@ def start(folder: str, node: str, agent_file: str) -> dict[str, Any]:
     return {"pid": pid, "started": True}
 
 
-def _become_agent(job: NodeJob, agent_file: str, lock: int) -> None:
-    """Replace this process by the agent; exec puts the agent's mark into /proc/PID/environ."""
+def _exec_verb(job: NodeJob, agent_file: str, keep: int | None, verb: str, *words: str) -> None:
+    """Replace this process by a verb; exec puts the agent's mark into /proc/PID/environ.
+
+    Args:
+        job: the job.
+        agent_file: path of agent.py.
+        keep: the descriptor, beside the standard ones, that it inherits.
+        verb: the verb.
+        words: its options.
+    """
     os.chdir("/")
     nothing = os.open(os.devnull, os.O_RDONLY)
     out = os.open(
@@ -82,19 +101,32 @@ def _become_agent(job: NodeJob, agent_file: str, lock: int) -> None:
     os.dup2(nothing, 0)
     os.dup2(out, 1)
     os.dup2(out, 2)
-    os.set_inheritable(lock, True)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     environment = dict(os.environ)
     environment.update({AGENT_MARK: job.job_id, AGENT_NODE: job.node})
-    argv = [sys.executable, os.path.abspath(agent_file), "serve", job.folder]
-    argv += ["--node", job.node, "--lock-fd", str(lock)]
-    os.closerange(lock + 1, 4096)
-    for descriptor in range(3, lock):
-        try:
-            os.close(descriptor)
-        except OSError:
-            continue  # it was not open
-    os.execve(sys.executable, argv, environment)
+    argv = [sys.executable, os.path.abspath(agent_file), verb, job.folder, "--node", job.node]
+    os.closerange(3, keep or 4096)
+    if keep is not None:
+        os.set_inheritable(keep, True)
+        os.closerange(keep + 1, 4096)
+    os.execve(sys.executable, argv + list(words), environment)
+
+
+def reap_after(folder: str, node: str, agent_file: str, pid: int) -> int:
+    """Wait for the agent to end, then end the processes that it left; return the exit code.
+
+    This process is the agent's parent and a subreaper. Where the agent is killed, it adopts what
+    no mark, session or cgroup would find: daemons that have emptied their environment.
+    """
+    job = NodeJob(folder, node, os.path.dirname(os.path.abspath(agent_file)))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # the agent obeys it, and its end is waited for
+    become_subreaper()
+    os.waitpid(pid, 0)
+    left = end_adopted()
+    if left:
+        job.log.write("kill", pids=left, reason="left by an agent that died")
+    return 0
 
 
 def serve(folder: str, node: str, agent_file: str, lock_fd: int) -> int:

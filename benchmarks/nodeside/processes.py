@@ -210,7 +210,7 @@ def marked(job_id: str, node: str | None) -> list[int]:
 
 
 def adopted() -> list[int]:
-    """Return the running descendants of this agent, without its own tools.
+    """Return the running descendants of this process, without an agent and its tools.
 
     They include descendants of ranks that have changed their environment, session or group: the
     agent adopts them when their parents end.
@@ -287,6 +287,19 @@ def end_marked(
         left = _left(job_id, node)
     reap(launched)
     return sorted(ended), left
+
+
+def end_adopted(give_up_s: float = 10.0) -> list[int]:
+    """Send SIGKILL to every adopted process until none is left; return the pids that were ended."""
+    ended: set[int] = set()
+    deadline = time.monotonic() + give_up_s
+    left = adopted()
+    while left and time.monotonic() < deadline:
+        ended.update(pid for pid in left if send(pid, signal.SIGKILL))
+        time.sleep(0.05)
+        reap(())
+        left = adopted()
+    return sorted(ended)
 
 
 def _left(job_id: str, node: str | None) -> list[int]:

@@ -55,6 +55,25 @@ def test_ctrl_c_leaves_no_process_and_says_what_was_not_measured(here: Terminal)
     assert [(outcome or {})["status"] for outcome in outcomes] == ["cancelled"] * 3
 
 
+def test_cancel_from_another_terminal_ends_all_cases_and_does_so_once(here: Terminal) -> None:
+    running = here.begin("run", "trial", "--direct", "--repeats", "50", until="repeat 1 of 50")
+    run = here.newest()
+    wait_for_a_launch(run.run_id)
+    done = here.run("cancel", run.run_id)
+    assert done.returncode == 0, done.stderr
+    assert "no process with its mark is left on local" in done.stdout
+    running.communicate(timeout=120)
+    assert marked(run.run_id) == []
+    outcomes = [run.case(planned["case_id"]).outcome() for planned in run.planned()]
+    assert [(outcome or {})["status"] for outcome in outcomes] == ["cancelled"] * 3
+    prepared = list((here.home / "cluster").glob(f"*/**/jobs/{run.run_id}/*/g0/*/job.json"))
+    assert len(prepared) == 1, "no node is prepared for a case that was cancelled"
+    again = here.run("cancel", run.run_id)
+    assert again.returncode == 0
+    assert again.stdout.startswith(f"{run.run_id} had ended at ")
+    assert again.stdout.endswith("nothing was changed\n")
+
+
 def test_a_direct_run_is_followed_from_another_terminal(here: Terminal) -> None:
     running = here.begin("run", "trial", "--direct", until="repeat 1 of 2")
     run = here.newest()

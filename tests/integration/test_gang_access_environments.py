@@ -18,10 +18,29 @@ import pytest
 from tests.integration.openssh import SshNodes, openssh_nodes
 from tests.wheels import make_wheel
 
-from nightbench.core.model import Build, Case, JobSpec, Limits, Node, Process, Protocol, Strategy
-from nightbench.gang import GangEvent, Shipment, SshTransport, prepare
-from nightbench.gang.errors import EnvironmentUnavailable, NodeUnreachable
+from nightbench.core.model import (
+    Build,
+    Case,
+    CaseStatus,
+    Cluster,
+    JobSpec,
+    Limits,
+    Node,
+    Process,
+    Protocol,
+    Reason,
+    ReasonCode,
+    Strategy,
+)
+from nightbench.gang import GangEvent, Shipment, SshTransport, cancel_run, prepare
+from nightbench.gang.errors import (
+    Cancelled,
+    EnvironmentUnavailable,
+    NodeUnreachable,
+    RemoteFailure,
+)
 from nightbench.gang.node_access import Connect
+from nightbench.spool import CaseStore, Spool
 
 pytestmark = pytest.mark.openssh
 REPO = Path(__file__).resolve().parents[2]
@@ -93,8 +112,10 @@ class Ground:
         )
         return dataclasses.replace(job, **changes)
 
-    async def prepare(self, job: JobSpec, connect: Connect = SshTransport) -> None:
-        await prepare(job, self.nodes.targets, self.shipment, self.events.append, connect)
+    async def prepare(
+        self, job: JobSpec, connect: Connect = SshTransport, store: CaseStore | None = None
+    ) -> None:
+        await prepare(job, self.nodes.targets, self.shipment, self.events.append, connect, store)
 
     def said(self, kind: str) -> list[str]:
         return [e.message for e in self.events if e.kind == kind]
@@ -208,19 +229,60 @@ async def test_a_shared_home_gets_one_build(ground):
     assert not list(ground.root.glob("wheels/*/*.uploading"))
 
 
-async def test_a_builder_that_was_killed_leaves_nothing_in_the_way(ground):
+def use_slow_uv(ground: Ground) -> None:
+    """Install with a uv that sleeps for 97.5 s before."""
     slow = ground.root.parent / "slow-uv"
     real = str(ground.shipment.uv)
     slow.write_text(f'#!/bin/sh\ncase "$*" in *install*) sleep 97.5;; esac\nexec {real} "$@"\n')
     slow.chmod(0o755)
     ground.shipment = dataclasses.replace(ground.shipment, uv=slow, uv_version="slow")
-    job = ground.job(ground.nodes.nodes[:1])
-    preparing = asyncio.create_task(ground.prepare(job))
+
+
+async def until_it_installs(ground: Ground) -> None:
     for _ in range(300):
         if processes_of("sleep 97.5"):
             break
         await asyncio.sleep(0.1)
     assert processes_of("sleep 97.5"), ground.said("provision")
+
+
+async def test_cancel_ends_a_build_on_the_nodes(ground):
+    use_slow_uv(ground)
+    job = ground.job(ground.nodes.nodes[:1])
+    preparing = asyncio.create_task(ground.prepare(job))
+    await until_it_installs(ground)
+    cluster = Cluster("test", job.nodes, environments=job.environments)
+    report = await cancel_run(job.run_id, cluster, ground.nodes.targets)
+    assert processes_of("sleep 97.5") == []
+    assert report.killed["n1"]
+    assert ground.environments() == [], "no half environment and no lock stays behind"
+    with pytest.raises(RemoteFailure):
+        await preparing
+
+
+async def test_an_outcome_ends_the_preparation_of_its_case(ground, tmp_path):
+    use_slow_uv(ground)
+    job = ground.job(ground.nodes.nodes[:1])
+    store = Spool(tmp_path).case(job.run_id, job.case.case_id)
+    preparing = asyncio.create_task(ground.prepare(job, store=store))
+    await until_it_installs(ground)
+    store.end(CaseStatus.CANCELLED, [Reason(ReasonCode.CANCELLED, observed="by ann")])
+    with pytest.raises(Cancelled, match="by ann"):
+        await preparing
+    until = time.monotonic() + 15
+    while time.monotonic() < until and (processes_of("sleep 97.5") or ground.environments()):
+        await asyncio.sleep(0.1)
+    assert processes_of("sleep 97.5") == []
+    with pytest.raises(Cancelled):
+        await ground.prepare(job, store=store)
+
+
+async def test_a_builder_that_was_killed_leaves_nothing_in_the_way(ground):
+    real = str(ground.shipment.uv)
+    use_slow_uv(ground)
+    job = ground.job(ground.nodes.nodes[:1])
+    preparing = asyncio.create_task(ground.prepare(job))
+    await until_it_installs(ground)
     half = ground.environments()
     assert any(name.startswith(".building-") for name in half)
     preparing.cancel()

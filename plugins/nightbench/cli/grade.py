@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from itertools import groupby
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
@@ -14,6 +14,12 @@ from rich.table import Table
 
 from nightbench.cli import common
 from nightbench.cli.common import out, say
+from nightbench.config import find_clusters, find_suites, locations
+from nightbench.config.source import one_of
+from nightbench.core.errors import UserError
+
+if TYPE_CHECKING:
+    from nightbench.warehouse import Warehouse
 
 app = typer.Typer()
 
@@ -38,7 +44,10 @@ def grade(
     from nightbench.warehouse import Warehouse
 
     with closing(common.open_warehouse("nightbench_reader")) as connection:
-        rows = Warehouse(connection).grades.latest(suite, cluster)
+        warehouse = Warehouse(connection)
+        rows = warehouse.grades.latest(suite, cluster)
+        if not rows:
+            _refuse_unknown(warehouse, suite, cluster)
     if json:
         common.print_json([_document(row) for row in rows])
         return
@@ -54,6 +63,26 @@ def grade(
         for row in found:
             if row["below"]:
                 say(row["below"])
+
+
+def _refuse_unknown(warehouse: Warehouse, suite: str | None, cluster: str | None) -> None:
+    """Refuse a name that neither a file nor a run has.
+
+    Raises:
+        UserError: the suite or the cluster is unknown.
+    """
+    dags = locations.dags_folder()
+    for what, name, files in (
+        ("suite", suite, find_suites(dags)),
+        ("cluster", cluster, find_clusters(dags)),
+    ):
+        if name is None or name in files:
+            continue
+        if not warehouse.runs.find(**{what: name}, limit=1, imported=True):
+            raise UserError(
+                f"{what}: {one_of(name, files)}; looked in {dags / what}s and among the runs of "
+                "the warehouse"
+            )
 
 
 def _table(title: str, rows: Sequence[Row]) -> Table:

@@ -24,6 +24,7 @@ from nightbench.cli import (
     plan,
     results,
     run,
+    runs,
     services,
 )
 from nightbench.cli.common import quiet
@@ -55,7 +56,10 @@ detect.app.registered_commands += [
     *backtest.app.registered_commands,
     *drill.app.registered_commands,
 ]
-results.app.registered_commands += nights.app.registered_commands
+results.app.registered_commands += [
+    *runs.app.registered_commands,
+    *nights.app.registered_commands,
+]
 ab.app.registered_commands += bisect.app.registered_commands
 for _panel, _part in _PANELS.items():
     for _command in _part.registered_commands:

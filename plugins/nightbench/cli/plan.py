@@ -73,6 +73,7 @@ def plan(
     repeats: common.RepeatsOption = None,
     scale: common.ScaleOption = None,
     build: common.BuildOption = None,
+    case: common.CasesOption = None,
     night: Annotated[
         bool,
         typer.Option(
@@ -101,6 +102,7 @@ def plan(
         repeats=repeats,
         scale=scale,
         builds=build,
+        cases=case,
     )
     if night:
         show_night(chosen, at, json=json)
@@ -191,11 +193,29 @@ def show_night(chosen: common.Chosen, at: str | None, *, json: bool) -> None:
     suite, cluster = chosen.suite, chosen.cluster
     place = zone_of(suite, cluster)
     past = common.past(cluster.name)
-    night = plan_night(suite, cluster, chosen.catalog, past, moment(at, place))
+    night = plan_night(suite, cluster, chosen.catalog, past, begin_of(suite, cluster, at, place))
     if json:
         common.print_json([_document(chosen, entry, past) for entry in night.entries])
     else:
         _show(night, past, chosen, place)
+
+
+def begin_of(suite: Suite, cluster: Cluster, at: str | None, place: tzinfo) -> datetime:
+    """Return the time from which the night is looked for: now, unless something says otherwise.
+
+    Args:
+        suite: where neither it nor the cluster has hours, its schedule says when a night begins.
+        cluster: its hours count.
+        at: as `moment` reads it.
+        place: time zone of `at`.
+    """
+    if at is None and suite.schedule and not (suite.night.window or cluster.window):
+        from croniter import croniter
+
+        # Airflow reads schedules in UTC.
+        found: datetime = croniter(suite.schedule, datetime.now(UTC)).get_next(datetime)
+        return found
+    return moment(at, place)
 
 
 def moment(text: str | None, place: tzinfo) -> datetime:
@@ -253,7 +273,9 @@ def _show(
     else:
         words += f"none of {len(night.entries)} cases fits"
     if window.end is None:
-        say(f"{words}; nothing limits it")
+        schedule = chosen.suite.schedule
+        since = f" (by its schedule, {schedule})" if schedule else ""
+        say(f"{words}; nothing limits it{since}")
     else:
         say(f"{words}; it ends at {window.end.astimezone(place):{_MINUTE}} ({window.why})")
 

@@ -176,16 +176,21 @@ def cancel(
 ) -> None:
     """End a run, a comparison of builds or a bisect, and every process of it on all nodes."""
     from nightbench import gang
-    from nightbench.cli.direct_run import load_and_judge
-    from nightbench.cli.experiment_common import cancel_experiment
     from nightbench.spool import plans
 
-    if run is not None and cancel_experiment(run):
-        return
     spool = common.spool()
+    if run is not None and _named(spool, run) is None:
+        from nightbench.cli.experiment_common import cancel_experiment
+
+        if cancel_experiment(run):
+            return
     found = _find(spool, run)
     document = found.run() or {}
-    # First what was not begun, so that nobody begins it now.
+    if _has_ended(found):
+        say(f"{found.run_id} had ended at {document['ended_at']}: nothing was changed")
+        return
+    measured_elsewhere = found.is_steered()
+    # First what has no gang yet: nobody begins it now, and what is being prepared for it ends.
     _record_cancelled(found, begun=False)
     dag_id, dag_run_id = document.get("dag_id"), document.get("dag_run_id")
     if dag_id and dag_run_id:
@@ -203,15 +208,27 @@ def cancel(
         say(f"{node}: {len(report.stopped[node])} agents told to stop, {len(pids)} processes swept")
     _record_cancelled(found, begun=True)
     plans.mark_ended(found)
-    say(f"{found.run_id} is cancelled: no process of it is left on {where.name}")
+    say(f"{found.run_id} is cancelled: no process with its mark is left on {where.name}")
+    if measured_elsewhere:
+        return  # by a direct run, which loads what it has measured
+    from nightbench.cli.direct_run import load_and_judge
+
     load_and_judge(spool, found.run_id)
 
 
+def _has_ended(run: RunSpool) -> bool:
+    """Tell whether a run has ended and none of its cases is measured again."""
+    stores = [run.latest(planned["case_id"]) for planned in run.planned()]
+    ended = all(store.outcome() is not None for store in stores if store is not None)
+    return ended and bool((run.run() or {}).get("ended_at"))
+
+
 def _record_cancelled(run: RunSpool, *, begun: bool) -> None:
-    """Give the cases that have no outcome one: those that were begun, or those that were not."""
+    """Give the cases that have no outcome one: those that have a gang, or those that have none."""
     for planned in run.planned():
         store = run.latest(planned["case_id"])
-        if (store is not None and store.progress() is not None) is not begun:
+        progress = (store.progress() if store is not None else None) or {}
+        if ("repeat" in progress) is not begun:
             continue
         store = store or run.case(planned["case_id"])
         store.end(CaseStatus.CANCELLED, [Reason(ReasonCode.CANCELLED, observed="by the user")])

@@ -18,7 +18,7 @@ from nightbench.core.placement import held_by
 from nightbench.core.summarize import throughput_of
 from nightbench.gang.cleanup import cancel
 from nightbench.gang.controller import run_gang
-from nightbench.gang.errors import EnvironmentUnavailable, faults_of, reason_of
+from nightbench.gang.errors import Cancelled, EnvironmentUnavailable, faults_of, reason_of
 from nightbench.gang.progress import GangEvent, OnEvent
 from nightbench.gang.provisioning import prepare
 from nightbench.gang.shipping import Shipment
@@ -170,10 +170,12 @@ async def _measure_case(
     try:
         store.save_job(job.to_json())
         store.save_progress({"state": "preparing", "message": "preparing the nodes"})
-        await prepare(job, targets, shipment, on_event)
+        await prepare(job, targets, shipment, on_event, store=store)
         outcome: CaseOutcome = await run_gang(
             job, targets, store, on_event, throughput_of=throughput_of(job.case)
         )
+    except Cancelled as cancelled:
+        return CaseResult(job.case.case_id, CaseStatus.CANCELLED, cancelled.reasons)
     except UserError as error:
         # The next case may not need the node that failed.
         unavailable = isinstance(error, EnvironmentUnavailable)

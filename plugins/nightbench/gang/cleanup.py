@@ -144,7 +144,10 @@ async def _end(
     term_s: float,
     reason: str,
 ) -> tuple[list[str], list[int]]:
-    """Stop the agents of job folders on one node, then sweep; (folders, swept pids)."""
+    """Stop the agents of job folders on one node, then sweep; (folders, swept pids).
+
+    The sweep also ends the job's builds of environments, which have no job folder yet.
+    """
     layout = await Layout.of(transport, policy)
     stopped = []
     agent: str | None = None
@@ -166,6 +169,7 @@ async def _end(
         path = posixpath.join(control, "stop.json")
         await transport.write_atomic(path, json.dumps(stop).encode())
         stopped.append(folder)
+    agent = agent or await _any_agent(transport, layout)
     if agent is None:
         return [], []
     await _wait_for_end(transport, stopped, term_s + AGENT_ENDS_S)
@@ -181,6 +185,18 @@ async def _end(
     raise RemoteFailure(
         transport.node, transport.address, f"cannot end these processes: {left['found']}"
     )
+
+
+async def _any_agent(transport: Transport, layout: Layout) -> str | None:
+    """Return the agent of some shipped code; a job has none of its own while it is prepared.
+
+    Returns:
+        None where no code was ever shipped.
+    """
+    for digest in await transport.listdir(posixpath.join(layout.root, "code")):
+        if not digest.startswith("."):
+            return layout.agent(digest)
+    return None
 
 
 async def _wait_for_end(transport: Transport, folders: Iterable[str], limit_s: float) -> None:

@@ -124,6 +124,7 @@ async def call_agent(
     agent: str,
     verb: str,
     *arguments: str,
+    env: Mapping[str, str] | None = None,
     on_stderr: OnLine | None = None,
     timeout_s: float | None = 120.0,
 ) -> dict[str, Any]:
@@ -135,6 +136,7 @@ async def call_agent(
         agent: path of agent.py there.
         verb: the agent's subcommand.
         arguments: words after the verb.
+        env: added to its environment.
         on_stderr: called with each of its progress lines.
         timeout_s: None for verbs that may take long.
 
@@ -143,7 +145,7 @@ async def call_agent(
         RemoteFailure: it failed, or printed no JSON; `DiskFull` where that was the reason.
     """
     done = await transport.run(
-        [python, agent, verb, *arguments], on_stderr=on_stderr, timeout_s=timeout_s
+        [python, agent, verb, *arguments], env=env, on_stderr=on_stderr, timeout_s=timeout_s
     )
     document = _document(done.stdout)
     if document is None:

@@ -14,8 +14,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from nightbench.core.model import Cluster, JobSpec, Node
-from nightbench.gang.errors import EnvironmentUnavailable, GangError, RemoteFailure
+from nightbench.core.model import Cluster, JobSpec, Node, reasons_from_json
+from nightbench.gang.errors import Cancelled, EnvironmentUnavailable, GangError, RemoteFailure
 from nightbench.gang.node_access import (
     Connect,
     Layout,
@@ -31,6 +31,10 @@ from nightbench.gang.ssh_pool import shared_transport
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import Transport
 from nightbench.gang.wheels import Wheel, accepts_tag, choose_wheels, line_of, packages_of
+from nightbench.spool import CaseStore
+
+OUTCOME_POLL_S = 1.0
+"""Interval at which a case that is prepared is checked for an outcome."""
 
 VERSIONS_TIMEOUT_S = 180.0
 """For the indexes that a node asks which versions there are."""
@@ -42,14 +46,55 @@ async def prepare(
     shipment: Shipment,
     on_event: OnEvent = ignore,
     connect: Connect = shared_transport,
+    store: CaseStore | None = None,
 ) -> None:
     """Prepare the gang's nodes for `run_gang`; doing it again costs little.
 
     Every node is reached before anything is changed on one.
 
+    Args:
+        job: the job.
+        targets: node -> how it is reached.
+        shipment: what the nodes need.
+        on_event: called with each event.
+        connect: makes a transport to a target.
+        store: where `cancel` writes the case's outcome, which ends uploads and builds.
+
     Raises:
         NodeError: the first node that failed, after all have been tried.
+        Cancelled: the case has an outcome.
     """
+    preparing = asyncio.create_task(_prepare(job, targets, shipment, on_event, connect))
+    try:
+        while store is not None and not preparing.done():
+            await _raise_if_cancelled(store)
+            await asyncio.wait([preparing], timeout=OUTCOME_POLL_S)
+        try:
+            await preparing
+        except GangError:
+            # `cancel` ends builds on the nodes, too: that is no failure of theirs.
+            if store is not None:
+                await _raise_if_cancelled(store)
+            raise
+    finally:
+        # Cancelled, it closes its connections; a build ends when its channel is closed.
+        preparing.cancel()
+        await asyncio.gather(preparing, return_exceptions=True)
+
+
+async def _raise_if_cancelled(store: CaseStore) -> None:
+    outcome = await asyncio.to_thread(store.outcome)
+    if outcome is not None:
+        raise Cancelled(reasons_from_json(outcome["reasons"]))
+
+
+async def _prepare(
+    job: JobSpec,
+    targets: Mapping[str, SshTarget],
+    shipment: Shipment,
+    on_event: OnEvent,
+    connect: Connect,
+) -> None:
     if shipment.code_digest() != job.code_digest:
         raise GangError(
             f"{shipment.benchmarks} has changed since {job.job_id} was planned: digest "
@@ -148,6 +193,8 @@ async def provision(
         posixpath.join(shipped.code, "agent.py"),
         "provision",
         *arguments,
+        # The mark by which `cancel` finds the build and what it starts.
+        env={"NIGHTBENCH_AGENT": job.job_id, "NIGHTBENCH_AGENT_NODE": transport.node},
         on_stderr=lambda line: on_event(GangEvent("provision", line, transport.node)),
         timeout_s=None,
     )

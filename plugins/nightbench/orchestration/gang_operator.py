@@ -183,7 +183,7 @@ class GangOperator(BaseOperator):
             # Building an environment takes minutes: progress shows what is being done.
             store.save_progress({"state": "provisioning", "message": f"preparing: {said}"})
 
-        asyncio.run(prepare(job, targets, shipment, log_event))
+        asyncio.run(prepare(job, targets, shipment, log_event, store=store))
 
     def _failed(self, context: Context, store: CaseStore, error: UserError) -> NoReturn:
         from nightbench.gang import EnvironmentUnavailable, NodeUnreachable, faults_of, reason_of

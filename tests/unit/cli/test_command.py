@@ -82,6 +82,7 @@ def test_every_command_of_the_manual_is_there() -> None:
         "validate",
         "plan",
         "run",
+        "runs",
         "cancel",
         "results",
         "doctor",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -72,3 +73,19 @@ def test_nobody_measures_outside_the_hours_by_accident(place: Path) -> None:
     forced = nightbench(place, "run", "trial", "--direct", "--outside-hours")
     assert "may be measured" not in forced.stderr
     assert "nowhere" in forced.stderr
+
+
+def test_a_schedule_says_when_the_night_begins_where_no_hours_do(place: Path) -> None:
+    path = place / "dags" / "suites" / "trial.yaml"
+    path.write_text(SUITE + 'schedule: "30 3 * * *"\n')
+    done = nightbench(place, "plan", "trial", "--night")
+    assert re.search(r"the night begins at \d{4}-\d\d-\d\d 03:30; ", done.stdout), done
+    assert "nothing limits it (by its schedule, 30 3 * * *)" in done.stdout
+
+
+def test_a_plan_of_one_case(place: Path) -> None:
+    (place / "dags" / "suites" / "trial.yaml").write_text(SUITE)
+    (first, _) = json.loads(nightbench(place, "plan", "trial", "--json").stdout)
+    done = nightbench(place, "plan", "trial", "--case", first["case_id"], "--json")
+    assert [row["case_id"] for row in json.loads(done.stdout)] == [first["case_id"]]
+    assert 'case_id: found "x"' in nightbench(place, "plan", "trial", "--case", "x").stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -188,6 +189,15 @@ class NodeDriver:
     def stop(self) -> None:
         self.command("stop")
         self.until_ended()
+
+    def kill_agent_and_reaper(self) -> None:
+        """Kill the agent, and first its parent, which would end what the agent leaves."""
+        agent = self.agent()["pid"]
+        parent = int(Path(f"/proc/{agent}/stat").read_text().rpartition(")")[2].split()[1])
+        command = Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0")
+        assert b"reap" in command, command
+        for pid in (parent, agent):
+            os.kill(pid, signal.SIGKILL)
 
     def marked(self) -> list[int]:
         """Processes of this job that run now, the agent aside."""

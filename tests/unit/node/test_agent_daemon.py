@@ -157,7 +157,7 @@ def test_sweep_ends_marked_processes_only(apart, drive):
             wait_until(lambda node=node: node.phase(1, "trainer-1") == "window")
             served = [e for e in verb("sweep")[1]["found"] if e["job"] == node.job_id]
             assert served == [], "ranks whose agent lives are no orphans"
-            os.kill(node.agent()["pid"], signal.SIGKILL)
+            node.kill_agent_and_reaper()
             wait_until(lambda node=node: len(node.marked()) <= 2, what="the two daemons to be left")
             daemons = sorted(node.marked())
             found = [e for e in verb("sweep")[1]["found"] if e["job"] == node.job_id]

@@ -226,6 +226,18 @@ def test_a_cgroup_holds_what_leaves_session_and_mark(version, monkeypatch, apart
     wait_until(lambda: group.close() or not Path(group.procs).exists(), what="its removal")
 
 
+def test_no_daemon_outlives_a_killed_agent(drive):
+    node = drive(one_node(trainers=1), params={"daemon": "bare", "hang_at_step": 2})
+    node.go()
+    agent = node.agent()["pid"]
+    daemon = wait_until(lambda: bare_sleepers(agent), what="the daemon")[0]
+    os.kill(agent, signal.SIGKILL)
+    # No agent is started that would look into the cgroup, where there is one.
+    wait_until(lambda: not is_running(daemon), 5.0, "the daemon's end")
+    kill = wait_until(lambda: [e for e in node.events() if e["event"] == "kill"])
+    assert daemon in kill[-1]["pids"]
+
+
 def test_what_an_agent_that_died_left_in_its_cgroup_is_ended(apart, drive):
     if Cgroup(9002).procs is None:
         pytest.skip("this login may make no cgroup")
@@ -233,7 +245,7 @@ def test_what_an_agent_that_died_left_in_its_cgroup_is_ended(apart, drive):
     node.go()
     agent = node.agent()["pid"]
     daemon = wait_until(lambda: bare_sleepers(agent), what="the daemon")[0]
-    os.kill(agent, signal.SIGKILL)
+    node.kill_agent_and_reaper()
     wait_until(lambda: not is_running(agent))
     assert is_running(daemon), "no mark, no parent, no session: only its cgroup tells"
     node.start()

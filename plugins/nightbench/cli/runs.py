@@ -1,0 +1,104 @@
+"""runs: which runs there are, in the warehouse and in the spool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.table import Table
+
+from nightbench.cli import common
+from nightbench.cli.common import err, out, say
+from nightbench.core.errors import UserError
+from nightbench.spool import RunSpool, Spool
+from nightbench.spool.run import started_at
+
+app = typer.Typer()
+
+Row = Mapping[str, Any]
+
+COUNTS = ("planned", "measured", "failed", "quarantined", "left_out")
+
+
+@app.command()
+def runs(
+    suite: Annotated[str | None, typer.Option("--suite", help="Only of this suite.")] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", "-c", help="Only on this cluster.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 20,
+    json: common.JsonOption = False,
+) -> None:
+    """List runs, newest first: how many cases were measured, and which runs go on."""
+    try:
+        stored = common.open_reader().runs.find(suite, cluster, limit)
+    except UserError as error:
+        err.print(f"Only runs of the spool: {error}", markup=False, soft_wrap=True)
+        stored = []
+    rows = newest(stored, spooled(common.spool(), suite, cluster), limit)
+    if json:
+        common.print_json(rows)
+        return
+    if not rows:
+        say("There is no such run yet. Make one: nightbench run demo")
+        return
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("run", "cluster", "kind", "started (UTC)", "state", *COUNTS):
+        table.add_column(name.replace("_", " "), justify="right" if name in COUNTS else "left")
+    for row in rows:
+        counts = ("-" if row[name] is None else str(row[name]) for name in COUNTS)
+        started = str(row["started_at"] or "-")[:16].replace("T", " ")
+        table.add_row(
+            row["run_id"], row["cluster"], row["run_kind"], started, row["state"], *counts
+        )
+    out.print(table)
+    say("One of them: nightbench results --run RUN; logs of its ranks: nightbench logs --run RUN")
+
+
+def newest(stored: Sequence[Row], spooled: Sequence[Row], limit: int) -> list[dict[str, Any]]:
+    """Return the newest runs of warehouse and spool, each once, as JSON takes them."""
+    found = {row["run_id"]: _document(row, "loaded") for row in stored if row["loaded_at"]}
+    for row in spooled:
+        found.setdefault(row["run_id"], _document(row, row["state"]))
+    for row in stored:
+        # Planned in another spool, and not loaded: nobody here knows whether it goes on.
+        found.setdefault(row["run_id"], _document(row, "planned"))
+    rows = sorted(found.values(), key=lambda row: (row["started_at"] or "", row["run_id"]))
+    return rows[::-1][:limit]
+
+
+def spooled(spool: Spool, suite: str | None, cluster: str | None) -> list[Row]:
+    """Return the runs of the spool that are not loaded: they go on, or wait for the warehouse."""
+    return [
+        row
+        for run in spool.runs()
+        if run.loaded() is None
+        and (row := _row(run)) is not None
+        and suite in (None, row["suite"])
+        and cluster in (None, row["cluster"])
+    ]
+
+
+def _row(run: RunSpool) -> Row | None:
+    document = run.run()
+    if document is None:
+        return None
+    began = started_at(run)
+    return {
+        **{name: document.get(name) for name in ("suite", "cluster", "run_kind", "requested_by")},
+        "run_id": run.run_id,
+        "started_at": began.replace(tzinfo=UTC) if began else None,
+        "planned": len(run.planned()),
+        "state": "ended, not loaded" if document.get("ended_at") else "running",
+    }
+
+
+def _document(row: Row, state: str) -> dict[str, Any]:
+    names = ("run_id", "suite", "cluster", "run_kind", "started_at", "requested_by", *COUNTS)
+    found = {name: row.get(name) for name in names}
+    if isinstance(found["started_at"], datetime):
+        found["started_at"] = found["started_at"].astimezone(UTC).isoformat()
+    return {**found, "state": state}
