@@ -66,6 +66,7 @@ def _preflight(options: argparse.Namespace) -> object:
 
     return preflight.preflight(
         options.root,
+        options.job_root,
         options.lock_dir,
         HERE,
         options.cpus,
@@ -188,6 +189,7 @@ def _parser() -> argparse.ArgumentParser:
 
     verb = verbs.add_parser("preflight", help="print preflight/1: what matters before a night")
     verb.add_argument("--root", required=True)
+    verb.add_argument("--job-root", help="where the state of jobs lies, if not below the root")
     verb.add_argument("--lock-dir")
     verb.add_argument("--cpus", type=_cores, default=[], help="cores that jobs use: 0,1; all")
     verb.add_argument(
