@@ -22,6 +22,8 @@ _HEAD = "Traceback (most recent call last):"
 _RANK_PREFIX = re.compile(r"\[rank\d+\]: ?")
 """PyTorch puts it before every line of an exception in a process group."""
 _FRAME = re.compile(r'\s*File "(?P<path>[^"]+)", line (?P<line>\d+)')
+_MARKS = re.compile(r"\s*[~^]+\Z")
+"""Python 3.11 underlines the failing part of a line."""
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?::\s.*)?\Z")
 _SECRET_NAME = re.compile(
     r"PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|APIKEY|\AAWS_|(?:TOKEN|KEY)S?(?:_|\d|\Z)|_PAT\Z",
@@ -100,6 +102,8 @@ def _place(frames: list[str]) -> str:
 
 
 def _shortened(lines: list[str]) -> str:
+    if len(lines) > LINES:
+        lines = [line for line in lines if not _MARKS.match(line)]
     return "\n".join(_cut(line) for line in lines[-LINES:])
 
 

@@ -111,3 +111,15 @@ def test_of_two_who_come_at_once_one_gets_the_lock(limited):
     finally:
         for each in connections:
             each.close()
+
+
+@pytest.mark.parametrize("name", ["\u202eeve", "e\x07ve", "e" * 201])
+def test_names_are_plain_and_short_at_every_door(limited, name):
+    with closing(psycopg2.connect(limited.loader)) as connection:
+        connection.autocommit = True
+        with connection.cursor() as cursor, pytest.raises(psycopg2.errors.CheckViolation):
+            cursor.execute(
+                "insert into raw.run (run_id, suite, cluster, started_at, requested_by)"
+                " values ('r', 's', 'c', now(), %s)",
+                (name,),
+            )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nightbench.core.budget import CaseHistory
     from nightbench.core.model import Catalog, Cluster, Suite
     from nightbench.gang import Shipment, SshTarget
+    from nightbench.local.deployment import Logins
     from nightbench.spool import Spool
     from nightbench.warehouse import Warehouse
     from nightbench.warehouse.connection import Connection
@@ -108,6 +109,13 @@ def words(text: str) -> tuple[str, ...]:
 def say(text: str) -> None:
     """Print a line without markup or wrapping."""
     out.print(text, markup=False, soft_wrap=True)
+
+
+def login_text(access: Logins) -> str:
+    """Return user and password for a terminal; for a file or a pipe, where the password lies."""
+    if sys.stdout.isatty():
+        return f"user {access.user}, password {access.password}"
+    return f"user {access.user}, password in {home().passwords_file}"
 
 
 def home() -> Home:

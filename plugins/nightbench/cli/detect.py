@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json as jsonlib
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -76,7 +77,7 @@ def detect(
     if json:
         common.print_json([document(report) for report in reports])
         return
-    _show(reports)
+    show_reports(reports)
 
 
 def answer_stream(source: TextIO, sink: TextIO) -> None:
@@ -144,7 +145,8 @@ def _iso(night: Observation) -> str:
     return datetime.fromtimestamp(night.seconds, UTC).isoformat()
 
 
-def _show(reports: list[HistoryReport]) -> None:
+def show_reports(reports: Sequence[HistoryReport]) -> None:
+    """Print the changes of histories as a table, with the evidence of each below it."""
     table = Table("series", "status", "nights", "change", "since", "last good", "95 %", "detected")
     for report in reports:
         nights = str(report.nights - report.missing)

@@ -19,6 +19,7 @@ from nightbench.cli import (
     detect,
     drill,
     grade,
+    history_import,
     nights,
     nodes,
     plan,
@@ -58,6 +59,7 @@ detect.app.registered_commands += [
 ]
 results.app.registered_commands += [
     *runs.app.registered_commands,
+    *history_import.app.registered_commands,
     *nights.app.registered_commands,
 ]
 ab.app.registered_commands += bisect.app.registered_commands

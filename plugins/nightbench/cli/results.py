@@ -11,7 +11,6 @@ import typer
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, err, out, say
-from nightbench.config import locations
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, Run
 from nightbench.report import (
@@ -102,39 +101,6 @@ def clean(
     say("nothing was changed" if dry_run else "clean")
     if wrong:
         raise typer.Exit(FAILED)
-
-
-@app.command("import")
-def import_history(
-    file: Annotated[Path, typer.Argument(help="A CSV file with a header line, or *.jsonl.")],
-) -> None:
-    """Load a site's older results, so that verdicts do not start from nothing."""
-    from nightbench.warehouse.history_import import import_history as store
-
-    report = store(common.open_warehouse(), file)
-    say(f"{report.rows} medians of {report.runs} runs; {report.changed} were new or different")
-    try:
-        apart = sorted(report.series - _planned_series())
-    except UserError as error:
-        err.print(f"Not compared with the suites: {error}", markup=False, soft_wrap=True)
-        return
-    if apart:
-        names = "\n".join(f"  {case_id} on {cluster}" for case_id, cluster in apart)
-        err.print(
-            f"No suite in {locations.dags_folder() / 'suites'} makes these cases on its own "
-            f"cluster. If one should, compare the names with `nightbench plan SUITE`:\n{names}",
-            markup=False,
-            soft_wrap=True,
-        )
-
-
-def _planned_series() -> set[tuple[str, str]]:
-    """Return the series of all suites, as case and cluster."""
-    from nightbench.config import find_suites, load_suite
-
-    catalog = common.catalog()
-    suites = [load_suite(path, catalog) for path in find_suites(locations.dags_folder()).values()]
-    return {(case.case_id, suite.cluster) for suite in suites for case in suite.cases}
 
 
 # --- the rows of a run ---------------------------------------------------------------------
@@ -297,7 +263,7 @@ def addresses_of(run_id: str) -> list[tuple[str, str]]:
     access = deployment.logins(place)
     return [
         ("results page", f"{access.ui}/nightbench/?run={run_id}"),
-        ("Airflow UI", f"{access.ui}   (user {access.user}, password {access.password})"),
+        ("Airflow UI", f"{access.ui}   ({common.login_text(access)})"),
         ("warehouse", access.psql),
     ]
 

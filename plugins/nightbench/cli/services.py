@@ -30,7 +30,7 @@ def show_access() -> None:
     from nightbench.local import deployment
 
     access = deployment.logins(common.home())
-    say(f"Airflow UI:  {access.ui}   (user {access.user}, password {access.password})")
+    say(f"Airflow UI:  {access.ui}   ({common.login_text(access)})")
     say(f"warehouse:   {access.psql}")
 
 

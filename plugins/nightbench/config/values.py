@@ -203,12 +203,20 @@ def shown(value: str) -> str:
     return '"' + "".join(c if c.isprintable() else repr(c)[1:-1] for c in text) + '"'
 
 
+DIRECTION_CODES = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Embeddings, overrides and isolates of Unicode's bidirectional algorithm."""
+
+
 def has_control_characters(text: str) -> bool:
     """Whether a text holds control characters or lone surrogates, line ends and tabs apart.
 
-    PostgreSQL takes no NUL and no lone surrogate; terminals obey the others.
+    PostgreSQL takes no NUL and no lone surrogate; terminals obey the others. Codes that turn the
+    direction of writing turn the text beside them as well.
     """
-    return any(unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t" for c in text)
+    return any(
+        (unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t") or c in DIRECTION_CODES
+        for c in text
+    )
 
 
 def not_empty(value: str) -> str:

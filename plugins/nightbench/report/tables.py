@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from nightbench.core.model import reasons_from_json
-from nightbench.core.sentences import sentence
+from nightbench.core.model import ReasonCode, reasons_from_json
+from nightbench.core.sentences import sentence, sentences
 
 Row = Mapping[str, Any]
 
@@ -176,10 +176,12 @@ def verdict_lines(rows: Sequence[Row]) -> Iterator[str]:
 
 def _said_of(row: Row) -> list[str]:
     said = [row["verdict_sentence"]] if row["verdict_sentence"] else []
-    firsts = [sentence(reason).split("\n")[0] for reason in reasons_from_json(row["reasons"])]
+    reasons = reasons_from_json(row["reasons"])
     if row["status"] != "ok":
         # Why it failed; that checks then failed as well is no new information.
-        return said or firsts[:1]
+        own = [reason for reason in reasons if reason.code is not ReasonCode.CHECK_FAILED]
+        return said or ([sentences(own or reasons[:1]).split("\n")[0]] if reasons else [])
+    firsts = [sentence(reason).split("\n")[0] for reason in reasons]
     if row["quarantined"]:
         # The verdict's sentence would only repeat that.
         said = []

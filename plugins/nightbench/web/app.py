@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 
 from nightbench.core.errors import UserError
@@ -18,7 +20,7 @@ from nightbench.web.errors import BadInput, status_of
 from nightbench.web.guard import FormTokens, PageAccess, PageUser, hosts_of
 from nightbench.web.page_queries import PageQueries
 from nightbench.web.plot_svg import draw
-from nightbench.web.rendering import HEADERS, HERE, page
+from nightbench.web.rendering import HEADERS, HERE, STYLE, page
 from nightbench.web.views import (
     ago,
     grade_sentences,
@@ -33,6 +35,23 @@ PLOTS = 60
 
 BODY_BYTES = 64 * 1024
 API = "/api"
+
+
+class AlertNumber(Convertor[int]):
+    """A number as PostgreSQL has it: of more digits Python makes an error before any login."""
+
+    regex = "[0-9]{1,18}"
+
+    def convert(self, value: str) -> int:
+        """Return the number in an address."""
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        """Return the number as an address has it."""
+        return str(value)
+
+
+register_url_convertor("alert", AlertNumber())
 
 
 def create_app(
@@ -65,6 +84,7 @@ def create_app(
         openapi_url=None,
         dependencies=[Depends(access.reader), Depends(remember), Depends(_refuse_nul)],
     )
+    app.state.airflow_url = airflow_url
     hosts = hosts_of(base_url)
     pages = ResultPages(repository, airflow_url)
     alerts = AlertPages(repository, triage, FormTokens(form_secret), hosts, airflow_url)
@@ -74,9 +94,9 @@ def create_app(
     app.add_api_route("/", pages.index, methods=["GET"], response_class=HTMLResponse)
     app.add_api_route("/trust", pages.trust, methods=["GET"], response_class=HTMLResponse)
     app.add_api_route("/alerts", alerts.index, methods=["GET"], response_class=HTMLResponse)
-    app.add_api_route("/alerts/{alert_id:int}", alerts.show, methods=["GET"], response_model=None)
+    app.add_api_route("/alerts/{alert_id:alert}", alerts.show, methods=["GET"], response_model=None)
     app.add_api_route(
-        "/alerts/{alert_id:int}/{action}",
+        "/alerts/{alert_id:alert}/{action}",
         alerts.change,
         methods=["POST"],
         dependencies=changing,
@@ -84,12 +104,15 @@ def create_app(
     )
     # Where a form was refused, its address stays in the browser: it may be loaded again or copied.
     app.add_api_route(
-        "/alerts/{alert_id:int}/{action}", alerts.back, methods=["GET"], response_model=None
+        "/alerts/{alert_id:alert}/{action}",
+        alerts.back,
+        methods=["GET"],
+        response_model=None,
     )
     app.add_api_route(f"{API}/alerts", api.index, methods=["GET"])
-    app.add_api_route(f"{API}/alerts/{{alert_id:int}}", api.show, methods=["GET"])
+    app.add_api_route(f"{API}/alerts/{{alert_id:alert}}", api.show, methods=["GET"])
     app.add_api_route(
-        f"{API}/alerts/{{alert_id:int}}/{{action}}",
+        f"{API}/alerts/{{alert_id:alert}}/{{action}}",
         api.change,
         methods=["POST"],
         dependencies=changing,
@@ -156,6 +179,11 @@ def _validation_error(request: Request, error: Exception) -> Response:
 def _error_page(request: Request, status: int, message: str) -> HTMLResponse:
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     root = "../" * max(0, path.count("/") - 1) or "./"
+    if status == 401:
+        back = quote(request.scope.get("root_path", "") + path, safe="/")
+        login = f"{request.app.state.airflow_url}/api/v2/auth/login?next={back}"
+        more = {"login": login, "inline_style": STYLE}
+        return page("error.html", status=status, root=root, code=status, message=message, **more)
     template = "away.html" if status == 503 else "error.html"
     return page(template, status=status, root=root, code=status, message=message)
 

@@ -51,7 +51,7 @@ def test_an_alert_shows_its_figures_its_plot_and_its_history() -> None:
     assert "the upright line is the first bad run" in page
     assert "/airflow/dags/on_demand/runs/" in page
     assert "bisecting" in page
-    assert re.search(r"ada</td>\s*<td[^>]*>open → acknowledged", page)
+    assert re.search(r"ada</bdi></td>\s*<td[^>]*>open → acknowledged", page)
     assert '<line class="since"' in page
 
 

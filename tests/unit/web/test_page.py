@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 
 import pytest
@@ -26,7 +28,7 @@ def test_a_quarantined_result_is_marked_and_the_median_before_it_stands() -> Non
     page = client(Rows([row(0, 90.0), bad])).get("/").text
     # The row is the newest run's; the last median stands beside it with its own date and run.
     assert "images/s</td>" not in page
-    assert '?run=demo-night-0">90.00 on 2026-11-01</a>' in page
+    assert '?run=demo-night-0">last 90.00 on 2026-11-01</a>' in page
     assert "999.0 images/s</td>" not in page
     assert '<path class="mark quarantined"' in page
     assert "weights_agree: 2, expected 1" in page
@@ -51,7 +53,7 @@ def test_what_is_live_stands_beside_an_ok() -> None:
     rows = Rows([row(0, 90.0, **live, **drift, **change)])
     for path in ("/", "/?run=demo-night-0"):
         page = client(rows).get(path).text
-        assert 'alerts/7">alert 7: regressed -8.0 %</a>' in page
+        assert 'alerts/7" title="regressed">alert 7: -8.0 %</a>' in page
         assert "drifts -7.0 %</span>" in page
         assert ">noisy</span>" in page
         assert "-1.2 %</span>" in page
@@ -99,7 +101,7 @@ def test_the_page_of_a_run_has_the_end_of_a_traceback() -> None:
 def test_a_run_links_to_airflow() -> None:
     page = client(Rows([row(0)])).get("/?run=demo-night-0").text
     assert "/airflow/dags/on_demand/runs/manual__2026-11-01T00%3A00%3A00%2B00%3A00" in page
-    assert "asked for by ada" in page
+    assert "asked for by <bdi>ada</bdi>" in page
 
 
 def test_the_tab_of_a_dag_run_finds_its_run() -> None:
@@ -139,6 +141,28 @@ READ = ["/", "/?run=x", "/style.css", "/links.js", "/alerts", "/alerts/7", "/api
 @pytest.mark.parametrize("address", [*READ, "/api/alerts/7"])
 def test_every_route_asks_for_a_reader(address: str) -> None:
     assert client(Rows([row(0)], [alert()]), who=None).get(address).status_code == 401
+
+
+def test_who_is_not_logged_in_gets_a_page_with_its_style_and_the_way_in() -> None:
+    answer = client(Rows([]), who=None).get("/alerts/7")
+    (style,) = re.findall(r"<style>(.*?)</style>", answer.text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"'sha256-{digest}'" in answer.headers["content-security-policy"]
+    assert "style.css" not in answer.text
+    assert "/api/v2/auth/login?next=/alerts/7" in answer.text
+
+
+@pytest.mark.parametrize("digits", [19, 5000])
+@pytest.mark.parametrize("path", ["/alerts/{}", "/alerts/{}/resolve", "/api/alerts/{}"])
+@pytest.mark.parametrize("who", [None, "ada"])
+def test_a_number_that_no_alert_has_is_not_found(path: str, digits: int, who: str | None) -> None:
+    answer = client(Rows([row(0)], [alert()]), who=who).get(path.format("9" * digits))
+    assert answer.status_code == 404
+
+
+def test_names_do_not_turn_their_neighbours() -> None:
+    page = client(Rows([row(0)], [alert(owner="\u202eeve")])).get("/alerts").text
+    assert "<bdi>\u202eeve</bdi>" in page
 
 
 @pytest.mark.parametrize("address", ["/docs", "/redoc", "/openapi.json"])

@@ -1,0 +1,91 @@
+"""import: a site's older results, and what the detector sees in them."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlencode
+
+import typer
+
+from nightbench.cli import common
+from nightbench.cli.common import err, say
+from nightbench.cli.detect import show_reports
+from nightbench.config import locations
+from nightbench.core.errors import UserError
+from nightbench.core.model import RegressionPolicy
+
+if TYPE_CHECKING:
+    from nightbench.night.imported_series import ImportedSeries
+
+app = typer.Typer()
+
+
+@app.command("import")
+def import_history(
+    file: Annotated[Path, typer.Argument(help="A CSV file with a header line, or *.jsonl.")],
+    alerts: Annotated[
+        bool,
+        typer.Option(
+            "--alerts", help="Open an alert for each series that fell in its last nights."
+        ),
+    ] = False,
+) -> None:
+    """Load a site's older results, and show the changes that the detector sees in them."""
+    from nightbench.night.imported_series import judge_imported, open_alerts
+    from nightbench.warehouse import Warehouse
+    from nightbench.warehouse.history_import import import_history as store
+
+    with closing(common.open_warehouse()) as connection:
+        report = store(connection, file)
+        say(f"{report.rows} medians of {report.runs} runs; {report.changed} were new or different")
+        _warn_of_unplanned(report.series)
+        warehouse = Warehouse(connection)
+        found = judge_imported(warehouse, report.series, RegressionPolicy().min_change)
+        show_reports([each.report for each in found])
+        for line in _links(found):
+            say(line)
+        if alerts:
+            opened = open_alerts(warehouse, found)
+            names = ", ".join(f"{each.case_id} on {each.cluster}" for each in opened)
+            say(f"opened {len(opened)} alerts" + (f": {names}" if names else ""))
+        elif any(each.report.status == "regressed" for each in found):
+            say("Some fell in their last 30 nights. To open alerts for these: add --alerts")
+
+
+def _warn_of_unplanned(series: frozenset[tuple[str, str]]) -> None:
+    try:
+        apart = sorted(series - _planned_series())
+    except UserError as error:
+        err.print(f"Not compared with the suites: {error}", markup=False, soft_wrap=True)
+        return
+    if apart:
+        names = "\n".join(f"  {case_id} on {cluster}" for case_id, cluster in apart)
+        err.print(
+            f"No suite in {locations.dags_folder() / 'suites'} makes these cases on its own "
+            f"cluster. If one should, compare the names with `nightbench plan SUITE`:\n{names}",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+def _links(found: list[ImportedSeries]) -> list[str]:
+    """Return addresses of the pages with these series; none without a control plane here."""
+    from nightbench.local import deployment
+
+    place = common.home()
+    if not place.secrets_file.is_file() or not place.ports_file.is_file():
+        return []
+    page = f"{deployment.logins(place).ui}/nightbench/"
+    clusters = sorted({each.cluster for each in found})
+    return [f"series on {name}: {page}?{urlencode({'cluster': name})}" for name in clusters]
+
+
+def _planned_series() -> set[tuple[str, str]]:
+    """Return the series of all suites, as case and cluster."""
+    from nightbench.config import find_suites, load_suite
+
+    catalog = common.catalog()
+    suites = [load_suite(path, catalog) for path in find_suites(locations.dags_folder()).values()]
+    return {(case.case_id, suite.cluster) for suite in suites for case in suite.cases}

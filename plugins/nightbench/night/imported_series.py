@@ -1,0 +1,88 @@
+"""What the detector says of series that were just imported."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from nightbench.core.model import HistoryPoint, Verdict, VerdictKind
+from nightbench.detection.history import HistoryReport, judge_history
+from nightbench.detection.observations import Observation
+from nightbench.warehouse import Warehouse
+
+
+@dataclass(frozen=True)
+class ImportedSeries:
+    """A series with all its nights, imported or measured, and its changes."""
+
+    case_id: str
+    cluster: str
+    nights: tuple[HistoryPoint, ...]
+    report: HistoryReport
+
+
+def judge_imported(
+    warehouse: Warehouse, series: Collection[tuple[str, str]], min_change: float
+) -> list[ImportedSeries]:
+    """Judge the whole history of series, each night as if it had been judged when measured.
+
+    Args:
+        warehouse: holds the nights.
+        series: case_id and cluster of each.
+        min_change: smallest relative change that is reported.
+    """
+    found = []
+    for case_id, cluster in sorted(series):
+        nights = warehouse.series.history(case_id, cluster)
+        observations = [
+            Observation(
+                night.at.timestamp(), night.value, night.n, night.spread, night.fingerprint_id
+            )
+            for night in nights
+        ]
+        report = judge_history(f"{case_id} on {cluster}", observations, min_change=min_change)
+        found.append(ImportedSeries(case_id, cluster, tuple(nights), report))
+    return found
+
+
+def open_alerts(warehouse: Warehouse, series: Collection[ImportedSeries]) -> list[ImportedSeries]:
+    """Open an alert for each series that fell within its last 30 nights; returns the opened ones.
+
+    Nobody is notified: whoever imports reads the answer. A series with a live alert gets no other.
+    """
+    opened = []
+    for each in series:
+        if each.report.status != VerdictKind.REGRESSED:
+            continue
+        verdict = _verdict(each)
+        warehouse.alerts.lock(each.cluster)
+        warehouse.series.store_verdicts([verdict])
+        if warehouse.alerts.open(verdict):
+            (alert,) = warehouse.alerts.find(case_id=each.case_id, cluster=each.cluster, limit=1)
+            news = {"what": "news", "alert_id": alert["alert_id"], "of_run_id": verdict.run_id}
+            warehouse.messages.mark_notified([news])
+            opened.append(each)
+    return opened
+
+
+def _verdict(series: ImportedSeries) -> Verdict:
+    change, last = series.report.changes[-1], series.nights[-1]
+    by_time = {night.at.timestamp(): night for night in series.nights}
+    first_bad = by_time[change.first_bad.seconds]
+    return Verdict(
+        series.case_id,
+        series.cluster,
+        last.run_id,
+        VerdictKind.REGRESSED,
+        change.sentence,
+        value=last.value,
+        baseline=change.baseline,
+        change=change.change,
+        history=len(series.nights),
+        smallest_slowdown=series.report.smallest_slowdown,
+        low=change.low,
+        high=change.high,
+        since=first_bad.at,
+        first_bad_run_id=first_bad.run_id,
+        last_good_run_id=by_time[change.last_good.seconds].run_id,
+    )
