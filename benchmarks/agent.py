@@ -93,7 +93,7 @@ def _cores(text: str) -> list[int]:
     return [int(word) for word in text.split(",") if word]
 
 
-def _prefix(text: str) -> tuple[str, str]:
+def _line_and_folder(text: str) -> tuple[str, str]:
     """Framework line and folder: "pytorch=/opt/envs/torch"."""
     line, mark, folder = text.partition("=")
     if not (line and mark and folder):
@@ -197,7 +197,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     verb.add_argument(
         "--prefix",
-        type=_prefix,
+        type=_line_and_folder,
         action="append",
         default=[],
         help="LINE=FOLDER: what a framework line runs from instead of an environment",
