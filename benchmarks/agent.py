@@ -66,6 +66,7 @@ def _preflight(options: argparse.Namespace) -> object:
 
     return preflight.preflight(
         options.root,
+        options.job_root,
         options.lock_dir,
         HERE,
         options.cpus,
@@ -92,7 +93,7 @@ def _cores(text: str) -> list[int]:
     return [int(word) for word in text.split(",") if word]
 
 
-def _prefix(text: str) -> tuple[str, str]:
+def _line_and_folder(text: str) -> tuple[str, str]:
     """Framework line and folder: "pytorch=/opt/envs/torch"."""
     line, mark, folder = text.partition("=")
     if not (line and mark and folder):
@@ -188,6 +189,7 @@ def _parser() -> argparse.ArgumentParser:
 
     verb = verbs.add_parser("preflight", help="print preflight/1: what matters before a night")
     verb.add_argument("--root", required=True)
+    verb.add_argument("--job-root", help="where the state of jobs lies, if not below the root")
     verb.add_argument("--lock-dir")
     verb.add_argument("--cpus", type=_cores, default=[], help="cores that jobs use: 0,1; all")
     verb.add_argument(
@@ -195,7 +197,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     verb.add_argument(
         "--prefix",
-        type=_prefix,
+        type=_line_and_folder,
         action="append",
         default=[],
         help="LINE=FOLDER: what a framework line runs from instead of an environment",

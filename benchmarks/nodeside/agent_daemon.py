@@ -56,7 +56,7 @@ def start(folder: str, node: str, agent_file: str) -> dict[str, Any]:
     """
     code = os.path.dirname(os.path.abspath(agent_file))
     job = NodeJob(folder, node, code)
-    probe_writable(os.path.join(job.folder, "control"))
+    probe_writable(os.path.join(job.folder, "control"), "environments.job_root")
     lock = lock_file(os.path.join(job.folder, "agent.lock"))
     if lock is None:
         known = read_json(os.path.join(job.folder, "agent.json")) or {}

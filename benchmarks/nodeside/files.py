@@ -114,8 +114,14 @@ def make_once(path: str) -> bool:
     return True
 
 
-def explain(error: OSError, path: str) -> AgentError:
-    """Return the error for the user of an OSError while writing below `path`."""
+def explain(error: OSError, path: str, setting: str = "environments.root") -> AgentError:
+    """Return the error for the user of an OSError while writing below `path`.
+
+    Args:
+        error: the error.
+        path: the folder.
+        setting: the key of the cluster that names it.
+    """
     where = error.filename or path
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return AgentError(
@@ -126,18 +132,22 @@ def explain(error: OSError, path: str) -> AgentError:
     if error.errno == errno.EROFS:
         return AgentError(
             "read-only file system: cannot write {}".format(where),
-            "choose a writable `environments.root` for this cluster",
+            "choose a writable `{}` for this cluster".format(setting),
         )
     if error.errno in (errno.EACCES, errno.EPERM):
         return AgentError(
             "permission denied: cannot write {}".format(where),
-            "choose an `environments.root` that the SSH user may write",
+            "choose a folder that the SSH user may write as `{}`".format(setting),
         )
     return AgentError("cannot write {}: {}".format(where, error.strerror or error))
 
 
-def probe_writable(folder: str) -> None:
+def probe_writable(folder: str, setting: str = "environments.root") -> None:
     """Make `folder` and write a block there.
+
+    Args:
+        folder: the folder.
+        setting: the key of the cluster that names it.
 
     Raises:
         AgentError: the folder is read-only, forbidden or full.
@@ -150,7 +160,7 @@ def probe_writable(folder: str) -> None:
             handle.flush()
             os.fsync(handle.fileno())
     except OSError as error:
-        raise explain(error, folder) from error
+        raise explain(error, folder, setting) from error
     finally:
         remove_file(probe)
 

@@ -92,7 +92,7 @@ class NodeLock:
         """Take the lock without waiting; return False where another process holds it.
 
         Args:
-            holder: what is written into it.
+            holder: what is written into it, with the time of this.
             shared: others may hold it shared as well; nothing is written then.
         """
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
@@ -107,7 +107,7 @@ class NodeLock:
             ) from error
         self.held = True
         # An exclusive holder that died may have left its description.
-        self._write("" if shared else json.dumps(dict(holder)))
+        self._write("" if shared else json.dumps(dict(holder, since=utc_now())))
         return True
 
     def probe(self) -> bool:
@@ -209,7 +209,6 @@ def holder_document(job_id: str, environment: Mapping[str, str]) -> dict[str, An
         "user": environment.get("USER") or environment.get("LOGNAME") or str(os.getuid()),
         "controller": words[0] if words else "local",
         "pid": os.getpid(),
-        "since": utc_now(),
     }
 
 

@@ -23,16 +23,18 @@ _NAMED = 0.05
 
 def preflight(
     root: str,
+    job_root: str | None,
     lock_dir: str | None,
     code: str,
     cpus: Sequence[int],
     controls_of: str | None,
     prefixes: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return the preflight/1 document; nothing is changed except that `root` is created.
+    """Return the preflight/1 document; nothing is changed except that the roots are created.
 
     Args:
         root: folder of Nightbench on the node.
+        job_root: folder of the state of jobs; the root when None.
         lock_dir: folder of the node's lock.
         code: folder of the shipped code.
         cpus: cores that jobs are pinned to; all when empty.
@@ -63,6 +65,7 @@ def preflight(
         "problem": problem,
         "clock": system.clock(),
         "disk": system.disk(root),
+        "job_root": _job_root(job_root) if job_root else None,
         "shm_free_bytes": system.shared_memory_free(),
         "cpu": dict(system.cpu_state(), model=cpu_description()["model"]),
         "memory": system.memory_state(),
@@ -80,6 +83,11 @@ def preflight(
         "controls": measured,
         "control_problem": control_problem,
     }
+
+
+def _job_root(folder: str) -> dict[str, Any]:
+    """Return path, problem and disk of the folder of the state of jobs."""
+    return {"path": folder, "problem": why_not_writable(folder), "disk": system.disk(folder)}
 
 
 def _foreign(cpus: Sequence[int], devices: Sequence[str]) -> dict[str, Any]:

@@ -109,7 +109,7 @@ async def test_a_node_comes_back_while_its_job_still_runs(
 async def test_what_a_returning_node_still_runs_is_swept_first(
     lab: Lab, shipment: Shipment, tmp_path: Path
 ) -> None:
-    """Cut off, its agent dies there, a daemon stays: the next case finds a clean node."""
+    """Cut off, its agent and its parent die, a daemon stays: the next case finds a clean node."""
     for name in ("n1", "n2"):
         lab.host(name)
     n2 = lab.hosts["n2"]
@@ -118,9 +118,11 @@ async def test_what_a_returning_node_still_runs_is_swept_first(
     task = asyncio.create_task(measure(lab, shipment, job, store))
     await eventually(in_phase(store, "window", repeat=1))
     n2.unplug()
-    for pid, command in n2.marked(job.run_id):
-        if " serve " in command:
-            os.kill(pid, signal.SIGKILL)
+    agents = n2.marked(job.run_id)
+    for verb in (" reap ", " serve "):  # first the agent's parent, which ends what it leaves
+        for pid, command in agents:
+            if verb in command:
+                os.kill(pid, signal.SIGKILL)
     outcome = await task
     assert outcome.status is CaseStatus.FAILED
     orphans = n2.marked(job.run_id)

@@ -410,7 +410,8 @@ async def test_an_agent_that_dies_fails_the_repeat_and_the_next_one_runs(
     os.kill(pid, signal.SIGKILL)
     outcome = await task
     assert [r.status for r in outcome.repeats] == ["failed", "ok"]
-    assert "agent died" in outcome.repeats[0].why or "exited" in outcome.repeats[0].why
+    assert outcome.repeats[0].why.startswith("n2: the agent died")
+    assert [fault.node for fault in outcome.repeats[0].faults] == ["n2"]
     assert launches(nodes, spec, "n2") == [(1, "trainer-1"), (2, "trainer-1")]
     await eventually(lambda: not marked(spec), 5)  # an agent that says "ended" is about to exit
 

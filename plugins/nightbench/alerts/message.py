@@ -199,7 +199,6 @@ def _item(run: Run, items: Sequence[AlertItem], links: Links | None) -> str:
     if len(items) == 1:
         lines = [f"{verdict.case_id} on {verdict.cluster}: {_headline(worst)}", verdict.sentence]
         lines += _figures(worst)
-        lines += _error(worst)
     else:
         counts = Counter(item.verdict.kind for item in items)
         kinds = ", ".join(f"{counts[kind]} {kind}" for kind in VerdictKind if counts[kind])
@@ -207,6 +206,7 @@ def _item(run: Run, items: Sequence[AlertItem], links: Links | None) -> str:
     lines += _cause(worst.cause)
     if len(items) > 1:
         lines.append(f"- the worst: {verdict.case_id}")
+    lines += _error(worst)
     lines += _when(run, worst)
     lines += _changes(worst)
     if len(items) == 1:

@@ -120,7 +120,8 @@ async def _examine(
             seen = dataclasses.replace(seen, swept=found)
             if found:
                 on_event(GangEvent("sweep", f"{len(found)} orphans ended", node.name))
-        options = [*where, *(["--cpus", ",".join(map(str, node.cpus))] if node.cpus else [])]
+        options = [*layout.options(), *lock_options(policy)]
+        options += ["--cpus", ",".join(map(str, node.cpus))] if node.cpus else []
         if controls:
             options += await _control_options(cluster, transport, agent, where)
         document = await call_agent(

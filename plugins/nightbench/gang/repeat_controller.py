@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from nightbench.core.model import (
@@ -19,6 +19,7 @@ from nightbench.gang.decisions import (
     ENDED,
     HEARTBEAT_S,
     PREPARING,
+    SERVING,
     GangAction,
     NodeView,
     Timing,
@@ -63,6 +64,8 @@ class RepeatController:
         """Node -> time of the last restart of its agent."""
         self._faults: dict[str, Reason] = {}
         self._restarting: set[asyncio.Task[None]] = set()
+        self._died: set[str] = set()
+        """Nodes whose agent was found dead."""
 
     async def run(self, first: bool) -> RepeatOutcome:
         """Return how the repeat ended.
@@ -154,6 +157,7 @@ class RepeatController:
                 self._restart_agents(decision.nodes)
             elif decision.action is GangAction.ABORT:
                 reasons = decision.reasons
+                self._in_background(self._restart_dead_agents())
                 timing = Timing(timing.prepared_s, timing.started_s, now)
                 self._record_faults(views)
                 gang.on_event(
@@ -205,9 +209,27 @@ class RepeatController:
             if client.name in nodes and now - last_s >= HEARTBEAT_S:
                 self._started_s[client.name] = now
                 # In the background: the other nodes do not wait for this one.
-                task = asyncio.create_task(self._agents.restart(client, self.number))
-                self._restarting.add(task)
-                task.add_done_callback(self._restarting.discard)
+                self._in_background(self._agents.restart(client, self.number))
+
+    async def _restart_dead_agents(self) -> None:
+        """Restart agents that have died: ranks of other nodes may fail before that is noticed."""
+        serving = [
+            client
+            for client in self._answering(self.gang.clients)
+            if client.view.agent in SERVING and client.view.state not in ENDED
+        ]
+        running = await call_each(serving, NodeClient.is_agent_running)
+        gone = [client for client in serving if running.get(client.name) is False]
+        # An agent that ended by itself has said so.
+        views = await call_each(gone, lambda client: client.read_state(self.number))
+        died = tuple(name for name, view in views.items() if view.agent in SERVING)
+        self._died.update(died)
+        self._restart_agents(died)
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._restarting.add(task)
+        task.add_done_callback(self._restarting.discard)
 
     async def _send(
         self, verb: str, document: Mapping[str, Any], only: set[str] | None = None
@@ -245,6 +267,12 @@ class RepeatController:
         try:
             while True:
                 missing = [client for client in gang.clients if client.name not in results]
+                # An agent that was restarted writes a result before its first state.
+                starting = {
+                    client.name
+                    for client in missing
+                    if client.name in self._started_s and client.view.agent is None
+                }
                 there = self._answering(missing)
                 found = await call_each(
                     there, lambda client: client.result(self.number), FETCH_TIMEOUT_S
@@ -257,7 +285,8 @@ class RepeatController:
                 awaited = [
                     client
                     for client in gang.clients
-                    if client.name not in results and client.view.state in ENDED
+                    if client.name not in results
+                    and (client.view.state in ENDED or client.name in starting)
                 ]
                 if not awaited or gang.clock() > until_s:
                     await clocks
@@ -305,13 +334,24 @@ class RepeatController:
             reasons = reasons_from_json(bad[(failed or list(bad))[0]]["reasons"])
         if not reasons:
             reasons = tuple(Reason(ReasonCode.NO_RESULT, name) for name in missing)
-        for client in self.gang.clients:
-            if client.view.rebooted:
-                rebooted = Reason(ReasonCode.NODE_REBOOTED, client.name)
-                self._faults[client.name] = rebooted
-                reasons = tuple(dict.fromkeys((rebooted, *reasons)))
+        # They come first: processes of other nodes failed because of them.
+        for cause in self._agent_deaths(results):
+            self._faults[str(cause.node)] = cause
+            reasons = tuple(dict.fromkeys((cause, *reasons)))
         aborted = not failed and not missing and bool(bad) and not self._commands.was_sent("abort")
         return ("aborted" if aborted else "failed"), reasons
+
+    def _agent_deaths(self, results: Mapping[str, Mapping[str, Any]]) -> list[Reason]:
+        """Return a reason for each node that has rebooted or whose agent has died."""
+        found = []
+        for client in self.gang.clients:
+            death = Reason(ReasonCode.AGENT_DIED, client.name)
+            told = reasons_from_json(results.get(client.name, {}).get("reasons"))
+            if client.view.rebooted:
+                found.append(Reason(ReasonCode.NODE_REBOOTED, client.name))
+            elif client.name in self._died or death in told:
+                found.append(death)
+        return found
 
     def _disturbed(self, results: dict[str, dict[str, Any]]) -> tuple[Reason, ...]:
         """Return why the window was disturbed; empty where the job's policy only records that."""

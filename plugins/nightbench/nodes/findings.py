@@ -12,6 +12,8 @@ from nightbench.nodes.node_preflight import Finding, FindingLevel, NodePreflight
 
 LEFT_OUT_BELOW = 0.2
 """Share of `health.min_disk` below which results and logs do not fit."""
+JOB_ROOT_BYTES = 10**9
+"""Logs and results of a night's jobs take some hundred MB at most."""
 FEW_INODES = 100_000
 """An environment has about 20 000 files."""
 NO_INODES = 10_000
@@ -71,6 +73,26 @@ def _root(given: _CheckInput) -> Iterator[Finding]:
     if document["writable"] and not document["problem"]:
         return
     yield refusals.of_root(str(document["problem"] or "it cannot be written"), document["root"])
+
+
+def _job_root(given: _CheckInput) -> Iterator[Finding]:
+    job_root = given.document["job_root"]
+    if job_root is None:
+        return
+    if job_root["problem"]:
+        yield refusals.of_root(job_root["problem"], job_root["path"], "job_root")
+        return
+    disk = job_root["disk"]
+    free = disk["free_bytes"]
+    if free < JOB_ROOT_BYTES:
+        yield Finding(
+            FindingLevel.FAIL if free < JOB_ROOT_BYTES * LEFT_OUT_BELOW else FindingLevel.WARN,
+            "job_root",
+            f"{_size(free)} free of {_size(disk['total_bytes'])}",
+            f"{_size(JOB_ROOT_BYTES)} for logs and results of jobs in {job_root['path']}",
+            "make room there, or move environments.job_root to another disk; "
+            f"`nightbench clean -c {given.cluster.name}` removes old jobs",
+        )
 
 
 def _disk(given: _CheckInput) -> Iterator[Finding]:
@@ -312,6 +334,7 @@ def _orphans(given: _CheckInput) -> Iterator[Finding]:
 
 _CHECKS = (
     _root,
+    _job_root,
     _disk,
     _shm,
     _memory,

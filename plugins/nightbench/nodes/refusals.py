@@ -74,8 +74,14 @@ def refusal(seen: NodePreflight, cluster: Cluster) -> Finding:
     return of_root(said, cluster.environments.root)
 
 
-def of_root(said: str, root: str) -> Finding:
-    """The finding for a root that cannot be used, by what was said of it."""
+def of_root(said: str, root: str, key: str = "root") -> Finding:
+    """The finding for a folder that cannot be used, by what was said of it.
+
+    Args:
+        said: what the node said.
+        root: the folder.
+        key: `root` or `job_root`: its key of `environments`.
+    """
     lowered = said.lower()
     if "read-only" in lowered:
         advice = "remount it writable (a disk error makes it so: `dmesg`), or move the root"
@@ -89,8 +95,8 @@ def of_root(said: str, root: str) -> Finding:
         advice = "look at the folder on the node"
     return Finding(
         FindingLevel.FAIL,
-        "root",
+        key,
         said,
-        f"{root} can be written and programs run there",
-        f"{advice} (environments.root in the cluster's YAML)",
+        f"{root} can be written" + (" and programs run there" if key == "root" else ""),
+        f"{advice} (environments.{key} in the cluster's YAML)",
     )

@@ -147,6 +147,10 @@ def test_nothing_to_say_is_an_error():
 
 def test_a_failure_has_the_end_of_its_traceback():
     error = "[n1 trainer-0]\nTraceback (most recent call last):\nKeyError: 'lr'"
-    said = message(RUN, "benchmarks", [replace(FAILURE, error=error)])
-    assert "    Traceback (most recent call last):\n    KeyError: 'lr'\n" in said.body
+    shown = "    Traceback (most recent call last):\n    KeyError: 'lr'\n"
+    failed = replace(FAILURE, error=error)
+    assert shown in message(RUN, "benchmarks", [failed]).body
     assert "KeyError" not in message(RUN, "benchmarks", [FAILURE]).body
+    cause = Cause(CauseKind.FRAMEWORK_VERSION, "pytorch changed.", (), group="one")
+    several = [replace(failed, cause=cause), replace(failed, cause=cause)]
+    assert message(RUN, "benchmarks", several).body.count(shown) == 1

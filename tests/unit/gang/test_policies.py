@@ -201,6 +201,25 @@ def test_a_reboot_is_noticed_within_the_heartbeat_and_named(bench):
     assert outcome.faults == (), "the case did not fail"
 
 
+def test_an_agent_that_dies_is_named_and_not_the_node_that_fails_by_it(bench):
+    world = bench.world(PATIENT)
+    world.run_s = 15.0
+    task = bench.start()
+    bench.until(lambda: world.launches.get(("n2", 1)))
+    bench.passes(1.0)
+    world.nodes["n2"].kill_agent()
+    world.nodes["n1"].fail_process()  # its ring is broken
+    at_s = bench.loop.time()
+    bench.until(lambda: bench.store.repeat(1) is not None)
+    assert bench.loop.time() - at_s < 5, "the dead agent is looked for at once"
+    record = bench.store.repeat(1)
+    found = [(r["node"], r["code"]) for r in record["reasons"]]
+    assert found == [("n2", "agent_died"), ("n1", "process_exited")]
+    assert [(f["node"], f["code"]) for f in record["faults"]] == [("n2", "agent_died")]
+    assert record["missing"] == []
+    assert said(bench.loop.run_until_complete(task)) == ["failed", "ok", "ok"]
+
+
 def test_the_fault_of_a_node_that_stays_away_stands_in_the_outcome(bench):
     world = bench.world(SIM_JOB)
     task = bench.start()

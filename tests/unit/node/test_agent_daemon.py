@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from node_driver import AGENT, PYTHON, NodeDriver, one_node, reason, verb, wait_until, why
+from nodeside.files import utc_now
 from nodeside.processes import is_running
 
 
@@ -54,8 +55,12 @@ def test_second_agent_waits_and_shows_the_holder(drive):
     lock_dir = str(first.document["lock_dir"])
     shown = verb("doctor", "--root", first.folder, "--lock-dir", lock_dir, env=first.env)[1]
     assert shown["lock_holder"]["job_id"] == first.job_id
+    time.sleep(1.1)  # `since` has whole seconds
+    freed = utc_now()
     first.stop()
     wait_until(lambda: second.agent().get("state") == "idle", what="the second to get the lock")
+    shown = verb("doctor", "--root", first.folder, "--lock-dir", lock_dir, env=first.env)[1]
+    assert shown["lock_holder"]["since"] >= freed, "since it has the lock, not since it waited"
 
 
 def test_lock_outlives_no_holder(drive):

@@ -236,3 +236,14 @@ def test_what_makes_no_ring_is_said(words, line, expected):
     done = subprocess.run(argv, input=line, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert expected in json.loads(done.stdout.splitlines()[-1])["error"]
+
+
+def test_the_folder_of_jobs_is_examined_where_it_lies_apart(tmp_path):
+    words = ["preflight", "--root", tmp_path / "root"]
+    assert verb(*words)[1]["job_root"] is None
+    apart = verb(*words, "--job-root", tmp_path / "jobs")[1]["job_root"]
+    assert (apart["path"], apart["problem"]) == (str(tmp_path / "jobs"), None)
+    assert apart["disk"]["free_bytes"] > 0
+    (tmp_path / "file").touch()
+    broken = verb(*words, "--job-root", tmp_path / "file" / "jobs")[1]["job_root"]
+    assert "cannot write" in broken["problem"]
