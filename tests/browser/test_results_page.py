@@ -204,7 +204,7 @@ def test_an_alert_is_acknowledged_where_it_is_seen(admin: Page, live: Live, aler
     admin.on("console", lambda message: said.append(message.text) if message.type == "error" else 0)
     admin.get_by_role("link", name="Benchmarks").first.click()
     frame = admin.frame_locator("iframe")
-    frame.get_by_role("link", name=f"Alert {alert_id}").click(timeout=60_000)
+    frame.get_by_role("link", name=f"Alert {alert_id}", exact=True).click(timeout=60_000)
     expect(frame.get_by_role("heading", name=f"Alert {alert_id}")).to_be_visible()
     shoot(admin, "alert")
     said.clear()
