@@ -10,7 +10,6 @@ from nightbench.core.model import (
     ClockOffset,
     Reason,
     ReasonCode,
-    reasons_from_json,
     reasons_to_json,
 )
 from nightbench.core.sentences import sentences
@@ -33,6 +32,7 @@ from nightbench.gang.gang_context import GangContext
 from nightbench.gang.node_access import more_precise
 from nightbench.gang.node_client import NodeClient
 from nightbench.gang.progress import GangEvent
+from nightbench.gang.repeat_status import agent_deaths, repeat_status
 from nightbench.spool import RepeatOutcome, utc_now
 
 COLLECT_S = 60.0
@@ -321,47 +321,21 @@ class RepeatController:
     def _judge(
         self, results: dict[str, dict[str, Any]], reasons: tuple[Reason, ...]
     ) -> tuple[str, tuple[Reason, ...]]:
-        """Return status and reasons of the repeat: ok, disturbed, aborted or failed."""
-        names = [client.name for client in self.gang.clients]
-        bad = {name: results[name] for name in names if name in results}
-        bad = {name: r for name, r in bad.items() if r.get("status") != "ok"}
-        missing = [name for name in names if name not in results]
-        if not bad and not missing and not reasons:
-            disturbed = self._disturbed(results)
-            return ("disturbed" if disturbed else "ok"), disturbed
-        failed = [name for name, r in bad.items() if r.get("status") == "failed"]
-        if not reasons and bad:
-            reasons = reasons_from_json(bad[(failed or list(bad))[0]]["reasons"])
-        if not reasons:
-            reasons = tuple(Reason(ReasonCode.NO_RESULT, name) for name in missing)
-        # They come first: processes of other nodes failed because of them.
-        for cause in self._agent_deaths(results):
-            self._faults[str(cause.node)] = cause
-            reasons = tuple(dict.fromkeys((cause, *reasons)))
-        aborted = not failed and not missing and bool(bad) and not self._commands.was_sent("abort")
-        return ("aborted" if aborted else "failed"), reasons
-
-    def _agent_deaths(self, results: Mapping[str, Mapping[str, Any]]) -> list[Reason]:
-        """Return a reason for each node that has rebooted or whose agent has died."""
-        found = []
-        for client in self.gang.clients:
-            death = Reason(ReasonCode.AGENT_DIED, client.name)
-            told = reasons_from_json(results.get(client.name, {}).get("reasons"))
-            if client.view.rebooted:
-                found.append(Reason(ReasonCode.NODE_REBOOTED, client.name))
-            elif client.name in self._died or death in told:
-                found.append(death)
-        return found
-
-    def _disturbed(self, results: dict[str, dict[str, Any]]) -> tuple[Reason, ...]:
-        """Return why the window was disturbed; empty where the job's policy only records that."""
-        if self.gang.job.neighbours.action == "record":
-            return ()
-        return tuple(
-            reason
-            for _, document in sorted(results.items())
-            for reason in reasons_from_json((document.get("disturbed") or {}).get("reasons"))
+        """Return status and reasons of the repeat; deaths of agents are faults of their nodes."""
+        nodes = [client.name for client in self.gang.clients]
+        rebooted = {client.name for client in self.gang.clients if client.view.rebooted}
+        deaths = agent_deaths(nodes, results, rebooted, self._died)
+        status, reasons = repeat_status(
+            nodes,
+            results,
+            reasons,
+            deaths,
+            abort_was_sent=self._commands.was_sent("abort"),
+            counts_disturbance=self.gang.job.neighbours.action != "record",
         )
+        if status in ("aborted", "failed"):
+            self._faults |= {str(death.node): death for death in deaths}
+        return status, reasons
 
     async def _record(
         self,

@@ -1,0 +1,76 @@
+"""What the results of all nodes make of a repeat. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from nightbench.core.model import Reason, ReasonCode, reasons_from_json
+
+Results = Mapping[str, Mapping[str, Any]]
+"""Node -> its result.json."""
+
+
+def repeat_status(
+    nodes: Sequence[str],
+    results: Results,
+    reasons: tuple[Reason, ...],
+    deaths: Sequence[Reason],
+    *,
+    abort_was_sent: bool,
+    counts_disturbance: bool,
+) -> tuple[str, tuple[Reason, ...]]:
+    """Return status and reasons of a repeat: ok, disturbed, aborted or failed.
+
+    Args:
+        nodes: of the gang, lead first.
+        results: of the nodes that gave one.
+        reasons: why the controller ended the repeat; empty where it did not.
+        deaths: see `agent_deaths`.
+        abort_was_sent: an aborted result is the controller's own doing.
+        counts_disturbance: foreign work disturbs a repeat; otherwise it is only recorded.
+    """
+    bad = {node: results[node] for node in nodes if node in results}
+    bad = {node: result for node, result in bad.items() if result.get("status") != "ok"}
+    missing = [node for node in nodes if node not in results]
+    if not bad and not missing and not reasons:
+        disturbed = _disturbed(results) if counts_disturbance else ()
+        return ("disturbed" if disturbed else "ok"), disturbed
+    failed = [node for node, result in bad.items() if result.get("status") == "failed"]
+    if not reasons and bad:
+        reasons = reasons_from_json(bad[(failed or list(bad))[0]]["reasons"])
+    if not reasons:
+        reasons = tuple(Reason(ReasonCode.NO_RESULT, node) for node in missing)
+    # They come first: processes of other nodes failed because of them.
+    reasons = tuple(dict.fromkeys((*reversed(deaths), *reasons)))
+    aborted = not failed and not missing and bool(bad) and not abort_was_sent
+    return ("aborted" if aborted else "failed"), reasons
+
+
+def agent_deaths(
+    nodes: Sequence[str], results: Results, rebooted: Collection[str], died: Collection[str]
+) -> list[Reason]:
+    """Return a reason for each node that has rebooted or whose agent has died.
+
+    Args:
+        nodes: of the gang, lead first.
+        results: of the nodes that gave one; an agent that was started again says that one died.
+        rebooted: nodes that were seen to have rebooted.
+        died: nodes whose agent was seen to have died.
+    """
+    found = []
+    for node in nodes:
+        death = Reason(ReasonCode.AGENT_DIED, node)
+        if node in rebooted:
+            found.append(Reason(ReasonCode.NODE_REBOOTED, node))
+        elif node in died or death in reasons_from_json(results.get(node, {}).get("reasons")):
+            found.append(death)
+    return found
+
+
+def _disturbed(results: Results) -> tuple[Reason, ...]:
+    return tuple(
+        reason
+        for _, document in sorted(results.items())
+        for reason in reasons_from_json((document.get("disturbed") or {}).get("reasons"))
+    )
