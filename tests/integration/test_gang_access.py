@@ -218,7 +218,7 @@ async def test_an_agent(servers, agent, monkeypatch):
     monkeypatch.delenv("SSH_AUTH_SOCK")
     assert "SSH_AUTH_SOCK is not set" in await refusal(by_name, GangError)
     gone = dataclasses.replace(target, agent=f"{socket}-gone")
-    assert "nobody answers at" in await refusal(gone, GangError)
+    assert "no agent answers at" in await refusal(gone, GangError)
 
 
 # --- busy servers -------------------------------------------------------------------------
