@@ -140,7 +140,7 @@ async def test_orphans_are_found_and_only_they_are_ended(shipment, nodes, cluste
     started = []
     try:
         # Runs of other workers end the orphans of this machine too: that one is not ours to judge.
-        for _ in range(5):
+        for _ in range(20):
             orphan = subprocess.Popen(["sleep", "300"], env={**os.environ, **marks})
             started.append(orphan)
             (seen, _second), _network = await preflight(cluster, nodes.targets, shipment)
