@@ -251,7 +251,7 @@ def test_read_only_job_directory(tiny_disk):
     code, answer = verb("start", node.folder, "--node", "n1", env=node.env)
     assert code == 1
     assert "read-only file system" in answer["error"]
-    assert "environments.root" in answer["hint"]
+    assert "environments.job_root" in answer["hint"]
 
 
 def test_clock_answers_every_line():
