@@ -116,7 +116,7 @@ def process_start_s():
 def tell_stack_on_signal(folder):
     """SIGUSR2 writes the stacks of all threads to faulthandler.txt, whatever Python is doing."""
     # Kept open for the life of the process: the handler writes to the descriptor.
-    stream = open(os.path.join(folder, "faulthandler.txt"), "w")  # noqa: SIM115
+    stream = open(os.path.join(folder, "faulthandler.txt"), "w")  # noqa: SIM115 - see above
     faulthandler.register(signal.SIGUSR2, file=stream, all_threads=True)
 
 

@@ -12,7 +12,7 @@ pytest.register_assert_rewrite("tests.drills.gangs")
 
 from tests.drills.hosts import Lab, missing  # noqa: E402 - what is registered comes first
 
-from nightbench.gang import Shipment  # noqa: E402
+from nightbench.gang import Shipment  # noqa: E402 - as above
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from nightbench.causes.facts import CauseFacts, NightFacts
 from nightbench.causes.possible_cause import (
@@ -17,11 +17,18 @@ from nightbench.causes.possible_cause import (
 )
 from nightbench.core.model.alerts import CauseKind
 
+_ChangeBetween = Callable[[CauseFacts, NightFacts, NightFacts], PossibleCause | None]
+
 
 def framework_versions(facts: CauseFacts) -> Iterator[PossibleCause]:
     """Yield a change of the framework's version, build or environment, where there is one."""
+    yield from _first_at_boundary(facts, _framework_change)
+
+
+def _first_at_boundary(facts: CauseFacts, change: _ChangeBetween) -> Iterator[PossibleCause]:
+    """Yield the cause at the first boundary that has one, with what speaks against the boundary."""
     for good, bad, objection in facts.boundaries:
-        cause = _framework_change(facts, good, bad)
+        cause = change(facts, good, bad)
         if cause is not None:
             if objection:
                 cause.add_against(1, objection)
@@ -77,13 +84,7 @@ def _framework_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> P
 
 def benchmark_code(facts: CauseFacts) -> Iterator[PossibleCause]:
     """Yield a change of the benchmarks' code or of the work's definition, where there is one."""
-    for good, bad, objection in facts.boundaries:
-        cause = _code_change(facts, good, bad)
-        if cause is not None:
-            if objection:
-                cause.add_against(1, objection)
-            yield cause
-            return
+    yield from _first_at_boundary(facts, _code_change)
 
 
 def _code_change(facts: CauseFacts, good: NightFacts, bad: NightFacts) -> PossibleCause | None:

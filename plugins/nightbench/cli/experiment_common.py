@@ -162,7 +162,7 @@ def exit_code(work: Callable[[], int]) -> int:
         return done.exit_code
     except UserError as error:
         err.print(f"error: {error}", markup=False, soft_wrap=True)
-    except Exception:
+    except Exception:  # A defect: shown whole, and never the exit code of an answer.
         traceback.print_exc()
     return BAD_USAGE
 

@@ -12,6 +12,7 @@ import shutil
 import tarfile
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from nightbench.config import locations
@@ -69,8 +70,8 @@ def _unpacked(archive: bytes, digest: str) -> Path:
     folder = locations.home_folder() / "code" / digest
     if not folder.is_dir():
         _unpack(archive, digest, folder)
+        _remove_unused(folder.parent)
     os.utime(folder)
-    _remove_unused(folder.parent)
     return folder
 
 
@@ -98,5 +99,7 @@ def _unpack(archive: bytes, digest: str, folder: Path) -> None:
 def _remove_unused(folder: Path) -> None:
     oldest = time.time() - UNUSED_DAYS * 86400
     for copy in folder.iterdir():
-        if copy.stat().st_mtime < oldest:
-            shutil.rmtree(copy, ignore_errors=True)
+        # Another process may rename its new copy, or remove an old one, at the same time.
+        with suppress(FileNotFoundError):
+            if copy.stat().st_mtime < oldest:
+                shutil.rmtree(copy, ignore_errors=True)

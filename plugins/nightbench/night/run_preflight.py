@@ -57,8 +57,7 @@ def examine_run(run: RunSpool, open_targets: OpenTargets, connect: Connect) -> d
         # Each case meets the same problem and reports it.
         log.error("The nodes could not be examined: %s", error)
         return {"problem": str(error)}
-    except Exception as defect:
-        # A defect of ours, over an unforeseen answer of one node, must not cost the night.
+    except Exception as defect:  # Over an unforeseen answer of one node: it costs no night.
         log.exception("The nodes could not be examined")
         return {"problem": f"a defect of Nightbench, see the log of this task: {defect!r}"}
     _log_findings(health)

@@ -53,7 +53,7 @@ def _access() -> PageAccess:
     # By name: else Airflow takes the DAG from the address, which the request's sender writes.
     trigger = requires_access_dag("POST", DagAccessEntity.RUN, param_dag_id=GUARD)
 
-    def page_user(request: Request, user: Any = Depends(get_user)) -> PageUser:  # noqa: B008
+    def page_user(request: Request, user: Any = Depends(get_user)) -> PageUser:  # noqa: B008 - how FastAPI injects
         try:
             trigger(request, user)
         except HTTPException:

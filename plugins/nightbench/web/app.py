@@ -73,7 +73,7 @@ def create_app(
         base_url: the address by which browsers see the site, where it is known.
     """
 
-    def remember(request: Request, user: PageUser = Depends(access.user)) -> None:  # noqa: B008
+    def remember(request: Request, user: PageUser = Depends(access.user)) -> None:  # noqa: B008 - how FastAPI injects
         request.state.nightbench_user = user
 
     # The descriptions that FastAPI makes by itself would be public.
