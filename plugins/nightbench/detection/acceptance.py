@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 
 from nightbench.detection.evidence import Evidence
+from nightbench.detection.visits import Visits
 
 CLEAR = 6.0
 """Noise scales from which a change is accepted with a shorter past."""
@@ -46,6 +47,8 @@ class Weights:
     """Doubt about a level that eight nights stand for."""
     seen: float
     """Logarithm of the visits to a depth after which it is half as rare as `depth` says."""
+    before: float
+    """How much of a visit an earlier level is that lay there."""
 
 
 WEIGHTS = Weights(
@@ -67,6 +70,7 @@ WEIGHTS = Weights(
     chain_nights=4.877,
     young=10.187,
     seen=1.005,
+    before=0.15,
 )
 
 
@@ -80,10 +84,11 @@ def log_odds(evidence: Evidence, weights: Weights = WEIGHTS) -> float:
     distinct = abs(evidence.step) / evidence.noise
     nothing += w.young * 8 / evidence.reference * min(1.0, CLEAR / distinct)
     unseen = math.exp(w.seen)
-    rarity = abs(evidence.step) * math.exp(w.depth) * unseen / (unseen + evidence.visits)
+    visits = evidence.visits.towards(evidence.visits_before, w.before)
+    rarity = abs(evidence.step) * math.exp(w.depth) * unseen / (unseen + visits.count)
     return -_sum_of_odds(
-        _sum_of_odds(nothing, _one_stay(evidence, w) + w.visit - rarity),
-        _chain(evidence, w) + w.chain - rarity - w.indistinct * max(0.0, 3 - distinct),
+        _sum_of_odds(nothing, _one_stay(evidence, visits, w) + w.visit - rarity),
+        _chain(evidence, visits, w) + w.chain - rarity - w.indistinct * max(0.0, 3 - distinct),
     )
 
 
@@ -92,13 +97,11 @@ def _sum_of_odds(one: float, other: float) -> float:
     return high + math.log1p(math.exp(low - high))
 
 
-def _one_stay(evidence: Evidence, w: Weights) -> float:
+def _one_stay(evidence: Evidence, visits: Visits, w: Weights) -> float:
     """Log rate of visits, times the probability that one lasts as long as this one has."""
-    rate = (math.exp(w.visit_first) + evidence.visits) / (
-        math.exp(w.visit_nights) + evidence.stayed
-    )
-    stay = math.exp(w.visit_stay) + evidence.visited - evidence.visits
-    leave = math.exp(w.visit_leave) + evidence.visits
+    rate = (math.exp(w.visit_first) + visits.count) / (math.exp(w.visit_nights) + visits.elsewhere)
+    stay = math.exp(w.visit_stay) + visits.nights - visits.count
+    leave = math.exp(w.visit_leave) + visits.count
     nights = evidence.after - 1
     lasts = (
         math.lgamma(stay + nights)
@@ -109,16 +112,14 @@ def _one_stay(evidence: Evidence, w: Weights) -> float:
     return math.log(rate) + lasts
 
 
-def _chain(evidence: Evidence, w: Weights) -> float:
+def _chain(evidence: Evidence, visits: Visits, w: Weights) -> float:
     """Log likelihood of the nights as coming and going, against staying at the new level."""
     first, stay = math.exp(w.chain_first), math.exp(w.chain_stay)
     go = min(
         0.9,
-        (first + evidence.visits) / (math.exp(w.chain_nights) + first + evidence.stayed),
+        (first + visits.count) / (math.exp(w.chain_nights) + first + visits.elsewhere),
     )
-    hold = (stay + evidence.visited - evidence.visits) / (
-        stay + math.exp(w.chain_leave) + evidence.visited
-    )
+    hold = (stay + visits.nights - visits.count) / (stay + math.exp(w.chain_leave) + visits.nights)
     home, away, scale = 1.0, 0.0, 0.0
     for usual, moved in zip(evidence.usual, evidence.moved, strict=True):
         top = max(usual, moved)

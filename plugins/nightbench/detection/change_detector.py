@@ -170,7 +170,7 @@ def _of_tonight(changes: list[Change], series: Series, policy: RegressionPolicy)
         old = math.log(change.baseline)
         new = old + math.log1p(change.change)
         still = abs(series.level[-1] - new) < abs(series.level[-1] - old)
-        if abs(change.change) >= policy.min_change and still:
+        if change.may_reach(policy.min_change) and still:
             return change
     return None
 

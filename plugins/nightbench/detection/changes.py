@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from nightbench.detection.acceptance import WEIGHTS, Weights, log_odds
 from nightbench.detection.evidence import Evidence, evidence_at
 from nightbench.detection.levels import NOISE_FLOOR, LevelEstimate, estimate_level
-from nightbench.detection.robust import Floats
+from nightbench.detection.robust import Floats, median
 from nightbench.detection.series import Series
 
 LOOK_BACK = 180
@@ -79,6 +79,14 @@ class Change:
         """True for a change to lower values."""
         return self.change < 0
 
+    def may_reach(self, smallest: float) -> bool:
+        """Return whether the interval holds relative changes of this size or more.
+
+        A true change of just that size is estimated smaller in half of the cases: what counts is
+        whether it can be ruled out.
+        """
+        return max(abs(self.low), abs(self.high)) >= smallest
+
 
 def changes_of_last_night(
     series: Series, weights: Weights = WEIGHTS, known: Floats | None = None
@@ -117,13 +125,20 @@ class Follower:
     """Judges one series night by night and keeps its changes.
 
     The result equals a replay from the start, however the nights are passed to `extend`.
+
+    Args:
+        min_change: smallest relative change that is kept.
+        weights: of the odds.
     """
 
-    def __init__(self, weights: Weights = WEIGHTS) -> None:
+    def __init__(self, min_change: float = 0.0, weights: Weights = WEIGHTS) -> None:
+        self._min_change = min_change
         self._weights = weights
         self._seen: Series | None = None
         self.changes: list[Change] = []
         """Changes so far, in the order of their detection."""
+        self._detected: list[Change] = []
+        """The same, each with the size of the night of its detection."""
 
     def extend(self, series: Series) -> list[Change]:
         """Judge the new nights of `series` and return all its changes so far.
@@ -134,13 +149,24 @@ class Follower:
         if self._seen is not None and _continues(self._seen, series):
             seen = len(self._seen)
         else:
-            self.changes = []
+            self.changes, self._detected = [], []
         for night in range(seen, len(series)):
             for change in changes_of_last_night(series.part(0, night + 1), self._weights):
-                if not any(_same(change, known) for known in self.changes):
-                    self.changes.append(change)
+                self._keep(change)
         self._seen = series
         return self.changes
+
+    def _keep(self, change: Change) -> None:
+        near = [i for i, known in enumerate(self.changes) if _near(change, known)]
+        if any(not _is_second_step(change, self.changes[i]) for i in near):
+            if len(near) == 1 and _goes_farther(change, known := self.changes[near[0]]):
+                # Two steps so close that both are dated to the first.
+                self.changes[near[0]] = replace(change, first=known.first, detected=known.detected)
+        elif change.may_reach(self._min_change):
+            for i in near:
+                self.changes[i] = self._detected[i]
+            self.changes.append(change)
+            self._detected.append(change)
 
 
 class Followers:
@@ -159,9 +185,13 @@ class Followers:
         return follower.extend(series)
 
 
-def find_changes(series: Series) -> list[Change]:
-    """Return all changes of a history, as they are detected night by night."""
-    return Follower().extend(series)
+def find_changes(series: Series, min_change: float = 0.0) -> list[Change]:
+    """Return all changes of a history, as they are detected night by night.
+
+    The size of a change soon after another is that of its own step.
+    """
+    found = Follower(min_change).extend(series)
+    return [_own_step(series, change, found) for change in found]
 
 
 def _screen(past: LevelEstimate) -> Floats:
@@ -209,15 +239,45 @@ def _change(evidence: Evidence, score: float, offset: int, night: int) -> Change
         noise=evidence.noise,
         slope=evidence.slope,
         score=score,
-        visits=evidence.visits,
+        visits=int(evidence.visits.count),
         after=evidence.after,
         reference=evidence.reference,
     )
 
 
-def _same(change: Change, known: Change) -> bool:
-    """Return whether two changes are one: the same direction, at most a week apart."""
+def _near(change: Change, known: Change) -> bool:
+    """Return whether two changes have the same direction and are at most a week apart."""
     return change.falls == known.falls and abs(change.first - known.first) <= SAME
+
+
+def _is_second_step(change: Change, known: Change) -> bool:
+    return change.first >= known.first + LEAST_NIGHTS and _goes_farther(change, known)
+
+
+def _goes_farther(change: Change, known: Change) -> bool:
+    """Return whether a change is larger than another, by more than both are uncertain."""
+    return change.high < known.low if change.falls else change.low > known.high
+
+
+def _own_step(series: Series, change: Change, others: list[Change]) -> Change:
+    """Return a change relative to the level since the one before it, not to the level before both.
+
+    Where the level between is too young to be the present one, both are detected against the level
+    before.
+    """
+    start = change.first - change.reference
+    between = [other.first for other in others if start < other.first < change.first]
+    if not between:
+        return change
+    level = math.exp(median(series.level[max(between) : change.first]))
+    factor = change.baseline / level
+    return replace(
+        change,
+        change=(1 + change.change) * factor - 1,
+        low=(1 + change.low) * factor - 1,
+        high=(1 + change.high) * factor - 1,
+        baseline=level,
+    )
 
 
 def _continues(seen: Series, series: Series) -> bool:

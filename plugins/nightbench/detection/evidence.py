@@ -20,8 +20,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from nightbench.detection.levels import NOISE_FLOOR, LevelEstimate
-from nightbench.detection.robust import MAD_TO_SIGMA, Floats, median, running_median
+from nightbench.detection.robust import (
+    MAD_TO_SIGMA,
+    Floats,
+    median,
+    running_median,
+    variance_inflation,
+)
 from nightbench.detection.series import Series
+from nightbench.detection.visits import TAILS, Visits, earlier_visits
 
 REFERENCE = 90
 """Largest number of nights of the present level that a later night is compared with."""
@@ -32,14 +39,14 @@ SLOPE = 0.0002
 SMALLEST = 0.004
 """Smallest relative change that is considered."""
 
-TAILS = 5
-"""Degrees of freedom of the noise between nights."""
-
 SLOW_NIGHTS, SLOW_WEIGHT = 0.3, 60.0
 """Prior of slow nights: 0.3 in 60."""
 
 SLOW_DEPTH, FAST_DEPTH = 0.08, 0.04
 """Mean relative depth of slow nights, and of fast ones, which are a tenth of the outliers."""
+
+ALIKE_NIGHTS = 120
+"""Last nights of the past whose resemblance to their neighbours is measured."""
 
 _COARSE: Floats = np.concatenate(
     [-np.geomspace(0.002, 3.0, 60)[::-1], [0.0], np.geomspace(0.002, 3.0, 60)]
@@ -78,12 +85,10 @@ class Evidence:
     """Log Bayes factor of a change against none, with the drift continued."""
     steady: float
     """The same with no drift at all."""
-    visits: int
-    """Earlier visits to the far side of the midline between both levels."""
-    visited: int
-    """Nights that they took together."""
-    stayed: int
-    """Nights that were not there."""
+    visits: Visits
+    """Earlier stays at about the new level, each night held against the level of its time."""
+    visits_before: Visits
+    """The same, each night held against the present level: earlier levels are stays, too."""
     usual: tuple[float, ...]
     """Log density of each night from `first` on at the old level."""
     moved: tuple[float, ...]
@@ -128,7 +133,13 @@ def evidence_at(series: Series, past: LevelEstimate, first: int, sign: int) -> E
         sign,
     )
     steady = _bayes_factor(tail - middle - flat.level, nights, flat.variance_at(0), sign)
-    visits, visited, stayed = _visits(past, first, middle, drifting.step, sign)
+    then = past.values[:first] - middle
+    history = np.where(np.isnan(past.aligned[:first]), then, past.aligned[:first])
+    # Nights that resemble their neighbours are worth fewer than they are.
+    worth = 1 / variance_inflation(history[-ALIKE_NIGHTS:])
+    distinct = abs(drifting.step) / noise
+    visits = earlier_visits(history / drifting.step, distinct)
+    before = earlier_visits(then / drifting.step, distinct) if past.base else visits
     return Evidence(
         first=first,
         after=len(tail),
@@ -140,11 +151,10 @@ def evidence_at(series: Series, past: LevelEstimate, first: int, sign: int) -> E
         noise=noise,
         slope=line.slope,
         slope_error=math.sqrt(line.slope_variance),
-        drifting=drifting.log_factor,
-        steady=steady.log_factor,
+        drifting=worth * drifting.log_factor,
+        steady=worth * steady.log_factor,
         visits=visits,
-        visited=visited,
-        stayed=stayed,
+        visits_before=before,
         usual=drifting.usual,
         moved=drifting.moved,
     )
@@ -283,28 +293,3 @@ def _bayes_factor(
         tuple(density[:, int(np.searchsorted(grid, 0.0))]),
         tuple(density[:, best]),
     )
-
-
-def _visits(
-    past: LevelEstimate, first: int, middle: float, step: float, sign: int
-) -> tuple[int, int, int]:
-    """Return the number of earlier visits beyond the midline, their nights, and all other nights.
-
-    A past that begins there does not count as a visit: the series may have come from that level.
-    """
-    aligned = past.aligned[:first]
-    depth = np.where(np.isnan(aligned), past.values[:first] - middle, aligned)
-    depth = sign * depth / max(abs(step), 1e-6)
-    visits = visited = stay = 0
-    inside = came = False
-    for night, away in enumerate(map(float, depth)):
-        if inside:
-            if away < 0.35:  # Hysteresis: noise at the midline is no visit.
-                if came:
-                    visits, visited = visits + 1, visited + stay
-                inside = False
-            else:
-                stay += 1
-        elif away > 0.5:
-            inside, came, stay = True, night > 0, 1
-    return visits, visited, int((depth <= 0.5).sum())

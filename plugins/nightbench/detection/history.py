@@ -97,29 +97,29 @@ def judge_history(
     segments: list[Segment] = []
     since = 0
 
-    def reported(change: Change, members: Sequence[int]) -> HistoryChange | None:
-        if abs(change.change) < min_change:
-            return None
+    def reported(change: Change, members: Sequence[int]) -> HistoryChange:
         own = [usable[i] for i in members]
         control = _control(nights, own[: change.detected + 1], change)
         return _history_change(change, nights, own, lower_is_better, control)
 
     for number, group in enumerate(groups):
-        changes = find_changes(series.take(group))
-        found += filter(None, (reported(change, group) for change in changes))
+        changes = find_changes(series.take(group), min_change)
+        found += (reported(change, group) for change in changes)
         if number:
             before = next(other for other in groups if group[0] - 1 in other)
             joined = [*(i for i in before if i < group[0]), *group]
             boundary_step = _step_at_boundary(
                 series, [nights[i].fingerprint for i in usable], joined, group[0]
             )
-            step = reported(boundary_step, joined) if boundary_step else None
+            step = None
+            if boundary_step is not None and boundary_step.may_reach(min_change):
+                step = reported(boundary_step, joined)
             segments.append(Segment(nights[usable[group[0]]], step))
         if not group or group[-1] == len(usable) - 1:
             since = max([0, *(change.first for change in changes)])
             last = series.take(group)
     found.sort(key=lambda each: each.index)
-    drift = drift_of(last, since)
+    drift = drift_of(last) or drift_of(last, since)
     if drift and lower_is_better:
         drift = Drift(drift.first, drift.nights, 1 / (1 + drift.change) - 1, drift.error)
     return HistoryReport(

@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+LAGS = 10
+"""Nights over which neighbours may resemble each other."""
+
 Floats = NDArray[np.floating[Any]]
 
 MAD_TO_SIGMA = 1.4826
@@ -54,3 +57,22 @@ def winsorised(values: Floats, sigma: float, scales: float = 3.5, half: int = 5)
     middle = running_median(values, half)
     clipped: Floats = np.clip(values, middle - scales * sigma, middle + scales * sigma)
     return clipped
+
+
+def variance_inflation(values: Floats) -> float:
+    """Return how much larger the variance of a mean is than that of as many independent nights.
+
+    1 or more: nights that resemble their neighbours count for fewer than they are. Bartlett's
+    weights on the autocorrelations of up to `LAGS` nights, outliers clipped.
+    """
+    if len(values) < 2 * LAGS:
+        return 1.0
+    centred = values - median(values)
+    limit = 3 * MAD_TO_SIGMA * median(np.abs(centred)) + 1e-9
+    calm = np.clip(centred, -limit, limit)
+    calm = calm - calm.mean()
+    alike = np.correlate(calm, calm, mode="full")[len(calm) - 1 : len(calm) + LAGS]
+    if alike[0] <= 0:
+        return 1.0
+    weights = 1 - np.arange(1, LAGS + 1) / (LAGS + 1)
+    return max(1.0, 1 + 2 * float((weights * alike[1:]).sum() / alike[0]))
