@@ -18,6 +18,8 @@ from nightbench.spool import RunSpool, Spool
 T = TypeVar("T")
 
 DAG = "on_demand"
+LOADING = ("ingest", "all_measured")
+"""Tasks of a run that load what was measured, and say whether that is all of it."""
 PARSE_TIMEOUT_S = 120.0
 REFRESH_S = 1.0
 STATE_INTERVAL_S = 4.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import httpx
@@ -102,6 +102,17 @@ class AirflowApi:
         as failed afterwards, too. What they measured stays in the spool.
         """
         self._send("PATCH", self._run_path(dag_id, run_id), json={"state": "failed"})
+
+    def run_again(self, dag_id: str, run_id: str, task_ids: Sequence[str]) -> None:
+        """Clear tasks of a run that has ended, whatever their state: Airflow runs them again."""
+        request = {
+            "dry_run": False,
+            "dag_run_id": run_id,
+            "task_ids": list(task_ids),
+            "only_failed": False,
+            "reset_dag_runs": True,
+        }
+        self._send("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", json=request)
 
     def log_tail(
         self, dag_id: str, run_id: str, task_id: str, try_number: int, map_index: int, lines: int
