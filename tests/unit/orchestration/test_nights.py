@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +18,7 @@ from nightbench.core.model import CaseStatus, Reason, ReasonCode, RunKind
 from nightbench.night.planning import TooLateForNight, night_start, plan_run
 from nightbench.orchestration.connections import connect
 from nightbench.orchestration.gang_operator import GangOperator, job_after_clear
+from nightbench.orchestration.gang_trigger import GangTrigger
 from nightbench.orchestration.plan_operator import PlanOperator
 from nightbench.spool import RunSpool, Spool
 from nightbench.spool.planned_job import load_job, save_job
@@ -306,3 +308,48 @@ def test_a_person_who_clears_a_case_asks_for_it_now(spool: Spool, tmp_path: Path
     assert load_job(run, SINGLE, 0).job.deadline == first
     with pytest.raises(UserError, match="cluster pair may be measured on at"):
         job_after_clear(run, planned, NOW + timedelta(hours=9))
+
+
+def test_a_defect_ends_the_case_on_the_last_try(
+    spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files(tmp_path, night="budget: 3h")
+    _, run = plan(spool, night=True)
+
+    def prepare(*_: object) -> None:
+        raise AttributeError("module 'tarfile' has no attribute 'data_filter'")
+
+    monkeypatch.setattr(GangOperator, "_prepare", prepare)
+    case, tonight = GangOperator(task_id="measure", nightbench_run=RUN, case_id=SINGLE), context()
+    with pytest.raises(AttributeError):
+        case.execute(tonight)
+    assert run.case(SINGLE).outcome() is None
+    tonight["ti"].try_number = 2
+    with pytest.raises(AttributeError):
+        case.execute(tonight)
+    outcome = run.case(SINGLE).outcome() or {}
+    assert outcome["status"] == "failed"
+    assert "a defect of Nightbench" in outcome["reasons"][0]["observed"]
+    assert "data_filter" in outcome["reasons"][0]["observed"]
+
+
+def test_a_defect_in_the_triggerer_ends_the_case_on_the_last_try(
+    spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files(tmp_path, night="budget: 3h")
+    _, run = plan(spool, night=True)
+
+    async def look_up(self: GangTrigger) -> None:
+        raise KeyError("nodes")
+
+    monkeypatch.setattr(GangTrigger, "_look_up", look_up)
+
+    def steer(last_try: bool) -> None:
+        trigger = GangTrigger(RUN, SINGLE, 0, last_try=last_try)
+        with pytest.raises(KeyError):
+            asyncio.run(anext(trigger.run()))
+
+    steer(last_try=False)
+    assert run.case(SINGLE).outcome() is None
+    steer(last_try=True)
+    assert "KeyError('nodes')" in (run.case(SINGLE).outcome() or {})["reasons"][0]["observed"]
