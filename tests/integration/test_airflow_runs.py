@@ -58,7 +58,9 @@ def test_a_run_ends_with_rows_and_verdicts_in_the_warehouse(live: Live) -> None:
     names = {task["rendered_map_index"] for task in live.tasks(dag_run, "measure")}
     assert names == {row["case_id"] for row in rows}
     assert marked(run.run_id) == []
-    assert (live.stack.home.reports / f"{run.run_id}.md").read_text().startswith("# good on local")
+    digest = live.stack.home.reports / f"{run.run_id}.md"
+    live.until(lambda: digest.is_file() and digest.stat().st_size, "the digest, after the verdicts")
+    assert digest.read_text().startswith("# good on local")
 
 
 def test_a_real_framework_is_provisioned_on_its_node_and_measured(live: Live) -> None:
