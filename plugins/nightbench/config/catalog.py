@@ -130,6 +130,10 @@ def _framework(path: Path) -> FrameworkInfo:
         for_tests=file.for_tests,
         size_bytes=file.size_bytes,
         problem="\n".join(complaints) or None,
+        broken_variants={
+            name: str(ConfigError(path, [document.problem(("variants", name), message)]))
+            for name, message in _missing_locks(file, path.parent).items()
+        },
     )
 
 
@@ -184,9 +188,6 @@ def _contradictions(
                 kinds
             )
             yield ("variants", name, "device"), said
-        lock = f"requirements-{name}.lock"
-        if file.python is not None and not (folder / lock).is_file():
-            yield ("variants", name), f"found no {lock} in this folder; expected the lock"
     for kind, script in file.controls.items():
         if not (folder / script).is_file():
             said = f'found "{script}", which is not in this folder; expected a script'
@@ -195,6 +196,17 @@ def _contradictions(
     workloads = folder.parent.parent / "workloads"
     if drilled is not None and not (workloads / drilled / "spec.json").is_file():
         yield ("drill_workload",), one_of(drilled, [each.name for each in _folders(workloads)])
+
+
+def _missing_locks(file: FrameworkFile, folder: Path) -> dict[str, str]:
+    """Variant -> which lock it lacks; a line without environments needs none."""
+    names = file.variants if file.python is not None else {}
+    locks = {name: f"requirements-{name}.lock" for name in names}
+    return {
+        name: f"found no {lock} in this folder; expected the lock"
+        for name, lock in locks.items()
+        if not (folder / lock).is_file()
+    }
 
 
 def _answers(support: Any) -> list[Any]:

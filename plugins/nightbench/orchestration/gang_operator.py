@@ -119,6 +119,12 @@ class GangOperator(BaseOperator):
             self._prepare(planned, store)
         except UserError as error:
             self._failed(context, store, error)
+        except AirflowException:
+            raise
+        except Exception as defect:
+            if is_last_try(context):
+                store.end(CaseStatus.FAILED, [reason_of_defect(defect)])
+            raise
         self.defer(
             trigger=self._trigger(context, planned.job),
             method_name="ended",
@@ -231,6 +237,12 @@ def job_after_clear(run: RunSpool, planned: PlannedJob, now: datetime) -> Planne
 def is_last_try(context: Context) -> bool:
     """Whether Airflow will not retry after this try."""
     return bool(context["ti"].try_number > context["ti"].max_tries)
+
+
+def reason_of_defect(defect: Exception) -> Reason:
+    """Why a case failed whose gang could not be steered for a reason that nobody foresaw."""
+    said = f"a defect of Nightbench, see the log of this task: {defect!r}"
+    return Reason(ReasonCode.CONTROLLER_ERROR, observed=said)
 
 
 def time_limit_s(job: JobSpec) -> float:

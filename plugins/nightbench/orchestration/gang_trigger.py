@@ -19,7 +19,7 @@ from airflow.triggers.base import (
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, Reason, ReasonCode
-from nightbench.orchestration.gang_operator import summary, time_limit_s
+from nightbench.orchestration.gang_operator import reason_of_defect, summary, time_limit_s
 
 if TYPE_CHECKING:
     from nightbench.gang import GangEvent, SshTarget
@@ -89,6 +89,10 @@ class GangTrigger(BaseTrigger):
                 await asyncio.to_thread(store.end, CaseStatus.FAILED, why, faults)
             yield TaskFailedEvent()
             return
+        except Exception as defect:
+            if self.last_try:
+                await asyncio.to_thread(store.end, CaseStatus.FAILED, [reason_of_defect(defect)])
+            raise
         self.log.info("%s %s: %s", self.case_id, outcome.status, outcome.why or "measured")
         if outcome.status is CaseStatus.OK:
             result = summary(self.case_id, self.generation, outcome.status)

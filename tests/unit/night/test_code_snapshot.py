@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
+import tarfile
 import time
 from pathlib import Path
 
@@ -69,3 +71,21 @@ def test_copies_that_no_run_uses_any_more_are_removed(benchmarks: Path, tmp_path
     (benchmarks / "rank.py").write_text("print('edited')\n")
     new = shipment_of_now(code_digest(benchmarks), None).benchmarks
     assert [each.name for each in (tmp_path / "home/code").iterdir()] == [new.name]
+
+
+def test_a_copy_that_another_process_removes_meanwhile_is_no_error(
+    benchmarks: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "home/code").mkdir(parents=True)
+    (tmp_path / "home/code/gone").symlink_to(tmp_path / "removed")
+    assert shipment_of_now(code_digest(benchmarks), None).benchmarks.is_dir()
+
+
+@pytest.mark.parametrize("name", ["../outside.py", "/tmp/outside.py"])
+def test_an_archive_writes_nowhere_else(run: RunSpool, benchmarks: Path, name: str) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        archive.addfile(tarfile.TarInfo(name), io.BytesIO())
+    run.save_code(packed.getvalue())
+    with pytest.raises(UserError, match="expected files below benchmarks/ only"):
+        kept_shipment(run, "0" * 64, None)
