@@ -72,11 +72,11 @@ class Terminal:
         mine = {"NIGHTBENCH_HOME": str(self.home), "NIGHTBENCH_DAGS": str(self.place / "dags")}
         return {**kept, **mine, **self.more}
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end; whatever that is."""
+    def run(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end, whatever that is; `more` are variables for it alone."""
         return subprocess.run(
             [*COMMAND, *words],
-            env=self.environment(),
+            env={**self.environment(), **more},
             capture_output=True,
             text=True,
             timeout=LIMIT_S,

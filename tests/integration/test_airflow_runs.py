@@ -8,11 +8,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 from tests.integration.live_airflow import Live
+from tests.integration.terminal import COMMAND
 
 from nightbench.core.model import CaseStatus
 from nightbench.local import lifecycle
@@ -36,6 +39,8 @@ def marked(run_id: str) -> list[int]:
 def test_a_run_ends_with_rows_and_verdicts_in_the_warehouse(live: Live) -> None:
     dag_run = live.trigger("good", run_kind="nightly")
     run = live.run_of(dag_run)
+    # As `nightbench run` asks again where the answer was lost: no second run.
+    assert live.api.trigger("on_demand", {"suite": "good"}, dag_run) == dag_run
 
     assert live.ended(dag_run) == "success", live.tasks(dag_run, "measure")
 
@@ -53,7 +58,9 @@ def test_a_run_ends_with_rows_and_verdicts_in_the_warehouse(live: Live) -> None:
     names = {task["rendered_map_index"] for task in live.tasks(dag_run, "measure")}
     assert names == {row["case_id"] for row in rows}
     assert marked(run.run_id) == []
-    assert (live.stack.home.reports / f"{run.run_id}.md").read_text().startswith("# good on local")
+    digest = live.stack.home.reports / f"{run.run_id}.md"
+    live.until(lambda: digest.is_file() and digest.stat().st_size, "the digest, after the verdicts")
+    assert digest.read_text().startswith("# good on local")
 
 
 def test_a_real_framework_is_provisioned_on_its_node_and_measured(live: Live) -> None:
@@ -162,6 +169,33 @@ def test_a_run_that_is_marked_failed_leaves_no_process(live: Live) -> None:
     outcome = live.until(run.case(case_id).outcome, "the outcome")
     assert outcome["status"] == CaseStatus.CANCELLED
     assert live.state(dag_run) == "failed"
+
+
+def test_a_run_that_is_cancelled_is_loaded_by_airflow_and_not_by_the_command(live: Live) -> None:
+    dag_run = live.trigger("long")
+    run = live.run_of(dag_run)
+    case_id = "sleep-fake-collective-2x1-bs2-smoke"
+    live.until(lambda: run.case(case_id).repeat(1), "a repeat that is measured")
+
+    done = subprocess.run(
+        [*COMMAND, "cancel", run.run_id],
+        env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert marked(run.run_id) == []
+    # Seconds of CPU each, while another run may be measured.
+    assert re.findall(r"\| +(airflow|great_expectations)$", done.stderr, re.MULTILINE) == []
+    (row,) = live.judged(run.run_id)
+    assert (row["status"], row["n"]) == ("cancelled", 1)
+    assert live.ended(dag_run) == "failed"
+    again = subprocess.run(
+        [*COMMAND, "cancel", run.run_id], capture_output=True, text=True, check=False
+    )
+    assert again.stdout.endswith("nothing was changed\n")
 
 
 @pytest.mark.slow

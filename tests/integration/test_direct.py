@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -105,4 +106,10 @@ def test_a_run_whose_process_was_killed_is_closed_once_its_leases_have_ended(
     )  # its gang has a lease still
     assert close_abandoned(here.spool, later) == [run.run_id]
     assert (run.run() or {})["ended_at"]
-    assert here.run("cancel", run.run_id).returncode == 0
+    done = here.run("cancel", run.run_id, PYTHONPROFILEIMPORTTIME="1")
+    assert done.returncode == 0, done.stderr
+    assert f"nightbench results --run {run.run_id}" in done.stdout
+    assert marked(run.run_id) == []
+    # Seconds of CPU each, in vain: other runs may be measured on this machine.
+    heavy = re.findall(r"\| +(airflow|great_expectations|pandas)$", done.stderr, re.MULTILINE)
+    assert heavy == []

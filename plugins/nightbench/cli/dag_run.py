@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from nightbench.cli import common
@@ -18,6 +20,8 @@ from nightbench.spool import RunSpool, Spool
 T = TypeVar("T")
 
 DAG = "on_demand"
+LOADING = ("ingest", "all_measured")
+"""Tasks of a run that load what was measured, and say whether that is all of it."""
 PARSE_TIMEOUT_S = 120.0
 REFRESH_S = 1.0
 STATE_INTERVAL_S = 4.0
@@ -66,10 +70,11 @@ def airflow_runs() -> AirflowApi | None:
 
 
 def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
-    """Start the DAG `on_demand`, and return the DAG run's id.
+    """Start the DAG `on_demand` once, also where an answer is lost; return the DAG run's id.
 
     Raises:
-        UserError: the DAG does not exist, or refuses the values.
+        UserError: the DAG does not exist, refuses the values, or Airflow has not answered for
+            `GIVE_UP_S`.
     """
     until = time.monotonic() + PARSE_TIMEOUT_S
     while api.dag(DAG) is None:
@@ -86,10 +91,23 @@ def trigger(api: AirflowApi, conf: Mapping[str, Any], note: str) -> str:
     api.unpause(DAG)
     # A key that is left out keeps the form's default.
     given = {key: value for key, value in conf.items() if value not in (None, [], "")}
+    dag_run_id = f"manual__{datetime.now(UTC).isoformat()}_{secrets.token_hex(4)}"
     waiting = False
+    away_since_s: float | None = None
     while True:
         try:
-            return api.trigger(DAG, given, note=note)
+            return api.trigger(DAG, given, dag_run_id, note=note)
+        except AirflowUnavailable as error:
+            unknown = f"{error}. Whether the run was started is not known"
+            if away_since_s is None:
+                away_since_s = time.monotonic()
+                say(f"{unknown}; asking again until Airflow answers")
+            elif time.monotonic() - away_since_s > GIVE_UP_S:
+                raise UserError(
+                    f"{unknown}. If it was, this follows it: nightbench run --follow {dag_run_id}"
+                ) from error
+            time.sleep(REFRESH_S)
+            continue
         except UserError as error:
             # Names have been checked against the files: Airflow has not read a new file yet.
             if _NOT_OFFERED not in str(error) or time.monotonic() > until:

@@ -182,9 +182,11 @@ def post(channels: Sequence[str], title: str, body: str, pictures: Sequence[Pict
 def cancel_experiment(name: str) -> bool:
     """End an experiment and its processes on the nodes; False where none has this id.
 
+    One that had ended is left as it is, and the user is told so.
+
     Raises:
-        UserError: it is a drill, a bisect that is not measured, a node does not answer (its gang
-            ends with its lease), or the process that measures goes on all the same.
+        UserError: it is a drill, a node does not answer (its gang ends with its lease), or the
+            process that measures goes on all the same.
     """
     spool = common.spool()
 
@@ -210,6 +212,7 @@ def _cancel_comparison(folder: RunSpool) -> None:
     from nightbench import gang
     from nightbench.cli.ab import chosen_of
     from nightbench.experiments.ab import AbRequest
+    from nightbench.experiments.comparison import saved_result
     from nightbench.experiments.experiment_spool import (
         COMPARISON,
         read_request,
@@ -218,6 +221,10 @@ def _cancel_comparison(folder: RunSpool) -> None:
 
     document = read_request(folder, COMPARISON)
     request, name = document["request"], folder.run_id
+    result = saved_result(folder)
+    if result is not None and (result["complete"] or not folder.is_steered()):
+        _say_ended(name, f"ended at {result['ended_at']}")
+        return
     if "alert_id" in request:
         cluster = common.cluster_of(document["cluster"])
         resume = f"nightbench alert confirm {request['alert_id']}"
@@ -236,9 +243,13 @@ def _cancel_bisect(folder: RunSpool) -> None:
     from nightbench.experiments.reporting import BisectReporter
 
     request, name = bisect_request.request_of(folder), folder.run_id
-    state = (folder.run() or {})["state"]
-    if state != "running":
-        raise UserError(f"{name}: found it {state}; expected one that is measured")
+    document = folder.run() or {}
+    if document["state"] != "running":
+        stopped = document["stopped"]
+        _say_ended(
+            name, f"been stopped ({stopped})" if stopped else f"ended at {document['ended_at']}"
+        )
+        return
     cluster = common.choose(request.suite, request.cluster).cluster
     targets, spool = common.reach(cluster), common.spool()
     request_cancel(folder, CANCEL_REASON)
@@ -274,6 +285,10 @@ def _released(folder: RunSpool) -> bool:
             return False
         time.sleep(0.1)
     return True
+
+
+def _say_ended(name: str, how: str) -> None:
+    common.say(f"{name} had {how}: nothing was changed")
 
 
 def _say_cancelled(name: str, cluster: str, resume: str) -> None:

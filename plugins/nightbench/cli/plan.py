@@ -91,7 +91,6 @@ def plan(
 ) -> None:
     """List the cases of a suite with nodes, build and estimated time; nothing need run."""
     from nightbench.core import plan as planning
-    from nightbench.core.budget import duration
 
     chosen = common.choose(
         suite,
@@ -116,10 +115,14 @@ def plan(
     unavailable = {
         case.case_id: problem
         for case in chosen.suite.cases
-        if (problem := broken(case, chosen.catalog)) is not None
+        if (problem := broken(case, chosen.suite, chosen.cluster, chosen.catalog)) is not None
     }
     known = common.history(chosen.cluster.name)
-    seconds = [planning.estimate(job.case, known) for job in jobs]
+    seconds = [
+        # What is not measured takes no time.
+        0.0 if job.case.case_id in unavailable else planning.estimate(job.case, known)
+        for job in jobs
+    ]
     if json:
         common.print_json(
             [
@@ -153,7 +156,7 @@ def plan(
             job.build.build_id,
             f"{protocol.warmup_steps}+{protocol.measured_steps}",
             str(protocol.repeats),
-            "-" if guess is None else duration(guess),
+            "unavailable" if job.case.case_id in unavailable else _estimate(guess),
         )
     out.print(table)
     for case_id, problem in unavailable.items():
@@ -161,11 +164,15 @@ def plan(
     total = sum(guess for guess in seconds if guess is not None)
     unknown = sum(guess is None for guess in seconds)
     words = f"{len(jobs)} cases on {chosen.cluster.name}, {_at_once(chosen.cluster)}"
-    if unknown == len(jobs):
+    if unknown and unknown == len(jobs) - len(unavailable):
         say(f"{words}; no history yet to estimate the time from")
     else:
         more = f", and {unknown} without a history" if unknown else ""
         say(f"{words}; about {duration(total)}{more}")
+
+
+def _estimate(seconds: float | None) -> str:
+    return "-" if seconds is None else duration(seconds)
 
 
 def _at_once(cluster: Cluster) -> str:
@@ -263,10 +270,13 @@ def _show(
         out.print(inside)
     for case_id, reason in night.left_out.items():
         say(f"left out: {case_id}: {sentence(reason)}")
+    unavailable = [entry for entry in night.entries if entry.problem is not None]
+    for entry in unavailable:
+        say(f"unavailable: {entry.case_id}: {entry.problem}")
     window = night.window
     begins = f"{window.start.astimezone(place):{_MINUTE}}"
     last_end = f"{night.end.astimezone(place):{_MINUTE}}"
-    count = len(night.entries) - len(night.left_out)
+    count = len(night.entries) - len(night.left_out) - len(unavailable)
     words = f"the night begins at {begins}; "
     if count:
         words += f"{count} of {len(night.entries)} cases end by {last_end}"
@@ -302,4 +312,5 @@ def _document(
         "guessed": entry.guessed,
         "last_tried": last.isoformat() if last else None,
         "left_out": entry.left_out and entry.left_out.to_json(),
+        "unavailable": entry.problem,
     }

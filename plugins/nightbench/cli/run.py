@@ -193,6 +193,7 @@ def cancel(
     # First what has no gang yet: nobody begins it now, and what is being prepared for it ends.
     _record_cancelled(found, begun=False)
     dag_id, dag_run_id = document.get("dag_id"), document.get("dag_run_id")
+    api = None
     if dag_id and dag_run_id:
         api = dag_run.airflow_runs()
         if api is None:
@@ -209,11 +210,12 @@ def cancel(
     _record_cancelled(found, begun=True)
     plans.mark_ended(found)
     say(f"{found.run_id} is cancelled: no process with its mark is left on {where.name}")
-    if measured_elsewhere:
-        return  # by a direct run, which loads what it has measured
-    from nightbench.cli.direct_run import load_and_judge
-
-    load_and_judge(spool, found.run_id)
+    # Loaded elsewhere: the checks take seconds of CPU, which another run may be measured with.
+    if api and dag_id and dag_run_id:
+        api.run_again(dag_id, dag_run_id, dag_run.LOADING)
+        say(f"Airflow loads what was measured; then: nightbench results --run {found.run_id}")
+    elif not measured_elsewhere:  # else by the direct run itself
+        say(f"What was measured: nightbench results --run {found.run_id}")
 
 
 def _has_ended(run: RunSpool) -> bool:

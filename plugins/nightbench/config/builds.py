@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import posixpath
+import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from nightbench.config import locations, values
@@ -15,6 +18,9 @@ from nightbench.config.source import Document, Key, Problem
 from nightbench.core.errors import UserError
 from nightbench.core.model import Build, Cluster
 from nightbench.core.plan import wheel_digest
+
+_DIGEST_LENGTH = 16
+_DIGEST = re.compile(f"[0-9a-f]{{{_DIGEST_LENGTH}}}")
 
 
 def read_builds(
@@ -114,16 +120,40 @@ def stage_wheels(builds: Iterable[str]) -> tuple[str, ...]:
     for text in builds:
         build = parse_build(text)
         if build.source == "wheel" and build.location:
-            wheel = Path(build.location)
-            place = locations.wheels_folder() / wheel_digest(wheel)[:16] / wheel.name
-            if not place.exists():
-                place.parent.mkdir(parents=True, exist_ok=True)
-                beside = place.with_name(f".{wheel.name}.{os.getpid()}")
-                shutil.copyfile(wheel, beside)
-                beside.replace(place)
-            text = f"{build.line}={place}"
+            text = f"{build.line}={_stage(Path(build.location))}"
         staged.append(text)
     return tuple(staged)
+
+
+def _stage(wheel: Path) -> Path:
+    place = locations.wheels_folder() / wheel_digest(wheel)[:_DIGEST_LENGTH] / wheel.name
+    with locked_staging():
+        place.parent.mkdir(exist_ok=True)
+        if not place.exists():
+            beside = place.with_name(f".{wheel.name}.{os.getpid()}")
+            shutil.copyfile(wheel, beside)
+            beside.replace(place)
+        os.utime(place)  # Its age counts from its last use.
+    return place
+
+
+def staged_wheels() -> list[Path]:
+    """The wheels in folders named as `stage_wheels` names them."""
+    every = locations.wheels_folder().glob("*/*.whl")
+    return sorted(path for path in every if _DIGEST.fullmatch(path.parent.name))
+
+
+@contextmanager
+def locked_staging() -> Iterator[None]:
+    """Hold the folder of wheels: nobody stages one that another process removes."""
+    folder = locations.wheels_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _is_below(path: str, root: str) -> bool:

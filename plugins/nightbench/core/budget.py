@@ -86,9 +86,11 @@ class NightPlanEntry:
     seconds: float
     guessed: bool
     start: datetime | None = None
-    """When it is expected to begin; None where it is left out."""
+    """When it is expected to begin; None where it is not measured."""
     left_out: Reason | None = None
-    """Why it is not measured; None where it is."""
+    """Why the night has no room for it."""
+    problem: str | None = None
+    """What is wrong with the files that it is run from: it is unavailable, and takes no time."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class NightPlan:
 
     window: NightWindow
     entries: tuple[NightPlanEntry, ...]
-    """Measured cases in their order, then cases that are left out."""
+    """Measured cases in their order, then cases that are left out or unavailable."""
 
     @property
     def left_out(self) -> dict[str, Reason]:

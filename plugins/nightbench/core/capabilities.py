@@ -14,6 +14,7 @@ from nightbench.core.model import (
     Cluster,
     FrameworkInfo,
     Strategy,
+    Suite,
 )
 
 
@@ -25,8 +26,28 @@ class Refusal:
     message: str
 
 
-def broken(case: Case, catalog: Catalog) -> str | None:
-    """Say what is wrong with the folders that a case is run from; None where nothing is."""
+def broken(case: Case, suite: Suite, cluster: Cluster, catalog: Catalog) -> str | None:
+    """Say what is wrong with the files that a case is run from there; None where nothing is."""
+    problem = _broken_folder(case, catalog)
+    framework = catalog.frameworks[case.framework]
+    if problem is not None or prefix_of(case.framework, cluster, suite.builds) is not None:
+        return problem  # A prefix needs no lock.
+    variant = variant_of(framework, cluster, suite.builds)
+    return None if isinstance(variant, Refusal) else framework.broken_variants.get(variant)
+
+
+def refuse_broken(cases: Iterable[Case], suite: Suite, cluster: Cluster, catalog: Catalog) -> None:
+    """Refuse cases whose files are broken, where a case alone is of no use.
+
+    Raises:
+        UserError: what is wrong, with file and line.
+    """
+    for case in cases:
+        if problem := broken(case, suite, cluster, catalog):
+            raise UserError(f"{case.case_id} cannot be measured:\n{problem}")
+
+
+def _broken_folder(case: Case, catalog: Catalog) -> str | None:
     framework = catalog.frameworks[case.framework]
     workload = catalog.workloads[case.workload]
     return (
@@ -34,23 +55,12 @@ def broken(case: Case, catalog: Catalog) -> str | None:
     )
 
 
-def refuse_broken(cases: Iterable[Case], catalog: Catalog) -> None:
-    """Refuse cases whose folders are broken, where a case alone is of no use.
-
-    Raises:
-        UserError: what is wrong, with file and line.
-    """
-    for case in cases:
-        if problem := broken(case, catalog):
-            raise UserError(f"{case.case_id} cannot be measured:\n{problem}")
-
-
 def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
     """Say why no cluster could run a case, or None where framework and workload have it.
 
     Of a broken folder nobody knows what it supports: its cases are planned, and unavailable.
     """
-    if broken(case, catalog) is not None:
+    if _broken_folder(case, catalog) is not None:
         return None
     framework = catalog.frameworks[case.framework]
     workload = catalog.workloads[case.workload]

@@ -130,7 +130,7 @@ def make_plan(
     unavailable = {
         name: Reason(ReasonCode.CODE_BROKEN, observed=problem)
         for name, case in cases.items()
-        if name not in left_out and (problem := broken(case, catalog)) is not None
+        if name not in left_out and (problem := broken(case, suite, cluster, catalog)) is not None
     }
     return RunPlan(
         run=run,

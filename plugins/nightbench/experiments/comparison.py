@@ -149,7 +149,6 @@ def plan_comparison(
     if not cases:
         have = ", ".join(sorted({case.framework for case in suite.cases}))
         raise UserError(f"suite {suite.name}: no case of {line} is left to compare; it has {have}")
-    refuse_broken(cases, catalog)
     compared = []
     for case in cases:
         roles = catalog.frameworks[line].roles_of(case.strategy)
@@ -157,6 +156,7 @@ def plan_comparison(
         jobs = {}
         for arm, build in zip(Arm, builds, strict=True):
             with_build = dataclasses.replace(suite, builds={**suite.builds, line: build})
+            refuse_broken([case], with_build, cluster, catalog)
             job = resolve(case, with_build, cluster, catalog, comparison_id, deadline=deadline)
             known = (past or {}).get(case.case_id, CaseHistory()).of(job.definition_digest)
             job = dataclasses.replace(
@@ -335,6 +335,11 @@ def _build(build: Build) -> Document:
 def save_result(folder: RunSpool, document: Mapping[str, Any]) -> None:
     """Store the result."""
     write_json(folder.folder / "result.json", document)
+
+
+def withdraw_result(folder: RunSpool) -> None:
+    """Remove the result of a comparison that was stopped, because it is resumed."""
+    (folder.folder / "result.json").unlink(missing_ok=True)
 
 
 def saved_result(folder: RunSpool) -> Document | None:

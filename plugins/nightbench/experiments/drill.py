@@ -93,7 +93,7 @@ class Drill:
     def plan(self, run_id: str, started_at: datetime | None = None) -> RunPlan:
         """Return the plan of a run of the case that notifies nobody."""
         suite = dataclasses.replace(self.suite, name=f"drill-{self.suite.name}", alerts=())
-        refuse_broken(suite.cases, self.catalog)
+        refuse_broken(suite.cases, suite, self.cluster, self.catalog)
         return make_plan(
             suite,
             self.cluster,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import httpx
@@ -75,7 +75,15 @@ class AirflowApi:
     ) -> str:
         """Start a run of a DAG now and return its dag_run_id.
 
+        Args:
+            dag_id: the DAG.
+            conf: its parameters.
+            run_id: an id that nobody else uses; with it the same call may be made again where an
+                answer was lost, and starts no second run. Airflow chooses one unless given.
+            note: shown beside the run.
+
         Raises:
+            AirflowUnavailable: there is no answer; the run may have been started all the same.
             UserError: Airflow refused, for instance because `conf` does not fit the form.
         """
         body: dict[str, Any] = {"logical_date": None, "conf": dict(conf)}
@@ -83,8 +91,10 @@ class AirflowApi:
             body["dag_run_id"] = run_id
         if note:
             body["note"] = note
-        answer = self._send("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body)
-        return str(answer.json()["dag_run_id"])
+        path = f"/api/v2/dags/{dag_id}/dagRuns"
+        # 409: a run of this id is there, started by this call when it was made before.
+        answer = self._send("POST", path, json=body, allow=(409,) if run_id else ())
+        return run_id or str(answer.json()["dag_run_id"])
 
     def dag_run(self, dag_id: str, run_id: str) -> dict[str, Any]:
         """Return one run of a DAG; its `state` is queued, running, success or failed."""
@@ -102,6 +112,17 @@ class AirflowApi:
         as failed afterwards, too. What they measured stays in the spool.
         """
         self._send("PATCH", self._run_path(dag_id, run_id), json={"state": "failed"})
+
+    def run_again(self, dag_id: str, run_id: str, task_ids: Sequence[str]) -> None:
+        """Clear tasks of a run that has ended, whatever their state: Airflow runs them again."""
+        request = {
+            "dry_run": False,
+            "dag_run_id": run_id,
+            "task_ids": list(task_ids),
+            "only_failed": False,
+            "reset_dag_runs": True,
+        }
+        self._send("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", json=request)
 
     def log_tail(
         self, dag_id: str, run_id: str, task_id: str, try_number: int, map_index: int, lines: int

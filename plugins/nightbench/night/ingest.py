@@ -54,13 +54,15 @@ class IngestResult:
 def ingest_run(spool: Spool, run_id: str, connect: Connect) -> IngestResult:
     """Summarise, check and load one run; doing it again changes nothing.
 
-    Checks come first: no connection is held open while Great Expectations works.
+    Checks come before the connection: none is held open while Great Expectations works, and that
+    is not imported where the warehouse is away.
 
     Raises:
         WarehouseUnavailable: PostgreSQL is away; the run waits in the spool.
         UserError: the run's files cannot be read.
     """
     folder = spool.run(run_id)
+    connect().close()
     bundle = build_bundle(folder)
     connection = connect()
     try:

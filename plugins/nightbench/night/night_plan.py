@@ -8,12 +8,14 @@ from datetime import datetime
 from nightbench.core.budget import (
     CaseHistory,
     NightPlan,
+    NightPlanEntry,
     NightWindow,
     candidate,
     clock,
     fit,
     night_window,
 )
+from nightbench.core.capabilities import broken
 from nightbench.core.errors import UserError
 from nightbench.core.hours import Hours, Span, opening
 from nightbench.core.model import Catalog, Cluster, Suite
@@ -37,6 +39,11 @@ def plan_night(
         UserError: the hours of suite and cluster do not overlap in the coming days.
     """
     tonight = next_night(suite, cluster, at)
+    problems = {
+        case.case_id: problem
+        for case in suite.cases
+        if (problem := broken(case, suite, cluster, catalog)) is not None
+    }
     cases = [
         candidate(
             case.case_id,
@@ -48,8 +55,14 @@ def plan_night(
             tonight,
         )
         for case in suite.cases
+        if case.case_id not in problems
     ]
-    return fit(cases, tonight, cluster.parallel_cases)
+    made = fit(cases, tonight, cluster.parallel_cases)
+    unavailable = (
+        NightPlanEntry(case_id, 0.0, guessed=False, problem=problem)
+        for case_id, problem in problems.items()
+    )
+    return NightPlan(made.window, (*made.entries, *unavailable))
 
 
 def next_night(suite: Suite, cluster: Cluster, at: datetime) -> NightWindow:

@@ -118,5 +118,8 @@ def _log_night(night: NightPlan) -> None:
             log.info("%s  %s, %s %s", *said)
     for case_id, reason in night.left_out.items():
         log.warning("left out: %s: %s", case_id, sentence(reason))
+    for entry in night.entries:
+        if entry.problem is not None:
+            log.warning("unavailable: %s: %s", entry.case_id, entry.problem)
     if night.window.end is not None:
         log.info("the night ends at %s (%s)", clock(night.window.end), night.window.why)

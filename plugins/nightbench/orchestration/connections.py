@@ -1,7 +1,8 @@
 """Airflow Connections by their ids: the warehouse, and the channels of alerts.
 
-Outside of Airflow's processes Connections come from `AIRFLOW_CONN_*`, from the configured secrets
-backend, from `<home>/connections.json`, and from Airflow's database where that can be reached.
+Outside of tasks and triggers Connections come from `AIRFLOW_CONN_*`, from `<home>/connections.json`
+(read without Airflow, whose import takes 2 s of CPU), from the configured secrets backend, and from
+Airflow's database where that can be reached.
 
 Nothing here is ever logged: a Connection holds keys, tokens and passwords.
 """
@@ -11,6 +12,9 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -31,6 +35,8 @@ WAREHOUSE_TRIAGE = "nightbench_warehouse_triage"
 MADE_BY_UP = (WAREHOUSE, WAREHOUSE_READER, WAREHOUSE_TRIAGE, "nightbench_local")
 """Connections of the control plane that runs on one machine."""
 
+_FIELDS = ("conn_type", "host", "port", "schema", "login", "password")
+"""Of a Connection in the home's file, beside its extra."""
 SLACK = "https://hooks.slack.com/services"
 _CHANNELS = (
     'expected type apprise with an extra such as {"config": {"path": "slack://…"}}, type '
@@ -41,7 +47,20 @@ _CHANNELS = (
 log = logging.getLogger(__name__)
 
 
-def get_connection(conn_id: str, named: str = "") -> Connection:
+@dataclass(frozen=True)
+class HomeConnection:
+    """A Connection of the home's file, with the fields of Airflow's class that are read here."""
+
+    conn_type: str | None
+    host: str | None
+    port: int | None
+    schema: str | None
+    login: str | None
+    password: str | None = field(repr=False)
+    extra_dejson: Mapping[str, Any] = field(repr=False)
+
+
+def get_connection(conn_id: str, named: str = "") -> Connection | HomeConnection:
     """A Connection by its id.
 
     Args:
@@ -51,12 +70,16 @@ def get_connection(conn_id: str, named: str = "") -> Connection:
     Raises:
         UserError: there is none.
     """
+    if not _in_task() and _variable(conn_id) not in os.environ:
+        stored = _from_home(conn_id)
+        if stored is not None:
+            return stored
     from airflow.sdk import BaseHook
 
     try:
         return BaseHook.get_connection(conn_id)
     except not_found():
-        found = None if _in_task() else _from_home(conn_id) or _from_database(conn_id)
+        found = None if _in_task() else _from_database(conn_id)
         if found is None:
             raise missing(conn_id, named) from None
         return found
@@ -71,35 +94,39 @@ def not_found() -> tuple[type[BaseException], ...]:
 
 def missing(conn_id: str, named: str = "") -> UserError:
     """The error for a Connection that is missing; `named` says what names it."""
-    variable = f"AIRFLOW_CONN_{conn_id.upper()}"
     made = "`nightbench up` makes it. " if conn_id in MADE_BY_UP else ""
     return UserError(
         f"connection {conn_id}{named}: no such Airflow Connection. {made}Add it in the UI (Admin, "
         f"Connections), with `nightbench airflow connections add {quote(conn_id)} …`, or as "
-        f"{variable} in the environment of every Airflow process"
+        f"{_variable(conn_id)} in the environment of every Airflow process"
     )
+
+
+def _variable(conn_id: str) -> str:
+    return f"AIRFLOW_CONN_{conn_id.upper()}"
 
 
 def _in_task() -> bool:
     """Whether this process is a task's or a trigger's: those ask Airflow's API only."""
-    from airflow.sdk.execution_time import task_runner
+    # Not imported here: a process that runs tasks or triggers has done so.
+    runner = sys.modules.get("airflow.sdk.execution_time.task_runner")
+    return getattr(runner, "SUPERVISOR_COMMS", None) is not None
 
-    return getattr(task_runner, "SUPERVISOR_COMMS", None) is not None
 
-
-def _from_home(conn_id: str) -> Connection | None:
-    """From the file that `nightbench up` writes, for terminals without Airflow's settings."""
+def _from_home(conn_id: str) -> HomeConnection | None:
+    """From the file that `nightbench up` writes; None where that has it not, or as a URI."""
     path = home_folder() / "connections.json"
     if not path.is_file():
         return None
-    from airflow.sdk import Connection
-
-    entry = json.loads(path.read_text(encoding="utf-8")).get(conn_id)
-    if entry is None:
-        return None
-    extra = entry.get("extra")
-    fields = {**entry, "extra": json.dumps(extra) if isinstance(extra, dict) else extra}
-    return Connection(conn_id=conn_id, **fields)
+    try:
+        entry = json.loads(path.read_text(encoding="utf-8")).get(conn_id)
+        if not isinstance(entry, dict):
+            return None
+        extra = entry.get("extra") or {}
+        extra = json.loads(extra) if isinstance(extra, str) else extra
+    except ValueError as error:  # Its message holds no text of the file.
+        raise UserError(f"{path}: connection {conn_id}: found no JSON: {error}") from None
+    return HomeConnection(**{name: entry.get(name) for name in _FIELDS}, extra_dejson=extra)
 
 
 def _from_database(conn_id: str) -> Connection | None:
@@ -202,7 +229,7 @@ def channel_url(conn_id: str) -> str:
     return ", ".join(paths)
 
 
-def _slack(conn_id: str, connection: Connection) -> str:
+def _slack(conn_id: str, connection: Connection | HomeConnection) -> str:
     """As Airflow's SlackWebhookHook reads it: the token is the password, or a whole URL is."""
     token = (connection.password or "").strip().strip("/")
     if not token:
@@ -210,7 +237,7 @@ def _slack(conn_id: str, connection: Connection) -> str:
     return token if token.startswith("https://") else f"{SLACK}/{token}"
 
 
-def _mail(conn_id: str, connection: Connection) -> str:
+def _mail(conn_id: str, connection: Connection | HomeConnection) -> str:
     """As Airflow's SmtpHook reads it, with the recipients in `to_email`, which it leaves out."""
     extra = connection.extra_dejson
     sender, to = extra.get("from_email"), extra.get("to_email")

@@ -34,8 +34,9 @@ DAY_S = 86400.0
 DOC = """\
 ### Maintenance
 
-Loads runs that wait in the spool, removes loaded runs and task logs after their time, ends
-orphaned processes of ours on the nodes and removes environments that nothing has used for long.
+Loads runs that wait in the spool, removes loaded runs, staged wheels and task logs after their
+time, ends orphaned processes of ours on the nodes and removes environments that nothing has used
+for long.
 Only processes that carry our mark are ever ended. Sends the messages about alerts that no night
 has sent.
 """
@@ -134,16 +135,23 @@ def deadlines_are_checked() -> None:
 
 @task(trigger_rule="all_done")
 def expire_files(**context: Any) -> dict[str, int]:
-    """Remove loaded runs and task logs that are older than their time."""
+    """Remove loaded runs, staged wheels and task logs that are older than their time."""
     from airflow.sdk.configuration import conf
 
+    from nightbench.night.staged_wheels import remove_unused_wheels
     from nightbench.spool import open_spool
 
-    removed = open_spool().expire(context["params"]["spool_days"])
+    spool = open_spool()
+    removed = spool.expire(context["params"]["spool_days"])
     for run_id in removed:
         log.info("removed run %s from the spool", run_id)
     logs = Path(conf.get("logging", "base_log_folder"))
-    return {"runs": len(removed), "logs": expire_logs(logs, context["params"]["log_days"])}
+    expired = expire_logs(logs, context["params"]["log_days"])
+    with user_errors_fail_task():
+        wheels = remove_unused_wheels(spool, datetime.now(UTC))
+    for wheel in wheels:
+        log.info("removed %s, which no run has used for long", wheel)
+    return {"runs": len(removed), "logs": expired, "wheels": len(wheels)}
 
 
 def expire_logs(folder: Path, days: float) -> int:

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, JumpHost, Node
-from nightbench.orchestration.connections import get_connection, missing, not_found
+from nightbench.orchestration.connections import (
+    HomeConnection,
+    get_connection,
+    missing,
+    not_found,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -84,7 +89,9 @@ def _conn_ids(cluster: Cluster) -> list[str]:
 
 
 def _targets(
-    cluster: Cluster, known: Mapping[str, Connection], extras: Mapping[str, Mapping[str, Any]]
+    cluster: Cluster,
+    known: Mapping[str, Connection | HomeConnection],
+    extras: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, SshTarget]:
     found = {}
     for node in cluster.nodes:
@@ -110,7 +117,10 @@ class _Endpoint:
     own_user: str | None
 
     def target(
-        self, connection: Connection, extra: Mapping[str, Any], jump: tuple[SshTarget, ...]
+        self,
+        connection: Connection | HomeConnection,
+        extra: Mapping[str, Any],
+        jump: tuple[SshTarget, ...],
     ) -> SshTarget:
         from nightbench.gang import SshTarget
 

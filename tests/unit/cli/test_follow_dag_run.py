@@ -28,6 +28,8 @@ class Airflow:
         self.asked = 0
         self.status = 200
         self.state = "running"
+        self.started: list[str] = []
+        self.answers_lost = 0
         self.when_asked: Callable[[int], None] = lambda asked: None
         self._server = self._listen(0)
         self.port = self._server.server_address[1]
@@ -48,12 +50,21 @@ class Airflow:
             return self.status, {"state": self.state}
         return self.status, {"task_instances": []}
 
+    def start(self, dag_run_id: str) -> int:
+        """As Airflow does: one run for each id."""
+        if dag_run_id in self.started:
+            return 409
+        self.started.append(dag_run_id)
+        return 200
+
     def _listen(self, port: int) -> ThreadingHTTPServer:
         airflow = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                status, document = airflow.answer(self.path.partition("?")[0])
+                self.reply(*airflow.answer(self.path.partition("?")[0]))
+
+            def reply(self, status: int, document: dict[str, object]) -> None:
                 body = json.dumps(document).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
@@ -61,6 +72,18 @@ class Airflow:
                 self.wfile.write(body)
 
             def do_POST(self) -> None:
+                sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if not self.path.endswith("/dagRuns"):
+                    return self.do_GET()
+                dag_run_id = sent.get("dag_run_id") or f"manual__{len(airflow.started)}"
+                status = airflow.start(dag_run_id)
+                if airflow.answers_lost:
+                    airflow.answers_lost -= 1
+                    self.close_connection = True
+                    return None
+                return self.reply(status, {"dag_run_id": dag_run_id})
+
+            def do_PATCH(self) -> None:
                 self.rfile.read(int(self.headers["Content-Length"]))
                 self.do_GET()
 
@@ -132,6 +155,30 @@ def test_giving_up_says_that_the_run_goes_on_and_how_to_follow_it(
     with api(airflow) as client, pytest.raises(UserError) as error:
         dag_run.DagRunFollower(client, spool, DAG_RUN).follow()
     assert f"The run goes on. Follow it: nightbench run --follow {DAG_RUN}" in str(error.value)
+
+
+@pytest.mark.parametrize("lost", [0, 1, 3])
+def test_a_run_whose_start_is_not_answered_is_started_once(
+    airflow: Airflow, capsys: pytest.CaptureFixture[str], lost: int
+) -> None:
+    airflow.answers_lost = lost
+    with api(airflow) as client:
+        dag_run_id = dag_run.trigger(client, {"suite": "demo"}, note="")
+        another = dag_run.trigger(client, {"suite": "demo"}, note="")
+    assert airflow.started == [dag_run_id, another]
+    said = capsys.readouterr().out
+    assert said.count("Whether the run was started is not known; asking again") == (lost > 0)
+
+
+def test_giving_up_to_start_a_run_says_how_to_follow_it_if_it_was(
+    airflow: Airflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dag_run, "GIVE_UP_S", 0.2)
+    airflow.answers_lost = 10**6
+    with api(airflow) as client, pytest.raises(UserError) as error:
+        dag_run.trigger(client, {"suite": "demo"}, note="")
+    (dag_run_id,) = airflow.started
+    assert str(error.value).endswith(f"nightbench run --follow {dag_run_id}")
 
 
 def test_a_refusal_for_good_is_told_at_once(airflow: Airflow, spool: Spool) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from nightbench.config import find_clusters, find_suites, load_catalog, load_cluster, load_suite
-from nightbench.core.model import Case, Cluster, Node, RunKind, Strategy, Suite
+from nightbench.config.suite_heads import framework_names, workload_scales
+from nightbench.core.model import Build, Case, Cluster, Node, RunKind, Strategy, Suite
 from nightbench.core.run_plan import make_plan
 from nightbench.spool import Spool
 from nightbench.spool.plans import store_plan
@@ -168,6 +169,42 @@ def test_a_file_that_a_folder_lacks_is_named(
     assert said in complaint
 
 
+def test_what_editors_and_file_managers_leave_is_ignored(tmp_path: Path) -> None:
+    benchmarks = tree(tmp_path, LINE, SPEC)
+    expected = load_catalog(benchmarks)
+    for stray in (
+        "frameworks/.DS_Store",
+        "frameworks/notes.txt",
+        "frameworks/.idea/workspace.xml",
+        "frameworks/gone/.DS_Store",
+        "frameworks/__pycache__/launch.cpython-311.pyc",
+        "frameworks/thing/._launch.py",
+        "workloads/.ipynb_checkpoints/lang.py",
+        "workloads/net/._lang.py",
+        "workloads/net/._data.py",
+    ):
+        (benchmarks / stray).parent.mkdir(exist_ok=True)
+        (benchmarks / stray).write_bytes(b"\x00\x05\x16")
+    (benchmarks / "workloads" / "net" / ".#lang.py").symlink_to("me@host.4711")
+    found = load_catalog(benchmarks)
+    assert (found.frameworks, found.workloads) == (expected.frameworks, expected.workloads)
+    assert found.problems == ()
+    names = framework_names(benchmarks), list(workload_scales(benchmarks))
+    assert names == (["thing"], ["net"])
+
+
+def test_a_folder_without_its_description_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    benchmarks = tree(tmp_path, LINE, SPEC)
+    (benchmarks / "frameworks" / "other").mkdir()
+    (benchmarks / "frameworks" / "other" / "launch.py").touch()
+    catalog = load_catalog(benchmarks)
+    assert catalog.problems == ("benchmarks/frameworks/other/framework.json: no such file",)
+    assert catalog.frameworks["thing"].problem is None
+
+
 @pytest.mark.parametrize(
     ("file", "text", "said"),
     [
@@ -212,6 +249,33 @@ def test_a_broken_folder_makes_its_own_cases_unavailable_and_no_others(tmp_path:
     assert outcome["faults"] == []
     assert "other/framework.json:1: not valid JSON" in outcome["reasons"][0]["observed"]
     assert folder.case(case.case_id).outcome() is None
+
+
+GPU = {"variants": {"cpu": {"device": "cpu"}, "gpu": {"device": "gpu"}}}
+
+
+@pytest.mark.parametrize(
+    ("device", "builds", "available"),
+    [
+        ("cpu", {}, True),
+        ("gpu", {}, False),
+        ("cpu", {"thing": Build("thing", "gpu")}, False),
+        ("gpu", {"thing": Build("thing", "", "path", None, "/opt/thing")}, True),
+    ],
+    ids=["another variant", "the device's", "the suite's", "a prefix, which needs no lock"],
+)
+def test_a_lock_that_is_missing_makes_the_cases_of_its_variant_unavailable(
+    tmp_path: Path, device: str, builds: dict[str, Build], available: bool
+) -> None:
+    catalog = load_catalog(tree(tmp_path, {**LINE, **GPU}, SPEC))
+    (problem,) = catalog.problems
+    assert "variants.gpu: found no requirements-gpu.lock in this folder" in problem
+    case = Case("net", "thing", Strategy.SINGLE, batch_size_per_device=2, scale="full")
+    cluster = Cluster("c", (Node("n1", "n1", "ssh"),), device_kind=device, devices_per_node=1)
+    suite = Suite("s", "me", "c", (case,), builds=builds)
+    made = make_plan(suite, cluster, catalog, run_kind=RunKind.ON_DEMAND)
+    assert [job.case for job in made.jobs] == ([case] if available else [])
+    assert [why.observed for why in made.unavailable.values()] == ([] if available else [problem])
 
 
 def test_a_folder_that_holds_nothing_but_compiled_code_is_no_line(tmp_path: Path) -> None:

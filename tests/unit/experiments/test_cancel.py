@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nightbench.cli.run import cancel
 from nightbench.core.errors import UserError
 from nightbench.experiments.bisect_request import BisectRequest, store_bisect
+from nightbench.experiments.comparison import save_result
 from nightbench.experiments.experiment_spool import (
+    COMPARISON,
     MeasurementStopped,
     check_cancel,
     request_cancel,
+    store_request,
     withdraw_cancel,
 )
-from nightbench.spool import Spool
+from nightbench.spool import RunSpool, Spool
 
 
 @pytest.fixture
@@ -30,12 +34,49 @@ def test_a_drill_says_how_it_is_ended(spool: Spool) -> None:
         cancel("drill-1")
 
 
-def test_a_bisect_that_has_ended_is_not_ended_again(spool: Spool) -> None:
+@pytest.mark.parametrize(
+    ("ended", "said"),
+    [
+        (
+            {"state": "ended", "stopped": None, "ended_at": "2026-11-01T00:00:00+00:00"},
+            "bisect-1 had ended at 2026-11-01T00:00:00+00:00: nothing was changed\n",
+        ),
+        (
+            {"state": "stopped", "stopped": "no time is left", "ended_at": None},
+            "bisect-1 had been stopped (no time is left): nothing was changed\n",
+        ),
+    ],
+)
+def test_a_bisect_that_has_ended_is_left_as_it_is(
+    spool: Spool, capsys: pytest.CaptureFixture[str], ended: dict[str, Any], said: str
+) -> None:
     request = BisectRequest("some-case", "demo", "local", "fake", ("1.0", "1.1"), 3600.0, 20)
     folder = store_bisect(spool, "bisect-1", request, "ada", "demo", "local")
-    folder.save_run({**(folder.run() or {}), "state": "ended"})
-    with pytest.raises(UserError, match="found it ended"):
-        cancel("bisect-1")
+    folder.save_run({**(folder.run() or {}), **ended})
+    before = files(folder)
+    cancel("bisect-1")
+    assert capsys.readouterr().out == said
+    assert files(folder) == before
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_comparison_that_has_ended_is_left_as_it_is(
+    spool: Spool, capsys: pytest.CaptureFixture[str], complete: bool
+) -> None:
+    folder = spool.comparison("ab-1")
+    store_request(folder, COMPARISON, {"a": "fake=1", "b": "fake=2"}, {}, "ada")
+    with folder.steered():
+        pass  # Its process has ended.
+    save_result(folder, {"complete": complete, "ended_at": "2026-11-01T00:00:00+00:00"})
+    before = files(folder)
+    cancel("ab-1")
+    said = "ab-1 had ended at 2026-11-01T00:00:00+00:00: nothing was changed\n"
+    assert capsys.readouterr().out == said
+    assert files(folder) == before
+
+
+def files(folder: RunSpool) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.folder.iterdir() if path.is_file()}
 
 
 def test_an_id_that_nobody_knows_is_refused(spool: Spool) -> None:

@@ -1,6 +1,25 @@
+"""The task of one case: generations, the end of its night, and defects on the last try."""
+
 from __future__ import annotations
 
-from nightbench.orchestration.gang_operator import GenerationState
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from tests.unit.orchestration.task_context import context
+from tests.unit.short_suite import NOW, OPEN, RUN, SINGLE, files, plan, short_spool
+
+from nightbench.core.errors import UserError
+from nightbench.orchestration.gang_operator import GangOperator, GenerationState, job_after_clear
+from nightbench.spool import Spool
+from nightbench.spool.planned_job import load_job, save_job
+
+
+@pytest.fixture
+def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
+    return short_spool(tmp_path, monkeypatch)
 
 
 def test_the_first_try_is_generation_zero() -> None:
@@ -22,3 +41,71 @@ def test_a_clear_makes_a_new_generation_each_time() -> None:
 def test_another_run_begins_anew() -> None:
     before = GenerationState("run-1", 3, 5).to_json()
     assert GenerationState.of_try(before, "run-2", 7) == GenerationState("run-2", 0, 7)
+
+
+def test_a_case_whose_turn_comes_too_late_is_left_out_at_once(spool: Spool, tmp_path: Path) -> None:
+    files(tmp_path, night="budget: 3h")
+    # By the clock that the operator looks at: this module was imported some time ago.
+    _, run = plan(spool, at=datetime.now(UTC) - timedelta(hours=2, minutes=55), night=True)
+    case = GangOperator(task_id="measure", nightbench_run=RUN, case_id=SINGLE)
+    late = context()
+    with pytest.raises(AirflowSkipException, match="and a repeat may take 10 min"):
+        case.execute(late)
+    outcome = run.case(SINGLE).outcome() or {}
+    assert outcome["status"] == "left_out"
+    assert run.case(SINGLE).job() is None
+    # A retry says the same.
+    with pytest.raises(AirflowSkipException, match="was left out: not begun"):
+        case.execute(late)
+
+
+def test_a_repeat_that_is_known_to_be_short_still_fits(spool: Spool, tmp_path: Path) -> None:
+    files(tmp_path, night="budget: 3h")
+    # By the clock that the operator looks at: this module was imported some time ago.
+    _, run = plan(spool, at=datetime.now(UTC) - timedelta(hours=2, minutes=55), night=True)
+    planned = load_job(run, SINGLE, 0)
+    job = dataclasses.replace(planned.job, expected_repeat_s=30.0)
+    save_job(run, dataclasses.replace(planned, job=job))
+    case = GangOperator(task_id="measure", nightbench_run=RUN, case_id=SINGLE)
+    # It goes on to its nodes, which nobody has a Connection for.
+    with pytest.raises(AirflowFailException, match="nightbench_pair"):
+        case.execute(context())
+    assert (run.case(SINGLE).outcome() or {})["status"] == "failed"
+
+
+def test_a_person_who_clears_a_case_asks_for_it_now(spool: Spool, tmp_path: Path) -> None:
+    files(tmp_path, night="budget: 3h", limits=f'hours: "{OPEN}"')
+    _, run = plan(spool, at=NOW - timedelta(minutes=30), night=True)
+    first = load_job(run, SINGLE, 0).job.deadline
+    assert first == NOW + timedelta(minutes=150)
+    planned = job_after_clear(run, load_job(run, SINGLE, 1), NOW)
+    assert planned.job.deadline is not None
+    assert planned.job.deadline > first
+    # The triggerer reads the same, and the first generation stays as it was.
+    assert load_job(run, SINGLE, 1) == planned
+    assert load_job(run, SINGLE, 0).job.deadline == first
+    with pytest.raises(UserError, match="cluster pair may be measured on at"):
+        job_after_clear(run, planned, NOW + timedelta(hours=9))
+
+
+def test_a_defect_ends_the_case_on_the_last_try(
+    spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files(tmp_path, night="budget: 3h")
+    _, run = plan(spool, night=True)
+
+    def prepare(*_: object) -> None:
+        raise AttributeError("module 'tarfile' has no attribute 'data_filter'")
+
+    monkeypatch.setattr(GangOperator, "_prepare", prepare)
+    case, tonight = GangOperator(task_id="measure", nightbench_run=RUN, case_id=SINGLE), context()
+    with pytest.raises(AttributeError):
+        case.execute(tonight)
+    assert run.case(SINGLE).outcome() is None
+    tonight["ti"].try_number = 2
+    with pytest.raises(AttributeError):
+        case.execute(tonight)
+    outcome = run.case(SINGLE).outcome() or {}
+    assert outcome["status"] == "failed"
+    assert "a defect of Nightbench" in outcome["reasons"][0]["observed"]
+    assert "data_filter" in outcome["reasons"][0]["observed"]

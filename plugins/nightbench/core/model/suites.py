@@ -134,6 +134,8 @@ class FrameworkInfo:
     """Disk that the environment takes."""
     problem: str | None = None
     """What is wrong with the line's folder, a line for each problem: its cases are unavailable."""
+    broken_variants: Mapping[str, str] = field(default_factory=dict)
+    """Variant -> what is wrong with its lock: the cases that are run from it are unavailable."""
 
     def roles_of(self, strategy: Strategy) -> tuple[Role, ...]:
         """The roles of a strategy's processes: trainers alone unless the line says more."""
@@ -177,8 +179,10 @@ class Catalog:
     @property
     def problems(self) -> tuple[str, ...]:
         """Everything that is wrong with a folder, with file and line."""
-        found = [line.problem for line in self.frameworks.values()]
+        found: list[str | None] = []
+        for line in self.frameworks.values():
+            found += [line.problem, *line.broken_variants.values()]
         for workload in self.workloads.values():
             found += [workload.problem, *workload.broken_models.values()]
-        lines = (line for text in found if text for line in text.splitlines())
-        return tuple(dict.fromkeys(lines))
+        said = (words for text in found if text for words in text.splitlines())
+        return tuple(dict.fromkeys(said))
