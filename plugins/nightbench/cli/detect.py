@@ -132,7 +132,7 @@ def answer_stream(source: TextIO, sink: TextIO) -> None:
     Raises:
         UserError: a line is malformed.
     """
-    from nightbench.detection.changes import Followers
+    from nightbench.detection.followers import Followers
     from nightbench.detection.series import series_from
 
     followers = Followers()

@@ -63,7 +63,7 @@ class ChangeDetector:
         least = None
         if len(nights) >= needed:
             if self.with_smallest:
-                least = smallest_slowdown(series.part(0, len(series) - 1))
+                least = smallest_slowdown(series.part(0, len(series) - 1), policy.min_change)
             releases = release_odds(points)
             change = _of_tonight(changes_of_last_night(series, known=releases), series, policy)
             if change is not None:

@@ -1,19 +1,17 @@
-"""Finds changes of a series: those of its last night, and those of all its nights.
+"""Finds the changes that the last night of a series shows.
 
-Every night is judged from a window of at most `LOOK_BACK` nights and nothing else. So judging only
-tonight, replaying a history, and following a series night by night give the same result.
+A night is judged from a window of at most `LOOK_BACK` nights and nothing else.
 """
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from nightbench.detection.acceptance import WEIGHTS, Weights, log_odds
-from nightbench.detection.evidence import Evidence, evidence_at
+from nightbench.detection.evidence import REFERENCE, Evidence, evidence_at
 from nightbench.detection.levels import NOISE_FLOOR, LevelEstimate, estimate_level
 from nightbench.detection.robust import Floats, median
 from nightbench.detection.series import Series
@@ -37,10 +35,10 @@ SCREENING_THRESHOLD = 2.2
 """Standard errors of a step from which the evidence of a night is computed."""
 
 SCREENED_NIGHTS = 3
-"""Largest number of nights, besides their neighbours, whose evidence is computed for each sign."""
+"""Most nights, besides their neighbours, whose evidence is computed for each sign."""
 
-SAME = 7
-"""Nights by which the date of a change may move as more nights arrive."""
+UNLIKELY = -2.0
+"""Log odds of what screening rules out."""
 
 _MILLIONFOLD = math.log(1e6)
 
@@ -88,12 +86,35 @@ class Change:
         return max(abs(self.low), abs(self.high)) >= smallest
 
 
+@dataclass(frozen=True)
+class NightExamined:
+    """What the last night of a series shows."""
+
+    changes: list[Change]
+    """At most one fall and one rise, the highest score first."""
+    level: float
+    """Logarithm of the present level."""
+    noise: float
+    """Standard deviation from night to night."""
+    fall_odds: float
+    rise_odds: float
+    """Largest log odds of a fall and of a rise; `UNLIKELY` or more."""
+
+
 def changes_of_last_night(
     series: Series, weights: Weights = WEIGHTS, known: Floats | None = None
 ) -> list[Change]:
-    """Return the changes that the last night of a series shows, the highest score first.
+    """Return the changes of `examine_last_night`."""
+    examined = examine_last_night(series, weights, known)
+    return examined.changes if examined else []
 
-    There is at most one fall and one rise. Only the last `LOOK_BACK` nights are read.
+
+def examine_last_night(
+    series: Series, weights: Weights = WEIGHTS, known: Floats | None = None
+) -> NightExamined | None:
+    """Look for a change among the last nights of a series; None for fewer than `FEWEST` nights.
+
+    Only the last `LOOK_BACK` nights are read.
 
     Args:
         series: the nights.
@@ -103,95 +124,65 @@ def changes_of_last_night(
     offset = max(0, len(series) - LOOK_BACK)
     window = series.part(offset, len(series))
     if len(window) < FEWEST:
-        return []
+        return None
     past = estimate_level(window)
+    prior = np.zeros(len(window)) if known is None else known[offset:]
     scores = _screen(past)
-    believed = []
-    for sign in (-1, 1):
-        best: tuple[float, Evidence] | None = None
-        for first in _screened(scores, past, sign):
-            evidence = evidence_at(window, past, first, sign)
-            odds = log_odds(evidence, weights)
-            if known is not None:
-                odds += float(known[offset + first])
-            if odds > 0 and (best is None or odds > best[0]):
-                best = odds, evidence
-        if best:
-            believed.append(_change(best[1], best[0], offset, len(series) - 1))
-    return sorted(believed, key=lambda change: -change.score)
+    found = {sign: _search(window, past, sign * scores, prior, sign, weights) for sign in (-1, 1)}
+    changes = [
+        _change(evidence, odds, offset, len(series) - 1)
+        for odds, evidence in found.values()
+        if evidence is not None and odds > 0
+    ]
+    return NightExamined(
+        sorted(changes, key=lambda change: -change.score),
+        median(past.values[past.base :][-REFERENCE:]),
+        max(past.step_noise, past.level_noise, NOISE_FLOOR),
+        found[-1][0],
+        found[1][0],
+    )
 
 
-class Follower:
-    """Judges one series night by night and keeps its changes.
-
-    The result equals a replay from the start, however the nights are passed to `extend`.
+def _search(
+    window: Series,
+    past: LevelEstimate,
+    scores: Floats,
+    prior: Floats,
+    sign: int,
+    weights: Weights,
+) -> tuple[float, Evidence | None]:
+    """Return the largest log odds of a change of one sign, and its evidence; `UNLIKELY` at least.
 
     Args:
-        min_change: smallest relative change that is kept.
+        window: the nights that are read.
+        past: what `estimate_level` made of them.
+        scores: steps in the direction of `sign`, see `_screen`.
+        prior: log odds of each night before any evidence.
+        sign: -1 or +1.
         weights: of the odds.
     """
+    best: tuple[float, Evidence | None] = UNLIKELY, None
+    tested: set[int] = set()
 
-    def __init__(self, min_change: float = 0.0, weights: Weights = WEIGHTS) -> None:
-        self._min_change = min_change
-        self._weights = weights
-        self._seen: Series | None = None
-        self.changes: list[Change] = []
-        """Changes so far, in the order of their detection."""
-        self._detected: list[Change] = []
-        """The same, each with the size of the night of its detection."""
+    def test(first: int) -> float:
+        nonlocal best
+        tested.add(first)
+        evidence = evidence_at(window, past, first, sign)
+        odds = log_odds(evidence, weights) + float(prior[first])
+        if odds > best[0]:
+            best = odds, evidence
+        return odds
 
-    def extend(self, series: Series) -> list[Change]:
-        """Judge the new nights of `series` and return all its changes so far.
-
-        A series with another past than before is replayed from its start.
-        """
-        seen = 0
-        if self._seen is not None and _continues(self._seen, series):
-            seen = len(self._seen)
-        else:
-            self.changes, self._detected = [], []
-        for night in range(seen, len(series)):
-            for change in changes_of_last_night(series.part(0, night + 1), self._weights):
-                self._keep(change)
-        self._seen = series
-        return self.changes
-
-    def _keep(self, change: Change) -> None:
-        near = [i for i, known in enumerate(self.changes) if _near(change, known)]
-        if any(not _is_second_step(change, self.changes[i]) for i in near):
-            if len(near) == 1 and _goes_farther(change, known := self.changes[near[0]]):
-                # Two steps so close that both are dated to the first.
-                self.changes[near[0]] = replace(change, first=known.first, detected=known.detected)
-        elif change.may_reach(self._min_change):
-            for i in near:
-                self.changes[i] = self._detected[i]
-            self.changes.append(change)
-            self._detected.append(change)
-
-
-class Followers:
-    """Cache of followers by series name; the least recently used one is dropped."""
-
-    def __init__(self, most: int = 256) -> None:
-        self._most = most
-        self._by_name: OrderedDict[str, Follower] = OrderedDict()
-
-    def extend(self, name: str, series: Series) -> list[Change]:
-        """See `Follower.extend`."""
-        follower = self._by_name.setdefault(name, Follower())
-        self._by_name.move_to_end(name)
-        while len(self._by_name) > self._most:
-            self._by_name.popitem(last=False)
-        return follower.extend(series)
-
-
-def find_changes(series: Series, min_change: float = 0.0) -> list[Change]:
-    """Return all changes of a history, as they are detected night by night.
-
-    The size of a change soon after another is that of its own step.
-    """
-    found = Follower(min_change).extend(series)
-    return [_own_step(series, change, found) for change in found]
+    for first in _screened(scores):
+        if first in tested:
+            continue
+        odds = test(first)
+        for beside in (first - 1, first + 1):
+            # Beside a night that is far from being believed there is no better one.
+            hopeful = odds > UNLIKELY or prior[min(beside, len(prior) - 1)] > 0
+            if hopeful and beside < len(scores) and scores[beside] and beside not in tested:
+                test(beside)
+    return best
 
 
 def _screen(past: LevelEstimate) -> Floats:
@@ -210,17 +201,15 @@ def _screen(past: LevelEstimate) -> Floats:
     return scores
 
 
-def _screened(scores: Floats, past: LevelEstimate, sign: int) -> list[int]:
-    """Return the nights with the largest steps of one sign, and their neighbours."""
-    signed = sign * scores
+def _screened(scores: Floats) -> list[int]:
+    """Return the nights with the largest steps, three nights apart at least."""
     chosen: list[int] = []
-    for first in map(int, np.argsort(-signed, kind="stable")[:12]):
-        if signed[first] < SCREENING_THRESHOLD or len(chosen) == SCREENED_NIGHTS:
+    for first in map(int, np.argsort(-scores, kind="stable")[:12]):
+        if scores[first] < SCREENING_THRESHOLD or len(chosen) == SCREENED_NIGHTS:
             break
         if all(abs(first - other) > 2 for other in chosen):
             chosen.append(first)
-    around = {first + step for first in chosen for step in (-1, 0, 1)}
-    return sorted(first for first in around if first < len(scores) and scores[first] != 0)
+    return chosen
 
 
 def _relative(step: float) -> float:
@@ -242,47 +231,4 @@ def _change(evidence: Evidence, score: float, offset: int, night: int) -> Change
         visits=int(evidence.visits.count),
         after=evidence.after,
         reference=evidence.reference,
-    )
-
-
-def _near(change: Change, known: Change) -> bool:
-    """Return whether two changes have the same direction and are at most a week apart."""
-    return change.falls == known.falls and abs(change.first - known.first) <= SAME
-
-
-def _is_second_step(change: Change, known: Change) -> bool:
-    return change.first >= known.first + LEAST_NIGHTS and _goes_farther(change, known)
-
-
-def _goes_farther(change: Change, known: Change) -> bool:
-    """Return whether a change is larger than another, by more than both are uncertain."""
-    return change.high < known.low if change.falls else change.low > known.high
-
-
-def _own_step(series: Series, change: Change, others: list[Change]) -> Change:
-    """Return a change relative to the level since the one before it, not to the level before both.
-
-    Where the level between is too young to be the present one, both are detected against the level
-    before.
-    """
-    start = change.first - change.reference
-    between = [other.first for other in others if start < other.first < change.first]
-    if not between:
-        return change
-    level = math.exp(median(series.level[max(between) : change.first]))
-    factor = change.baseline / level
-    return replace(
-        change,
-        change=(1 + change.change) * factor - 1,
-        low=(1 + change.low) * factor - 1,
-        high=(1 + change.high) * factor - 1,
-        baseline=level,
-    )
-
-
-def _continues(seen: Series, series: Series) -> bool:
-    n = len(seen)
-    return len(series) >= n and all(
-        np.array_equal(getattr(seen, name), getattr(series, name)[:n], equal_nan=True)
-        for name in ("day", "level", "within", "count")
     )

@@ -267,12 +267,10 @@ def _bayes_factor(
     cell[1:-1] = (grid[2:] - grid[:-2]) / 2
     cell[0], cell[-1] = grid[1] - grid[0], grid[-1] - grid[-2]
     off = distance[:, None] - grid[None, :]
-    core = _CORE / sigma * (1 + (off / sigma) ** 2 / TAILS) ** (-(TAILS + 1) / 2)
-    wild = np.where(
-        off < 0,
-        np.exp(np.minimum(off, 0) / SLOW_DEPTH) * (0.9 / SLOW_DEPTH),
-        np.exp(-np.maximum(off, 0) / FAST_DEPTH) * (0.1 / FAST_DEPTH),
-    )
+    spread = 1 + (off / sigma) ** 2 / TAILS
+    core = _CORE / sigma / (spread * spread * spread)  # to the power of (TAILS + 1) / 2
+    wild = np.exp(np.where(off < 0, off / SLOW_DEPTH, -off / FAST_DEPTH))
+    wild *= np.where(off < 0, 0.9 / SLOW_DEPTH, 0.1 / FAST_DEPTH)
     density = np.log((1 - slow) * core + slow * wild)
     total = density.sum(axis=0)
     likelihood = np.exp(total - total.max())

@@ -15,11 +15,11 @@ from nightbench.detection.changes import (
     TAIL,
     Change,
     changes_of_last_night,
-    find_changes,
 )
 from nightbench.detection.control_shift import ControlShift, control_shift
 from nightbench.detection.detector import APART
 from nightbench.detection.drift import Drift, drift_of
+from nightbench.detection.followers import find_changes
 from nightbench.detection.observations import Observation
 from nightbench.detection.power import smallest_slowdown
 from nightbench.detection.releases import new_state_odds
@@ -135,7 +135,7 @@ def judge_history(
         changes=tuple(found),
         segments=tuple(segments),
         drift=drift,
-        smallest_slowdown=smallest_slowdown(last),
+        smallest_slowdown=smallest_slowdown(last, min_change),
     )
 
 

@@ -24,12 +24,19 @@ LARGEST = 0.6
 """Largest slowdown that is tried, as a logarithm."""
 
 
-def smallest_slowdown(series: Series, weights: Weights = WEIGHTS) -> float | None:
-    """Return the smallest relative fall that is detected within a week in nine of ten cases.
+def smallest_slowdown(
+    series: Series, min_change: float = 0.0, weights: Weights = WEIGHTS
+) -> float | None:
+    """Return the smallest relative fall that is reported within a week in nine of ten cases.
 
     A week of typical nights below the level is appended to the series and given to the detector;
     the noise of such a week and of the level is added. It covers both the variance within a night
     and the variance between nights.
+
+    Args:
+        series: the nights.
+        min_change: a change is reported whose interval holds this relative size or more.
+        weights: of the odds.
 
     Returns:
         A fraction (0.03: 3 % slower); None for fewer nights than the detector needs, or where no
@@ -62,7 +69,8 @@ def smallest_slowdown(series: Series, weights: Weights = WEIGHTS) -> float | Non
         moved = _with_values(past, values)
         evidence = evidence_at(more, moved, nights, -1)
         noise = evidence.noise * math.sqrt(1 / WITHIN + 1 / min(reference, 90))
-        return log_odds(evidence, weights) > 0 and fall > SCREENING_THRESHOLD * noise
+        is_large = fall > SCREENING_THRESHOLD * noise and -math.expm1(evidence.low) >= min_change
+        return is_large and log_odds(evidence, weights) > 0
 
     low, high = 0.0, LARGEST
     if not detected(high):

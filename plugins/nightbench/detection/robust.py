@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ LAGS = 10
 """Nights over which neighbours may resemble each other."""
 
 Floats = NDArray[np.floating[Any]]
+Indices = NDArray[np.int64]
 
 MAD_TO_SIGMA = 1.4826
 """Median absolute deviation -> standard deviation, for normal noise."""
@@ -41,15 +43,23 @@ def noise_of_differences(values: Floats, unknown: float = 0.02) -> float:
 
 def running_median(values: Floats, half: int) -> Floats:
     """Return the running median over `half` nights to both sides; shorter at the ends."""
-    edge = np.full(half, np.nan)
-    windows = np.lib.stride_tricks.sliding_window_view(
-        np.concatenate([edge, values, edge]), 2 * half + 1
-    )
-    ordered = np.sort(windows, axis=1)  # NaN sorts to the end
-    known = ordered.shape[1] - np.isnan(windows).sum(axis=1)
-    row = np.arange(len(ordered))
-    middle: Floats = 0.5 * (ordered[row, (known - 1) // 2] + ordered[row, known // 2])
+    windows, row, low, high = _windows(len(values), half)
+    ordered = np.sort(np.append(values, np.nan)[windows], axis=1)  # NaN sorts to the end
+    middle: Floats = 0.5 * (ordered[row, low] + ordered[row, high])
     return middle
+
+
+@lru_cache(maxsize=1024)
+def _windows(nights: int, half: int) -> tuple[Indices, Indices, Indices, Indices]:
+    """Return the indices of each night's window, and where the middle of its sorted values is.
+
+    The index behind the last night stands for what lies outside.
+    """
+    row = np.arange(nights)
+    windows = row[:, None] + np.arange(-half, half + 1)
+    outside = (windows < 0) | (windows >= nights)
+    known = windows.shape[1] - outside.sum(axis=1)
+    return np.where(outside, nights, windows), row, (known - 1) // 2, known // 2
 
 
 def winsorised(values: Floats, sigma: float, scales: float = 3.5, half: int = 5) -> Floats:

@@ -7,14 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightbench.detection.changes import (
-    LOOK_BACK,
-    Follower,
-    Followers,
-    changes_of_last_night,
-    find_changes,
-)
+from nightbench.detection.changes import LOOK_BACK, changes_of_last_night
 from nightbench.detection.drift import drift_of
+from nightbench.detection.followers import Follower, Followers, find_changes
 from nightbench.detection.series import series_from
 
 DAY = 86400
