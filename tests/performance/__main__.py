@@ -5,7 +5,16 @@ from __future__ import annotations
 import importlib
 import sys
 
-FIGURES = ("one_gang", "many_gangs", "overhead", "detector", "detect", "waiting", "turns")
+FIGURES = (
+    "one_gang",
+    "many_gangs",
+    "overhead",
+    "detector",
+    "detect",
+    "waiting",
+    "turns",
+    "promises",
+)
 
 
 def main(words: list[str]) -> int:

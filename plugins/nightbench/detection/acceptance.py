@@ -18,6 +18,9 @@ from nightbench.detection.visits import Visits
 CLEAR = 6.0
 """Noise scales from which a change is accepted with a shorter past."""
 
+USUAL_DEPTH = 0.05
+"""A visit of this depth is as rare whatever `Weights.rarer` is."""
+
 
 @dataclass(frozen=True)
 class Weights:
@@ -34,7 +37,9 @@ class Weights:
     """Logarithms of the two counts of the beta distribution of staying another night."""
     visit_leave: float
     depth: float
-    """Logarithm of how much rarer deep visits are than shallow ones."""
+    """Logarithm of how much rarer, as a logarithm too, visits of depth 1 are."""
+    rarer: float
+    """Power of the depth with which they become rarer."""
     visit: float
     chain: float
     indistinct: float
@@ -52,25 +57,26 @@ class Weights:
 
 
 WEIGHTS = Weights(
-    drifting=0.939,
-    drifting_threshold=3.250,
-    steady=0.229,
-    steady_threshold=0.362,
-    visit_first=0.725,
-    visit_nights=-5.718,
-    visit_stay=-2.357,
-    visit_leave=0.206,
-    depth=3.544,
-    visit=8.328,
-    chain=7.934,
-    indistinct=2.300,
-    chain_stay=-0.066,
-    chain_leave=-1.162,
-    chain_first=-1.674,
-    chain_nights=4.877,
-    young=10.187,
-    seen=1.005,
-    before=0.15,
+    drifting=0.893,
+    drifting_threshold=0.536,
+    steady=0.351,
+    steady_threshold=0.685,
+    visit_first=-0.403,
+    visit_nights=-3.159,
+    visit_stay=-2.437,
+    visit_leave=0.016,
+    depth=3.4,
+    rarer=1.416,
+    visit=8.465,
+    chain=7.481,
+    indistinct=2.356,
+    chain_stay=1.619,
+    chain_leave=-1.264,
+    chain_first=-3.024,
+    chain_nights=1.489,
+    young=11.261,
+    seen=0.135,
+    before=0.11,
 )
 
 
@@ -85,7 +91,8 @@ def log_odds(evidence: Evidence, weights: Weights = WEIGHTS) -> float:
     nothing += w.young * 8 / evidence.reference * min(1.0, CLEAR / distinct)
     unseen = math.exp(w.seen)
     visits = evidence.visits.towards(evidence.visits_before, w.before)
-    rarity = abs(evidence.step) * math.exp(w.depth) * unseen / (unseen + visits.count)
+    depth = USUAL_DEPTH * (abs(evidence.step) / USUAL_DEPTH) ** w.rarer
+    rarity = depth * math.exp(w.depth) * unseen / (unseen + visits.count)
     return -_sum_of_odds(
         _sum_of_odds(nothing, _one_stay(evidence, visits, w) + w.visit - rarity),
         _chain(evidence, visits, w) + w.chain - rarity - w.indistinct * max(0.0, 3 - distinct),

@@ -17,8 +17,13 @@ from nightbench.detection.series import Series
 WITHIN = 7
 """Nights within which the slowdown must be detected."""
 
-POWER = 1.2816
-"""Standard normal quantile of 90 %: the slowdown is detected in nine of ten such weeks."""
+CERTAIN = 2.1
+"""Standard errors by which a week must lie lower than a typical one needs to be detected, so that
+nine of ten are: 1.3 of the week's own mean, the rest because its nights scatter and its noise is an
+estimate. Found by `python -m tests.performance promises`."""
+
+NINE_OF_TEN = 1.2816
+"""Standard normal quantile of 90 %."""
 
 LARGEST = 0.6
 """Largest slowdown that is tried, as a logarithm."""
@@ -60,17 +65,17 @@ def smallest_slowdown(
         np.concatenate([window.within, np.full(WITHIN, usual)]),
         np.concatenate([window.count, np.full(WITHIN, median(counts) if len(counts) else 1.0)]),
     )
-    noise = 0.0
+    level_error = below = 0.0
 
     def detected(fall: float) -> bool:
-        nonlocal noise
+        nonlocal level_error, below
         values = more.level.copy()
         values[nights:] -= fall
         moved = _with_values(past, values)
         evidence = evidence_at(more, moved, nights, -1)
-        noise = evidence.noise * math.sqrt(1 / WITHIN + 1 / min(reference, 90))
-        is_large = fall > SCREENING_THRESHOLD * noise and -math.expm1(evidence.low) >= min_change
-        return is_large and log_odds(evidence, weights) > 0
+        level_error = evidence.noise * math.sqrt(1 / WITHIN + 1 / min(reference, 90))
+        below = -evidence.low - fall
+        return log_odds(evidence, weights) > 0 and fall > SCREENING_THRESHOLD * level_error
 
     low, high = 0.0, LARGEST
     if not detected(high):
@@ -78,7 +83,9 @@ def smallest_slowdown(
     while high - low > 0.0005:
         middle = (low + high) / 2
         low, high = (low, middle) if detected(middle) else (middle, high)
-    return -math.expm1(-(high + POWER * noise))
+    certain = high + CERTAIN * level_error
+    large = -math.log1p(-min(min_change, 0.99)) - below + NINE_OF_TEN * level_error
+    return -math.expm1(-max(certain, large))
 
 
 def _with_values(past: LevelEstimate, values: Floats) -> LevelEstimate:

@@ -57,7 +57,7 @@ def test_a_fall_is_told_with_its_nights_and_why(tmp_path: Path) -> None:
     assert change["low"] < -0.10 < change["high"]
     assert change["baseline"] == pytest.approx(100, rel=0.01)
     assert "nights at a level not seen before" in change["sentence"]
-    assert 0 < report["smallest_slowdown"] < 0.05
+    assert 0 < report["smallest_slowdown"] < 0.06
 
 
 def test_people_get_a_line_for_each_series_and_its_changes_below(tmp_path: Path) -> None:

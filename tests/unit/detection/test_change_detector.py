@@ -45,6 +45,27 @@ def test_policy_decides_what_is_worth_telling():
     assert judge(points, replace(POLICY, min_change=0.2)).kind is VerdictKind.OK
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_fall_of_just_the_policys_size_is_told(seed):
+    """Its estimate lies below the size in half of the cases."""
+    points = nights(*[100] * 60, *[97] * 10, seed=seed)
+    kinds = [judge(points[: k + 1]).kind for k in range(62, 70)]
+    assert VerdictKind.REGRESSED in kinds
+
+
+def test_a_fall_that_is_surely_smaller_than_the_policys_size_is_not_told():
+    points = nights(*[100] * 60, *[98] * 15, noise=0.003)
+    assert judge(points).kind is VerdictKind.OK
+    assert judge(points, replace(POLICY, min_change=0.01)).kind is VerdictKind.REGRESSED
+
+
+def test_what_a_series_catches_is_no_smaller_than_the_policys_size_allows():
+    points = nights(*[100] * 60, noise=0.002)
+    few, many = (judge(points, replace(POLICY, min_change=m)) for m in (0.0, 0.05))
+    assert few.smallest_slowdown < 0.03
+    assert many.smallest_slowdown == pytest.approx(0.05, abs=0.003)
+
+
 def test_short_history_is_insufficient_whatever_the_value():
     judgement = judge(nights(*[100] * 9, 50))
     assert judgement.kind is VerdictKind.INSUFFICIENT_DATA

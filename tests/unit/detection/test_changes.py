@@ -90,6 +90,15 @@ def test_a_drift_is_told_apart_from_changes():
     assert drift_of(series_of(noisy([100] * 150))) is None
 
 
+@pytest.mark.parametrize("sigma", [0.003, 0.01])
+def test_a_creep_is_told_with_its_beginning_and_its_size(sigma):
+    drift = drift_of(series_of(noisy([100] * 60 + [100 * 0.9995**k for k in range(200)], sigma)))
+    assert drift is not None
+    assert abs(drift.first - 60) <= 10
+    assert drift.nights == 260 - drift.first
+    assert drift.change == pytest.approx(0.9995**200 - 1, abs=0.006)
+
+
 def test_a_step_is_no_drift():
     assert drift_of(series_of(noisy([100] * 75 + [95] * 75, sigma=0.005))) is None
 
@@ -126,6 +135,54 @@ def test_a_fall_a_week_after_a_rise_is_told():
     rise, fall = found(noisy([100] * 40 + [106] * 7 + [85] * 8))
     assert (rise.first, rise.falls) == (40, False)
     assert (fall.first, fall.falls) == (47, True)
+
+
+@pytest.mark.parametrize(("first", "second"), [(95, 88), (97, 90)])
+def test_two_falls_five_nights_apart_are_both_told_with_their_sizes(first, second):
+    one, other = found(noisy([100] * 60 + [first] * 5 + [second] * 15, sigma=0.005))
+    assert one.first == 60
+    assert abs(other.first - 65) <= 1
+    assert one.change == pytest.approx(first / 100 - 1, abs=0.01)
+    assert other.change == pytest.approx(second / first - 1, abs=0.01)
+    assert other.baseline == pytest.approx(first, rel=0.01)
+
+
+def test_a_fall_that_grows_at_once_has_its_whole_size():
+    (change,) = found(noisy([100] * 60 + [94] + [88] * 15, sigma=0.005))
+    assert change.first in (60, 61)
+    assert change.change == pytest.approx(-0.12, abs=0.01)
+
+
+def test_stays_at_a_second_level_are_told_less_and_less():
+    """Sticky modes 4 % apart: the first stay is a fall for all that can be known, later ones no."""
+    rng = random.Random(5)
+    false = 0
+    for seed in range(12):
+        slow, modes = False, []
+        for _ in range(150):
+            slow = rng.random() < 0.3 if rng.random() < 0.2 else slow
+            modes.append(96 if slow else 100)
+        false += sum(c.falls for c in found(noisy(modes, sigma=0.006, seed=seed)))
+    assert false <= 6
+
+
+def test_slow_nights_of_one_in_ten_are_no_falls():
+    rng = random.Random(7)
+    histories = [[80 if rng.random() < 0.1 else 100 for _ in range(150)] for _ in range(12)]
+    told = [found(noisy(levels, seed=seed)) for seed, levels in enumerate(histories)]
+    assert sum(c.falls for each in told for c in each) <= 2
+
+
+def test_nights_that_are_passed_over_change_no_answer():
+    class EachNight(Follower):
+        def _is_quiet(self, level):
+            return False
+
+    for seed in range(6):
+        levels = [100] * 70 + [100 - seed] * 40 + [99] * 20
+        series = series_of(noisy(levels, sigma=0.008, seed=seed))
+        some, all_nights = Follower().extend(series), EachNight().extend(series)
+        assert [(c.first, c.detected) for c in some] == [(c.first, c.detected) for c in all_nights]
 
 
 def test_a_step_beyond_all_measure_is_told_as_a_number():

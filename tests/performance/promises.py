@@ -1,0 +1,232 @@
+"""What verdicts promise: false alarms on hard noise, 3 % by default, "catches", creeps, two falls.
+
+python -m tests.performance promises [--series 120] [--seed 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime, timedelta
+from statistics import median
+
+import numpy as np
+
+from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
+from nightbench.detection import ChangeDetector
+from nightbench.detection.history import HistoryReport, judge_history
+from nightbench.detection.observations import Observation
+from nightbench.detection.robust import Floats
+
+START = datetime(2026, 1, 1, 1, tzinfo=UTC)
+DAY = 86_400.0
+WEEK = 7
+REPEATS = 7
+
+
+def report(logs: Floats) -> HistoryReport:
+    """Return what `nightbench detect` says of a history of logarithms."""
+    nights = [Observation(DAY * (20_000 + k), float(v)) for k, v in enumerate(np.exp(logs))]
+    return judge_history("series", nights)
+
+
+def points(logs: Floats, within: float) -> list[HistoryPoint]:
+    """Return a history of logarithms whose nights' repeats vary by `within`."""
+    return [
+        HistoryPoint(
+            START + timedelta(days=night), math.exp(log), f"night-{night}", REPEATS, 2.7 * within
+        )
+        for night, log in enumerate(logs)
+    ]
+
+
+def falls(logs: Floats) -> int:
+    """Return the number of falls that are told."""
+    return sum(change.change < 0 for change in report(logs).changes)
+
+
+# --- noise in which nothing changes ---------------------------------------------------
+
+
+def two_modes(rng: np.random.Generator) -> Floats:
+    """Two levels 1.5 to 6 % apart; each night one in five series draws anew at which one it is."""
+    nights, gap = int(rng.integers(90, 200)), rng.uniform(0.015, 0.06)
+    share, slow = rng.uniform(0.15, 0.5), False
+    modes = np.zeros(nights)
+    for night in range(nights):
+        slow = bool(rng.random() < share) if rng.random() < 0.2 else slow
+        modes[night] = -gap * slow
+    noise = math.exp(rng.uniform(math.log(0.003), math.log(0.05)))
+    return modes + noise * rng.standard_normal(nights)
+
+
+def slow_nights(rng: np.random.Generator) -> Floats:
+    """One night in ten a fifth slower."""
+    nights, noise = int(rng.integers(90, 200)), rng.uniform(0.003, 0.02)
+    slow = np.where(rng.random(nights) < 0.1, math.log(0.8), 0.0)
+    return slow + noise * rng.standard_normal(nights)
+
+
+def steady(rng: np.random.Generator) -> Floats:
+    """Noise alone."""
+    nights, noise = int(rng.integers(90, 200)), rng.uniform(0.003, 0.05)
+    logs: Floats = noise * rng.standard_normal(nights)
+    return logs
+
+
+# --- events ---------------------------------------------------------------------------
+
+
+def told_after(job: tuple[int, float, float]) -> int | None:
+    """Return the slow nights until a fall is told under the default policy; None: not in 14."""
+    seed, fall, noise = job
+    rng = np.random.default_rng([seed, round(1e4 * fall), round(1e4 * noise)])
+    before = int(rng.integers(40, 100))
+    logs = noise * rng.standard_normal(before + 14)
+    logs[before:] += math.log1p(-fall)
+    return _told(points(logs, 0.6 * noise), before)
+
+
+def _told(history: Sequence[HistoryPoint], before: int) -> int | None:
+    detector = ChangeDetector(with_smallest=False)
+    for night in range(before, len(history)):
+        judged = detector.judge(history[:night], history[night], RegressionPolicy())
+        if judged.kind is VerdictKind.REGRESSED:
+            return night - before + 1
+    return None
+
+
+def caught(job: tuple[int, float]) -> bool | None:
+    """Return whether a fall of the size that the series "catches" is told within a week."""
+    seed, min_change = job
+    rng = np.random.default_rng([seed, 7])
+    before, noise = (
+        int(rng.integers(20, 150)),
+        math.exp(rng.uniform(math.log(0.003), math.log(0.05))),
+    )
+    kind = seed % 4
+    logs = noise * rng.standard_normal(before + WEEK)
+    if kind == 1:
+        logs = noise * rng.standard_t(4, before + WEEK) / math.sqrt(2)
+    if kind == 2:
+        logs -= np.where(rng.random(before + WEEK) < 0.04, rng.exponential(0.08, before + WEEK), 0)
+    if kind == 3:
+        logs *= np.clip(np.exp(np.cumsum(rng.normal(0, 0.08, before + WEEK))), 0.5, 3.0)
+    history = points(logs, 0.6 * noise)
+    policy = RegressionPolicy(min_change=min_change)
+    least = ChangeDetector().judge(history[:before], history[before], policy).smallest_slowdown
+    if least is None:
+        return None
+    logs[before:] += math.log1p(-least)
+    history = points(logs, 0.6 * noise)
+    detector = ChangeDetector(with_smallest=False)
+    return any(
+        detector.judge(history[:night], history[night], policy).kind is VerdictKind.REGRESSED
+        for night in range(before, before + WEEK)
+    )
+
+
+def creep(job: tuple[int, float]) -> tuple[float, int] | None:
+    """Return by how much a creep of 9.5 % is missed, in size and in nights of its beginning."""
+    seed, noise = job
+    rng = np.random.default_rng([seed, 11])
+    flat, rate = int(rng.integers(20, 100)), float(rng.choice([0.0005, 0.001]))
+    logs = noise * rng.standard_normal(flat + round(0.1 / rate))
+    logs[flat:] -= rate * np.arange(1, len(logs) - flat + 1)
+    drift = report(logs).drift
+    return None if drift is None else (drift.change - math.expm1(-0.1), drift.first - flat)
+
+
+def two_falls(job: tuple[int, float]) -> float:
+    """Return how far all that is told of two falls five nights apart is from their whole size."""
+    seed, noise = job
+    rng = np.random.default_rng([seed, 13])
+    logs = noise * rng.standard_normal(85)
+    logs[60:] += math.log1p(-rng.uniform(0.04, 0.1))
+    logs[65:] += math.log1p(-rng.uniform(0.04, 0.1))
+    whole = float(np.mean(logs[70:]) - np.mean(logs[:60]))
+    told = sum(math.log1p(change.change) for change in report(logs).changes if change.change < 0)
+    return told - whole
+
+
+def wilson(hits: int, trials: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share."""
+    z, share = 1.96, hits / trials
+    middle = (share + z * z / 2 / trials) / (1 + z * z / trials)
+    half = (
+        math.sqrt(share * (1 - share) / trials + (z / 2 / trials) ** 2) * z / (1 + z * z / trials)
+    )
+    return middle - half, middle + half
+
+
+def false_alarms(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
+    """Yield a line for each kind of noise in which nothing changes."""
+    for make in (steady, two_modes, slow_nights):
+        histories = [make(np.random.default_rng([each, 5])) for each in seeds]
+        nights, false = sum(map(len, histories)), sum(pool.map(falls, histories, chunksize=4))
+        share = 1000 * false / nights
+        yield f"{make.__name__}: {false} false falls in {nights} nights, {share:.2f} in 1,000"
+
+
+def told_by_default(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
+    """Yield a line for each fall and noise, under the default policy."""
+    for noise in (0.003, 0.005, 0.01, 0.02):
+        for fall in (0.03, 0.05):
+            jobs = [(each, fall, noise) for each in seeds]
+            told = [n for n in pool.map(told_after, jobs, chunksize=4) if n is not None]
+            when = f", the median on night {median(told):g}" if told else ""
+            yield (
+                f"a fall of {fall:.0%} where nights vary by {noise:.1%}: "
+                f"{len(told)} of {len(jobs)} told within 14 nights{when}"
+            )
+
+
+def catches(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
+    """Yield a line for each policy: how often a fall that is "caught" is told within a week."""
+    for least in (0.0, 0.03):
+        found = pool.map(caught, [(each, least) for each in seeds], chunksize=4)
+        known = [hit for hit in found if hit is not None]
+        low, high = wilson(sum(known), len(known))
+        yield (
+            f"catches, min_change {least:.0%}: {sum(known)} of {len(known)} told within a week, "
+            f"{sum(known) / len(known):.0%} ({low:.0%} to {high:.0%})"
+        )
+
+
+def shapes(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterator[str]:
+    """Yield lines for creeps and for two falls."""
+    for noise in (0.003, 0.01):
+        jobs = [(each, noise) for each in seeds]
+        missed = [each for each in pool.map(creep, jobs, chunksize=4) if each is not None]
+        size, begin = (median(abs(each[k]) for each in missed) for k in (0, 1))
+        yield (
+            f"a creep of 9.5 % where nights vary by {noise:.1%}: {len(missed)} of {len(jobs)} "
+            f"reported, in the median {size:.2%} and {begin:g} nights off"
+        )
+        near = sum(abs(each) < 0.02 for each in pool.map(two_falls, jobs, chunksize=4))
+        yield (
+            f"two falls five nights apart where nights vary by {noise:.1%}: {near} of {len(jobs)} "
+            "told with their whole size, within 2 points"
+        )
+
+
+def main(words: list[str]) -> int:
+    """Print a line for each promise."""
+    options = argparse.ArgumentParser(prog="python -m tests.performance promises")
+    options.add_argument("--series", type=int, default=120, help="of each kind")
+    options.add_argument("--seed", type=int, default=1)
+    given = options.parse_args(words)
+    with ProcessPoolExecutor() as pool:
+        seeds = range(1000 * given.seed, 1000 * given.seed + given.series)
+        more = range(1000 * given.seed, 1000 * given.seed + 3 * given.series)
+        for promise, chosen in (
+            (false_alarms, seeds),
+            (told_by_default, seeds),
+            (catches, more),
+            (shapes, seeds),
+        ):
+            for line in promise(pool, chosen):
+                print(line, flush=True)
+    return 0
