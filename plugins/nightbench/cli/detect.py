@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json as jsonlib
+import math
 import sys
 import textwrap
 from collections import Counter
@@ -20,6 +21,7 @@ from rich.text import Text
 
 from nightbench.cli import common
 from nightbench.cli.common import err, out, say
+from nightbench.config.values import shown
 from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -54,18 +56,19 @@ def detect(
         bool, typer.Option("--lower-is-better", help="Times or sizes: a rise is the regression.")
     ] = False,
     min_change: Annotated[
-        float, typer.Option(min=0, max=1, help="Smallest relative change that is reported.")
-    ] = 0.0,
+        str, typer.Option(help="Smallest relative change that is reported: 3% or 0.03.")
+    ] = "0",
 ) -> None:
     """Find the changes of nightly histories: when, how much, how certain, and why.
 
     Each night is judged as if it were the last one, so the dates show when a change would have
     been detected. Values are medians of a night; an empty value is a missing night.
     """
+    smallest = _share(min_change)
     if stream == (file is not None):
         raise UserError("detect takes either a file or --stream: found both or neither")
     if stream:
-        given = ["--lower-is-better"] * lower_is_better + ["--min-change"] * (min_change > 0)
+        given = ["--lower-is-better"] * lower_is_better + ["--min-change"] * (smallest > 0)
         if given:
             raise UserError(
                 f"--stream: found {' and '.join(given)} beside it, expected neither: the answer "
@@ -80,9 +83,25 @@ def detect(
         reading = progress.add_task(f"reading {file}", total=None)
         histories = read_histories(file)
         progress.remove_task(reading)
-        reports = judge_histories(histories, lower_is_better, min_change)
+        reports = judge_histories(histories, lower_is_better, smallest)
         watched = progress.track(reports, len(histories), description="judging")
         (print_documents if json else show_reports)(watched)
+
+
+def _share(text: str) -> float:
+    """Return the share that `3%` or `0.03` says.
+
+    Raises:
+        UserError: it says none below 1.
+    """
+    number, percent = text.removesuffix("%"), text.endswith("%")
+    try:
+        share = float(number) / (100 if percent else 1)
+    except ValueError:
+        share = math.nan
+    if not 0 <= share < 1:
+        raise UserError(f"--min-change: found {shown(text)}, expected a share such as 3% or 0.03")
+    return share
 
 
 def progress_bar() -> Progress:
@@ -191,21 +210,12 @@ def _iso(night: Observation) -> str:
 
 def print_documents(reports: Iterable[HistoryReport]) -> None:
     """Print a JSON list, each of its elements as soon as it is there."""
-    before = "[\n"
+    mark = "["
     for report in reports:
         element = jsonlib.dumps(document(report), indent=2, ensure_ascii=False)
-        _write(f"{before}{textwrap.indent(element, '  ')}")
-        before = ",\n"
-    _write("\n]\n")
-
-
-def _write(text: str) -> None:
-    # Through rich where its bar is on the same terminal.
-    if out.is_terminal:
-        out.print(text, end="", markup=False, soft_wrap=True)
-    else:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        say(f"{mark} {textwrap.indent(element, '  ').lstrip()}")
+        mark = ","
+    say("]")
 
 
 _STYLES = {"regressed": "red", "improved": "green", "drift": "yellow"}

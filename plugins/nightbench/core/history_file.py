@@ -93,6 +93,8 @@ class HistoryFile:
             raise UserError(
                 f"{path}:{line}: byte {error.start} is not UTF-8, expected a text in UTF-8"
             ) from error
+        if not self._content.strip(b"\xef\xbb\xbf \t\r\n"):
+            raise UserError(f"{path}: is empty, expected CSV with a header, or JSON lines")
         self._is_json = path.suffix.lower() == ".jsonl"
         first = next(filter(None, (line.strip() for line in self._lines())), "")
         if not self._is_json and first.startswith("["):

@@ -289,7 +289,24 @@ def test_a_stream_answers_every_night_as_the_file_does(tmp_path: Path) -> None:
         ("a.jsonl", '{"series": "a"\n', "a.jsonl:1: found what is no JSON"),
         ("a.jsonl", "[1]\n", "a.jsonl:1: found [1], expected one JSON object"),
         ("a.jsonl", '{"series": "a", "t": 1, "value": [1]}\n', "column value: found [1], expected"),
-        ("a.txt", "", "a.txt:1: column 'series', 't', 'value' missing. Found columns: none"),
+        ("a.txt", "", "a.txt: is empty, expected CSV with a header, or JSON lines"),
+        ("a.csv", "\ufeff \r\n", "a.csv: is empty, expected CSV with a header, or JSON lines"),
+        ("a.json", '[{"series": "a"}]', "a.json:1: found a JSON list, expected CSV with a header"),
+        ("a.json", '{"name": 1, "v": 2}', "a.json:1: column 'series', 't', 'value' missing. Found"),
+        ("a.csv", 'series,t,value\n"a,1,5\na,2,5\n', "a.csv:2: found what is no CSV (unexpected"),
+        ("a.csv", "series,t,value\na,1,\x005\n", r"a.csv:2: column value: found \x005, expected a"),
+        (
+            "a.csv",
+            "series,t,value\n\x1b[31ma,1,5\n",
+            r"a.csv:2: column series: found \x1b[31ma, expected the name of a series without contr",
+        ),
+        ("a.csv", "series,t,value\na\u202eb,1,5\n", r"column series: found a\u202eb, expected the"),
+        (
+            "a.csv",
+            "series,t,value\n" + "a,x,5\n" * 1000,
+            "a.csv:51: column t: found x, expected Unix seconds or an ISO 8601 date\n... and 950",
+        ),
+        ("a.csv", "at,cluster,throughput\n", "a.csv:1: column 'workload', 'framework', 'strategy'"),
         ("a.csv", "series,t,value\na,1,x\na,2,y\n", "found x, expected a number above 0, or nothi"),
         ("a.csv", "series,t,value\na,1,x\na,2,y\n", "a.csv:3: column value: found y, expected"),
     ],
@@ -320,6 +337,20 @@ def test_a_bad_line_of_a_stream_says_so(line: str, said: str) -> None:
     with pytest.raises(UserError) as error:
         answer_stream(io.StringIO(line), io.StringIO())
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(("given", "reported"), [("9%", 1), ("0.09", 1), ("11%", 0), ("0.11", 0)])
+def test_small_changes_are_left_out(tmp_path: Path, given: str, reported: int) -> None:
+    path = csv_of(tmp_path / "a.csv", FALLEN)
+    (report,) = json.loads(run(str(path), "--json", "--min-change", given)[1])
+    assert len(report["changes"]) == reported
+
+
+@pytest.mark.parametrize("given", ["nan", "1e400", "-1%", "100%", "3 %%", "much", ""])
+def test_what_is_no_share_is_refused(tmp_path: Path, given: str) -> None:
+    error = run(str(tmp_path / "a.csv"), "--min-change", given)[2]
+    assert isinstance(error, UserError)
+    assert str(error) == f'--min-change: found "{given}", expected a share such as 3% or 0.03'
 
 
 def test_neither_or_both_is_refused(tmp_path: Path) -> None:
