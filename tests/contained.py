@@ -20,7 +20,7 @@ import psutil
 
 PR_SET_CHILD_SUBREAPER = 36
 SI_KERNEL = 0x80
-PATIENCE_S = 4.0
+PATIENCE_S = 2.0
 ROUNDS = 3
 SIGNALS = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
