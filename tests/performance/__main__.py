@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-FIGURES = ("one_gang", "many_gangs", "overhead", "detector", "waiting", "turns")
+FIGURES = ("one_gang", "many_gangs", "overhead", "detector", "detect", "waiting", "turns")
 
 
 def main(words: list[str]) -> int:

@@ -18,10 +18,11 @@ from typer.testing import CliRunner
 from nightbench.cli import common
 from nightbench.cli.main import app
 from nightbench.core.errors import UserError
+from nightbench.core.history_file import HistoryFile
 from nightbench.core.model import Verdict, VerdictKind
 from nightbench.night.detector_grade import grade
 from nightbench.warehouse import Triage, Warehouse, connect
-from nightbench.warehouse.history_import import import_history
+from nightbench.warehouse.history_import import import_history, read_history
 
 FALLS, STEADY = case(1), case(2)
 NIGHTS, FELL = 60, 45
@@ -143,7 +144,7 @@ def test_an_imported_history_is_replayed_and_so_is_a_file(
     path = history_file(tmp_path)
     from_file = asked("--history", str(path))
     with closing(connect(warehouse.loader)) as connection:
-        import_history(connection, path)
+        import_history(connection, read_history(HistoryFile(path)))
     from_warehouse = asked("--cluster", "old")
     assert from_file == from_warehouse
     (alert,) = from_file["current"]["raised"]

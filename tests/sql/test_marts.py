@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from nightbench.core.history_file import HistoryFile
 from nightbench.core.model import (
     Build,
     Case,
@@ -21,7 +22,7 @@ from nightbench.core.model import (
     Verdict,
     VerdictKind,
 )
-from nightbench.warehouse.history_import import import_history
+from nightbench.warehouse.history_import import import_history, read_history
 from nightbench.warehouse.references import load_references
 from nightbench.warehouse.statements import SQL, text
 
@@ -502,9 +503,9 @@ def test_imported_nights_feed_baselines(connection, loader, reader, given, rows,
         f"2026-02-01T01:00:00Z,{line},18.5,images",
         f"2026-02-02T02:00:00+01:00,{line},19.5,images",
     )
-    report = import_history(connection, path)
+    report = import_history(connection, read_history(HistoryFile(path)))
     assert (report.rows, report.runs, report.changed) == (2, 2, 2)
-    assert import_history(connection, path).changed == 0
+    assert import_history(connection, read_history(HistoryFile(path))).changed == 0
     history = reader.series.history(case.case_id, "local")
     assert [(p.value, p.at.isoformat()) for p in history] == [
         (18.5, "2026-02-01T01:00:00+00:00"),
@@ -522,8 +523,10 @@ def test_imported_nights_feed_baselines(connection, loader, reader, given, rows,
 
 def test_a_corrected_line_replaces_the_old_one(connection, reader, given, tmp_path):
     line = "2026-02-01T01:00:00Z,local,resnet50_v1.5,pytorch,collective,1,2,smoke"
-    import_history(connection, _csv(tmp_path, f"{line},18.5,images"))
-    report = import_history(connection, _csv(tmp_path, f"{line},28.5,images"))
+    import_history(connection, read_history(HistoryFile(_csv(tmp_path, f"{line},18.5,images"))))
+    report = import_history(
+        connection, read_history(HistoryFile(_csv(tmp_path, f"{line},28.5,images")))
+    )
     assert report.changed == 1
     (point,) = reader.series.history(given.case().case_id, "local")
     assert point.value == 28.5

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
 from nightbench.alerts.replay import (
@@ -19,6 +18,7 @@ from nightbench.alerts.replay import (
     score,
 )
 from nightbench.core.errors import UserError
+from nightbench.core.history_file import HistoryFile
 from nightbench.core.model import HistoryPoint, RegressionPolicy, RunKind
 from nightbench.detection import ChangeDetector
 from nightbench.warehouse import Warehouse
@@ -136,7 +136,7 @@ def pasts_of(
     ]
 
 
-def pasts_in(path: Path, names: Sequence[str] = ()) -> list[PastSeries]:
+def pasts_in(file: HistoryFile, names: Sequence[str] = ()) -> list[PastSeries]:
     """Return the series of a file for `nightbench import`; nothing is stored.
 
     Raises:
@@ -144,7 +144,7 @@ def pasts_in(path: Path, names: Sequence[str] = ()) -> list[PastSeries]:
     """
     found: dict[SERIES, PastSeries] = {}
     points: dict[SERIES, list[HistoryPoint]] = {}
-    for run, planned, measured in read_history(path):
+    for run, planned, measured in read_history(file):
         named = not names or any(fnmatchcase(planned.case_id, name) for name in names)
         if measured.throughput is None or run.run_kind is not RunKind.NIGHTLY or not named:
             continue
@@ -163,7 +163,7 @@ def pasts_in(path: Path, names: Sequence[str] = ()) -> list[PastSeries]:
         )
         found[key] = PastSeries(key, run.suite, points[key])
     if not found:
-        raise UserError(f"{path}: found no nightly series{_asked(names)}")
+        raise UserError(f"{file.path}: found no nightly series{_asked(names)}")
     for nights in points.values():
         nights.sort(key=lambda point: point.at)
     return list(found.values())

@@ -63,6 +63,7 @@ def backtest(
     """
     from nightbench.alerts.backtest import backtest as replayed
     from nightbench.alerts.backtest import labels_of, pasts_in, pasts_of
+    from nightbench.core.history_file import HistoryFile
 
     proposed = policy_changes(policy)
     first = _date(since)
@@ -70,7 +71,7 @@ def backtest(
     if history is not None:
         if cluster or suite:
             raise UserError("--history: found with --suite or --cluster, expected alone")
-        pasts, labelled = pasts_in(history, names), []
+        pasts, labelled = pasts_in(HistoryFile(history), names), []
     else:
         with closing(common.open_warehouse("nightbench_reader")) as connection:
             pasts = pasts_of(connection, names, suite, cluster)

@@ -5,24 +5,33 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json as jsonlib
+import math
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
-from rich.table import Table
+from rich.padding import Padding
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from nightbench.cli import common
-from nightbench.cli.common import out, say
+from nightbench.cli.common import err, out, say
+from nightbench.config.values import shown
 from nightbench.core.errors import UserError
 
 if TYPE_CHECKING:
     from nightbench.detection.history import HistoryChange, HistoryReport
+    from nightbench.detection.history_pool import History
     from nightbench.detection.observations import Observation
 
 app = typer.Typer()
+
+STANDARD_INPUT = Path("/dev/stdin")
 
 
 @app.command()
@@ -31,7 +40,7 @@ def detect(
         Path | None,
         typer.Argument(
             help="CSV or JSON lines with the columns series, t, value, and where known n, spread, "
-            "fingerprint and control."
+            "fingerprint and control; or a file for `nightbench import`. `-` is standard input."
         ),
     ] = None,
     json: common.JsonOption = False,
@@ -47,18 +56,19 @@ def detect(
         bool, typer.Option("--lower-is-better", help="Times or sizes: a rise is the regression.")
     ] = False,
     min_change: Annotated[
-        float, typer.Option(min=0, help="Smallest relative change that is reported.")
-    ] = 0.0,
+        str, typer.Option(help="Smallest relative change that is reported: 3% or 0.03.")
+    ] = "0",
 ) -> None:
     """Find the changes of nightly histories: when, how much, how certain, and why.
 
     Each night is judged as if it were the last one, so the dates show when a change would have
     been detected. Values are medians of a night; an empty value is a missing night.
     """
+    smallest = _share(min_change)
     if stream == (file is not None):
         raise UserError("detect takes either a file or --stream: found both or neither")
     if stream:
-        given = ["--lower-is-better"] * lower_is_better + ["--min-change"] * (min_change > 0)
+        given = ["--lower-is-better"] * lower_is_better + ["--min-change"] * (smallest > 0)
         if given:
             raise UserError(
                 f"--stream: found {' and '.join(given)} beside it, expected neither: the answer "
@@ -67,17 +77,69 @@ def detect(
         answer_stream(sys.stdin, sys.stdout)
         return
     assert file is not None
-    from nightbench.detection.history import judge_history
-    from nightbench.detection.observations import read_observations
+    from nightbench.detection.history_pool import judge_histories
 
-    reports = [
-        judge_history(name, nights, lower_is_better, min_change)
-        for name, nights in read_observations(file).items()
-    ]
-    if json:
-        common.print_json([document(report) for report in reports])
-        return
-    show_reports(reports)
+    with progress_bar() as progress:
+        reading = progress.add_task(f"reading {file}", total=None)
+        histories = read_histories(file)
+        progress.remove_task(reading)
+        reports = judge_histories(histories, lower_is_better, smallest)
+        watched = progress.track(reports, len(histories), description="judging")
+        (print_documents if json else show_reports)(watched)
+
+
+def _share(text: str) -> float:
+    """Return the share that `3%` or `0.03` says.
+
+    Raises:
+        UserError: it says none below 1.
+    """
+    number, percent = text.removesuffix("%"), text.endswith("%")
+    try:
+        share = float(number) / (100 if percent else 1)
+    except ValueError:
+        share = math.nan
+    if not 0 <= share < 1:
+        raise UserError(f"--min-change: found {shown(text)}, expected a share such as 3% or 0.03")
+    return share
+
+
+def progress_bar() -> Progress:
+    """Return a bar of series on a terminal, above which results are printed; none elsewhere."""
+    console = out if out.is_terminal else err
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def read_histories(path: Path) -> list[History]:
+    """Return the series of a file for `nightbench detect` or for `nightbench import`.
+
+    Raises:
+        UserError: the file cannot be read, or is neither.
+    """
+    from nightbench.core.history_file import HistoryFile, lacking
+    from nightbench.detection import observations
+
+    file = HistoryFile(STANDARD_INPUT if str(path) == "-" else path)
+    if lacking(observations.COLUMNS, file.columns):
+        # Costs the import of the warehouse's driver, which files of this command do not need.
+        from nightbench.alerts.backtest import pasts_in
+        from nightbench.warehouse.history_import import is_import_file
+
+        if is_import_file(file):
+            return [
+                (f"{case_id} on {cluster}", observations.observations_of(past.points))
+                for past in pasts_in(file)
+                for case_id, cluster in [past.series]
+            ]
+    return list(observations.read_observations(file).items())
 
 
 def answer_stream(source: TextIO, sink: TextIO) -> None:
@@ -113,6 +175,7 @@ def document(report: HistoryReport) -> dict[str, Any]:
         "status": report.status,
         "nights": report.nights,
         "missing": report.missing,
+        "absent": report.absent,
         "changes": [_change_document(found) for found in report.changes],
         "segments": [
             {
@@ -145,43 +208,65 @@ def _iso(night: Observation) -> str:
     return datetime.fromtimestamp(night.seconds, UTC).isoformat()
 
 
-def show_reports(reports: Sequence[HistoryReport]) -> None:
-    """Print the changes of histories as a table, with the evidence of each below it."""
-    table = Table("series", "status", "nights", "change", "since", "last good", "95 %", "detected")
+def print_documents(reports: Iterable[HistoryReport]) -> None:
+    """Print a JSON list, each of its elements as soon as it is there."""
+    mark = "["
     for report in reports:
-        nights = str(report.nights - report.missing)
-        if not report.changes:
-            table.add_row(report.series, report.status, nights, *["-"] * 5)
-        for i, found in enumerate(report.changes):
-            table.add_row(
-                *((report.series, report.status, nights) if i == 0 else ("", "", "")),
-                f"{found.change:+.1%}",
-                found.first_bad.day,
-                found.last_good.day,
-                f"{found.low:+.1%} to {found.high:+.1%}",
-                found.detected.day,
-            )
-    out.print(table)
+        element = jsonlib.dumps(document(report), indent=2, ensure_ascii=False)
+        say(f"{mark} {textwrap.indent(element, '  ').lstrip()}")
+        mark = ","
+    say("]")
+
+
+_STYLES = {"regressed": "red", "improved": "green", "drift": "yellow"}
+
+
+def show_reports(reports: Iterable[HistoryReport]) -> None:
+    """Print a line for each history with its changes below it, each as soon as it is there."""
+    statuses: Counter[str] = Counter()
     for report in reports:
-        for found in report.changes:
-            say(f"{report.series}: {found.kind} on {found.first_bad.day}: {found.sentence}")
-        for segment in report.segments:
-            first, step = segment.first, segment.step
-            began = f"; it began with a step: {step.sentence}" if step else ""
-            say(
-                f"{report.series}: judged anew from {first.day}: "
-                f"fingerprint {first.fingerprint}{began}"
-            )
-        if report.drift:
-            say(
-                f"{report.series}: drifts by {report.drift.change:+.1%} "
-                f"(± {2 * report.drift.error:.1%}) over its last {report.drift.nights} nights"
-            )
-        if report.smallest_slowdown is not None:
-            say(
-                f"{report.series}: a slowdown of {report.smallest_slowdown:.1%} would be detected "
-                "within a week in nine of ten cases"
-            )
+        if not statuses:
+            say(f"{'status':17} {'nights':>6} {'missing':>7} {'catches':>7}  series")
+        statuses[report.status] += 1
+        smallest = report.smallest_slowdown
+        catches = "-" if smallest is None else f"{smallest:.1%}"
+        row = Text(f"{report.status:17}", style=_STYLES.get(report.status, ""))
+        row.append(
+            f" {report.nights - report.missing:6} {report.missing + (report.absent or 0):7} "
+            f"{catches:>7}  {report.series}",
+            style="not bold default",
+        )
+        out.print(row, soft_wrap=True)
+        for line in _explanations(report):
+            _print_indented(line)
+    if statuses.total() > 1:
+        counts = ", ".join(f"{number} {status}" for status, number in statuses.most_common())
+        say(f"{statuses.total()} series: {counts}")
+
+
+def _print_indented(line: str) -> None:
+    if out.is_terminal:
+        out.print(Padding(Text(line), (0, 0, 0, 4)))
+    else:
+        # One line each, for those who search.
+        say(f"    {line}")
+
+
+def _explanations(report: HistoryReport) -> Iterator[str]:
+    for found in report.changes:
+        yield (
+            f"{found.kind} on {found.first_bad.day} (last good {found.last_good.day}): "
+            f"{found.sentence}"
+        )
+    for segment in report.segments:
+        first, step = segment.first, segment.step
+        began = f"; it began with a step: {step.sentence}" if step else ""
+        yield f"judged anew from {first.day}: fingerprint {first.fingerprint}{began}"
+    if report.drift:
+        yield (
+            f"drifts by {report.drift.change:+.1%} (± {2 * report.drift.error:.1%}) over its last "
+            f"{report.drift.nights} nights"
+        )
 
 
 def _question(number: int, line: str) -> tuple[str, list[float], list[Any], list[Any]]:

@@ -11,12 +11,14 @@ import typer
 
 from nightbench.cli import common
 from nightbench.cli.common import err, say
-from nightbench.cli.detect import show_reports
+from nightbench.cli.detect import STANDARD_INPUT, progress_bar, show_reports
 from nightbench.config import locations
 from nightbench.core.errors import UserError
+from nightbench.core.history_file import HistoryFile
 from nightbench.core.model import RegressionPolicy
 
 if TYPE_CHECKING:
+    from nightbench.detection.history import HistoryReport
     from nightbench.night.imported_series import ImportedSeries
 
 app = typer.Typer()
@@ -36,14 +38,28 @@ def import_history(
     from nightbench.night.imported_series import judge_imported, open_alerts
     from nightbench.warehouse import Warehouse
     from nightbench.warehouse.history_import import import_history as store
+    from nightbench.warehouse.history_import import read_history
 
+    try:
+        entries = read_history(HistoryFile(STANDARD_INPUT if str(file) == "-" else file))
+    except UserError as error:
+        raise UserError(f"Nothing was imported:\n{error}") from None
     with closing(common.open_warehouse()) as connection:
-        report = store(connection, file)
+        report = store(connection, entries)
         say(f"{report.rows} medians of {report.runs} runs; {report.changed} were new or different")
         _warn_of_unplanned(report.series)
         warehouse = Warehouse(connection)
-        found = judge_imported(warehouse, report.series, RegressionPolicy().min_change)
-        show_reports([each.report for each in found])
+        found: list[ImportedSeries] = []
+
+        def kept(each: ImportedSeries) -> HistoryReport:
+            found.append(each)
+            return each.report
+
+        with progress_bar() as progress:
+            judged = judge_imported(warehouse, report.series, RegressionPolicy().min_change)
+            show_reports(
+                progress.track(map(kept, judged), len(report.series), description="judging")
+            )
         for line in _links(found):
             say(line)
         if alerts:

@@ -20,7 +20,7 @@ from nightbench.config.source import (
     read_document,
 )
 from nightbench.config.validate import validate
-from nightbench.core.code_digest import code_digest
+from nightbench.core.code_digest import IGNORED_FOLDERS, code_digest
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     Catalog,
@@ -59,11 +59,17 @@ def load_catalog(benchmarks: Path) -> Catalog:
 def _descriptions(folder: Path, name: str) -> list[Path]:
     if not folder.is_dir():
         raise UserError(f"{display(folder)}: no such folder; expected the shipped benchmarks/ tree")
-    # A folder without any file is what git leaves of a line that is gone: __pycache__ alone.
+    return [each / name for each in _folders(folder)]
+
+
+def _folders(folder: Path) -> list[Path]:
+    """The folders that have visible files: git leaves `__pycache__` of a line that is gone."""
     return sorted(
-        each / name
-        for each in folder.iterdir()
-        if each.is_dir() and any(child.is_file() for child in each.iterdir())
+        each
+        for each in folder.glob("[!.]*")
+        if each.name not in IGNORED_FOLDERS
+        and each.is_dir()
+        and any(child.is_file() for child in each.glob("[!.]*"))
     )
 
 
@@ -100,7 +106,7 @@ def _framework(path: Path) -> FrameworkInfo:
     for key, message in _contradictions(file, path.parent, kinds):
         problems.append(document.problem(key, message))
     shared = path.parent.parent.parent / "apis" / file.api
-    code = [*sorted(path.parent.glob("*.py")), *sorted(shared.glob("*.py"))]
+    code = [*sorted(path.parent.glob("[!.]*.py")), *sorted(shared.glob("[!.]*.py"))]
     complaints = [str(ConfigError(path, problems))] if problems else []
     complaints += syntax_errors(code, file.python)
     return FrameworkInfo(
@@ -189,7 +195,7 @@ def _contradictions(
     drilled = file.drill_workload
     workloads = folder.parent.parent / "workloads"
     if drilled is not None and not (workloads / drilled / "spec.json").is_file():
-        yield ("drill_workload",), one_of(drilled, [each.name for each in workloads.iterdir()])
+        yield ("drill_workload",), one_of(drilled, [each.name for each in _folders(workloads)])
 
 
 def _missing_locks(file: FrameworkFile, folder: Path) -> dict[str, str]:
@@ -215,7 +221,7 @@ def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadIn
     file, problems = validate(SpecFile, document)
     problems += _named(document, "name")
     problems += _absent(document, "data.py")
-    written = {each.stem for each in path.parent.glob("*.py")}
+    written = {each.stem for each in path.parent.glob("[!.]*.py")}
     for scale, parameters in (file.scales if file else {}).items():
         if not isinstance(parameters.get("converges", False), bool):
             key = ("scales", scale, "converges")

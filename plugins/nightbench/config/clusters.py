@@ -38,7 +38,7 @@ RESERVED = frozenset({"cluster", "controller"})
 
 def find_clusters(dags: Path) -> dict[str, Path]:
     """Return the cluster files below a `dags` folder by the names of their clusters."""
-    return {path.stem: path for path in sorted((dags / "clusters").glob("*.yaml"))}
+    return {path.stem: path for path in sorted((dags / "clusters").glob("[!.]*.yaml"))}
 
 
 def clusters_for(suite: Path | None, dags: Path) -> tuple[dict[str, Path], list[Path]]:

@@ -128,7 +128,12 @@ def read_document(path: Path) -> Document:
         raise UserError(f"{display(path)}: cannot be read: {error}") from error
     if path.suffix == ".json":
         _expect_json(path, text)
-    loader = _Loader(text)
+    try:
+        loader = _Loader(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        said = f"not valid YAML: found the character U+{error.character:04X}; expected text"
+        raise ConfigError(path, [Problem(line, "", said)]) from None
     try:
         root = loader.get_single_node()
     except yaml.MarkedYAMLError as error:

@@ -37,18 +37,18 @@ class SuiteHead:
 
 def suite_heads(dags: Path) -> list[SuiteHead]:
     """The heads of all suites below a `dags` folder, by name."""
-    return [read_head(path) for path in sorted((dags / "suites").glob("*.yaml"))]
+    return [read_head(path) for path in sorted((dags / "suites").glob("[!.]*.yaml"))]
 
 
 def cluster_names(dags: Path) -> list[str]:
     """The clusters below a `dags` folder."""
-    return sorted(path.stem for path in (dags / "clusters").glob("*.yaml"))
+    return sorted(path.stem for path in (dags / "clusters").glob("[!.]*.yaml"))
 
 
 def parallel_cases(dags: Path) -> dict[str, int]:
     """How many cases each cluster takes at once; 1 where its file does not say so readably."""
     found: dict[str, int] = {}
-    for path in sorted((dags / "clusters").glob("*.yaml")):
+    for path in sorted((dags / "clusters").glob("[!.]*.yaml")):
         try:
             document = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, yaml.YAMLError):
@@ -95,7 +95,7 @@ def _schedule_problem(schedule: object) -> str | None:
 def framework_names(benchmarks: Path) -> list[str]:
     """Framework lines, without those for tests."""
     found = []
-    for path in sorted((benchmarks / "frameworks").glob("*/framework.json")):
+    for path in sorted((benchmarks / "frameworks").glob("[!.]*/framework.json")):
         if not _description(path).get("for_tests"):
             found.append(path.parent.name)
     return found
@@ -104,7 +104,7 @@ def framework_names(benchmarks: Path) -> list[str]:
 def workload_scales(benchmarks: Path) -> dict[str, list[str]]:
     """Workloads with their scales."""
     found = {}
-    for path in sorted((benchmarks / "workloads").glob("*/spec.json")):
+    for path in sorted((benchmarks / "workloads").glob("[!.]*/spec.json")):
         scales = _description(path).get("scales")
         found[path.parent.name] = sorted(scales) if isinstance(scales, dict) else []
     return found

@@ -39,8 +39,11 @@ from nightbench.core.model import (
 
 
 def find_suites(dags: Path) -> dict[str, Path]:
-    """Return the suite files below a `dags` folder by the names of their suites."""
-    return {path.stem: path for path in sorted((dags / "suites").glob("*.yaml"))}
+    """Return the suite files below a `dags` folder by the names of their suites.
+
+    Hidden files are none: an editor's lock, what macOS adds to a copy.
+    """
+    return {path.stem: path for path in sorted((dags / "suites").glob("[!.]*.yaml"))}
 
 
 def load_suite(path: Path, catalog: Catalog, *, cluster: Cluster | None = None) -> Suite:

@@ -7,7 +7,6 @@ ValueError that says what was found and what was expected.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -19,6 +18,7 @@ from nightbench.config.source import describe
 from nightbench.core.expected_nights import Clock
 from nightbench.core.hours import Hours
 from nightbench.core.model import SLUG
+from nightbench.core.printable import escaped
 
 
 @dataclass(frozen=True)
@@ -200,23 +200,7 @@ def slug(value: str) -> str:
 def shown(value: str) -> str:
     """A text for a message: control characters by their codes, no more than a line of it."""
     text = value if len(value) <= 100 else value[:100] + "…"
-    return '"' + "".join(c if c.isprintable() else repr(c)[1:-1] for c in text) + '"'
-
-
-DIRECTION_CODES = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Embeddings, overrides and isolates of Unicode's bidirectional algorithm."""
-
-
-def has_control_characters(text: str) -> bool:
-    """Whether a text holds control characters or lone surrogates, line ends and tabs apart.
-
-    PostgreSQL takes no NUL and no lone surrogate; terminals obey the others. Codes that turn the
-    direction of writing turn the text beside them as well.
-    """
-    return any(
-        (unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t") or c in DIRECTION_CODES
-        for c in text
-    )
+    return f'"{escaped(text)}"'
 
 
 def not_empty(value: str) -> str:

@@ -1,4 +1,4 @@
-"""One reader of history files: CSV with a header, or one JSON object a line (`*.jsonl`).
+"""One reader of history files: CSV with a header, or one JSON object a line.
 
 `nightbench detect` and `nightbench import` hand in their columns. All that is wrong with a file is
 collected and told at once, each problem with file, line, column, what was found and what was
@@ -11,15 +11,22 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import SLUG
+from nightbench.core.printable import escaped, has_control_characters
 
 SHOWN_PROBLEMS = 50
+
+_SEEN = 1000
+"""Cells of a column whose values are remembered."""
+
+_NOTHING = frozenset({"nan", "null", "none", "na", "n/a"})
 
 
 @dataclass(frozen=True)
@@ -35,51 +42,120 @@ class Column:
     may_be_empty: bool = False
     """A required column's cell may be empty."""
 
+    def value_of(self, cell: Any) -> Any:
+        """Return the value of a cell; None for an empty one.
 
-@dataclass(frozen=True)
-class Row:
+        Raises:
+            ValueError, OverflowError: it holds something else than expected.
+        """
+        if isinstance(cell, str):
+            cell = cell.strip()
+        may_lack = self.may_be_empty or not self.is_required
+        if cell is None or cell == "" or (may_lack and _is_nothing(cell)):
+            if may_lack:
+                return None
+            raise ValueError
+        if isinstance(cell, bool) or not isinstance(cell, str | int | float):
+            raise ValueError
+        return self.parse(cell)
+
+
+class Row(NamedTuple):
     """One row of a file."""
 
     line: int
-    cells: Mapping[str, Any]
-    """As found, by column."""
-    values: Mapping[str, Any]
-    """As parsed, by column; empty cells are left out."""
+    values: dict[str, Any]
+    """By column; empty cells are left out."""
 
 
 class HistoryFile:
-    """Reads one file; `rows` yields its valid rows, `close` raises where anything was wrong."""
+    """Reads one file; `rows` yields its valid rows, `close` raises where anything was wrong.
 
-    def __init__(self, path: Path, columns: Mapping[str, Column], *, others: bool) -> None:
-        """`others`: columns that the format does not know are left alone, else refused."""
-        self.path = path
-        self._columns = columns
-        self._others = others
-        self._problems: list[str] = []
+    A file is JSON lines where it is named `*.jsonl` or begins with `{`, else CSV.
+    """
 
-    def rows(self) -> Iterator[Row]:
-        """The valid rows, in the file's order.
+    def __init__(self, path: Path) -> None:
+        """Read the file.
 
         Raises:
-            UserError: the file cannot be read, or its header is not the format's.
+            UserError: it cannot be read, or is no text in UTF-8.
         """
+        self.path = path
+        self._problems: list[str] = []
+        self._unlisted = 0
         try:
-            text = self.path.read_text(encoding="utf-8-sig")
+            self._content = path.read_bytes()
+            self._content.decode("utf-8-sig")
         except OSError as error:
-            reason = error.strerror or error
-            raise UserError(f"{self.path}: cannot be read ({reason}).") from error
+            raise UserError(f"{path}: cannot be read ({error.strerror or error})") from error
         except UnicodeDecodeError as error:
+            line = self._content.count(b"\n", 0, error.start) + 1
             raise UserError(
-                f"{self.path}: byte {error.start} is not UTF-8, expected a text in UTF-8"
+                f"{path}:{line}: byte {error.start} is not UTF-8, expected a text in UTF-8"
             ) from error
-        is_json = self.path.suffix.lower() == ".jsonl"
-        is_empty = True
-        for line, cells in self._json_lines(text) if is_json else self._csv_lines(text):
-            is_empty = False
-            values = self._values(line, cells)
-            if values is not None:
-                yield Row(line, cells, values)
-        if is_empty and not self._problems:
+        if not self._content.strip(b"\xef\xbb\xbf \t\r\n"):
+            raise UserError(f"{path}: is empty, expected CSV with a header, or JSON lines")
+        self._is_json = path.suffix.lower() == ".jsonl"
+        first = next(filter(None, (line.strip() for line in self._lines())), "")
+        if not self._is_json and first.startswith("["):
+            raise UserError(
+                f"{path}:1: found a JSON list, expected CSV with a header, or a JSON object a line"
+            )
+        self._is_json = self._is_json or first.startswith("{")
+        self.columns: tuple[str, ...] = self._names()
+        """Names in the header, or keys of the first JSON object; none where that is broken."""
+
+    def _lines(self) -> Iterator[str]:
+        # As text at once, a large file takes several times its size.
+        return io.TextIOWrapper(io.BytesIO(self._content), encoding="utf-8-sig", newline="")
+
+    def _names(self) -> tuple[str, ...]:
+        if not self._is_json:
+            return tuple(self._header(csv.reader(self._lines(), strict=True)))
+        for line in self._lines():
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(row, dict):
+                return tuple(row)
+        return ()
+
+    def rows(self, columns: Mapping[str, Column], *, others: bool) -> Iterator[Row]:
+        """The valid rows, in the file's order.
+
+        Args:
+            columns: those of the format.
+            others: columns that the format does not know are left alone, else refused.
+
+        Raises:
+            UserError: the header is not the format's, or there are no rows.
+        """
+        rows = self._json_rows if self._is_json else self._csv_rows
+        present = [name for name in columns if self._is_json or name in self.columns]
+        # Most cells of most columns have few values: those seen first are parsed once.
+        plan: list[tuple[str, Column, dict[str, Any]]]
+        plan = [(name, columns[name], {}) for name in present]
+        line = 0
+        for line, cells in rows(columns, present, others):
+            values, is_right = {}, True
+            for (name, column, seen), cell in zip(plan, cells, strict=True):
+                is_text = isinstance(cell, str)
+                value = seen.get(cell, seen) if is_text else seen
+                if value is seen:
+                    try:
+                        value = column.value_of(cell)
+                    except (ValueError, OverflowError):
+                        self.wrong(line, name, cell, column.expected)
+                        is_right = False
+                        continue
+                    if is_text and len(seen) < _SEEN:
+                        seen[cell] = value
+                if value is not None:
+                    values[name] = value
+            if is_right:
+                yield Row(line, values)
+        if line == 0 and not self._problems:
             raise UserError(f"{self.path}: found no rows, expected at least one")
 
     def wrong(self, line: int, column: str, found: object, expected: str) -> None:
@@ -89,84 +165,105 @@ class HistoryFile:
     def close(self) -> None:
         """Raise a UserError that lists all problems, if there are any."""
         if self._problems:
-            listed = self._problems[:SHOWN_PROBLEMS]
-            if len(self._problems) > len(listed):
-                listed.append(f"... and {len(self._problems) - len(listed)} more")
-            raise UserError("\n".join(listed))
+            more = [f"... and {self._unlisted} more"] if self._unlisted else []
+            raise UserError("\n".join([*self._problems, *more]))
 
     def _problem(self, line: int, said: str) -> None:
-        self._problems.append(f"{self.path}:{line}: {said}")
+        if len(self._problems) < SHOWN_PROBLEMS:
+            self._problems.append(f"{self.path}:{line}: {said}")
+        else:
+            self._unlisted += 1
 
-    def _values(self, line: int, cells: Mapping[str, Any]) -> dict[str, Any] | None:
-        values, before = {}, len(self._problems)
-        for name, column in self._columns.items():
-            cell = cells.get(name)
-            is_optional = column.may_be_empty or not column.is_required
-            if _is_blank(cell) or (is_optional and _is_nothing(cell)):
-                if not is_optional:
-                    self.wrong(line, name, cell, column.expected)
-                continue
-            try:
-                if isinstance(cell, bool) or not isinstance(cell, str | int | float):
-                    raise ValueError
-                values[name] = column.parse(cell.strip() if isinstance(cell, str) else cell)
-            except (ValueError, OverflowError):
-                self.wrong(line, name, cell, column.expected)
-        return values if len(self._problems) == before else None
-
-    def _csv_lines(self, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    def _csv_rows(
+        self, columns: Mapping[str, Column], present: Sequence[str], others: bool
+    ) -> Iterator[tuple[int, Sequence[Any]]]:
+        reader = csv.reader(self._lines(), strict=True)
+        begins = 1
         try:
-            header = [name.strip() for name in next(reader, [])]
-            self._check(header)
+            header = self._header(reader)
+            self._check(header, columns, others)
+            places = [header.index(name) for name in present]
+            begins = reader.line_num + 1
             for cells in reader:
-                if not any(cell.strip() for cell in cells):
-                    continue
                 if len(cells) == len(header):
-                    yield reader.line_num, dict(zip(header, cells, strict=True))
-                else:
+                    yield reader.line_num, [cells[place] for place in places]
+                elif any(cell.strip() for cell in cells):
                     self._problem(
                         reader.line_num,
                         f"found {len(cells)} cells, expected {len(header)} as in the header",
                     )
+                begins = reader.line_num + 1
         except csv.Error as error:
-            self._problem(reader.line_num, f"found what is no CSV ({error}), expected one row")
+            self._problem(begins, f"found what is no CSV ({error}), expected one row")
 
-    def _check(self, header: list[str]) -> None:
-        known = self._columns
-        required = [name for name, column in known.items() if column.is_required]
+    @staticmethod
+    def _header(reader: Any) -> list[str]:
+        return [name.strip() for name in next(reader, [])]
+
+    def _check(self, header: list[str], columns: Mapping[str, Column], others: bool) -> None:
         found = {
-            "missing": [name for name in required if name not in header],
-            "unknown": [] if self._others else [name for name in header if name not in known],
-            "named twice": sorted({n for n in header if n in known and header.count(n) > 1}),
+            "missing": lacking(columns, header),
+            "unknown": [] if others else [name for name in header if name not in columns],
+            "named twice": sorted({n for n in header if n in columns and header.count(n) > 1}),
         }
         for what, names in found.items():
             if names:
-                raise UserError(
-                    f"{self.path}:1: column {', '.join(map(repr, names))} {what}. Found columns: "
-                    f"{', '.join(header) or 'none'}; expected columns: {', '.join(known)}"
-                )
+                self._refuse(1, what, names, columns)
 
-    def _json_lines(self, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        for line, content in enumerate(text.split("\n"), start=1):
-            if not content.strip():
+    def _refuse(
+        self, line: int, what: str, names: Iterable[str], columns: Mapping[str, Column]
+    ) -> None:
+        listed = ", ".join(map(repr, names))
+        found = escaped(cut(", ".join(self.columns))) or "none"
+        raise UserError(
+            f"{self.path}:{line}: column {listed} {what}. Found columns: {found}; "
+            f"expected columns: {', '.join(columns)}"
+        )
+
+    def _json_rows(
+        self, columns: Mapping[str, Column], present: Sequence[str], others: bool
+    ) -> Iterator[tuple[int, Sequence[Any]]]:
+        required = lacking(columns, ())
+        if self.columns and lacking(columns, self.columns) == required:
+            self._refuse(1, "missing", required, columns)
+        for line, content in enumerate(self._lines(), start=1):
+            if content.isspace():
                 continue
             try:
                 row = json.loads(content)
             except (ValueError, RecursionError) as error:
-                self._problem(line, f"found what is no JSON ({error}), expected one JSON object")
+                why = (
+                    f"{error.msg}, column {error.colno}"
+                    if isinstance(error, json.JSONDecodeError)
+                    else error
+                )
+                self._problem(line, f"found what is no JSON ({why}), expected one JSON object")
                 continue
             if not isinstance(row, dict):
                 self._problem(line, f"found {shown(row)}, expected one JSON object a line")
-            elif unknown := [] if self._others else sorted(row.keys() - self._columns.keys()):
+            elif unknown := [] if others else sorted(row.keys() - columns.keys()):
                 self._problem(line, f"column {', '.join(map(repr, unknown))} unknown")
             else:
-                yield line, row
+                yield line, [row.get(name) for name in present]
+
+
+def lacking(columns: Mapping[str, Column], found: Collection[str]) -> list[str]:
+    """Return the required columns that were not found."""
+    return [name for name, each in columns.items() if each.is_required and name not in found]
 
 
 def text(expected: str, *, required: bool = False) -> Column:
-    """A column of any text."""
-    return Column(str, expected, required)
+    """A column of printable text on one line; the same text of several rows is one object."""
+
+    def parse(cell: Any) -> str:
+        value = str(cell)
+        if not value.isprintable() and (
+            has_control_characters(value) or "\n" in value or "\t" in value
+        ):
+            raise ValueError
+        return sys.intern(value)
+
+    return Column(parse, f"{expected} without control characters", required)
 
 
 def slug(*, required: bool = False) -> Column:
@@ -223,18 +320,18 @@ def whole(smallest: int) -> Column:
 
 def shown(found: object) -> str:
     """What was found, for messages."""
-    if _is_blank(found):
+    if found is None or (isinstance(found, str) and not found.strip()):
         return "nothing"
-    text = found if isinstance(found, str) else json.dumps(found, default=str)
+    return escaped(cut(found if isinstance(found, str) else json.dumps(found, default=str)))
+
+
+def cut(text: str) -> str:
+    """A text of at most 60 characters, for messages."""
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _is_blank(cell: object) -> bool:
-    return cell is None or (isinstance(cell, str) and not cell.strip())
 
 
 def _is_nothing(cell: object) -> bool:
     """What tables write where they have no value."""
-    return (isinstance(cell, float) and math.isnan(cell)) or (
-        isinstance(cell, str) and cell.strip().lower() in ("nan", "null")
-    )
+    if isinstance(cell, str):
+        return cell.lower() in _NOTHING
+    return isinstance(cell, float) and math.isnan(cell)

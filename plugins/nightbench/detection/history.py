@@ -69,7 +69,11 @@ class HistoryReport:
 
     series: str
     nights: int
+    """Rows of the series."""
     missing: int
+    """Rows without a value."""
+    absent: int | None
+    """Nights between the first row and the last that have no row; None unless rows come nightly."""
     status: str
     """insufficient_data, regressed or improved (a change within 30 nights), drift, or ok."""
     changes: tuple[HistoryChange, ...]
@@ -126,6 +130,7 @@ def judge_history(
         series=name,
         nights=len(nights),
         missing=len(nights) - len(usable),
+        absent=_absent(nights),
         status=_status(found, drift, len(last), nights, usable),
         changes=tuple(found),
         segments=tuple(segments),
@@ -143,6 +148,14 @@ def _series(nights: Sequence[Observation], lower_is_better: bool) -> Series:
         np.array([repeat_sigma(night.spread, night.n) for night in nights], dtype=float),
         np.array([math.nan if night.n is None else night.n for night in nights], dtype=float),
     )
+
+
+def _absent(nights: Sequence[Observation]) -> int | None:
+    """Return how many nights have no row; None unless most rows follow a day after another."""
+    days = np.diff([night.seconds for night in nights]) / 86400
+    if np.count_nonzero(np.abs(days - 1) < 0.25) <= len(days) / 2:
+        return None
+    return int(np.maximum(np.round(days) - 1, 0).sum())
 
 
 def _groups(fingerprints: Sequence[str | None]) -> list[list[int]]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from nightbench.core.history_file import Column, HistoryFile, number, text, whole
+from nightbench.core.model import HistoryPoint
 
 
-@dataclass(frozen=True)
-class Observation:
-    """One row of a file: the value of a series at one time."""
+class Observation(NamedTuple):
+    """The value of a series at one time; a row of a file."""
 
     seconds: float
     """Unix time."""
@@ -31,6 +31,24 @@ class Observation:
     def day(self) -> str:
         """The date, UTC."""
         return f"{datetime.fromtimestamp(self.seconds, UTC):%Y-%m-%d}"
+
+
+def observations_of(points: Sequence[HistoryPoint]) -> list[Observation]:
+    """Return points of a stored history; another work or protocol is another fingerprint."""
+    several = len({point.definition_digest for point in points} - {None}) > 1
+    return [
+        Observation(
+            point.at.timestamp(),
+            point.value,
+            point.n,
+            point.spread,
+            " ".join(
+                filter(None, (point.fingerprint_id, point.definition_digest if several else None))
+            )
+            or None,
+        )
+        for point in points
+    ]
 
 
 def _seconds(cell: Any) -> float:
@@ -55,22 +73,28 @@ COLUMNS = {
 }
 
 
-def read_observations(path: Path) -> dict[str, list[Observation]]:
-    """Return the observations of a CSV or `.jsonl` file by series, oldest first.
+def read_observations(file: HistoryFile) -> dict[str, list[Observation]]:
+    """Return the observations of a file by series, oldest first.
 
     Raises:
-        UserError: the file cannot be read or lacks a column, or cells are invalid; each
-            problem names file, line, column, the value found and what was expected.
+        UserError: the file lacks a column, or cells are invalid; each problem names file, line,
+            column, the value found and what was expected.
     """
-    file = HistoryFile(path, COLUMNS, others=True)
     series: dict[str, list[Observation]] = {}
-    for row in file.rows():
-        given = dict(row.values)
-        name, seconds = given.pop("series"), given.pop("t")
-        found = Observation(seconds, given.pop("value", None), line=row.line, **given)
-        series.setdefault(name, []).append(found)
+    for line, given in file.rows(COLUMNS, others=True):
+        value = given.get
+        found = Observation(
+            given["t"],
+            value("value"),
+            value("n"),
+            value("spread"),
+            value("fingerprint"),
+            value("control"),
+            line,
+        )
+        series.setdefault(given["series"], []).append(found)
     for name, found_of in series.items():
-        found_of.sort(key=lambda one: one.seconds)
+        found_of.sort(key=itemgetter(0))
         for one, other in itertools.pairwise(found_of):
             if one.seconds == other.seconds:
                 first, second = sorted((one.line, other.line))

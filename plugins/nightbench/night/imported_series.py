@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from nightbench.core.model import HistoryPoint, Verdict, VerdictKind
-from nightbench.detection.history import HistoryReport, judge_history
-from nightbench.detection.observations import Observation
+from nightbench.detection.history import HistoryReport
+from nightbench.detection.history_pool import judge_histories
+from nightbench.detection.observations import observations_of
 from nightbench.warehouse import Warehouse
 
 
@@ -23,7 +24,7 @@ class ImportedSeries:
 
 def judge_imported(
     warehouse: Warehouse, series: Collection[tuple[str, str]], min_change: float
-) -> list[ImportedSeries]:
+) -> Iterator[ImportedSeries]:
     """Judge the whole history of series, each night as if it had been judged when measured.
 
     Args:
@@ -31,18 +32,15 @@ def judge_imported(
         series: case_id and cluster of each.
         min_change: smallest relative change that is reported.
     """
-    found = []
-    for case_id, cluster in sorted(series):
-        nights = warehouse.series.history(case_id, cluster)
-        observations = [
-            Observation(
-                night.at.timestamp(), night.value, night.n, night.spread, night.fingerprint_id
-            )
-            for night in nights
-        ]
-        report = judge_history(f"{case_id} on {cluster}", observations, min_change=min_change)
-        found.append(ImportedSeries(case_id, cluster, tuple(nights), report))
-    return found
+    names = sorted(series)
+    nights = [warehouse.series.history(*name) for name in names]
+    histories = [
+        (f"{case_id} on {cluster}", observations_of(points))
+        for (case_id, cluster), points in zip(names, nights, strict=True)
+    ]
+    reports = judge_histories(histories, min_change=min_change)
+    for (case_id, cluster), points, report in zip(names, nights, reports, strict=True):
+        yield ImportedSeries(case_id, cluster, tuple(points), report)
 
 
 def open_alerts(warehouse: Warehouse, series: Collection[ImportedSeries]) -> list[ImportedSeries]:

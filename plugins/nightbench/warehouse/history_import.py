@@ -11,14 +11,23 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from nightbench.core.errors import UserError
-from nightbench.core.history_file import Column, HistoryFile, Row, number, one_of, slug, text, whole
+from nightbench.core.history_file import (
+    Column,
+    HistoryFile,
+    Row,
+    lacking,
+    number,
+    one_of,
+    slug,
+    text,
+    whole,
+)
 from nightbench.core.model import (
     Build,
     Case,
@@ -28,6 +37,7 @@ from nightbench.core.model import (
     RunKind,
     Strategy,
 )
+from nightbench.detection import observations
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.runs import RunRepository
 
@@ -48,33 +58,45 @@ class ImportReport:
     """The series that they belong to: case and cluster."""
 
 
-def import_history(connection: Connection, path: Path | str) -> ImportReport:
+def import_history(connection: Connection, entries: Sequence[Entry]) -> ImportReport:
     """Store a site's older results as runs that feed baselines.
 
     Args:
         connection: of a role that may load.
-        path: a CSV file in UTF-8 with a header line, or a `.jsonl` file.
+        entries: all of a file, see `read_history`.
 
     Raises:
-        UserError: the file cannot be read, or lines are wrong: every one is named with its
-            column, the value found and what was expected, and nothing is stored.
         WarehouseUnavailable: PostgreSQL is away.
     """
-    try:
-        entries = read_history(Path(path))
-    except UserError as error:
-        raise UserError(f"Nothing was imported:\n{error}") from None
     runs, changed = RunRepository(connection).store_history(entries)
     series = frozenset((planned.case_id, run.cluster) for run, planned, _ in entries)
     return ImportReport(rows=len(entries), runs=runs, changed=changed, series=series)
 
 
-def read_history(path: Path) -> list[Entry]:
-    """Parse and check a history file; see `import_history`."""
-    file = HistoryFile(path, COLUMNS, others=False)
+def is_import_file(file: HistoryFile) -> bool:
+    """Return whether a file is one for `nightbench import`, not one for `nightbench detect`."""
+    if not lacking(observations.COLUMNS, file.columns):
+        return False
+    found = set(file.columns)
+    return len(found & COLUMNS.keys()) > len(found & observations.COLUMNS.keys())
+
+
+def read_history(file: HistoryFile) -> list[Entry]:
+    """Parse and check a file of a site's older results.
+
+    Raises:
+        UserError: it is a file for `nightbench detect`, or lines are wrong: every one is named with
+            its column, the value found and what was expected.
+    """
+    missing = lacking(COLUMNS, file.columns)
+    if missing and not lacking(observations.COLUMNS, file.columns):
+        raise UserError(
+            f"{file.path}: a history for `nightbench detect {file.path}`, which judges it without "
+            f"storing it; for an import it lacks the columns {', '.join(missing)}"
+        )
     entries: list[Entry] = []
     seen: dict[tuple[str, str], int] = {}
-    for row in file.rows():
+    for row in file.rows(COLUMNS, others=False):
         entry = _parse(file, row)
         if entry is None:
             continue
@@ -153,8 +175,7 @@ def _parse(file: HistoryFile, row: Row) -> Entry | None:
         wrong("case_id", values["case_id"], f"{case.case_id}, which the axes make")
     low, high = values.get("minimum", 0.0), values.get("maximum", math.inf)
     if not low <= values["throughput"] <= high:
-        found = row.cells["throughput"]
-        wrong("throughput", found, f"a median between minimum {low} and {high}")
+        wrong("throughput", values["throughput"], f"a median between minimum {low} and {high}")
     return _entry(case, values) if is_right else None
 
 

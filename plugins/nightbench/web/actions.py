@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from nightbench.config.values import has_control_characters
 from nightbench.core.errors import UserError
 from nightbench.core.hours import moment
+from nightbench.core.printable import has_control_characters
 from nightbench.warehouse import MoveRefused
 from nightbench.web.errors import BadInput
 

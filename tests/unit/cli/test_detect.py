@@ -5,17 +5,24 @@ from __future__ import annotations
 import io
 import json
 import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from nightbench.cli.detect import answer_stream
+from nightbench.cli.detect import answer_stream, print_documents
 from nightbench.cli.main import app
 from nightbench.core.errors import UserError
+from nightbench.detection.history import HistoryReport, judge_history
+from nightbench.detection.observations import Observation
 
 DAY = 86400
 FIRST = 20_000 * DAY
+MAIN = "from nightbench.cli.main import main; main()"
 
 
 def values(*levels: float, seed: int = 1) -> list[float]:
@@ -53,10 +60,125 @@ def test_a_fall_is_told_with_its_nights_and_why(tmp_path: Path) -> None:
     assert 0 < report["smallest_slowdown"] < 0.05
 
 
-def test_people_get_a_table_and_sentences(tmp_path: Path) -> None:
-    code, said, _ = run(str(csv_of(tmp_path / "a.csv", FALLEN)))
+def test_people_get_a_line_for_each_series_and_its_changes_below(tmp_path: Path) -> None:
+    path = csv_of(tmp_path / "a.csv", FALLEN)
+    path.write_text(
+        path.read_text() + csv_of(tmp_path / "b.csv", FALLEN[:40], "b").read_text()[15:]
+    )
+    code, said, _ = run(str(path))
     assert code == 0
-    assert "a: regressed on 2024-11-13:" in said
+    head, first, change, second, counts = said.splitlines()
+    assert head.split() == ["status", "nights", "missing", "catches", "series"]
+    assert first.split()[:3] == ["regressed", "48", "0"]
+    assert change.startswith("    regressed on 2024-11-13 (last good 2024-11-12): ")
+    assert (second.split()[0], second.split()[-1]) == ("ok", "b")
+    assert counts == "2 series: 1 regressed, 1 ok"
+
+
+def test_nights_without_a_value_or_a_row_are_counted(tmp_path: Path) -> None:
+    path = csv_of(tmp_path / "a.csv", FALLEN[:40])
+    lines = path.read_text().splitlines()
+    for place, nothing in ((5, ""), (9, "NaN"), (12, "NA")):
+        lines[place] = f"{lines[place].rsplit(',', 1)[0]},{nothing}"
+    del lines[20:23], lines[30]
+    path.write_text("\n".join(lines))
+    (report,) = json.loads(run(str(path), "--json")[1])
+    assert (report["nights"], report["missing"], report["absent"]) == (36, 3, 4)
+    _, said, _ = run(str(path))
+    assert said.splitlines()[1].split()[1:3] == ["33", "7"]
+
+
+def test_only_nightly_series_have_absent_nights(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    weekly = [f"a,{FIRST + 7 * DAY * k},{value}" for k, value in enumerate(FALLEN)]
+    path.write_text("\n".join(["series,t,value", *weekly]))
+    (report,) = json.loads(run(str(path), "--json")[1])
+    assert (report["missing"], report["absent"]) == (0, None)
+
+
+IMPORTED = {
+    "cluster": "local",
+    "workload": "net",
+    "framework": "pytorch",
+    "strategy": "single",
+    "unit": "images",
+}
+
+
+def import_file(path: Path) -> Path:
+    rows = [
+        {"at": f"{datetime.fromtimestamp(FIRST + DAY * k, UTC).isoformat()}", "throughput": value}
+        | IMPORTED
+        | {"n": 7, "spread": 0.01, "fingerprint_id": "old"}
+        for k, value in enumerate(FALLEN)
+    ]
+    rows[3]["run_kind"] = "on_demand"
+    if path.suffix == ".jsonl":
+        path.write_text("\n".join(map(json.dumps, rows)))
+    else:
+        names = list(rows[3])
+        lines = [",".join(str(row.get(name, "")) for name in names) for row in rows]
+        path.write_text("\n".join([",".join(names), *lines]))
+    return path
+
+
+@pytest.mark.parametrize("name", ["history.csv", "history.jsonl"])
+def test_a_file_for_import_is_judged_as_well(tmp_path: Path, name: str) -> None:
+    code, said, _ = run(str(import_file(tmp_path / name)), "--json")
+    (report,) = json.loads(said)
+    assert (code, report["series"]) == (0, "net-pytorch-single-1x1-bs1 on local")
+    # What was not measured at night is no part of the history.
+    assert (report["nights"], report["absent"], report["status"]) == (47, 1, "regressed")
+    assert [change["first_bad"]["t"][:10] for change in report["changes"]] == ["2024-11-13"]
+
+
+@pytest.mark.parametrize("name", ["history.csv", "history.jsonl"])
+def test_a_mistake_in_a_file_for_import_is_told_by_its_columns(tmp_path: Path, name: str) -> None:
+    path = import_file(tmp_path / name)
+    path.write_text(path.read_text().replace("images", "im ages"))
+    error = run(str(path))[2]
+    assert isinstance(error, UserError)
+    assert "column unit: found im ages, expected a name of letters" in str(error)
+
+
+@pytest.mark.parametrize("name", ["history.csv", "history.jsonl"])
+def test_a_file_for_detect_is_not_imported(tmp_path: Path, name: str) -> None:
+    path = csv_of(tmp_path / "a.csv", FALLEN)
+    if name.endswith("l"):
+        names, *rows = (line.split(",") for line in path.read_text().splitlines())
+        path = tmp_path / name
+        path.write_text("\n".join(json.dumps(dict(zip(names, r, strict=True))) for r in rows))
+    # Before the warehouse is opened: here is none.
+    error = CliRunner().invoke(app, ["import", str(path)]).exception
+    assert isinstance(error, UserError)
+    assert str(error) == (
+        f"Nothing was imported:\n{path}: a history for `nightbench detect {path}`, which judges it "
+        "without storing it; for an import it lacks the columns at, cluster, workload, framework, "
+        "strategy, throughput, unit"
+    )
+
+
+def test_answers_are_a_json_list_that_is_written_as_they_come(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    report = judge_history("a", [Observation(FIRST + DAY * k, v) for k, v in enumerate(FALLEN)])
+
+    def reports() -> Iterator[HistoryReport]:
+        yield report
+        (element,) = json.loads(f"{capsys.readouterr().out}]")
+        assert element["series"] == "a"
+        yield report
+
+    print_documents(reports())
+    assert json.loads("[{}" + capsys.readouterr().out)[1]["status"] == "regressed"
+
+
+def test_a_file_may_come_from_standard_input(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", MAIN, "detect", "-", "--json"]
+    text = csv_of(tmp_path / "a.csv", FALLEN).read_text()
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)[0]["status"] == "regressed"
+    assert done.stderr == ""
 
 
 def test_lower_is_better_turns_the_news_around(tmp_path: Path) -> None:
@@ -167,7 +289,24 @@ def test_a_stream_answers_every_night_as_the_file_does(tmp_path: Path) -> None:
         ("a.jsonl", '{"series": "a"\n', "a.jsonl:1: found what is no JSON"),
         ("a.jsonl", "[1]\n", "a.jsonl:1: found [1], expected one JSON object"),
         ("a.jsonl", '{"series": "a", "t": 1, "value": [1]}\n', "column value: found [1], expected"),
-        ("a.txt", "", "a.txt:1: column 'series', 't', 'value' missing. Found columns: none"),
+        ("a.txt", "", "a.txt: is empty, expected CSV with a header, or JSON lines"),
+        ("a.csv", "\ufeff \r\n", "a.csv: is empty, expected CSV with a header, or JSON lines"),
+        ("a.json", '[{"series": "a"}]', "a.json:1: found a JSON list, expected CSV with a header"),
+        ("a.json", '{"name": 1, "v": 2}', "a.json:1: column 'series', 't', 'value' missing. Found"),
+        ("a.csv", 'series,t,value\n"a,1,5\na,2,5\n', "a.csv:2: found what is no CSV (unexpected"),
+        ("a.csv", "series,t,value\na,1,\x005\n", r"a.csv:2: column value: found \x005, expected a"),
+        (
+            "a.csv",
+            "series,t,value\n\x1b[31ma,1,5\n",
+            r"a.csv:2: column series: found \x1b[31ma, expected the name of a series without contr",
+        ),
+        ("a.csv", "series,t,value\na\u202eb,1,5\n", r"column series: found a\u202eb, expected the"),
+        (
+            "a.csv",
+            "series,t,value\n" + "a,x,5\n" * 1000,
+            "a.csv:51: column t: found x, expected Unix seconds or an ISO 8601 date\n... and 950",
+        ),
+        ("a.csv", "at,cluster,throughput\n", "a.csv:1: column 'workload', 'framework', 'strategy'"),
         ("a.csv", "series,t,value\na,1,x\na,2,y\n", "found x, expected a number above 0, or nothi"),
         ("a.csv", "series,t,value\na,1,x\na,2,y\n", "a.csv:3: column value: found y, expected"),
     ],
@@ -198,6 +337,20 @@ def test_a_bad_line_of_a_stream_says_so(line: str, said: str) -> None:
     with pytest.raises(UserError) as error:
         answer_stream(io.StringIO(line), io.StringIO())
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(("given", "reported"), [("9%", 1), ("0.09", 1), ("11%", 0), ("0.11", 0)])
+def test_small_changes_are_left_out(tmp_path: Path, given: str, reported: int) -> None:
+    path = csv_of(tmp_path / "a.csv", FALLEN)
+    (report,) = json.loads(run(str(path), "--json", "--min-change", given)[1])
+    assert len(report["changes"]) == reported
+
+
+@pytest.mark.parametrize("given", ["nan", "1e400", "-1%", "100%", "3 %%", "much", ""])
+def test_what_is_no_share_is_refused(tmp_path: Path, given: str) -> None:
+    error = run(str(tmp_path / "a.csv"), "--min-change", given)[2]
+    assert isinstance(error, UserError)
+    assert str(error) == f'--min-change: found "{given}", expected a share such as 3% or 0.03'
 
 
 def test_neither_or_both_is_refused(tmp_path: Path) -> None:

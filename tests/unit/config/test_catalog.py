@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nightbench.config import find_clusters, find_suites, load_catalog, load_cluster, load_suite
+from nightbench.config.suite_heads import framework_names, workload_scales
 from nightbench.core.model import Build, Case, Cluster, Node, RunKind, Strategy, Suite
 from nightbench.core.run_plan import make_plan
 from nightbench.spool import Spool
@@ -166,6 +167,42 @@ def test_a_file_that_a_folder_lacks_is_named(
     (benchmarks / file).unlink()
     (complaint,) = load_catalog(benchmarks).problems
     assert said in complaint
+
+
+def test_what_editors_and_file_managers_leave_is_ignored(tmp_path: Path) -> None:
+    benchmarks = tree(tmp_path, LINE, SPEC)
+    expected = load_catalog(benchmarks)
+    for stray in (
+        "frameworks/.DS_Store",
+        "frameworks/notes.txt",
+        "frameworks/.idea/workspace.xml",
+        "frameworks/gone/.DS_Store",
+        "frameworks/__pycache__/launch.cpython-311.pyc",
+        "frameworks/thing/._launch.py",
+        "workloads/.ipynb_checkpoints/lang.py",
+        "workloads/net/._lang.py",
+        "workloads/net/._data.py",
+    ):
+        (benchmarks / stray).parent.mkdir(exist_ok=True)
+        (benchmarks / stray).write_bytes(b"\x00\x05\x16")
+    (benchmarks / "workloads" / "net" / ".#lang.py").symlink_to("me@host.4711")
+    found = load_catalog(benchmarks)
+    assert (found.frameworks, found.workloads) == (expected.frameworks, expected.workloads)
+    assert found.problems == ()
+    names = framework_names(benchmarks), list(workload_scales(benchmarks))
+    assert names == (["thing"], ["net"])
+
+
+def test_a_folder_without_its_description_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    benchmarks = tree(tmp_path, LINE, SPEC)
+    (benchmarks / "frameworks" / "other").mkdir()
+    (benchmarks / "frameworks" / "other" / "launch.py").touch()
+    catalog = load_catalog(benchmarks)
+    assert catalog.problems == ("benchmarks/frameworks/other/framework.json: no such file",)
+    assert catalog.frameworks["thing"].problem is None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from nightbench.config import ConfigError, customise, load_cluster, load_suite, parse_build
+from nightbench.config import (
+    ConfigError,
+    customise,
+    find_clusters,
+    find_suites,
+    load_cluster,
+    load_suite,
+    parse_build,
+)
+from nightbench.config.suite_heads import cluster_names, suite_heads
 from nightbench.core.errors import UserError
 from nightbench.core.model import Build, Catalog, NightPolicy, Protocol, Strategy
 
@@ -295,6 +304,25 @@ def test_a_case_that_is_made_twice_names_both_blocks(suite_file: Write, catalog:
 def test_no_file_is_an_error_of_the_user(dags: Path, catalog: Catalog) -> None:
     with pytest.raises(UserError, match="no such file"):
         load_suite(dags / "suites" / "none.yaml", catalog)
+
+
+def test_what_an_editor_leaves_beside_suites_and_clusters_is_none(dags: Path) -> None:
+    suites, clusters = find_suites(dags), find_clusters(dags)
+    heads, names = suite_heads(dags), cluster_names(dags)
+    for folder in ("suites", "clusters"):
+        (dags / folder / ".#demo.yaml").symlink_to("me@host.4711")
+        (dags / folder / "._demo.yaml").write_bytes(b"\x00\x05\x16")
+    assert (find_suites(dags), find_clusters(dags)) == (suites, clusters)
+    assert (suite_heads(dags), cluster_names(dags)) == (heads, names)
+
+
+def test_a_character_that_yaml_has_not_is_named(dags: Path, catalog: Catalog) -> None:
+    path = dags / "suites" / "bell.yaml"
+    path.write_text('suite: bell\nowner: "\x07"\n')
+    with pytest.raises(
+        UserError, match=r"bell.yaml:2: not valid YAML: found the character U\+0007"
+    ):
+        load_suite(path, catalog)
 
 
 def test_an_empty_file_is_not_a_suite(dags: Path, catalog: Catalog) -> None:
