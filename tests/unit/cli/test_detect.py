@@ -132,6 +132,19 @@ def test_a_file_for_import_is_judged_as_well(tmp_path: Path, name: str) -> None:
     assert [change["first_bad"]["t"][:10] for change in report["changes"]] == ["2024-11-13"]
 
 
+def test_another_work_in_a_file_for_import_begins_a_segment(tmp_path: Path) -> None:
+    path = import_file(tmp_path / "history.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for night, row in enumerate(rows):
+        row["definition_digest"] = "seven repeats" if night < 40 else "five repeats"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    (report,) = json.loads(run(str(path), "--json")[1])
+    assert (report["changes"], report["status"]) == ([], "insufficient_data")
+    (segment,) = report["segments"]
+    assert segment["fingerprint"] == "old five repeats"
+    assert segment["step"]["kind"] == "regressed"
+
+
 @pytest.mark.parametrize("name", ["history.csv", "history.jsonl"])
 def test_a_mistake_in_a_file_for_import_is_told_by_its_columns(tmp_path: Path, name: str) -> None:
     path = import_file(tmp_path / name)
