@@ -21,8 +21,8 @@ from rich.text import Text
 
 from nightbench.cli import common
 from nightbench.cli.common import err, out, say
-from nightbench.config.values import shown
 from nightbench.core.errors import UserError
+from nightbench.core.history_file import shown
 
 if TYPE_CHECKING:
     from nightbench.detection.history import HistoryChange, HistoryReport
@@ -275,13 +275,15 @@ def _question(number: int, line: str) -> tuple[str, list[float], list[Any], list
     Raises:
         UserError: naming the line, the key, what was found and what was expected.
     """
+    from nightbench.detection.observations import EARLIEST, LATEST
+
     place = f"standard input:{number}"
     try:
         asked = jsonlib.loads(line)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{place}: found what is no JSON ({error}), expected an object") from error
     if not isinstance(asked, dict):
-        raise UserError(f"{place}: found {type(asked).__name__}, expected a JSON object")
+        raise UserError(f"{place}: found {shown(asked)}, expected a JSON object")
     values = _numbers(place, "value", asked.get("value"), missing=True)
     seconds = _numbers(place, "t", asked.get("t"), missing=False)
     within = _numbers(place, "within", asked.get("within") or [], missing=True)
@@ -289,6 +291,8 @@ def _question(number: int, line: str) -> tuple[str, list[float], list[Any], list
         raise UserError(
             f"{place}: key t: found {len(seconds)} times, expected one for each of {nights} values"
         )
+    if not all(EARLIEST < each < LATEST for each in seconds):
+        raise UserError(f"{place}: key t: found times of no calendar, expected Unix seconds")
     if any(b <= a for a, b in itertools.pairwise(seconds)):
         raise UserError(f"{place}: key t: found times that do not rise, expected rising ones")
     if len(within) > len(values):
@@ -300,13 +304,13 @@ def _question(number: int, line: str) -> tuple[str, list[float], list[Any], list
 
 def _numbers(place: str, key: str, found: object, *, missing: bool) -> list[Any]:
     if not isinstance(found, list):
-        raise UserError(f"{place}: key {key}: found {found!r:.60}, expected a list of numbers")
+        raise UserError(f"{place}: key {key}: found {shown(found)}, expected a list of numbers")
     for i, number in enumerate(found):
         if number is None and missing:
             continue
         if isinstance(number, bool) or not isinstance(number, (int, float)):
-            raise UserError(f"{place}: key {key}[{i}]: found {number!r:.60}, expected a number")
+            raise UserError(f"{place}: key {key}[{i}]: found {shown(number)}, expected a number")
         if abs(number) > sys.float_info.max or (number != number and not missing):
             expected = "a number" if missing else "a finite number"
-            raise UserError(f"{place}: key {key}[{i}]: found {number!r:.60}, expected {expected}")
+            raise UserError(f"{place}: key {key}[{i}]: found {shown(number)}, expected {expected}")
     return found

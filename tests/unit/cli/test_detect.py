@@ -132,6 +132,19 @@ def test_a_file_for_import_is_judged_as_well(tmp_path: Path, name: str) -> None:
     assert [change["first_bad"]["t"][:10] for change in report["changes"]] == ["2024-11-13"]
 
 
+def test_another_work_in_a_file_for_import_begins_a_segment(tmp_path: Path) -> None:
+    path = import_file(tmp_path / "history.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for night, row in enumerate(rows):
+        row["definition_digest"] = "seven repeats" if night < 40 else "five repeats"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    (report,) = json.loads(run(str(path), "--json")[1])
+    assert (report["changes"], report["status"]) == ([], "insufficient_data")
+    (segment,) = report["segments"]
+    assert segment["fingerprint"] == "old five repeats"
+    assert segment["step"]["kind"] == "regressed"
+
+
 @pytest.mark.parametrize("name", ["history.csv", "history.jsonl"])
 def test_a_mistake_in_a_file_for_import_is_told_by_its_columns(tmp_path: Path, name: str) -> None:
     path = import_file(tmp_path / name)
@@ -298,9 +311,15 @@ def test_a_stream_answers_every_night_as_the_file_does(tmp_path: Path) -> None:
         (
             "a.csv",
             "series,t,value\n\x1b[31ma,1,5\n",
-            r"a.csv:2: column series: found \x1b[31ma, expected the name of a series without contr",
+            r"a.csv:2: column series: found \x1b[31ma, expected the name of a series of at m",
         ),
         ("a.csv", "series,t,value\na\u202eb,1,5\n", r"column series: found a\u202eb, expected the"),
+        (
+            "a.csv",
+            f"series,t,value\n{'a' * 1001},1,5\n",
+            "expected the name of a series of at most 1",
+        ),
+        ("a.csv", "series;t;value\n", "Found columns: series;t;value (columns have commas between"),
         (
             "a.csv",
             "series,t,value\n" + "a,x,5\n" * 1000,
@@ -327,10 +346,14 @@ def test_bad_input_says_where_what_and_what_was_expected(
     [
         ("no", "standard input:1: found what is no JSON"),
         ("[" * 100_000, "standard input:1: found what is no JSON"),
-        ("[]", "standard input:1: found list, expected a JSON object"),
+        ("[]", "standard input:1: found [], expected a JSON object"),
+        ("null", "standard input:1: found nothing, expected a JSON object"),
+        ('{"value": [1]}', "standard input:1: key t: found nothing, expected a list of numbers"),
+        ('{"t": [1], "value": [true]}', "key value[0]: found true, expected a number"),
+        ('{"t": [1e300], "value": [1]}', "key t: found times of no calendar, expected Unix sec"),
         ('{"t": [1], "value": [1, 2]}', "key t: found 1 times, expected one for each of 2 values"),
         ('{"t": [2, 1], "value": [1, 2]}', "found times that do not rise"),
-        ('{"t": [1], "value": ["x"]}', "key value[0]: found 'x', expected a number"),
+        ('{"t": [1], "value": ["x"]}', "key value[0]: found x, expected a number"),
     ],
 )
 def test_a_bad_line_of_a_stream_says_so(line: str, said: str) -> None:
@@ -350,7 +373,10 @@ def test_small_changes_are_left_out(tmp_path: Path, given: str, reported: int) -
 def test_what_is_no_share_is_refused(tmp_path: Path, given: str) -> None:
     error = run(str(tmp_path / "a.csv"), "--min-change", given)[2]
     assert isinstance(error, UserError)
-    assert str(error) == f'--min-change: found "{given}", expected a share such as 3% or 0.03'
+    assert (
+        str(error)
+        == f"--min-change: found {given or 'nothing'}, expected a share such as 3% or 0.03"
+    )
 
 
 def test_neither_or_both_is_refused(tmp_path: Path) -> None:
