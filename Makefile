@@ -15,18 +15,18 @@ demo: setup  ## start everything on this machine, run the suite demo, show its r
 	@.venv/bin/nightbench demo
 
 test: setup  ## what to run before a commit; PostgreSQL comes from a wheel
-	.venv/bin/python -m pytest -n $(TEST_WORKERS) -m "not slow"
+	.venv/bin/python -m tests.contained -n $(TEST_WORKERS) -m "not slow"
 
 test-all: test-rest test-browser  ## all tests but the drills: what is slow too, and Chromium
 
 test-rest: setup
-	.venv/bin/python -m pytest -n $(TEST_WORKERS)
+	.venv/bin/python -m tests.contained -n $(TEST_WORKERS)
 
 test-browser: setup
-	.venv/bin/python -m pytest tests/browser
+	.venv/bin/python -m tests.contained tests/browser
 
 drills: setup  ## break things for real: faults in network namespaces and in a live Airflow (root)
-	.venv/bin/python -m pytest tests/drills -p no:cacheprovider
+	.venv/bin/python -m tests.contained tests/drills -p no:cacheprovider
 
 figures: setup  ## what Nightbench itself costs on this machine: launches, overhead, detection
 	.venv/bin/python -m tests.performance

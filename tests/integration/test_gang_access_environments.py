@@ -162,8 +162,13 @@ async def test_only_the_wheels_of_the_lock_are_shipped_and_once(ground):
     assert subprocess.check_output([python, "-c", script], text=True) == "1.0 1.0\n"
     ground.events.clear()
     shutil.rmtree(ground.root / "envs" / env)
+    wheels = sorted((ground.root / "wheels").iterdir())
+    for folder in wheels:
+        os.utime(folder, (0, 0))
     await ground.prepare(job)
     assert ground.said("ship") == [], "what is there is not sent again"
+    unused = [folder for folder in wheels if folder.stat().st_mtime == 0]
+    assert unused == [], "`clean` keeps what a build uses"
     assert ground.environments() == [env]
 
 

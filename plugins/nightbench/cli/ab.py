@@ -118,7 +118,7 @@ def ab(
                 strategies=strategies,
                 scale=scale,
                 rounds=rounds,
-                min_effect=experiment_common.fraction(min_effect, "min-effect"),
+                min_effect=experiment_common.fraction(min_effect, "--min-effect"),
                 seed=seed,
                 outside_hours=outside_hours,
             )

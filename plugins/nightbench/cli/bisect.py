@@ -88,7 +88,7 @@ def bisect(
         else:
             limits |= {
                 "rounds": rounds,
-                "min_effect": experiment_common.fraction(min_effect, "min-effect"),
+                "min_effect": experiment_common.fraction(min_effect, "--min-effect"),
                 "seed": seed,
             }
             named = tuple(common.words(versions))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json as jsonlib
+import math
 import sys
 import textwrap
 from collections import Counter
@@ -21,6 +22,7 @@ from rich.text import Text
 from nightbench.cli import common
 from nightbench.cli.common import err, out, say
 from nightbench.core.errors import UserError
+from nightbench.core.history_file import shown
 
 if TYPE_CHECKING:
     from nightbench.detection.history import HistoryChange, HistoryReport
@@ -54,18 +56,19 @@ def detect(
         bool, typer.Option("--lower-is-better", help="Times or sizes: a rise is the regression.")
     ] = False,
     min_change: Annotated[
-        float, typer.Option(min=0, max=1, help="Smallest relative change that is reported.")
-    ] = 0.0,
+        str, typer.Option(help="Smallest relative change that is reported: 3% or 0.03.")
+    ] = "0",
 ) -> None:
     """Find the changes of nightly histories: when, how much, how certain, and why.
 
     Each night is judged as if it were the last one, so the dates show when a change would have
     been detected. Values are medians of a night; an empty value is a missing night.
     """
+    smallest = _share(min_change)
     if stream == (file is not None):
         raise UserError("detect takes either a file or --stream: found both or neither")
     if stream:
-        given = ["--lower-is-better"] * lower_is_better + ["--min-change"] * (min_change > 0)
+        given = ["--lower-is-better"] * lower_is_better + ["--min-change"] * (smallest > 0)
         if given:
             raise UserError(
                 f"--stream: found {' and '.join(given)} beside it, expected neither: the answer "
@@ -80,9 +83,25 @@ def detect(
         reading = progress.add_task(f"reading {file}", total=None)
         histories = read_histories(file)
         progress.remove_task(reading)
-        reports = judge_histories(histories, lower_is_better, min_change)
+        reports = judge_histories(histories, lower_is_better, smallest)
         watched = progress.track(reports, len(histories), description="judging")
         (print_documents if json else show_reports)(watched)
+
+
+def _share(text: str) -> float:
+    """Return the share that `3%` or `0.03` says.
+
+    Raises:
+        UserError: it says none below 1.
+    """
+    number, percent = text.removesuffix("%"), text.endswith("%")
+    try:
+        share = float(number) / (100 if percent else 1)
+    except ValueError:
+        share = math.nan
+    if not 0 <= share < 1:
+        raise UserError(f"--min-change: found {shown(text)}, expected a share such as 3% or 0.03")
+    return share
 
 
 def progress_bar() -> Progress:
@@ -191,21 +210,12 @@ def _iso(night: Observation) -> str:
 
 def print_documents(reports: Iterable[HistoryReport]) -> None:
     """Print a JSON list, each of its elements as soon as it is there."""
-    before = "[\n"
+    mark = "["
     for report in reports:
         element = jsonlib.dumps(document(report), indent=2, ensure_ascii=False)
-        _write(f"{before}{textwrap.indent(element, '  ')}")
-        before = ",\n"
-    _write("\n]\n")
-
-
-def _write(text: str) -> None:
-    # Through rich where its bar is on the same terminal.
-    if out.is_terminal:
-        out.print(text, end="", markup=False, soft_wrap=True)
-    else:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        say(f"{mark} {textwrap.indent(element, '  ').lstrip()}")
+        mark = ","
+    say("]")
 
 
 _STYLES = {"regressed": "red", "improved": "green", "drift": "yellow"}
@@ -265,13 +275,15 @@ def _question(number: int, line: str) -> tuple[str, list[float], list[Any], list
     Raises:
         UserError: naming the line, the key, what was found and what was expected.
     """
+    from nightbench.detection.observations import EARLIEST, LATEST
+
     place = f"standard input:{number}"
     try:
         asked = jsonlib.loads(line)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{place}: found what is no JSON ({error}), expected an object") from error
     if not isinstance(asked, dict):
-        raise UserError(f"{place}: found {type(asked).__name__}, expected a JSON object")
+        raise UserError(f"{place}: found {shown(asked)}, expected a JSON object")
     values = _numbers(place, "value", asked.get("value"), missing=True)
     seconds = _numbers(place, "t", asked.get("t"), missing=False)
     within = _numbers(place, "within", asked.get("within") or [], missing=True)
@@ -279,6 +291,8 @@ def _question(number: int, line: str) -> tuple[str, list[float], list[Any], list
         raise UserError(
             f"{place}: key t: found {len(seconds)} times, expected one for each of {nights} values"
         )
+    if not all(EARLIEST < each < LATEST for each in seconds):
+        raise UserError(f"{place}: key t: found times of no calendar, expected Unix seconds")
     if any(b <= a for a, b in itertools.pairwise(seconds)):
         raise UserError(f"{place}: key t: found times that do not rise, expected rising ones")
     if len(within) > len(values):
@@ -290,13 +304,13 @@ def _question(number: int, line: str) -> tuple[str, list[float], list[Any], list
 
 def _numbers(place: str, key: str, found: object, *, missing: bool) -> list[Any]:
     if not isinstance(found, list):
-        raise UserError(f"{place}: key {key}: found {found!r:.60}, expected a list of numbers")
+        raise UserError(f"{place}: key {key}: found {shown(found)}, expected a list of numbers")
     for i, number in enumerate(found):
         if number is None and missing:
             continue
         if isinstance(number, bool) or not isinstance(number, (int, float)):
-            raise UserError(f"{place}: key {key}[{i}]: found {number!r:.60}, expected a number")
+            raise UserError(f"{place}: key {key}[{i}]: found {shown(number)}, expected a number")
         if abs(number) > sys.float_info.max or (number != number and not missing):
             expected = "a number" if missing else "a finite number"
-            raise UserError(f"{place}: key {key}[{i}]: found {number!r:.60}, expected {expected}")
+            raise UserError(f"{place}: key {key}[{i}]: found {shown(number)}, expected {expected}")
     return found

@@ -93,6 +93,8 @@ class HistoryFile:
             raise UserError(
                 f"{path}:{line}: byte {error.start} is not UTF-8, expected a text in UTF-8"
             ) from error
+        if not self._content.strip(b"\xef\xbb\xbf \t\r\n"):
+            raise UserError(f"{path}: is empty, expected CSV with a header, or JSON lines")
         self._is_json = path.suffix.lower() == ".jsonl"
         first = next(filter(None, (line.strip() for line in self._lines())), "")
         if not self._is_json and first.startswith("["):
@@ -213,6 +215,8 @@ class HistoryFile:
     ) -> None:
         listed = ", ".join(map(repr, names))
         found = escaped(cut(", ".join(self.columns))) or "none"
+        if len(self.columns) == 1 and any(mark in self.columns[0] for mark in ";\t"):
+            found = f"{found} (columns have commas between them)"
         raise UserError(
             f"{self.path}:{line}: column {listed} {what}. Found columns: {found}; "
             f"expected columns: {', '.join(columns)}"
@@ -250,18 +254,20 @@ def lacking(columns: Mapping[str, Column], found: Collection[str]) -> list[str]:
     return [name for name, each in columns.items() if each.is_required and name not in found]
 
 
-def text(expected: str, *, required: bool = False) -> Column:
+def text(expected: str, *, required: bool = False, longest: int = 200) -> Column:
     """A column of printable text on one line; the same text of several rows is one object."""
 
     def parse(cell: Any) -> str:
         value = str(cell)
-        if not value.isprintable() and (
+        is_plain = value.isprintable() or not (
             has_control_characters(value) or "\n" in value or "\t" in value
-        ):
+        )
+        if not is_plain or len(value) > longest:
             raise ValueError
         return sys.intern(value)
 
-    return Column(parse, f"{expected} without control characters", required)
+    plain = f"{expected} of at most {longest} characters, none of them a control character"
+    return Column(parse, plain, required)
 
 
 def slug(*, required: bool = False) -> Column:

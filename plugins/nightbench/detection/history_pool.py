@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import os
 import signal
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 
 from nightbench.core.errors import UserError
 from nightbench.detection.history import HistoryReport, judge_history
@@ -40,7 +42,7 @@ def judge_histories(
     Raises:
         UserError: a process was ended from outside.
     """
-    processors = len(os.sched_getaffinity(0))
+    processors = _processors()
     nights = sum(len(each) for _, each in histories)
     begun, done = time.monotonic(), 0
     for place, (name, each) in enumerate(histories):
@@ -51,6 +53,16 @@ def judge_histories(
             return
         yield judge_history(name, each, lower_is_better, min_change)
         done += len(each)
+
+
+def _processors(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Return how many processors this process may use: those of its affinity and of its cgroup."""
+    allowed = len(os.sched_getaffinity(0))
+    try:
+        quota, period = limit.read_text().split()
+    except (OSError, ValueError):
+        return allowed
+    return allowed if quota == "max" else min(allowed, math.ceil(int(quota) / int(period)))
 
 
 def _judge_in_processes(

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 from nightbench.core.history_file import Column, HistoryFile, number, text, whole
 from nightbench.core.model import HistoryPoint
 
+EARLIEST, LATEST = -6e10, 2.5e11
+"""Unix times between which a night lies: what calendars have a date for."""
+
 
 class Observation(NamedTuple):
     """The value of a series at one time; a row of a file."""
@@ -57,18 +60,18 @@ def _seconds(cell: Any) -> float:
     except ValueError:
         date = datetime.fromisoformat(cell)
         seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-    if not -6e10 < seconds < 2.5e11:
+    if not EARLIEST < seconds < LATEST:
         raise ValueError
     return seconds
 
 
 COLUMNS = {
-    "series": text("the name of a series", required=True),
+    "series": text("the name of a series", required=True, longest=1000),
     "t": Column(_seconds, "Unix seconds or an ISO 8601 date", is_required=True),
     "value": number(0, exclusive=True, required=True, may_be_empty=True),
     "n": whole(1),
     "spread": number(0),
-    "fingerprint": text("a text"),
+    "fingerprint": text("a text", longest=1000),
     "control": number(0, exclusive=True),
 }
 

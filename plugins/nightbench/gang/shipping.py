@@ -159,9 +159,12 @@ async def ship(
         digest = await asyncio.to_thread(file_digest, wheel)
         uploaded.append(layout.wheel(digest, wheel.name))
         await _put(transport, wheel, uploaded[-1], 0o644, on_event, digest)
-    return Shipped(
-        code, uv, tuple(uploaded), await _ship_wheels(transport, layout, wheelhouse, on_event)
-    )
+    folders = await _ship_wheels(transport, layout, wheelhouse, on_event)
+    used = {*map(posixpath.dirname, uploaded), *(folders or ())}
+    if used:
+        # `clean` removes what was not used for long: the age of a folder counts from its last use.
+        await transport.run(["touch", "-c", *sorted(used)], timeout_s=60)
+    return Shipped(code, uv, tuple(uploaded), folders)
 
 
 async def machine_of(transport: Transport) -> str:

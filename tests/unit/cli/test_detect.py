@@ -132,6 +132,19 @@ def test_a_file_for_import_is_judged_as_well(tmp_path: Path, name: str) -> None:
     assert [change["first_bad"]["t"][:10] for change in report["changes"]] == ["2024-11-13"]
 
 
+def test_another_work_in_a_file_for_import_begins_a_segment(tmp_path: Path) -> None:
+    path = import_file(tmp_path / "history.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for night, row in enumerate(rows):
+        row["definition_digest"] = "seven repeats" if night < 40 else "five repeats"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    (report,) = json.loads(run(str(path), "--json")[1])
+    assert (report["changes"], report["status"]) == ([], "insufficient_data")
+    (segment,) = report["segments"]
+    assert segment["fingerprint"] == "old five repeats"
+    assert segment["step"]["kind"] == "regressed"
+
+
 @pytest.mark.parametrize("name", ["history.csv", "history.jsonl"])
 def test_a_mistake_in_a_file_for_import_is_told_by_its_columns(tmp_path: Path, name: str) -> None:
     path = import_file(tmp_path / name)
@@ -289,7 +302,30 @@ def test_a_stream_answers_every_night_as_the_file_does(tmp_path: Path) -> None:
         ("a.jsonl", '{"series": "a"\n', "a.jsonl:1: found what is no JSON"),
         ("a.jsonl", "[1]\n", "a.jsonl:1: found [1], expected one JSON object"),
         ("a.jsonl", '{"series": "a", "t": 1, "value": [1]}\n', "column value: found [1], expected"),
-        ("a.txt", "", "a.txt:1: column 'series', 't', 'value' missing. Found columns: none"),
+        ("a.txt", "", "a.txt: is empty, expected CSV with a header, or JSON lines"),
+        ("a.csv", "\ufeff \r\n", "a.csv: is empty, expected CSV with a header, or JSON lines"),
+        ("a.json", '[{"series": "a"}]', "a.json:1: found a JSON list, expected CSV with a header"),
+        ("a.json", '{"name": 1, "v": 2}', "a.json:1: column 'series', 't', 'value' missing. Found"),
+        ("a.csv", 'series,t,value\n"a,1,5\na,2,5\n', "a.csv:2: found what is no CSV (unexpected"),
+        ("a.csv", "series,t,value\na,1,\x005\n", r"a.csv:2: column value: found \x005, expected a"),
+        (
+            "a.csv",
+            "series,t,value\n\x1b[31ma,1,5\n",
+            r"a.csv:2: column series: found \x1b[31ma, expected the name of a series of at m",
+        ),
+        ("a.csv", "series,t,value\na\u202eb,1,5\n", r"column series: found a\u202eb, expected the"),
+        (
+            "a.csv",
+            f"series,t,value\n{'a' * 1001},1,5\n",
+            "expected the name of a series of at most 1",
+        ),
+        ("a.csv", "series;t;value\n", "Found columns: series;t;value (columns have commas between"),
+        (
+            "a.csv",
+            "series,t,value\n" + "a,x,5\n" * 1000,
+            "a.csv:51: column t: found x, expected Unix seconds or an ISO 8601 date\n... and 950",
+        ),
+        ("a.csv", "at,cluster,throughput\n", "a.csv:1: column 'workload', 'framework', 'strategy'"),
         ("a.csv", "series,t,value\na,1,x\na,2,y\n", "found x, expected a number above 0, or nothi"),
         ("a.csv", "series,t,value\na,1,x\na,2,y\n", "a.csv:3: column value: found y, expected"),
     ],
@@ -310,16 +346,37 @@ def test_bad_input_says_where_what_and_what_was_expected(
     [
         ("no", "standard input:1: found what is no JSON"),
         ("[" * 100_000, "standard input:1: found what is no JSON"),
-        ("[]", "standard input:1: found list, expected a JSON object"),
+        ("[]", "standard input:1: found [], expected a JSON object"),
+        ("null", "standard input:1: found nothing, expected a JSON object"),
+        ('{"value": [1]}', "standard input:1: key t: found nothing, expected a list of numbers"),
+        ('{"t": [1], "value": [true]}', "key value[0]: found true, expected a number"),
+        ('{"t": [1e300], "value": [1]}', "key t: found times of no calendar, expected Unix sec"),
         ('{"t": [1], "value": [1, 2]}', "key t: found 1 times, expected one for each of 2 values"),
         ('{"t": [2, 1], "value": [1, 2]}', "found times that do not rise"),
-        ('{"t": [1], "value": ["x"]}', "key value[0]: found 'x', expected a number"),
+        ('{"t": [1], "value": ["x"]}', "key value[0]: found x, expected a number"),
     ],
 )
 def test_a_bad_line_of_a_stream_says_so(line: str, said: str) -> None:
     with pytest.raises(UserError) as error:
         answer_stream(io.StringIO(line), io.StringIO())
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(("given", "reported"), [("9%", 1), ("0.09", 1), ("11%", 0), ("0.11", 0)])
+def test_small_changes_are_left_out(tmp_path: Path, given: str, reported: int) -> None:
+    path = csv_of(tmp_path / "a.csv", FALLEN)
+    (report,) = json.loads(run(str(path), "--json", "--min-change", given)[1])
+    assert len(report["changes"]) == reported
+
+
+@pytest.mark.parametrize("given", ["nan", "1e400", "-1%", "100%", "3 %%", "much", ""])
+def test_what_is_no_share_is_refused(tmp_path: Path, given: str) -> None:
+    error = run(str(tmp_path / "a.csv"), "--min-change", given)[2]
+    assert isinstance(error, UserError)
+    assert (
+        str(error)
+        == f"--min-change: found {given or 'nothing'}, expected a share such as 3% or 0.03"
+    )
 
 
 def test_neither_or_both_is_refused(tmp_path: Path) -> None:

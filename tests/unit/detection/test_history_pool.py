@@ -41,7 +41,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes from the first history on."""
     monkeypatch.setattr(history_pool, "ALONE_S", 0.0)
     monkeypatch.setattr(history_pool, "TASK_NIGHTS", 150)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(history_pool, "_processors", lambda: 2)
 
 
 @pytest.mark.usefixtures("at_once")
@@ -56,6 +56,18 @@ def test_processes_answer_as_one_does_in_order() -> None:
 def test_a_small_file_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_pool, "ProcessPoolExecutor", None)
     assert len(list(judge_histories(histories(3)))) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("max 100000", 8), ("150000 100000", 2), ("50000 100000", 1), (None, 8)]
+)
+def test_a_container_has_as_many_processors_as_it_may_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, expected: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    if text is not None:
+        (tmp_path / "cpu.max").write_text(f"{text}\n")
+    assert history_pool._processors(tmp_path / "cpu.max") == expected
 
 
 @pytest.mark.usefixtures("at_once")
@@ -107,7 +119,7 @@ def test_an_end_in_the_middle_ends_all_processes(
     )
     assert process.stdout is not None
     # The first answer is there while the rest is judged.
-    assert [process.stdout.readline() for _ in range(2)] == ["[\n", "  {\n"]
+    assert process.stdout.readline() == "[ {\n"
     assert process.poll() is None
     # As a terminal does, to the whole group; a kill meets the parent alone.
     (os.killpg if sent == signal.SIGINT else os.kill)(process.pid, sent)
