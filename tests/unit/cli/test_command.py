@@ -146,7 +146,7 @@ def _lines() -> str:
         (("status",), "error: Nothing was ever started in"),
         (("results", "--run", "gone"), 'error: run: found "gone"'),
         (("cancel",), "error: Which run? Give its id; these have not ended: none"),
-        (("import", "gone.csv"), "There is no warehouse yet"),
+        (("import", "gone.csv"), "gone.csv: cannot be read (No such file or directory)"),
         (("migrate",), "There is no warehouse yet"),
     ],
 )
