@@ -438,7 +438,7 @@ def marked(mark: str = "") -> list[tuple[int, str]]:
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             environment = (entry / "environ").read_bytes().split(b"\0")
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue  # it has ended meanwhile
         if command and any(word.startswith(wanted) for word in environment):

@@ -27,6 +27,7 @@ _SEEN = 1000
 """Cells of a column whose values are remembered."""
 
 _NOTHING = frozenset({"nan", "null", "none", "na", "n/a"})
+"""What tables write where they have no value, besides NaN."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +49,18 @@ class Column:
         Raises:
             ValueError, OverflowError: it holds something else than expected.
         """
+        may_lack = self.may_be_empty or not self.is_required
         if isinstance(cell, str):
             cell = cell.strip()
-        may_lack = self.may_be_empty or not self.is_required
-        if cell is None or cell == "" or (may_lack and _is_nothing(cell)):
-            if may_lack:
-                return None
-            raise ValueError
-        if isinstance(cell, bool) or not isinstance(cell, str | int | float):
-            raise ValueError
-        return self.parse(cell)
+            if cell and not (may_lack and cell.lower() in _NOTHING):
+                return self.parse(cell)
+        elif cell is not None and not (may_lack and cell != cell):
+            if isinstance(cell, bool) or not isinstance(cell, (int, float)):
+                raise ValueError
+            return self.parse(cell)
+        if may_lack:
+            return None
+        raise ValueError
 
 
 class Row(NamedTuple):
@@ -332,10 +335,3 @@ def shown(found: object) -> str:
 def cut(text: str) -> str:
     """A text of at most 60 characters, for messages."""
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _is_nothing(cell: object) -> bool:
-    """What tables write where they have no value."""
-    if isinstance(cell, str):
-        return cell.lower() in _NOTHING
-    return isinstance(cell, float) and math.isnan(cell)
