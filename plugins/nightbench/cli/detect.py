@@ -56,7 +56,8 @@ def detect(
         bool, typer.Option("--lower-is-better", help="Times or sizes: a rise is the regression.")
     ] = False,
     min_change: Annotated[
-        str, typer.Option(help="Smallest relative change that is reported: 3% or 0.03.")
+        str,
+        typer.Option(help="Leave out what is surely smaller (by its 95 % interval): 3% or 0.03."),
     ] = "0",
 ) -> None:
     """Find the changes of nightly histories: when, how much, how certain, and why.
@@ -185,8 +186,20 @@ def document(report: HistoryReport) -> dict[str, Any]:
             }
             for segment in report.segments
         ],
-        "drift": dataclasses.asdict(report.drift) if report.drift else None,
+        "drift": _drift_document(report),
         "smallest_slowdown": report.smallest_slowdown,
+    }
+
+
+def _drift_document(report: HistoryReport) -> dict[str, Any] | None:
+    drift, since = report.drift, report.drift_since
+    if drift is None or since is None:
+        return None
+    return {
+        "since": _iso(since),
+        "nights": drift.nights,
+        "change": drift.change,
+        "error": drift.error,
     }
 
 
@@ -262,10 +275,10 @@ def _explanations(report: HistoryReport) -> Iterator[str]:
         first, step = segment.first, segment.step
         began = f"; it began with a step: {step.sentence}" if step else ""
         yield f"judged anew from {first.day}: fingerprint {first.fingerprint}{began}"
-    if report.drift:
+    if report.drift and report.drift_since:
         yield (
-            f"drifts by {report.drift.change:+.1%} (± {2 * report.drift.error:.1%}) over its last "
-            f"{report.drift.nights} nights"
+            f"drifts by {report.drift.change:+.1%} (± {2 * report.drift.error:.1%}) since "
+            f"{report.drift_since.day}, over its last {report.drift.nights} nights"
         )
 
 

@@ -201,7 +201,9 @@ class BuildFile(StrictModel):
 class PolicyFile(StrictModel):
     """Which changes the suite reports."""
 
-    min_change: v.Percentage = Field(0.03, description="A smaller change is not reported.")
+    min_change: v.Percentage = Field(
+        0.03, description="A change that is surely smaller (by its 95 % interval) is not reported."
+    )
     min_history: Annotated[int, Field(ge=2), v.Words("whole number, at least 2")] = Field(
         10, description="Nights before a verdict other than insufficient_data."
     )

@@ -80,6 +80,8 @@ class HistoryReport:
     segments: tuple[Segment, ...]
     """Those after the first."""
     drift: Drift | None
+    drift_since: Observation | None
+    """First night of the drift."""
     smallest_slowdown: float | None
 
 
@@ -121,7 +123,7 @@ def judge_history(
             segments.append(Segment(nights[usable[group[0]]], step))
         if not group or group[-1] == len(usable) - 1:
             since = max([0, *(change.first for change in changes)])
-            last = series.take(group)
+            last, members = series.take(group), group
     found.sort(key=lambda each: each.index)
     drift = drift_of(last) or drift_of(last, since)
     if drift and lower_is_better:
@@ -135,6 +137,7 @@ def judge_history(
         changes=tuple(found),
         segments=tuple(segments),
         drift=drift,
+        drift_since=nights[usable[members[drift.first]]] if drift else None,
         smallest_slowdown=smallest_slowdown(last, min_change),
     )
 

@@ -406,3 +406,16 @@ def test_a_stream_may_begin_with_a_byte_order_mark() -> None:
     assert plain.getvalue() == marked.getvalue() == "[40]\n"
     with pytest.raises(UserError, match="standard input:2: found what is no JSON"):
         answer_stream(io.StringIO(f"{line}\n\ufeff{line}\n"), io.StringIO())
+
+
+def test_a_drift_is_told_with_the_night_on_which_it_began(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    creep = [100 * 0.999 ** max(0, k - 60) * (1 + rng.gauss(0, 0.004)) for k in range(160)]
+    file = csv_of(tmp_path / "a.csv", creep)
+    _, said, _ = run(str(file), "--json")
+    drift = json.loads(said)[0]["drift"]
+    began = datetime.fromisoformat(drift["since"])
+    assert abs((began - datetime.fromtimestamp(FIRST, UTC)).days - 60) <= 4
+    assert drift["change"] == pytest.approx(0.999**100 - 1, abs=0.01)
+    _, said, _ = run(str(file))
+    assert f"since {began:%Y-%m-%d}, over its last {drift['nights']} nights" in said
