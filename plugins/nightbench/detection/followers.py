@@ -75,8 +75,8 @@ class Follower:
     def _keep(self, change: Change) -> None:
         near = [i for i, known in enumerate(self.changes) if _near(change, known)]
         if any(not _is_second_step(change, self.changes[i]) for i in near):
-            if len(near) == 1 and _goes_farther(change, known := self.changes[near[0]]):
-                # Two steps so close that both are dated to the first.
+            if len(near) == 1 and _is_larger(change, known := self.changes[near[0]]):
+                # It has grown so soon that both steps are dated to the first.
                 self.changes[near[0]] = replace(change, first=known.first, detected=known.detected)
         elif change.may_reach(self._min_change):
             for i in near:
@@ -116,12 +116,14 @@ def _near(change: Change, known: Change) -> bool:
 
 
 def _is_second_step(change: Change, known: Change) -> bool:
-    return change.first >= known.first + LEAST_NIGHTS and _goes_farther(change, known)
+    """Return whether a change lies later and beyond the interval of another."""
+    farther = change.high < known.low if change.falls else change.low > known.high
+    return farther and change.first >= known.first + LEAST_NIGHTS
 
 
-def _goes_farther(change: Change, known: Change) -> bool:
-    """Return whether a change is larger than another, by more than both are uncertain."""
-    return change.high < known.low if change.falls else change.low > known.high
+def _is_larger(change: Change, known: Change) -> bool:
+    """Return whether the interval of a change lies beyond what another was estimated to be."""
+    return change.high < known.change if change.falls else change.low > known.change
 
 
 def _own_step(series: Series, change: Change, others: list[Change]) -> Change:

@@ -12,7 +12,7 @@ from nightbench.core.model import HistoryPoint, RegressionPolicy, VerdictKind
 from nightbench.detection import ChangeDetector
 from nightbench.detection.releases import SHARE, release_odds
 
-NIGHTS, FALL = 60, 0.05
+NIGHTS, FALL = 60, 0.03
 
 
 def points(versions: list[str | None], fall_from: int = 10_000) -> list[HistoryPoint]:
