@@ -55,7 +55,7 @@ def running(live: Live) -> tuple[str, RunSpool]:
     dag_run = live.trigger("long")
     run = live.run_of(dag_run)
     live.until(lambda: (run.case(CASE).progress() or {}).get("phase"), "the gang to step")
-    assert len(marked(run.run_id)) == 4, "two agents, two ranks"
+    assert len(marked(run.run_id)) == 6, "two agents with their parents, two ranks"
     return dag_run, run
 
 
