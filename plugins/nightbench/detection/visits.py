@@ -13,6 +13,9 @@ from nightbench.detection.robust import Floats
 TAILS = 5
 """Degrees of freedom of the noise between nights."""
 
+BOUNDARY = 0.7
+"""Depth from which a night is rather at the other level: a stay half way down was at another."""
+
 _LEAVE, _AT_HOME, _RETURN, _AWAY = map(math.log, (0.05, 0.95, 0.15, 0.85))
 """Logarithms of the odds by which nights are assigned to a visit or to the level."""
 _BEGINS_AWAY = math.log(0.2)
@@ -48,7 +51,7 @@ def earlier_visits(depth: Floats, distinct: float) -> Visits:
         depth: of each night, 0 at the present level and 1 at the other one.
         distinct: distance of the levels in standard deviations of a night.
     """
-    near = np.clip(depth, -0.5, 1.0)
+    near = np.clip(depth + 0.5 - BOUNDARY, -0.5, 1.0)
     scaled = distinct * distinct / TAILS
     gains = (TAILS + 1) / 2 * np.log((1 + scaled * near**2) / (1 + scaled * (near - 1) ** 2))
     home, away = 0.0, _BEGINS_AWAY
