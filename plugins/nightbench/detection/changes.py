@@ -31,14 +31,17 @@ LEAST_REFERENCE = 5
 FEWEST = 8
 """Fewest nights of a window that is judged."""
 
-SCREENING_THRESHOLD = 2.2
+SCREENING_THRESHOLD = 2.5
 """Standard errors of a step from which the evidence of a night is computed."""
 
 SCREENED_NIGHTS = 3
 """Most nights, besides their neighbours, whose evidence is computed for each sign."""
 
-UNLIKELY = -2.0
+UNLIKELY = -3.0
 """Log odds of what screening rules out."""
+
+HOPELESS = -2.0
+"""Log odds of a night below which the nights beside it are not tested."""
 
 _MILLIONFOLD = math.log(1e6)
 
@@ -178,8 +181,7 @@ def _search(
             continue
         odds = test(first)
         for beside in (first - 1, first + 1):
-            # Beside a night that is far from being believed there is no better one.
-            hopeful = odds > UNLIKELY or prior[min(beside, len(prior) - 1)] > 0
+            hopeful = odds > HOPELESS or prior[min(beside, len(prior) - 1)] > 0
             if hopeful and beside < len(scores) and scores[beside] and beside not in tested:
                 test(beside)
     return best

@@ -125,7 +125,7 @@ def judge_history(
             since = max([0, *(change.first for change in changes)])
             last, members = series.take(group), group
     found.sort(key=lambda each: each.index)
-    drift = drift_of(last) or drift_of(last, since)
+    drift = drift_of(last) or (drift_of(last, since) if since else None)
     if drift and lower_is_better:
         drift = Drift(drift.first, drift.nights, 1 / (1 + drift.change) - 1, drift.error)
     return HistoryReport(
