@@ -22,7 +22,9 @@ class Follower:
     """Judges one series night by night and keeps its changes.
 
     The result equals a replay from the start, however the nights are passed to `extend`. Nights
-    that cannot change the answer are passed over: a history costs a fraction of its nights.
+    whose distance from the level cannot have made a change believable are passed over. The level
+    and the noise of that test are those of the last examined night: in rare cases a change is
+    detected a night later than by `examine_last_night` on every night.
 
     Args:
         min_change: smallest relative change that is kept.

@@ -89,7 +89,9 @@ class GangTrigger(BaseTrigger):
                 await asyncio.to_thread(store.end, CaseStatus.FAILED, why, faults)
             yield TaskFailedEvent()
             return
-        except Exception as defect:
+        except (
+            Exception
+        ) as defect:  # Unforeseen: the case keeps it as its reason, Airflow the rest.
             if self.last_try:
                 await asyncio.to_thread(store.end, CaseStatus.FAILED, [reason_of_defect(defect)])
             raise

@@ -165,7 +165,7 @@ def suite_dag(
             doc_md="One task for each case; its log shows the gang's progress.",
         ).expand_kwargs(planned)
         # A task that takes another's output is typed by the value, not by the reference to it.
-        preflight(planned) >> measured  # type: ignore[arg-type]
+        preflight(planned) >> measured  # type: ignore[arg-type] # mapped tasks have no type
         loaded = ingest()
         # The run fails where a case failed, although the ingest loaded all that came back. What
         # the night had no room for is skipped, and no failure.

@@ -76,7 +76,7 @@ def test_who_stops_listening_leaves_no_process() -> None:
     next(reports)
     children = [Path("/proc", str(child.pid)) for child in multiprocessing.active_children()]
     assert [child.exists() for child in children] == [True, True]
-    reports.close()  # type: ignore[attr-defined]
+    reports.close()  # type: ignore[attr-defined] # a generator
     limit = time.monotonic() + 60
     while any(child.exists() for child in children):
         assert time.monotonic() < limit
