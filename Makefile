@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Most tests wait for processes: two for each core.
 TEST_WORKERS ?= $(shell echo $$((2 * $$(nproc))))
-.PHONY: help setup demo test test-all test-rest test-browser drills figures lint lock lock-line down clean
+.PHONY: help setup demo test test-all test-rest test-lines test-browser drills figures lint lock lock-line down clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,12 +15,15 @@ demo: setup  ## start everything on this machine, run the suite demo, show its r
 	@.venv/bin/nightbench demo
 
 test: setup  ## what to run before a commit; PostgreSQL comes from a wheel
-	.venv/bin/python -m tests.contained -n $(TEST_WORKERS) -m "not slow"
+	.venv/bin/python -m tests.contained -n $(TEST_WORKERS) -m "not slow and not large"
 
-test-all: test-rest test-browser  ## all tests but the drills: what is slow too, and Chromium
+test-all: test-rest test-browser  ## what is slow too, and Chromium; no drills, no large environments
 
 test-rest: setup
-	.venv/bin/python -m tests.contained -n $(TEST_WORKERS)
+	.venv/bin/python -m tests.contained -n $(TEST_WORKERS) -m "not large"
+
+test-lines: setup  ## all framework lines, the large ones too: 15 GB of environments, an hour
+	.venv/bin/python -m tests.contained -n 2 -m framework
 
 test-browser: setup
 	.venv/bin/python -m tests.contained tests/browser
