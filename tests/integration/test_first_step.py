@@ -43,7 +43,9 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert norms == pytest.approx(other["gradient_norms"], rel=1e-3)
 
 
-@pytest.mark.parametrize("line", ["paddle3", "paddle2"])
+@pytest.mark.parametrize(
+    "line", ["paddle3", "paddle2", pytest.param("jax", marks=pytest.mark.slow)]
+)
 def test_resnet50_is_the_same_network(line: str, first_step: FirstStep) -> None:
     hold_equal(first_step("pytorch", "resnet50_v1.5"), first_step(line, "resnet50_v1.5"))
 
