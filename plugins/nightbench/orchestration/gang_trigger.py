@@ -131,7 +131,7 @@ class GangTrigger(BaseTrigger):
             self.log.info("%s cancelled; %d processes had to be swept", self.case_id, killed)
         except (UserError, TimeoutError) as error:
             # A node that is away ends its gang by its lease.
-            self.log.error("%s: %s", self.case_id, error or f"not ended within {END_S:.0f} s")
+            self.log.error("%s: %s", self.case_id, str(error) or f"not ended within {END_S:.0f} s")
         finally:
             reason = Reason(ReasonCode.CANCELLED, observed=by_whom)
             await asyncio.to_thread(store.end, CaseStatus.CANCELLED, [reason])
