@@ -33,7 +33,7 @@ class Base:
     def __init__(self, context, network, data):
         self.context = context
         self.network = network
-        self.samples_per_step = context.batch_size
+        self.samples_per_step = context.batch_size * context.params.get("units_per_example", 1)
         self._data = data
 
     def step(self):

@@ -50,6 +50,7 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
     [
         ("paddle3", "default"),
         ("paddle2", "default"),
+        pytest.param("jax", "default", marks=pytest.mark.slow),
         pytest.param("mxnet", "default", marks=pytest.mark.slow),
         pytest.param("mxnet", "graph", marks=pytest.mark.slow),
     ],
@@ -64,6 +65,21 @@ def test_resnet50_is_the_same_network(line: str, execution: str, first_step: Fir
 def test_vgg16_is_the_same_network(line: str, first_step: FirstStep) -> None:
     words = ("--batch-size", "4")
     hold_equal(first_step("pytorch", "vgg16", *words), first_step(line, "vgg16", *words))
+
+
+@pytest.mark.parametrize("line", ["paddle3", "paddle2"])
+@pytest.mark.parametrize("workload", ["bert_base", "bert_large"])
+def test_bert_is_the_same_network(workload: str, line: str, first_step: FirstStep) -> None:
+    hold_equal(first_step("pytorch", workload), first_step(line, workload))
+
+
+@pytest.mark.parametrize("line", ["paddle3", "paddle2"])
+@pytest.mark.parametrize("workload", ["resnet50_v1.5", "bert_base"])
+def test_optimisers_do_the_same(workload: str, line: str, first_step: FirstStep) -> None:
+    words = ("--steps", "3")
+    losses = first_step("pytorch", workload, *words)["losses"]
+    assert losses[0] != losses[1] != losses[2]
+    assert first_step(line, workload, *words)["losses"] == pytest.approx(losses, rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def trainer(workload: str, scale: str = "smoke", **changes: Any) -> Base:
     spec = json.loads((WORKLOADS / workload / "spec.json").read_text())
     params = spec["scales"][scale]
     known = {"params": params, "seed": 1, "rank": 0, "batch_size": 8}
-    known["parameters"] = params.get("parameters", spec["parameters"])
+    known["parameters"] = params.get("parameters", spec.get("parameters"))
     return Base(SimpleNamespace(**{**known, **changes}), None, load(workload))
 
 
@@ -72,6 +72,8 @@ def digest(arrays: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("workload", "weights", "batch"),
     [
+        ("bert_base", "a908f5fad8ee", "01b72b7a5bd0"),
+        ("bert_large", "190e26c99081", "01b72b7a5bd0"),
         ("ctr_dnn", "f777a68377dc", "bb5c7f99bfc0"),
         ("resnet50_v1.5", "218a002f5ad3", "3d4e57f0c6ff"),
         pytest.param("vgg16", "6ad4eac6845f", "3d4e57f0c6ff", marks=pytest.mark.slow),
@@ -115,6 +117,15 @@ def test_a_network_that_does_not_fit_is_told_by_its_parameters() -> None:
         "click.weight: found (2, 64) in the network; expected (64, 2) by data.py",
         "extra.bias: the network has it, data.py does not",
     ]
+
+
+def test_masked_tokens_are_those_that_stood_there() -> None:
+    (batch,) = trainer("bert_base").new_batches(1)
+    positions = batch["masked_positions"]
+    assert all(len(set(row)) == 20 for row in positions)
+    assert (np.take_along_axis(batch["tokens"], positions, 1) == 103).all()
+    assert len(np.unique(batch["masked_tokens"])) > 20
+    assert batch["segments"][:, :64].max() == 0 < batch["segments"][:, 64:].min()
 
 
 def test_clicks_can_be_learnt() -> None:
