@@ -11,6 +11,9 @@ code for this. On stdout comes one JSON document:
 
 Weights that begin as constants (a batch norm's scale of 0 hides all layers before it) are varied at
 random, alike for every line; `--as-initialised` leaves them.
+
+`--steps N` takes N steps by the workload's own optimiser instead, on as many batches, and prints
+their losses, {"line", "workload", "losses"}: lines whose optimisers do the same have the same.
 """
 
 import argparse
@@ -29,7 +32,9 @@ def job_of(options, spec):
     """Returns a job.json of one rank, with the keys that runtimes and trainers read."""
     process = {"name": "trainer-0", "role": "trainer", "rank": 0, "node": "n1"}
     process.update(local_rank=0, device=None, measured=True)
-    plain = {"optimizer": "sgd", "learning_rate": 1.0, "weight_decay": 0.0, "dropout": 0.0}
+    changes = {"dropout": 0.0, "batches": max(1, options.steps)}
+    if not options.steps:
+        changes.update(optimizer="sgd", learning_rate=1.0, weight_decay=0.0)
     case = {
         "framework": options.line,
         "workload": options.workload,
@@ -44,7 +49,7 @@ def job_of(options, spec):
         "nodes": [{"name": "n1", "data_address": "127.0.0.1", "interface": "lo"}],
         "processes": [process],
         "workload": {
-            "params": {**spec["scales"][options.scale], **plain, "batches": 1},
+            "params": {**spec["scales"][options.scale], **changes},
             "seed": options.seed,
         },
     }
@@ -73,6 +78,10 @@ def first_step(options):
     context = Context(job, "trainer-0", {"ports": {}}, None, spec)
     new_runtime(CODE, context)
     trainer = new_trainer(CODE, context, None if options.as_initialised else Varied)
+    if options.steps:
+        for _ in range(options.steps):
+            trainer.step()
+        return {"line": options.line, "workload": options.workload, "losses": trainer.losses()}
     before = {name: numpy.array(value) for name, value in trainer.weights().items()}
     trainer.step()
     after = trainer.weights()
@@ -99,6 +108,7 @@ def main():
     parser.add_argument("--batch-size", type=int, default=8, help="samples of the step (8)")
     parser.add_argument("--execution", default="default", help="as the axis of that name")
     parser.add_argument("--seed", type=int, default=1, help="of weights and batch (1)")
+    parser.add_argument("--steps", type=int, default=0, help="by the workload's own optimiser")
     parser.add_argument("--as-initialised", action="store_true", help="vary no constant weight")
     try:
         document = first_step(parser.parse_args())

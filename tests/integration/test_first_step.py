@@ -5,6 +5,7 @@ From the same weights and on the same batch their first losses and the norms of 
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 from collections.abc import Callable
@@ -23,6 +24,7 @@ def first_step(tmp_path_factory: pytest.TempPathFactory) -> FirstStep:
     """The document that first_step.py prints in the environment of a line."""
     root = tmp_path_factory.getbasetemp() / "node"
 
+    @functools.cache
     def call(line: str, workload: str, *words: str) -> dict[str, Any]:
         argv = [build_environment(root, line), str(BENCHMARKS / "first_step.py"), line, workload]
         done = subprocess.run([*argv, *words], capture_output=True, text=True, check=False)
@@ -43,13 +45,51 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert norms == pytest.approx(other["gradient_norms"], rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("line", "execution"),
+    [
+        ("paddle3", "default"),
+        ("paddle2", "default"),
+        pytest.param("jax", "default", marks=pytest.mark.slow),
+        pytest.param("mxnet", "default", marks=pytest.mark.slow),
+        pytest.param("mxnet", "graph", marks=pytest.mark.slow),
+    ],
+)
+def test_resnet50_is_the_same_network(line: str, execution: str, first_step: FirstStep) -> None:
+    found = first_step(line, "resnet50_v1.5", "--execution", execution)
+    hold_equal(first_step("pytorch", "resnet50_v1.5"), found)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["paddle3", "paddle2"])
-def test_resnet50_is_the_same_network(line: str, first_step: FirstStep) -> None:
-    hold_equal(first_step("pytorch", "resnet50_v1.5"), first_step(line, "resnet50_v1.5"))
+def test_vgg16_is_the_same_network(line: str, first_step: FirstStep) -> None:
+    words = ("--batch-size", "4")
+    hold_equal(first_step("pytorch", "vgg16", *words), first_step(line, "vgg16", *words))
+
+
+@pytest.mark.parametrize("line", ["paddle3", "paddle2"])
+@pytest.mark.parametrize("workload", ["bert_base", "bert_large"])
+def test_bert_is_the_same_network(workload: str, line: str, first_step: FirstStep) -> None:
+    hold_equal(first_step("pytorch", workload), first_step(line, workload))
+
+
+@pytest.mark.parametrize("line", ["paddle3", "paddle2"])
+@pytest.mark.parametrize("workload", ["resnet50_v1.5", "bert_base"])
+def test_optimisers_do_the_same(workload: str, line: str, first_step: FirstStep) -> None:
+    words = ("--steps", "3")
+    losses = first_step("pytorch", workload, *words)["losses"]
+    assert losses[0] != losses[1] != losses[2]
+    assert first_step(line, workload, *words)["losses"] == pytest.approx(losses, rel=1e-4)
 
 
 @pytest.mark.parametrize(
-    ("line", "execution"), [("paddle1", "default"), ("paddle2", "graph"), ("paddle3", "default")]
+    ("line", "execution"),
+    [
+        ("paddle1", "default"),
+        ("paddle2", "graph"),
+        ("paddle3", "default"),
+        pytest.param("mxnet", "default", marks=pytest.mark.slow),
+    ],
 )
 def test_ctr_dnn_is_the_same_network(line: str, execution: str, first_step: FirstStep) -> None:
     words = ("--batch-size", "64")

@@ -4,14 +4,19 @@ import paddle
 from base_trainer import Base, expect_precision, optimizer_of
 
 
-def sgd(params, **named):
+def trainable(model):
+    """Name -> parameter; PaddlePaddle counts batch-norm statistics as parameters too."""
+    return {name: weight for name, weight in model.named_parameters() if not weight.stop_gradient}
+
+
+def sgd(params, model, **named):
     """Stochastic gradient descent without momentum."""
     return paddle.optimizer.SGD(
         learning_rate=params["learning_rate"], weight_decay=params.get("weight_decay"), **named
     )
 
 
-def momentum(params, **named):
+def momentum(params, model, **named):
     """Stochastic gradient descent with momentum."""
     return paddle.optimizer.Momentum(
         learning_rate=params["learning_rate"],
@@ -21,13 +26,33 @@ def momentum(params, **named):
     )
 
 
-OPTIMIZERS = {"sgd": sgd, "momentum": momentum}
-"""Name -> maker from the workload's parameters and further arguments of Paddle's."""
+def adam(params, model, **named):
+    """Adam (Kingma and Ba 2014, arXiv:1412.6980)."""
+    return paddle.optimizer.Adam(
+        learning_rate=params["learning_rate"],
+        beta1=params["beta1"],
+        beta2=params["beta2"],
+        epsilon=params["epsilon"],
+        **named,
+    )
 
 
-def trainable(model):
-    """Name -> parameter; PaddlePaddle counts batch-norm statistics as parameters too."""
-    return {name: weight for name, weight in model.named_parameters() if not weight.stop_gradient}
+def adamw(params, model, **named):
+    """Adam, with decoupled decay of matrices (Loshchilov and Hutter 2017, arXiv:1711.05101)."""
+    matrices = {weight.name for weight in trainable(model).values() if len(weight.shape) > 1}
+    return paddle.optimizer.AdamW(
+        learning_rate=params["learning_rate"],
+        beta1=params["beta1"],
+        beta2=params["beta2"],
+        epsilon=params["epsilon"],
+        weight_decay=params["weight_decay"],
+        apply_decay_param_fun=matrices.__contains__,
+        **named,
+    )
+
+
+OPTIMIZERS = {"sgd": sgd, "momentum": momentum, "adam": adam, "adamw": adamw}
+"""Name -> maker from the workload's parameters, the network and further arguments of Paddle's."""
 
 
 class EagerTrainer(Base):
@@ -43,7 +68,7 @@ class EagerTrainer(Base):
             weight.set_value(made[name])
         self.forward = paddle.DataParallel(self.model) if context.grouped else self.model
         self.optimizer = optimizer_of(params, OPTIMIZERS)(
-            params, parameters=self.model.parameters()
+            params, self.model, parameters=self.model.parameters()
         )
         self.batches = [
             {name: paddle.to_tensor(value) for name, value in batch.items()}

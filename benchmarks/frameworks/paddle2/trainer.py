@@ -30,7 +30,7 @@ class GraphTrainer(Base):
             for name, value in batches[0].items()
         }
         self._build(network, inputs)
-        optimizer = optimizer_of(params, OPTIMIZERS)(params)
+        optimizer = optimizer_of(params, OPTIMIZERS)(params, self.model)
         if distributed:
             optimizer = fleet.distributed_optimizer(optimizer, _strategy(context.case["sync"]))
         optimizer.minimize(self.loss)

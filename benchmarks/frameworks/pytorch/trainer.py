@@ -24,7 +24,34 @@ def momentum(parameters, params):
     )
 
 
-OPTIMIZERS = {"sgd": sgd, "momentum": momentum}
+def adam(parameters, params):
+    """Adam (Kingma and Ba 2014, arXiv:1412.6980)."""
+    return torch.optim.Adam(
+        parameters,
+        lr=params["learning_rate"],
+        betas=(params["beta1"], params["beta2"]),
+        eps=params["epsilon"],
+        fused=True,
+    )
+
+
+def adamw(parameters, params):
+    """Adam, with decoupled decay of matrices (Loshchilov and Hutter 2017, arXiv:1711.05101)."""
+    weights = list(parameters)
+    groups = [
+        {"params": [w for w in weights if w.dim() > 1], "weight_decay": params["weight_decay"]},
+        {"params": [w for w in weights if w.dim() <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(
+        groups,
+        lr=params["learning_rate"],
+        betas=(params["beta1"], params["beta2"]),
+        eps=params["epsilon"],
+        fused=True,
+    )
+
+
+OPTIMIZERS = {"sgd": sgd, "momentum": momentum, "adam": adam, "adamw": adamw}
 
 
 class Trainer(Base):

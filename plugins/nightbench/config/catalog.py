@@ -232,6 +232,15 @@ def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadIn
             key = ("scales", scale, "units_per_example")
             found = describe(units)
             problems.append(document.problem(key, f"found {found}; expected a count from 1 on"))
+        lengths = parameters.get("by_sequence_length", {})
+        if not isinstance(lengths, dict) or not all(
+            length.isdecimal() and isinstance(changes, dict) for length, changes in lengths.items()
+        ):
+            key = ("scales", scale, "by_sequence_length")
+            expected = 'lengths with their parameters, as {"128": {"predictions": 20}}'
+            problems.append(
+                document.problem(key, f"found {describe(lengths)}; expected {expected}")
+            )
     if file is None:
         return _broken_workload(path, ConfigError(path, problems))
     complaints = [str(ConfigError(path, problems))] if problems else []

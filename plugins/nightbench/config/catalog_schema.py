@@ -168,7 +168,9 @@ class SpecFile(StrictModel):
     ] = Field(
         description="Scale: its parameters (shapes, classes, hyper-parameters), handed to the "
         "implementation; `converges` marks a scale at which the loss is proved to fall; "
-        "`units_per_example` says how many units one example of a batch counts (1 when absent)."
+        "`units_per_example` says how many units one example of a batch counts (1 when absent); "
+        "`by_sequence_length` has for each value of the axis `sequence_length` the parameters that "
+        "depend on it (without it, any length is taken)."
     )
     parameters: v.Count | None = Field(
         None, description="Trainable parameters, where the workload fixes them."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
@@ -85,8 +86,21 @@ def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
     if case.scale not in workload.scales:
         have = ", ".join(sorted(workload.scales))
         return Refusal("scale", f"{case.workload} has no scale {case.scale} (it has {have})")
-    if case.sequence_length is not None and "sequence_length" not in workload.scales[case.scale]:
+    return _wrong_length(case, workload.scales[case.scale])
+
+
+def _wrong_length(case: Case, params: Mapping[str, Any]) -> Refusal | None:
+    if case.sequence_length is None:
+        return None
+    if "sequence_length" not in params:
         return Refusal("sequence_length", f"{case.workload} has no sequences")
+    lengths = params.get("by_sequence_length", {})
+    if lengths and str(case.sequence_length) not in lengths:
+        return Refusal(
+            "sequence_length",
+            f"{case.workload} has no sequences of {case.sequence_length} tokens at scale "
+            f"{case.scale} (it has {', '.join(lengths)})",
+        )
     return None
 
 

@@ -177,7 +177,7 @@ def resolve(
         nodes=nodes,
         processes=processes,
         unit=workload.unit,
-        workload_params=dict(workload.scales.get(case.scale, {})),
+        workload_params=workload.params_of(case),
         seed=workload.seed,
         env={**cluster.env, **suite.env},
         role_env={

@@ -73,7 +73,8 @@ def test_all_wrong_descriptions_are_said_together(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     line = {**LINE, "line": "thin", "axes": {"strategi": {}}, "extra": 1}
-    spec = {**SPEC, "scales": {"full": {"converges": "yes", "units_per_example": 0}}}
+    wrong = {"converges": "yes", "units_per_example": 0, "by_sequence_length": {"128": 20}}
+    spec = {**SPEC, "scales": {"full": wrong}}
     assert list(load_catalog(tree(tmp_path, line, spec)).problems) == [
         'benchmarks/frameworks/thing/framework.json:2: line: found "thin"; expected the name of '
         'its folder, "thing"',
@@ -87,6 +88,8 @@ def test_all_wrong_descriptions_are_said_together(
         "or false",
         "benchmarks/workloads/net/spec.json:11: scales.full.units_per_example: found 0; expected a "
         "count from 1 on",
+        "benchmarks/workloads/net/spec.json:12: scales.full.by_sequence_length: found a mapping; "
+        'expected lengths with their parameters, as {"128": {"predictions": 20}}',
     ]
 
 

@@ -117,6 +117,24 @@ def test_a_suites_environment_is_stronger_than_a_clusters() -> None:
     assert (job.unit, job.workload_params, job.code_digest) == ("images", {"size": 224}, "c0de")
 
 
+def test_parameters_follow_the_length_of_sequences() -> None:
+    lengths = {"64": {"predictions": 10}, "128": {"predictions": 20}}
+    scale = {"sequence_length": 64, "predictions": 10, "by_sequence_length": lengths}
+    net = dataclasses.replace(NET, scales={"full": scale})
+    catalog = dataclasses.replace(CATALOG, workloads={"net": net})
+
+    def params(length: int | None) -> object:
+        case = dataclasses.replace(PAIR, sequence_length=length)
+        return resolve(case, SUITE, CLUSTER, catalog, "run").workload_params
+
+    assert params(None) == params(64) == {"sequence_length": 64, "predictions": 10}
+    assert params(128) == {"sequence_length": 128, "predictions": 20}
+    with pytest.raises(
+        UserError, match=r"no sequences of 32 tokens at scale full \(it has 64, 128\)"
+    ):
+        params(32)
+
+
 def test_builds() -> None:
     assert build_of("fake", SUITE, CLUSTER, CATALOG) == Build("fake", "cpu")
     assert build_of("fake", SUITE, GPUS, CATALOG).variant == "cu126"

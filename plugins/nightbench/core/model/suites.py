@@ -180,7 +180,8 @@ class WorkloadInfo:
     strategies: tuple[Strategy, ...]
     scales: Mapping[str, Mapping[str, Any]]
     """Scale -> parameters (shapes, classes, vocabulary). `converges` marks a scale whose loss is
-    proved to fall; `units_per_example` says how many units one example counts, 1 when absent."""
+    proved to fall; `units_per_example` says how many units one example counts, 1 when absent.
+    `by_sequence_length` has what depends on the axis of that name: length -> parameters."""
     parameters: int | None = None
     """Trainable parameters, where the workload fixes them."""
     seed: int = 1
@@ -190,6 +191,15 @@ class WorkloadInfo:
     """What is wrong with the workload's folder, for every line."""
     broken_models: Mapping[str, str] = field(default_factory=dict)
     """API -> what is wrong with the model file for it."""
+
+    def params_of(self, case: Case) -> dict[str, Any]:
+        """The parameters that a case of this workload gets: its scale's, at its sequence length."""
+        params = dict(self.scales.get(case.scale, {}))
+        lengths = params.pop("by_sequence_length", {})
+        if case.sequence_length is not None:
+            params["sequence_length"] = case.sequence_length
+            params.update(lengths.get(str(case.sequence_length), {}))
+        return params
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,69 @@
+"""Synthetic sequences and the initial weights of BERT."""
+
+import numpy
+
+MASK = 103
+"""The token [MASK] of the published vocabulary."""
+
+
+def batch(params, batch_size, random):
+    """Sequences of two sentences, of which `predictions` tokens are masked.
+
+    Tokens follow Zipf's law, which can be learnt. Names and shapes: tokens and segments (n,
+    length); masked_positions and masked_tokens, what stood there, (n, predictions); next_sentence
+    (n), whether the second sentence follows the first.
+    """
+    shape = (batch_size, params["sequence_length"])
+    tokens = random.zipf(1.3, shape) % params["vocabulary"]
+    order = random.random_sample(shape).argsort(axis=1)
+    positions = numpy.sort(order[:, : params["predictions"]], axis=1)
+    masked_tokens = numpy.take_along_axis(tokens, positions, axis=1)
+    numpy.put_along_axis(tokens, positions, MASK, axis=1)
+    segments = numpy.zeros(shape)
+    segments[:, shape[1] // 2 :] = 1
+    made = {
+        "tokens": tokens,
+        "segments": segments,
+        "masked_positions": positions,
+        "masked_tokens": masked_tokens,
+        "next_sentence": random.randint(0, 2, batch_size),
+    }
+    return {name: value.astype("int64") for name, value in made.items()}
+
+
+def weights(params, random):
+    """Name -> initial value; matrices are (in, out), tables of embeddings (rows, hidden)."""
+    named = {}
+    hidden, vocabulary = params["hidden"], params["vocabulary"]
+
+    def table(name, *shape):
+        # As the authors' code: a normal distribution that is cut off at two deviations.
+        drawn = random.standard_normal(shape).clip(-2, 2) * 0.02
+        named[name + ".weight"] = drawn.astype("float32")
+
+    def linear(name, width, out):
+        table(name, width, out)
+        named[name + ".bias"] = numpy.zeros(out)
+
+    def norm(name):
+        named[name + ".weight"] = numpy.ones(hidden)
+        named[name + ".bias"] = numpy.zeros(hidden)
+
+    table("words", vocabulary, hidden)
+    table("positions", params["positions"], hidden)
+    table("segments", 2, hidden)
+    norm("norm")
+    for number in range(params["layers"]):
+        layer = "layers.{}.".format(number)
+        linear(layer + "query_key_value", hidden, 3 * hidden)
+        linear(layer + "attended", hidden, hidden)
+        norm(layer + "norm1")
+        linear(layer + "widen", hidden, 4 * hidden)
+        linear(layer + "narrow", 4 * hidden, hidden)
+        norm(layer + "norm2")
+    linear("pooler", hidden, hidden)
+    linear("next_sentence", hidden, 2)
+    linear("transform", hidden, hidden)
+    norm("transform_norm")
+    named["vocabulary_bias"] = numpy.zeros(vocabulary)
+    return named

@@ -1,0 +1,5 @@
+"""Synthetic sequences and initial weights: BERT base's, with the parameters of BERT large."""
+
+from workloads.bert_base.data import batch, weights
+
+__all__ = ["batch", "weights"]
