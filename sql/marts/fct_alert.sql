@@ -39,11 +39,20 @@ select
     v.since,
     v.last_good_run_id,
     v.first_bad_run_id,
-    v.low as change_low,
-    v.high as change_high
+    latest.low as change_low,
+    latest.high as change_high,
+    news.change as notified_change,
+    news.low as notified_low
 from raw.alert as a
 left join raw.verdict as v
     on a.opened_run_id = v.run_id and a.case_id = v.case_id
+left join raw.verdict as latest
+    on a.last_run_id = latest.run_id and a.case_id = latest.case_id
+left join raw.verdict as news
+    on
+        a.news_run_id = news.run_id
+        and a.case_id = news.case_id
+        and a.told_at is not null
 left join lateral (
     select k.*
     from raw.alert_cause as k
@@ -64,7 +73,11 @@ comment on column marts.fct_alert.first_bad_run_id is
 'First night at the new level, by the verdict that opened it';
 comment on column marts.fct_alert.last_good_run_id is 'The night before it, by the same';
 comment on column marts.fct_alert.change_low is
-'With change_high the 95 % interval of the change, by the same';
+'With change_high the 95 % interval of the change';
+comment on column marts.fct_alert.notified_change is
+'Change that was notified; null while the alert waits for its message';
+comment on column marts.fct_alert.notified_low is
+'The larger fall of its 95 % interval';
 comment on column marts.fct_alert.evidence is
 'Observations about the cause: text, is_against, and the rival cause that it concerns or null';
 comment on column marts.fct_alert.group_key is

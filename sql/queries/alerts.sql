@@ -37,6 +37,12 @@ where
     and alert.state in ('open', 'acknowledged')
     and continued.is_done;
 
+-- name: grow_alert(alert_id, run_id)
+-- Lets an alert whose change has grown be notified again. Returns one row where it is.
+select grown.is_done
+from triage.grow_alert(:alert_id, :run_id) as grown (is_done)
+where grown.is_done;
+
 -- name: watch_alert(alert_id, suspect, run_id)
 -- Stores what one night suspects of an alert, which a second one has to confirm.
 select triage.watch_alert(:alert_id, :suspect, :run_id);

@@ -39,6 +39,7 @@ select
     a.value,
     a.baseline,
     a.change,
+    a.grown_from,
     p.axes,
     p.unit,
     exists(
@@ -121,7 +122,9 @@ values (:message_id, :alert_id, :what, :of_run_id);
 -- Marks the news of an alert as notified; also where it has no channel. News that came since stays
 -- unnotified.
 update raw.alert
-set told_at = clock_timestamp()
+set
+    told_at = clock_timestamp(),
+    grown_from = null
 where
     alert_id = :alert_id
     and news_run_id = :of_run_id

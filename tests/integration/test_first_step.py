@@ -45,9 +45,19 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert norms == pytest.approx(other["gradient_norms"], rel=1e-3)
 
 
-@pytest.mark.parametrize("line", ["paddle3", "paddle2"])
-def test_resnet50_is_the_same_network(line: str, first_step: FirstStep) -> None:
-    hold_equal(first_step("pytorch", "resnet50_v1.5"), first_step(line, "resnet50_v1.5"))
+@pytest.mark.parametrize(
+    ("line", "execution"),
+    [
+        ("paddle3", "default"),
+        ("paddle2", "default"),
+        pytest.param("jax", "default", marks=pytest.mark.slow),
+        pytest.param("mxnet", "default", marks=pytest.mark.slow),
+        pytest.param("mxnet", "graph", marks=pytest.mark.slow),
+    ],
+)
+def test_resnet50_is_the_same_network(line: str, execution: str, first_step: FirstStep) -> None:
+    found = first_step(line, "resnet50_v1.5", "--execution", execution)
+    hold_equal(first_step("pytorch", "resnet50_v1.5"), found)
 
 
 @pytest.mark.slow
@@ -83,7 +93,13 @@ def test_optimisers_do_the_same(workload: str, line: str, first_step: FirstStep)
 
 
 @pytest.mark.parametrize(
-    ("line", "execution"), [("paddle1", "default"), ("paddle2", "graph"), ("paddle3", "default")]
+    ("line", "execution"),
+    [
+        ("paddle1", "default"),
+        ("paddle2", "graph"),
+        ("paddle3", "default"),
+        pytest.param("mxnet", "default", marks=pytest.mark.slow),
+    ],
 )
 def test_ctr_dnn_is_the_same_network(line: str, execution: str, first_step: FirstStep) -> None:
     words = ("--batch-size", "64")

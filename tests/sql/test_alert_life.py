@@ -302,3 +302,34 @@ def test_a_night_that_is_judged_late_moves_nothing(steady: Nights, reader: Wareh
     assert reader.alerts.find(states=None) == known
     verdicts = reader.series.verdicts(steady.run_id(loaded[len(FALLEN) - 1]))
     assert [each.kind for each in verdicts] == [VerdictKind.REGRESSED]
+
+
+def test_a_fall_that_grows_is_sent_again_once(
+    steady: Nights, reader: Warehouse, inbox: Inbox
+) -> None:
+    assert steady(95.0, 95.1, 94.9, 95.0) == 1
+    assert steady(89.0, 95.1) == 0  # One slow night is nobody's news.
+    assert steady(89.0) == 0
+    assert steady(89.1) == 1
+
+    said = inbox.messages[-1]
+    assert said["title"].endswith("regressed, grew from 4.9% to 10.9%")
+    assert "- tonight: 89.1 samples/s" in said["message"]
+    assert "change of level" not in said["message"]  # That of six nights is still 5 %.
+    assert steady(88.9, 89.0, 89.1, 88.9, 89.0, 89.1, 88.9) == 0
+    (alert,) = reader.alerts.find()
+    grew = [event for event in reader.alerts.events(alert["alert_id"]) if event["what"] == "grew"]
+    assert [event["why"] for event in grew] == ["from -4.9 % to -10.9 %"]
+
+
+def test_a_growth_waits_for_the_end_of_a_snooze(
+    steady: Nights, reader: Warehouse, triage: Triage
+) -> None:
+    steady(95.0, 95.1)
+    (alert,) = reader.alerts.find()
+    triage.snooze(alert["alert_id"], SOON)
+
+    assert steady(89.0, 89.1, 89.0) == 0
+
+    (alert,) = reader.alerts.find()
+    assert alert["notified_change"] is None

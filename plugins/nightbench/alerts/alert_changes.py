@@ -31,6 +31,10 @@ class LiveAlert:
     suspect_run_id: str | None = None
     suspect_at: datetime | None = None
     """Start of that night."""
+    notified_change: float | None = None
+    """Change that people were notified of; None while the alert waits for its message."""
+    notified_low: float | None = None
+    """The larger fall of its 95 % interval."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> LiveAlert:
@@ -46,6 +50,8 @@ class LiveAlert:
             suspect=row["suspect"],
             suspect_run_id=row["suspect_run_id"],
             suspect_at=row["suspect_at"],
+            notified_change=row["notified_change"],
+            notified_low=row["notified_low"],
         )
 
     @property
@@ -77,6 +83,8 @@ class AlertChanges:
     """Live alerts that end, and dismissed ones whose event is over."""
     to_reopen: tuple[tuple[LiveAlert, Verdict], ...] = ()
     """Dismissed alerts that became worse; they are sent."""
+    to_grow: tuple[LiveAlert, ...] = ()
+    """Continued alerts whose change has grown since they were sent; they are sent again."""
     to_watch: tuple[tuple[LiveAlert, str | None], ...] = ()
     """Alerts with a new suspicion; None withdraws the earlier one."""
 
@@ -91,10 +99,11 @@ def alerts_for(
     """Decide which alerts a run opens, continues, resolves and reopens.
 
     The verdicts `regressed`, `failed`, `unavailable` and `missing` open alerts. An alert stays live
-    while its series has the same verdict, and nothing is sent again. A regression ends when the
-    values of two nights are above half of the fall, not when the baseline has followed it down; a
-    fall from the lower level is a new alert. A failed or missing case ends with the second value in
-    a row. A dismissed alert stays silent while its event continues, and is reopened where two
+    while its series has the same verdict, and is sent again only where its change grows: where two
+    nights lie below the interval that was sent by more than `min_change`. A regression ends when
+    the values of two nights are above half of the fall, not when the baseline has followed it down;
+    a fall from the lower level is a new alert. A failed or missing case ends with the second value
+    in a row. A dismissed alert stays silent while its event continues, and is reopened where two
     nights lie further down.
 
     Args:
@@ -132,6 +141,7 @@ class _Decided:
         self._continue: list[Verdict] = []
         self._resolve: list[LiveAlert] = []
         self._reopen: list[tuple[LiveAlert, Verdict]] = []
+        self._grow: list[LiveAlert] = []
         self._watch: list[tuple[LiveAlert, str | None]] = []
 
     def changes(self) -> AlertChanges:
@@ -140,6 +150,7 @@ class _Decided:
             tuple(self._continue),
             tuple(self._resolve),
             tuple(self._reopen),
+            tuple(self._grow),
             tuple(self._watch),
         )
 
@@ -160,6 +171,8 @@ class _Decided:
                 self._open.append(verdict)
         elif seen and _says_the_same(alert, verdict):
             self._continue.append(verdict)
+            if _has_grown(alert, verdict, self._min_change) and self._twice(alert, WORSE, verdict):
+                self._grow.append(alert)
         elif seen:
             self._resolve.append(alert)
             if not quiet:
@@ -216,6 +229,14 @@ def _says_the_same(alert: LiveAlert, verdict: Verdict) -> bool:
     # A baseline below the midline has followed the first fall: this is a second one.
     midline = alert.midline
     return midline is None or verdict.baseline is None or verdict.baseline > midline
+
+
+def _has_grown(alert: LiveAlert, verdict: Verdict, min_change: float) -> bool:
+    """Return whether a night lies further down than was notified, by more than `min_change`."""
+    if alert.notified_change is None or verdict.change is None:
+        return False
+    notified = min(alert.notified_change, alert.notified_low or 0.0)
+    return verdict.change < notified - min_change
 
 
 def _has_recovered(alert: LiveAlert, verdict: Verdict) -> bool:

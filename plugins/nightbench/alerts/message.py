@@ -67,6 +67,8 @@ class AlertItem:
     """It is being measured again right now."""
     error: str | None = None
     """End of the traceback of the case's last repeat that failed."""
+    grown_from: float | None = None
+    """Change that an earlier message said; None where there was none, or it has not grown since."""
     reproduce: str | None = None
     """The command that measures it again."""
 
@@ -186,7 +188,9 @@ def _title(
 def _headline(item: AlertItem) -> str:
     verdict = item.verdict
     words = str(verdict.kind)
-    if verdict.change is not None:
+    if verdict.change is not None and item.grown_from is not None:
+        words += f", grew from {abs(item.grown_from):.1%} to {abs(verdict.change):.1%}"
+    elif verdict.change is not None:
         words += f" by {abs(verdict.change):.1%}"
     if item.confirmation is not None:
         words += f", {_words(item.confirmation.outcome)}"
@@ -232,7 +236,9 @@ def _figures(item: AlertItem) -> list[str]:
     if verdict.value is not None and verdict.baseline is not None:
         lines.append(f"- tonight: {verdict.value:.5g}{unit}")
         lines.append(f"- baseline: {verdict.baseline:.5g}{unit}")
-    if verdict.low is not None and verdict.high is not None:
+    # Two nights further down tell of a growth before the level of all nights follows them.
+    is_followed = item.grown_from is None or (verdict.change or 0.0) >= (verdict.low or 0.0)
+    if verdict.low is not None and verdict.high is not None and is_followed:
         lines.append(f"- change of level: {_interval(verdict.low, verdict.high)}")
     return lines
 

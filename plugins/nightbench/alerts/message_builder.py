@@ -93,6 +93,7 @@ class MessageBuilder:
             if verdict.kind is VerdictKind.FAILED
             else None,
             is_awaited=bool(row["is_awaited"]),
+            grown_from=row["grown_from"],
             reproduce=command_of(self._plan.run.suite, verdict.case_id, good, bad)
             if row["axes"]
             else None,

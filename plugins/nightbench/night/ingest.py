@@ -113,14 +113,18 @@ def ingest_ended(spool: Spool, connect: Connect, run_id: str | None = None) -> l
 # --- runs that were ended from outside ----------------------------------------------------
 
 
-def close_ended(spool: Spool, state_of: Callable[[str, str], str | None]) -> list[str]:
+def close_ended(
+    spool: Spool, state_of: Callable[[str, str], str | None], now: datetime
+) -> list[str]:
     """Mark runs as ended whose DAG run was ended before its ingest; return those.
 
-    A run whose gang is still being ended keeps waiting: its outcome is about to be written.
+    A run whose gang is still being ended keeps waiting: its outcome is about to be written. Where
+    the triggerer died before it wrote one, the leases have ended the gang by `ORPHANED`.
 
     Args:
         spool: holds the runs.
         state_of: dag_id and DAG run id -> the DAG run's state; None where Airflow has no such run.
+        now: compared with the last progress of the run's cases.
     """
     closed = []
     for run in spool.runs():
@@ -130,11 +134,12 @@ def close_ended(spool: Spool, state_of: Callable[[str, str], str | None]) -> lis
             continue
         begun = [store for case_id in run.case_ids() if (store := run.latest(case_id))]
         try:
-            if any(store.outcome() is None for store in begun):
-                continue
+            is_ending = any(store.outcome() is None for store in begun)
         except SpoolError as error:
             # A damaged file of another run must not block the ingest of this one.
             log.error("run %s still waits: %s", run.run_id, error)
+            continue
+        if is_ending and (_last_progress(run) or now) > now - ORPHANED:
             continue
         if state_of(dag_id, dag_run_id) in ("success", "failed"):
             mark_ended(run)

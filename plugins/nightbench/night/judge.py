@@ -142,6 +142,8 @@ def _store(
     opened = [verdict for verdict in changes.to_open if warehouse.alerts.open(verdict)]
     for verdict in changes.to_continue:
         warehouse.alerts.open(verdict)
+    for alert in changes.to_grow:
+        warehouse.alerts.grow(alert.alert_id, run_id)
     for alert, suspect in changes.to_watch:
         warehouse.alerts.watch(alert.alert_id, suspect, run_id)
     return (*reopened, *opened), resolved

@@ -39,6 +39,12 @@ LOOK_UP_S = 90.0
 """How long job and Connections are looked up again: the worker has found them, so Airflow's
 database or the spool's disk is away for a moment."""
 
+END_S = 180.0
+"""For ending a gang: its agents end their processes, then its nodes are swept."""
+
+_ending: set[asyncio.Task[None]] = set()
+"""Gangs that are being ended: an event loop refers to its tasks only weakly."""
+
 
 class GangTrigger(BaseTrigger):
     """Steers one gang through all its repeats.
@@ -81,7 +87,7 @@ class GangTrigger(BaseTrigger):
         logging.getLogger("asyncssh").setLevel(logging.WARNING)
         store = self._store()
         try:
-            outcome = await self._steer(store)
+            outcome = await self._steer_apart(store)
         except UserError as error:
             self.log.error("%s: %s", self.case_id, error)
             if self.last_try:
@@ -106,21 +112,42 @@ class GangTrigger(BaseTrigger):
 
     async def on_kill(self) -> None:
         """A person ended the task: end the gang on its nodes, and say so in the spool."""
+        # Airflow cancels a trigger anew every second until it has ended, this method included.
+        ending = asyncio.create_task(self._end_gang())
+        _ending.add(ending)
+        ending.add_done_callback(_ending.discard)
+        await asyncio.shield(ending)
+
+    async def _end_gang(self) -> None:
         from nightbench.gang import cancel
 
         store = self._store()
         by_whom = "by a person in Airflow"
         try:
-            planned, targets = await self._look_up()
-            report = await cancel(planned.job, targets, by_whom, store)
+            async with asyncio.timeout(END_S):
+                planned, targets = await self._look_up()
+                report = await cancel(planned.job, targets, by_whom, store)
             killed = sum(len(pids) for pids in report.killed.values())
             self.log.info("%s cancelled; %d processes had to be swept", self.case_id, killed)
-        except UserError as error:
+        except (UserError, TimeoutError) as error:
             # A node that is away ends its gang by its lease.
-            self.log.error("%s: %s", self.case_id, error)
+            self.log.error("%s: %s", self.case_id, str(error) or f"not ended within {END_S:.0f} s")
         finally:
             reason = Reason(ReasonCode.CANCELLED, observed=by_whom)
             await asyncio.to_thread(store.end, CaseStatus.CANCELLED, [reason])
+
+    async def _steer_apart(self, store: CaseStore) -> CaseOutcome:
+        """Steer in a task of its own: Airflow's message in a cancellation reaches this one.
+
+        Without the message, which `asyncio.gather` may lose, Airflow does not call `on_kill`.
+        """
+        steering = asyncio.create_task(self._steer(store))
+        try:
+            await asyncio.wait([steering])
+        finally:
+            steering.cancel()
+            await asyncio.wait([steering])
+        return steering.result()
 
     async def _steer(self, store: CaseStore) -> CaseOutcome:
         from nightbench.core.summarize import throughput_of

@@ -93,7 +93,7 @@ def load_waiting(**context: Any) -> list[str]:
     from nightbench.spool import open_spool
 
     spool = open_spool()
-    close_ended(spool, dag_run_state(context))
+    close_ended(spool, dag_run_state(context), datetime.now(UTC))
     close_abandoned(spool, datetime.now(UTC))
     with user_errors_fail_task():
         loaded = ingest_ended(spool, connect)

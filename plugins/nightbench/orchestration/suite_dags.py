@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
@@ -213,7 +213,7 @@ def ingest(**context: Any) -> dict[str, Any]:
     if not nightbench_run:
         raise AirflowSkipException("nothing was planned, so there is nothing to load")
     spool = open_spool()
-    close_ended(spool, dag_run_state(context))
+    close_ended(spool, dag_run_state(context), datetime.now(UTC))
     with user_errors_fail_task():
         loaded = ingest_ended(spool, connect, nightbench_run)
     context["outlet_events"][MEDIANS].extra = {"run_ids": loaded}

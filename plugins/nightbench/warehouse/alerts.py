@@ -78,6 +78,12 @@ class AlertRepository(Repository):
         with self._transaction(f"reopen alert {alert_id}"):
             return bool(self._rows("reopen_alert", **row))
 
+    def grow(self, alert_id: int, run_id: str) -> bool:
+        """Let an alert whose change has grown be notified again; return whether it is."""
+        row = {"alert_id": alert_id, "run_id": run_id}
+        with self._transaction(f"let alert {alert_id} grow"):
+            return bool(self._rows("grow_alert", **row))
+
     def watch(self, alert_id: int, suspect: str | None, run_id: str) -> None:
         """Keep what one night makes likely: `recovered`, `worse`, or None where it was nothing."""
         row = {"alert_id": alert_id, "suspect": suspect, "run_id": run_id}

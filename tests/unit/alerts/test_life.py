@@ -57,6 +57,8 @@ DISMISSED = replace(ALERT, is_dismissed=True)
 SUNK = seen_before(DISMISSED, "worse")
 DEEPER = replace(FALL, value=85.0, change=-0.15)
 NOTHING = AlertChanges()
+NOTIFIED = replace(ALERT, notified_change=-0.1, notified_low=-0.11)
+DEEP = seen_before(NOTIFIED, "worse")
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,21 @@ NOTHING = AlertChanges()
         pytest.param([], OK, NOTHING, id="ok does not"),
         pytest.param([], replace(OK, kind=VerdictKind.IMPROVED), NOTHING, id="improved does not"),
         pytest.param([ALERT], FALL, continues(FALL), id="the same fall"),
+        pytest.param(
+            [NOTIFIED],
+            DEEPER,
+            AlertChanges(to_continue=(DEEPER,), to_watch=((NOTIFIED, "worse"),)),
+            id="one night further down",
+        ),
+        pytest.param(
+            [DEEP], DEEPER, AlertChanges(to_continue=(DEEPER,), to_grow=(DEEP,)), id="two of them"
+        ),
+        pytest.param(
+            [replace(DEEP, notified_low=-0.13)],
+            DEEPER,
+            continues(DEEPER),
+            id="further down by less than the smallest change",
+        ),
         pytest.param([ALERT], OK, watches(ALERT, "recovered"), id="one good night"),
         pytest.param([BACK], OK, resolves(BACK), id="two good nights"),
         pytest.param(
@@ -148,7 +165,8 @@ def test_what_a_verdict_on_a_noisy_series_does(live, verdict, changes):
 def test_live_alert_is_read_from_its_row():
     row = {"case_id": "a", "cluster": "local", "verdict": "regressed", "value": 90.0,
            "baseline": 100.0, "state": "open", "alert_id": 0, "suspect": None,
-           "suspect_run_id": None, "suspect_at": None}  # fmt: skip
+           "suspect_run_id": None, "suspect_at": None,
+           "notified_change": None, "notified_low": None}  # fmt: skip
     assert LiveAlert.from_row(row) == ALERT
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from nightbench.night.ingest import close_ended
+from nightbench.night.ingest import ORPHANED, close_ended
 from nightbench.spool import RunSpool, Spool
 
+NOW = datetime.now(UTC)
 CASE = "sleep-fake-single-1x1-bs2-smoke"
 CANCELLED = {
     "status": "cancelled",
@@ -40,7 +42,7 @@ def test_a_run_is_closed_once_airflow_says_that_its_dag_run_has_ended(spool: Spo
     found = {name: planned(spool, name, name) for name in states}
     direct = planned(spool, "direct", None)
 
-    closed = close_ended(spool, lambda dag_id, dag_run_id: states[dag_run_id])
+    closed = close_ended(spool, lambda dag_id, dag_run_id: states[dag_run_id], NOW)
 
     assert closed == [found["failed"].run_id]
     assert ended(found["failed"])
@@ -51,7 +53,17 @@ def test_a_gang_that_is_still_being_ended_is_waited_for(spool: Spool) -> None:
     run = planned(spool, "failed", "failed")
     store = run.case(CASE)
     store.save_progress({"state": "running"})
-    assert close_ended(spool, lambda dag_id, dag_run_id: "failed") == []
+    assert close_ended(spool, lambda dag_id, dag_run_id: "failed", NOW) == []
 
     store.save_outcome(CANCELLED)
-    assert close_ended(spool, lambda dag_id, dag_run_id: "failed") == [run.run_id]
+    assert close_ended(spool, lambda dag_id, dag_run_id: "failed", NOW) == [run.run_id]
+
+
+def test_a_gang_whose_controller_died_is_not_waited_for_once_its_leases_have_ended(
+    spool: Spool,
+) -> None:
+    run = planned(spool, "failed", "failed")
+    run.case(CASE).save_progress({"state": "running"})
+    later = NOW + ORPHANED + timedelta(minutes=1)
+
+    assert close_ended(spool, lambda dag_id, dag_run_id: "failed", later) == [run.run_id]
