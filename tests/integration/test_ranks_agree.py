@@ -14,6 +14,8 @@ from tests.integration.framework_gangs import build_environment, job_of, run_gan
 
 pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(1200)]
 
+LINES = ["pytorch", "paddle3", "paddle2", "jax"]
+
 
 @pytest.fixture(scope="module")
 def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
@@ -28,7 +30,7 @@ def two_ranks(folder: Path, line: str, strategy: str, python: str) -> list[dict[
     return run_gang(folder, job, python, seed_of=lambda rank: rank + 1)
 
 
-@pytest.mark.parametrize("line", ["pytorch", "paddle3", "paddle2"])
+@pytest.mark.parametrize("line", LINES)
 def test_two_ranks_end_with_the_same_weights(
     line: str, interpreter: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -39,7 +41,7 @@ def test_two_ranks_end_with_the_same_weights(
     assert first["weights_digest"] == second["weights_digest"]
 
 
-@pytest.mark.parametrize("line", ["pytorch", "paddle3", "paddle2"])
+@pytest.mark.parametrize("line", LINES)
 def test_two_ranks_that_exchange_nothing_differ(
     line: str, interpreter: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -47,7 +49,7 @@ def test_two_ranks_that_exchange_nothing_differ(
     assert first["weights_digest"] != second["weights_digest"]
 
 
-@pytest.mark.parametrize("line", ["pytorch", "paddle3", "paddle2"])
+@pytest.mark.parametrize("line", LINES)
 def test_a_lone_rank_is_no_group(
     line: str, interpreter: Callable[[str], str], tmp_path: Path
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from nightbench.config.schema import BlockFile, SuiteFile
+from nightbench.config.schema import AS_TRAINERS, BlockFile, SuiteFile
 from nightbench.config.source import Document, Key, Problem
 from nightbench.config.validate import validate
 from nightbench.core.model import Case, Strategy
@@ -25,6 +25,9 @@ class WrittenCase:
     case: Case
     key: Key
     priority: int
+    tables: tuple[str, ...] = ()
+    skip: bool = False
+    """Whether it is left out where it cannot run, instead of being refused."""
 
 
 def read_cases(
@@ -47,7 +50,9 @@ def read_cases(
                 message = f"the matrix makes more than {_MOST_CASES} cases; expected fewer"
                 problems.append(document.problem(key, message))
                 return
-            yield WrittenCase(case, key, block.priority)
+            yield WrittenCase(
+                case, key, block.priority, tuple(block.tables), block.unsupported == "skip"
+            )
 
 
 def expand(
@@ -56,44 +61,25 @@ def expand(
     """Make the cases of a block: the product of its axes, in the order of the file's keys."""
     strategy = Strategy(block.strategy)
     sizes = list(_sizes(block, strategy, document, key, problems))
-    for (
-        workload,
-        framework,
-        size,
-        batch,
-        precision,
-        compiler,
-        length,
-        threads,
-        own,
-    ) in itertools.product(
-        block.workload,
-        block.frameworks,
-        sizes,
-        block.batch_size_per_device,
-        block.precision,
-        block.compiler,
-        _axis(block.sequence_length),
-        _axis(block.threads),
-        block.scale or [scale],
-    ):
-        yield Case(
-            workload=workload,
-            framework=framework,
-            strategy=strategy,
-            batch_size_per_device=batch,
-            precision=precision,
-            compiler=compiler,
-            execution=block.execution,
-            layout=block.layout,
-            sequence_length=length,
-            compression=block.compression,
-            link_bandwidth=block.link_bandwidth,
-            threads=threads,
-            data=block.data,
-            scale=own,
-            **size,
-        )
+    axes: dict[str, Sequence[Any]] = {
+        "workload": block.workload,
+        "framework": block.frameworks,
+        "size": sizes,
+        "batch_size_per_device": block.batch_size_per_device,
+        "precision": block.precision,
+        "compiler": block.compiler,
+        "execution": block.execution,
+        "layout": block.layout,
+        "compression": block.compression,
+        "link_bandwidth": block.link_bandwidth,
+        "sequence_length": _axis(block.sequence_length),
+        "threads": _axis(block.threads),
+        "data": [block.data],
+        "scale": block.scale or [scale],
+    }
+    for values in itertools.product(*axes.values()):
+        chosen = dict(zip(axes, values, strict=True))
+        yield Case(strategy=strategy, **chosen.pop("size"), **chosen)
 
 
 def _axis(values: Sequence[T] | None) -> list[T | None]:
@@ -131,7 +117,7 @@ def _sizes(
         yield {
             "nodes": nodes,
             "devices_per_node": devices,
-            "pservers": pservers,
+            "pservers": trainers if pservers == AS_TRAINERS else pservers,
             "trainers": trainers,
             "sync": sync,
         }

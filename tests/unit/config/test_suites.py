@@ -127,7 +127,7 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
         "DAG.",
         'dags/suites/trial.yaml:2: ownr: found the unknown key "ownr"; expected one of alerts, '
         "builds, cluster, description, env, matrix, night, owner, policy, protocol, role_env, "
-        'routes, scale, schedule, suite, timeouts (did you mean "owner"?)',
+        'routes, scale, schedule, suite, tables, timeouts (did you mean "owner"?)',
         'dags/suites/trial.yaml:6: matrix[0].frameworks[1]: found "padle3"; expected one of fake, '
         'paddle1, paddle3, pytorch (did you mean "paddle3"?)',
         'dags/suites/trial.yaml:8: matrix[0].devices[1]: found "two"; expected nodes x devices on '
@@ -338,13 +338,12 @@ def test_customised_as_on_the_command_line(suite_file: Write, catalog: Catalog, 
         ("owner: tests", "owner: tests\nprotocol: {repeats: {confidence: 1%}}"),
         ("strategy: collective", "strategy: collective\n    priority: 7"),
     )
-    suite = load_suite(changed, catalog)
+    suite = load_suite(changed, catalog, scale="smoke")
     cluster = load_cluster(dags / "clusters" / "pair.yaml")
     once = customise(
         suite,
         catalog,
         cluster,
-        scale="smoke",
         repeats=2,
         builds={"pytorch": parse_build("pytorch=2.12")},
     )
@@ -353,8 +352,8 @@ def test_customised_as_on_the_command_line(suite_file: Write, catalog: Catalog, 
     assert once.protocol.repeats == 2
     assert not once.protocol.adaptive
     assert once.builds["pytorch"].version == "2.12"
-    with pytest.raises(UserError, match=r"net has no scale huge \(it has full, smoke\)"):
-        customise(suite, catalog, cluster, scale="huge")
+    with pytest.raises(UserError, match='scale: found "huge"; expected one of full, smoke'):
+        load_suite(changed, catalog, scale="huge")
 
 
 def test_builds_from_the_command_line(tmp_path: Path) -> None:

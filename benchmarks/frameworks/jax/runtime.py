@@ -1,0 +1,105 @@
+"""A JAX process on a node: its device, and the other ranks over gloo (CPU) or NCCL (GPU)."""
+
+import functools
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import numpy
+import traffic
+from base_runtime import Base
+from jax._src.lib import _jax
+from jax.experimental import multihost_utils
+
+
+class Runtime(Base):
+    """One rank with one device."""
+
+    line = "jax"
+
+    def init(self):
+        """Chooses the device (the launcher shows the process only its own), joins the others."""
+        context = self.context
+        self.gpu = context.device is not None
+        jax.config.update("jax_platforms", "cuda" if self.gpu else "cpu")
+        self.pending = None
+        """What the last step returns; the trainer sets it, `device_sync` waits for it."""
+        self.clock = ThreadPoolExecutor(1)
+        if not context.grouped:
+            return
+        if self.gpu:
+            traffic.listen_to_nccl(os.environ)
+        else:
+            # JAX lets gloo listen where the host's name points to, which need not be the data
+            # network, and has no option for it.
+            address = context.address(context.process["name"])[0]
+            collectives = functools.partial(_jax.make_gloo_tcp_collectives, hostname=address)
+            _jax.make_gloo_tcp_collectives = collectives
+            jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        self.master = context.ports["master"]
+        lead = "{}:{}".format(context.address(context.trainers[0]["name"])[0], self.master)
+        jax.distributed.initialize(
+            lead, context.world_size, context.rank, cluster_detection_method="deactivate"
+        )
+
+    def barrier(self):
+        """Waits for all ranks and their devices."""
+        self.device_sync()
+        if self.context.grouped:
+            multihost_utils.sync_global_devices("nightbench")
+
+    def agree(self, value):
+        """Rank 0's number, by broadcast; it is exact up to 2**24, as float32."""
+        if not self.context.grouped:
+            return value
+        return float(multihost_utils.broadcast_one_to_all(numpy.float32(value)))
+
+    def device_sync(self):
+        """Waits until the device is idle."""
+        jax.block_until_ready(self.pending)
+
+    def mark(self):
+        """The moment at which the last step's loss is there; a thread waits for it.
+
+        JAX has no device events, and its steps return before they have run.
+        """
+        return self.clock.submit(_time_when_ready, self.pending and self.pending[-1])
+
+    def laps(self, marks):
+        """Seconds between neighbouring marks."""
+        return super().laps([mark.result() for mark in marks])
+
+    def peak_memory(self):
+        """Bytes of the process and, on GPUs, of XLA's allocator."""
+        peak = super().peak_memory()
+        if self.gpu:
+            peak["allocator_bytes"] = jax.local_devices()[0].memory_stats()["peak_bytes_in_use"]
+        return peak
+
+    def versions(self):
+        """Versions of JAX, jaxlib, NumPy and, on GPUs, of CUDA."""
+        versions = super().versions()
+        versions["jax"] = jax.__version__
+        versions["jaxlib"] = jax.lib.__version__
+        versions["numpy"] = numpy.__version__
+        if self.gpu:
+            versions["cuda"] = jax.local_devices()[0].client.platform_version
+        return versions
+
+    def transport(self):
+        """The collectives' library and the network that it really uses."""
+        if not self.context.grouped:
+            return None
+        return traffic.of_nccl(os.environ) if self.gpu else traffic.of_gloo(self.master)
+
+    def shutdown(self):
+        """Leaves together: rank 0 holds the store that the others still speak to."""
+        self.clock.shutdown()
+        if self.context.grouped:
+            jax.distributed.shutdown()
+
+
+def _time_when_ready(value):
+    jax.block_until_ready(value)
+    return time.perf_counter()

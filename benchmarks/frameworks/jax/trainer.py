@@ -1,0 +1,198 @@
+"""Training in JAX: one compiled function from state and batch to the next state and the loss."""
+
+import functools
+
+import jax
+import numpy
+from base_trainer import Base, expect_precision, optimizer_of
+from jax import numpy as jnp
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as Split
+
+PRODUCTS = {"fp32": "highest", "tf32": "tensorfloat32", "bf16": "default", "fp16": "default"}
+"""On GPUs JAX computes products of float32 in TF32 unless it is told otherwise."""
+
+TYPES = {"bf16": jnp.bfloat16, "fp16": jnp.float16}
+
+FIRST_SCALE, GROWTH_STEPS = 2.0**16, 2000
+"""Loss scaling of fp16, as in PyTorch: doubled after so many good steps, halved by an overflow."""
+
+
+def sgd(params, weight, gradient):
+    """Stochastic gradient descent without momentum."""
+    return weight - params["learning_rate"] * gradient, ()
+
+
+def momentum(params, weight, gradient, velocity):
+    """Stochastic gradient descent with momentum."""
+    velocity = params["momentum"] * velocity + gradient
+    return weight - params["learning_rate"] * velocity, (velocity,)
+
+
+OPTIMIZERS = {"sgd": (sgd, 0), "momentum": (momentum, 1)}
+"""Name -> the update of one weight and the number of its slots, zeros at first."""
+
+
+class Scope:
+    """The weights of a network by name, and the running averages that a step leaves."""
+
+    def __init__(self, parameters, averages):
+        self.parameters, self.old, self.averages = parameters, averages, {}
+
+    def parameter(self, name, *shape):
+        """The trainable parameter of that name."""
+        return self.parameters[name]
+
+    def average(self, name, value):
+        """Follows a value over the steps, for inference: a tenth of it is new."""
+        self.averages[name] = 0.9 * self.old[name] + 0.1 * value
+
+
+class Shapes(Scope):
+    """Collects shapes while a network is traced and nothing is computed."""
+
+    def __init__(self):
+        super().__init__({}, {})
+
+    def parameter(self, name, *shape):
+        """Zeros."""
+        self.parameters[name] = shape
+        return jnp.zeros(shape)
+
+    def average(self, name, value):
+        """Nothing."""
+        self.averages[name] = numpy.zeros(value.shape, "float32")
+
+
+def images_last(value):
+    """A batch's array with the channels of images last: (n, c, h, w) becomes (n, h, w, c)."""
+    return value.transpose(0, 2, 3, 1) if value.ndim == 4 else value
+
+
+class Trainer(Base):
+    """One rank. Convolutions hold (height, width, in, out), as XLA on CPU and GPU advises."""
+
+    def __init__(self, context, network, data):
+        super().__init__(context, network, data)
+        params = context.params
+        jax.config.update("jax_default_matmul_precision", PRODUCTS[context.precision])
+        self.model = network.model(params)
+        batches = [
+            {name: images_last(value) for name, value in batch.items()}
+            for batch in self.new_batches(params["batches"])
+        ]
+        shapes = Shapes()
+        jax.eval_shape(lambda: network.loss(functools.partial(self.model, shapes), batches[0]))
+        weights = self._initial(shapes.parameters)
+        self.optimizer, slots = optimizer_of(params, OPTIMIZERS)
+        state = {
+            "weights": weights,
+            "slots": {name: [numpy.zeros_like(w)] * slots for name, w in weights.items()},
+            "averages": shapes.averages,
+            "loss_scale": numpy.float32(FIRST_SCALE if context.precision == "fp16" else 1.0),
+            "good_steps": numpy.int32(0),
+        }
+        place, train = self._local, self._train
+        if context.grouped:
+            mesh = Mesh(numpy.array(jax.devices()), ("ranks",))
+            whole, own = Split(), Split("ranks")
+            place = functools.partial(self._global, mesh)
+            # Every rank normalises and differentiates over its own batch, as elsewhere.
+            specs = {"in_specs": (whole, own), "out_specs": (whole, own), "check_vma": False}
+            train = jax.shard_map(train, mesh=mesh, **specs)
+        self.state = place(state, Split())
+        self.batches = [place(batch, Split("ranks")) for batch in batches]
+        self.train = jax.jit(train, donate_argnums=0)
+        self.kept = []
+
+    def _initial(self, shapes):
+        made = self.initial_weights(
+            {name: shape[3:1:-1] + shape[:2] if len(shape) == 4 else shape
+             for name, shape in shapes.items()}
+        )  # fmt: skip
+        turned = {
+            name: value.transpose(2, 3, 1, 0) if value.ndim == 4 else value
+            for name, value in made.items()
+        }
+        return multihost_utils.broadcast_one_to_all(turned) if self.context.grouped else turned
+
+    @staticmethod
+    def _local(tree, spec):
+        return jax.device_put(tree)
+
+    @staticmethod
+    def _global(mesh, tree, spec):
+        sharding = NamedSharding(mesh, spec)
+        place = functools.partial(jax.make_array_from_process_local_data, sharding)
+        return jax.tree.map(place, tree)
+
+    def _cast(self, tree):
+        """Floating-point arrays in the type of the case's precision."""
+        dtype = TYPES.get(self.context.precision, jnp.float32)
+        return jax.tree.map(lambda x: x.astype(dtype) if x.dtype == jnp.float32 else x, tree)
+
+    def _train(self, state, batch):
+        """One step, pure; the loss has the shape (1,), so that those of ranks can be joined."""
+        params, scale = self.context.params, state["loss_scale"]
+
+        def scaled_loss(weights):
+            scope = Scope(self._cast(weights), state["averages"])
+            model = functools.partial(self.model, scope)
+            loss = self.network.loss(model, self._cast(batch))
+            return loss * scale, (loss, scope.averages)
+
+        found = jax.value_and_grad(scaled_loss, has_aux=True)(state["weights"])
+        (_, (loss, averages)), gradients = found
+        if self.context.grouped:
+            gradients, averages = jax.lax.pmean((gradients, averages), "ranks")
+        new = {**state, "averages": averages, "weights": {}, "slots": {}}
+        for name, weight in state["weights"].items():
+            gradient = gradients[name] / scale + params.get("weight_decay", 0.0) * weight
+            updated = self.optimizer(params, weight, gradient, *state["slots"][name])
+            new["weights"][name], new["slots"][name] = updated[0], list(updated[1])
+        if self.context.precision == "fp16":
+            new = self._unless_overflown(state, new, gradients)
+        return new, loss.reshape(1)
+
+    @staticmethod
+    def _unless_overflown(state, new, gradients):
+        """The new state, or the old one with a smaller loss scale."""
+        finite = jnp.stack([jnp.isfinite(g).all() for g in jax.tree.leaves(gradients)]).all()
+        good = jnp.where(finite, state["good_steps"] + 1, 0)
+        kept = jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, state)
+        grown = good == GROWTH_STEPS
+        factor = jnp.where(finite, jnp.where(grown, 2.0, 1.0), 0.5)
+        scale = {"loss_scale": state["loss_scale"] * factor}
+        return {**kept, **scale, "good_steps": jnp.where(grown, 0, good)}
+
+    def step(self):
+        """Forward, backward, update: one call of the compiled function, which returns at once."""
+        batch = self.batches[len(self.kept) % len(self.batches)]
+        self.state, loss = self.train(self.state, batch)
+        self.context.runtime.pending = self.state, loss
+        self.kept.append(loss)
+
+    def losses(self):
+        """The losses of all steps so far."""
+        return [float(loss.addressable_data(0)[0]) for loss in self.kept]
+
+    def weights(self):
+        """Name -> value of all trainable parameters."""
+        held = {n: numpy.asarray(w.addressable_data(0)) for n, w in self.state["weights"].items()}
+        return {n: w.transpose(3, 2, 0, 1) if w.ndim == 4 else w for n, w in held.items()}
+
+    def precision_proof(self):
+        """Looks at what a product keeps of 1 + 2^-12: TF32 and bfloat16 round it to 1."""
+        fine, unit = self._cast((jnp.full((256, 256), 1 + 2.0**-12), jnp.eye(256)))
+        image, filters = fine.reshape(1, 16, 16, 256), unit.reshape(1, 1, 256, 256)
+        layout = ("NHWC", "HWIO", "NHWC")
+        product = fine @ unit
+        image = jax.lax.conv_general_dilated(image, filters, (1, 1), "VALID", None, None, layout)
+        for name, dtype in TYPES.items():
+            if product.dtype == dtype:
+                return expect_precision(self.context.precision, name)
+        exact = [bool((value.reshape(256, 256) == fine).all()) for value in (product, image)]
+        if exact[0] != exact[1]:
+            raise RuntimeError("of matrix products and convolutions one is computed in TF32")
+        return expect_precision(self.context.precision, "fp32" if exact[0] else "tf32")
