@@ -50,7 +50,8 @@ def job_of(line: str, workload: str, trainers: int, pservers: int = 0, **axes: A
     """
     spec = json.loads((BENCHMARKS / "workloads" / workload / "spec.json").read_text())
     case = {"batch_size_per_device": 2, "precision": "fp32", "sync": "sync"}
-    case |= {"workload": workload, "framework": line, "execution": "default", **axes}
+    case |= {"workload": workload, "framework": line, "execution": "default"}
+    case |= {"compiler": "none", **axes}
     places = [("pserver", rank, "n1") for rank in range(pservers)]
     places += [("trainer", rank, f"n{rank + 1}") for rank in range(trainers)]
     keys = ("role", "rank", "node")

@@ -18,6 +18,9 @@ pytestmark = [pytest.mark.framework, pytest.mark.timeout(1200)]
 
 FirstStep = Callable[..., dict[str, Any]]
 
+JAX = pytest.param("jax", marks=pytest.mark.slow)
+TENSORFLOW2 = pytest.param("tensorflow2", marks=pytest.mark.large)
+
 
 @pytest.fixture(scope="module")
 def first_step(tmp_path_factory: pytest.TempPathFactory) -> FirstStep:
@@ -45,9 +48,7 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert norms == pytest.approx(other["gradient_norms"], rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    "line", ["paddle3", "paddle2", pytest.param("jax", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("line", ["paddle3", "paddle2", JAX, TENSORFLOW2])
 def test_resnet50_is_the_same_network(line: str, first_step: FirstStep) -> None:
     hold_equal(first_step("pytorch", "resnet50_v1.5"), first_step(line, "resnet50_v1.5"))
 
