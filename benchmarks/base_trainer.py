@@ -48,12 +48,19 @@ class Base:
         """Returns name -> trained weights, with the names and layouts of the workload's data.py."""
         raise NotImplementedError
 
+    def ranks_agree(self):
+        """Returns whether all ranks hold the same weights after a step.
+
+        With parameter servers most lines' trainers hold weights of different ages.
+        """
+        return self.context.case["strategy"] != "parameter_server"
+
     def weights_digest(self):
         """The sha256 over names and values of the trained weights; equal where ranks agree.
 
-        None with parameter servers, whose trainers hold weights of different ages.
+        None where ranks hold weights of different ages.
         """
-        if self.context.case["strategy"] == "parameter_server":
+        if not self.ranks_agree():
             return None
         digest = hashlib.sha256()
         for name, value in sorted(self.weights().items()):

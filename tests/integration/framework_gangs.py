@@ -46,14 +46,28 @@ def build_environment(root: Path, line: str) -> str:
 def job_of(line: str, workload: str, trainers: int, pservers: int = 0, **axes: Any) -> Any:
     """A job.json at scale smoke, as far as launch.py and rank.py read it.
 
-    Every process has a loopback address of its own node: n1, n2, ...; pservers share n1.
+    The line's framework.json says the roles. Every measured process has a loopback address of its
+    own node, n1, n2, ...; the others share n1.
     """
     spec = json.loads((BENCHMARKS / "workloads" / workload / "spec.json").read_text())
+    described = json.loads((BENCHMARKS / "frameworks" / line / "framework.json").read_text())
     case = {"batch_size_per_device": 2, "precision": "fp32", "sync": "sync"}
+<<<<<<< HEAD
     case |= {"workload": workload, "framework": line, "execution": "default"}
     case |= {"compiler": "none", **axes}
     places = [("pserver", rank, "n1") for rank in range(pservers)]
     places += [("trainer", rank, f"n{rank + 1}") for rank in range(trainers)]
+=======
+    case |= {"workload": workload, "framework": line, "execution": "default", **axes}
+    roles = described.get("roles", {}).get(axes["strategy"])
+    roles = roles or {"trainer": {"count": "trainers", "measured": True}}
+    counts = {"trainers": trainers, "pservers": pservers}
+    places = [
+        (role, rank, f"n{rank + 1 if each.get('measured') else 1}")
+        for role, each in roles.items()
+        for rank in range(counts.get(each["count"], each["count"]))
+    ]
+>>>>>>> main
     keys = ("role", "rank", "node")
     return {
         "case": case,
@@ -63,7 +77,7 @@ def job_of(line: str, workload: str, trainers: int, pservers: int = 0, **axes: A
         ],
         "processes": [
             {"name": f"{place[0]}-{place[1]}", "local_rank": 0, "device": None}
-            | {"measured": place[0] == "trainer"}
+            | {"measured": roles[place[0]].get("measured", False)}
             | dict(zip(keys, place, strict=True))
             for place in places
         ],

@@ -48,9 +48,25 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert norms == pytest.approx(other["gradient_norms"], rel=1e-3)
 
 
+<<<<<<< HEAD
 @pytest.mark.parametrize("line", ["paddle3", "paddle2", JAX, TENSORFLOW2])
 def test_resnet50_is_the_same_network(line: str, first_step: FirstStep) -> None:
     hold_equal(first_step("pytorch", "resnet50_v1.5"), first_step(line, "resnet50_v1.5"))
+=======
+@pytest.mark.parametrize(
+    ("line", "execution"),
+    [
+        ("paddle3", "default"),
+        ("paddle2", "default"),
+        pytest.param("jax", "default", marks=pytest.mark.slow),
+        pytest.param("mxnet", "default", marks=pytest.mark.slow),
+        pytest.param("mxnet", "graph", marks=pytest.mark.slow),
+    ],
+)
+def test_resnet50_is_the_same_network(line: str, execution: str, first_step: FirstStep) -> None:
+    found = first_step(line, "resnet50_v1.5", "--execution", execution)
+    hold_equal(first_step("pytorch", "resnet50_v1.5"), found)
+>>>>>>> main
 
 
 @pytest.mark.slow
@@ -60,14 +76,24 @@ def test_vgg16_is_the_same_network(line: str, first_step: FirstStep) -> None:
     hold_equal(first_step("pytorch", "vgg16", *words), first_step(line, "vgg16", *words))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["paddle3", "paddle2"])
-@pytest.mark.parametrize("workload", ["bert_base", "bert_large"])
-def test_bert_is_the_same_network(workload: str, line: str, first_step: FirstStep) -> None:
+def test_se_resnext50_is_the_same_network(line: str, first_step: FirstStep) -> None:
+    # Its batch norms see 1x1 of 32x32: over eight images rounding would pass the tolerance.
+    workload, words = "se_resnext50_32x4d", ("--batch-size", "32")
+    hold_equal(first_step("pytorch", workload, *words), first_step(line, workload, *words))
+
+
+@pytest.mark.parametrize("line", ["paddle3", "paddle2"])
+@pytest.mark.parametrize(
+    "workload", ["bert_base", "bert_large", "transformer_base", "transformer_big"]
+)
+def test_language_models_are_the_same(workload: str, line: str, first_step: FirstStep) -> None:
     hold_equal(first_step("pytorch", workload), first_step(line, workload))
 
 
 @pytest.mark.parametrize("line", ["paddle3", "paddle2"])
-@pytest.mark.parametrize("workload", ["resnet50_v1.5", "bert_base"])
+@pytest.mark.parametrize("workload", ["resnet50_v1.5", "bert_base", "transformer_base"])
 def test_optimisers_do_the_same(workload: str, line: str, first_step: FirstStep) -> None:
     words = ("--steps", "3")
     losses = first_step("pytorch", workload, *words)["losses"]
@@ -76,7 +102,13 @@ def test_optimisers_do_the_same(workload: str, line: str, first_step: FirstStep)
 
 
 @pytest.mark.parametrize(
-    ("line", "execution"), [("paddle1", "default"), ("paddle2", "graph"), ("paddle3", "default")]
+    ("line", "execution"),
+    [
+        ("paddle1", "default"),
+        ("paddle2", "graph"),
+        ("paddle3", "default"),
+        pytest.param("mxnet", "default", marks=pytest.mark.slow),
+    ],
 )
 def test_ctr_dnn_is_the_same_network(line: str, execution: str, first_step: FirstStep) -> None:
     words = ("--batch-size", "64")

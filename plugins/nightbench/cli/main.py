@@ -27,6 +27,7 @@ from nightbench.cli import (
     run,
     runs,
     services,
+    table,
 )
 from nightbench.cli.common import quiet
 from nightbench.config.values import shown
@@ -59,6 +60,7 @@ detect.app.registered_commands += [
 ]
 results.app.registered_commands += [
     *runs.app.registered_commands,
+    *table.app.registered_commands,
     *history_import.app.registered_commands,
     *nights.app.registered_commands,
 ]
@@ -96,5 +98,3 @@ def main() -> None:
     except UserError as error:
         Console(stderr=True).print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)

@@ -11,6 +11,7 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 PORTS = {"master": 20000, "trainer-0": 20001, "trainer-1": 20002, "pserver-0": 20003}
+PORTS |= {"scheduler-0": 20004, "server-0": 20005, "worker-0": 20006, "worker-1": 20007}
 
 
 def launch(line: str, job: dict[str, Any], node: str) -> list[dict[str, Any]]:
@@ -54,7 +55,11 @@ def parameter_server(two_nodes: dict[str, Any]) -> dict[str, Any]:
     return two_nodes
 
 
+<<<<<<< HEAD
 @pytest.mark.parametrize("line", ["pytorch", "paddle3", "paddle2", "paddle1", "jax", "tensorflow2"])
+=======
+@pytest.mark.parametrize("line", ["pytorch", "paddle3", "paddle2", "paddle1", "mxnet", "jax"])
+>>>>>>> main
 def test_a_node_starts_its_own_processes_only(line: str, two_nodes: dict[str, Any]) -> None:
     for name, trainer in (("n1", "trainer-0"), ("n2", "trainer-1")):
         (started,) = launch(line, two_nodes, name)
@@ -144,6 +149,30 @@ def test_paddle2_trainers_wait_for_each_other(parameter_server: dict[str, Any]) 
     server, first = (started["env"] for started in launch("paddle2", parameter_server, "n1"))
     assert server["PADDLE_PSERVER_ID"] == "0"
     assert "PADDLE_PSERVER_ID" not in first
+
+
+def test_mxnet_processes_meet_at_the_scheduler() -> None:
+    job = {
+        "nodes": [node("n1", "127.0.0.2"), node("n2", "127.0.0.3")],
+        "processes": [
+            process("scheduler-0", "n1"),
+            process("server-0", "n1"),
+            process("worker-0", "n1"),
+            process("worker-1", "n2"),
+        ],
+    }
+    first = [started["env"] for started in launch("mxnet", job, "n1")]
+    (worker,) = (started["env"] for started in launch("mxnet", job, "n2"))
+    assert [env["DMLC_ROLE"] for env in first] == ["scheduler", "server", "worker"]
+    assert worker == {
+        "DMLC_ROLE": "worker",
+        "DMLC_PS_ROOT_URI": "127.0.0.2",
+        "DMLC_PS_ROOT_PORT": "20004",
+        "DMLC_NUM_SERVER": "1",
+        "DMLC_NUM_WORKER": "2",
+        "DMLC_NODE_HOST": "127.0.0.3",
+        "PORT": "20007",
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,40 @@
+"""The processes of one node for MXNet: what its launcher sets for ps-lite, without it."""
+
+import os
+
+
+def processes(job, node, ports, python, code):
+    """This node's scheduler, servers and workers: a list of {"name", "argv", "env"}. Pure.
+
+    Args:
+        job: the job.json document.
+        node: name of the node.
+        ports: {name: port} of the whole gang.
+        python: interpreter of the line's environment on this node.
+        code: folder of the shipped code.
+    """
+    distributed = any(process["role"] == "scheduler" for process in job["processes"])
+    argv = [python, "-u", os.path.join(code, "rank.py")]
+    started = []
+    for process in job["processes"]:
+        if process["node"] == node:
+            env = _parameter_server(job, process, ports) if distributed else {}
+            if process["device"] is not None:
+                env["CUDA_VISIBLE_DEVICES"] = process["device"]
+            started.append({"name": process["name"], "argv": argv, "env": env})
+    return started
+
+
+def _parameter_server(job, process, ports):
+    nodes = {each["name"]: each for each in job["nodes"]}
+    roles = [each["role"] for each in job["processes"]]
+    (scheduler,) = [each for each in job["processes"] if each["role"] == "scheduler"]
+    return {
+        "DMLC_ROLE": process["role"],
+        "DMLC_PS_ROOT_URI": nodes[scheduler["node"]]["data_address"],
+        "DMLC_PS_ROOT_PORT": str(ports[scheduler["name"]]),
+        "DMLC_NUM_SERVER": str(roles.count("server")),
+        "DMLC_NUM_WORKER": str(roles.count("worker")),
+        "DMLC_NODE_HOST": nodes[process["node"]]["data_address"],
+        "PORT": str(ports[process["name"]]),
+    }

@@ -1,0 +1,114 @@
+"""Training in MXNet's Gluon: imperative, or hybridised; alone or with ps-lite's servers."""
+
+import mxnet
+from base_trainer import Base, expect_precision, optimizer_of
+from mxnet import autograd, gluon, kvstore
+from mxnet.gluon import nn
+
+
+def sgd(params):
+    """Stochastic gradient descent without momentum."""
+    return "sgd", {"learning_rate": params["learning_rate"], "wd": params.get("weight_decay", 0.0)}
+
+
+def momentum(params):
+    """Stochastic gradient descent with momentum."""
+    name, settings = sgd(params)
+    return name, dict(settings, momentum=params["momentum"])
+
+
+OPTIMIZERS = {"sgd": sgd, "momentum": momentum}
+
+NAMES = {"gamma": "weight", "beta": "bias"}
+"""What a normalisation's parameters are called in data.py."""
+
+
+class Trainer(Base):
+    """One worker, or a scheduler or server, which has no network."""
+
+    def __init__(self, context, network, data):
+        super().__init__(context, network, data)
+        if not context.measured:
+            return
+        params, self.device = context.params, context.runtime.device
+        self.model = network.model(params)
+        self.model.initialize(ctx=self.device)
+        made = self.initial_weights(
+            {
+                name: weight.shape[::-1] if turned else weight.shape
+                for name, weight, turned in self._parameters()
+            }
+        )
+        for name, weight, turned in self._parameters():
+            value = mxnet.nd.array(made[name].T if turned else made[name])
+            weight.set_data(value.tostype(weight._stype))
+        if context.case["execution"] == "graph":
+            self.model.hybridize(static_alloc=True, static_shape=True)
+        store = context.runtime.store
+        name, settings = optimizer_of(params, OPTIMIZERS)(params)
+        if store and self.ranks_agree():
+            # Synchronous servers add the gradients of all workers up, and update once.
+            settings["rescale_grad"] = 1.0 / context.world_size
+        # A sparse table lies in a store, be it this process's own.
+        self.trainer = gluon.Trainer(
+            self.model.collect_params(), name, settings, kvstore=store or "local"
+        )
+        self.batches = [
+            {key: mxnet.nd.array(x, self.device, x.dtype) for key, x in batch.items()}
+            for batch in self.new_batches(params["batches"])
+        ]
+        self.kept = []
+
+    def _parameters(self):
+        """(name in data.py, parameter, whether it is the transpose of data.py's)."""
+        matrices = set()
+        self.model.apply(
+            lambda block: matrices.add(block.weight) if isinstance(block, nn.Dense) else None
+        )
+        for path, weight in self.model._collect_params_with_prefix().items():
+            if weight.grad_req != "null":
+                owner, _, name = path.rpartition(".")
+                yield owner + "." + NAMES.get(name, name), weight, weight in matrices
+
+    def ranks_agree(self):
+        """Synchronous workers fetch their weights when the servers have all gradients of a step."""
+        return super().ranks_agree() or self.context.case["sync"] == "sync"
+
+    def serve(self):
+        """Runs the scheduler or a server until all workers have left."""
+        kvstore.kvstore_server.KVStoreServer(mxnet.kv.create("dist")).run()
+
+    def step(self):
+        """Forward, backward, exchange, update. Queues its work; the loss stays on the device."""
+        batch = self.batches[len(self.kept) % len(self.batches)]
+        with autograd.record():
+            loss = self.network.loss(self.model, batch)
+        loss.backward()
+        self.trainer.step(1)  # losses are means already
+        self.kept.append(loss)
+
+    def losses(self):
+        """The losses of all steps so far."""
+        return [float(loss.asscalar()) for loss in self.kept]
+
+    def weights(self):
+        """Name -> value of all trainable parameters; sparse tables come from the servers."""
+        return {
+            name: _array(weight).T if turned else _array(weight)
+            for name, weight, turned in self._parameters()
+        }
+
+    def precision_proof(self):
+        """Looks at what a product keeps of 1 + 2^-12: bfloat16 and TF32 round it to 1."""
+        fine = mxnet.nd.full((256, 256), 1 + 2.0**-12, self.device)
+        exact = bool(
+            (mxnet.nd.dot(fine, mxnet.nd.eye(256, ctx=self.device)) == fine).min().asscalar()
+        )
+        return expect_precision(self.context.precision, "fp32" if exact else "tf32")
+
+
+def _array(weight):
+    if weight._stype == "default":
+        return weight.data().asnumpy()
+    rows = mxnet.nd.arange(weight.shape[0], dtype="int64")
+    return weight.row_sparse_data(rows).asnumpy()
