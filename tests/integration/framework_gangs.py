@@ -52,13 +52,8 @@ def job_of(line: str, workload: str, trainers: int, pservers: int = 0, **axes: A
     spec = json.loads((BENCHMARKS / "workloads" / workload / "spec.json").read_text())
     described = json.loads((BENCHMARKS / "frameworks" / line / "framework.json").read_text())
     case = {"batch_size_per_device": 2, "precision": "fp32", "sync": "sync"}
-<<<<<<< HEAD
     case |= {"workload": workload, "framework": line, "execution": "default"}
     case |= {"compiler": "none", **axes}
-    places = [("pserver", rank, "n1") for rank in range(pservers)]
-    places += [("trainer", rank, f"n{rank + 1}") for rank in range(trainers)]
-=======
-    case |= {"workload": workload, "framework": line, "execution": "default", **axes}
     roles = described.get("roles", {}).get(axes["strategy"])
     roles = roles or {"trainer": {"count": "trainers", "measured": True}}
     counts = {"trainers": trainers, "pservers": pservers}
@@ -67,7 +62,6 @@ def job_of(line: str, workload: str, trainers: int, pservers: int = 0, **axes: A
         for role, each in roles.items()
         for rank in range(counts.get(each["count"], each["count"]))
     ]
->>>>>>> main
     keys = ("role", "rank", "node")
     return {
         "case": case,

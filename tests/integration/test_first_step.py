@@ -18,9 +18,6 @@ pytestmark = [pytest.mark.framework, pytest.mark.timeout(1200)]
 
 FirstStep = Callable[..., dict[str, Any]]
 
-JAX = pytest.param("jax", marks=pytest.mark.slow)
-TENSORFLOW2 = pytest.param("tensorflow2", marks=pytest.mark.large)
-
 
 @pytest.fixture(scope="module")
 def first_step(tmp_path_factory: pytest.TempPathFactory) -> FirstStep:
@@ -48,17 +45,14 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert norms == pytest.approx(other["gradient_norms"], rel=1e-3)
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize("line", ["paddle3", "paddle2", JAX, TENSORFLOW2])
-def test_resnet50_is_the_same_network(line: str, first_step: FirstStep) -> None:
-    hold_equal(first_step("pytorch", "resnet50_v1.5"), first_step(line, "resnet50_v1.5"))
-=======
 @pytest.mark.parametrize(
     ("line", "execution"),
     [
         ("paddle3", "default"),
         ("paddle2", "default"),
         pytest.param("jax", "default", marks=pytest.mark.slow),
+        pytest.param("tensorflow2", "default", marks=pytest.mark.large),
+        pytest.param("tensorflow2", "eager", marks=pytest.mark.large),
         pytest.param("mxnet", "default", marks=pytest.mark.slow),
         pytest.param("mxnet", "graph", marks=pytest.mark.slow),
     ],
@@ -66,7 +60,6 @@ def test_resnet50_is_the_same_network(line: str, first_step: FirstStep) -> None:
 def test_resnet50_is_the_same_network(line: str, execution: str, first_step: FirstStep) -> None:
     found = first_step(line, "resnet50_v1.5", "--execution", execution)
     hold_equal(first_step("pytorch", "resnet50_v1.5"), found)
->>>>>>> main
 
 
 @pytest.mark.slow
