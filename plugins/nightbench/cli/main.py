@@ -22,6 +22,7 @@ from nightbench.cli import (
     history_import,
     nights,
     nodes,
+    parse,
     plan,
     results,
     run,
@@ -66,6 +67,7 @@ results.app.registered_commands += [
     *nights.app.registered_commands,
 ]
 ab.app.registered_commands += bisect.app.registered_commands
+plan.app.registered_commands += parse.app.registered_commands
 for _panel, _part in _PANELS.items():
     for _command in _part.registered_commands:
         _command.rich_help_panel = _panel

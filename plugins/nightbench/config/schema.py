@@ -88,6 +88,8 @@ PserverCounts = Annotated[
     *_axis,
 ]
 Names = Annotated[list[v.Name], *_axis]
+Percentages = Annotated[list[v.Percentage], *_axis]
+Sizes = Annotated[list[v.Size], *_axis]
 Texts = Annotated[list[v.Text], *_axis]
 TableName = Annotated[str, _known("tables"), v.Words("table")]
 TableNames = Annotated[list[TableName], *_axis]
@@ -201,6 +203,17 @@ class BlockFile(StrictModel):
     )
     threads: Counts | None = Field(
         None, description="Threads of each process; the number of its cores unless given."
+    )
+    sparsity: Percentages | None = Field(
+        None, description="Part of the gradients that `compression` leaves out of an exchange."
+    )
+    cpus: Counts | None = Field(
+        None,
+        description="Cores of each process, no other's; processes share those of their node unless "
+        "given.",
+    )
+    memory: Sizes | None = Field(
+        None, description="What each process may take, `5GB`; no limit unless given."
     )
     scale: Names | None = Field(
         None, description="Size of the workload; the suite's `scale` unless given."

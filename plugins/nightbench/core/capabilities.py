@@ -137,6 +137,13 @@ def _too_large(case: Case, cluster: Cluster) -> Refusal | None:
             f"{case.case_id} needs {wanted} on a node; the nodes of cluster {cluster.name} have "
             f"{have} each",
         )
+    cores = [len(node.cpus) for node in cluster.nodes if node.cpus]
+    if case.cpus is not None and cores and case.cpus > max(cores):
+        return Refusal(
+            "cpus",
+            f"{case.case_id} needs {_count(case.cpus, 'core')} for each process; the nodes of "
+            f"cluster {cluster.name} have {max(cores)}",
+        )
     return None
 
 
