@@ -51,6 +51,8 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
         ("paddle3", "default"),
         ("paddle2", "default"),
         pytest.param("jax", "default", marks=pytest.mark.slow),
+        pytest.param("tensorflow2", "default", marks=pytest.mark.large),
+        pytest.param("tensorflow2", "eager", marks=pytest.mark.large),
         pytest.param("mxnet", "default", marks=pytest.mark.slow),
         pytest.param("mxnet", "graph", marks=pytest.mark.slow),
     ],

@@ -14,7 +14,11 @@ from tests.integration.framework_gangs import build_environment, job_of, run_gan
 
 pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(1200)]
 
-LINES = ["pytorch", "paddle3", "paddle2", "jax"]
+LINES = [
+    *("pytorch", "paddle3", "paddle2", "jax"),
+    pytest.param("tensorflow2", marks=pytest.mark.large),
+]
+TRANSPORTS = {"tensorflow2": "grpc/socket/lo"}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +40,7 @@ def test_two_ranks_end_with_the_same_weights(
 ) -> None:
     first, second = two_ranks(tmp_path, line, "collective", interpreter(line))
     assert first["loss"]["first"] != second["loss"]["first"], "both ranks had the same data"
-    assert first["transport"] == second["transport"] == "gloo/socket/lo"
+    assert first["transport"] == second["transport"] == TRANSPORTS.get(line, "gloo/socket/lo")
     assert first["parameters"] == second["parameters"] == 25_557_032
     assert first["weights_digest"] == second["weights_digest"]
 

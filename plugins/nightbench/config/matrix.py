@@ -15,6 +15,8 @@ from nightbench.core.model import Case, Strategy
 T = TypeVar("T")
 
 _MOST_CASES = 2000
+NONE = "none"
+"""The compression of a case that has none, and therefore no sparsity."""
 _PS_ONLY = ("pservers", "trainers", "sync")
 
 
@@ -74,12 +76,24 @@ def expand(
         "link_bandwidth": block.link_bandwidth,
         "sequence_length": _axis(block.sequence_length),
         "threads": _axis(block.threads),
+        "sparsity": [each and round(100 * each, 6) for each in _axis(block.sparsity)],
+        "cpus": _axis(block.cpus),
+        "memory_mb": [each and max(1, round(each / 1e6)) for each in _axis(block.memory)],
         "data": [block.data],
         "scale": block.scale or [scale],
     }
+    if block.sparsity is not None and block.compression == [NONE]:
+        message = "is for a `compression`; found none"
+        problems.append(document.problem((*key, "sparsity"), message))
+    made: set[Case] = set()
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
-        yield Case(strategy=strategy, **chosen.pop("size"), **chosen)
+        if chosen["compression"] == NONE:
+            chosen["sparsity"] = None
+        case = Case(strategy=strategy, **chosen.pop("size"), **chosen)
+        if case not in made:
+            yield case
+        made.add(case)
 
 
 def _axis(values: Sequence[T] | None) -> list[T | None]:

@@ -88,6 +88,9 @@ PserverCounts = Annotated[
     *_axis,
 ]
 Names = Annotated[list[v.Name], *_axis]
+Percentages = Annotated[list[v.Percentage], *_axis]
+Bandwidths = Annotated[list[v.Bandwidth], *_axis]
+Sizes = Annotated[list[v.Size], *_axis]
 Texts = Annotated[list[v.Text], *_axis]
 TableName = Annotated[str, _known("tables"), v.Words("table")]
 TableNames = Annotated[list[TableName], *_axis]
@@ -194,13 +197,27 @@ class BlockFile(StrictModel):
         ["default"], description="Layout of tensors; `default` is the workload's own."
     )
     compression: Names = Field(["none"], description="Compression of gradients.")
-    link_bandwidth: Names = Field(["full"], description="Limit on the link between nodes.")
+    link_bandwidth: Bandwidths = Field(
+        ["full"],
+        description="What each node may send, `100mbit`; clusters need a `link.command` for it.",
+    )
     data: v.Name = Field("synthetic", description="What is fed to the model.")
     sequence_length: Counts | None = Field(
         None, description="Tokens in a sequence, for workloads that have them."
     )
     threads: Counts | None = Field(
         None, description="Threads of each process; the number of its cores unless given."
+    )
+    sparsity: Percentages | None = Field(
+        None, description="Part of the gradients that `compression` leaves out of an exchange."
+    )
+    cpus: Counts | None = Field(
+        None,
+        description="Cores of each process, no other's; processes share those of their node unless "
+        "given.",
+    )
+    memory: Sizes | None = Field(
+        None, description="What each process may take, `5GB`; no limit unless given."
     )
     scale: Names | None = Field(
         None, description="Size of the workload; the suite's `scale` unless given."

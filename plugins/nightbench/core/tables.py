@@ -20,7 +20,8 @@ throughput the unit is that of the workload, a second."""
 TABLE_AXES = (
     *("workload", "framework", "strategy", "devices", "nodes", "trainers", "pservers"),
     *("batch_size_per_device", "sequence_length", "precision", "compiler", "execution", "layout"),
-    *("sync", "compression", "link_bandwidth", "threads", "data"),
+    *("sync", "compression", "link_bandwidth", "threads", "sparsity"),
+    *("cpus", "memory_mb", "data"),
 )
 """Axes that make rows and columns; `devices` is nodes x devices on each."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -395,3 +396,57 @@ def test_strategies_are_words_of_the_model(suite_file: Write, catalog: Catalog) 
 def test_what_is_no_version_never_reaches_a_node(value: str) -> None:
     with pytest.raises(UserError, match=r"expected a version such as 2\.13\.0, FILE"):
         parse_build(f"pytorch={value}")
+
+
+def test_sparsity_is_of_compressed_cases_alone(suite_file: Write, catalog: Catalog) -> None:
+    frameworks = {
+        line: dataclasses.replace(
+            info, axes={**info.axes, "compression": {"dgc": {"cpu": None, "gpu": None}}}
+        )
+        for line, info in catalog.frameworks.items()
+    }
+    catalog = dataclasses.replace(catalog, frameworks=frameworks)
+    added = "strategy: collective\n    compression: [none, dgc]\n    sparsity: [99%, 99.9%]"
+    suite = load_suite(suite_file(("strategy: collective", added)), catalog)
+    assert [case.case_id for case in suite.cases[:3]] == [
+        "net-pytorch-collective-1x1-bs2",
+        "net-pytorch-collective-1x1-bs2-dgc-sparsity99",
+        "net-pytorch-collective-1x1-bs2-dgc-sparsity99.9",
+    ]
+    assert [case.sparsity for case in suite.cases[:3]] == [None, 99.0, 99.9]
+    alone = ("strategy: collective", "strategy: collective\n    sparsity: 99%")
+    assert complaints(suite_file(alone), catalog) == [
+        "dags/suites/trial.yaml:8: matrix[0].sparsity: is for a `compression`; found none"
+    ]
+
+
+def test_a_process_may_have_cores_and_memory_of_its_own(
+    suite_file: Write, catalog: Catalog, dags: Path
+) -> None:
+    added = ("strategy: collective", "strategy: collective\n    cpus: 10\n    memory: 5GB")
+    (case, *_) = load_suite(suite_file(added), catalog).cases
+    assert (case.cpus, case.memory_mb) == (10, 5000)
+    assert case.case_id == "net-pytorch-collective-1x1-bs2-cpus10-memory5000"
+    cluster = dags / "clusters" / "pair.yaml"
+    cluster.write_text(cluster.read_text() + "    cpus: 0-7\n")
+    said = complaints(suite_file(added), catalog)
+    assert "needs 10 cores for each process; the nodes of cluster pair have 8" in said[0]
+
+
+def test_a_limited_link_needs_a_cluster_that_limits_it(
+    suite_file: Write, catalog: Catalog, dags: Path
+) -> None:
+    added = ("strategy: collective", "strategy: collective\n    link_bandwidth: [full, 10mbit]")
+    assert "cluster pair has no `link.command`" in complaints(suite_file(added), catalog)[0]
+    cluster = dags / "clusters" / "pair.yaml"
+    cluster.write_text(cluster.read_text() + "link: {command: [limit-link, eth0]}\n")
+    suite = load_suite(suite_file(added), catalog)
+    assert {case.link_bandwidth for case in suite.cases} == {"full", "10mbit"}
+    assert load_cluster(cluster).link_command == ("limit-link", "eth0")
+    wrong = ("strategy: collective", "strategy: collective\n    link_bandwidth: fast")
+    assert (
+        'found "fast"; expected 10mbit, 1gbit, or full' in complaints(suite_file(wrong), catalog)[0]
+    )
+    devices = cluster.read_text().replace("ssh_pair", "ssh_pair\n    cpus: 0-7")
+    cluster.write_text(devices + "lock: devices\n")
+    assert "other gangs would share" in complaints(suite_file(added), catalog)[0]
