@@ -51,6 +51,7 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
         ("paddle3", "default"),
         ("paddle2", "default"),
         pytest.param("jax", "default", marks=pytest.mark.slow),
+        pytest.param("tensorflow1", "default", marks=pytest.mark.slow),
         pytest.param("tensorflow2", "default", marks=pytest.mark.large),
         pytest.param("tensorflow2", "eager", marks=pytest.mark.large),
         pytest.param("mxnet", "default", marks=pytest.mark.slow),
@@ -125,6 +126,8 @@ def test_optimisers_do_the_same(line: str, workload: str, first_step: FirstStep)
         ("paddle2", "graph"),
         ("paddle3", "default"),
         pytest.param("mxnet", "default", marks=pytest.mark.slow),
+        pytest.param("tensorflow1", "default", marks=pytest.mark.slow),
+        pytest.param("tensorflow2", "default", marks=pytest.mark.large),
     ],
 )
 def test_ctr_dnn_is_the_same_network(line: str, execution: str, first_step: FirstStep) -> None:
