@@ -7,12 +7,19 @@ def model(params):
     """The network: a function from a batch to the scores of a word's neighbour and of others."""
     shape = [params["vocabulary"], params["embedding_size"]]
 
+    others = 1 + params["negatives"]
+
+    def rows(words, name):
+        # Servers look up one column of words. is_sparse: only the rows that a batch has touched
+        # travel to them.
+        column = layers.reshape(words, [-1, 1])
+        return embedding(column, shape, is_sparse=True, param_attr=name + ".weight")
+
     def scores(batch):
-        # is_sparse: only the rows that a batch has touched travel to the servers.
-        word = embedding(batch["word"], shape, is_sparse=True, param_attr="words.weight")
-        others = layers.concat([batch["neighbour"], batch["negatives"]], axis=1)
-        others = embedding(others, shape, is_sparse=True, param_attr="neighbours.weight")
-        return layers.squeeze(layers.matmul(others, word, transpose_y=True), [2])
+        word = rows(batch["word"], "words")
+        compared = layers.concat([batch["neighbour"], batch["negatives"]], axis=1)
+        compared = layers.reshape(rows(compared, "neighbours"), [-1, others, shape[1]])
+        return layers.squeeze(layers.matmul(compared, word, transpose_y=True), [2])
 
     return scores
 
