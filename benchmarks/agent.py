@@ -88,6 +88,17 @@ def _allreduce(options: argparse.Namespace) -> object:
     )
 
 
+def _parse(options: argparse.Namespace) -> object:
+    from logs import reading, summary
+
+    try:
+        return summary.summary(
+            options.format, options.file, json.loads(options.options), options.warmup
+        )
+    except reading.LogError as error:
+        raise AgentError(str(error)) from error
+
+
 def _cores(text: str) -> list[int]:
     """Core numbers: "0,1,4"."""
     return [int(word) for word in text.split(",") if word]
@@ -212,6 +223,13 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--rounds", type=int, default=5)
     verb.add_argument("--bind", help="address to listen on; all when absent")
     verb.set_defaults(run=_allreduce)
+
+    verb = verbs.add_parser("parse", help="what a log of a training script states")
+    verb.add_argument("format")
+    verb.add_argument("file")
+    verb.add_argument("--warmup", type=int, default=20, help="steps that are left out")
+    verb.add_argument("--options", default="{}", help="of the format, as a JSON object")
+    verb.set_defaults(run=_parse)
 
     verb = verbs.add_parser("clean", help="remove old jobs, environments and code")
     verb.add_argument("--root", required=True)

@@ -42,6 +42,7 @@ def job_of(options, spec):
         "batch_size_per_device": options.batch_size,
         "precision": "fp32",
         "execution": options.execution,
+        "compiler": options.compiler,
         "sync": "sync",
     }
     return {
@@ -107,6 +108,7 @@ def main():
     parser.add_argument("--scale", default="smoke", help="of spec.json (smoke)")
     parser.add_argument("--batch-size", type=int, default=8, help="samples of the step (8)")
     parser.add_argument("--execution", default="default", help="as the axis of that name")
+    parser.add_argument("--compiler", default="none", help="as the axis of that name")
     parser.add_argument("--seed", type=int, default=1, help="of weights and batch (1)")
     parser.add_argument("--steps", type=int, default=0, help="by the workload's own optimiser")
     parser.add_argument("--as-initialised", action="store_true", help="vary no constant weight")

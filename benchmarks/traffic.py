@@ -60,13 +60,19 @@ def nccl_transport(log):
 
 
 def of_gloo(store_port=None):
-    """`gloo/socket/eth0`: the interfaces of this process's connections to other ranks.
+    """`gloo/socket/eth0`; see `of_sockets`."""
+    return of_sockets("gloo", store_port)
+
+
+def of_sockets(backend, store_port=None):
+    """`grpc/socket/eth0`: the interfaces of this process's connections to other ranks.
 
     Args:
+        backend: library that exchanges the gradients.
         store_port: port of the rendezvous, whose connections carry no gradients.
     """
     names = sorted(interfaces(store_port))
-    return "/".join(["gloo", "socket"] + ["+".join(names)] * bool(names))
+    return "/".join([backend, "socket"] + ["+".join(names)] * bool(names))
 
 
 def interfaces(without_port=None):

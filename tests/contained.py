@@ -1,9 +1,12 @@
-"""Runs pytest, and ends every process that it leaves: `python -m tests.contained -n 4`.
+"""Runs pytest, and ends every process and removes every folder that it leaves.
+
+`python -m tests.contained -n 4`
 
 Servers of a test outlive a worker that is killed, and xdist kills its workers when its controller
 gets a SIGINT or is killed itself. An orphan becomes a child of its nearest ancestor that is a
 subreaper (prctl(2)), which this process is: whatever was started, in a session of its own or as a
-daemon, is found below it when pytest has ended.
+daemon, is found below it when pytest has ended. Servers keep their files in `SERVERS`, which is
+removed after them; that of a run that was killed itself is removed by the next one.
 """
 
 from __future__ import annotations
@@ -11,15 +14,25 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 
 PR_SET_CHILD_SUBREAPER = 36
 SI_KERNEL = 0x80
+SERVERS = "NIGHTBENCH_TEST_SERVERS"
+"""Variable with the folder for the files of servers."""
+
+PLACE = Path("/tmp")
+"""Short: PostgreSQL refuses long paths."""
+
 PATIENCE_S = 2.0
 ROUNDS = 3
 SIGNALS = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -32,17 +45,40 @@ def run(argv: Sequence[str]) -> int:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     # A shell's background job ignores SIGINT, and passes that on.
-    child = os.posix_spawn(argv[0], argv, os.environ, setsigmask=(), setsigdef=(signal.SIGINT,))
-    status = None
-    while status is None:
-        told = signal.sigwaitinfo(SIGNALS)
-        if told.si_signo == signal.SIGCHLD:
-            status = _reap(child)
-        elif told.si_code != SI_KERNEL:  # a terminal tells the whole group, pytest included
-            os.kill(child, told.si_signo)
-    _end_rest()
+    with _folder_of_servers() as folder:
+        env = {**os.environ, SERVERS: str(folder)}
+        child = os.posix_spawn(argv[0], argv, env, setsigmask=(), setsigdef=(signal.SIGINT,))
+        status = None
+        while status is None:
+            told = signal.sigwaitinfo(SIGNALS)
+            if told.si_signo == signal.SIGCHLD:
+                status = _reap(child)
+            elif told.si_code != SI_KERNEL:  # a terminal tells the whole group, pytest included
+                os.kill(child, told.si_signo)
+        _end_rest()
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
+
+
+def folder_of_server(prefix: str) -> Path:
+    """Make a folder for the files of a server; the run removes it, whatever ends the test."""
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=os.environ.get(SERVERS, PLACE)))
+
+
+@contextmanager
+def _folder_of_servers() -> Iterator[Path]:
+    """Make the folder of this run, and remove it at the end; first those of killed runs."""
+    for left in PLACE.glob("nbtest-[0-9]*"):
+        pid = int(left.name.removeprefix("nbtest-"))
+        is_over = pid == os.getpid() or not psutil.pid_exists(pid)
+        if is_over and left.stat().st_uid == os.getuid():
+            shutil.rmtree(left)
+    folder = PLACE / f"nbtest-{os.getpid()}"
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
 
 
 def _reap(child: int) -> int | None:

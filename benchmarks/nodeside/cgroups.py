@@ -11,7 +11,7 @@ import signal
 import time
 from typing import Iterable, Sequence
 
-from nodeside.files import read_text
+from nodeside.files import AgentError, read_text
 from nodeside.processes import AGENT_MARK, Launched, environ_of, reap, send
 
 PREFIX = "nightbench-"
@@ -70,10 +70,15 @@ class Cgroup:
 
     Args:
         number: of the repeat; it distinguishes this agent's groups.
+        memory_mb: what each process may take, in 10^6 bytes; no limit when None.
+
+    Raises:
+        AgentError: memory is to be limited, and cannot be here.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, memory_mb: int | None = None) -> None:
         self._folder: str | None = None
+        self._memory_mb = memory_mb
         name = "{}{}-{}".format(_mine(), os.getpid(), number)
         for hierarchy in sorted(_hierarchies(), key=_rank):
             folder = os.path.join(hierarchy.folder, name)
@@ -81,16 +86,39 @@ class Cgroup:
                 os.mkdir(folder)
             except OSError:
                 continue  # not delegated to this login: try the next one
-            if os.access(os.path.join(folder, "cgroup.procs"), os.W_OK):
+            writable = os.access(os.path.join(folder, "cgroup.procs"), os.W_OK)
+            if writable and (memory_mb is None or _accounts_memory(folder)):
                 self._folder = folder
                 break
             remove_folder(folder)
+        if memory_mb is not None and self._folder is None:
+            raise AgentError(
+                "the memory of a process cannot be limited here: this login may make no cgroup "
+                "that accounts memory",
+                "delegate one to it (systemd: Delegate=memory), or leave `memory` out of the case",
+            )
         self._events = MemoryEvents(self._folder)
 
-    @property
-    def procs(self) -> str | None:
-        """Return the file into which a process writes its pid; None where there is no cgroup."""
-        return os.path.join(self._folder, "cgroup.procs") if self._folder else None
+    def procs_of(self, name: str) -> str | None:
+        """Return the file into which a process writes its pid; None where there is no cgroup.
+
+        Where memory is limited, each process has a group of its own within the repeat's.
+
+        Raises:
+            AgentError: the limit cannot be set.
+        """
+        if self._folder is None or self._memory_mb is None:
+            return os.path.join(self._folder, "cgroup.procs") if self._folder else None
+        folder = os.path.join(self._folder, name)
+        try:
+            os.mkdir(folder)
+            _limit_memory(folder, self._memory_mb * 10**6)
+        except OSError as error:
+            raise AgentError(
+                "{}: the memory of {} cannot be limited: {}".format(folder, name, error.strerror)
+            ) from error
+        self._events.add(folder)
+        return os.path.join(folder, "cgroup.procs")
 
     def members(self) -> list[int]:
         """Return the pids in it and below."""
@@ -118,10 +146,7 @@ class MemoryEvents:
     """
 
     def __init__(self, folder: str | None = None) -> None:
-        self._files = []
-        if folder:
-            self._files.append((os.path.join(folder, "memory.oom_control"), "its cgroup"))
-            self._files.append((os.path.join(folder, "memory.events"), "its cgroup"))
+        self._files: list[tuple[str, str]] = []
         for hierarchy in _hierarchies():
             if hierarchy.version == 2:
                 path = os.path.join(hierarchy.folder, "memory.events")
@@ -129,6 +154,15 @@ class MemoryEvents:
         # The machine's count comes last: the victim may have been another user's.
         self._files.append((WHOLE_MACHINE, WHOLE_MACHINE))
         self._before = [_oom_kills(path) for path, _ in self._files]
+        if folder:
+            self.add(folder)
+
+    def add(self, folder: str) -> None:
+        """Count the kills in a cgroup too; its evidence comes before that of larger ones."""
+        for name in ("memory.oom_control", "memory.events"):
+            path = os.path.join(folder, name)
+            self._files.insert(0, (path, "its cgroup"))
+            self._before.insert(0, _oom_kills(path))
 
     def out_of_memory(self) -> str | None:
         """Return the name of the count that has grown, or None."""
@@ -137,6 +171,35 @@ class MemoryEvents:
             if now is not None and before is not None and now > before:
                 return name
         return None
+
+
+def _accounts_memory(folder: str) -> bool:
+    """Tell whether groups below a new one can limit memory, and let them."""
+    if os.path.exists(os.path.join(folder, "memory.limit_in_bytes")):
+        return True
+    if not os.path.exists(os.path.join(folder, "memory.max")):
+        return False
+    try:
+        with open(os.path.join(folder, "cgroup.subtree_control"), "w") as handle:
+            handle.write("+memory")
+    except OSError:
+        return False
+    return True
+
+
+def _limit_memory(folder: str, size: int) -> None:
+    """Limit the memory of a group without processes; what it would swap counts too."""
+    limits = (
+        ("memory.limit_in_bytes", size),
+        ("memory.memsw.limit_in_bytes", size),
+        ("memory.max", size),
+        ("memory.swap.max", 0),
+    )
+    for name, value in limits:
+        path = os.path.join(folder, name)
+        if os.path.exists(path):
+            with open(path, "w") as handle:
+                handle.write(str(value))
 
 
 def _oom_kills(path: str) -> int | None:

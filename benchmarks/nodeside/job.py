@@ -91,11 +91,22 @@ class NodeJob:
         """Return the folder of a repeat: repeats/001 and so on."""
         return os.path.join(self.folder, "repeats", "{:03d}".format(repeat))
 
+    def cores_of(self, name: str) -> list[int]:
+        """Return the cores of a process; empty where it may use all."""
+        each = self.document["case"].get("cpus")
+        if each is None:
+            return self.cpus
+        place = [entry["name"] for entry in self.processes].index(name)
+        return self._cores()[place * each : (place + 1) * each]
+
+    def _cores(self) -> list[int]:
+        return self.cpus or sorted(os.sched_getaffinity(0))
+
     def check_cpus(self) -> None:
-        """Check that every core of `cpus` exists.
+        """Check that every core of `cpus` exists, and that they suffice for the case.
 
         Raises:
-            AgentError: one does not.
+            AgentError: one does not, or they do not.
         """
         allowed = os.sched_getaffinity(0)
         absent = [number for number in self.cpus if number not in allowed]
@@ -105,6 +116,14 @@ class NodeJob:
                     self.node, absent, sorted(allowed)
                 ),
                 "correct `cpus` of this node in the cluster's YAML",
+            )
+        each, have = self.document["case"].get("cpus") or 0, len(self._cores())
+        if each * len(self.processes) > have:
+            raise AgentError(
+                "node {}: {} processes need {} cores each, and the node has {}".format(
+                    self.node, len(self.processes), each, have
+                ),
+                "give the case more nodes or a smaller `cpus`",
             )
 
     def commands(self, ports: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -144,7 +163,8 @@ class NodeJob:
         hidden = (AGENT_MARK, AGENT_NODE)
         env = {key: value for key, value in os.environ.items() if key not in hidden}
         sharing = max(1, len(self.processes))
-        threads = document["case"].get("threads") or max(1, len(self.cpus) // sharing)
+        case = document["case"]
+        threads = case.get("threads") or case.get("cpus") or max(1, len(self.cpus) // sharing)
         env.update({name: str(threads) for name in _THREAD_VARIABLES})
         env.update(
             {

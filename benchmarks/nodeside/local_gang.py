@@ -66,7 +66,7 @@ class LocalGang:
             AgentError: a program cannot be started.
         """
         roles = {entry["name"]: entry for entry in self._job.processes}
-        self._cgroup = Cgroup(self._number)
+        self._cgroup = Cgroup(self._number, self._job.document["case"].get("memory_mb"))
         self.started_s = time.monotonic()
         for command in commands:
             name = command["name"]
@@ -74,7 +74,8 @@ class LocalGang:
             os.makedirs(folder, exist_ok=True)
             env = self._job.environment(roles[name], command.get("env") or {}, self._number)
             self._env[name] = env
-            started = launch(name, command["argv"], env, folder, self._job.cpus, self._cgroup.procs)
+            cpus, procs = self._job.cores_of(name), self._cgroup.procs_of(name)
+            started = launch(name, command["argv"], env, folder, cpus, procs)
             self._launched[name] = started
             self._progress[name] = StepsReader(os.path.join(folder, "steps.jsonl"))
             self._note("launch", process=name, pid=started.pid)

@@ -20,7 +20,15 @@ select
     reference_id,
     source as source_document,
     figure,
-    workload,
+    case workload
+        -- The PaddlePaddle models of that name have the stride in the 3x3 convolution.
+        when 'resnet50' then 'resnet50_v1.5'
+        when 'bert' then 'bert_base'
+        when 'transformer' then 'transformer_base'
+        when 'se_resnet50' then 'se_resnext50_32x4d'
+        else workload
+    end as workload,
+    workload as workload_text,
     nullif(dataset, '') as dataset,
     line as framework,
     framework as framework_text,
@@ -45,6 +53,10 @@ select
     end as compression,
     substring(variant from '(\d+) Gbit/s')::integer as link_gbit_per_s,
     nullif(variant, '') as variant_text,
+    -- Which of several programs, where the variant is not an axis of ours.
+    case
+        when variant !~ '^(async|geo_sgd|dgc,.*|dense,.*|)$' then variant
+    end as implementation,
     metric,
     case
         -- One sample of an image workload is one image.

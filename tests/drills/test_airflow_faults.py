@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(1200)]
 
 SEED = int(os.environ.get("NIGHTBENCH_DRILL_SEED") or time.time_ns() % 1_000_000)
 CASE = "sleep-fake-collective-2x1-bs2-smoke"
-COMMAND = [sys.executable, "-c", "from nightbench.cli.main import main; main()"]
+COMMAND = [sys.executable, "-c", "from nightbench.cli.entry import main; main()"]
 LEASE_S = 120.0
 GRACE_S = 60.0
 SUITES = {

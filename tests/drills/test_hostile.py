@@ -138,7 +138,7 @@ def test_the_command_refuses_hostile_values(tmp_path: Path, option: str, value: 
     words = ["run", "--direct"]
     words += ["--", text] if option == "suite" else [f"{option}={text}", "fine"]
     done = subprocess.run(
-        [sys.executable, "-c", "from nightbench.cli.main import main; main()", *words],
+        [sys.executable, "-c", "from nightbench.cli.entry import main; main()", *words],
         cwd=REPO,
         env={
             **with_plugins(),

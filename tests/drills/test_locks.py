@@ -116,7 +116,7 @@ async def test_a_person_runs_a_suite_while_the_night_measures(
             [
                 sys.executable,
                 "-c",
-                "from nightbench.cli.main import main; main()",
+                "from nightbench.cli.entry import main; main()",
                 "run",
                 "mine",
                 "--direct",

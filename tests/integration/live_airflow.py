@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.contained import folder_of_server
 
 from nightbench.local import deployment, lifecycle
 from nightbench.local.airflow_api import AirflowApi
@@ -64,7 +64,7 @@ class Live:
         return self.api.trigger("on_demand", {"suite": suite, **conf})
 
     def state(self, dag_run: str, dag_id: str = "on_demand") -> str:
-        return str(self.api.dag_run(dag_id, dag_run)["state"])
+        return str((self.api.dag_run(dag_id, dag_run) or {})["state"])
 
     def ended(self, dag_run: str, dag_id: str = "on_demand", wait_s: float = WAIT_S) -> str:
         self.until(
@@ -149,8 +149,7 @@ def airflow_stack(
     benchmarks: Path = REPO / "benchmarks",
 ) -> Iterator[Live]:
     """As `live_airflow`, but this process's own variables stay as they are."""
-    # Short: PostgreSQL refuses long data paths, and sockets have a limit too.
-    root = Path(tempfile.mkdtemp(prefix="nbair-", dir="/tmp"))
+    root = folder_of_server("nbair-")
     dags = root / "dags"
     for folder in ("suites", "clusters"):
         (dags / folder).mkdir(parents=True)

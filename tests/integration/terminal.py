@@ -19,7 +19,7 @@ from tests.integration.toy_line import installing_from
 from nightbench.spool import RunSpool, Spool
 
 REPO = Path(__file__).resolve().parents[2]
-COMMAND = [sys.executable, "-c", "from nightbench.cli.main import main; main()"]
+COMMAND = [sys.executable, "-c", "from nightbench.cli.entry import main; main()"]
 LIMIT_S = 400
 
 TRIAL = """\

@@ -51,8 +51,12 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
         ("paddle3", "default"),
         ("paddle2", "default"),
         pytest.param("jax", "default", marks=pytest.mark.slow),
+        pytest.param("tensorflow2", "default", marks=pytest.mark.large),
+        pytest.param("tensorflow2", "eager", marks=pytest.mark.large),
         pytest.param("mxnet", "default", marks=pytest.mark.slow),
         pytest.param("mxnet", "graph", marks=pytest.mark.slow),
+        pytest.param("oneflow", "default", marks=pytest.mark.large),
+        pytest.param("oneflow", "graph", marks=pytest.mark.large),
     ],
 )
 def test_resnet50_is_the_same_network(line: str, execution: str, first_step: FirstStep) -> None:
@@ -62,24 +66,49 @@ def test_resnet50_is_the_same_network(line: str, execution: str, first_step: Fir
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", ["paddle3", "paddle2"])
-def test_vgg16_is_the_same_network(line: str, first_step: FirstStep) -> None:
-    words = ("--batch-size", "4")
-    hold_equal(first_step("pytorch", "vgg16", *words), first_step(line, "vgg16", *words))
+@pytest.mark.parametrize(
+    ("workload", "batch_size"),
+    [
+        ("vgg16", 4),
+        ("vgg16_cifar", 32),
+        # Its batch norms see 1x1 of 32x32: over eight images rounding would pass the tolerance.
+        ("se_resnext50_32x4d", 32),
+        ("word2vec", 32),
+        ("simnet_bow", 32),
+    ],
+)
+def test_networks_are_the_same(
+    workload: str, batch_size: int, line: str, first_step: FirstStep
+) -> None:
+    words = ("--batch-size", str(batch_size))
+    hold_equal(first_step("pytorch", workload, *words), first_step(line, workload, *words))
 
 
 @pytest.mark.parametrize("line", ["paddle3", "paddle2"])
-@pytest.mark.parametrize("workload", ["bert_base", "bert_large"])
-def test_bert_is_the_same_network(workload: str, line: str, first_step: FirstStep) -> None:
+@pytest.mark.parametrize(
+    "workload", ["bert_base", "bert_large", "transformer_base", "transformer_big"]
+)
+def test_language_models_are_the_same(workload: str, line: str, first_step: FirstStep) -> None:
     hold_equal(first_step("pytorch", workload), first_step(line, workload))
 
 
 @pytest.mark.parametrize("line", ["paddle3", "paddle2"])
-@pytest.mark.parametrize("workload", ["resnet50_v1.5", "bert_base"])
+@pytest.mark.parametrize("workload", ["resnet50_v1.5", "bert_base", "transformer_base"])
 def test_optimisers_do_the_same(workload: str, line: str, first_step: FirstStep) -> None:
     words = ("--steps", "3")
     losses = first_step("pytorch", workload, *words)["losses"]
     assert losses[0] != losses[1] != losses[2]
     assert first_step(line, workload, *words)["losses"] == pytest.approx(losses, rel=1e-4)
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("workload", ["vgg16", "bert_base", "bert_large"])
+def test_oneflow_trains_networks_of_pytorch(workload: str, first_step: FirstStep) -> None:
+    hold_equal(first_step("pytorch", workload), first_step("oneflow", workload))
+    losses = first_step("pytorch", workload, "--steps", "3")["losses"]
+    assert first_step("oneflow", workload, "--steps", "3")["losses"] == pytest.approx(
+        losses, rel=1e-4
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ FIGURES = (
     "waiting",
     "turns",
     "promises",
+    "lines",
 )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -15,6 +14,7 @@ from typing import Any
 import psycopg2
 import pytest
 from psycopg2.extras import RealDictCursor
+from tests.contained import folder_of_server
 from tests.sql.given import Given
 from tests.sql.nights import Inbox, receiving
 
@@ -78,8 +78,7 @@ def _free_port(first: int) -> int:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    # Short: PostgreSQL refuses long data paths.
-    folder = Path(tempfile.mkdtemp(prefix="nbsql-", dir="/tmp"))
+    folder = folder_of_server("nbsql-")
     home, secrets = Home(folder), Secrets()
     ports = Ports(postgres=_free_port(56000 + os.getpid() % 1000))
     for needed in (home.run, home.logs):

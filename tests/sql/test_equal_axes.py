@@ -28,6 +28,9 @@ DECOYS: dict[str, Any] = {
     "compression": "dgc",
     "link_bandwidth": "1Gbit",
     "threads": 1,
+    "sparsity": 99.9,
+    "cpus": 10,
+    "memory_mb": 5000,
     "data": "imagenet",
     "scale": "full",
 }

@@ -55,6 +55,8 @@ def test_every_bad_line_is_named(tmp_path):
         ("throughput", "-1", "a number above 0"),
         ("throughput", "inf", "a number above 0"),
         ("throughput", "1,5", "a number above 0"),
+        ("at", "2999-01-01T01:00:00Z", "a time that has passed"),
+        ("at", "20260101", "an ISO-8601 time with its zone"),
         ("nodes", "0", "a whole number from 1"),
         ("nodes", "1.5", "a whole number from 1"),
         ("nodes", "99999999999", "a whole number from 1"),

@@ -169,7 +169,7 @@ def nightbench(tmp_path, warehouse):
             "NIGHTBENCH_WAREHOUSE": warehouse.loader,
         }
         return subprocess.run(
-            [sys.executable, "-c", "from nightbench.cli.main import main; main()", *words],
+            [sys.executable, "-c", "from nightbench.cli.entry import main; main()", *words],
             env=environment,
             capture_output=True,
             text=True,

@@ -2,6 +2,7 @@
 
 import functools
 
+import channels_last
 import jax
 import numpy
 from base_trainer import Base, expect_precision, optimizer_of
@@ -65,11 +66,6 @@ class Shapes(Scope):
         self.averages[name] = numpy.zeros(value.shape, "float32")
 
 
-def images_last(value):
-    """A batch's array with the channels of images last: (n, c, h, w) becomes (n, h, w, c)."""
-    return value.transpose(0, 2, 3, 1) if value.ndim == 4 else value
-
-
 class Trainer(Base):
     """One rank. Convolutions hold (height, width, in, out), as XLA on CPU and GPU advises."""
 
@@ -79,7 +75,7 @@ class Trainer(Base):
         jax.config.update("jax_default_matmul_precision", PRODUCTS[context.precision])
         self.model = network.model(params)
         batches = [
-            {name: images_last(value) for name, value in batch.items()}
+            {name: channels_last.images(value) for name, value in batch.items()}
             for batch in self.new_batches(params["batches"])
         ]
         shapes = Shapes()
@@ -108,13 +104,9 @@ class Trainer(Base):
 
     def _initial(self, shapes):
         made = self.initial_weights(
-            {name: shape[3:1:-1] + shape[:2] if len(shape) == 4 else shape
-             for name, shape in shapes.items()}
-        )  # fmt: skip
-        turned = {
-            name: value.transpose(2, 3, 1, 0) if value.ndim == 4 else value
-            for name, value in made.items()
-        }
+            {name: channels_last.shape_of_data(shape) for name, shape in shapes.items()}
+        )
+        turned = {name: channels_last.weight(value) for name, value in made.items()}
         return multihost_utils.broadcast_one_to_all(turned) if self.context.grouped else turned
 
     @staticmethod
@@ -179,8 +171,10 @@ class Trainer(Base):
 
     def weights(self):
         """Name -> value of all trainable parameters."""
-        held = {n: numpy.asarray(w.addressable_data(0)) for n, w in self.state["weights"].items()}
-        return {n: w.transpose(3, 2, 0, 1) if w.ndim == 4 else w for n, w in held.items()}
+        return {
+            name: channels_last.weight_of_data(numpy.asarray(weight.addressable_data(0)))
+            for name, weight in self.state["weights"].items()
+        }
 
     def precision_proof(self):
         """Looks at what a product keeps of 1 + 2^-12: TF32 and bfloat16 round it to 1."""

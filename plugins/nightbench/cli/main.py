@@ -22,15 +22,18 @@ from nightbench.cli import (
     history_import,
     nights,
     nodes,
+    parse,
     plan,
     results,
     run,
     runs,
     services,
+    table,
 )
 from nightbench.cli.common import quiet
 from nightbench.config.values import shown
 from nightbench.core.errors import UserError
+from nightbench.core.printable import without_controls
 
 app = typer.Typer(
     name="nightbench",
@@ -59,10 +62,12 @@ detect.app.registered_commands += [
 ]
 results.app.registered_commands += [
     *runs.app.registered_commands,
+    *table.app.registered_commands,
     *history_import.app.registered_commands,
     *nights.app.registered_commands,
 ]
 ab.app.registered_commands += bisect.app.registered_commands
+plan.app.registered_commands += parse.app.registered_commands
 for _panel, _part in _PANELS.items():
     for _command in _part.registered_commands:
         _command.rich_help_panel = _panel
@@ -94,7 +99,6 @@ def main() -> None:
         _refuse_bytes(sys.argv[1:])
         app()
     except UserError as error:
-        Console(stderr=True).print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
+        said = without_controls(f"error: {error}")
+        Console(stderr=True).print(said, markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)

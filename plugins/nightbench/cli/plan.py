@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,6 +34,7 @@ def validate(
 ) -> None:
     """Check suites, clusters, framework lines and workloads; every problem with file and line."""
     from nightbench.config import find_clusters, find_suites, load_cluster, load_suite
+    from nightbench.config.scales import scales_of, written_scales
     from nightbench.config.source import display, read_document
 
     catalog = common.catalog()
@@ -53,14 +55,21 @@ def validate(
                 cluster = load_cluster(path, home=common.home().root, catalog=catalog)
                 say(f"{display(path)}: cluster {cluster.name}, {len(cluster.nodes)} nodes")
             else:
-                suite = load_suite(path, catalog)
-                say(f"{display(path)}: suite {suite.name}, {len(suite.cases)} cases")
+                for scale in written_scales(read_document(path), scales_of(catalog)):
+                    suite = load_suite(path, catalog, scale=scale)
+                    say(f"{display(path)}: suite {suite.name}, {_counted(suite)}")
         except UserError as error:
             wrong.update(dict.fromkeys(str(error).splitlines()))
     for line in wrong:
         err.print(line, markup=False, soft_wrap=True)
     if wrong:
         raise typer.Exit(FAILED)
+
+
+def _counted(suite: Suite) -> str:
+    """How many cases a suite has there, and how many its cluster cannot run."""
+    words = f"scale {suite.scale}: {len(suite.cases)} cases"
+    return f"{words}, {len(suite.skipped)} skipped" if suite.skipped else words
 
 
 @app.command()
@@ -161,6 +170,8 @@ def plan(
     out.print(table)
     for case_id, problem in unavailable.items():
         say(f"unavailable: {case_id}: {problem}")
+    for reason, number in Counter(chosen.suite.skipped.values()).items():
+        say(f"skipped: {number} {'case' if number == 1 else 'cases'}: {reason}")
     total = sum(guess for guess in seconds if guess is not None)
     unknown = sum(guess is None for guess in seconds)
     words = f"{len(jobs)} cases on {chosen.cluster.name}, {_at_once(chosen.cluster)}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from nightbench.config.schema import BlockFile, SuiteFile
+from nightbench.config.schema import AS_TRAINERS, BlockFile, SuiteFile
 from nightbench.config.source import Document, Key, Problem
 from nightbench.config.validate import validate
 from nightbench.core.model import Case, Strategy
@@ -15,6 +15,8 @@ from nightbench.core.model import Case, Strategy
 T = TypeVar("T")
 
 _MOST_CASES = 2000
+NONE = "none"
+"""The compression of a case that has none, and therefore no sparsity."""
 _PS_ONLY = ("pservers", "trainers", "sync")
 
 
@@ -25,6 +27,9 @@ class WrittenCase:
     case: Case
     key: Key
     priority: int
+    tables: tuple[str, ...] = ()
+    skip: bool = False
+    """Whether it is left out where it cannot run, instead of being refused."""
 
 
 def read_cases(
@@ -47,7 +52,9 @@ def read_cases(
                 message = f"the matrix makes more than {_MOST_CASES} cases; expected fewer"
                 problems.append(document.problem(key, message))
                 return
-            yield WrittenCase(case, key, block.priority)
+            yield WrittenCase(
+                case, key, block.priority, tuple(block.tables), block.unsupported == "skip"
+            )
 
 
 def expand(
@@ -56,44 +63,37 @@ def expand(
     """Make the cases of a block: the product of its axes, in the order of the file's keys."""
     strategy = Strategy(block.strategy)
     sizes = list(_sizes(block, strategy, document, key, problems))
-    for (
-        workload,
-        framework,
-        size,
-        batch,
-        precision,
-        compiler,
-        length,
-        threads,
-        own,
-    ) in itertools.product(
-        block.workload,
-        block.frameworks,
-        sizes,
-        block.batch_size_per_device,
-        block.precision,
-        block.compiler,
-        _axis(block.sequence_length),
-        _axis(block.threads),
-        block.scale or [scale],
-    ):
-        yield Case(
-            workload=workload,
-            framework=framework,
-            strategy=strategy,
-            batch_size_per_device=batch,
-            precision=precision,
-            compiler=compiler,
-            execution=block.execution,
-            layout=block.layout,
-            sequence_length=length,
-            compression=block.compression,
-            link_bandwidth=block.link_bandwidth,
-            threads=threads,
-            data=block.data,
-            scale=own,
-            **size,
-        )
+    axes: dict[str, Sequence[Any]] = {
+        "workload": block.workload,
+        "framework": block.frameworks,
+        "size": sizes,
+        "batch_size_per_device": block.batch_size_per_device,
+        "precision": block.precision,
+        "compiler": block.compiler,
+        "execution": block.execution,
+        "layout": block.layout,
+        "compression": block.compression,
+        "link_bandwidth": block.link_bandwidth,
+        "sequence_length": _axis(block.sequence_length),
+        "threads": _axis(block.threads),
+        "sparsity": [each and round(100 * each, 6) for each in _axis(block.sparsity)],
+        "cpus": _axis(block.cpus),
+        "memory_mb": [each and max(1, round(each / 1e6)) for each in _axis(block.memory)],
+        "data": [block.data],
+        "scale": block.scale or [scale],
+    }
+    if block.sparsity is not None and block.compression == [NONE]:
+        message = "is for a `compression`; found none"
+        problems.append(document.problem((*key, "sparsity"), message))
+    made: set[Case] = set()
+    for values in itertools.product(*axes.values()):
+        chosen = dict(zip(axes, values, strict=True))
+        if chosen["compression"] == NONE:
+            chosen["sparsity"] = None
+        case = Case(strategy=strategy, **chosen.pop("size"), **chosen)
+        if case not in made:
+            yield case
+        made.add(case)
 
 
 def _axis(values: Sequence[T] | None) -> list[T | None]:
@@ -131,7 +131,7 @@ def _sizes(
         yield {
             "nodes": nodes,
             "devices_per_node": devices,
-            "pservers": pservers,
+            "pservers": trainers if pservers == AS_TRAINERS else pservers,
             "trainers": trainers,
             "sync": sync,
         }

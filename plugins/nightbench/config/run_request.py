@@ -159,8 +159,14 @@ def resolve_request(request: RunRequest, *, files: bool = False) -> tuple[Suite,
     catalog = load_catalog(locations.benchmarks_folder())
     path = suite_file(request.suite, files=files)
     named = cluster_of(request.cluster, catalog, files=files) if request.cluster else None
-    suite = load_suite(path, catalog, cluster=named)
+    suite = load_suite(path, catalog, cluster=named, scale=request.scale)
     cluster = named or cluster_of(suite.cluster, catalog, beside=path)
+    if not suite.cases:
+        reasons = "\n".join(dict.fromkeys(suite.skipped.values()))
+        raise UserError(
+            f"suite {suite.name} at scale {suite.scale}: found no case that can run on cluster "
+            f"{cluster.name}:\n{reasons}"
+        )
     cases = select(
         suite.cases,
         frameworks=request.frameworks,
@@ -176,7 +182,6 @@ def resolve_request(request: RunRequest, *, files: bool = False) -> tuple[Suite,
         dataclasses.replace(suite, cases=cases),
         catalog,
         cluster,
-        scale=request.scale,
         repeats=request.repeats,
         builds={build.line: build for build in builds},
     )

@@ -10,6 +10,7 @@ from nightbench.config import values as v
 from nightbench.config.source import describe, one_of
 from nightbench.config.validate import StrictModel
 from nightbench.core.budget import PRIORITY
+from nightbench.core.tables import METRICS, TABLE_AXES
 
 
 def _known(kind: str) -> AfterValidator:
@@ -44,6 +45,9 @@ def _schedule(value: str) -> str:
     return value
 
 
+AS_TRAINERS = "trainers"
+"""Instead of a number of parameter servers: as many as trainers."""
+
 _ADAPTIVE = "{min: 5, max: 15, confidence: 1%}"
 
 
@@ -56,6 +60,13 @@ def _enough(value: int) -> int:
     return value
 
 
+def _pservers(value: Any) -> Any:
+    if value == AS_TRAINERS or (type(value) is int and value >= 1):
+        return value
+    expected = f'a number of at least 1, or "{AS_TRAINERS}": as many as trainers'
+    raise ValueError(f"found {describe(value)}; expected {expected}")
+
+
 FrameworkName = Annotated[str, _known("frameworks"), v.Words("framework line")]
 WorkloadName = Annotated[str, _known("workloads"), v.Words("workload")]
 RoleName = Annotated[str, _known("roles"), v.Words("role")]
@@ -66,7 +77,24 @@ Frameworks = Annotated[list[FrameworkName], *_axis]
 Workloads = Annotated[list[WorkloadName], *_axis]
 Shapes = Annotated[list[v.Shape], *_axis]
 Counts = Annotated[list[v.Count], *_axis]
+PserverCounts = Annotated[
+    list[
+        Annotated[
+            Any,
+            BeforeValidator(_pservers),
+            v.Words("whole number, at least 1, or `trainers`"),
+        ]
+    ],
+    *_axis,
+]
 Names = Annotated[list[v.Name], *_axis]
+Percentages = Annotated[list[v.Percentage], *_axis]
+Bandwidths = Annotated[list[v.Bandwidth], *_axis]
+Sizes = Annotated[list[v.Size], *_axis]
+Texts = Annotated[list[v.Text], *_axis]
+TableName = Annotated[str, _known("tables"), v.Words("table")]
+TableNames = Annotated[list[TableName], *_axis]
+TableAxes = Annotated[list[Literal[*TABLE_AXES]], *_axis]  # type: ignore[valid-type]
 
 
 class RepeatsFile(StrictModel):
@@ -146,8 +174,10 @@ class BlockFile(StrictModel):
         description="Nodes x devices on each, `2x1`. For `parameter_server` as many nodes as "
         "trainers with one device each, unless it is given.",
     )
-    pservers: Counts | None = Field(
-        None, description="Parameter servers (`parameter_server` only; 1 unless given)."
+    pservers: PserverCounts | None = Field(
+        None,
+        description="Parameter servers (`parameter_server` only; 1 unless given); `trainers`: as "
+        "many as trainers.",
     )
     trainers: Counts | None = Field(None, description="Trainers (`parameter_server` only).")
     sync: Names | None = Field(
@@ -160,12 +190,17 @@ class BlockFile(StrictModel):
         ["fp32"], description="`fp32`, `tf32`, `bf16` or `fp16`, as the line has it."
     )
     compiler: Names = Field(["none"], description="Compiler of the line, by name.")
-    execution: v.Name = Field("default", description="Execution mode; `default` is the line's own.")
-    layout: v.Name = Field(
-        "default", description="Layout of tensors; `default` is the workload's own."
+    execution: Names = Field(
+        ["default"], description="Execution mode; `default` is the line's own."
     )
-    compression: v.Name = Field("none", description="Compression of gradients.")
-    link_bandwidth: v.Name = Field("full", description="Limit on the link between nodes.")
+    layout: Names = Field(
+        ["default"], description="Layout of tensors; `default` is the workload's own."
+    )
+    compression: Names = Field(["none"], description="Compression of gradients.")
+    link_bandwidth: Bandwidths = Field(
+        ["full"],
+        description="What each node may send, `100mbit`; clusters need a `link.command` for it.",
+    )
     data: v.Name = Field("synthetic", description="What is fed to the model.")
     sequence_length: Counts | None = Field(
         None, description="Tokens in a sequence, for workloads that have them."
@@ -173,11 +208,59 @@ class BlockFile(StrictModel):
     threads: Counts | None = Field(
         None, description="Threads of each process; the number of its cores unless given."
     )
+    sparsity: Percentages | None = Field(
+        None, description="Part of the gradients that `compression` leaves out of an exchange."
+    )
+    cpus: Counts | None = Field(
+        None,
+        description="Cores of each process, no other's; processes share those of their node unless "
+        "given.",
+    )
+    memory: Sizes | None = Field(
+        None, description="What each process may take, `5GB`; no limit unless given."
+    )
     scale: Names | None = Field(
         None, description="Size of the workload; the suite's `scale` unless given."
     )
     priority: Annotated[int, Field(ge=0, le=9), v.Words("0 to 9")] = Field(
         PRIORITY, description="Where the night is short, cases of a higher one come first."
+    )
+    tables: TableNames = Field(
+        default_factory=list, description="The suite's tables that the cases stand in."
+    )
+    unsupported: Literal["refuse", "skip"] = Field(
+        "refuse",
+        description="Cases that a line, a workload or the cluster cannot run: the suite is wrong "
+        "(`refuse`), or they are left out, and tables say why (`skip`).",
+    )
+
+
+class PublishedFile(StrictModel):
+    """Where the published figures of a table stand: `sql/references/`."""
+
+    document: v.Text = Field(description="Their `source` there.")
+    figures: Texts = Field(description="Their `figure` there.")
+    only: dict[str, v.Text] = Field(
+        default_factory=dict,
+        description="Their `framework` there: why Nightbench has no such line, so that its cells "
+        "hold published figures alone.",
+    )
+
+
+class TableFile(StrictModel):
+    """Cases of the suite by rows and columns, beside published figures: `nightbench table`."""
+
+    title: v.Text = Field(description="Its heading.")
+    rows: TableAxes = Field(description="Axes that make a row.")
+    columns: TableAxes = Field(description="Axes that make a column.")
+    value: Literal[*METRICS] = Field(  # type: ignore[valid-type]
+        "throughput", description="What stands in its cells."
+    )
+    chart: Literal["bars", "lines"] = Field(
+        "bars", description="How its figure is drawn: a line or a group of bars for each row."
+    )
+    published: PublishedFile | None = Field(
+        None, description="The figures that its cells stand beside."
     )
 
 
@@ -278,6 +361,9 @@ class SuiteFile(StrictModel):
     )
     matrix: Annotated[list[BlockFile], Field(min_length=1)] = Field(
         description="The cases, in blocks."
+    )
+    tables: dict[v.Name, TableFile] = Field(
+        default_factory=dict, description="Name: a table of cases, which blocks name."
     )
     builds: dict[FrameworkName, BuildFile] = Field(
         default_factory=dict, description="Framework line: build; the line's lock unless given."

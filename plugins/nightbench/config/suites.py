@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from nightbench.config import locations
 from nightbench.config.builds import read_builds
 from nightbench.config.clusters import clusters_for, lines_of, load_cluster, named_as_file
 from nightbench.config.matrix import WrittenCase, read_cases
-from nightbench.config.schema import PolicyFile, ProtocolFile, RouteFile, SuiteFile
+from nightbench.config.scales import at_scale, own_scale, scales_of
+from nightbench.config.schema import PolicyFile, ProtocolFile, RouteFile, SuiteFile, TableFile
 from nightbench.config.source import (
     ConfigError,
     Document,
@@ -34,6 +36,7 @@ from nightbench.core.model import (
     RegressionPolicy,
     Route,
     Suite,
+    SuiteTable,
     VerdictKind,
 )
 
@@ -46,7 +49,9 @@ def find_suites(dags: Path) -> dict[str, Path]:
     return {path.stem: path for path in sorted((dags / "suites").glob("[!.]*.yaml"))}
 
 
-def load_suite(path: Path, catalog: Catalog, *, cluster: Cluster | None = None) -> Suite:
+def load_suite(
+    path: Path, catalog: Catalog, *, cluster: Cluster | None = None, scale: str | None = None
+) -> Suite:
     """Read a suite and check every case against its framework line, workload and cluster.
 
     Args:
@@ -54,28 +59,37 @@ def load_suite(path: Path, catalog: Catalog, *, cluster: Cluster | None = None) 
         catalog: what `benchmarks/` holds.
         cluster: run it on this cluster; the one that the suite names when None, from `clusters/`
             beside the suite or its folder `suites/`, or of the project.
+        scale: size of the workloads; the one that the suite names when None.
 
     Raises:
         ConfigError: all that is wrong with the file.
         UserError: all that is wrong with the cluster's file.
     """
-    document = read_document(path)
-    context = lines_of(catalog)
+    scales = scales_of(catalog)
+    if scale is not None and scale not in scales:
+        raise UserError(f"scale: {one_of(scale, scales)}")
+    document = at_scale(read_document(path), scale, scales)
+    tables = document.data.get("tables")
+    context = {**lines_of(catalog), "tables": list(tables) if isinstance(tables, dict) else []}
     file, problems = validate(SuiteFile, document, context=context)
     problems += named_as_file(document, "suite")
     if cluster is None:
         cluster = _own_cluster(document, catalog, problems)
-    cases = list(read_cases(document, file, context, problems))
+    written = list(read_cases(document, file, context, problems))
     builds = read_builds(document, file, problems)
-    _check_cases(document, cases, catalog, cluster, builds, problems)
+    skipped = _check_cases(document, written, catalog, cluster, builds, problems)
     _check_hours(document, file, cluster, problems)
     if file is None or problems or cluster is None:
         raise ConfigError(path, problems)
+    cases = [each for each in written if each.case.case_id not in skipped]
     return Suite(
         name=file.suite,
         owner=file.owner,
         cluster=cluster.name,
+        scale=own_scale(document),
         cases=tuple(placed.case for placed in cases),
+        skipped=skipped,
+        tables=tuple(_table(name, each, written, skipped) for name, each in file.tables.items()),
         protocol=_protocol(file.protocol),
         description=file.description,
         schedule=file.schedule,
@@ -92,6 +106,26 @@ def load_suite(path: Path, catalog: Catalog, *, cluster: Cluster | None = None) 
             placed.case.case_id: placed.priority for placed in cases if placed.priority != PRIORITY
         },
         routes=tuple(_route(route) for route in file.routes),
+    )
+
+
+def _table(
+    name: str, file: TableFile, written: Iterable[WrittenCase], skipped: Mapping[str, str]
+) -> SuiteTable:
+    cases = tuple(each.case for each in written if name in each.tables)
+    published = file.published
+    return SuiteTable(
+        name=name,
+        title=file.title,
+        rows=tuple(file.rows),
+        columns=tuple(file.columns),
+        metric=file.value,
+        chart=file.chart,
+        document=published.document if published else None,
+        figures=tuple(published.figures) if published else (),
+        published_only=dict(published.only) if published else {},
+        cases=cases,
+        skipped={c.case_id: skipped[c.case_id] for c in cases if c.case_id in skipped},
     )
 
 
@@ -160,8 +194,10 @@ def _check_cases(
     cluster: Cluster | None,
     builds: dict[str, Build],
     problems: list[Problem],
-) -> None:
+) -> dict[str, str]:
+    """case_id -> why, of the cases that cannot run and may be skipped; all others are problems."""
     first: dict[str, Key] = {}
+    skipped: dict[str, str] = {}
     for placed in cases:
         case, key = placed.case, placed.key
         if case.case_id in first:
@@ -176,8 +212,11 @@ def _check_cases(
             if refusal is None:
                 variant = variant_of(framework, cluster, builds)
                 refusal = variant if isinstance(variant, Refusal) else None
-        if refusal is not None:
+        if refusal is not None and placed.skip:
+            skipped[case.case_id] = refusal.message
+        elif refusal is not None:
             problems.append(document.problem(_place_of(document, placed, refusal), refusal.message))
+    return skipped
 
 
 def _place_of(document: Document, placed: WrittenCase, refusal: Refusal) -> Key:
@@ -202,24 +241,14 @@ def customise(
     catalog: Catalog,
     cluster: Cluster,
     *,
-    scale: str | None = None,
     repeats: int | None = None,
     builds: dict[str, Build] | None = None,
 ) -> Suite:
-    """Return the suite with what one run overrides: cluster, scale, repeats, builds.
+    """Return the suite with what one run overrides: cluster, repeats, builds.
 
     Raises:
         UserError: a case cannot run that way.
     """
-    cases, priorities = suite.cases, suite.priorities
-    if scale is not None:
-        scaled = {case: dataclasses.replace(case, scale=scale) for case in cases}
-        priorities = {
-            scaled[case].case_id: priorities[case.case_id]
-            for case in reversed(cases)
-            if case.case_id in priorities
-        }
-        cases = tuple(dict.fromkeys(scaled.values()))
     chosen = {**suite.builds, **(builds or {})}
     if repeats is not None and repeats < 1:
         raise UserError(f"repeats: found {repeats}; expected a whole number of at least 1")
@@ -227,7 +256,7 @@ def customise(
         if line not in catalog.frameworks:
             raise UserError(f"build: {one_of(line, catalog.frameworks)}")
     refusals: list[str] = []
-    for case in cases:
+    for case in suite.cases:
         framework = catalog.frameworks[case.framework]
         refusal = unsupported(case, catalog) or unfit(case, cluster, framework)
         variant = variant_of(framework, cluster, chosen)
@@ -244,11 +273,9 @@ def customise(
     return dataclasses.replace(
         suite,
         cluster=cluster.name,
-        cases=cases,
         protocol=protocol,
         builds=chosen,
         private_builds=frozenset(
             line for line in builds or {} if chosen[line] != suite.builds.get(line)
         ),
-        priorities=priorities,
     )

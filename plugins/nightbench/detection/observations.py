@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -11,8 +12,11 @@ from typing import Any, NamedTuple
 from nightbench.core.history_file import Column, HistoryFile, number, text, whole
 from nightbench.core.model import HistoryPoint
 
-EARLIEST, LATEST = -6e10, 2.5e11
-"""Unix times between which a night lies: what calendars have a date for."""
+EARLIEST, LATEST = -6e10, 7.26e9
+"""Unix times between which a night lies: the years 69 to 2200."""
+
+DAY_NUMBERS = (19_000_101, 22_000_101)
+"""Dates written as YYYYMMDD; as Unix seconds they would be days of August and September 1970."""
 
 
 class Observation(NamedTuple):
@@ -58,16 +62,23 @@ def _seconds(cell: Any) -> float:
     try:
         seconds = float(cell)
     except ValueError:
-        date = datetime.fromisoformat(cell)
-        seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+        seconds = _date_seconds(cell)
+    if seconds.is_integer() and DAY_NUMBERS[0] <= seconds < DAY_NUMBERS[1]:
+        with suppress(ValueError):
+            seconds = _date_seconds(f"{seconds:.0f}")
     if not EARLIEST < seconds < LATEST:
         raise ValueError
     return seconds
 
 
+def _date_seconds(text: str) -> float:
+    date = datetime.fromisoformat(text)
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+
+
 COLUMNS = {
     "series": text("the name of a series", required=True, longest=1000),
-    "t": Column(_seconds, "Unix seconds or an ISO 8601 date", is_required=True),
+    "t": Column(_seconds, "Unix seconds or an ISO 8601 date up to 2200", is_required=True),
     "value": number(0, exclusive=True, required=True, may_be_empty=True),
     "n": whole(1),
     "spread": number(0),

@@ -95,9 +95,10 @@ def read_history(file: HistoryFile) -> list[Entry]:
             f"storing it; for an import it lacks the columns {', '.join(missing)}"
         )
     entries: list[Entry] = []
+    now = datetime.now(UTC)
     seen: dict[tuple[str, str], int] = {}
     for row in file.rows(COLUMNS, others=False):
-        entry = _parse(file, row)
+        entry = _parse(file, row, now)
         if entry is None:
             continue
         run, planned, _ = entry
@@ -144,6 +145,9 @@ COLUMNS = {
     "compression": slug(),
     "link_bandwidth": slug(),
     "threads": whole(1),
+    "sparsity": number(0),
+    "cpus": whole(1),
+    "memory_mb": whole(1),
     "data": slug(),
     "scale": slug(),
     "framework_version": text("a text"),
@@ -162,7 +166,7 @@ COLUMNS = {
 _AXES = tuple(f.name for f in dataclasses.fields(Case))
 
 
-def _parse(file: HistoryFile, row: Row) -> Entry | None:
+def _parse(file: HistoryFile, row: Row, now: datetime) -> Entry | None:
     values, is_right = row.values, True
 
     def wrong(column: str, found: object, expected: str) -> None:
@@ -170,6 +174,8 @@ def _parse(file: HistoryFile, row: Row) -> Entry | None:
         is_right = False
         file.wrong(row.line, column, found, expected)
 
+    if values["at"] > now:
+        wrong("at", values["at"].isoformat(), "a time that has passed")
     case = _case(values, wrong)
     if values.get("case_id", case.case_id) != case.case_id:
         wrong("case_id", values["case_id"], f"{case.case_id}, which the axes make")

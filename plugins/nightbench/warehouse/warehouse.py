@@ -12,6 +12,7 @@ from nightbench.warehouse.nights import NightRepository
 from nightbench.warehouse.nodes import NodeRepository
 from nightbench.warehouse.runs import RunRepository
 from nightbench.warehouse.series import SeriesRepository
+from nightbench.warehouse.tables import TableRepository
 
 
 class Warehouse:
@@ -28,3 +29,4 @@ class Warehouse:
         self.nights = NightRepository(connection)
         self.nodes = NodeRepository(connection)
         self.grades = GradeRepository(connection)
+        self.tables = TableRepository(connection)

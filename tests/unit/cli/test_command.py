@@ -53,7 +53,7 @@ def nightbench(place: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     }
     env.pop("NIGHTBENCH_WAREHOUSE", None)
     return subprocess.run(
-        [sys.executable, "-c", "from nightbench.cli.main import main; main()", *argv],
+        [sys.executable, "-c", "from nightbench.cli.entry import main; main()", *argv],
         capture_output=True,
         text=True,
         env=env,
@@ -85,6 +85,7 @@ def test_every_command_of_the_manual_is_there() -> None:
         "runs",
         "cancel",
         "results",
+        "table",
         "doctor",
         "nodes",
         "sweep",
@@ -110,6 +111,42 @@ def test_the_plan_for_people_says_that_there_is_no_history(place: Path) -> None:
     done = nightbench(place, "plan", "trial")
     assert "sleep-fake-collective-2x1-bs2-smoke" in done.stdout
     assert "2 cases on pair, one after another; no history yet" in done.stdout
+
+
+INTERRUPTED = """\
+import os, signal, sys
+
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupts())
+from nightbench.cli.entry import main
+main()
+"""
+
+
+def test_ctrl_c_while_the_command_is_imported_prints_no_traceback() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, "runs"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_an_error_holds_no_control_characters(place: Path) -> None:
+    done = nightbench(place, "plan", "\x1b[31mred\u202e")
+    assert done.returncode == 1
+    assert "\x1b" not in done.stderr
+    assert "\u202e" not in done.stderr
+    assert r"\x1b[31mred\u202e" in done.stderr
+
+
+@pytest.mark.parametrize("word", ["--direct", "--repeats=3", "--night"])
+def test_a_followed_run_takes_no_other_option(place: Path, word: str) -> None:
+    done = nightbench(place, "run", "--follow", "trial-1", word)
+    assert done.returncode == 2
+    assert "expected no other option" in done.stderr
 
 
 def test_validation_says_everything_that_is_wrong(place: Path) -> None:
@@ -139,7 +176,7 @@ def _lines() -> str:
         (("plan", "trail"), 'error: suite: found "trail"; expected trial (did you mean "trial"?)'),
         (("plan", "trial", "-c", "none"), 'error: cluster: found "none"; expected pair'),
         (("plan", "trial", "--frameworks", "tf"), 'error: framework: found "tf"'),
-        (("plan", "trial", "--scale", "huge"), "sleep has no scale huge (it has full, smoke)"),
+        (("plan", "trial", "--scale", "huge"), 'scale: found "huge"; expected one of full, smoke'),
         (("plan", "trial", "--build", "fake"), 'error: build: found "fake"; expected LINE=VERSION'),
         (("run", "trial"), "error: Airflow does not run (state folder"),
         (("run", "trial", "--direct"), "nowhere"),

@@ -22,7 +22,7 @@ from nightbench.detection.observations import Observation
 
 DAY = 86400
 FIRST = 20_000 * DAY
-MAIN = "from nightbench.cli.main import main; main()"
+MAIN = "from nightbench.cli.entry import main; main()"
 
 
 def values(*levels: float, seed: int = 1) -> list[float]:
@@ -281,6 +281,7 @@ def test_a_stream_answers_every_night_as_the_file_does(tmp_path: Path) -> None:
         ),
         ("a.csv", "series,t,value\na,1,5\na,2,-1\n", "a.csv:3: column value: found -1, expected"),
         ("a.csv", "series,t,value\na,noon,5\n", "a.csv:2: column t: found noon, expected Unix sec"),
+        ("a.csv", "series,t,value\na,202601010100,5\n", "column t: found 202601010100, expected"),
         ("a.csv", "series,t,value\n,1,5\n", "a.csv:2: column series: found nothing, expected the"),
         ("a.csv", "series,t,value\na,1\n", "a.csv:2: found 2 cells, expected 3"),
         ("a.csv", "series,t,value,t\na,1,5,2\n", "a.csv:1: column 't' named twice"),
@@ -293,6 +294,16 @@ def test_a_stream_answers_every_night_as_the_file_does(tmp_path: Path) -> None:
         ),
         ("a.csv", "series,t,value\na,1,5,9\n", "a.csv:2: found 4 cells, expected 3"),
         ("a.csv", "series,t,value\na,1,5\na,1,6\n", "a.csv:3: column t: found 1970-01-01, expect"),
+        (
+            "a.csv",
+            "series,t,value\na,20260101,5\na,2026-01-01,6\n",
+            "a.csv:3: column t: found 2026-01-01, expected another time than line 2",
+        ),
+        (
+            "a.jsonl",
+            '{"series": "a", "t": 20260101, "value": 5}\n' * 2,
+            "a.jsonl:2: column t: found 2026-01-01, expected another time than line 1",
+        ),
         (
             "a.csv",
             "series,t,value,n\na,1,5,2.5\n",
@@ -323,7 +334,8 @@ def test_a_stream_answers_every_night_as_the_file_does(tmp_path: Path) -> None:
         (
             "a.csv",
             "series,t,value\n" + "a,x,5\n" * 1000,
-            "a.csv:51: column t: found x, expected Unix seconds or an ISO 8601 date\n... and 950",
+            "a.csv:51: column t: found x, expected Unix seconds or an ISO 8601 date up to 2200\n"
+            "... and 950",
         ),
         ("a.csv", "at,cluster,throughput\n", "a.csv:1: column 'workload', 'framework', 'strategy'"),
         ("a.csv", "series,t,value\na,1,x\na,2,y\n", "found x, expected a number above 0, or nothi"),

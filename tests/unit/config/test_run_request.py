@@ -83,7 +83,7 @@ def test_a_case_is_asked_for_by_its_name() -> None:
             "run_kind: found nightly together with builds and repeats",
         ),
         ({"suite": "by_hand", "run_kind": "nightly", "scale": "full"}, "together with scale"),
-        ({"suite": "by_hand", "scale": "huge"}, "sleep has no scale huge"),
+        ({"suite": "by_hand", "scale": "huge"}, 'scale: found "huge"; expected one of full, smoke'),
         ({"suite": "by_hand", "builds": ["fake"]}, 'build: found "fake"'),
         ({"suite": "broken"}, "broken.yaml"),
     ],

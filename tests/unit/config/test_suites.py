@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -127,7 +128,7 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
         "DAG.",
         'dags/suites/trial.yaml:2: ownr: found the unknown key "ownr"; expected one of alerts, '
         "builds, cluster, description, env, matrix, night, owner, policy, protocol, role_env, "
-        'routes, scale, schedule, suite, timeouts (did you mean "owner"?)',
+        'routes, scale, schedule, suite, tables, timeouts (did you mean "owner"?)',
         'dags/suites/trial.yaml:6: matrix[0].frameworks[1]: found "padle3"; expected one of fake, '
         'paddle1, paddle3, pytorch (did you mean "paddle3"?)',
         'dags/suites/trial.yaml:8: matrix[0].devices[1]: found "two"; expected nodes x devices on '
@@ -338,13 +339,12 @@ def test_customised_as_on_the_command_line(suite_file: Write, catalog: Catalog, 
         ("owner: tests", "owner: tests\nprotocol: {repeats: {confidence: 1%}}"),
         ("strategy: collective", "strategy: collective\n    priority: 7"),
     )
-    suite = load_suite(changed, catalog)
+    suite = load_suite(changed, catalog, scale="smoke")
     cluster = load_cluster(dags / "clusters" / "pair.yaml")
     once = customise(
         suite,
         catalog,
         cluster,
-        scale="smoke",
         repeats=2,
         builds={"pytorch": parse_build("pytorch=2.12")},
     )
@@ -353,8 +353,8 @@ def test_customised_as_on_the_command_line(suite_file: Write, catalog: Catalog, 
     assert once.protocol.repeats == 2
     assert not once.protocol.adaptive
     assert once.builds["pytorch"].version == "2.12"
-    with pytest.raises(UserError, match=r"net has no scale huge \(it has full, smoke\)"):
-        customise(suite, catalog, cluster, scale="huge")
+    with pytest.raises(UserError, match='scale: found "huge"; expected one of full, smoke'):
+        load_suite(changed, catalog, scale="huge")
 
 
 def test_builds_from_the_command_line(tmp_path: Path) -> None:
@@ -396,3 +396,57 @@ def test_strategies_are_words_of_the_model(suite_file: Write, catalog: Catalog) 
 def test_what_is_no_version_never_reaches_a_node(value: str) -> None:
     with pytest.raises(UserError, match=r"expected a version such as 2\.13\.0, FILE"):
         parse_build(f"pytorch={value}")
+
+
+def test_sparsity_is_of_compressed_cases_alone(suite_file: Write, catalog: Catalog) -> None:
+    frameworks = {
+        line: dataclasses.replace(
+            info, axes={**info.axes, "compression": {"dgc": {"cpu": None, "gpu": None}}}
+        )
+        for line, info in catalog.frameworks.items()
+    }
+    catalog = dataclasses.replace(catalog, frameworks=frameworks)
+    added = "strategy: collective\n    compression: [none, dgc]\n    sparsity: [99%, 99.9%]"
+    suite = load_suite(suite_file(("strategy: collective", added)), catalog)
+    assert [case.case_id for case in suite.cases[:3]] == [
+        "net-pytorch-collective-1x1-bs2",
+        "net-pytorch-collective-1x1-bs2-dgc-sparsity99",
+        "net-pytorch-collective-1x1-bs2-dgc-sparsity99.9",
+    ]
+    assert [case.sparsity for case in suite.cases[:3]] == [None, 99.0, 99.9]
+    alone = ("strategy: collective", "strategy: collective\n    sparsity: 99%")
+    assert complaints(suite_file(alone), catalog) == [
+        "dags/suites/trial.yaml:8: matrix[0].sparsity: is for a `compression`; found none"
+    ]
+
+
+def test_a_process_may_have_cores_and_memory_of_its_own(
+    suite_file: Write, catalog: Catalog, dags: Path
+) -> None:
+    added = ("strategy: collective", "strategy: collective\n    cpus: 10\n    memory: 5GB")
+    (case, *_) = load_suite(suite_file(added), catalog).cases
+    assert (case.cpus, case.memory_mb) == (10, 5000)
+    assert case.case_id == "net-pytorch-collective-1x1-bs2-cpus10-memory5000"
+    cluster = dags / "clusters" / "pair.yaml"
+    cluster.write_text(cluster.read_text() + "    cpus: 0-7\n")
+    said = complaints(suite_file(added), catalog)
+    assert "needs 10 cores for each process; the nodes of cluster pair have 8" in said[0]
+
+
+def test_a_limited_link_needs_a_cluster_that_limits_it(
+    suite_file: Write, catalog: Catalog, dags: Path
+) -> None:
+    added = ("strategy: collective", "strategy: collective\n    link_bandwidth: [full, 10mbit]")
+    assert "cluster pair has no `link.command`" in complaints(suite_file(added), catalog)[0]
+    cluster = dags / "clusters" / "pair.yaml"
+    cluster.write_text(cluster.read_text() + "link: {command: [limit-link, eth0]}\n")
+    suite = load_suite(suite_file(added), catalog)
+    assert {case.link_bandwidth for case in suite.cases} == {"full", "10mbit"}
+    assert load_cluster(cluster).link_command == ("limit-link", "eth0")
+    wrong = ("strategy: collective", "strategy: collective\n    link_bandwidth: fast")
+    assert (
+        'found "fast"; expected 10mbit, 1gbit, or full' in complaints(suite_file(wrong), catalog)[0]
+    )
+    devices = cluster.read_text().replace("ssh_pair", "ssh_pair\n    cpus: 0-7")
+    cluster.write_text(devices + "lock: devices\n")
+    assert "other gangs would share" in complaints(suite_file(added), catalog)[0]

@@ -94,7 +94,7 @@ def test_a_process_that_is_killed_is_said() -> None:
 
 AT_ONCE = (
     "from nightbench.detection import history_pool; history_pool.ALONE_S = 0.0; "
-    "from nightbench.cli.main import main; main()"
+    "from nightbench.cli.entry import main; main()"
 )
 
 

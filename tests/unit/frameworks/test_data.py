@@ -76,6 +76,12 @@ def digest(arrays: dict[str, Any]) -> str:
         ("bert_large", "190e26c99081", "01b72b7a5bd0"),
         ("ctr_dnn", "f777a68377dc", "bb5c7f99bfc0"),
         ("resnet50_v1.5", "218a002f5ad3", "3d4e57f0c6ff"),
+        ("se_resnext50_32x4d", "ef990f4d5467", "3d4e57f0c6ff"),
+        ("simnet_bow", "a6d19f7959b6", "1e0d9c3a5666"),
+        ("transformer_base", "9228b884d7d0", "03dcc8001c64"),
+        ("transformer_big", "7b038fb67f05", "03dcc8001c64"),
+        ("vgg16_cifar", "18f85e8448f5", "3f45b902c2ea"),
+        ("word2vec", "26cb971712f3", "fca2efcac912"),
         pytest.param("vgg16", "6ad4eac6845f", "3d4e57f0c6ff", marks=pytest.mark.slow),
     ],
 )
@@ -126,6 +132,20 @@ def test_masked_tokens_are_those_that_stood_there() -> None:
     assert (np.take_along_axis(batch["tokens"], positions, 1) == 103).all()
     assert len(np.unique(batch["masked_tokens"])) > 20
     assert batch["segments"][:, :64].max() == 0 < batch["segments"][:, 64:].min()
+
+
+@pytest.mark.parametrize("batch_size", [8, 7, 1])
+def test_every_batch_of_sentences_counts_equally_many_words(batch_size: int) -> None:
+    each = trainer("transformer_base", batch_size=batch_size)
+    for batch in each.new_batches(3):
+        words = (batch["labels"] != 0).sum(axis=1)
+        assert words.sum() == 48 * batch_size
+        assert ((words >= 32) & (words <= 64)).all()
+        # The decoder's input is one word behind its labels, and padded where they are.
+        assert np.array_equal(batch["target"] == 0, batch["labels"] == 0)
+        assert (batch["target"][:, 0] == 1).all()
+        shifted = batch["target"][:, 1:]
+        assert np.array_equal(shifted, np.where(shifted == 0, 0, batch["labels"][:, :-1]))
 
 
 def test_clicks_can_be_learnt() -> None:

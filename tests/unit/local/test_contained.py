@@ -18,7 +18,12 @@ REPO = Path(__file__).resolve().parents[3]
 TEST = """\
 import os, pathlib, subprocess, sys, time
 
+from tests.contained import folder_of_server
+
 def test_it():
+    made = folder_of_server("server-")
+    (made / "data").touch()
+    pathlib.Path("made").write_text(str(made))
     daemon = "import os, time; os.fork() and os._exit(0); os.setsid(); time.sleep(600)"
     subprocess.run([sys.executable, "-c", daemon, "daemon-of-" + os.environ["MARK"]], check=True)
     server = [sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); "
@@ -88,6 +93,23 @@ def test_a_controller_that_is_ended_leaves_nothing(
     assert outer.returncode == status, said
     assert marked(mark) == []
     assert "ending what the tests left" in said
+    assert not Path((tmp_path / "made").read_text()).parent.exists()
+
+
+def test_the_next_run_removes_what_a_killed_one_left(tmp_path: Path, mark: str) -> None:
+    with contained(tmp_path, mark, 600.0) as outer:
+        wait_until_it_runs(tmp_path, mark)
+        below = psutil.Process(outer.pid).children(recursive=True)
+        outer.kill()
+        for process in below:
+            process.kill()
+        outer.communicate(timeout=60)
+    left = Path((tmp_path / "made").read_text())
+    assert (left / "data").exists()
+    with contained(tmp_path, mark, 0.0) as outer:
+        said, _ = outer.communicate(timeout=60)
+    assert outer.returncode == 0, said
+    assert not left.parent.exists()
 
 
 def test_a_signal_to_the_outer_process_reaches_pytest(tmp_path: Path, mark: str) -> None:

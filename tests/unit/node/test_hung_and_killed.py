@@ -14,6 +14,7 @@ import pytest
 from node_driver import one_node, reason, remove_cgroup, wait_until, why
 from nodeside import cgroups, stacks
 from nodeside.cgroups import PREFIX, Cgroup
+from nodeside.files import AgentError
 from nodeside.processes import is_running
 
 PY_SPY = shutil.which("py-spy", path=str(Path(sys.executable).parent))
@@ -205,14 +206,35 @@ def test_what_the_kernel_kills_for_memory_is_named(drive, limited):
     node.stop()
 
 
+def test_a_process_that_takes_more_memory_than_its_case_allows_is_killed(drive):
+    try:
+        Cgroup(9003, memory_mb=150).close()
+    except AgentError as error:
+        pytest.skip(str(error))
+    document = one_node()
+    document["case"]["memory_mb"] = 150
+    node = drive(document, params={"eat_memory": True, "rank": 1})
+    node.go()
+    assert why(node.result()).startswith("out_of_memory trainer-1: its cgroup")
+    assert node.marked() == []
+
+
+def test_a_node_that_cannot_limit_memory_says_so(drive, monkeypatch):
+    monkeypatch.setattr(cgroups, "_hierarchies", list)
+    with pytest.raises(AgentError, match="the memory of a process cannot be limited here"):
+        Cgroup(9004, memory_mb=150)
+    assert Cgroup(9005).procs_of("trainer-0") is None
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_cgroup_holds_what_leaves_session_and_mark(version, monkeypatch, apart):
     of_version = [h for h in cgroups._hierarchies() if h.version == version]
     monkeypatch.setattr(cgroups, "_hierarchies", lambda: of_version)
     group = Cgroup(9001)
-    if group.procs is None:
+    procs = group.procs_of("trainer-0")
+    if procs is None:
         pytest.skip(f"this login may make no cgroup of version {version}")
-    script = f"echo 0 > {group.procs}; env -i setsid sleep 600 & exec sleep 600"
+    script = f"echo 0 > {procs}; env -i setsid sleep 600 & exec sleep 600"
     popen = subprocess.Popen(["sh", "-c", script])
     wait_until(lambda: len(group.members()) >= 2, what="both in the group")
     members = group.members()
@@ -223,7 +245,7 @@ def test_a_cgroup_holds_what_leaves_session_and_mark(version, monkeypatch, apart
     popen.wait()
     assert set(members) <= set(killed)
     wait_until(lambda: not any(is_running(pid) for pid in members))
-    wait_until(lambda: group.close() or not Path(group.procs).exists(), what="its removal")
+    wait_until(lambda: group.close() or not Path(procs).exists(), what="its removal")
 
 
 def test_no_daemon_outlives_a_killed_agent(drive):
@@ -239,7 +261,7 @@ def test_no_daemon_outlives_a_killed_agent(drive):
 
 
 def test_what_an_agent_that_died_left_in_its_cgroup_is_ended(apart, drive):
-    if Cgroup(9002).procs is None:
+    if Cgroup(9002).procs_of("trainer-0") is None:
         pytest.skip("this login may make no cgroup")
     node = drive(one_node(trainers=1), params={"daemon": "bare", "hang_at_step": 2})
     node.go()

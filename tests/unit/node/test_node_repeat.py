@@ -331,3 +331,26 @@ def test_the_reason_is_said_before_the_killing_which_may_take_a_while(drive):
     assert why(node.state(1)) == "process_killed trainer-1: SIGKILL (code 0)"
     assert pids["trainer-0"] in node.marked(), "it is still there"
     assert node.result()["status"] == "failed"
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_processes_have_cores_of_their_own_where_the_case_says_so(drive):
+    document = one_node()
+    document["case"]["cpus"] = 1
+    node = drive(document, params={"hang_at_step": 2})
+    node.go()
+    launched = wait_until(
+        lambda: (found := [e["pid"] for e in node.events() if e["event"] == "launch"])[1:] and found
+    )
+    cores = [os.sched_getaffinity(pid) for pid in launched]
+    assert [len(each) for each in cores] == [1, 1]
+    assert cores[0] != cores[1]
+    node.stop()
+
+
+def test_a_node_with_too_few_cores_for_the_case_says_so(drive):
+    document = one_node()
+    document["case"]["cpus"] = 1000
+    node = drive(document)
+    node.command("prepare-001")
+    assert "2 processes need 1000 cores each" in why(node.result())

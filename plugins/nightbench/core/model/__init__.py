@@ -47,6 +47,7 @@ from nightbench.core.model.suites import (
     Role,
     Route,
     Suite,
+    SuiteTable,
     Support,
     WorkloadInfo,
 )
@@ -103,6 +104,7 @@ __all__ = [
     "Severity",
     "Strategy",
     "Suite",
+    "SuiteTable",
     "Support",
     "Verdict",
     "VerdictKind",

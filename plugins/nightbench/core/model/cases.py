@@ -61,6 +61,12 @@ class Case:
     compression: str = "none"
     link_bandwidth: str = "full"
     threads: int | None = None
+    sparsity: float | None = None
+    """Percent of the gradients that a compression leaves out of an exchange."""
+    cpus: int | None = None
+    """Cores of each process, no other's; otherwise processes share those of their node."""
+    memory_mb: int | None = None
+    """Megabytes (10^6 bytes) that each process may take; otherwise there is no limit."""
     data: str = "synthetic"
     scale: str = "full"
 
@@ -79,7 +85,8 @@ class Case:
         for axis, prefix in _OPTIONAL_AXES:
             value = getattr(self, axis)
             if value != _AXIS_DEFAULTS[axis]:
-                parts.append(f"{prefix}{value}")
+                written = f"{value:g}" if isinstance(value, float) else value
+                parts.append(f"{prefix}{written}")
         return "-".join(parts)
 
     def axes(self) -> dict[str, Any]:
@@ -102,6 +109,9 @@ _OPTIONAL_AXES: tuple[tuple[str, str], ...] = (
     ("compression", ""),
     ("link_bandwidth", "link"),
     ("threads", "threads"),
+    ("sparsity", "sparsity"),
+    ("cpus", "cpus"),
+    ("memory_mb", "memory"),
     ("data", ""),
     ("scale", ""),
 )
@@ -115,7 +125,7 @@ LINE_AXES: Mapping[str, str | None] = {
         axis: _AXIS_DEFAULTS[axis]
         for axis in (
             *("sync", "precision", "compiler", "execution"),
-            *("layout", "compression", "link_bandwidth", "data"),
+            *("layout", "compression", "data"),
         )
     },
 }

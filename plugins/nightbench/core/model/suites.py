@@ -53,6 +53,26 @@ class Route:
 
 
 @dataclass(frozen=True)
+class SuiteTable:
+    """Which cases of a suite make a table, and how."""
+
+    name: str
+    title: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    metric: str = "throughput"
+    chart: str = "bars"
+    document: str | None = None
+    """`source` of the published figures."""
+    figures: tuple[str, ...] = ()
+    published_only: Mapping[str, str] = field(default_factory=dict)
+    """`framework` of published figures -> why nothing of it can be measured."""
+    cases: tuple[Case, ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """case_id of those cases that cannot run there -> why."""
+
+
+@dataclass(frozen=True)
 class Suite:
     """A matrix of cases with its protocol, schedule, cluster, policy and channels."""
 
@@ -75,6 +95,11 @@ class Suite:
     progress_timeout_s: float = 300.0
     source: str = ""
     """Path of the YAML file."""
+    scale: str = "full"
+    """Size of the workloads."""
+    tables: tuple[SuiteTable, ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """case_id of the cases that its file lets be skipped and that cannot run there -> why."""
     night: NightPolicy = field(default_factory=NightPolicy)
     priorities: Mapping[str, int] = field(default_factory=dict)
     """case_id -> 0 to 9, the higher first; 5 where absent."""
@@ -125,6 +150,8 @@ class FrameworkInfo:
     """Axis -> value -> where it runs. Axes that are not here have their default alone."""
     roles: Mapping[Strategy, tuple[Role, ...]] = field(default_factory=dict)
     """Processes of a gang, in the order of launch; see `roles_of`."""
+    refused_workloads: Mapping[str, str] = field(default_factory=dict)
+    """Workload that has a model file of the line's API -> why the line does not run it."""
     launcher_env: frozenset[str] = frozenset()
     """Environment variables that the line's launcher sets: no file may."""
     drill_workload: str | None = None

@@ -1,0 +1,1 @@
+"""TensorFlow 1 and 2: what their trainers share."""

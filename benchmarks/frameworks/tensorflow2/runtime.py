@@ -1,0 +1,117 @@
+"""A TensorFlow 2 process on a node: its device, and the other ranks over gRPC (CPU) or NCCL."""
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import rendezvous
+import tensorflow as tf
+import traffic
+from base_runtime import Base
+
+
+class Runtime(Base):
+    """One rank with one device."""
+
+    line = "tensorflow2"
+
+    def init(self):
+        """Chooses the device (the launcher shows the process only its own), joins the others."""
+        context = self.context
+        self.gpu = context.device is not None
+        self.meeting = self.strategy = None
+        self.pending = None
+        """The last step's loss; the trainer sets it."""
+        self.clock = ThreadPoolExecutor(1)
+        tf.config.threading.set_intra_op_parallelism_threads(int(os.environ["OMP_NUM_THREADS"]))
+        if self.gpu:
+            for each in tf.config.list_physical_devices("GPU"):
+                tf.config.experimental.set_memory_growth(each, True)
+        else:
+            tf.config.set_visible_devices([], "GPU")
+        if not context.grouped:
+            return
+        if self.gpu:
+            traffic.listen_to_nccl(os.environ)
+        for variable in ("http_proxy", "https_proxy"):
+            os.environ.pop(variable, None)  # gRPC would send the gang's traffic there
+        addresses = [context.address(trainer["name"]) for trainer in context.trainers]
+        workers = ["{}:{}".format(*address) for address in addresses]
+        communication = tf.distribute.experimental.CommunicationImplementation
+        self.strategy = tf.distribute.MultiWorkerMirroredStrategy(
+            tf.distribute.cluster_resolver.SimpleClusterResolver(
+                tf.train.ClusterSpec({"worker": workers}),
+                task_type="worker",
+                task_id=context.rank,
+                rpc_layer="grpc",
+            ),
+            tf.distribute.experimental.CommunicationOptions(
+                implementation=communication.NCCL if self.gpu else communication.RING
+            ),
+        )
+        self.master = context.ports["master"]
+        lead = (addresses[0][0], self.master)
+        self.meeting = rendezvous.Rendezvous(context.rank, context.world_size, lead)
+
+    def barrier(self):
+        """Waits for all ranks and their devices."""
+        self.device_sync()
+        if self.meeting:
+            self.meeting.barrier()
+
+    def agree(self, value):
+        """Rank 0's number."""
+        return self.meeting.agree(value) if self.meeting else value
+
+    def device_sync(self):
+        """Waits until the GPU is idle; steps on the CPU have ended when they return."""
+        if self.gpu:
+            tf.test.experimental.sync_devices()
+
+    def mark(self):
+        """On GPUs the moment at which the last step's loss is there; a thread waits for it.
+
+        TensorFlow has no device events.
+        """
+        return self.clock.submit(_time_when_ready, self.pending) if self.gpu else super().mark()
+
+    def laps(self, marks):
+        """Seconds between neighbouring marks."""
+        return super().laps([mark.result() for mark in marks] if self.gpu else marks)
+
+    def peak_memory(self):
+        """Bytes of the process and, on GPUs, of TensorFlow's allocator."""
+        peak = super().peak_memory()
+        if self.gpu:
+            peak["allocator_bytes"] = tf.config.experimental.get_memory_info("GPU:0")["peak"]
+        return peak
+
+    def versions(self):
+        """Versions of TensorFlow and, on GPUs, of the CUDA and cuDNN that it is built for."""
+        versions = super().versions()
+        versions["tensorflow2"] = tf.__version__
+        if self.gpu:
+            built = tf.sysconfig.get_build_info()
+            versions["cuda"], versions["cudnn"] = built["cuda_version"], built["cudnn_version"]
+        return versions
+
+    def transport(self):
+        """The collectives' library and the network that it really uses."""
+        if not self.context.grouped:
+            return None
+        if self.gpu:
+            return traffic.of_nccl(os.environ)
+        return traffic.of_sockets("grpc", self.master)
+
+    def shutdown(self):
+        """Leaves together: the others' collectives may still speak to this rank's server."""
+        self.clock.shutdown()
+        if self.meeting:
+            self.meeting.barrier()
+            self.meeting.close()
+
+
+def _time_when_ready(loss):
+    if loss is not None:
+        loss.numpy()
+    return time.perf_counter()

@@ -1,0 +1,139 @@
+"""Training in TensorFlow 2: a loop of our own over a tf.function, as its guide advises."""
+
+import functools
+
+import channels_last
+import tensorflow as tf
+from apis.tensorflow.optimizers import OPTIMIZERS
+from apis.tensorflow.scope import Scope
+from base_trainer import Base, expect_precision, optimizer_of
+
+TYPES = {"bf16": tf.bfloat16, "fp16": tf.float16}
+
+FIRST_SCALE, GROWTH_STEPS = 2.0**16, 2000
+"""Loss scaling of fp16, as in PyTorch: doubled after so many good steps, halved by an overflow."""
+
+
+class Trainer(Base):
+    """One rank."""
+
+    def __init__(self, context, network, data):
+        super().__init__(context, network, data)
+        params = context.params
+        tf.config.experimental.enable_tensor_float_32_execution(context.precision == "tf32")
+        self.dtype = TYPES.get(context.precision, tf.float32)
+        self.scope = Scope(self.dtype)
+        self.model = functools.partial(network.model(params), self.scope)
+        self.batches = [
+            {name: self._cast(channels_last.images(value)) for name, value in batch.items()}
+            for batch in self.new_batches(params["batches"])
+        ]
+        tf.function(self._loss).get_concrete_function(self.batches[0])  # makes the variables
+        named = self.scope.weights
+        made = self.initial_weights(
+            {name: channels_last.shape_of_data(weight.shape) for name, weight in named.items()}
+        )
+        for name, weight in named.items():
+            weight.assign(channels_last.weight(made[name]))
+        if context.grouped:
+            mine = 1.0 if context.rank == 0 else 0.0
+            of_rank_0 = self._all_reduce("SUM", [mine * weight for weight in named.values()])
+            for weight, value in zip(named.values(), of_rank_0):
+                weight.assign(value)
+        self.optimizer, slots = optimizer_of(params, OPTIMIZERS)
+        self.slots = [[tf.Variable(tf.zeros_like(w)) for _ in range(slots)] for w in named.values()]
+        self.steps = tf.Variable(0, dtype=tf.int64)
+        self.loss_scale = tf.Variable(FIRST_SCALE if context.precision == "fp16" else 1.0)
+        self.good_steps = tf.Variable(0)
+
+        # Collectives are no part of what XLA compiles.
+        if context.case["compiler"] == "xla":
+            self._backward = tf.function(self._backward, jit_compile=True)
+            self._update = tf.function(self._update, jit_compile=True)
+        eager = context.case["execution"] == "eager"
+        self.train = self._train if eager else tf.function(self._train)
+        self.kept = []
+
+    def _cast(self, value):
+        """A tensor on the device; floating-point values in the type of the case's precision."""
+        return tf.constant(value, self.dtype if value.dtype.kind == "f" else None)
+
+    def _loss(self, batch):
+        return self.network.loss(self.model, batch)
+
+    def _backward(self, batch):
+        """The loss and the gradients of all weights, multiplied by the loss scale."""
+        with tf.GradientTape() as tape:
+            loss = self._loss(batch)
+            scaled = loss * self.loss_scale
+        return loss, tape.gradient(scaled, list(self.scope.weights.values()))
+
+    def _all_reduce(self, operation, tensors):
+        operation = getattr(tf.distribute.ReduceOp, operation)
+
+        def in_replica(*values):
+            # Here a tensor gets the device of the replica, which all_reduce looks for.
+            values = [tf.identity(value) for value in values]
+            return tf.distribute.get_replica_context().all_reduce(operation, values)
+
+        return self.context.runtime.strategy.run(in_replica, args=tuple(tensors))
+
+    def _update(self, gradients):
+        step = self.steps.assign_add(1)
+        for weight, slots, gradient in zip(self.scope.weights.values(), self.slots, gradients):
+            self.optimizer(self.context.params, step, weight, gradient, *slots)
+
+    def _update_unless_overflown(self, gradients):
+        """Updates and now and then doubles the loss scale, or halves it."""
+        gradients = [gradient / self.loss_scale for gradient in gradients]
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(g)) for g in gradients])
+        if finite:
+            self._update(gradients)
+        self.good_steps.assign(self.good_steps + 1 if finite else 0)
+        if not finite:
+            self.loss_scale.assign(self.loss_scale * 0.5)
+        elif self.good_steps == GROWTH_STEPS:
+            self.loss_scale.assign(self.loss_scale * 2.0)
+            self.good_steps.assign(0)
+
+    def _train(self, batch):
+        loss, gradients = self._backward(batch)
+        if self.context.grouped:
+            gradients = self._all_reduce("MEAN", gradients)
+        if self.context.precision == "fp16":
+            self._update_unless_overflown(gradients)
+        else:
+            self._update(gradients)
+        return loss
+
+    def step(self):
+        """Forward, backward, update. The loss stays a tensor."""
+        loss = self.train(self.batches[len(self.kept) % len(self.batches)])
+        self.context.runtime.pending = loss
+        self.kept.append(loss)
+
+    def losses(self):
+        """The losses of all steps so far."""
+        return [float(loss) for loss in self.kept]
+
+    def weights(self):
+        """Name -> value of all trainable parameters."""
+        named = self.scope.weights
+        return {name: channels_last.weight_of_data(w.numpy()) for name, w in named.items()}
+
+    def precision_proof(self):
+        """Looks at what a product keeps of 1 + 2^-12: TF32 and bfloat16 round it to 1."""
+        fine = tf.cast(tf.fill([256, 256], 1 + 2.0**-12), self.dtype)
+        unit = tf.eye(256, dtype=self.dtype)
+        product = tf.matmul(fine, unit)
+        for name, dtype in TYPES.items():
+            if product.dtype == dtype:
+                return expect_precision(self.context.precision, name)
+        image, filters = tf.reshape(fine, [1, 16, 16, 256]), tf.reshape(unit, [1, 1, 256, 256])
+        exact = [
+            bool(tf.reduce_all(tf.reshape(value, [256, 256]) == fine))
+            for value in (product, tf.nn.conv2d(image, filters, 1, "VALID"))
+        ]
+        if exact[0] != exact[1]:
+            raise RuntimeError("of matrix products and convolutions one is computed in TF32")
+        return expect_precision(self.context.precision, "fp32" if exact[0] else "tf32")

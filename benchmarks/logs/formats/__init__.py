@@ -1,0 +1,1 @@
+"""One module for each log format; see `logs.reading` for what it holds."""

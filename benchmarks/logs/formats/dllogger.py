@@ -1,0 +1,88 @@
+"""`DLLL {"type": "LOG", "step": [0, 10], "data": {"train.total_ips": 2345.6}, ...}`.
+
+Lines of METADATA state the units. What the logger writes to the terminal is read as well:
+`DLL 2020-11-16 05:33:09.030756 - Epoch: 0 Iteration: 20  train.total_ips : 390.5 images/s`.
+"""
+
+import json
+import re
+
+from logs.lines import NUMBER, match
+
+TITLE = "DLLogger of NVIDIA's DeepLearningExamples"
+MARKER = re.compile(r"\bDLLL? ")
+_UNITS = {
+    "train.total_ips": "images/s",
+    "train_ips": "images/s",
+    "train.compute_ips": "images/s",
+    "throughput_train": "sequences/s",
+    "train_throughput": None,
+    "train_items_per_sec": "items/s",
+    "throughput": None,
+}
+"""Metrics of training, the first of a line is read, and their units where no METADATA says one."""
+_TEXT = re.compile(
+    r"\bDLL \S+ \S+ - (?:Epoch: (?P<epoch>\d+) )?Iteration: (?P<step>\d+) +(?P<data>.*)"
+)
+
+
+def read(lines, options):
+    """Yields (line number, what it states or None); the option `metric` names the throughput."""
+    metrics = [options["metric"]] if options.get("metric") else list(_UNITS)
+    units = dict(_UNITS)
+    for number, line in enumerate(lines, start=1):
+        claims = len(MARKER.findall(line))
+        if claims > 1:
+            yield number, None
+        elif "DLLL " in line:
+            document = _document(line)
+            if document is None:
+                yield number, None
+                continue
+            if document.get("type") == "METADATA":
+                units[document.get("metric")] = (document.get("metadata") or {}).get("unit")
+            elif document.get("type") == "LOG":
+                stated = _stated(document.get("data"), metrics, units)
+                step = _step(document.get("step"))
+                if stated and step:
+                    yield number, dict(step, **stated)
+        elif claims:
+            found = _TEXT.search(line)
+            stated = found and _stated_in_text(found.group("data"), metrics, units)
+            if stated:
+                yield number, dict(match([_TEXT], line), **stated)
+
+
+def _document(line):
+    try:
+        document = json.loads(line[line.index("DLLL ") + 5 :])
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _step(step):
+    """A step is a number, or epoch and iteration; a mean of an epoch or a run has neither."""
+    if isinstance(step, int):
+        return {"step": step}
+    if isinstance(step, list) and len(step) == 2 and all(isinstance(x, int) for x in step):
+        return {"epoch": step[0], "step": step[1]}
+    return None
+
+
+def _stated(data, metrics, units):
+    for metric in metrics:
+        value = (data or {}).get(metric)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return {"throughput": value, "unit": units.get(metric)}
+    return None
+
+
+def _stated_in_text(data, metrics, units):
+    for metric in metrics:
+        found = re.search(
+            r"(?:^|\s){} : ({})(?: ([A-Za-z]+/s))?(?:\s|$)".format(re.escape(metric), NUMBER), data
+        )
+        if found:
+            return {"throughput": found.group(1), "unit": found.group(2) or units.get(metric)}
+    return None

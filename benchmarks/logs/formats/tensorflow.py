@@ -1,0 +1,72 @@
+"""What TensorFlow's estimators log, and NVIDIA's `examples/sec`.
+
+INFO:tensorflow:loss = 7.0, step = 100 (12.345 sec)
+INFO:tensorflow:global_step/sec: 8.1
+INFO:tensorflow:examples/sec: 259.2
+
+The seconds are those since the line before. A log without steps has the rates alone.
+"""
+
+import re
+
+from logs.lines import NUMBER
+
+TITLE = "TensorFlow's estimators, NVIDIA's examples/sec"
+MARKER = re.compile(r"global_step/sec: |examples/sec: |\bstep = \d")
+_STEP = re.compile(r"\bstep = (?P<step>\d+)(?: \((?P<seconds>{}) sec\))?\s*$".format(NUMBER))
+_STEPS_PER_S = re.compile(r"global_step/sec: ({})\s*$".format(NUMBER))
+_EXAMPLES_PER_S = re.compile(r"examples/sec: ({})\s*$".format(NUMBER))
+_NEAR = 5
+"""Lines between a step and the rate that is logged with it."""
+
+
+def read(lines, options):
+    """Yields (line number, what it states or None)."""
+    claims = [(n, line) for n, line in enumerate(lines, start=1) if MARKER.search(line)]
+    # Two handlers of one logger write everything twice; one of them writes this prefix.
+    prefixed = [each for each in claims if "INFO:tensorflow:" in each[1]]
+    found = [(number, *_stated(line)) for number, line in prefixed or claims]
+    if any(kind == "step" for _, kind, _ in found):
+        return iter(_numbered(found))
+    kind = "examples" if any(kind == "examples" for _, kind, _ in found) else "steps"
+    return iter([(n, fields) for n, this, fields in found if this in (kind, None)])
+
+
+def _stated(line):
+    """What kind of line it is, and what it states; None and None where it is damaged."""
+    if len(MARKER.findall(line)) == 1:
+        step = _STEP.search(line)
+        if step:
+            return "step", step.groupdict()
+        steps = _STEPS_PER_S.search(line)
+        if steps:
+            rate = float(steps.group(1))
+            return "steps", {"step_time": 1 / rate if rate else 0, "time_unit": "s"}
+        examples = _EXAMPLES_PER_S.search(line)
+        if examples:
+            return "examples", {"throughput": examples.group(1), "unit": "examples/s"}
+    return None, None
+
+
+def _numbered(found):
+    """Rows of the lines with steps; a rate of examples goes to the step that it stands next to."""
+    rows, before, waiting = [], None, None
+    for number, kind, fields in found:
+        if kind == "step":
+            step = int(fields["step"])
+            stated = {"step": step}
+            if fields["seconds"] and before is not None and step > before:
+                stated.update(step_time=float(fields["seconds"]) / (step - before), time_unit="s")
+            if waiting and number - waiting[0] <= _NEAR:
+                stated.update(waiting[1])
+            waiting, before = None, step
+            rows.append((number, stated))
+        elif kind == "examples":
+            last = rows[-1] if rows else None
+            if last and last[1] and number - last[0] <= _NEAR and "throughput" not in last[1]:
+                last[1].update(fields)
+            else:
+                waiting = (number, fields)
+        elif kind is None:
+            rows.append((number, None))
+    return rows

@@ -1,0 +1,56 @@
+"""The lines of a log, and tables of patterns that find steps and figures in them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Pattern, Sequence, Tuple
+
+Fields = Dict[str, Any]
+"""What a line states, by name; see `logs.reading.read`."""
+Row = Tuple[int, Optional[Fields]]
+"""Number of a line that claims to state a step, and what it states; None where it is damaged."""
+
+NUMBER = r"(?:[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\.?\d)|[-+]?(?:nan|NaN|inf|Infinity)\b)"
+"""A number as a whole: none is read from `10.3.4`, in which two lines are mixed."""
+_ENDS = re.compile(r"\r\n|[\r\n]|\x08+")
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def split_lines(text: str) -> Tuple[List[str], bool]:
+    """Return the lines of a log, and whether the last one is complete.
+
+    Progress bars write over themselves: a carriage return or backspaces end a line as well. Colours
+    are taken out.
+    """
+    lines = _ENDS.split(_COLOURS.sub("", text))
+    last = lines.pop()
+    return (lines, True) if not last.strip() else ([*lines, last], False)
+
+
+def match(patterns: Iterable[Pattern[str]], line: str) -> Optional[Mapping[str, str]]:
+    """Return the named groups of the first pattern that a line holds; None where it holds none."""
+    for pattern in patterns:
+        found = pattern.search(line)
+        if found:
+            return {name: text for name, text in found.groupdict().items() if text is not None}
+    return None
+
+
+def rows(
+    lines: Sequence[str], marker: Pattern[str], patterns: Sequence[Pattern[str]], **known: Any
+) -> Iterator[Row]:
+    """Find the lines with a marker, and what the first fitting pattern reads in each.
+
+    A line with two markers holds pieces of two lines: it is damaged.
+
+    Args:
+        lines: of the log.
+        marker: what each line that states a step holds.
+        patterns: tried in turn.
+        known: what the format itself states (`time_unit`, `unit`).
+    """
+    for number, line in enumerate(lines, start=1):
+        claims = len(marker.findall(line))
+        if claims:
+            found = match(patterns, line) if claims == 1 else None
+            yield number, None if found is None else dict(known, **found)

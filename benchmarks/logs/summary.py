@@ -1,0 +1,65 @@
+"""What `nightbench parse` shows of a log."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any, Dict, List, Mapping, Optional
+
+from logs.reading import LogError, Reading, format_named, read
+
+
+def summary(name: str, path: str, options: Mapping[str, Any], warmup: int) -> Dict[str, Any]:
+    """Return the steps and figures of a log, without those of the warm-up.
+
+    Raises:
+        LogError: it cannot be read without a guess, or it ends within the warm-up.
+    """
+    try:
+        with open(path, "rb") as stream:
+            text = stream.read().decode("utf-8", "replace")
+    except OSError as error:
+        raise LogError("{}: {}".format(path, error.strerror)) from error
+    try:
+        reading = read(name, text, options)
+    except LogError as error:
+        raise LogError("{}: {}".format(path, error)) from error
+    measured = reading.warmed(warmup)
+    figures = {
+        figure: _described([getattr(record, figure) for record in measured])
+        for figure in ("throughput", "step_s")
+    }
+    if not any(figures.values()):
+        raise LogError(
+            "{}: {} lines state {}, and none a figure after {} steps of warm-up".format(
+                path, len(reading.records), _steps(reading), warmup
+            )
+        )
+    return dict(
+        figures,
+        format=name,
+        title=format_named(name).TITLE,
+        lines=len(reading.records),
+        steps=_steps(reading),
+        numbered=reading.numbered,
+        warmup_lines=len(reading.records) - len(measured),
+        unit=reading.unit,
+        left_out=reading.left_out,
+    )
+
+
+def _steps(reading: Reading) -> str:
+    if not reading.numbered:
+        return "steps without numbers"
+    return "steps {} to {}".format(reading.records[0].step, reading.records[-1].step)
+
+
+def _described(values: List[Optional[float]]) -> Optional[Dict[str, float]]:
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return {
+        "median": statistics.median(known),
+        "minimum": min(known),
+        "maximum": max(known),
+        "n": len(known),
+    }

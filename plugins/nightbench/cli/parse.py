@@ -1,0 +1,92 @@
+"""parse: what would be read of the log of a training script."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nightbench.cli import common
+from nightbench.cli.common import err, out
+from nightbench.config.locations import benchmarks_folder
+from nightbench.core.errors import UserError
+
+app = typer.Typer()
+
+
+@app.command()
+def parse(
+    format_: Annotated[
+        str, typer.Argument(metavar="FORMAT", help="Of the log; a wrong name lists all.")
+    ],
+    file: Annotated[Path, typer.Argument(help="The log.")],
+    warmup: Annotated[
+        int, typer.Option("--warmup", min=0, help="Steps at the begin that are left out.")
+    ] = 20,
+    pattern: Annotated[
+        str | None,
+        typer.Option(
+            help="Regular expression with named groups, for the format that reads by one: "
+            "throughput or step_time; step, samples."
+        ),
+    ] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="Unit of a throughput that states none: images, tokens.")
+    ] = None,
+    time_unit: Annotated[
+        str | None, typer.Option(help="Unit of a step_time that states none: s, ms or us.")
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="Which metric of the log is the throughput.")
+    ] = None,
+    json: common.JsonOption = False,
+) -> None:
+    """Show what would be read of a training script's log: steps, figures, lines left out."""
+    given = {"pattern": pattern, "unit": unit, "time_unit": time_unit, "metric": metric}
+    options = {name: value for name, value in given.items() if value is not None}
+    found = _read(format_, file, warmup, options)
+    if json:
+        common.print_json(found)
+        return
+    out.print(f"{file}: {found['title']}", highlight=False, markup=False)
+    out.print(
+        f"{found['lines']} lines, {found['steps']}; {found['warmup_lines']} lines of the warm-up "
+        "left out",
+        highlight=False,
+    )
+    unit_said = f"{found['unit'] or 'units'}/s"
+    for figure, name, said in (
+        ("throughput", "throughput", unit_said),
+        ("step_s", "step time", "s"),
+    ):
+        if numbers := found[figure]:
+            out.print(
+                f"{name}: median {numbers['median']:.6g} {said} "
+                f"({numbers['minimum']:.6g} to {numbers['maximum']:.6g}, {numbers['n']} lines)",
+                highlight=False,
+            )
+    for why, count in found["left_out"].items():
+        err.print(f"warning: {count} lines left out: {why}", highlight=False)
+
+
+def _read(format_: str, file: Path, warmup: int, options: dict[str, Any]) -> dict[str, Any]:
+    """Let the tree that is shipped to the nodes read the log, as it does there.
+
+    Raises:
+        UserError: the log cannot be read without a guess.
+    """
+    agent = benchmarks_folder() / "agent.py"
+    argv = [sys.executable, str(agent), "parse", "--warmup", str(warmup)]
+    argv += ["--options", jsonlib.dumps(options), "--", format_, str(file)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    try:
+        found: dict[str, Any] = jsonlib.loads(done.stdout)
+    except ValueError:
+        raise UserError(f"{agent} parse failed: {done.stderr.strip()[-500:]}") from None
+    if "error" in found:
+        raise UserError(found["error"])
+    return found

@@ -1,0 +1,121 @@
+"""table: the tables of a suite, as the public benchmark that it is named for prints them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nightbench.cli import common
+from nightbench.cli.common import err, out, say
+from nightbench.config import load_suite
+from nightbench.config.run_request import cluster_of, suite_file
+from nightbench.config.scales import FULL
+from nightbench.core.errors import UserError
+from nightbench.core.model import SuiteTable
+from nightbench.core.tables import Cell, fill
+
+app = typer.Typer()
+
+
+class Format(StrEnum):
+    """How tables are printed."""
+
+    TEXT = "text"
+    MARKDOWN = "md"
+    CSV = "csv"
+    JSON = "json"
+
+
+@app.command()
+def table(
+    suite: common.SuiteArgument,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", "-c", help="Where it was measured; the suite's unless given."),
+    ] = None,
+    scale: Annotated[
+        str | None,
+        typer.Option(
+            "--scale",
+            help="Size of the workloads; that of the newest run there unless given. Published "
+            f"figures stand beside the scale {FULL} only: another does other work.",
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--table", metavar="NAME", help="Only this table. May be given several times."
+        ),
+    ] = None,
+    format_: Annotated[
+        Format, typer.Option("--format", "-f", help="How it is printed.")
+    ] = Format.TEXT,
+    figures: Annotated[
+        Path | None,
+        typer.Option("--figures", metavar="DIR", help="Draw the tables into DIR, as SVG and PNG."),
+    ] = None,
+) -> None:
+    """Show the tables of a suite: newest medians beside the published figures.
+
+    A cell without a figure says why: not run yet, unsupported here, failed, quarantined.
+    """
+    from nightbench.report import charts, suite_tables
+
+    where, chosen, filled = filled_tables(suite, cluster, scale, only or [])
+    if format_ is Format.JSON:
+        common.print_json(
+            [cell for each, cells in filled for cell in suite_tables.to_documents(each, cells)]
+        )
+    elif format_ is Format.CSV:
+        typer.echo(suite_tables.to_csv(filled), nl=False)
+    elif format_ is Format.MARKDOWN:
+        typer.echo("\n".join(suite_tables.to_markdown(*each) for each in filled))
+    else:
+        say(f"{where}, scale {chosen}")
+        for each, cells in filled:
+            out.print(suite_tables.to_rich(each, cells))
+            for line in suite_tables.footnotes(cells):
+                say(line)
+            say("")
+        if chosen != FULL:
+            say(f"Published figures: --scale {FULL}; another scale does other work.")
+    for each, cells in filled if figures else []:
+        for path in charts.write_charts(each, cells, figures or Path()):
+            err.print(f"figure: {path}", markup=False, soft_wrap=True)
+
+
+def filled_tables(
+    named: str, cluster: str | None, scale: str | None, only: list[str]
+) -> tuple[str, str, list[tuple[SuiteTable, list[Cell]]]]:
+    """Return suite and cluster as text, the scale, and the tables with their cells.
+
+    Raises:
+        UserError: there is no such suite, cluster, scale or table, or no warehouse.
+    """
+    from nightbench.config.source import one_of
+
+    catalog = common.catalog()
+    path = suite_file(named, files=True)
+    place = cluster_of(cluster, catalog, files=True) if cluster else None
+    suite = load_suite(path, catalog, cluster=place)
+    stored = common.open_reader().tables
+    chosen = scale or stored.newest_scale(suite.name, suite.cluster) or suite.scale
+    suite = load_suite(path, catalog, cluster=place, scale=chosen)
+    if not suite.tables:
+        raise UserError(f"suite {suite.name}: found no `tables:` in {path}; expected at least one")
+    names = [each.name for each in suite.tables]
+    for name in only:
+        if name not in names:
+            raise UserError(f"table: {one_of(name, names)}")
+    filled = []
+    for each in suite.tables:
+        if only and each.name not in only:
+            continue
+        results = stored.results([case.case_id for case in each.cases], suite.cluster)
+        workloads = {case.workload for case in each.cases}
+        published = stored.published(each, workloads) if chosen == FULL else []
+        filled.append((each, fill(each, results, published)))
+    return f"{suite.name} on {suite.cluster}", chosen, filled

@@ -1,0 +1,110 @@
+"""Values of a suite that differ by scale: `devices: {full: [1x8, 4x8], smoke: [1x1, 2x1]}`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from nightbench.config.source import ConfigError, Document, Key, Problem, any_of
+from nightbench.core.model import Catalog
+
+FULL = "full"
+"""The scale of a suite that names none."""
+
+_WHOLE = ("protocol", "timeouts", "matrix")
+"""Keys whose value may differ by scale, beside all keys of a block of the matrix."""
+
+
+def scales_of(catalog: Catalog) -> frozenset[str]:
+    """The scales that the workloads have."""
+    return frozenset(scale for each in catalog.workloads.values() for scale in each.scales)
+
+
+def written_scales(document: Document, scales: Collection[str]) -> list[str]:
+    """The scales that a suite's file has values for, its own first."""
+    own = own_scale(document)
+    named = {scale for _, value in _by_scale(document, scales) for scale in value}
+    return [own, *sorted(named - {own})]
+
+
+def own_scale(document: Document) -> str:
+    """The scale that a suite's file names."""
+    scale = document.data.get("scale", FULL)
+    return scale if isinstance(scale, str) else FULL
+
+
+def at_scale(document: Document, scale: str | None, scales: Collection[str]) -> Document:
+    """Return a suite's file as it is at one scale; messages still name its own lines.
+
+    Args:
+        document: the file.
+        scale: overrides the file's own, also where a block names scales; the file's when None.
+        scales: names that a mapping has to consist of to be values by scale.
+
+    Raises:
+        ConfigError: a value has none for this scale.
+    """
+    chosen = scale or own_scale(document)
+    found = dict(_by_scale(document, scales))
+    absent = [
+        Problem(
+            document.lines[key],
+            document.problem(key, "").key,
+            f"found values for {any_of(sorted(value))}; expected one for the scale {chosen} too",
+        )
+        for key, value in found.items()
+        if chosen not in value
+    ]
+    if absent:
+        raise ConfigError(document.path, absent)
+    data: Any = document.data
+    for key in found:
+        data = _replaced(data, key, found[key][chosen])
+    if scale is not None:
+        data = {**data, "scale": scale}
+        if isinstance(data.get("matrix"), list):
+            data["matrix"] = [_without_scale(block) for block in data["matrix"]]
+    lines = {
+        here: line
+        for key, line in document.lines.items()
+        if (here := _key_at(key, found, chosen)) is not None
+    }
+    return dataclasses.replace(document, data=data, lines=lines)
+
+
+def _by_scale(document: Document, scales: Collection[str]) -> Iterator[tuple[Key, dict[str, Any]]]:
+    """Key and value of what is written by scale."""
+
+    def differs(value: Any) -> bool:
+        return isinstance(value, dict) and bool(value) and set(value) <= set(scales)
+
+    for name in _WHOLE:
+        if differs(document.data.get(name)):
+            yield (name,), document.data[name]
+    blocks = document.data.get("matrix")
+    for number, block in enumerate(blocks if isinstance(blocks, list) else []):
+        for name in block if isinstance(block, dict) else []:
+            if differs(block[name]):
+                yield ("matrix", number, name), block[name]
+
+
+def _replaced(data: Any, key: Key, value: Any) -> Any:
+    """A copy of the data with another value at a key."""
+    if not key:
+        return value
+    copy: Any = list(data) if isinstance(data, list) else dict(data)
+    copy[key[0]] = _replaced(data[key[0]], key[1:], value)
+    return copy
+
+
+def _without_scale(block: Any) -> Any:
+    return {k: v for k, v in block.items() if k != "scale"} if isinstance(block, dict) else block
+
+
+def _key_at(key: Key, found: Collection[Key], chosen: str) -> Key | None:
+    """Where a key of the file stands at the chosen scale; None where it is another scale's."""
+    for above in found:
+        if key[: len(above)] == above and len(key) > len(above):
+            return (*above, *key[len(above) + 1 :]) if key[len(above)] == chosen else None
+    return key

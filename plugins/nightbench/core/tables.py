@@ -1,0 +1,197 @@
+"""Tables of a suite: its cases by rows and columns, beside published figures. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nightbench.core.model import Case, SuiteTable
+
+METRICS = {
+    "throughput": ("throughput", "/s"),
+    "minibatches": ("throughput", "mini-batches/s"),
+    "speedup": ("speedup", "times the baseline"),
+    "efficiency": ("scaling_efficiency", "%"),
+}
+"""What a table can show -> the `metric` of published figures, and the unit of its cells; of a
+throughput the unit is that of the workload, a second."""
+
+TABLE_AXES = (
+    *("workload", "framework", "strategy", "devices", "nodes", "trainers", "pservers"),
+    *("batch_size_per_device", "sequence_length", "precision", "compiler", "execution", "layout"),
+    *("sync", "compression", "link_bandwidth", "threads", "sparsity"),
+    *("cpus", "memory_mb", "data"),
+)
+"""Axes that make rows and columns; `devices` is nodes x devices on each."""
+
+NOT_RUN = "not run yet"
+
+Label = tuple[str, ...]
+"""The values of a row's or a column's axes, as they are written."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A figure of a public benchmark, or a cell that it leaves empty."""
+
+    axes: Mapping[str, Any]
+    """Axis -> value in our words; None where the original does not state it."""
+    framework: str
+    """In the original's words."""
+    metric: str
+    value: float | None
+    unit: str
+    """In the original's words."""
+    version: str | None = None
+    variant: str | None = None
+    """Which implementation, where the original has several of one framework."""
+    device: str | None = None
+    remark: str | None = None
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """What was measured of a case: its newest good median, or why there is none."""
+
+    throughput: float | None = None
+    minibatches: float | None = None
+    speedup: float | None = None
+    efficiency: float | None = None
+    """A fraction."""
+    unit: str = ""
+    n: int = 0
+    spread: float | None = None
+    run_id: str | None = None
+    reason: str | None = None
+    """Why the newest attempt brought no figure."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: a measured value, a published one, or the reason why there is no measured one."""
+
+    row: Label
+    column: Label
+    case_id: str | None
+    value: float | None
+    unit: str
+    published: float | None
+    published_unit: str | None
+    reason: str | None
+    """Why `value` is None."""
+    n: int = 0
+    spread: float | None = None
+    speedup: float | None = None
+    efficiency: float | None = None
+    run_id: str | None = None
+    note: str | None = None
+    """What to know of the published figure: its framework's version, device, remark."""
+
+
+def fill(
+    table: SuiteTable,
+    results: Mapping[str, CellResult],
+    published: Iterable[Published] = (),
+) -> list[Cell]:
+    """Fill a table: a cell for each case and for each published figure, row by row.
+
+    A published figure stands beside the case with the same row and column; axes that make neither
+    are not compared. Where one row of ours meets several implementations of a framework, it is
+    shown beside each of them.
+
+    Args:
+        table: what makes rows and columns.
+        results: case_id -> what was measured; nothing of cases that never ran.
+        published: the figures of the table's document, at its metric.
+    """
+    cells: list[Cell] = []
+    ours: dict[tuple[Label, Label], Case] = {}
+    for case in table.cases:
+        ours.setdefault((_label(table.rows, case), _label(table.columns, case)), case)
+    variants: dict[Label, list[str | None]] = {}
+    theirs: dict[tuple[Label, str | None, Label], Published] = {}
+    for each in published:
+        row, column = _published_label(table.rows, each), _published_label(table.columns, each)
+        known = variants.setdefault(row, [])
+        if each.variant not in known:
+            known.append(each.variant)
+        theirs.setdefault((row, each.variant, column), each)
+    rows = dict.fromkeys([row for row, _ in ours] + list(variants))
+    columns = dict.fromkeys([c for _, c in ours] + [c for _, _, c in theirs])
+    for row in rows:
+        for variant in variants.get(row, [None]):
+            for column in columns:
+                own, figure = ours.get((row, column)), theirs.get((row, variant, column))
+                if own is not None or figure is not None:
+                    named = (*row[:-1], f"{row[-1]} ({variant})") if variant else row
+                    cells.append(_cell(table, named, column, own, results, figure))
+    return cells
+
+
+def _label(axes: Sequence[str], case: Case) -> Label:
+    return tuple(_written(case.axes(), axis) for axis in axes)
+
+
+def _published_label(axes: Sequence[str], figure: Published) -> Label:
+    return tuple(_written(figure.axes, axis) for axis in axes)
+
+
+def _written(axes: Mapping[str, Any], axis: str) -> str:
+    if axis == "devices":
+        return f"{axes['nodes']}x{axes['devices_per_node']}"
+    value = axes.get(axis)
+    return "-" if value is None else str(value)
+
+
+def _cell(
+    table: SuiteTable,
+    row: Label,
+    column: Label,
+    case: Case | None,
+    results: Mapping[str, CellResult],
+    figure: Published | None,
+) -> Cell:
+    result = results.get(case.case_id, CellResult()) if case else CellResult()
+    value: float | None = getattr(result, table.metric)
+    if value is not None and table.metric == "efficiency":
+        value *= 100
+    unit = METRICS[table.metric][1]
+    return Cell(
+        row=row,
+        column=column,
+        case_id=case.case_id if case else None,
+        value=value,
+        unit=f"{result.unit}/s" if table.metric == "throughput" and result.unit else unit,
+        published=figure.value if figure else None,
+        published_unit=figure.unit if figure else None,
+        reason=None if value is not None else _reason(table, case, result, figure),
+        n=result.n,
+        spread=result.spread,
+        speedup=result.speedup,
+        efficiency=result.efficiency,
+        run_id=result.run_id,
+        note=_note(figure),
+    )
+
+
+def _reason(
+    table: SuiteTable, case: Case | None, result: CellResult, figure: Published | None
+) -> str:
+    if case is None:
+        framework = figure.framework if figure else ""
+        return table.published_only.get(framework, "the suite has no such case")
+    if case.case_id in table.skipped:
+        return f"unsupported here: {table.skipped[case.case_id]}"
+    if result.reason is not None:
+        return result.reason
+    if result.throughput is not None:
+        return "its baseline was not measured in the same run"
+    return NOT_RUN
+
+
+def _note(figure: Published | None) -> str | None:
+    if figure is None:
+        return None
+    version = f"{figure.framework} {figure.version}" if figure.version else figure.framework
+    return ", ".join(part for part in (version, figure.device, figure.remark) if part)

@@ -1,0 +1,109 @@
+"""Tables of suites as text, Markdown, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from nightbench.core.model import SuiteTable
+from nightbench.core.tables import Cell, Label
+from nightbench.report.tables import figure, percent
+
+
+def to_rich(table: SuiteTable, cells: Sequence[Cell]) -> Table:
+    """Return a table for terminals; the reasons of its empty cells are `footnotes`."""
+    shown = Table(title=table.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    columns = _columns(cells)
+    shown.add_column(" / ".join(table.rows), overflow="fold")
+    for column in columns:
+        shown.add_column("\n".join(column), justify="right", overflow="fold")
+    for row, texts in _grid(cells, columns):
+        shown.add_row(escape(" ".join(row)), *(escape("\n".join(text)) for text in texts))
+    return shown
+
+
+def footnotes(cells: Sequence[Cell]) -> list[str]:
+    """Return why cells have no measured value, each reason once, numbered as in the cells."""
+    return [f"[{number}] {reason}" for reason, number in _reasons(cells).items()]
+
+
+def to_markdown(table: SuiteTable, cells: Sequence[Cell]) -> str:
+    """Return a table with its heading and footnotes."""
+    columns = _columns(cells)
+    lines = [f"### {table.title}", ""]
+    heads = [" / ".join(table.rows), *(" ".join(column) for column in columns)]
+    lines += [_markdown_row(heads), _markdown_row(["---", *["---:"] * len(columns)])]
+    for row, texts in _grid(cells, columns):
+        lines.append(_markdown_row([" ".join(row), *("<br>".join(text) for text in texts)]))
+    notes = footnotes(cells)
+    return "\n".join([*lines, "", *(f"- {note}" for note in notes), *([""] if notes else [])])
+
+
+def to_documents(table: SuiteTable, cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Return the cells as JSON values; `row` and `column` map axes to their values."""
+    return [
+        {
+            "table": table.name,
+            **dataclasses.asdict(cell),
+            "row": dict(zip(table.rows, cell.row, strict=True)),
+            "column": dict(zip(table.columns, cell.column, strict=True)),
+        }
+        for cell in cells
+    ]
+
+
+def to_csv(tables: Sequence[tuple[SuiteTable, Sequence[Cell]]]) -> str:
+    """Return a line for each cell of all tables, under one head."""
+    stream = io.StringIO()
+    names = [each.name for each in dataclasses.fields(Cell)]
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["table", *names])
+    for table, cells in tables:
+        for cell in cells:
+            values = [getattr(cell, name) for name in names]
+            texts = [" ".join(v) if isinstance(v, tuple) else v for v in values]
+            writer.writerow([table.name, *texts])
+    return stream.getvalue()
+
+
+def _columns(cells: Sequence[Cell]) -> list[Label]:
+    return list(dict.fromkeys(cell.column for cell in cells))
+
+
+def _reasons(cells: Sequence[Cell]) -> dict[str, int]:
+    found = dict.fromkeys(cell.reason for cell in cells if cell.reason is not None)
+    return {reason: number for number, reason in enumerate(found, start=1)}
+
+
+def _grid(
+    cells: Sequence[Cell], columns: Sequence[Label]
+) -> Iterator[tuple[Label, list[list[str]]]]:
+    """Each row with the lines of its cells."""
+    reasons = _reasons(cells)
+    at = {(cell.row, cell.column): cell for cell in cells}
+    for row in dict.fromkeys(cell.row for cell in cells):
+        found = (at.get((row, column)) for column in columns)
+        yield row, [_lines(cell, reasons) if cell else [""] for cell in found]
+
+
+def _lines(cell: Cell, reasons: dict[str, int]) -> list[str]:
+    if cell.value is None:
+        lines = [f"[{reasons[cell.reason or '']}]"]
+    else:
+        lines = [f"{figure(cell.value)} {cell.unit}", f"n {cell.n}, spread {percent(cell.spread)}"]
+        if cell.speedup is not None:
+            lines.append(f"S {cell.speedup:.2f}, E {percent(cell.efficiency, digits=0)}")
+    if cell.published is not None:
+        lines.append(f"published {figure(cell.published)} {cell.published_unit}")
+    return lines
+
+
+def _markdown_row(texts: Sequence[str]) -> str:
+    return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"

@@ -1,0 +1,76 @@
+"""What the tables of suites show: newest results of their cases, and published figures."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from nightbench.core.model import SuiteTable, reasons_from_json
+from nightbench.core.sentences import sentence
+from nightbench.core.tables import METRICS, CellResult, Published
+from nightbench.warehouse.repository import Repository, Row
+
+_AXES = (
+    *("workload", "framework", "strategy", "nodes", "devices_per_node", "trainers", "pservers"),
+    *("batch_size_per_device", "precision", "compiler", "sync", "compression", "link_bandwidth"),
+)
+
+
+class TableRepository(Repository):
+    """Reads for `nightbench table`."""
+
+    def newest_scale(self, suite: str, cluster: str) -> str | None:
+        """The scale of a suite's newest run on a cluster; None before the first one."""
+        row = self._first("newest_scale", suite=suite, cluster=cluster)
+        return str(row["scale"]) if row else None
+
+    def results(self, case_ids: Sequence[str], cluster: str) -> dict[str, CellResult]:
+        """case_id -> its newest good median on a cluster, or why the newest attempt has none."""
+        rows = self._read("newest_of_cases", case_ids=list(case_ids), cluster=cluster)
+        return {row["case_id"]: _result(row) for row in rows}
+
+    def published(self, table: SuiteTable, workloads: Collection[str]) -> list[Published]:
+        """The published figures of some workloads that a table's cells stand beside."""
+        if table.document is None:
+            return []
+        rows = self._read(
+            "published",
+            document=table.document,
+            figures=list(table.figures),
+            metric=METRICS[table.metric][0],
+        )
+        return [
+            Published(
+                axes={axis: row[axis] for axis in _AXES},
+                framework=row["framework_text"],
+                metric=row["metric"],
+                value=row["value"],
+                unit=row["unit_text"],
+                version=row["framework_version"],
+                variant=row["implementation"],
+                device=row["device"],
+                remark=row["remark"],
+            )
+            for row in rows
+            if row["workload"] in workloads
+        ]
+
+
+def _result(row: Row) -> CellResult:
+    return CellResult(
+        throughput=row["throughput"],
+        minibatches=row["minibatches_per_s"],
+        speedup=row["speedup"],
+        efficiency=row["efficiency"],
+        unit=row["unit"],
+        n=row["n"],
+        spread=row["spread"],
+        run_id=row["run_id"],
+        reason=_reason(row) if row["throughput"] is None else None,
+    )
+
+
+def _reason(row: Row) -> str:
+    word = "quarantined" if row["quarantined"] else str(row["status"])
+    found = row["quarantine_reasons"] if row["quarantined"] else row["reasons"]
+    said = [sentence(reason).split("\n")[0] for reason in reasons_from_json(found)]
+    return f"{word}: {said[0]}" if said else word

@@ -1,0 +1,101 @@
+"""Each line's loop beside a plain loop of its framework: same model, same flags, same core.
+
+python -m tests.performance lines [--lines pytorch,paddle3] [--rounds 5] [--steps 30] [--node DIR]
+
+The plain loop, `tests/performance/plain/<api>_loop.py`, is written as the framework's own examples
+write theirs and knows nothing of Nightbench. Rounds alternate which of the two goes first. Each
+process has one core and one thread; the first steps of both are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.integration.framework_gangs import BENCHMARKS, build_environment, job_of, run_gang
+
+PLAIN = Path(__file__).parent / "plain"
+WARMUP = 5
+
+
+def loop_of(line: str) -> Path:
+    """The plain loop of a line's API."""
+    description = json.loads((BENCHMARKS / "frameworks" / line / "framework.json").read_text())
+    return PLAIN / f"{description['api']}_loop.py"
+
+
+def ours(python: str, line: str, given: argparse.Namespace) -> float:
+    """Seconds of a step of a rank as the agent launches it."""
+    job = job_of(line, given.workload, trainers=1, strategy="single")
+    job["case"]["batch_size_per_device"] = given.batch_size
+    job["protocol"] = {"warmup_steps": WARMUP, "measured_steps": given.steps, "min_seconds": 0}
+    with tempfile.TemporaryDirectory() as folder:
+        (rank,) = run_gang(Path(folder), job, python)
+    seconds: float = rank["window"]["wall_s"] / rank["window"]["steps"]
+    return seconds
+
+
+def plain(python: str, line: str, given: argparse.Namespace) -> float:
+    """Seconds of a step of the plain loop."""
+    spec = json.loads((BENCHMARKS / "workloads" / given.workload / "spec.json").read_text())
+    argv = [python, str(loop_of(line)), str(BENCHMARKS / "workloads" / given.workload)]
+    argv += [json.dumps(spec["scales"]["smoke"])]
+    argv += [str(number) for number in (given.batch_size, WARMUP, given.steps)]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{argv[1]} exited with {done.returncode}:\n{done.stderr[-2000:]}")
+    seconds: float = json.loads(done.stdout.splitlines()[-1])["seconds"] / given.steps
+    return seconds
+
+
+def ratios(python: str, line: str, given: argparse.Namespace) -> list[float]:
+    """Of each round: our throughput over that of the plain loop."""
+    found = []
+    for number in range(given.rounds):
+        order: list[Any] = [ours, plain] if number % 2 == 0 else [plain, ours]
+        seconds = {run.__name__: run(python, line, given) for run in order}
+        found.append(seconds["plain"] / seconds["ours"])
+    return found
+
+
+def main(words: list[str]) -> int:
+    """Print a line for each framework line; 1 where one is below 0.99 of its plain loop."""
+    folders = sorted((BENCHMARKS / "frameworks").glob("[!.]*"))
+    lines = [each.name for each in folders if loop_of(each.name).exists()]
+    options = argparse.ArgumentParser(prog="python -m tests.performance lines")
+    options.add_argument("--lines", default=",".join(lines), help="with commas between (all)")
+    options.add_argument("--workload", default="resnet50_v1.5")
+    options.add_argument("--batch-size", type=int, default=4)
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--steps", type=int, default=30)
+    options.add_argument("--node", type=Path, help="root of a node's environments (a new one)")
+    given = options.parse_args(words)
+    # Launchers import what lines share.
+    sys.path.insert(0, str(BENCHMARKS))
+    # Both processes of a round run on the same core, one after the other.
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    good = True
+    with tempfile.TemporaryDirectory() as made:
+        for line in given.lines.split(","):
+            python = build_environment(given.node or Path(made), line)
+            found = ratios(python, line, given)
+            middle = statistics.median(found)
+            good = good and middle >= 0.99
+            print(
+                f"{line:12} {given.workload}: {middle:.3f} of the plain loop's throughput, "
+                f"{min(found):.3f} to {max(found):.3f} in {given.rounds} rounds",
+                flush=True,
+            )
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

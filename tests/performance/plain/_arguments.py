@@ -1,0 +1,24 @@
+"""What a plain loop is given: `<line>.py WORKLOAD_FOLDER PARAMS_JSON BATCH WARMUP STEPS`."""
+
+import importlib.util
+import json
+import os
+import sys
+
+import numpy
+
+folder, params = sys.argv[1], json.loads(sys.argv[2])
+batch_size, warmup, steps = (int(word) for word in sys.argv[3:6])
+
+
+def module(name):
+    """A file of the workload's folder as a module; its name may be the framework's."""
+    path = os.path.join(folder, name + ".py")
+    spec = importlib.util.spec_from_file_location("workload_" + name, path)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+batch = module("data").batch(params, batch_size, numpy.random.RandomState(1))
+"""Name -> array."""

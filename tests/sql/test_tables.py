@@ -1,0 +1,62 @@
+"""What the tables of suites read: newest good medians, why there is none, published figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nightbench.core.model import CaseBundle, CaseStatus, Reason, ReasonCode, RunKind, SuiteTable
+
+EXITED = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1")
+
+
+def test_the_newest_good_median_outlives_a_later_failure(loader, reader, given):
+    case = given.case()
+    first, second, third = (given.run(night) for night in range(3))
+    loader.runs.load(given.bundle(first, given.came_back(first, case, (10.0, 11.0, 12.0))))
+    loader.runs.load(given.bundle(second, given.came_back(second, case, (20.0, 21.0, 22.0))))
+    failed = CaseBundle(case, 0, CaseStatus.FAILED)
+    loader.runs.load(given.bundle(third, failed))
+    (found,) = reader.tables.results([case.case_id], third.cluster).values()
+    assert (found.throughput, found.run_id, found.reason) == (21.0, second.run_id, None)
+    assert found.minibatches == 21.0 / case.batch_size_per_device
+    assert reader.tables.results([case.case_id], "elsewhere") == {}
+    assert reader.tables.newest_scale(third.suite, third.cluster) == case.scale
+    assert reader.tables.newest_scale(third.suite, "elsewhere") is None
+
+
+def test_without_a_good_median_the_newest_attempt_says_why(loader, reader, given):
+    bad, missing, checked = (given.case(batch_size_per_device=n) for n in (2, 4, 8))
+    run = given.run()
+    failed = CaseBundle(bad, 0, CaseStatus.FAILED, reasons=(EXITED,))
+    quarantined = given.came_back(run, checked, checks=(given.failed_check(),))
+    loader.runs.load(given.bundle(run, failed, quarantined, missing=(missing,)))
+    found = reader.tables.results([c.case_id for c in (bad, missing, checked)], run.cluster)
+    assert found[bad.case_id].reason == "failed: n1: trainer-0 exited with code 1"
+    assert found[missing.case_id].reason == "missing"
+    assert found[checked.case_id].reason.startswith("quarantined: ")
+    assert all(each.throughput is None for each in found.values())
+
+
+def test_a_drill_is_no_result(loader, reader, given):
+    case = given.case()
+    run = replace(given.run(), run_kind=RunKind.DRILL)
+    loader.runs.load(given.bundle(run, given.came_back(run, case)))
+    assert reader.tables.results([case.case_id], run.cluster) == {}
+
+
+def test_published_figures_come_in_our_words(reader):
+    table = SuiteTable(
+        "fp32", "", ("framework",), ("devices",), document="dlperf-report-v1",
+        figures=("fp32 bsz=128",),
+    )  # fmt: skip
+    figures = reader.tables.published(table, {"resnet50_v1.5"})
+    assert len(figures) == 32
+    one = next(f for f in figures if f.axes["framework"] == "tensorflow1" and f.axes["nodes"] == 4)
+    assert (one.value, one.variant, one.version) == (
+        9514.64,
+        "NVIDIA DeepLearningExamples",
+        "1.15.2",
+    )
+    assert reader.tables.published(table, {"bert_base"}) == []
+    speedup = replace(table, metric="speedup")
+    assert reader.tables.published(speedup, {"resnet50_v1.5"}) == []
