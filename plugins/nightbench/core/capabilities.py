@@ -18,6 +18,9 @@ from nightbench.core.model import (
     Suite,
 )
 
+FULL_LINK = Case.link_bandwidth
+"""The link as it is."""
+
 
 @dataclass(frozen=True)
 class Refusal:
@@ -136,6 +139,18 @@ def _too_large(case: Case, cluster: Cluster) -> Refusal | None:
             "devices_per_node",
             f"{case.case_id} needs {wanted} on a node; the nodes of cluster {cluster.name} have "
             f"{have} each",
+        )
+    if case.link_bandwidth != FULL_LINK and not cluster.link_command:
+        return Refusal(
+            "link_bandwidth",
+            f"cluster {cluster.name} has no `link.command`, which would limit the link of a node "
+            f"to {case.link_bandwidth}",
+        )
+    if case.link_bandwidth != FULL_LINK and cluster.lock != "node":
+        return Refusal(
+            "link_bandwidth",
+            f"cluster {cluster.name} has `lock: {cluster.lock}`, so that other gangs would share "
+            f"the limited link; expected `lock: node`",
         )
     cores = [len(node.cpus) for node in cluster.nodes if node.cpus]
     if case.cpus is not None and cores and case.cpus > max(cores):
