@@ -214,7 +214,7 @@ def _check_cases(
                 variant = variant_of(framework, cluster, builds)
                 refusal = variant if isinstance(variant, Refusal) else None
         if refusal is not None and placed.skip:
-            skipped[case.case_id] = refusal.message
+            skipped[case.case_id] = refusal.message.removeprefix(f"{case.case_id} ")
         elif refusal is not None:
             problems.append(document.problem(_place_of(document, placed, refusal), refusal.message))
     return skipped
