@@ -51,6 +51,7 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
         ("paddle3", "default"),
         ("paddle2", "default"),
         pytest.param("jax", "default", marks=pytest.mark.slow),
+        pytest.param("tensorflow1", "default", marks=pytest.mark.slow),
         pytest.param("tensorflow2", "default", marks=pytest.mark.large),
         pytest.param("tensorflow2", "eager", marks=pytest.mark.large),
         pytest.param("mxnet", "default", marks=pytest.mark.slow),
@@ -63,31 +64,55 @@ def test_resnet50_is_the_same_network(line: str, execution: str, first_step: Fir
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", ["paddle3", "paddle2"])
-def test_vgg16_is_the_same_network(line: str, first_step: FirstStep) -> None:
-    words = ("--batch-size", "4")
-    hold_equal(first_step("pytorch", "vgg16", *words), first_step(line, "vgg16", *words))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("line", ["paddle3", "paddle2"])
-def test_se_resnext50_is_the_same_network(line: str, first_step: FirstStep) -> None:
-    # Its batch norms see 1x1 of 32x32: over eight images rounding would pass the tolerance.
-    workload, words = "se_resnext50_32x4d", ("--batch-size", "32")
+@pytest.mark.parametrize("line", ["paddle3", "paddle2", "paddle1"])
+@pytest.mark.parametrize(
+    ("workload", "batch_size"),
+    [
+        ("vgg16", 4),
+        ("vgg16_cifar", 32),
+        # Its batch norms see 1x1 of 32x32: over eight images rounding would pass the tolerance.
+        ("se_resnext50_32x4d", 32),
+        ("word2vec", 32),
+        ("simnet_bow", 32),
+    ],
+)
+def test_networks_are_the_same(
+    workload: str, batch_size: int, line: str, first_step: FirstStep
+) -> None:
+    words = ("--batch-size", str(batch_size))
     hold_equal(first_step("pytorch", workload, *words), first_step(line, workload, *words))
 
 
-@pytest.mark.parametrize("line", ["paddle3", "paddle2"])
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "workload", ["bert_base", "bert_large", "transformer_base", "transformer_big"]
+    ("line", "workload"),
+    [
+        ("paddle3", "bert_base"),
+        ("paddle3", "bert_large"),
+        ("paddle3", "transformer_base"),
+        ("paddle3", "transformer_big"),
+        ("paddle2", "bert_base"),
+        ("paddle2", "transformer_base"),
+        ("paddle1", "transformer_base"),
+        ("paddle1", "transformer_big"),
+    ],
 )
-def test_language_models_are_the_same(workload: str, line: str, first_step: FirstStep) -> None:
+def test_language_models_are_the_same(line: str, workload: str, first_step: FirstStep) -> None:
     hold_equal(first_step("pytorch", workload), first_step(line, workload))
 
 
-@pytest.mark.parametrize("line", ["paddle3", "paddle2"])
-@pytest.mark.parametrize("workload", ["resnet50_v1.5", "bert_base", "transformer_base"])
-def test_optimisers_do_the_same(workload: str, line: str, first_step: FirstStep) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "workload"),
+    [
+        ("paddle3", "resnet50_v1.5"),
+        ("paddle3", "bert_base"),
+        ("paddle3", "transformer_base"),
+        ("paddle2", "bert_base"),
+        ("paddle1", "transformer_base"),
+    ],
+)
+def test_optimisers_do_the_same(line: str, workload: str, first_step: FirstStep) -> None:
     words = ("--steps", "3")
     losses = first_step("pytorch", workload, *words)["losses"]
     assert losses[0] != losses[1] != losses[2]
@@ -101,6 +126,8 @@ def test_optimisers_do_the_same(workload: str, line: str, first_step: FirstStep)
         ("paddle2", "graph"),
         ("paddle3", "default"),
         pytest.param("mxnet", "default", marks=pytest.mark.slow),
+        pytest.param("tensorflow1", "default", marks=pytest.mark.slow),
+        pytest.param("tensorflow2", "default", marks=pytest.mark.large),
     ],
 )
 def test_ctr_dnn_is_the_same_network(line: str, execution: str, first_step: FirstStep) -> None:

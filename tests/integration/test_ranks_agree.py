@@ -15,10 +15,10 @@ from tests.integration.framework_gangs import build_environment, job_of, run_gan
 pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 LINES = [
-    *("pytorch", "paddle3", "paddle2", "jax"),
+    *("pytorch", "paddle3", "paddle2", "jax", "tensorflow1"),
     pytest.param("tensorflow2", marks=pytest.mark.large),
 ]
-TRANSPORTS = {"tensorflow2": "grpc/socket/lo"}
+TRANSPORTS = {"tensorflow1": "grpc/socket/lo", "tensorflow2": "grpc/socket/lo"}
 
 
 @pytest.fixture(scope="module")
