@@ -16,11 +16,15 @@ pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(1200)
 
 ONEFLOW = pytest.param("oneflow", marks=pytest.mark.large)
 LINES = [
-    *("pytorch", "paddle3", "paddle2", "jax"),
+    *("pytorch", "paddle3", "paddle2", "jax", "tensorflow1"),
     pytest.param("tensorflow2", marks=pytest.mark.large),
     ONEFLOW,
 ]
-TRANSPORTS = {"tensorflow2": "grpc/socket/lo", "oneflow": "epoll"}
+TRANSPORTS = {
+    "tensorflow1": "grpc/socket/lo",
+    "tensorflow2": "grpc/socket/lo",
+    "oneflow": "epoll",
+}
 
 
 @pytest.fixture(scope="module")

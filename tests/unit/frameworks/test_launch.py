@@ -56,7 +56,11 @@ def parameter_server(two_nodes: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "line", ["pytorch", "paddle3", "paddle2", "paddle1", "mxnet", "oneflow", "jax", "tensorflow2"]
+    "line",
+    [
+        *("pytorch", "paddle3", "paddle2", "paddle1", "jax", "tensorflow1", "tensorflow2"),
+        *("mxnet", "oneflow"),
+    ],
 )
 def test_a_node_starts_its_own_processes_only(line: str, two_nodes: dict[str, Any]) -> None:
     for name, trainer in (("n1", "trainer-0"), ("n2", "trainer-1")):
