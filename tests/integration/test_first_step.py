@@ -56,6 +56,8 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
         pytest.param("tensorflow2", "eager", marks=pytest.mark.large),
         pytest.param("mxnet", "default", marks=pytest.mark.slow),
         pytest.param("mxnet", "graph", marks=pytest.mark.slow),
+        pytest.param("oneflow", "default", marks=pytest.mark.large),
+        pytest.param("oneflow", "graph", marks=pytest.mark.large),
     ],
 )
 def test_resnet50_is_the_same_network(line: str, execution: str, first_step: FirstStep) -> None:
@@ -64,7 +66,7 @@ def test_resnet50_is_the_same_network(line: str, execution: str, first_step: Fir
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", ["paddle3", "paddle2"])
+@pytest.mark.parametrize("line", ["paddle3", "paddle2", "paddle1"])
 @pytest.mark.parametrize(
     ("workload", "batch_size"),
     [
@@ -83,21 +85,50 @@ def test_networks_are_the_same(
     hold_equal(first_step("pytorch", workload, *words), first_step(line, workload, *words))
 
 
-@pytest.mark.parametrize("line", ["paddle3", "paddle2"])
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "workload", ["bert_base", "bert_large", "transformer_base", "transformer_big"]
+    ("line", "workload"),
+    [
+        ("paddle3", "bert_base"),
+        ("paddle3", "bert_large"),
+        ("paddle3", "transformer_base"),
+        ("paddle3", "transformer_big"),
+        ("paddle2", "bert_base"),
+        ("paddle2", "transformer_base"),
+        ("paddle1", "transformer_base"),
+        ("paddle1", "transformer_big"),
+    ],
 )
-def test_language_models_are_the_same(workload: str, line: str, first_step: FirstStep) -> None:
+def test_language_models_are_the_same(line: str, workload: str, first_step: FirstStep) -> None:
     hold_equal(first_step("pytorch", workload), first_step(line, workload))
 
 
-@pytest.mark.parametrize("line", ["paddle3", "paddle2"])
-@pytest.mark.parametrize("workload", ["resnet50_v1.5", "bert_base", "transformer_base"])
-def test_optimisers_do_the_same(workload: str, line: str, first_step: FirstStep) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "workload"),
+    [
+        ("paddle3", "resnet50_v1.5"),
+        ("paddle3", "bert_base"),
+        ("paddle3", "transformer_base"),
+        ("paddle2", "bert_base"),
+        ("paddle1", "transformer_base"),
+    ],
+)
+def test_optimisers_do_the_same(line: str, workload: str, first_step: FirstStep) -> None:
     words = ("--steps", "3")
     losses = first_step("pytorch", workload, *words)["losses"]
     assert losses[0] != losses[1] != losses[2]
     assert first_step(line, workload, *words)["losses"] == pytest.approx(losses, rel=1e-4)
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("workload", ["vgg16", "bert_base", "bert_large"])
+def test_oneflow_trains_networks_of_pytorch(workload: str, first_step: FirstStep) -> None:
+    hold_equal(first_step("pytorch", workload), first_step("oneflow", workload))
+    losses = first_step("pytorch", workload, "--steps", "3")["losses"]
+    assert first_step("oneflow", workload, "--steps", "3")["losses"] == pytest.approx(
+        losses, rel=1e-4
+    )
 
 
 @pytest.mark.parametrize(
