@@ -56,6 +56,8 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
         pytest.param("tensorflow2", "eager", marks=pytest.mark.large),
         pytest.param("mxnet", "default", marks=pytest.mark.slow),
         pytest.param("mxnet", "graph", marks=pytest.mark.slow),
+        pytest.param("oneflow", "default", marks=pytest.mark.large),
+        pytest.param("oneflow", "graph", marks=pytest.mark.large),
     ],
 )
 def test_resnet50_is_the_same_network(line: str, execution: str, first_step: FirstStep) -> None:
@@ -117,6 +119,16 @@ def test_optimisers_do_the_same(line: str, workload: str, first_step: FirstStep)
     losses = first_step("pytorch", workload, *words)["losses"]
     assert losses[0] != losses[1] != losses[2]
     assert first_step(line, workload, *words)["losses"] == pytest.approx(losses, rel=1e-4)
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("workload", ["vgg16", "bert_base", "bert_large"])
+def test_oneflow_trains_networks_of_pytorch(workload: str, first_step: FirstStep) -> None:
+    hold_equal(first_step("pytorch", workload), first_step("oneflow", workload))
+    losses = first_step("pytorch", workload, "--steps", "3")["losses"]
+    assert first_step("oneflow", workload, "--steps", "3")["losses"] == pytest.approx(
+        losses, rel=1e-4
+    )
 
 
 @pytest.mark.parametrize(
