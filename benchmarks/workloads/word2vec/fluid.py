@@ -7,11 +7,16 @@ def model(params):
     """The network: a function from a batch to the scores of a word's neighbour and of others."""
     shape = [params["vocabulary"], params["embedding_size"]]
 
+    def vectors(words, count, table):
+        # is_sparse: only the rows that a batch has touched travel to the servers. What these
+        # return has one row for each word, without the batch's own shape.
+        found = embedding(words, shape, is_sparse=True, param_attr=table)
+        return layers.reshape(found, [-1, count, params["embedding_size"]])
+
     def scores(batch):
-        # is_sparse: only the rows that a batch has touched travel to the servers.
-        word = embedding(batch["word"], shape, is_sparse=True, param_attr="words.weight")
+        word = vectors(batch["word"], 1, "words.weight")
         others = layers.concat([batch["neighbour"], batch["negatives"]], axis=1)
-        others = embedding(others, shape, is_sparse=True, param_attr="neighbours.weight")
+        others = vectors(others, 1 + params["negatives"], "neighbours.weight")
         return layers.squeeze(layers.matmul(others, word, transpose_y=True), [2])
 
     return scores
