@@ -7,19 +7,18 @@ def model(params):
     """The network: a function from a batch to the scores of a word's neighbour and of others."""
     shape = [params["vocabulary"], params["embedding_size"]]
 
-    others = 1 + params["negatives"]
-
-    def rows(words, name):
-        # Servers look up one column of words. is_sparse: only the rows that a batch has touched
-        # travel to them.
+    def vectors(words, count, table):
+        # Servers look up one column of words (of several they return other rows), and return a row
+        # for each. is_sparse: only the rows that a batch has touched travel.
         column = layers.reshape(words, [-1, 1])
-        return embedding(column, shape, is_sparse=True, param_attr=name + ".weight")
+        found = embedding(column, shape, is_sparse=True, param_attr=table)
+        return layers.reshape(found, [-1, count, params["embedding_size"]])
 
     def scores(batch):
-        word = rows(batch["word"], "words")
-        compared = layers.concat([batch["neighbour"], batch["negatives"]], axis=1)
-        compared = layers.reshape(rows(compared, "neighbours"), [-1, others, shape[1]])
-        return layers.squeeze(layers.matmul(compared, word, transpose_y=True), [2])
+        word = vectors(batch["word"], 1, "words.weight")
+        others = layers.concat([batch["neighbour"], batch["negatives"]], axis=1)
+        others = vectors(others, 1 + params["negatives"], "neighbours.weight")
+        return layers.squeeze(layers.matmul(others, word, transpose_y=True), [2])
 
     return scores
 

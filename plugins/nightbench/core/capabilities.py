@@ -75,6 +75,8 @@ def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
         have = ", ".join(sorted(workload.strategies))
         return Refusal("strategy", f"{case.workload} cannot run {case.strategy} (it runs {have})")
     # After the strategy: what a line cannot do at all is the better reason.
+    if reason := framework.refused_workloads.get(case.workload):
+        return Refusal("framework", f"{case.framework} does not run {case.workload}: {reason}")
     if case.framework not in workload.frameworks:
         have = ", ".join(sorted(workload.frameworks)) or "no line"
         file = f"workloads/{case.workload}/{framework.api}.py"

@@ -57,7 +57,10 @@ def parameter_server(two_nodes: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "line",
-    ["pytorch", "paddle3", "paddle2", "paddle1", "mxnet", "jax", "tensorflow1", "tensorflow2"],
+    [
+        *("pytorch", "paddle3", "paddle2", "paddle1", "jax", "tensorflow1", "tensorflow2"),
+        *("mxnet", "oneflow"),
+    ],
 )
 def test_a_node_starts_its_own_processes_only(line: str, two_nodes: dict[str, Any]) -> None:
     for name, trainer in (("n1", "trainer-0"), ("n2", "trainer-1")):
@@ -148,6 +151,29 @@ def test_paddle2_trainers_wait_for_each_other(parameter_server: dict[str, Any]) 
     server, first = (started["env"] for started in launch("paddle2", parameter_server, "n1"))
     assert server["PADDLE_PSERVER_ID"] == "0"
     assert "PADDLE_PSERVER_ID" not in first
+
+
+def test_oneflow_ranks_see_the_gpus_of_their_node(two_nodes: dict[str, Any]) -> None:
+    two_nodes["processes"] = [
+        process("trainer-0", "n1", 0, "0"),
+        process("trainer-1", "n1", 1, "GPU-8f3a"),
+        process("trainer-2", "n2", 0, "1"),
+    ]
+    envs = [started["env"] for started in launch("oneflow", two_nodes, "n1")]
+    assert envs[1] == {
+        "MASTER_ADDR": "127.0.0.2",
+        "MASTER_PORT": "20000",
+        "WORLD_SIZE": "3",
+        "RANK": "1",
+        "CUDA_VISIBLE_DEVICES": "0,GPU-8f3a",
+    }
+    assert envs[0] == {**envs[1], "RANK": "0"}
+
+
+def test_a_lone_oneflow_rank_joins_nobody(two_nodes: dict[str, Any]) -> None:
+    del two_nodes["processes"][1]
+    (started,) = launch("oneflow", two_nodes, "n1")
+    assert started["env"] == {}
 
 
 def test_mxnet_processes_meet_at_the_scheduler() -> None:
