@@ -58,6 +58,9 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
         pytest.param("mxnet", "graph", marks=pytest.mark.slow),
         pytest.param("oneflow", "default", marks=pytest.mark.large),
         pytest.param("oneflow", "graph", marks=pytest.mark.large),
+        pytest.param("mindspore", "default", marks=pytest.mark.large),
+        pytest.param("megengine", "default", marks=pytest.mark.large),
+        pytest.param("megengine", "graph", marks=pytest.mark.large),
     ],
 )
 def test_resnet50_is_the_same_network(line: str, execution: str, first_step: FirstStep) -> None:
