@@ -29,7 +29,7 @@ class Refusal:
 
 def broken(case: Case, suite: Suite, cluster: Cluster, catalog: Catalog) -> str | None:
     """Say what is wrong with the files that a case is run from there; None where nothing is."""
-    problem = _broken_folder(case, catalog)
+    problem = _broken_folder(case, catalog.with_commands(suite))
     framework = catalog.frameworks[case.framework]
     if problem is not None or prefix_of(case.framework, cluster, suite.builds) is not None:
         return problem  # A prefix needs no lock.
