@@ -34,6 +34,8 @@ from nightbench.spool.root import Spool
 from nightbench.spool.run import RunSpool
 
 SCHEMA = "nightbench.run/1"
+EXPORTED = "exported"
+"""Key of run.json: the run is measured elsewhere, and nobody here knows how long that takes."""
 
 
 def store_plan(plan: RunPlan, spool: Spool) -> RunSpool:

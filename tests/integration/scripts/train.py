@@ -25,7 +25,7 @@ for step in range(1, options.steps + 1):
     if step == 45:
         if options.fault == "raise":
             raise RuntimeError("out of coffee")
-        if options.fault == "end":
+        if options.fault in ("end", "garbage"):
             break
         if options.fault == "hang":
             time.sleep(3600)
