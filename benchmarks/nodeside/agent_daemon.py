@@ -21,6 +21,7 @@ from nodeside.files import (
 from nodeside.fingerprint import fingerprint
 from nodeside.gpus import resolve
 from nodeside.job import NodeJob
+from nodeside.links import FULL, limit_link
 from nodeside.locks import JobLock, holder_document, lock_file, lock_path
 from nodeside.neighbours import CpuMeter
 from nodeside.node_repeat import NodeRepeat
@@ -126,6 +127,9 @@ def reap_after(folder: str, node: str, agent_file: str, pid: int) -> int:
     left = end_adopted()
     if left:
         job.log.write("kill", pids=left, reason="left by an agent that died")
+    if job.document["case"]["link_bandwidth"] != FULL:
+        # Twice does no harm, and an agent that was killed has not done it.
+        limit_link(job, FULL)
     return 0
 
 
@@ -247,6 +251,7 @@ class Agent:
     def _serve(self) -> list[Reason]:
         """Run repeats one after another; return why the agent has to end."""
         self._end_interrupted_repeats()
+        limit_link(self.job)
         self._meter = CpuMeter(self.job.cpus, self.job.job_id, self.job.neighbours["cpu_share"])
         write_json(
             os.path.join(self.job.folder, "fingerprint.json"),

@@ -64,7 +64,7 @@ class Live:
         return self.api.trigger("on_demand", {"suite": suite, **conf})
 
     def state(self, dag_run: str, dag_id: str = "on_demand") -> str:
-        return str(self.api.dag_run(dag_id, dag_run)["state"])
+        return str((self.api.dag_run(dag_id, dag_run) or {})["state"])
 
     def ended(self, dag_run: str, dag_id: str = "on_demand", wait_s: float = WAIT_S) -> str:
         self.until(

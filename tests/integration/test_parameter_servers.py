@@ -13,7 +13,12 @@ pytestmark = [pytest.mark.framework, pytest.mark.timeout(1200)]
 FIRST = (0.6363, 0.6257)
 """First losses of trainers 0 and 1 from the weights of data.py."""
 
-TRANSPORTS = {"paddle1": "grpc", "paddle2": "brpc", "mxnet": "zmq"}
+TRANSPORTS = {
+    "paddle1": "grpc",
+    "paddle2": "brpc",
+    "mxnet": "zmq",
+    "tensorflow1": "grpc/socket/lo",
+}
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +39,9 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str
         ("paddle1", "geo", 2, 1e-4),
         # A trainer may be a step behind another's.
         ("paddle1", "half_async", 1, 2e-3),
+        pytest.param("tensorflow1", "sync", 1, 1e-4, marks=pytest.mark.slow),
+        # A session prepares the graph in its first step, while another trainer goes ahead.
+        pytest.param("tensorflow1", "async", 2, 0.1, marks=pytest.mark.slow),
         pytest.param("mxnet", "sync", 2, 1e-4, marks=pytest.mark.slow),
         pytest.param("mxnet", "async", 1, 2e-3, marks=pytest.mark.slow),
     ],
@@ -59,14 +67,15 @@ def test_every_trainer_learns(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("line", ["mxnet", "tensorflow1"])
 @pytest.mark.parametrize(("strategy", "agree"), [("parameter_server", True), ("single", False)])
 def test_synchronous_workers_hold_the_same_weights(
-    strategy: str, agree: bool, interpreter: Callable[[str], str], tmp_path: Path
+    strategy: str, agree: bool, line: str, interpreter: Callable[[str], str], tmp_path: Path
 ) -> None:
     """From unequal weights and on different data; two that exchange nothing differ."""
-    job = job_of("mxnet", "ctr_dnn", trainers=2, pservers=2, strategy=strategy)
+    job = job_of(line, "ctr_dnn", trainers=2, pservers=2, strategy=strategy)
     job["protocol"] = {"warmup_steps": 3, "measured_steps": 20, "min_seconds": 0.0}
-    first, second = run_gang(tmp_path, job, interpreter("mxnet"), seed_of=lambda rank: rank + 1)
+    first, second = run_gang(tmp_path, job, interpreter(line), seed_of=lambda rank: rank + 1)
     assert first["loss"]["window"] != second["loss"]["window"], "both workers had the same data"
     assert None not in (first["weights_digest"], second["weights_digest"])
     assert (first["weights_digest"] == second["weights_digest"]) == agree

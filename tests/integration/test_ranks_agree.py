@@ -14,11 +14,17 @@ from tests.integration.framework_gangs import build_environment, job_of, run_gan
 
 pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(1200)]
 
+ONEFLOW = pytest.param("oneflow", marks=pytest.mark.large)
 LINES = [
-    *("pytorch", "paddle3", "paddle2", "jax"),
+    *("pytorch", "paddle3", "paddle2", "jax", "tensorflow1"),
     pytest.param("tensorflow2", marks=pytest.mark.large),
+    ONEFLOW,
 ]
-TRANSPORTS = {"tensorflow2": "grpc/socket/lo"}
+TRANSPORTS = {
+    "tensorflow1": "grpc/socket/lo",
+    "tensorflow2": "grpc/socket/lo",
+    "oneflow": "epoll",
+}
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +34,11 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str
     return lambda line: build_environment(root, line)
 
 
-def two_ranks(folder: Path, line: str, strategy: str, python: str) -> list[dict[str, Any]]:
+def two_ranks(
+    folder: Path, line: str, strategy: str, python: str, execution: str = "default"
+) -> list[dict[str, Any]]:
     """What two ranks wrote in rank.json; their weights begin unequal."""
-    job = job_of(line, "resnet50_v1.5", trainers=2, strategy=strategy)
+    job = job_of(line, "resnet50_v1.5", trainers=2, strategy=strategy, execution=execution)
     return run_gang(folder, job, python, seed_of=lambda rank: rank + 1)
 
 
@@ -43,6 +51,21 @@ def test_two_ranks_end_with_the_same_weights(
     assert first["transport"] == second["transport"] == TRANSPORTS.get(line, "gloo/socket/lo")
     assert first["parameters"] == second["parameters"] == 25_557_032
     assert first["weights_digest"] == second["weights_digest"]
+
+
+@pytest.mark.parametrize("line", [ONEFLOW])
+def test_ranks_of_a_graph_end_with_the_weights_of_eager_ones(
+    line: str, interpreter: Callable[[str], str], tmp_path: Path
+) -> None:
+    ended = []
+    for execution in ("default", "graph"):
+        folder = tmp_path / execution
+        folder.mkdir()
+        ended.append(two_ranks(folder, line, "collective", interpreter(line), execution))
+    (eager, _), (first, second) = ended
+    assert first["weights_digest"] == second["weights_digest"]
+    steps = len(eager["loss"]["window"])
+    assert first["loss"]["window"][:steps] == pytest.approx(eager["loss"]["window"], rel=1e-3)
 
 
 @pytest.mark.parametrize("line", LINES)

@@ -69,7 +69,7 @@ def before_the_first_launch() -> bool:
             run = live.run_of(dag_run)
             if live.ended(dag_run) != "success":
                 return False
-            entry = live.api.dag_run("on_demand", dag_run)
+            entry = live.api.dag_run("on_demand", dag_run) or {}
             tasks = {t["task_id"]: t for t in live.api.task_instances("on_demand", dag_run)}
             began = _date(entry["start_date"])
             store = run.latest(run.planned()[0]["case_id"])

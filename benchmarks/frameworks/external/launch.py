@@ -32,8 +32,9 @@ def processes(job, node, ports, python, code):
             "LOCAL_RANK": known["local_rank"],
             "LOCAL_WORLD_SIZE": str(len(mine)),
         }
-        if known["devices"]:
-            env["CUDA_VISIBLE_DEVICES"] = process["device"] or known["devices"]
+        visible = process["device"] or known["devices"]
+        if visible:
+            env["CUDA_VISIBLE_DEVICES"] = visible
         env.update({name: replaced(text, known) for name, text in command["env"].items()})
         started.append({"name": process["name"], "argv": argv, "env": env})
     return started

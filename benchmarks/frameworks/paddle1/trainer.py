@@ -8,7 +8,25 @@ from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import (
     fleet,
 )
 
-OPTIMIZERS = {"sgd": lambda params: fluid.optimizer.SGD(params["learning_rate"])}
+
+def decay(params):
+    """Added to the gradient of every parameter where the workload has it."""
+    rate = params.get("weight_decay", 0.0)
+    return fluid.regularizer.L2DecayRegularizer(rate) if rate else None
+
+
+OPTIMIZERS = {
+    "sgd": lambda params: fluid.optimizer.SGD(
+        params["learning_rate"], regularization=decay(params)
+    ),
+    "momentum": lambda params: fluid.optimizer.Momentum(
+        params["learning_rate"], params["momentum"], regularization=decay(params)
+    ),
+    "adam": lambda params: fluid.optimizer.Adam(
+        params["learning_rate"], params["beta1"], params["beta2"], params["epsilon"]
+    ),
+}
+"""Name -> maker from the workload's parameters."""
 
 factory = distributed_strategy.StrategyFactory
 STRATEGIES = {
@@ -33,7 +51,9 @@ class Trainer(Base):
             for name, value in batches[0].items()
         }
         self.loss = network.loss(network.model(params), inputs)
-        trainable = fluid.default_main_program().all_parameters()
+        # Fluid counts batch-norm statistics as parameters too.
+        parameters = fluid.default_main_program().all_parameters()
+        trainable = [weight for weight in parameters if weight.trainable]
         self.made = self.initial_weights({weight.name: weight.shape for weight in trainable})
 
         optimizer = optimizer_of(params, OPTIMIZERS)(params)

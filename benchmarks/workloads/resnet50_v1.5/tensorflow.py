@@ -61,5 +61,5 @@ def model(params):
 def loss(model, batch):
     """Mean cross-entropy of a batch."""
     logits = tf.cast(model(batch["images"]), tf.float32)
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(batch["labels"], logits)
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=batch["labels"], logits=logits)
     return tf.reduce_mean(losses)

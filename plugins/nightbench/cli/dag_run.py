@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from nightbench.cli import common
 from nightbench.cli.common import out, say
 from nightbench.cli.live_view import LiveView
+from nightbench.config.values import shown
 from nightbench.core.budget import duration
 from nightbench.core.errors import UserError
 from nightbench.local.airflow_api import AirflowApi, AirflowUnavailable
@@ -207,7 +208,19 @@ class DagRunFollower:
         return answer
 
     def _state(self) -> str:
-        return str(self._api.dag_run(self._dag_id, self._dag_run_id)["state"])
+        found = self._api.dag_run(self._dag_id, self._dag_run_id)
+        if found is None:
+            what = f"run: found {shown(self._dag_run_id)}, which"
+            stored = run_of(self._spool, self._dag_run_id)
+            if stored is not None:
+                raise UserError(
+                    f"{what} Airflow has no longer; see `nightbench results --run {stored.run_id}`"
+                )
+            raise UserError(
+                f"{what} is neither in {self._spool.root} nor a run of Airflow's DAG "
+                f"{self._dag_id}; see `nightbench runs`"
+            )
+        return str(found["state"])
 
     def _activity(self) -> str:
         """Return what Airflow does while no case runs."""

@@ -34,6 +34,7 @@ from nightbench.cli import (
 from nightbench.cli.common import quiet
 from nightbench.config.values import shown
 from nightbench.core.errors import UserError
+from nightbench.core.printable import without_controls
 
 app = typer.Typer(
     name="nightbench",
@@ -100,5 +101,6 @@ def main() -> None:
         _refuse_bytes(sys.argv[1:])
         app()
     except UserError as error:
-        Console(stderr=True).print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
+        said = without_controls(f"error: {error}")
+        Console(stderr=True).print(said, markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)

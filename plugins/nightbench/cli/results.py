@@ -11,6 +11,7 @@ import typer
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, err, out, say
+from nightbench.config.values import shown
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, Run
 from nightbench.report import (
@@ -128,7 +129,7 @@ def results_of(run_id: str | None) -> tuple[list[Row], str | None]:
     runs = [run.run_id for run in spool.runs()]
     if run_id is not None and run_id not in runs:
         where = f"the warehouse cannot be asked: {away}" if away else "nor the warehouse"
-        raise UserError(f'run: found "{run_id}"; {spool.root} does not hold it; {where}')
+        raise UserError(f"run: found {shown(run_id)}; {spool.root} does not hold it; {where}")
     if not runs or (run_id is None and away is None):
         return [], None
     chosen = run_id or runs[-1]

@@ -14,6 +14,7 @@ from nightbench.cli import common, dag_run
 from nightbench.cli.common import FAILED, INTERRUPTED, err, say
 from nightbench.config import find_suites, locations
 from nightbench.config.builds import parse_untrusted_build, stage_wheels
+from nightbench.config.values import shown
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, Reason, ReasonCode
 from nightbench.local.airflow_api import AirflowApi
@@ -54,6 +55,9 @@ def run(
     if (suite is None) is (follow is None):
         raise typer.BadParameter("expected either a suite or --follow RUN")
     if follow is not None:
+        given = (cluster, direct, frameworks, workloads, strategies, case, repeats, scale, build)
+        if any((*given, night, outside_hours)):
+            raise typer.BadParameter("--follow shows a run as it is: expected no other option")
         raise typer.Exit(follow_run(follow))
     assert suite is not None
     chosen = common.choose(
@@ -198,7 +202,7 @@ def cancel(
         api = dag_run.airflow_runs()
         if api is None:
             err.print("Airflow does not answer: ending the processes on the nodes only")
-        elif api.dag_run(dag_id, dag_run_id)["state"] not in ("success", "failed"):
+        elif (api.dag_run(dag_id, dag_run_id) or {}).get("state") in ("queued", "running"):
             api.fail_run(dag_id, dag_run_id)
             say(f"Airflow ends its DAG run {dag_run_id}")
     where = common.cluster_of(document["cluster"])
@@ -259,7 +263,9 @@ def _named(spool: Spool, name: str) -> RunSpool | None:
 
 
 def _unknown_run(spool: Spool, name: str) -> UserError:
-    return UserError(f'run: found "{name}", which is not in {spool.root}; see `nightbench results`')
+    return UserError(
+        f"run: found {shown(name)}, which is not in {spool.root}; see `nightbench runs`"
+    )
 
 
 def _goes_on(run: RunSpool) -> bool:

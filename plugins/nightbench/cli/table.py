@@ -101,15 +101,15 @@ def filled_tables(
     path = suite_file(named, files=True)
     place = cluster_of(cluster, catalog, files=True) if cluster else None
     suite = load_suite(path, catalog, cluster=place)
-    stored = common.open_reader().tables
-    chosen = scale or stored.newest_scale(suite.name, suite.cluster) or suite.scale
-    suite = load_suite(path, catalog, cluster=place, scale=chosen)
     if not suite.tables:
         raise UserError(f"suite {suite.name}: found no `tables:` in {path}; expected at least one")
     names = [each.name for each in suite.tables]
     for name in only:
         if name not in names:
             raise UserError(f"table: {one_of(name, names)}")
+    stored = common.open_reader().tables
+    chosen = scale or stored.newest_scale(suite.name, suite.cluster) or suite.scale
+    suite = load_suite(path, catalog, cluster=place, scale=chosen)
     filled = []
     for each in suite.tables:
         if only and each.name not in only:

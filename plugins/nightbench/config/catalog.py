@@ -136,6 +136,7 @@ def _framework(path: Path) -> FrameworkInfo:
             Strategy(strategy): tuple(_role(name, role) for name, role in roles.items())
             for strategy, roles in file.roles.items()
         },
+        refused_workloads=dict(file.refused_workloads),
         launcher_env=frozenset(file.launcher_env),
         drill_workload=file.drill_workload,
         for_tests=file.for_tests,
@@ -205,6 +206,10 @@ def _contradictions(
             yield ("controls", kind), said
     drilled = file.drill_workload
     workloads = folder.parent.parent / "workloads"
+    for refused in file.refused_workloads:
+        if not (workloads / refused / f"{file.api}.py").is_file():
+            said = f"found {refused}, which has no {file.api}.py; expected one that has"
+            yield ("refused_workloads", refused), said
     if drilled is not None and not (workloads / drilled / "spec.json").is_file():
         yield ("drill_workload",), one_of(drilled, [each.name for each in _folders(workloads)])
 
@@ -268,7 +273,13 @@ def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadIn
         name=path.parent.name,
         title=file.title,
         unit=file.unit,
-        frameworks=tuple(sorted(line for line, info in frameworks.items() if info.api in written)),
+        frameworks=tuple(
+            sorted(
+                line
+                for line, info in frameworks.items()
+                if info.api in written and path.parent.name not in info.refused_workloads
+            )
+        ),
         strategies=tuple(Strategy(name) for name in file.strategies),
         scales={name: dict(parameters) for name, parameters in file.scales.items()},
         parameters=file.parameters,

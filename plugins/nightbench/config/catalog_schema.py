@@ -134,6 +134,11 @@ class FrameworkFile(StrictModel):
         description="Strategy: the roles of its processes, in the order of launch. Unless given, "
         "trainers alone, which fill the nodes.",
     )
+    refused_workloads: dict[v.Name, v.Text] = Field(
+        default_factory=dict,
+        description="Workload with a model file of the line's API that the line does not run: the "
+        "reason for users.",
+    )
     launcher_env: list[v.Text] = Field(
         default_factory=list,
         description="Environment variables that `launch.py` sets from case and cluster: no file "

@@ -147,6 +147,17 @@ class HealthFile(StrictModel):
     )
 
 
+class LinkFile(StrictModel):
+    """How a node's link is made slower, for cases with a `link_bandwidth`."""
+
+    command: list[v.Text] = Field(
+        default_factory=list,
+        description="Program with its arguments; it is run on each node before a case with the "
+        "bandwidth as last argument, `100mbit` or `full`, and after it with `full` "
+        "(`tools/limit-link.sh` does this by tc). Without it cases have the link as it is.",
+    )
+
+
 class LimitsFile(StrictModel):
     """When, and how much at once, a cluster may be measured on."""
 
@@ -196,6 +207,7 @@ class ClusterFile(StrictModel):
         description="Role of a process (`trainer`, `pserver`, …, as the lines have them): its "
         "environment.",
     )
+    link: LinkFile = Field(default_factory=LinkFile, description="How a node's link is limited.")
     lock: Literal["node", "devices"] = Field(
         "node",
         description="What a gang has for itself: its nodes, or only its devices (cores on CPU "

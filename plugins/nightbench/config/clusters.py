@@ -115,6 +115,7 @@ def load_cluster(
         window=file.limits.hours,
         neighbours=_neighbours(file),
         health=_health(file),
+        link_command=tuple(file.link.command),
     )
     if problems:
         raise ConfigError(path, problems)

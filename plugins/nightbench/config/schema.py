@@ -80,6 +80,7 @@ PserverCounts = Annotated[
 ]
 Names = Annotated[list[v.Name], *_axis]
 Percentages = Annotated[list[v.Percentage], *_axis]
+Bandwidths = Annotated[list[v.Bandwidth], *_axis]
 Sizes = Annotated[list[v.Size], *_axis]
 Texts = Annotated[list[v.Text], *_axis]
 TableName = Annotated[str, _known("tables"), v.Words("table")]
@@ -153,7 +154,10 @@ class BlockFile(StrictModel):
         ["default"], description="Layout of tensors; `default` is the workload's own."
     )
     compression: Names = Field(["none"], description="Compression of gradients.")
-    link_bandwidth: Names = Field(["full"], description="Limit on the link between nodes.")
+    link_bandwidth: Bandwidths = Field(
+        ["full"],
+        description="What each node may send, `100mbit`; clusters need a `link.command` for it.",
+    )
     data: v.Name = Field("synthetic", description="What is fed to the model.")
     sequence_length: Counts | None = Field(
         None, description="Tokens in a sequence, for workloads that have them."

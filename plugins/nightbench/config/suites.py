@@ -98,7 +98,7 @@ def load_suite(
         cluster=cluster.name,
         scale=own_scale(document),
         commands=own,
-        cases=tuple(placed.case for placed in cases),
+        cases=tuple(dict.fromkeys(placed.case for placed in cases)),
         skipped=skipped,
         tables=tuple(_table(name, each, written, skipped) for name, each in file.tables.items()),
         protocol=_protocol(file.protocol),
@@ -211,15 +211,16 @@ def _check_cases(
     problems: list[Problem],
 ) -> dict[str, str]:
     """case_id -> why, of the cases that cannot run and may be skipped; all others are problems."""
-    first: dict[str, Key] = {}
+    first: dict[str, WrittenCase] = {}
     skipped: dict[str, str] = {}
     for placed in cases:
         case, key = placed.case, placed.key
-        if case.case_id in first:
-            line = document.lines[first[case.case_id]]
+        before = first.setdefault(case.case_id, placed)
+        # Two tables may hold the same case; it is measured once.
+        if before is not placed and not (before.tables and placed.tables):
+            line = document.lines[before.key]
             message = f"makes the case {case.case_id} again (first from line {line})"
             problems.append(document.problem(key, message))
-        first.setdefault(case.case_id, key)
         refusal = unsupported(case, catalog)
         if refusal is None and cluster is not None:
             framework = catalog.frameworks[case.framework]
@@ -228,7 +229,7 @@ def _check_cases(
                 variant = variant_of(framework, cluster, builds)
                 refusal = variant if isinstance(variant, Refusal) else None
         if refusal is not None and placed.skip:
-            skipped[case.case_id] = refusal.message
+            skipped[case.case_id] = refusal.message.removeprefix(f"{case.case_id} ")
         elif refusal is not None:
             problems.append(document.problem(_place_of(document, placed, refusal), refusal.message))
     return skipped

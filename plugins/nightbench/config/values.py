@@ -40,6 +40,7 @@ _LONGEST_TEXT = 4096
 _VERSION = re.compile(r"v?\d[A-Za-z0-9.!+_-]*\Z")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(kB|MB|GB|TB|KiB|MiB|GiB|TiB)\Z")
 _LINK = re.compile(r"(\d+(?:\.\d+)?) ?(Mbit|Gbit)/s\Z")
+_BANDWIDTH = re.compile(r"(?:full|[1-9][0-9]{0,4}[kmg]bit)\Z")
 _MOST_HOSTS = 10_000
 
 
@@ -89,6 +90,13 @@ def link_speed(value: Any) -> int:
         expected = "a speed such as 10Gbit/s or 100Mbit/s"
         raise ValueError(f"found {describe(value)}; expected {expected}")
     return round(float(match[1]) * (1000 if match[2] == "Gbit" else 1))
+
+
+def bandwidth(value: Any) -> Any:
+    """A limit on a link as tc writes it, `100mbit`, or `full`."""
+    if not isinstance(value, str) or not _BANDWIDTH.match(value):
+        raise ValueError(f"found {describe(value)}; expected 10mbit, 1gbit, or full")
+    return value
 
 
 def hours(value: str) -> str:
@@ -259,6 +267,7 @@ Name = Annotated[str, AfterValidator(slug), Words("name")]
 Duration = Annotated[float, BeforeValidator(duration), Words("duration")]
 PositiveDuration = Annotated[float, BeforeValidator(positive_duration), Words("duration")]
 Percentage = Annotated[float, BeforeValidator(percentage), Words("percentage")]
+Bandwidth = Annotated[str, BeforeValidator(bandwidth), Words("bandwidth")]
 Size = Annotated[int, BeforeValidator(size), Words("size")]
 LinkSpeed = Annotated[int, BeforeValidator(link_speed), Words("speed of a link")]
 ClockText = Annotated[str, AfterValidator(clock), Words("time of day")]

@@ -18,6 +18,9 @@ from nightbench.core.model import (
     Suite,
 )
 
+FULL_LINK = Case.link_bandwidth
+"""The link as it is."""
+
 
 @dataclass(frozen=True)
 class Refusal:
@@ -72,6 +75,8 @@ def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
         have = ", ".join(sorted(workload.strategies))
         return Refusal("strategy", f"{case.workload} cannot run {case.strategy} (it runs {have})")
     # After the strategy: what a line cannot do at all is the better reason.
+    if reason := framework.refused_workloads.get(case.workload):
+        return Refusal("framework", f"{case.framework} does not run {case.workload}: {reason}")
     if case.framework not in workload.frameworks:
         have = ", ".join(sorted(workload.frameworks)) or "no line"
         file = f"workloads/{case.workload}/{framework.api}.py"
@@ -90,7 +95,7 @@ def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
 
 
 def _wrong_length(case: Case, params: Mapping[str, Any]) -> Refusal | None:
-    if case.sequence_length is None:
+    if case.sequence_length is None or "command" in params:
         return None
     if "sequence_length" not in params:
         return Refusal("sequence_length", f"{case.workload} has no sequences")
@@ -136,6 +141,18 @@ def _too_large(case: Case, cluster: Cluster) -> Refusal | None:
             "devices_per_node",
             f"{case.case_id} needs {wanted} on a node; the nodes of cluster {cluster.name} have "
             f"{have} each",
+        )
+    if case.link_bandwidth != FULL_LINK and not cluster.link_command:
+        return Refusal(
+            "link_bandwidth",
+            f"cluster {cluster.name} has no `link.command`, which would limit the link of a node "
+            f"to {case.link_bandwidth}",
+        )
+    if case.link_bandwidth != FULL_LINK and cluster.lock != "node":
+        return Refusal(
+            "link_bandwidth",
+            f"cluster {cluster.name} has `lock: {cluster.lock}`, so that other gangs would share "
+            f"the limited link; expected `lock: node`",
         )
     cores = [len(node.cpus) for node in cluster.nodes if node.cpus]
     if case.cpus is not None and cores and case.cpus > max(cores):

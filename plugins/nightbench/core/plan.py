@@ -192,6 +192,7 @@ def resolve(
         neighbours=cluster.neighbours,
         lock=cluster.lock,
         transport=cluster.transport,
+        link_command=cluster.link_command,
         deadline=deadline,
     )
 

@@ -14,10 +14,17 @@ def has_control_characters(text: str) -> bool:
     PostgreSQL takes no NUL and no lone surrogate; terminals obey the others. Codes that turn the
     direction of writing turn the text beside them as well.
     """
-    return any(
-        (unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t") or c in _DIRECTION_CODES
-        for c in text
-    )
+    return any(map(_is_control, text))
+
+
+def without_controls(text: str) -> str:
+    """A text for a terminal, on several lines: what `has_control_characters` finds is escaped."""
+    return "".join(escaped(c) if _is_control(c) else c for c in text)
+
+
+def _is_control(c: str) -> bool:
+    is_control = unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t"
+    return is_control or c in _DIRECTION_CODES
 
 
 def escaped(text: str) -> str:

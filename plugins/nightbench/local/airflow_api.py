@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -10,6 +11,9 @@ import httpx
 from nightbench.core.errors import UserError
 
 PAGE = 100
+RUN_ID = re.compile(r"(?!\.+\Z)[A-Za-z0-9_.~:+-]{1,250}\Z")
+"""Ids of DAG runs, as Airflow allows them unless told otherwise."""
+
 PASSING = frozenset({408, 425, 429})
 """Statuses, beside 5xx, of a request that may succeed later."""
 
@@ -96,9 +100,16 @@ class AirflowApi:
         answer = self._send("POST", path, json=body, allow=(409,) if run_id else ())
         return run_id or str(answer.json()["dag_run_id"])
 
-    def dag_run(self, dag_id: str, run_id: str) -> dict[str, Any]:
-        """Return one run of a DAG; its `state` is queued, running, success or failed."""
-        return dict(self._send("GET", self._run_path(dag_id, run_id)).json())
+    def dag_run(self, dag_id: str, run_id: str) -> dict[str, Any] | None:
+        """Return one run of a DAG, whose `state` is queued, running, success or failed.
+
+        Returns:
+            None where Airflow has no such run.
+        """
+        if not RUN_ID.match(run_id):
+            return None
+        answer = self._send("GET", self._run_path(dag_id, run_id), allow=(404,))
+        return None if answer.status_code == 404 else dict(answer.json())
 
     def task_instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         """Return all task instances of a run, every mapped one with its own `map_index`."""

@@ -139,7 +139,7 @@ def load_job_or_none(run: RunSpool, case_id: str) -> PlannedJob | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class MeasuredCase:
+class ReturnedCase:
     """One case as it came back, all of whose files are what they were when it was measured."""
 
     job: JobSpec
@@ -148,7 +148,7 @@ class MeasuredCase:
     results: tuple[dict[str, Any], ...]
 
 
-def _measured(folder: Path, job: JobSpec) -> MeasuredCase:
+def _measured(folder: Path, job: JobSpec) -> ReturnedCase:
     measured = _document(folder / "measured.json")
     if measured.get("schema") != SCHEMA or measured.get("job_id") != job.job_id:
         raise UserError(
@@ -176,7 +176,7 @@ def _measured(folder: Path, job: JobSpec) -> MeasuredCase:
             raise UserError(f"{path}: is no result of a repeat: {error!r}") from None
         results.append(result)
     prints = _document(folder / "fingerprint.json")
-    return MeasuredCase(job, folder, prints, tuple(results))
+    return ReturnedCase(job, folder, prints, tuple(results))
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def _document(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _take(run: RunSpool, measured: MeasuredCase) -> None:
+def _take(run: RunSpool, measured: ReturnedCase) -> None:
     """Write what a controller of the gang would have written."""
     job, node = measured.job, measured.job.lead.name
     store = run.case(job.case.case_id, job.generation)

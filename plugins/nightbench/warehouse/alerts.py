@@ -106,6 +106,8 @@ class AlertRepository(Repository):
         group: str | None = None,
     ) -> list[Row]:
         """Alerts, newest first: rows of `marts.fct_alert`; `states` None means all."""
+        if alert_id is not None and abs(alert_id) > LARGEST:
+            return []
         return self._read(
             "alerts",
             states=None if states is None else list(states),

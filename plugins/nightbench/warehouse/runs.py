@@ -161,7 +161,7 @@ class RunRepository(Repository):
 
     def results(self, run_id: str | None = None) -> list[Row]:
         """Every planned case of a run (the newest by default) with figures and verdict."""
-        chosen = run_id or self.latest()
+        chosen = self.latest() if run_id is None else run_id
         return self._read("results_rows", run_id=chosen) if chosen else []
 
     def case_past(self, cluster: str) -> dict[str, CaseHistory]:

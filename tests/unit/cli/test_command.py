@@ -134,6 +134,21 @@ def test_ctrl_c_while_the_command_is_imported_prints_no_traceback() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+def test_an_error_holds_no_control_characters(place: Path) -> None:
+    done = nightbench(place, "plan", "\x1b[31mred\u202e")
+    assert done.returncode == 1
+    assert "\x1b" not in done.stderr
+    assert "\u202e" not in done.stderr
+    assert r"\x1b[31mred\u202e" in done.stderr
+
+
+@pytest.mark.parametrize("word", ["--direct", "--repeats=3", "--night"])
+def test_a_followed_run_takes_no_other_option(place: Path, word: str) -> None:
+    done = nightbench(place, "run", "--follow", "trial-1", word)
+    assert done.returncode == 2
+    assert "expected no other option" in done.stderr
+
+
 def test_validation_says_everything_that_is_wrong(place: Path) -> None:
     assert nightbench(place, "validate").returncode == 0
     (place / "dags/suites/trial.yaml").write_text(SUITE.replace("fake", "fke").replace("2x1", "2"))

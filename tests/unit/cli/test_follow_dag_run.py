@@ -48,6 +48,8 @@ class Airflow:
             self.asked += 1
             self.when_asked(self.asked)
             return self.status, {"state": self.state}
+        if "/dagRuns/" in path and not path.endswith("/taskInstances"):
+            return 404, {"detail": "not found"}
         return self.status, {"task_instances": []}
 
     def start(self, dag_run_id: str) -> int:
@@ -182,8 +184,8 @@ def test_giving_up_to_start_a_run_says_how_to_follow_it_if_it_was(
 
 
 def test_a_refusal_for_good_is_told_at_once(airflow: Airflow, spool: Spool) -> None:
-    airflow.status = 404
-    with api(airflow) as client, pytest.raises(UserError, match="404") as error:
+    airflow.status = 403
+    with api(airflow) as client, pytest.raises(UserError, match="403") as error:
         dag_run.DagRunFollower(client, spool, DAG_RUN).follow()
     assert not isinstance(error.value, AirflowUnavailable)
 
@@ -192,3 +194,23 @@ def test_a_run_that_nobody_knows_is_named(spool: Spool, monkeypatch: pytest.Monk
     monkeypatch.setattr(run.common, "spool", lambda: spool)
     with pytest.raises(UserError, match='found "gone"'):
         run.follow_run("gone")
+
+
+NO_RUNS = ["nope", "", ".", "../dags", "a/b", "x" * 5000, "\x1b[31m", "a\nb"]
+
+
+@pytest.mark.parametrize("name", NO_RUNS)
+def test_what_is_no_run_is_named_in_one_sentence(airflow: Airflow, spool: Spool, name: str) -> None:
+    with api(airflow) as client, pytest.raises(UserError) as raised:
+        dag_run.DagRunFollower(client, spool, name).follow()
+    said = str(raised.value)
+    assert said.startswith('run: found "')
+    assert "nor a run of Airflow's DAG on_demand" in said
+    assert len(said) < 400
+    assert said.isprintable()
+
+
+def test_a_run_that_airflow_has_forgotten_has_its_results(airflow: Airflow, spool: Spool) -> None:
+    airflow.status = 404
+    with api(airflow) as client, pytest.raises(UserError, match="results --run demo-1"):
+        dag_run.DagRunFollower(client, spool, DAG_RUN).follow()

@@ -11,6 +11,7 @@ import pytest
 
 from nightbench.config import find_clusters, find_suites, load_catalog, load_cluster, load_suite
 from nightbench.config.suite_heads import framework_names, workload_scales
+from nightbench.core.capabilities import unsupported
 from nightbench.core.model import Build, Case, Cluster, Node, RunKind, Strategy, Suite
 from nightbench.core.run_plan import make_plan
 from nightbench.spool import Spool
@@ -59,6 +60,15 @@ def test_what_is_in_the_folders_is_in_the_catalog(tmp_path: Path) -> None:
     assert catalog.workloads["net"].scales["full"] == {"size": 224, "layers": [1, 2]}
 
 
+def test_a_line_may_refuse_a_workload_of_its_api(tmp_path: Path) -> None:
+    catalog = load_catalog(tree(tmp_path, {**LINE, "refused_workloads": {"net": "no"}}, SPEC))
+    assert catalog.workloads["net"].frameworks == ()
+    case = Case(framework="thing", workload="net", strategy=Strategy.SINGLE)
+    refusal = unsupported(case, catalog)
+    assert refusal
+    assert (refusal.axis, refusal.message) == ("framework", "thing does not run net: no")
+
+
 def test_a_mended_title_or_a_new_scale_starts_no_new_history(tmp_path: Path) -> None:
     first = load_catalog(tree(tmp_path, LINE, SPEC)).workloads["net"].digest
     scales = {**SPEC["scales"], "smoke": {"size": 32}}
@@ -79,11 +89,12 @@ def test_all_wrong_descriptions_are_said_together(
         'benchmarks/frameworks/thing/framework.json:2: line: found "thin"; expected the name of '
         'its folder, "thing"',
         'benchmarks/frameworks/thing/framework.json:17: axes.strategi: found "strategi"; expected '
-        "one of compiler, compression, data, execution, layout, link_bandwidth, precision, "
+        "one of compiler, compression, data, execution, layout, precision, "
         'strategy, sync (did you mean "strategy"?)',
         'benchmarks/frameworks/thing/framework.json:19: extra: found the unknown key "extra"; '
         "expected one of api, axes, commands, controls, devices, drill_workload, for_tests, "
-        "launcher_env, line, package, python, roles, size_bytes, title, variants, version",
+        "launcher_env, line, package, python, refused_workloads, roles, size_bytes, title, "
+        "variants, version",
         'benchmarks/workloads/net/spec.json:10: scales.full.converges: found "yes"; expected true '
         "or false",
         "benchmarks/workloads/net/spec.json:11: scales.full.units_per_example: found 0; expected a "
@@ -138,6 +149,11 @@ TRAINER = {"count": "trainers", "measured": True}
         ("roles", {"pair": {"t": TRAINER}}, 'roles.pair: found "pair"; expected one of collectiv'),
         ("roles", {"single": {"s": {"count": 1}}}, "roles.single: found no role with measured: t"),
         ("controls", {"gpu": "a.py"}, 'controls.gpu: found "a.py", which is not in this folder; '),
+        (
+            "refused_workloads",
+            {"nett": "no"},
+            "refused_workloads.nett: found nett, which has no lang.py; expected one that has",
+        ),
         ("drill_workload", "nett", 'drill_workload: found "nett"; expected net (did you mean "ne'),
     ],
 )

@@ -114,3 +114,22 @@ def test_a_table_holds_the_cases_of_the_blocks_that_name_it(
     other = ("strategy: collective", "strategy: collective\n    tables: shapes")
     with pytest.raises(ConfigError, match=r'found "shapes"; expected sizes'):
         load_suite(suite_file(("matrix:\n", TABLE), other), catalog)
+
+
+def test_two_tables_may_hold_the_same_case(suite_file: Write, catalog: Catalog) -> None:
+    more = TABLE.replace("matrix:", "  twice:\n    title: T\n    rows: framework\n"
+                         "    columns: devices\nmatrix:")  # fmt: skip
+    block = """\
+  - workload: net
+    frameworks: pytorch
+    strategy: collective
+    devices: [1x1, 2x1]
+    batch_size_per_device: 2
+    tables: twice
+"""
+    named = ("[pytorch, paddle3]", "[pytorch, paddle3]\n    tables: sizes")
+    suite = load_suite(suite_file(("matrix:\n", more + block), named), catalog)
+    assert len(suite.cases) == 4
+    assert [len(table.cases) for table in suite.tables] == [4, 2]
+    with pytest.raises(ConfigError, match="makes the case net-pytorch-collective-1x1-bs2 again"):
+        load_suite(suite_file(("matrix:\n", more + block)), catalog)

@@ -431,3 +431,22 @@ def test_a_process_may_have_cores_and_memory_of_its_own(
     cluster.write_text(cluster.read_text() + "    cpus: 0-7\n")
     said = complaints(suite_file(added), catalog)
     assert "needs 10 cores for each process; the nodes of cluster pair have 8" in said[0]
+
+
+def test_a_limited_link_needs_a_cluster_that_limits_it(
+    suite_file: Write, catalog: Catalog, dags: Path
+) -> None:
+    added = ("strategy: collective", "strategy: collective\n    link_bandwidth: [full, 10mbit]")
+    assert "cluster pair has no `link.command`" in complaints(suite_file(added), catalog)[0]
+    cluster = dags / "clusters" / "pair.yaml"
+    cluster.write_text(cluster.read_text() + "link: {command: [limit-link, eth0]}\n")
+    suite = load_suite(suite_file(added), catalog)
+    assert {case.link_bandwidth for case in suite.cases} == {"full", "10mbit"}
+    assert load_cluster(cluster).link_command == ("limit-link", "eth0")
+    wrong = ("strategy: collective", "strategy: collective\n    link_bandwidth: fast")
+    assert (
+        'found "fast"; expected 10mbit, 1gbit, or full' in complaints(suite_file(wrong), catalog)[0]
+    )
+    devices = cluster.read_text().replace("ssh_pair", "ssh_pair\n    cpus: 0-7")
+    cluster.write_text(devices + "lock: devices\n")
+    assert "other gangs would share" in complaints(suite_file(added), catalog)[0]

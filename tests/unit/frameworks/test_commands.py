@@ -58,6 +58,19 @@ def test_variables_have_placeholders_too():
     assert one["env"]["PADDLE_TRAINER_ID"] == one["env"]["RANK"] == "0"
 
 
+@pytest.mark.parametrize("device", [None, "0"])
+def test_framework_json_names_every_variable_that_the_launcher_owns(device):
+    document = job("x")
+    for process in document["processes"]:
+        process["device"] = device
+    for node in document["nodes"]:
+        node["devices"] = [device] if device else []
+    described = json.loads((Path(launch.__file__).parent / "framework.json").read_text())
+    (one, *_) = started(document)
+    assert ("CUDA_VISIBLE_DEVICES" in one["env"]) is (device is not None)
+    assert set(one["env"]) <= set(described["launcher_env"])
+
+
 def log_of(steps, seconds=0.1, epoch=0, total="/1000"):
     return "".join(f"Epoch: [{epoch}][{step}{total}]\tTime {seconds:.4f} (0.1)\n" for step in steps)
 

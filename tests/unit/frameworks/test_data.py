@@ -77,8 +77,11 @@ def digest(arrays: dict[str, Any]) -> str:
         ("ctr_dnn", "f777a68377dc", "bb5c7f99bfc0"),
         ("resnet50_v1.5", "218a002f5ad3", "3d4e57f0c6ff"),
         ("se_resnext50_32x4d", "ef990f4d5467", "3d4e57f0c6ff"),
+        ("simnet_bow", "a6d19f7959b6", "1e0d9c3a5666"),
         ("transformer_base", "9228b884d7d0", "03dcc8001c64"),
         ("transformer_big", "7b038fb67f05", "03dcc8001c64"),
+        ("vgg16_cifar", "18f85e8448f5", "3f45b902c2ea"),
+        ("word2vec", "26cb971712f3", "fca2efcac912"),
         pytest.param("vgg16", "6ad4eac6845f", "3d4e57f0c6ff", marks=pytest.mark.slow),
     ],
 )

@@ -56,7 +56,11 @@ def parameter_server(two_nodes: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "line", ["pytorch", "paddle3", "paddle2", "paddle1", "mxnet", "jax", "tensorflow2"]
+    "line",
+    [
+        *("pytorch", "paddle3", "paddle2", "paddle1", "jax", "tensorflow1", "tensorflow2"),
+        *("mxnet", "oneflow"),
+    ],
 )
 def test_a_node_starts_its_own_processes_only(line: str, two_nodes: dict[str, Any]) -> None:
     for name, trainer in (("n1", "trainer-0"), ("n2", "trainer-1")):
@@ -149,6 +153,29 @@ def test_paddle2_trainers_wait_for_each_other(parameter_server: dict[str, Any]) 
     assert "PADDLE_PSERVER_ID" not in first
 
 
+def test_oneflow_ranks_see_the_gpus_of_their_node(two_nodes: dict[str, Any]) -> None:
+    two_nodes["processes"] = [
+        process("trainer-0", "n1", 0, "0"),
+        process("trainer-1", "n1", 1, "GPU-8f3a"),
+        process("trainer-2", "n2", 0, "1"),
+    ]
+    envs = [started["env"] for started in launch("oneflow", two_nodes, "n1")]
+    assert envs[1] == {
+        "MASTER_ADDR": "127.0.0.2",
+        "MASTER_PORT": "20000",
+        "WORLD_SIZE": "3",
+        "RANK": "1",
+        "CUDA_VISIBLE_DEVICES": "0,GPU-8f3a",
+    }
+    assert envs[0] == {**envs[1], "RANK": "0"}
+
+
+def test_a_lone_oneflow_rank_joins_nobody(two_nodes: dict[str, Any]) -> None:
+    del two_nodes["processes"][1]
+    (started,) = launch("oneflow", two_nodes, "n1")
+    assert started["env"] == {}
+
+
 def test_mxnet_processes_meet_at_the_scheduler() -> None:
     job = {
         "nodes": [node("n1", "127.0.0.2"), node("n2", "127.0.0.3")],
@@ -174,7 +201,13 @@ def test_mxnet_processes_meet_at_the_scheduler() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", sorted(p.parent.name for p in BENCHMARKS.glob("frameworks/*/launch.py"))
+    "line",
+    # A line that runs commands needs one in its job: test_commands.py.
+    sorted(
+        p.parent.name
+        for p in BENCHMARKS.glob("frameworks/*/launch.py")
+        if not json.loads((p.parent / "framework.json").read_text()).get("commands")
+    ),
 )
 @pytest.mark.parametrize("device", [None, "0"])
 def test_framework_json_names_every_variable_that_the_launcher_owns(

@@ -125,7 +125,7 @@ LINE_AXES: Mapping[str, str | None] = {
         axis: _AXIS_DEFAULTS[axis]
         for axis in (
             *("sync", "precision", "compiler", "execution"),
-            *("layout", "compression", "link_bandwidth", "data"),
+            *("layout", "compression", "data"),
         )
     },
 }

@@ -86,6 +86,8 @@ class JobSpec:
     """No repeat is started that cannot end by then."""
     expected_repeat_s: float | None = None
     """What a repeat usually takes, where earlier runs say it; its time limit when None."""
+    link_command: tuple[str, ...] = ()
+    """What limits the link of a node on that node; empty: nothing."""
     transport: str | None = None
     """What the frameworks' own traffic is expected to use; not compared when None."""
 
@@ -161,6 +163,7 @@ class JobSpec:
             "limits": dataclasses.asdict(self.limits),
             "lock_dir": self.environments.lock_dir,
             "lock": self.lock,
+            "link_command": list(self.link_command),
             "neighbours": {
                 name: getattr(self.neighbours, name)
                 for name in ("action", "wait_s", "cpu_share", "gpu")

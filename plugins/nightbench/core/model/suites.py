@@ -154,6 +154,8 @@ class FrameworkInfo:
     """Axis -> value -> where it runs. Axes that are not here have their default alone."""
     roles: Mapping[Strategy, tuple[Role, ...]] = field(default_factory=dict)
     """Processes of a gang, in the order of launch; see `roles_of`."""
+    refused_workloads: Mapping[str, str] = field(default_factory=dict)
+    """Workload that has a model file of the line's API -> why the line does not run it."""
     launcher_env: frozenset[str] = frozenset()
     """Environment variables that the line's launcher sets: no file may."""
     commands: bool = False

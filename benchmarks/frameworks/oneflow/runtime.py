@@ -1,0 +1,68 @@
+"""A OneFlow process on a node: its device, and the ranks that it joined when it was imported."""
+
+import os
+import time
+
+import numpy
+from base_runtime import Base
+
+# Importing OneFlow joins the ranks, over gRPC: a proxy has no business between them.
+for variable in ("http_proxy", "https_proxy"):
+    os.environ.pop(variable, None)
+import oneflow  # noqa: E402 - see above
+from frameworks.oneflow import torch_api  # noqa: E402
+
+
+class Runtime(Base):
+    """One rank."""
+
+    line = "oneflow"
+
+    def init(self):
+        """Chooses the device (the launcher shows the process only its own)."""
+        torch_api.install()
+        self.gpu = self.context.device is not None
+        self.device = oneflow.device("cuda" if self.gpu else "cpu")
+
+    def barrier(self):
+        """Waits for all ranks and for the work that they have queued."""
+        self.device_sync()
+        if self.context.grouped:
+            oneflow.comm.barrier()
+
+    def agree(self, value):
+        """Rank 0's number, by broadcast."""
+        if not self.context.grouped:
+            return value
+        shared = oneflow.tensor([value], dtype=oneflow.float64, device=self.device)
+        oneflow.comm.broadcast(shared, src=0)
+        return shared.item()
+
+    def device_sync(self):
+        """Waits until all that was queued has run: on the CPU too it runs behind Python."""
+        if self.gpu:
+            oneflow.cuda.synchronize()
+        else:
+            oneflow._oneflow_internal.eager.Sync()
+
+    def mark(self):
+        """A reading of the clock when nothing is queued: OneFlow 0.9 has no device events."""
+        self.device_sync()
+        return time.perf_counter()
+
+    def versions(self):
+        """OneFlow's version and NumPy's."""
+        versions = super().versions()
+        versions["oneflow"] = oneflow.__version__
+        versions["numpy"] = numpy.__version__
+        return versions
+
+    def transport(self):
+        """NCCL between GPUs; on CPUs OneFlow's own sockets, whose network it does not name."""
+        if not self.context.grouped:
+            return None
+        return "nccl" if self.gpu else "epoll"
+
+    def shutdown(self):
+        """Leaves together."""
+        self.barrier()

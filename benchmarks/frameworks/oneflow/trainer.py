@@ -1,0 +1,146 @@
+"""Training in OneFlow: eager with DistributedDataParallel, or a graph over global tensors."""
+
+import oneflow
+from base_trainer import Base, expect_precision, optimizer_of
+from oneflow import nn
+
+
+def sgd(parameters, params):
+    """Stochastic gradient descent without momentum."""
+    return oneflow.optim.SGD(
+        parameters, lr=params["learning_rate"], weight_decay=params.get("weight_decay", 0.0)
+    )
+
+
+def momentum(parameters, params):
+    """Stochastic gradient descent with momentum."""
+    return oneflow.optim.SGD(
+        parameters,
+        lr=params["learning_rate"],
+        momentum=params["momentum"],
+        weight_decay=params.get("weight_decay", 0.0),
+    )
+
+
+def adam(parameters, params):
+    """Adam (Kingma and Ba 2014, arXiv:1412.6980)."""
+    return oneflow.optim.Adam(
+        parameters,
+        lr=params["learning_rate"],
+        betas=(params["beta1"], params["beta2"]),
+        eps=params["epsilon"],
+    )
+
+
+def adamw(parameters, params):
+    """Adam, with decoupled decay of matrices (Loshchilov and Hutter 2017, arXiv:1711.05101)."""
+    weights = list(parameters)
+    groups = [
+        {"params": [w for w in weights if w.dim() > 1], "weight_decay": params["weight_decay"]},
+        {"params": [w for w in weights if w.dim() <= 1], "weight_decay": 0.0},
+    ]
+    return oneflow.optim.AdamW(
+        groups,
+        lr=params["learning_rate"],
+        betas=(params["beta1"], params["beta2"]),
+        eps=params["epsilon"],
+    )
+
+
+OPTIMIZERS = {"sgd": sgd, "momentum": momentum, "adam": adam, "adamw": adamw}
+
+
+class Step(nn.Graph):
+    """One step as a graph: forward, backward, update."""
+
+    def __init__(self, model, loss, optimizer):
+        super().__init__()
+        self.model, self.loss = model, loss
+        self.add_optimizer(optimizer)
+
+    def build(self, batch):
+        """The loss of a batch."""
+        loss = self.loss(self.model, batch)
+        loss.backward()
+        return loss
+
+
+class Trainer(Base):
+    """One rank."""
+
+    def __init__(self, context, network, data):
+        super().__init__(context, network, data)
+        params, self.device = context.params, context.runtime.device
+        self.model = network.model(params)
+        self._load()
+        self.model.to(self.device)
+        self.graphed = context.case["execution"] == "graph"
+        self.split = None
+        if context.grouped and self.graphed:
+            placement = oneflow.placement.all(self.device.type)
+            self.model.to_global(placement, oneflow.sbp.broadcast)
+            self.split = {"placement": placement, "sbp": oneflow.sbp.split(0)}
+        elif context.grouped:
+            nn.parallel.DistributedDataParallel(self.model)
+        self.optimizer = optimizer_of(params, OPTIMIZERS)(self.model.parameters(), params)
+        if self.graphed:
+            self.graph = Step(self.model, network.loss, self.optimizer)
+        self.batches = [
+            {name: self._tensor(value) for name, value in batch.items()}
+            for batch in self.new_batches(params["batches"])
+        ]
+        self.kept = []
+
+    def _tensor(self, value):
+        tensor = oneflow.tensor(value, device=self.device)
+        return tensor.to_global(**self.split) if self.split else tensor
+
+    def _load(self):
+        named = dict(self.model.named_parameters())
+        matrices = {id(m.weight) for m in self.model.modules() if isinstance(m, nn.Linear)}
+        # OneFlow's Linear holds (out, in), data.py (in, out).
+        self.turned = {name for name, weight in named.items() if id(weight) in matrices}
+        made = self.initial_weights(
+            {
+                name: weight.shape[::-1] if name in self.turned else weight.shape
+                for name, weight in named.items()
+            }
+        )
+        with oneflow.no_grad():
+            for name, weight in named.items():
+                value = made[name].T.copy() if name in self.turned else made[name]
+                weight.copy_(oneflow.tensor(value))
+
+    def step(self):
+        """Forward, backward, update. Queues its work; the loss stays on the device."""
+        batch = self.batches[len(self.kept) % len(self.batches)]
+        if self.graphed:
+            loss = self.graph(batch)
+        else:
+            loss = self.network.loss(self.model, batch)
+            loss.backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+        self.kept.append(loss.detach())
+
+    def losses(self):
+        """The losses of all steps so far, of this rank's batches."""
+        # A global loss is the sum of what the ranks hold: their own means, divided by the ranks.
+        parts = self.context.world_size if self.split else 1
+        return [float(self._own(loss)) * parts for loss in self.kept]
+
+    def weights(self):
+        """Name -> value of all trainable parameters."""
+        held = {name: self._own(weight) for name, weight in self.model.named_parameters()}
+        return {name: x.T if name in self.turned else x for name, x in held.items()}
+
+    @staticmethod
+    def _own(tensor):
+        return (tensor.to_local() if tensor.is_global else tensor).detach().cpu().numpy()
+
+    def precision_proof(self):
+        """Looks at what a product keeps of 1 + 2^-12: bfloat16 and TF32 round it to 1."""
+        fine = oneflow.full((256, 256), 1 + 2.0**-12, device=self.device)
+        product = oneflow.matmul(fine, oneflow.eye(256, device=self.device))
+        exact = bool((product == fine).all().item())
+        return expect_precision(self.context.precision, "fp32" if exact else "tf32")
