@@ -66,6 +66,21 @@ def test_resnet50_is_the_same_network(line: str, execution: str, first_step: Fir
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("workload", "axis", "value"),
+    [
+        ("bert_base", "compiler", "inductor"),
+        ("resnet50_v1.5", "layout", "channels_last"),
+    ],
+)
+def test_compiler_and_layout_leave_the_work_as_it_is(
+    workload: str, axis: str, value: str, first_step: FirstStep
+) -> None:
+    found = first_step("pytorch", workload, f"--{axis}", value)
+    hold_equal(first_step("pytorch", workload), found)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["paddle3", "paddle2", "paddle1"])
 @pytest.mark.parametrize(
     ("workload", "batch_size"),
