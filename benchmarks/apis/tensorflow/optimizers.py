@@ -52,7 +52,7 @@ def adamw(params, step, weight, gradient, mean, square):
 
 def _decayed(params, weight, gradient):
     decay = params.get("weight_decay", 0.0)
-    return gradient + decay * weight if decay else gradient
+    return tf.convert_to_tensor(gradient) + decay * weight if decay else gradient
 
 
 OPTIMIZERS = {"sgd": (sgd, 0), "momentum": (momentum, 1), "adam": (adam, 2), "adamw": (adamw, 2)}

@@ -20,26 +20,47 @@ FIRST_SCALE, GROWTH_STEPS = 2.0**16, 2000
 """Loss scaling of fp16, as in PyTorch: doubled after so many good steps, halved by an overflow."""
 
 
-def sgd(params, weight, gradient):
+def sgd(params, step, weight, gradient):
     """Stochastic gradient descent without momentum."""
-    return weight - params["learning_rate"] * gradient, ()
+    return [weight - params["learning_rate"] * _decayed(params, weight, gradient)]
 
 
-def momentum(params, weight, gradient, velocity):
+def momentum(params, step, weight, gradient, velocity):
     """Stochastic gradient descent with momentum."""
-    velocity = params["momentum"] * velocity + gradient
-    return weight - params["learning_rate"] * velocity, (velocity,)
+    velocity = params["momentum"] * velocity + _decayed(params, weight, gradient)
+    return [weight - params["learning_rate"] * velocity, velocity]
 
 
-OPTIMIZERS = {"sgd": (sgd, 0), "momentum": (momentum, 1)}
-"""Name -> the update of one weight and the number of its slots, zeros at first."""
+def adam(params, step, weight, gradient, mean, square):
+    """Adam (Kingma and Ba 2014, arXiv:1412.6980)."""
+    beta1, beta2 = params["beta1"], params["beta2"]
+    mean = beta1 * mean + (1 - beta1) * gradient
+    square = beta2 * square + (1 - beta2) * gradient**2
+    deviation = jnp.sqrt(square / (1 - beta2**step)) + params["epsilon"]
+    update = params["learning_rate"] / (1 - beta1**step) * mean / deviation
+    return [weight - update, mean, square]
+
+
+def adamw(params, step, weight, gradient, mean, square):
+    """Adam, with decoupled decay of matrices (Loshchilov and Hutter 2017, arXiv:1711.05101)."""
+    decay = params["learning_rate"] * params["weight_decay"] if weight.ndim > 1 else 0.0
+    return adam(params, step, weight * (1 - decay), gradient, mean, square)
+
+
+def _decayed(params, weight, gradient):
+    return gradient + params.get("weight_decay", 0.0) * weight
+
+
+OPTIMIZERS = {"sgd": (sgd, 0), "momentum": (momentum, 1), "adam": (adam, 2), "adamw": (adamw, 2)}
+"""Name -> the update of one weight, in steps that count from 1 on; its slots, zeros at first."""
 
 
 class Scope:
-    """The weights of a network by name, and the running averages that a step leaves."""
+    """The weights of a network by name, the running averages that a step leaves, and chance."""
 
-    def __init__(self, parameters, averages):
-        self.parameters, self.old, self.averages = parameters, averages, {}
+    def __init__(self, parameters, averages, key):
+        self.parameters, self.old, self.key = parameters, averages, key
+        self.averages = {}
 
     def parameter(self, name, *shape):
         """The trainable parameter of that name."""
@@ -49,12 +70,19 @@ class Scope:
         """Follows a value over the steps, for inference: a tenth of it is new."""
         self.averages[name] = 0.9 * self.old[name] + 0.1 * value
 
+    def dropout(self, x, rate):
+        """Zeros in the place of so many values, the others scaled up."""
+        if not rate:
+            return x
+        self.key, key = jax.random.split(self.key)
+        return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0)
+
 
 class Shapes(Scope):
     """Collects shapes while a network is traced and nothing is computed."""
 
     def __init__(self):
-        super().__init__({}, {})
+        super().__init__({}, {}, jax.random.key(0))
 
     def parameter(self, name, *shape):
         """Zeros."""
@@ -88,6 +116,7 @@ class Trainer(Base):
             "averages": shapes.averages,
             "loss_scale": numpy.float32(FIRST_SCALE if context.precision == "fp16" else 1.0),
             "good_steps": numpy.int32(0),
+            "step": numpy.int32(1),
         }
         place, train = self._local, self._train
         if context.grouped:
@@ -129,7 +158,7 @@ class Trainer(Base):
         params, scale = self.context.params, state["loss_scale"]
 
         def scaled_loss(weights):
-            scope = Scope(self._cast(weights), state["averages"])
+            scope = Scope(self._cast(weights), state["averages"], self._key(state["step"]))
             model = functools.partial(self.model, scope)
             loss = self.network.loss(model, self._cast(batch))
             return loss * scale, (loss, scope.averages)
@@ -138,14 +167,20 @@ class Trainer(Base):
         (_, (loss, averages)), gradients = found
         if self.context.grouped:
             gradients, averages = jax.lax.pmean((gradients, averages), "ranks")
-        new = {**state, "averages": averages, "weights": {}, "slots": {}}
+        new = {**state, "averages": averages, "weights": {}, "slots": {}, "step": state["step"] + 1}
         for name, weight in state["weights"].items():
-            gradient = gradients[name] / scale + params.get("weight_decay", 0.0) * weight
-            updated = self.optimizer(params, weight, gradient, *state["slots"][name])
-            new["weights"][name], new["slots"][name] = updated[0], list(updated[1])
+            slots, gradient = state["slots"][name], gradients[name] / scale
+            updated = self.optimizer(params, state["step"], weight, gradient, *slots)
+            new["weights"][name], *new["slots"][name] = updated
         if self.context.precision == "fp16":
             new = self._unless_overflown(state, new, gradients)
         return new, loss.reshape(1)
+
+    def _key(self, step):
+        """Where the random numbers of this rank and step begin."""
+        # The same program on every rank: a collective of JAX wants that.
+        rank = jax.lax.axis_index("ranks") if self.context.grouped else 0
+        return jax.random.fold_in(jax.random.fold_in(jax.random.key(0), rank), step)
 
     @staticmethod
     def _unless_overflown(state, new, gradients):

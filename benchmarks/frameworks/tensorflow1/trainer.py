@@ -76,7 +76,8 @@ class Trainer(Base):
         case, weights = self.context.case, list(self.scope.weights.values())
         gradients = tf.gradients(loss, weights)
         if self.context.grouped:
-            return self._update(weights, self._all_reduce(gradients, "Div"))
+            dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+            return self._update(weights, self._all_reduce(dense, "Div"))
         if case["strategy"] == "parameter_server" and case["sync"] == "sync":
             return self._update_together(weights, gradients)
         return self._update(weights, gradients)

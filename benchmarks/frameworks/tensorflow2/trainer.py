@@ -99,7 +99,8 @@ class Trainer(Base):
     def _train(self, batch):
         loss, gradients = self._backward(batch)
         if self.context.grouped:
-            gradients = self._all_reduce("MEAN", gradients)
+            dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+            gradients = self._all_reduce("MEAN", dense)
         if self.context.precision == "fp16":
             self._update_unless_overflown(gradients)
         else:

@@ -7,11 +7,17 @@ def model(params):
     """The network: a function from a batch to the scores of a word's neighbour and of others."""
     shape = [params["vocabulary"], params["embedding_size"]]
 
+    def vectors(words, count, table):
+        # Servers look up one column of words (of several they return other rows), and return a row
+        # for each. is_sparse: only the rows that a batch has touched travel.
+        column = layers.reshape(words, [-1, 1])
+        found = embedding(column, shape, is_sparse=True, param_attr=table)
+        return layers.reshape(found, [-1, count, params["embedding_size"]])
+
     def scores(batch):
-        # is_sparse: only the rows that a batch has touched travel to the servers.
-        word = embedding(batch["word"], shape, is_sparse=True, param_attr="words.weight")
+        word = vectors(batch["word"], 1, "words.weight")
         others = layers.concat([batch["neighbour"], batch["negatives"]], axis=1)
-        others = embedding(others, shape, is_sparse=True, param_attr="neighbours.weight")
+        others = vectors(others, 1 + params["negatives"], "neighbours.weight")
         return layers.squeeze(layers.matmul(others, word, transpose_y=True), [2])
 
     return scores

@@ -107,7 +107,8 @@ def fill(
     """
     cells: list[Cell] = []
     ours: dict[tuple[Label, Label], Case] = {}
-    for case in table.cases:
+    # Of several cases of one cell the first that can run: a line without collectives has `single`.
+    for case in sorted(table.cases, key=lambda case: case.case_id in table.skipped):
         ours.setdefault((_label(table.rows, case), _label(table.columns, case)), case)
     variants: dict[Label, list[str | None]] = {}
     theirs: dict[tuple[Label, str | None, Label], Published] = {}

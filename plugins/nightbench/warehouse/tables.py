@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from nightbench.core.model import SuiteTable, reasons_from_json
+from nightbench.core.model import CaseStatus, SuiteTable, reasons_from_json
 from nightbench.core.sentences import sentence
 from nightbench.core.tables import METRICS, CellResult, Published
 from nightbench.warehouse.repository import Repository, Row
@@ -70,7 +70,9 @@ def _result(row: Row) -> CellResult:
 
 
 def _reason(row: Row) -> str:
-    word = "quarantined" if row["quarantined"] else str(row["status"])
-    found = row["quarantine_reasons"] if row["quarantined"] else row["reasons"]
+    # A case that failed fails its checks too: the first is the reason.
+    refused = row["quarantined"] and row["status"] == CaseStatus.OK
+    word = "quarantined" if refused else str(row["status"])
+    found = row["quarantine_reasons"] if refused else row["reasons"]
     said = [sentence(reason).split("\n")[0] for reason in reasons_from_json(found)]
     return f"{word}: {said[0]}" if said else word

@@ -85,3 +85,10 @@ def test_an_efficiency_is_shown_in_percent_and_only_with_a_baseline() -> None:
     assert only(cells, "a", "2x1").value == 90.0
     assert only(cells, "a", "2x1").unit == "%"
     assert only(cells, "a", "1x1").reason == "its baseline was not measured in the same run"
+
+
+def test_a_cell_of_several_cases_shows_the_one_that_can_run() -> None:
+    together, alone = case("a", 1), Case("net", "a", Strategy.SINGLE)
+    both = table(together, alone, skipped={together.case_id: "no collective"})
+    (cell,) = fill(both, {alone.case_id: CellResult(3.0, unit="images")})
+    assert (cell.case_id, cell.value) == (alone.case_id, 3.0)
