@@ -43,6 +43,8 @@ def job_of(options, spec):
         "precision": "fp32",
         "execution": options.execution,
         "compiler": options.compiler,
+        "layout": options.layout,
+        "compression": "none",
         "sync": "sync",
     }
     return {
@@ -109,6 +111,7 @@ def main():
     parser.add_argument("--batch-size", type=int, default=8, help="samples of the step (8)")
     parser.add_argument("--execution", default="default", help="as the axis of that name")
     parser.add_argument("--compiler", default="none", help="as the axis of that name")
+    parser.add_argument("--layout", default="default", help="as the axis of that name")
     parser.add_argument("--seed", type=int, default=1, help="of weights and batch (1)")
     parser.add_argument("--steps", type=int, default=0, help="by the workload's own optimiser")
     parser.add_argument("--as-initialised", action="store_true", help="vary no constant weight")

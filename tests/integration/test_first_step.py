@@ -50,6 +50,7 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any], layers: float = 1e-3)
     [
         ("paddle3", "default"),
         ("paddle2", "default"),
+        pytest.param("paddle1", "default", marks=pytest.mark.slow),
         pytest.param("jax", "default", marks=pytest.mark.slow),
         pytest.param("tensorflow1", "default", marks=pytest.mark.slow),
         pytest.param("tensorflow2", "default", marks=pytest.mark.large),
@@ -58,11 +59,29 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any], layers: float = 1e-3)
         pytest.param("mxnet", "graph", marks=pytest.mark.slow),
         pytest.param("oneflow", "default", marks=pytest.mark.large),
         pytest.param("oneflow", "graph", marks=pytest.mark.large),
+        pytest.param("mindspore", "default", marks=pytest.mark.large),
+        pytest.param("megengine", "default", marks=pytest.mark.large),
+        pytest.param("megengine", "graph", marks=pytest.mark.large),
     ],
 )
 def test_resnet50_is_the_same_network(line: str, execution: str, first_step: FirstStep) -> None:
     found = first_step(line, "resnet50_v1.5", "--execution", execution)
     hold_equal(first_step("pytorch", "resnet50_v1.5"), found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("workload", "axis", "value"),
+    [
+        ("bert_base", "compiler", "inductor"),
+        ("resnet50_v1.5", "layout", "channels_last"),
+    ],
+)
+def test_compiler_and_layout_leave_the_work_as_it_is(
+    workload: str, axis: str, value: str, first_step: FirstStep
+) -> None:
+    found = first_step("pytorch", workload, f"--{axis}", value)
+    hold_equal(first_step("pytorch", workload), found)
 
 
 @pytest.mark.slow

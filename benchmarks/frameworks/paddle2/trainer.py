@@ -3,7 +3,7 @@
 import numpy
 import paddle
 from apis.paddle.trainer import OPTIMIZERS, EagerTrainer, trainable
-from base_trainer import Base, expect_precision, optimizer_of
+from base_trainer import Base, DoesNotFit, expect_precision, optimizer_of
 from paddle.distributed import fleet
 
 GEO_STEPS = 20
@@ -32,7 +32,7 @@ class GraphTrainer(Base):
         self._build(network, inputs)
         optimizer = optimizer_of(params, OPTIMIZERS)(params, self.model)
         if distributed:
-            optimizer = fleet.distributed_optimizer(optimizer, _strategy(context.case["sync"]))
+            optimizer = fleet.distributed_optimizer(optimizer, self._strategy())
         optimizer.minimize(self.loss)
         if serves:
             return
@@ -63,6 +63,35 @@ class GraphTrainer(Base):
                 op._set_attr("min", -limit)
                 op._set_attr("max", limit)
 
+    def _strategy(self):
+        strategy = fleet.DistributedStrategy()
+        strategy.a_sync = True
+        if self.context.case["sync"] == "geo":
+            strategy.a_sync_configs = {"k_steps": GEO_STEPS}
+            return strategy
+        sparse = {
+            name + ".weight"
+            for name, layer in self.model.named_sublayers()
+            if isinstance(layer, paddle.nn.Embedding) and layer._sparse
+        }
+        params = self.context.params
+        if sparse and params["optimizer"] != "sgd":
+            raise DoesNotFit(
+                "found optimizer {!r}; expected sgd: the only rule of all lines that asynchronous "
+                "servers of paddle2 have for sparse rows".format(params["optimizer"])
+            )
+        for name in sparse:
+            table = strategy.sparse_table_configs.add()
+            table.table_name = self.variables[name]
+            table.accessor.ctr_accessor_param.zero_init = False
+            for rule in (table.accessor.embed_sgd_param, table.accessor.embedx_sgd_param):
+                # Where none is named, this version takes Adam, whatever the optimiser is. Servers
+                # get the gradient of the mean loss multiplied by the batch's size.
+                rule.name = "SparseNaiveSGDRule"
+                rule.naive.learning_rate = params["learning_rate"] / self.context.batch_size
+                rule.naive.initial_range = float(abs(self.made[name]).max())
+        return strategy
+
     def _tensor(self, name):
         return paddle.static.global_scope().find_var(self.variables[name]).get_tensor()
 
@@ -90,11 +119,3 @@ class GraphTrainer(Base):
         types = {str(weight.dtype) for weight in self.model.parameters()}
         found = "fp32" if types == {"paddle.float32"} else ", ".join(sorted(types))
         return expect_precision(self.context.precision, found)
-
-
-def _strategy(sync):
-    strategy = fleet.DistributedStrategy()
-    strategy.a_sync = True
-    if sync == "geo":
-        strategy.a_sync_configs = {"k_steps": GEO_STEPS}
-    return strategy

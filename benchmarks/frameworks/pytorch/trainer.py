@@ -1,57 +1,14 @@
-"""Training in PyTorch: eager, DistributedDataParallel between ranks, autocast where asked for."""
+"""Training in PyTorch: eager or compiled, DistributedDataParallel between ranks, autocast."""
+
+import os
+import shutil
 
 import torch
-from base_trainer import Base, expect_precision, optimizer_of
+from base_trainer import Base, DoesNotFit, expect_precision, optimizer_of
+from frameworks.pytorch.optimizers import OPTIMIZERS
 from torch import nn
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-def sgd(parameters, params):
-    """Stochastic gradient descent without momentum."""
-    return torch.optim.SGD(
-        parameters, lr=params["learning_rate"], weight_decay=params.get("weight_decay", 0.0)
-    )
-
-
-def momentum(parameters, params):
-    """Stochastic gradient descent with momentum."""
-    return torch.optim.SGD(
-        parameters,
-        lr=params["learning_rate"],
-        momentum=params["momentum"],
-        weight_decay=params.get("weight_decay", 0.0),
-    )
-
-
-def adam(parameters, params):
-    """Adam (Kingma and Ba 2014, arXiv:1412.6980)."""
-    return torch.optim.Adam(
-        parameters,
-        lr=params["learning_rate"],
-        betas=(params["beta1"], params["beta2"]),
-        eps=params["epsilon"],
-        fused=True,
-    )
-
-
-def adamw(parameters, params):
-    """Adam, with decoupled decay of matrices (Loshchilov and Hutter 2017, arXiv:1711.05101)."""
-    weights = list(parameters)
-    groups = [
-        {"params": [w for w in weights if w.dim() > 1], "weight_decay": params["weight_decay"]},
-        {"params": [w for w in weights if w.dim() <= 1], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(
-        groups,
-        lr=params["learning_rate"],
-        betas=(params["beta1"], params["beta2"]),
-        eps=params["epsilon"],
-        fused=True,
-    )
-
-
-OPTIMIZERS = {"sgd": sgd, "momentum": momentum, "adam": adam, "adamw": adamw}
 
 
 class Trainer(Base):
@@ -66,17 +23,47 @@ class Trainer(Base):
         self.device = device
         self.model = network.model(params)
         self._load()
-        self.model.to(device)
+        layout = torch.preserve_format
+        if context.case["layout"] == "channels_last":
+            layout = torch.channels_last
+        self.model.to(device, memory_format=layout)
         self.forward = self.model
         if context.grouped:
             self.forward = nn.parallel.DistributedDataParallel(self.model)
         self.optimizer = optimizer_of(params, OPTIMIZERS)(self.model.parameters(), params)
         self.scaler = torch.amp.GradScaler(device.type, enabled=context.precision == "fp16")
-        self.batches = [
-            {name: torch.from_numpy(value).to(device) for name, value in batch.items()}
-            for batch in self.new_batches(params["batches"])
-        ]
+        self.batches = [self._on_device(each) for each in self.new_batches(params["batches"])]
+        self.loss = network.loss
+        if context.case["compiler"] == "inductor":
+            self._compile()
         self.kept = []
+
+    def _on_device(self, batch):
+        """A batch's tensors; images in the layout of the case."""
+        tensors = {name: torch.from_numpy(value) for name, value in batch.items()}
+        layouts = dict.fromkeys(tensors, torch.preserve_format)
+        if self.context.case["layout"] == "channels_last":
+            images = [name for name, tensor in tensors.items() if tensor.dim() == 4]
+            if not images:
+                raise DoesNotFit("found no images in a batch; expected some for channels_last")
+            layouts.update(dict.fromkeys(images, torch.channels_last))
+        return {
+            name: tensor.to(self.device, memory_format=layouts[name])
+            for name, tensor in tensors.items()
+        }
+
+    def _compile(self):
+        """Compiles network and loss, forward and backward: before the first step, on no weight."""
+        cxx = os.environ.get("CXX", "g++")
+        if self.device.type == "cpu" and shutil.which(cxx) is None:
+            raise DoesNotFit(
+                "compiler inductor: found no {} on PATH; expected the C++ compiler that inductor "
+                "makes code for the CPU with (the variable CXX names another)".format(cxx)
+            )
+        self.loss = torch.compile(self.loss)
+        with self.autocast():
+            loss = self.loss(self.forward, self.batches[0])
+        loss.backward()
 
     def _load(self):
         shapes = {name: weight.shape for name, weight in self._in_layout_of_data()}
@@ -98,7 +85,7 @@ class Trainer(Base):
         batch = self.batches[len(self.kept) % len(self.batches)]
         self.optimizer.zero_grad(set_to_none=True)
         with self.autocast():
-            loss = self.network.loss(self.forward, batch)
+            loss = self.loss(self.forward, batch)
         self.scaler.scale(loss).backward()
         self.scaler.step(self.optimizer)
         self.scaler.update()

@@ -8,18 +8,24 @@ MARGIN = 0.1
 
 def model(params):
     """The network: a function from a batch to the cosines of a query with either title."""
-    shape = [params["vocabulary"], params["embedding_size"]]
+    size, width = params["embedding_size"], params["hidden"]
+    counts = [params["query_words"], params["title_words"], params["title_words"]]
 
-    def vector(words, name):
-        # is_sparse: only the rows that a batch has touched travel to the servers.
-        rows = embedding(words, shape, is_sparse=True, param_attr="words.weight")
+    def vector(rows, name):
         bag = layers.softsign(layers.reduce_sum(rows, 1))
         weight, bias = name + ".weight", name + ".bias"
-        return layers.fc(bag, params["hidden"], param_attr=weight, bias_attr=bias)
+        return layers.fc(bag, width, param_attr=weight, bias_attr=bias)
 
     def cosines(batch):
-        query = vector(batch["query"], "query")
-        return [layers.cos_sim(query, vector(batch[it], "title")) for it in ("answer", "other")]
+        # Servers look up one column of words. is_sparse: only the rows that a batch has touched
+        # travel to them.
+        words = layers.concat([batch["query"], batch["answer"], batch["other"]], axis=1)
+        words = layers.reshape(words, [-1, 1])
+        shape = [params["vocabulary"], size]
+        rows = embedding(words, shape, is_sparse=True, param_attr="words.weight")
+        query, *titles = layers.split(layers.reshape(rows, [-1, sum(counts), size]), counts, dim=1)
+        query = vector(query, "query")
+        return [layers.cos_sim(query, vector(title, "title")) for title in titles]
 
     return cosines
 

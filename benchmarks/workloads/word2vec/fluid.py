@@ -8,9 +8,10 @@ def model(params):
     shape = [params["vocabulary"], params["embedding_size"]]
 
     def vectors(words, count, table):
-        # is_sparse: only the rows that a batch has touched travel to the servers. What these
-        # return has one row for each word, without the batch's own shape.
-        found = embedding(words, shape, is_sparse=True, param_attr=table)
+        # Servers look up one column of words (of several they return other rows), and return a row
+        # for each. is_sparse: only the rows that a batch has touched travel.
+        column = layers.reshape(words, [-1, 1])
+        found = embedding(column, shape, is_sparse=True, param_attr=table)
         return layers.reshape(found, [-1, count, params["embedding_size"]])
 
     def scores(batch):

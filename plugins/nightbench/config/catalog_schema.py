@@ -127,6 +127,10 @@ class FrameworkFile(StrictModel):
         description="Which file of a workload's folder holds the network for this line: "
         "`<api>.py`. Lines that speak one language share it."
     )
+    commands: bool = Field(
+        False,
+        description="It runs the `commands` of suites, by `launch.py` alone, and no workload.",
+    )
     python: v.Text | None = Field(
         description='Interpreter series of its environment ("3.11"); null: the agent\'s own.'
     )
