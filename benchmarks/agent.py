@@ -99,6 +99,12 @@ def _parse(options: argparse.Namespace) -> object:
         raise AgentError(str(error)) from error
 
 
+def _run(options: argparse.Namespace) -> object:
+    from nodeside import offline
+
+    return offline.run(options.dir, options.python, __file__)
+
+
 def _cores(text: str) -> list[int]:
     """Core numbers: "0,1,4"."""
     return [int(word) for word in text.split(",") if word]
@@ -224,6 +230,13 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--bind", help="address to listen on; all when absent")
     verb.set_defaults(run=_allreduce)
 
+    verb = verbs.add_parser("run", help="measure an exported plan on this machine")
+    verb.add_argument("dir", help="what `nightbench plan SUITE --export DIR` wrote")
+    verb.add_argument(
+        "--python", default=sys.executable, help="interpreter that has the framework; this one"
+    )
+    verb.set_defaults(run=_run)
+
     verb = verbs.add_parser("parse", help="what a log of a training script states")
     verb.add_argument("format")
     verb.add_argument("file")
@@ -260,7 +273,7 @@ def main() -> int:
             from nodeside import agent_daemon
 
             return agent_daemon.reap_after(options.jobdir, options.node, __file__, options.pid)
-        for name in ("root", "uv", "wheel", "wheelhouse", "lock_dir", "job_root", "jobdir"):
+        for name in ("root", "uv", "wheel", "wheelhouse", "lock_dir", "job_root", "jobdir", "dir"):
             value = getattr(options, name, None)
             if value:
                 setattr(options, name, os.path.abspath(os.path.expanduser(value)))
@@ -268,6 +281,12 @@ def main() -> int:
     except AgentError as error:
         print(json.dumps(error.document()))
         return 1
+    except KeyboardInterrupt:
+        print(
+            "\ninterrupted; all processes have been ended, and the next call goes on",
+            file=sys.stderr,
+        )
+        return 130
     except OSError as error:
         print(json.dumps(explain(error, getattr(options, "root", None) or HERE).document()))
         return 1

@@ -11,13 +11,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nightbench.checks.expectation import Check, CheckContext
-from nightbench.core.model import CheckResult
+from nightbench.core.model import CheckResult, Severity
 
 if TYPE_CHECKING:
     import pandas as pd
 
 WHERE = ("repeat", "process")
 """Columns of every frame that locate a value."""
+
+NOT_STATED = "not stated"
+"""Observed by a check that needs what the log of a command does not say."""
 
 _SHOWN = 3
 """Values that a result lists; the rest is counted."""
@@ -54,10 +57,12 @@ def hold(
     """Return one result for each check and repeat, ordered by repeat and then as in the table.
 
     Every frame has the columns `repeat` and `process`; the frame `repeats` names all repeats.
-    `failed` are those that did not end well.
+    `failed` are those that did not end well. A check that needs what only a rank of ours states
+    neither passes nor fails where figures are read from a log: it warns that they are not stated.
     """
     gx, batch_definition = _great_expectations()
-    applicable = [check for check in checks if check.applies(context)]
+    unstated = [check for check in checks if check.from_rank and context.from_log]
+    applicable = [check for check in checks if check.applies(context) and check not in unstated]
     bad: dict[str, dict[int | None, list[tuple[str, Any]]]] = {}
     for name, frame in frames.items():
         of_frame = [check for check in applicable if check.frame == name]
@@ -85,6 +90,20 @@ def hold(
                     expected=check.expected_in(context),
                 )
             )
+        if repeat not in failed:
+            results += [
+                CheckResult(
+                    subject=subject,
+                    repeat=repeat,
+                    check=check.name,
+                    severity=Severity.WARN,
+                    success=False,
+                    observed=NOT_STATED,
+                    expected=check.expected_in(context),
+                )
+                for check in unstated
+                if check.applies(context)
+            ]
     return results
 
 

@@ -38,6 +38,9 @@ class CheckContext:
     transport: str | None = None
     """Transport of gradients that the cluster declares; None without a declaration."""
 
+    from_log: bool = False
+    """Its figures are read from the log of a command, which proves less than a rank of ours."""
+
     @classmethod
     def of(cls, job: JobSpec, workload: WorkloadInfo, *, shared: bool) -> CheckContext:
         """Return the context of a resolved case."""
@@ -53,6 +56,7 @@ class CheckContext:
             shared=shared,
             requested_version=job.build.version,
             transport=job.transport,
+            from_log=job.from_log,
         )
 
     @property
@@ -92,6 +96,8 @@ class Check:
     """Format of a value of the column."""
     applies: Callable[[CheckContext], bool] = always
     warns_when_shared: bool = False
+    from_rank: bool = False
+    """It needs what only a rank of ours states; of a log it is recorded as not stated."""
     of_failed: bool = False
     """True for checks that also run on repeats that failed; others would only repeat that."""
 

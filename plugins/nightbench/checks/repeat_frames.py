@@ -155,7 +155,7 @@ def _rank_row(context: CheckContext, rank: RankResult) -> dict[str, Any]:
     uncounted = None if context.case.strategy is Strategy.PARAMETER_SERVER else 0
     ends = rank.step_end_s
     return {
-        "wrong_fields": _wrong_fields(rank),
+        "wrong_fields": _wrong_fields(rank, context.from_log),
         "samples_per_step": rank.samples_per_step,
         "precision": rank.precision,
         "parameters": rank.parameters if rank.parameters is not None else uncounted,
@@ -169,13 +169,13 @@ def _rank_row(context: CheckContext, rank: RankResult) -> dict[str, Any]:
     }
 
 
-def _wrong_fields(rank: RankResult) -> str:
+def _wrong_fields(rank: RankResult, from_log: bool) -> str:
     rules = {
         "samples_per_step": _number(rank.samples_per_step) and rank.samples_per_step > 0,
         "step_end_s": len(rank.step_end_s) >= len(rank.step_seconds),
         "time_to_first_step_s": _number(rank.time_to_first_step_s),
         "peak_memory.resident_bytes": _number(rank.peak_resident_bytes),
-        "precision": bool(rank.precision),
+        "precision": bool(rank.precision) or from_log,
         "versions": bool(rank.versions),
     }
     return ", ".join(f"{name} is missing or wrong" for name, right in rules.items() if not right)

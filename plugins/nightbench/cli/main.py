@@ -20,6 +20,7 @@ from nightbench.cli import (
     drill,
     grade,
     history_import,
+    load,
     nights,
     nodes,
     parse,
@@ -68,6 +69,7 @@ results.app.registered_commands += [
 ]
 ab.app.registered_commands += bisect.app.registered_commands
 plan.app.registered_commands += parse.app.registered_commands
+run.app.registered_commands += load.app.registered_commands
 for _panel, _part in _PANELS.items():
     for _command in _part.registered_commands:
         _command.rich_help_panel = _panel

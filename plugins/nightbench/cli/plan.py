@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from nightbench.cli import common
+from nightbench.cli import common, load
 from nightbench.cli.common import FAILED, err, out, say
 from nightbench.config import locations
 from nightbench.core.budget import CaseHistory, NightPlan, NightPlanEntry, duration
@@ -96,6 +96,15 @@ def plan(
             "--at", metavar="TIME", help="The night of 2026-11-21T22:00, say; with --night."
         ),
     ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            "--export",
+            metavar="DIR",
+            help="Write job directories with the code into DIR, for a machine without SSH: "
+            "python3 DIR/code/agent.py run DIR, and then nightbench load DIR.",
+        ),
+    ] = None,
     json: common.JsonOption = False,
 ) -> None:
     """List the cases of a suite with nodes, build and estimated time; nothing need run."""
@@ -112,6 +121,9 @@ def plan(
         builds=build,
         cases=case,
     )
+    if export is not None:
+        load.export_plan(chosen, export)
+        return
     if night:
         show_night(chosen, at, json=json)
         return

@@ -34,6 +34,7 @@ from nightbench.core.model import (
 
 LINE_FILE = "framework.json"
 SPEC_FILE = "spec.json"
+LOG_FORMATS = "logs/formats"
 
 
 def load_catalog(benchmarks: Path) -> Catalog:
@@ -53,7 +54,14 @@ def load_catalog(benchmarks: Path) -> Catalog:
     found = [
         _workload(path, frameworks) for path in _descriptions(benchmarks / "workloads", SPEC_FILE)
     ]
-    return Catalog(frameworks, {each.name: each for each in found}, code_digest(benchmarks))
+    return Catalog(
+        frameworks,
+        {each.name: each for each in found},
+        code_digest(benchmarks),
+        tuple(
+            sorted(each.stem for each in (benchmarks / LOG_FORMATS).glob("[!_.]*.py")),
+        ),
+    )
 
 
 def _descriptions(folder: Path, name: str) -> list[Path]:
@@ -98,7 +106,9 @@ def _framework(path: Path) -> FrameworkInfo:
         return _broken_line(path, error)
     file, problems = validate(FrameworkFile, document)
     problems += _named(document, "line")
-    problems += _absent(document, "launch.py", "runtime.py", "trainer.py")
+    problems += _absent(document, "launch.py")
+    if document.data.get("commands") is not True:
+        problems += _absent(document, "runtime.py", "trainer.py")
     if file is None:
         return _broken_line(path, ConfigError(path, problems))
     devices = _by_kind(file.devices, file.devices)
@@ -114,9 +124,13 @@ def _framework(path: Path) -> FrameworkInfo:
         title=file.title,
         version=file.version,
         api=file.api,
+        commands=file.commands,
         python=file.python,
         devices=devices,
         variants={name: variant.device for name, variant in file.variants.items()},
+        least_drivers={
+            name: variant.driver for name, variant in file.variants.items() if variant.driver
+        },
         axes={
             axis: {value: _by_kind(support, kinds) for value, support in values.items()}
             for axis, values in file.axes.items()

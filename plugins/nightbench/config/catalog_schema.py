@@ -73,6 +73,23 @@ class VariantFile(StrictModel):
         description="Where it comes from, unless the site has folders of wheels; the default index "
         "unless given.",
     )
+    package: v.Name | None = Field(
+        None, description="Name of its main package where it is not the line's."
+    )
+    cuda: v.Text | None = Field(None, description="CUDA that it is built with, `13.0` say.")
+    driver: v.Text | None = Field(
+        None,
+        description="Least driver that it works with. A node with an older one, or with none, is "
+        "told so before anything is built.",
+    )
+    compute_capabilities: list[v.Text] = Field(
+        default_factory=list,
+        description="Compute capabilities of the GPUs that it works on, `8.0` say; any unless "
+        "given. A node with another GPU is told so before anything is built.",
+    )
+    size_bytes: v.Whole | None = Field(
+        None, description="Disk that its environment takes; the line's unless given."
+    )
 
 
 class RoleFile(StrictModel):
@@ -109,6 +126,10 @@ class FrameworkFile(StrictModel):
     api: v.Name = Field(
         description="Which file of a workload's folder holds the network for this line: "
         "`<api>.py`. Lines that speak one language share it."
+    )
+    commands: bool = Field(
+        False,
+        description="It runs the `commands` of suites, by `launch.py` alone, and no workload.",
     )
     python: v.Text | None = Field(
         description='Interpreter series of its environment ("3.11"); null: the agent\'s own.'

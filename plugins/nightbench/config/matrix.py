@@ -44,6 +44,9 @@ def read_cases(
         block = file.matrix[position] if file else validate(BlockFile, document, key, context)[0]
         if block is None:
             continue
+        block = _with_lines(block, context, document, key, problems)
+        if block is None:
+            continue
         for case in expand(
             block, scale if isinstance(scale, str) else "full", document, key, problems
         ):
@@ -57,6 +60,28 @@ def read_cases(
             )
 
 
+def _with_lines(
+    block: BlockFile,
+    context: dict[str, object],
+    document: Document,
+    key: Key,
+    problems: list[Problem],
+) -> BlockFile | None:
+    """The block with its workloads and lines: those of a command, which names neither."""
+    given = {name for name in ("workload", "frameworks") if getattr(block, name) is not None}
+    if block.command is None:
+        line = document.problem(key, "").line
+        for name in sorted({"workload", "frameworks"} - given):
+            message = f"is missing; expected: {BlockFile.model_fields[name].description}"
+            problems.append(Problem(line, f"matrix[{key[-1]}].{name}", message))
+        return block if len(given) == 2 else None
+    for name in sorted(given):
+        message = "is for workloads of `benchmarks`; found it with `command`"
+        problems.append(document.problem((*key, name), message))
+    lines = context["command_lines"]
+    return block.model_copy(update={"workload": block.command, "frameworks": lines})
+
+
 def expand(
     block: BlockFile, scale: str, document: Document, key: Key, problems: list[Problem]
 ) -> Iterator[Case]:
@@ -64,8 +89,8 @@ def expand(
     strategy = Strategy(block.strategy)
     sizes = list(_sizes(block, strategy, document, key, problems))
     axes: dict[str, Sequence[Any]] = {
-        "workload": block.workload,
-        "framework": block.frameworks,
+        "workload": block.workload or [],
+        "framework": block.frameworks or [],
         "size": sizes,
         "batch_size_per_device": block.batch_size_per_device,
         "precision": block.precision,

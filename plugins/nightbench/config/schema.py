@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from nightbench.config import values as v
+from nightbench.config.commands import CommandFile
+from nightbench.config.repeats import Repeats, RepeatsFile
 from nightbench.config.source import describe, one_of
 from nightbench.config.validate import StrictModel
 from nightbench.core.budget import PRIORITY
@@ -48,17 +50,6 @@ def _schedule(value: str) -> str:
 AS_TRAINERS = "trainers"
 """Instead of a number of parameter servers: as many as trainers."""
 
-_ADAPTIVE = "{min: 5, max: 15, confidence: 1%}"
-
-
-def _enough(value: int) -> int:
-    if value < 5:
-        raise ValueError(
-            f"found {value}; expected at least 5: the interval of fewer repeats is narrow by luck, "
-            "and whoever stops then stops too early"
-        )
-    return value
-
 
 def _pservers(value: Any) -> Any:
     if value == AS_TRAINERS or (type(value) is int and value >= 1):
@@ -97,50 +88,9 @@ TableNames = Annotated[list[TableName], *_axis]
 TableAxes = Annotated[list[Literal[*TABLE_AXES]], *_axis]  # type: ignore[valid-type]
 
 
-class RepeatsFile(StrictModel):
-    """As many launches as it takes: until the interval of their median is narrow enough."""
-
-    min: Annotated[int, AfterValidator(_enough), v.Words("whole number, at least 5")] = Field(
-        5, description="Good repeats before the interval is looked at."
-    )
-    max: v.Count = Field(15, description="Repeats after which it ends as it is.")
-    confidence: v.Percentage | None = Field(
-        None,
-        description="No more repeats once the relative 95 % half-width is at most this; always "
-        "to be given.",
-    )
-
-    def __str__(self) -> str:
-        """As it would be written."""
-        return str(self.max) if self.confidence is None else f"at most {self.max}"
-
-
-def _repeats(value: Any) -> Any:
-    """A number means exactly so many; a mapping means as many as it takes."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        if value < 1:
-            raise ValueError(f"found {value}; expected a number of at least 1")
-        return RepeatsFile.model_construct(min=value, max=value, confidence=None)
-    if isinstance(value, RepeatsFile):
-        return value
-    if not isinstance(value, dict):
-        raise ValueError(f"found {describe(value)}; expected 7, or {_ADAPTIVE}")
-    if "confidence" not in value:
-        raise ValueError(f"found no confidence; expected {_ADAPTIVE}")
-    return value
-
-
-def _in_order(value: RepeatsFile) -> RepeatsFile:
-    if value.max < value.min:
-        raise ValueError(f"found max {value.max} below min {value.min}; expected {_ADAPTIVE}")
-    return value
-
-
-Repeats = Annotated[
-    RepeatsFile,
-    BeforeValidator(_repeats),
-    AfterValidator(_in_order),
-    v.Words("whole number, or a mapping, see below"),
+CommandNames = Annotated[
+    list[Annotated[str, _known("commands"), v.Words("command")]],
+    *_axis,
 ]
 
 
@@ -162,9 +112,16 @@ class ProtocolFile(StrictModel):
 class BlockFile(StrictModel):
     """One block of the matrix: a list is an axis, a scalar is fixed; all combinations are cases."""
 
-    workload: Workloads = Field(description="What is trained: a folder of `benchmarks/workloads`.")
-    frameworks: Frameworks = Field(
-        description="Framework lines: folders of `benchmarks/frameworks`."
+    workload: Workloads | None = Field(
+        None, description="What is trained: a folder of `benchmarks/workloads`."
+    )
+    frameworks: Frameworks | None = Field(
+        None, description="Framework lines: folders of `benchmarks/frameworks`."
+    )
+    command: CommandNames | None = Field(
+        None,
+        description="In place of `workload` and `frameworks`: scripts of others, as the suite's "
+        "`commands` name them.",
     )
     strategy: Literal["single", "collective", "parameter_server"] = Field(
         description="How the work of a step is spread over processes."
@@ -364,6 +321,11 @@ class SuiteFile(StrictModel):
     )
     tables: dict[v.Name, TableFile] = Field(
         default_factory=dict, description="Name: a table of cases, which blocks name."
+    )
+    commands: dict[v.Name, CommandFile] = Field(
+        default_factory=dict,
+        description="Name: a script of others, for blocks with `command`. The name is part of the "
+        "cases' names, for ever.",
     )
     builds: dict[FrameworkName, BuildFile] = Field(
         default_factory=dict, description="Framework line: build; the line's lock unless given."

@@ -10,6 +10,7 @@ from typing import Any
 from nightbench.config import locations
 from nightbench.config.builds import read_builds
 from nightbench.config.clusters import clusters_for, lines_of, load_cluster, named_as_file
+from nightbench.config.commands import read_commands
 from nightbench.config.matrix import WrittenCase, read_cases
 from nightbench.config.scales import at_scale, own_scale, scales_of
 from nightbench.config.schema import PolicyFile, ProtocolFile, RouteFile, SuiteFile, TableFile
@@ -69,13 +70,22 @@ def load_suite(
     if scale is not None and scale not in scales:
         raise UserError(f"scale: {one_of(scale, scales)}")
     document = at_scale(read_document(path), scale, scales)
-    tables = document.data.get("tables")
-    context = {**lines_of(catalog), "tables": list(tables) if isinstance(tables, dict) else []}
+    context = {
+        **lines_of(catalog),
+        **{name: _names(document.data.get(name)) for name in ("tables", "commands")},
+        "command_lines": [line.line for line in catalog.frameworks.values() if line.commands],
+    }
     file, problems = validate(SuiteFile, document, context=context)
     problems += named_as_file(document, "suite")
     if cluster is None:
         cluster = _own_cluster(document, catalog, problems)
     written = list(read_cases(document, file, context, problems))
+    commands = file.commands if file else {}
+    used = {*scales, *(each.case.scale for each in written)}
+    own = read_commands(document, commands, catalog, used, problems)
+    catalog = dataclasses.replace(catalog, workloads={**own, **catalog.workloads})
+    # A command that is not in order has been complained of, and its cases are not known.
+    written = [each for each in written if each.case.workload in catalog.workloads]
     builds = read_builds(document, file, problems)
     skipped = _check_cases(document, written, catalog, cluster, builds, problems)
     _check_hours(document, file, cluster, problems)
@@ -87,6 +97,7 @@ def load_suite(
         owner=file.owner,
         cluster=cluster.name,
         scale=own_scale(document),
+        commands=own,
         cases=tuple(dict.fromkeys(placed.case for placed in cases)),
         skipped=skipped,
         tables=tuple(_table(name, each, written, skipped) for name, each in file.tables.items()),
@@ -107,6 +118,10 @@ def load_suite(
         },
         routes=tuple(_route(route) for route in file.routes),
     )
+
+
+def _names(value: Any) -> list[str]:
+    return list(value) if isinstance(value, dict) else []
 
 
 def _table(
@@ -250,6 +265,7 @@ def customise(
     Raises:
         UserError: a case cannot run that way.
     """
+    catalog = catalog.with_commands(suite)
     chosen = {**suite.builds, **(builds or {})}
     if repeats is not None and repeats < 1:
         raise UserError(f"repeats: found {repeats}; expected a whole number of at least 1")

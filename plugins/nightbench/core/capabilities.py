@@ -32,7 +32,7 @@ class Refusal:
 
 def broken(case: Case, suite: Suite, cluster: Cluster, catalog: Catalog) -> str | None:
     """Say what is wrong with the files that a case is run from there; None where nothing is."""
-    problem = _broken_folder(case, catalog)
+    problem = _broken_folder(case, catalog.with_commands(suite))
     framework = catalog.frameworks[case.framework]
     if problem is not None or prefix_of(case.framework, cluster, suite.builds) is not None:
         return problem  # A prefix needs no lock.
@@ -95,7 +95,7 @@ def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
 
 
 def _wrong_length(case: Case, params: Mapping[str, Any]) -> Refusal | None:
-    if case.sequence_length is None:
+    if case.sequence_length is None or "command" in params:
         return None
     if "sequence_length" not in params:
         return Refusal("sequence_length", f"{case.workload} has no sequences")

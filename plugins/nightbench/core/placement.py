@@ -54,9 +54,8 @@ def place(
                 device = devices[computing[node.name]]
                 computing[node.name] += 1
             name = f"{role.name}-{rank}"
-            processes.append(
-                Process(name, role.name, rank, node.name, local, device, role.measured)
-            )
+            measured = role.measured and rank < (role.measured_ranks or count)
+            processes.append(Process(name, role.name, rank, node.name, local, device, measured))
     return nodes, tuple(processes)
 
 

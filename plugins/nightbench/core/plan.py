@@ -160,12 +160,13 @@ def resolve(
     Raises:
         UserError: framework, workload or cluster cannot run the case.
     """
+    catalog = catalog.with_commands(suite)
     framework = catalog.frameworks[case.framework]
     refusal = unsupported(case, catalog) or unfit(case, cluster, framework)
     if refusal is not None:
         raise UserError(f"suite {suite.name}: {case.case_id}: {refusal.message}")
     workload = catalog.workloads[case.workload]
-    nodes, processes = place(case, cluster, framework.roles_of(case.strategy))
+    nodes, processes = place(case, cluster, catalog.roles_of(case))
     roles = {*cluster.role_env, *suite.role_env}
     return JobSpec(
         run_id=run_id,

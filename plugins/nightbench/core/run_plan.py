@@ -38,6 +38,8 @@ class CasePlan:
     parameters: int | None
     converges: bool
     units_per_trainer_step: int
+    from_log: bool = False
+    """Its figures are read from the log of a command."""
 
     @property
     def left_out(self) -> Reason | None:
@@ -108,6 +110,7 @@ def make_plan(
         UserError: the cluster cannot run a case, or a build is not to be had.
     """
     started_at = started_at or datetime.now(UTC)
+    catalog = catalog.with_commands(suite)
     run = Run(
         run_id=run_id or new_run_id(suite.name, started_at),
         suite=suite.name,
@@ -179,4 +182,5 @@ def _case_plan(job: JobSpec, suite: Suite, catalog: Catalog, left_out: Reason | 
         parameters=job.workload_params.get("parameters", workload.parameters),
         converges=bool(job.workload_params.get("converges", False)),
         units_per_trainer_step=job.units_per_trainer_step,
+        from_log=job.from_log,
     )

@@ -118,9 +118,10 @@ def _first_reason(record: RepeatRecord) -> Reason:
 def _why_not(record: RepeatRecord, case: Case, trainers: Sequence[RankResult]) -> Reason | None:
     if record.status not in MEASURED:
         return _first_reason(record)
-    if len(trainers) != case.trainers:
+    expected = max((rank.world_size or 0 for rank in trainers), default=0) or case.trainers
+    if len(trainers) != expected:
         found = f"{len(trainers)} trainers"
-        return Reason(ReasonCode.NO_TRAINER, observed=found, expected=str(case.trainers))
+        return Reason(ReasonCode.NO_TRAINER, observed=found, expected=str(expected))
     for rank in trainers:
         if not rank.step_seconds or rank.samples_per_step <= 0:
             return Reason(ReasonCode.NO_STEPS, rank.node, rank.name, "0 steps")

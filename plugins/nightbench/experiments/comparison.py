@@ -149,10 +149,10 @@ def plan_comparison(
     if not cases:
         have = ", ".join(sorted({case.framework for case in suite.cases}))
         raise UserError(f"suite {suite.name}: no case of {line} is left to compare; it has {have}")
+    catalog = catalog.with_commands(suite)
     compared = []
     for case in cases:
-        roles = catalog.frameworks[line].roles_of(case.strategy)
-        nodes, processes = _place(case, cluster, roles, left_out or {})
+        nodes, processes = _place(case, cluster, catalog.roles_of(case), left_out or {})
         jobs = {}
         for arm, build in zip(Arm, builds, strict=True):
             with_build = dataclasses.replace(suite, builds={**suite.builds, line: build})

@@ -116,7 +116,7 @@ class ProgressDocument:
         """Estimate units/s for display; the measured throughput comes from the window's records."""
         if rate is None:
             return None
-        return rate * self._job.units_per_trainer_step * self._job.case.trainers
+        return rate * self._job.units_per_trainer_step * self._job.measured
 
     def _eta_s(self, left: int, step: int, rate: float | None, running_s: float) -> float | None:
         if self._durations:

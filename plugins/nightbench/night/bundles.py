@@ -110,6 +110,7 @@ def _case(
         parameters=case.parameters,
         converges=case.converges,
         units_per_trainer_step=case.units_per_trainer_step,
+        from_log=case.from_log,
         shared=plan.cluster.shared,
         transport=plan.cluster.transport,
         requested_version=planned.build.version,

@@ -12,7 +12,7 @@ from nightbench.core.model import CaseStatus, RunBundle
 from nightbench.night.bundles import build_bundle
 from nightbench.night.node_events import record_run
 from nightbench.spool import RunSpool, Spool, SpoolError, utc_now
-from nightbench.spool.plans import mark_ended
+from nightbench.spool.plans import EXPORTED, mark_ended
 from nightbench.warehouse import Warehouse
 from nightbench.warehouse.connection import Connect
 
@@ -157,7 +157,8 @@ def close_abandoned(spool: Spool, now: datetime) -> list[str]:
     for run in spool.runs():
         document = run.run() or {}
         started = document.get("started_at")
-        if not started or document.get("ended_at") or run.loaded() is not None:
+        over = document.get("ended_at") or run.loaded() is not None
+        if not started or over or document.get(EXPORTED):
             continue
         killed = run.is_steered() is False
         progress = _last_progress(run) if killed else None

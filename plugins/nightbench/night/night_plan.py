@@ -39,6 +39,7 @@ def plan_night(
         UserError: the hours of suite and cluster do not overlap in the coming days.
     """
     tonight = next_night(suite, cluster, at)
+    catalog = catalog.with_commands(suite)
     problems = {
         case.case_id: problem
         for case in suite.cases

@@ -34,6 +34,8 @@ from nightbench.spool.root import Spool
 from nightbench.spool.run import RunSpool
 
 SCHEMA = "nightbench.run/1"
+EXPORTED = "exported"
+"""Key of run.json: the run is measured elsewhere, and nobody here knows how long that takes."""
 
 
 def store_plan(plan: RunPlan, spool: Spool) -> RunSpool:
@@ -92,6 +94,7 @@ def _case_document(case: CasePlan) -> dict[str, Any]:
         "parameters": case.parameters,
         "converges": case.converges,
         "units_per_trainer_step": case.units_per_trainer_step,
+        "from_log": case.from_log,
         "left_out": case.left_out and case.left_out.to_json(),
         "private_build": planned.private_build,
     }
@@ -163,6 +166,7 @@ def _case(entry: Mapping[str, Any]) -> CasePlan:
         parameters=entry["parameters"],
         converges=entry["converges"],
         units_per_trainer_step=entry["units_per_trainer_step"],
+        from_log=entry["from_log"],
     )
 
 

@@ -269,3 +269,56 @@ def test_context_is_read_from_a_job_and_its_workload():
     assert not CheckContext.of(full, workload, shared=True).converges
     small = replace(workload, parameters=None, scales={"smoke": {"parameters": 7}})
     assert CheckContext.of(job, small, shared=True).parameters == 7
+
+
+class TestFiguresFromALog:
+    """A log proves less than a rank of ours: what it does not state neither passes nor fails."""
+
+    CONTEXT = replace(CONTEXT, from_log=True)
+    RANKS = tuple(
+        replace(
+            each,
+            loss_first=None,
+            loss_window=(),
+            weights_digest=None,
+            parameters=None,
+            precision=None,
+        )
+        for each in RANKS
+    )
+
+    def results(self, *ranks, **summary):
+        record = replace(RECORD, ranks=ranks or self.RANKS)
+        found = check_repeats(self.CONTEXT, [record], [replace(SUMMARY, **summary)])
+        return {result.check: result for result in found}
+
+    def test_what_it_does_not_state_is_a_warning(self):
+        found = self.results()
+        unstated = {name for name, result in found.items() if result.observed == "not stated"}
+        assert unstated == {
+            *("precision", "weights_agree", "parameters", "parameters_agree"),
+            *("loss_finite", "loss_falls"),
+        }
+        assert not [name for name, result in found.items() if result.quarantines]
+        assert all(not found[name].success for name in unstated)
+        assert {found[name].severity for name in unstated} == {Severity.WARN}
+
+    def test_its_figures_are_compared_with_our_clock(self):
+        for seconds, good in ((0.105, True), (0.15, False)):
+            ranks = [replace(each, step_seconds=(seconds,) * 4) for each in self.RANKS]
+            assert self.results(*ranks)["window_matches_steps"].success is good
+
+    def test_its_window_may_have_more_steps(self):
+        longer = [
+            replace(
+                each,
+                step_seconds=(*STEPS, *STEPS),
+                step_end_s=(*each.step_end_s, 100.7, 100.8),
+                window_close_s=101.0,
+                window_wall_s=0.8,
+            )
+            for each in self.RANKS
+        ]
+        found = self.results(*longer)
+        assert found["steps_at_least"].success
+        assert "steps" not in found

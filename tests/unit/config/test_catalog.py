@@ -92,8 +92,9 @@ def test_all_wrong_descriptions_are_said_together(
         "one of compiler, compression, data, execution, layout, precision, "
         'strategy, sync (did you mean "strategy"?)',
         'benchmarks/frameworks/thing/framework.json:19: extra: found the unknown key "extra"; '
-        "expected one of api, axes, controls, devices, drill_workload, for_tests, launcher_env, "
-        "line, package, python, refused_workloads, roles, size_bytes, title, variants, version",
+        "expected one of api, axes, commands, controls, devices, drill_workload, for_tests, "
+        "launcher_env, line, package, python, refused_workloads, roles, size_bytes, title, "
+        "variants, version",
         'benchmarks/workloads/net/spec.json:10: scales.full.converges: found "yes"; expected true '
         "or false",
         "benchmarks/workloads/net/spec.json:11: scales.full.units_per_example: found 0; expected a "

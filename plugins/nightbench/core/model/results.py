@@ -23,6 +23,8 @@ class RankResult:
     node: str
     measured: bool = True
     """Whether it was to write a rank.json; a process that only serves was not."""
+    world_size: int | None = None
+    """Measured processes of the gang, as it knew."""
     samples_per_step: float = 0.0
     window_open_s: float = 0.0
     """Monotonic clock of the rank's node."""
@@ -55,6 +57,7 @@ class RankResult:
         return cls(
             node=node,
             **identity,
+            world_size=doc["world_size"],
             samples_per_step=doc["samples_per_step"],
             window_open_s=window["open_s"],
             window_close_s=window["close_s"],
@@ -62,8 +65,8 @@ class RankResult:
             step_seconds=tuple(doc["step_seconds"]),
             step_end_s=tuple(doc["step_end_s"]),
             time_to_first_step_s=doc["time_to_first_step_s"],
-            loss_first=_number(loss["first"]),
-            loss_window=tuple(_number(x) for x in loss["window"]),
+            loss_first=_number(loss["first"]) if loss else None,
+            loss_window=tuple(_number(x) for x in loss["window"]) if loss else (),
             weights_digest=doc["weights_digest"],
             parameters=doc["parameters"],
             peak_resident_bytes=peak["resident_bytes"],

@@ -97,10 +97,20 @@ class JobSpec:
         return f"{self.run_id}/{self.case.case_id}/g{self.generation}"
 
     @property
+    def from_log(self) -> bool:
+        """Whether figures are read from the log of a command."""
+        return "command" in self.workload_params
+
+    @property
+    def measured(self) -> int:
+        """Number of the measured processes."""
+        return sum(process.measured for process in self.processes)
+
+    @property
     def units_per_trainer_step(self) -> int:
-        """Units of work that one trainer does in one step."""
+        """Units of work in one step of a measured process, which may stand for several devices."""
         units: int = self.workload_params.get("units_per_example", 1)
-        return units * self.case.batch_size_per_device
+        return units * self.case.batch_size_per_device * self.case.trainers // self.measured
 
     @property
     def lead(self) -> Node:

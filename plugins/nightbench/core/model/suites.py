@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nightbench.core.model.cases import Build, Case, Protocol
@@ -97,6 +97,8 @@ class Suite:
     """Path of the YAML file."""
     scale: str = "full"
     """Size of the workloads."""
+    commands: Mapping[str, WorkloadInfo] = field(default_factory=dict)
+    """Scripts of others, as workloads of the lines that run commands."""
     tables: tuple[SuiteTable, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
     """case_id of the cases that its file lets be skipped and that cannot run there -> why."""
@@ -121,6 +123,8 @@ class Role:
     measured: bool = False
     """It trains, and its steps are timed; a process that is not measured serves until it is ended.
     """
+    measured_ranks: int | None = None
+    """Only so many of the first ranks are measured; all when None."""
     device: bool = False
     """It computes: on GPU clusters it gets a device of its own."""
 
@@ -154,6 +158,8 @@ class FrameworkInfo:
     """Workload that has a model file of the line's API -> why the line does not run it."""
     launcher_env: frozenset[str] = frozenset()
     """Environment variables that the line's launcher sets: no file may."""
+    commands: bool = False
+    """It runs the commands of suites, and no workload of the catalog."""
     drill_workload: str | None = None
     """What a drill measures that is given no suite."""
     for_tests: bool = False
@@ -161,6 +167,8 @@ class FrameworkInfo:
     """Disk that the environment takes."""
     problem: str | None = None
     """What is wrong with the line's folder, a line for each problem: its cases are unavailable."""
+    least_drivers: Mapping[str, str] = field(default_factory=dict)
+    """Variant -> least driver that it works with, where its CUDA has one."""
     broken_variants: Mapping[str, str] = field(default_factory=dict)
     """Variant -> what is wrong with its lock: the cases that are run from it are unavailable."""
 
@@ -191,6 +199,8 @@ class WorkloadInfo:
     """Digest of the spec: part of a case's definition."""
     problem: str | None = None
     """What is wrong with the workload's folder, for every line."""
+    roles: tuple[Role, ...] = ()
+    """Processes of a command; those of the line for the strategy where there are none."""
     broken_models: Mapping[str, str] = field(default_factory=dict)
     """API -> what is wrong with the model file for it."""
 
@@ -212,6 +222,19 @@ class Catalog:
     workloads: Mapping[str, WorkloadInfo]
     code_digest: str
     """Digest of every file that is shipped to the nodes."""
+    log_formats: tuple[str, ...] = ()
+    """Names of the logs that the nodes can read."""
+
+    def roles_of(self, case: Case) -> tuple[Role, ...]:
+        """The roles of a case's processes: a command has its own, else the line says them."""
+        own = self.workloads[case.workload].roles
+        return own or self.frameworks[case.framework].roles_of(case.strategy)
+
+    def with_commands(self, suite: Suite) -> Catalog:
+        """The catalog with the commands of a suite among the workloads."""
+        if not suite.commands:
+            return self
+        return replace(self, workloads={**self.workloads, **suite.commands})
 
     @property
     def problems(self) -> tuple[str, ...]:

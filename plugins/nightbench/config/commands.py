@@ -1,0 +1,173 @@
+"""Commands of a suite: scripts of others, which become workloads of the lines that run commands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from nightbench.config import values as v
+from nightbench.config.source import Document, Problem, one_of
+from nightbench.config.validate import StrictModel
+from nightbench.core.model import Catalog, Role, Strategy, WorkloadInfo, digest_of
+
+PLACEHOLDERS = (
+    *("python", "rank", "local_rank", "world_size", "trainers", "nodes", "node_rank"),
+    *("devices_per_node", "host", "hosts", "host_slots", "master", "master_port", "port"),
+    *("endpoints", "device", "devices", "batch_size", "global_batch_size", "steps"),
+    *("warmup_steps", "measured_steps", "precision", "sequence_length", "threads", "scale", "seed"),
+)
+"""What the launcher of such a line replaces in a word of a command."""
+
+_GROUPS = frozenset({"throughput", "step_time"})
+
+
+def _known_placeholders(word: str) -> str:
+    for name in re.findall(r"\{([a-z_]+)\}", word):
+        if name not in PLACEHOLDERS:
+            raise ValueError(f"{{{name}}}: {one_of(name, PLACEHOLDERS)}")
+    return word
+
+
+def _pattern(text: str) -> str:
+    try:
+        groups = re.compile(text).groupindex
+    except re.error as error:
+        raise ValueError(f'found "{text}": {error}; expected a regular expression') from None
+    if not _GROUPS & set(groups):
+        raise ValueError(
+            f'found "{text}"; expected a group named throughput or step_time: '
+            "(?P<throughput>[0-9.]+)"
+        )
+    return text
+
+
+Word = Annotated[str, AfterValidator(_known_placeholders), v.Words("text with placeholders")]
+
+
+class LogFile(StrictModel):
+    """The log of a script, and what its figures mean."""
+
+    format: v.Name = Field(
+        description="What is read: a module of `benchmarks/logs/formats` (docs/scripts.md)."
+    )
+    file: Word | None = Field(
+        None,
+        description="File that the script writes, below `folder`; its output unless given.",
+    )
+    of: Literal["first", "all"] = Field(
+        "first",
+        description="Which processes write one: only the first, for all, or each its own.",
+    )
+    covers: Literal["all", "device"] = Field(
+        "all",
+        description="What a throughput in it counts: all devices that the log stands for, or one.",
+    )
+    pattern: Annotated[str, AfterValidator(_pattern), v.Words("regular expression")] | None = Field(
+        None, description="For the format `regex`: with named groups."
+    )
+    time_unit: Literal["s", "ms", "us"] | None = Field(
+        None, description="Unit of a `step_time` that states none."
+    )
+    unit: v.Name | None = Field(None, description="Unit of a `throughput` that states none.")
+    metric: v.Text | None = Field(None, description="Which metric of the log is the throughput.")
+    every: v.Count | None = Field(
+        None, description="Steps from line to line, for a log that does not number them."
+    )
+
+
+class CommandFile(StrictModel):
+    """A script of others: how it is started, and how its log is read."""
+
+    argv: Annotated[list[Word], Field(min_length=1)] = Field(
+        description="Program and arguments, started without a shell. Placeholders in braces, "
+        "`{rank}`, are listed in docs/scripts.md."
+    )
+    log: LogFile = Field(description="Where its figures are read.")
+    unit: v.Name = Field(description="Unit of work, in the plural: `images`, `tokens`.")
+    launch: Literal["device", "node", "head"] = Field(
+        "device",
+        description="How often it is started: for each device, for each node, or on the first node "
+        "alone (mpirun, horovodrun).",
+    )
+    folder: v.Text | None = Field(
+        None,
+        description="Its working directory on the nodes, whose repository and commit are recorded; "
+        "a new one for each launch unless given.",
+    )
+    prefix: v.Text | None = Field(
+        None,
+        description="Virtual environment on the nodes: `{python}` is its interpreter, and its "
+        "`bin` comes first on the PATH. The agent's interpreter unless given.",
+    )
+    env: dict[v.EnvName, Word] = Field(
+        default_factory=dict, description="Its environment variables, with placeholders too."
+    )
+    units_per_example: v.Count = Field(
+        1, description="Units of work in an example: tokens of a sequence."
+    )
+
+
+_STARTED = {
+    "device": ("trainers", "fill"),
+    "node": ("nodes", "spread"),
+    "head": ("nodes", "spread"),
+}
+
+
+def read_commands(
+    document: Document,
+    files: Mapping[str, CommandFile],
+    catalog: Catalog,
+    scales: Collection[str],
+    problems: list[Problem],
+) -> dict[str, WorkloadInfo]:
+    """Return the commands of a suite as workloads, by name.
+
+    Args:
+        document: the suite's file.
+        files: its commands.
+        catalog: what names are taken, which logs can be read.
+        scales: of the suite's cases; a command has them all, and may use them as a placeholder.
+        problems: gets what is wrong.
+    """
+    lines = tuple(line.line for line in catalog.frameworks.values() if line.commands)
+    found = {}
+    for name, file in files.items():
+        key = ("commands", name)
+        if name in catalog.workloads:
+            message = f'found "{name}", which is a workload; expected a name of its own'
+            problems.append(document.problem(key, message))
+        if file.log.format not in catalog.log_formats:
+            message = one_of(file.log.format, catalog.log_formats)
+            problems.append(document.problem((*key, "log", "format"), message))
+        count, place = _STARTED[file.launch]
+        if file.launch == "head" and file.log.of == "all":
+            message = "found all with launch: head, where one process writes; expected first"
+            problems.append(document.problem((*key, "log", "of"), message))
+        params = {
+            "command": file.model_dump(exclude={"unit", "units_per_example"}),
+            "units_per_example": file.units_per_example,
+        }
+        found[name] = WorkloadInfo(
+            name=name,
+            title=name,
+            unit=file.unit,
+            frameworks=lines,
+            strategies=(Strategy.SINGLE, Strategy.COLLECTIVE),
+            scales=dict.fromkeys(scales, params),
+            digest=digest_of(params),
+            roles=(
+                Role(
+                    "trainer",
+                    count,
+                    place,
+                    measured=True,
+                    measured_ranks=None if file.log.of == "all" else 1,
+                    device=file.launch == "device",
+                ),
+            ),
+        )
+    return found

@@ -1,0 +1,42 @@
+"""A training script as its users write it: it knows nothing of Nightbench.
+
+It writes what PyTorch's examples write, and breaks where it is asked to.
+"""
+
+import argparse
+import sys
+import time
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, required=True)
+parser.add_argument("--rank", type=int, default=0)
+parser.add_argument("--world-size", type=int, default=1)
+parser.add_argument("--steps", type=int, default=10**6)
+parser.add_argument("--step-s", type=float, default=0.01)
+parser.add_argument("--fault", default="none")
+options = parser.parse_args()
+
+begin_s, total_s = time.perf_counter(), 0.0
+for step in range(1, options.steps + 1):
+    time.sleep(options.step_s)
+    now_s = time.perf_counter()
+    took_s, begin_s = now_s - begin_s, now_s
+    total_s += took_s
+    if step == 45:
+        if options.fault == "raise":
+            raise RuntimeError("out of coffee")
+        if options.fault in ("end", "garbage"):
+            break
+        if options.fault == "hang":
+            time.sleep(3600)
+    if options.fault == "lie":
+        took_s /= 2
+    if options.fault == "garbage":
+        print(f"\x00 Segmentation of {step} images in progress", flush=True)
+    elif step % 10 == 1 and options.rank == 0:
+        mean_s = total_s / step
+        print(
+            f"Epoch: [0][{step:5d}/1000000]\tTime {took_s:6.4f} ({mean_s:6.4f})\tLoss 6.9 (6.9)",
+            flush=True,
+        )
+sys.exit(0)

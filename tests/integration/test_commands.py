@@ -1,0 +1,102 @@
+"""Scripts that know nothing of Nightbench are measured as every case is, by what they log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.terminal import Terminal, marked, terminal
+
+from nightbench.night.bundles import build_bundle
+
+SCRIPT = Path(__file__).parent / "scripts" / "train.py"
+FAULTS = {
+    "raise": "RuntimeError: out of coffee",
+    "end": "the script has ended, and its log with it, before all steps were measured",
+    "garbage": "no line of it states a step",
+    "hang": "a step within 15 s",
+    "lie": "window_matches_steps",
+}
+"""What a script does, and what is said of it."""
+
+
+def command(fault: str, **log: str) -> dict[str, Any]:
+    words = ["{python}", str(SCRIPT), "--rank", "{rank}", "--world-size", "{world_size}"]
+    words += ["--batch-size", "{batch_size}", "--fault", fault]
+    return {
+        "argv": words,
+        "folder": str(SCRIPT.parent),
+        "unit": "images",
+        "log": {"format": "pytorch_examples", **log},
+    }
+
+
+SUITE = json.dumps(
+    {
+        "suite": "trial",
+        "owner": "tests",
+        "cluster": "local",
+        "protocol": {"warmup_steps": 10, "measured_steps": 40, "repeats": 1},
+        "timeouts": {"progress": "15s"},
+        "commands": {
+            "sleeper": command("none"),
+            "headed": {**command("none"), "launch": "head"},
+            **{fault: command(fault) for fault in FAULTS},
+        },
+        "matrix": [
+            {
+                "command": ["sleeper", "headed"],
+                "strategy": "collective",
+                "devices": ["1x1", "2x1"],
+                "batch_size_per_device": 8,
+            },
+            {"command": list(FAULTS), "strategy": "single", "batch_size_per_device": 8},
+        ],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    with terminal(tmp_path_factory.mktemp("commands"), SUITE) as made:
+        yield made
+
+
+def test_a_script_is_measured_by_its_log(here: Terminal) -> None:
+    done = here.run("run", "trial", "--direct", "--workloads", "sleeper,headed")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads(here.run("results", "--json").stdout)
+    assert [row["n"] for row in rows] == [1] * 4
+    for one, two in zip(rows[::2], rows[1::2], strict=True):
+        assert 200 < one["throughput"] <= 800
+        assert two["speedup"] == pytest.approx(two["throughput"] / one["throughput"])
+    run = here.spool.run(rows[0]["run_id"])
+    for row in rows:
+        result = run.case(row["case_id"]).result(1, "n1")
+        assert result is not None
+        summary = result["processes"][0]["summary"]
+        assert summary["samples_per_step"] == 8 * row["trainers"]
+        window = summary["window"]
+        assert window["steps"] == 40
+        samples = summary["samples_per_step"] * window["steps"]
+        assert row["throughput"] == pytest.approx(samples / window["wall_s"])
+        assert set(summary["versions"]) >= {"external", "repository", "commit", "local_changes"}
+    for case in build_bundle(run).cases:
+        unstated = {check.check for check in case.checks if check.observed == "not stated"}
+        assert unstated >= {"precision", "loss_finite", "parameters_agree"}
+        assert not [check for check in case.checks if check.quarantines]
+    assert marked(run.run_id) == []
+
+
+def test_a_script_that_fails_has_no_figure(here: Terminal) -> None:
+    done = here.run("run", "trial", "--direct", "--workloads", ",".join(FAULTS))
+    assert done.returncode == 1
+    rows = {row["workload"]: row for row in json.loads(here.run("results", "--json").stdout)}
+    assert {row["status"] for row in rows.values()} == {"failed"}
+    assert {row["throughput"] for row in rows.values()} == {None}
+    for fault, said in FAULTS.items():
+        assert said in json.dumps(rows[fault]), fault
+    assert marked(rows["hang"]["run_id"]) == []

@@ -1,0 +1,113 @@
+"""Commands of a suite: what may be written, and the cases that come of it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from nightbench.config import load_cluster, load_suite
+from nightbench.config.source import ConfigError
+from nightbench.core.model import Catalog
+from nightbench.core.plan import resolve
+
+BLOCK = """\
+  - workload: net
+    frameworks: [pytorch, paddle3]
+    strategy: collective
+"""
+COMMANDS = """\
+commands:
+  mine:
+    argv: ["{python}", train.py, "--rank={rank}"]
+    unit: images
+    log: {format: lines}
+"""
+
+
+@pytest.fixture
+def with_commands(catalog) -> Catalog:
+    from tests.unit.config.conftest import framework
+
+    line = framework("foreign", commands=True, python=None, axes=catalog.frameworks["fake"].axes)
+    frameworks = {**catalog.frameworks, "foreign": line}
+    return dataclasses.replace(catalog, frameworks=frameworks, log_formats=("lines", "regex"))
+
+
+def written(suite_file, commands=COMMANDS, block="command: mine"):
+    block = f"  - {block}\n    strategy: collective\n"
+    return suite_file((BLOCK, block), ("matrix:\n", commands + "matrix:\n"))
+
+
+@pytest.mark.parametrize(
+    ("launch", "processes", "units"),
+    [("", 2, 4), ("    launch: node\n", 2, 4), ("    launch: head\n", 2, 4)],
+)
+def test_a_command_becomes_cases(suite_file, dags, with_commands, launch, processes, units):
+    suite = load_suite(written(suite_file, COMMANDS + launch), with_commands)
+    assert [case.case_id for case in suite.cases] == [
+        "mine-foreign-collective-1x1-bs2",
+        "mine-foreign-collective-2x1-bs2",
+    ]
+    cluster = load_cluster(dags / "clusters" / "pair.yaml")
+    job = resolve(suite.cases[1], suite, cluster, with_commands, "run-1")
+    assert len(job.processes) == processes
+    assert [process.measured for process in job.processes] == [True, False]
+    assert job.units_per_trainer_step == units
+    assert job.to_json()["workload"]["params"]["command"]["argv"][2] == "--rank={rank}"
+    assert job.from_log
+
+
+def test_each_process_may_write_a_log_of_its_own(suite_file, dags, with_commands):
+    commands = COMMANDS.replace("format: lines", "format: lines, of: all")
+    suite = load_suite(written(suite_file, commands), with_commands)
+    cluster = load_cluster(dags / "clusters" / "pair.yaml")
+    job = resolve(suite.cases[1], suite, cluster, with_commands, "run-1")
+    assert [process.measured for process in job.processes] == [True, True]
+    assert job.units_per_trainer_step == 2
+
+
+def test_another_command_is_another_definition(suite_file, dags, with_commands):
+    cluster = load_cluster(dags / "clusters" / "pair.yaml")
+    digests = set()
+    for commands in (COMMANDS, COMMANDS.replace("train.py", "other.py")):
+        suite = load_suite(written(suite_file, commands), with_commands)
+        job = resolve(suite.cases[0], suite, cluster, with_commands, "run-1")
+        digests.add(job.definition_digest)
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize(
+    ("commands", "block", "message"),
+    [
+        (COMMANDS, "command: yours", 'found "yours"; expected mine'),
+        (COMMANDS, "command: mine\n    workload: net", "found it with `command`"),
+        (COMMANDS.replace("mine:", "net:"), "command: net", "which is a workload"),
+        (COMMANDS.replace("{rank}", "{rnak}"), "command: mine", "{rnak}: found"),
+        (COMMANDS.replace("lines", "linse"), "command: mine", "expected one of lines, regex"),
+        (
+            COMMANDS.replace("format: lines", "format: regex, pattern: '('"),
+            "command: mine",
+            "expected a regular expression",
+        ),
+        (
+            COMMANDS.replace("format: lines", "format: regex, pattern: 'x (?P<step>.)'"),
+            "command: mine",
+            "a group named throughput or step_time",
+        ),
+        (
+            COMMANDS.replace("{format: lines}", "{format: lines, of: all}") + "    launch: head\n",
+            "command: mine",
+            "found all with launch: head",
+        ),
+    ],
+)
+def test_what_is_refused_is_named(suite_file, with_commands, commands, block, message):
+    with pytest.raises(ConfigError) as caught:
+        load_suite(written(suite_file, commands, block), with_commands)
+    assert message in str(caught.value)
+
+
+def test_a_block_without_work_is_refused(suite_file, with_commands):
+    with pytest.raises(ConfigError, match=r"matrix\[0\]\.workload: is missing; expected: What is"):
+        load_suite(written(suite_file, "", "priority: 5"), with_commands)
