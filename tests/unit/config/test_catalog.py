@@ -69,6 +69,15 @@ def test_a_line_may_refuse_a_workload_of_its_api(tmp_path: Path) -> None:
     assert (refusal.axis, refusal.message) == ("framework", "thing does not run net: no")
 
 
+def test_every_trainer_beside_servers_is_measured() -> None:
+    benchmarks = Path(__file__).parents[3] / "benchmarks"
+    roles = load_catalog(benchmarks).frameworks["paddle1"].roles[Strategy.PARAMETER_SERVER]
+    assert [(role.name, role.measured, role.measured_ranks, role.device) for role in roles] == [
+        ("pserver", False, None, False),
+        ("trainer", True, None, False),
+    ]
+
+
 def test_a_mended_title_or_a_new_scale_starts_no_new_history(tmp_path: Path) -> None:
     first = load_catalog(tree(tmp_path, LINE, SPEC)).workloads["net"].digest
     scales = {**SPEC["scales"], "smoke": {"size": 32}}
