@@ -50,6 +50,7 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any], layers: float = 1e-3)
     [
         ("paddle3", "default"),
         ("paddle2", "default"),
+        pytest.param("paddle1", "default", marks=pytest.mark.slow),
         pytest.param("jax", "default", marks=pytest.mark.slow),
         pytest.param("tensorflow1", "default", marks=pytest.mark.slow),
         pytest.param("tensorflow2", "default", marks=pytest.mark.large),
