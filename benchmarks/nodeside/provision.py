@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any
 
-from nodeside import hangup, interpreters, uvtool
+from nodeside import gpu_needs, hangup, interpreters, uvtool
 from nodeside.buildlock import BuildLock
 from nodeside.files import (
     AgentError,
@@ -62,6 +62,7 @@ def provision(options: argparse.Namespace, code: str) -> dict[str, Any]:
     hangup.end_with_reader()
     try:
         _refuse_foreign(recipe, env)
+        _refuse_unfit_gpus(recipe)
         if not _is_complete(env):
             built = _build_locked(recipe, env, options)
         _note_use(env)
@@ -98,6 +99,17 @@ def _refuse_foreign(recipe: Recipe, env: str) -> None:
         "Install Python {} at the same path on all nodes that share environments.root, or give "
         "the nodes roots of their own; or remove that folder".format(recipe.python),
     )
+
+
+def _refuse_unfit_gpus(recipe: Recipe) -> None:
+    """Refuse a variant that cannot work on this node's GPUs."""
+    why = gpu_needs.unfit(recipe.described)
+    if why is not None:
+        raise Unavailable(
+            "{} {} cannot run on this node: {}".format(recipe.line, recipe.variant, why),
+            "Choose another variant (`environments.variants` of the cluster, or the suite's "
+            "`builds`), update the driver, or run it on other nodes",
+        )
 
 
 def _note_use(env: str) -> None:
@@ -169,7 +181,7 @@ def _build(recipe: Recipe, env: str, options: argparse.Namespace) -> None:
     root = options.root
     envs = os.path.join(root, "envs")
     os.makedirs(os.path.join(root, "logs"), exist_ok=True)
-    needed = int(recipe.info.get("size_bytes", 0) * SPARE)
+    needed = int(recipe.size_bytes * SPARE)
     if free_bytes(envs) < needed:
         raise AgentError(
             "disk full: framework {} needs {:.1f} GB below {}, {:.1f} GB are free".format(

@@ -42,8 +42,11 @@ class Recipe:
         self.variant = variant
         self.info: dict[str, Any] = described
         self.python: str | None = described["python"]
-        self.package: str = described.get("package") or line
-        self.index: dict[str, Any] | None = described["variants"].get(variant, {}).get("index")
+        self.described: dict[str, Any] = described["variants"].get(variant, {})
+        """The variant's entry in framework.json."""
+        self.package: str = self.described.get("package") or described.get("package") or line
+        self.index: dict[str, Any] | None = self.described.get("index")
+        self.size_bytes: int = self.described.get("size_bytes") or described.get("size_bytes", 0)
         self.lock = os.path.join(folder, "requirements-{}.lock".format(variant))
         self.version = version if version != described["version"] else None
         self.wheel = wheel

@@ -50,6 +50,7 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any], layers: float = 1e-3)
     [
         ("paddle3", "default"),
         ("paddle2", "default"),
+        pytest.param("paddle1", "default", marks=pytest.mark.slow),
         pytest.param("jax", "default", marks=pytest.mark.slow),
         pytest.param("tensorflow1", "default", marks=pytest.mark.slow),
         pytest.param("tensorflow2", "default", marks=pytest.mark.large),
@@ -58,6 +59,9 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any], layers: float = 1e-3)
         pytest.param("mxnet", "graph", marks=pytest.mark.slow),
         pytest.param("oneflow", "default", marks=pytest.mark.large),
         pytest.param("oneflow", "graph", marks=pytest.mark.large),
+        pytest.param("mindspore", "default", marks=pytest.mark.large),
+        pytest.param("megengine", "default", marks=pytest.mark.large),
+        pytest.param("megengine", "graph", marks=pytest.mark.large),
     ],
 )
 def test_resnet50_is_the_same_network(line: str, execution: str, first_step: FirstStep) -> None:

@@ -19,6 +19,7 @@ LINES = [
     *("pytorch", "paddle3", "paddle2", "jax", "tensorflow1"),
     pytest.param("tensorflow2", marks=pytest.mark.large),
     ONEFLOW,
+    pytest.param("mindspore", marks=pytest.mark.large),
 ]
 TRANSPORTS = {
     "tensorflow1": "grpc/socket/lo",

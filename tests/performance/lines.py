@@ -2,7 +2,7 @@
 
 python -m tests.performance lines [--lines pytorch,paddle3] [--rounds 5] [--steps 30] [--node DIR]
 
-The plain loop, `tests/performance/plain/<api>_loop.py`, is written as the framework's own examples
+The plain loop, `plain/<line or api>_loop.py`, is written as the framework's own examples
 write theirs and knows nothing of Nightbench. Rounds alternate which of the two goes first. Each
 process has one core and one thread; the first steps of both are left out.
 """
@@ -26,7 +26,10 @@ WARMUP = 5
 
 
 def loop_of(line: str) -> Path:
-    """The plain loop of a line's API."""
+    """The plain loop of a line, or of all lines with its API."""
+    own = PLAIN / f"{line}_loop.py"
+    if own.exists():
+        return own
     description = json.loads((BENCHMARKS / "frameworks" / line / "framework.json").read_text())
     return PLAIN / f"{description['api']}_loop.py"
 

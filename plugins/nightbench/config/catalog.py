@@ -128,6 +128,9 @@ def _framework(path: Path) -> FrameworkInfo:
         python=file.python,
         devices=devices,
         variants={name: variant.device for name, variant in file.variants.items()},
+        least_drivers={
+            name: variant.driver for name, variant in file.variants.items() if variant.driver
+        },
         axes={
             axis: {value: _by_kind(support, kinds) for value, support in values.items()}
             for axis, values in file.axes.items()
@@ -163,7 +166,7 @@ def _by_kind(support: Any, kinds: Iterable[str]) -> Support:
 
 def _role(name: str, file: RoleFile) -> Role:
     device = file.measured if file.device is None else file.device
-    return Role(name, file.count, file.place, file.measured, device)
+    return Role(name, file.count, file.place, file.measured, device=device)
 
 
 def _contradictions(

@@ -73,6 +73,23 @@ class VariantFile(StrictModel):
         description="Where it comes from, unless the site has folders of wheels; the default index "
         "unless given.",
     )
+    package: v.Name | None = Field(
+        None, description="Name of its main package where it is not the line's."
+    )
+    cuda: v.Text | None = Field(None, description="CUDA that it is built with, `13.0` say.")
+    driver: v.Text | None = Field(
+        None,
+        description="Least driver that it works with. A node with an older one, or with none, is "
+        "told so before anything is built.",
+    )
+    compute_capabilities: list[v.Text] = Field(
+        default_factory=list,
+        description="Compute capabilities of the GPUs that it works on, `8.0` say; any unless "
+        "given. A node with another GPU is told so before anything is built.",
+    )
+    size_bytes: v.Whole | None = Field(
+        None, description="Disk that its environment takes; the line's unless given."
+    )
 
 
 class RoleFile(StrictModel):

@@ -195,7 +195,9 @@ def _driver(
     needs: dict[str, list[str]] = {}
     for line in lines:
         variant = variant_of(line, cluster, {})
-        least = MIN_DRIVERS.get(_cuda_major(variant) or 0) if isinstance(variant, str) else None
+        if not isinstance(variant, str):
+            continue
+        least = line.least_drivers.get(variant) or MIN_DRIVERS.get(_cuda_major(variant) or 0)
         if least and _version(driver) < _version(least):
             needs.setdefault(least, []).append(f"{line.line} {variant}")
     for least, who in sorted(needs.items()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from nightbench.core.model import CaseStatus, SuiteTable, reasons_from_json
-from nightbench.core.sentences import sentence
+from nightbench.core.sentences import sentences
 from nightbench.core.tables import METRICS, CellResult, Published
 from nightbench.warehouse.repository import Repository, Row
 
@@ -74,5 +74,5 @@ def _reason(row: Row) -> str:
     refused = row["quarantined"] and row["status"] == CaseStatus.OK
     word = "quarantined" if refused else str(row["status"])
     found = row["quarantine_reasons"] if refused else row["reasons"]
-    said = [sentence(reason).split("\n")[0] for reason in reasons_from_json(found)]
-    return f"{word}: {said[0]}" if said else word
+    said = sentences(reasons_from_json(found)).split("\n")[0]
+    return f"{word}: {said}" if said else word

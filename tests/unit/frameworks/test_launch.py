@@ -59,7 +59,7 @@ def parameter_server(two_nodes: dict[str, Any]) -> dict[str, Any]:
     "line",
     [
         *("pytorch", "paddle3", "paddle2", "paddle1", "jax", "tensorflow1", "tensorflow2"),
-        *("mxnet", "oneflow"),
+        *("mxnet", "oneflow", "mindspore"),
     ],
 )
 def test_a_node_starts_its_own_processes_only(line: str, two_nodes: dict[str, Any]) -> None:
@@ -174,6 +174,22 @@ def test_a_lone_oneflow_rank_joins_nobody(two_nodes: dict[str, Any]) -> None:
     del two_nodes["processes"][1]
     (started,) = launch("oneflow", two_nodes, "n1")
     assert started["env"] == {}
+
+
+def test_mindspore_ranks_meet_at_the_scheduler(two_nodes: dict[str, Any]) -> None:
+    two_nodes["processes"].insert(0, process("scheduler-0", "n1"))
+    scheduler, first = (started["env"] for started in launch("mindspore", two_nodes, "n1"))
+    (second,) = (started["env"] for started in launch("mindspore", two_nodes, "n2"))
+    assert scheduler == {
+        "MS_ROLE": "MS_SCHED",
+        "MS_SCHED_HOST": "127.0.0.2",
+        "MS_SCHED_PORT": "20004",
+        "MS_WORKER_NUM": "2",
+    }
+    assert first == {**scheduler, "MS_ROLE": "MS_WORKER", "MS_NODE_ID": "0"}
+    assert second == {**first, "MS_NODE_ID": "1"}
+    del two_nodes["processes"][2]
+    assert [started["env"] for started in launch("mindspore", two_nodes, "n1")] == [{}, {}]
 
 
 def test_mxnet_processes_meet_at_the_scheduler() -> None:

@@ -271,3 +271,36 @@ def test_of_a_chain_of_causes_the_first_and_the_root_are_told() -> None:
         "Failed to fetch: https://i/torch/: Name or service not known"
     )
     assert provision.shortly("no such wheel\n") == "no such wheel"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "why"),
+    [
+        ("NVIDIA H100, 580.65.06, 9.0", None),
+        (
+            "NVIDIA H100, 570.86.10, 9.0",
+            "found driver 570.86.10 of NVIDIA H100; expected 580.65.06 or newer (CUDA 13.0)",
+        ),
+        (
+            "Tesla V100, 580.65.06, 7.0",
+            "found compute capability 7.0 of Tesla V100; expected one of 8.0, 9.0",
+        ),
+        (None, "found no nvidia-smi; expected NVIDIA GPUs and their driver, 580.65.06 or newer"),
+    ],
+)
+def test_gpus_that_a_variant_cannot_run_on_are_refused_before_it_is_built(site, gpu, why):
+    needs = {"cuda": "13.0", "driver": "580.65.06", "compute_capabilities": ["8.0", "9.0"]}
+    site.write_info(variants={"cpu": {"device": "gpu", **needs}})
+    tools = site.folder / "tools"
+    tools.mkdir()
+    if gpu:
+        (tools / "nvidia-smi").write_text(f"#!/bin/sh\necho '{gpu}'\n")
+        (tools / "nvidia-smi").chmod(0o755)
+    path = f"{tools}:/usr/bin:/bin"
+    code, answer = site.provision("--wheelhouse", site.wheels, PATH=path)
+    assert code == 0, answer
+    if why is None:
+        assert answer["built"]
+    else:
+        assert answer["unavailable"] == f"tiny cpu cannot run on this node: {why}"
+        assert not (site.root / "envs").exists()

@@ -252,6 +252,14 @@ def test_driver_must_run_the_chosen_variant(seen, driver, variant, ill):
         assert variant in found[0].expected
 
 
+def test_a_variant_may_state_its_driver(seen):
+    stated = dataclasses.replace(
+        line("jax", variants=("cuda13",)), least_drivers={"cuda13": "590.10"}
+    )
+    (found,) = findings(seen(put("gpus", 0, "driver", "580.65.06")), GPU, [stated])
+    assert (found.found, found.expected) == ("580.65.06", "590.10 or newer for jax cuda13")
+
+
 @pytest.mark.parametrize(("offset", "ill"), [(300.0, True), (-300.0, True), (20.0, False)])
 def test_clock_that_is_off_is_told_with_its_side(seen, offset, ill):
     found = findings(seen(wall=ClockOffset(offset, 0.01)), CPU)

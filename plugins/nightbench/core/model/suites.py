@@ -167,6 +167,8 @@ class FrameworkInfo:
     """Disk that the environment takes."""
     problem: str | None = None
     """What is wrong with the line's folder, a line for each problem: its cases are unavailable."""
+    least_drivers: Mapping[str, str] = field(default_factory=dict)
+    """Variant -> least driver that it works with, where its CUDA has one."""
     broken_variants: Mapping[str, str] = field(default_factory=dict)
     """Variant -> what is wrong with its lock: the cases that are run from it are unavailable."""
 

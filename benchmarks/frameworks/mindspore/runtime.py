@@ -1,0 +1,52 @@
+"""A MindSpore process on a node: a rank on the CPU, or the scheduler that lets ranks meet."""
+
+import time
+
+import mindspore
+import numpy
+import traffic
+from base_runtime import Base
+from mindspore import communication, ops
+
+
+class Runtime(Base):
+    """One rank, or the scheduler."""
+
+    line = "mindspore"
+
+    def init(self):
+        """Joins the other ranks."""
+        mindspore.set_device("CPU")
+        if self.context.grouped:
+            communication.init()
+
+    def barrier(self):
+        """Waits for all ranks."""
+        self.agree(0)
+
+    def agree(self, value):
+        """Rank 0's number: the sum of its own and the others' zeros."""
+        if not self.context.grouped:
+            return value
+        own = value if self.context.rank == 0 else 0
+        return ops.AllReduce()(mindspore.Tensor([own], mindspore.float32)).asnumpy().item()
+
+    def device_sync(self):
+        """Waits until all that was queued has run: on the CPU too it runs behind Python."""
+        mindspore.runtime.synchronize()
+
+    def mark(self):
+        """A reading of the clock when nothing is queued: there are no events on the CPU."""
+        self.device_sync()
+        return time.perf_counter()
+
+    def versions(self):
+        """MindSpore's version and NumPy's."""
+        versions = super().versions()
+        versions["mindspore"] = mindspore.__version__
+        versions["numpy"] = numpy.__version__
+        return versions
+
+    def transport(self):
+        """Ranks on CPUs exchange gradients over gloo."""
+        return traffic.of_sockets("gloo") if self.context.grouped else None

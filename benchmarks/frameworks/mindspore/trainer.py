@@ -1,0 +1,133 @@
+"""Training in MindSpore: PyNative (eager)."""
+
+import mindspore
+from base_trainer import Base, expect_precision, optimizer_of
+from mindspore import communication, nn, ops
+from mindspore.experimental import optim
+
+NAMES = {"gamma": "weight", "beta": "bias", "embedding_table": "weight"}
+"""What parameters of layers are called in data.py."""
+
+
+def sgd(parameters, params):
+    """Stochastic gradient descent without momentum."""
+    return momentum(parameters, dict(params, momentum=0.0))
+
+
+def momentum(parameters, params):
+    """Stochastic gradient descent with momentum."""
+    # In a group: MindSpore leaves a norm's gamma and beta out of a decay that is given alone.
+    group = {"params": parameters, "weight_decay": params.get("weight_decay", 0.0)}
+    return nn.Momentum([group], params["learning_rate"], params["momentum"])
+
+
+def adam(parameters, params):
+    """Adam (Kingma and Ba 2014, arXiv:1412.6980)."""
+    return optim.Adam(
+        parameters,
+        lr=params["learning_rate"],
+        betas=(params["beta1"], params["beta2"]),
+        eps=params["epsilon"],
+    )
+
+
+def adamw(parameters, params):
+    """Adam, with decoupled decay of matrices (Loshchilov and Hutter 2017, arXiv:1711.05101)."""
+    groups = [
+        {"params": [w for w in parameters if w.ndim > 1], "weight_decay": params["weight_decay"]},
+        {"params": [w for w in parameters if w.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return optim.AdamW(
+        groups,
+        lr=params["learning_rate"],
+        betas=(params["beta1"], params["beta2"]),
+        eps=params["epsilon"],
+    )
+
+
+OPTIMIZERS = {"sgd": sgd, "momentum": momentum, "adam": adam, "adamw": adamw}
+
+
+class Trainer(Base):
+    """One rank; the scheduler has no network."""
+
+    def __init__(self, context, network, data):
+        super().__init__(context, network, data)
+        if not context.measured:
+            return
+        params = context.params
+        self.model = network.model(params).set_train()
+        self._load()
+        parameters = self.model.trainable_params()
+        self.optimizer = optimizer_of(params, OPTIMIZERS)(parameters, params)
+        batches = self.new_batches(params["batches"])
+        names = list(batches[0])
+        self.batches = [[mindspore.Tensor(batch[name]) for name in names] for batch in batches]
+
+        def loss(*values):
+            return network.loss(self.model, dict(zip(names, values)))
+
+        forward_backward = mindspore.value_and_grad(loss, None, self.optimizer.parameters)
+        reduce = nn.Identity()
+        if context.grouped:
+            reduce = nn.DistributedGradReducer(
+                self.optimizer.parameters, mean=True, degree=context.world_size
+            )
+
+        def train(*values):
+            found, gradients = forward_backward(*values)
+            self.optimizer(reduce(gradients))
+            return found
+
+        self.train = train
+        self.kept = []
+
+    def _load(self):
+        named = list(self._parameters())
+        made = self.initial_weights(
+            {name: weight.shape[::-1] if turned else weight.shape for name, weight, turned in named}
+        )
+        for name, weight, turned in named:
+            value = mindspore.Tensor(made[name].T.copy() if turned else made[name])
+            if self.context.grouped:
+                (value,) = ops.Broadcast(0)((value,))
+            weight.set_data(value)
+
+    def _parameters(self):
+        """(name in data.py, parameter, whether it is the transpose of data.py's)."""
+        matrices = {
+            id(cell.weight)
+            for _, cell in self.model.cells_and_names()
+            if isinstance(cell, nn.Dense)
+        }
+        for path, weight in self.model.parameters_and_names():
+            if weight.requires_grad:
+                owner, dot, name = path.rpartition(".")
+                yield owner + dot + NAMES.get(name, name), weight, id(weight) in matrices
+
+    def serve(self):
+        """Runs the scheduler until all ranks have left; a lone rank needs none."""
+        if self.context.world_size > 1:
+            communication.init()
+
+    def step(self):
+        """Forward, backward, update. Queues its work; the loss stays a tensor."""
+        self.kept.append(self.train(*self.batches[len(self.kept) % len(self.batches)]))
+
+    def losses(self):
+        """The losses of all steps so far."""
+        return [float(loss.asnumpy()) for loss in self.kept]
+
+    def weights(self):
+        """Name -> value of all trainable parameters."""
+        return {
+            name: weight.asnumpy().T if turned else weight.asnumpy()
+            for name, weight, turned in self._parameters()
+        }
+
+    def precision_proof(self):
+        """Looks at what a product keeps of 1 + 2^-12: bfloat16 rounds it to 1."""
+        fine = ops.full((256, 256), 1 + 2.0**-12, dtype=mindspore.float32)
+        product = ops.matmul(fine, ops.eye(256, 256, mindspore.float32))
+        exact = bool((product == fine).all().asnumpy())
+        return expect_precision(self.context.precision, "fp32" if exact else "bf16")

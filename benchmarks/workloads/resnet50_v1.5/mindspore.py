@@ -1,0 +1,64 @@
+"""ResNet-50 v1.5 in MindSpore (He et al. 2015, arXiv:1512.03385)."""
+
+from mindspore import nn, ops
+
+STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
+"""Width of the 3x3 convolution, number of blocks, stride of the first block."""
+
+
+def convolution(channels, out, size, stride=1):
+    """A convolution without bias and its batch norm."""
+    return nn.SequentialCell(
+        nn.Conv2d(channels, out, size, stride, pad_mode="pad", padding=size // 2),
+        nn.BatchNorm2d(out),
+    )
+
+
+class Bottleneck(nn.Cell):
+    """1x1, 3x3 (with the stride: this is what makes it v1.5), 1x1 to four times the width."""
+
+    def __init__(self, channels, width, stride):
+        super().__init__()
+        self.conv1 = convolution(channels, width, 1)
+        self.conv2 = convolution(width, width, 3, stride)
+        self.conv3 = convolution(width, 4 * width, 1)
+        self.shortcut = nn.Identity()
+        if stride != 1 or channels != 4 * width:
+            self.shortcut = convolution(channels, 4 * width, 1, stride)
+
+    def construct(self, x):
+        """The block's output, with four times its width in channels."""
+        y = ops.relu(self.conv1(x))
+        y = ops.relu(self.conv2(y))
+        return ops.relu(self.conv3(y) + self.shortcut(x))
+
+
+class ResNet50(nn.Cell):
+    """The network, from images (n, 3, size, size) to logits (n, classes)."""
+
+    def __init__(self, classes):
+        super().__init__()
+        self.stem = convolution(3, 64, 7, stride=2)
+        self.pool = nn.MaxPool2d(3, stride=2, pad_mode="pad", padding=1)
+        blocks, channels = [], 64
+        for width, count, stride in STAGES:
+            for index in range(count):
+                blocks.append(Bottleneck(channels, width, stride if index == 0 else 1))
+                channels = 4 * width
+        self.blocks = nn.SequentialCell(*blocks)
+        self.head = nn.Dense(channels, classes)
+
+    def construct(self, images):
+        """Logits."""
+        x = self.pool(ops.relu(self.stem(images)))
+        return self.head(self.blocks(x).mean((2, 3)))
+
+
+def model(params):
+    """The network."""
+    return ResNet50(params["classes"])
+
+
+def loss(model, batch):
+    """Mean cross-entropy of a batch."""
+    return ops.cross_entropy(model(batch["images"]), batch["labels"])
