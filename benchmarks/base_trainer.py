@@ -30,6 +30,9 @@ class Base:
     parameters = None
     """Number of trainable parameters; set by `initial_weights`."""
 
+    sent_bytes_per_step = None
+    """Bytes of gradients that this rank sends in a step, where a trainer exchanges them itself."""
+
     def __init__(self, context, network, data):
         self.context = context
         self.network = network

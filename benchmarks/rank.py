@@ -199,6 +199,9 @@ def main():
         "transport": runtime.transport(),
         "versions": runtime.versions(),
     }
+    sent_bytes = getattr(trainer, "sent_bytes_per_step", None)
+    if sent_bytes is not None:
+        rank["sent_bytes_per_step"] = sent_bytes
     if sleep_s:
         rank["drill_sleep_s"] = sleep_s
     write_json(os.path.join(folder, "rank.json"), rank)

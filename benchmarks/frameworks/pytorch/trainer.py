@@ -5,6 +5,7 @@ import shutil
 
 import torch
 from base_trainer import Base, DoesNotFit, expect_precision, optimizer_of
+from frameworks.pytorch.dgc import SPARSITY, Dgc
 from frameworks.pytorch.optimizers import OPTIMIZERS
 from torch import nn
 
@@ -28,7 +29,10 @@ class Trainer(Base):
             layout = torch.channels_last
         self.model.to(device, memory_format=layout)
         self.forward = self.model
-        if context.grouped:
+        self.compression = None
+        if context.case["compression"] == "dgc":
+            params = self._compress(params)
+        elif context.grouped:
             self.forward = nn.parallel.DistributedDataParallel(self.model)
         self.optimizer = optimizer_of(params, OPTIMIZERS)(self.model.parameters(), params)
         self.scaler = torch.amp.GradScaler(device.type, enabled=context.precision == "fp16")
@@ -51,6 +55,23 @@ class Trainer(Base):
             name: tensor.to(self.device, memory_format=layouts[name])
             for name, tensor in tensors.items()
         }
+
+    def _compress(self, params):
+        """Compresses the exchange; returns the parameters without the momentum that it applies."""
+        context = self.context
+        if not context.grouped or context.precision == "fp16":
+            raise DoesNotFit(
+                "compression dgc: found {} rank(s) and precision {}; expected several, and no "
+                "scaled gradients".format(context.world_size, context.precision)
+            )
+        sparsity = context.case["sparsity"]
+        self.compression = Dgc(
+            self.model.parameters(),
+            params,
+            SPARSITY if sparsity is None else sparsity,
+            context.job["protocol"]["warmup_steps"],
+        )
+        return {**params, "optimizer": "sgd", "weight_decay": 0.0}
 
     def _compile(self):
         """Compiles network and loss, forward and backward: before the first step, on no weight."""
@@ -87,6 +108,9 @@ class Trainer(Base):
         with self.autocast():
             loss = self.loss(self.forward, batch)
         self.scaler.scale(loss).backward()
+        if self.compression:
+            self.compression.exchange()
+            self.sent_bytes_per_step = self.compression.sent_bytes
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.kept.append(loss.detach())

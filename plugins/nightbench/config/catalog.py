@@ -166,7 +166,7 @@ def _by_kind(support: Any, kinds: Iterable[str]) -> Support:
 
 def _role(name: str, file: RoleFile) -> Role:
     device = file.measured if file.device is None else file.device
-    return Role(name, file.count, file.place, file.measured, device)
+    return Role(name, file.count, file.place, file.measured, device=device)
 
 
 def _contradictions(
