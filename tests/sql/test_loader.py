@@ -427,3 +427,33 @@ def test_every_statement_is_used_by_the_package():
     names = [name for name in queries().available_queries if not name.endswith("_cursor")]
     assert len(names) > 100
     assert [n for n in names if f'"{n}"' not in package and f"().{n}" not in package] == []
+
+
+def test_figures_from_a_log_are_loaded_without_what_it_does_not_state(given, loader, rows):
+    run = given.run()
+    bundle = given.came_back(run, given.case())
+    unstated = {"loss_first": None, "loss_window": (), "weights_digest": None, "parameters": None}
+    repeats = tuple(
+        replace(
+            each,
+            record=replace(
+                each.record,
+                ranks=tuple(
+                    replace(rank, precision=None, versions={"external": "0123456789ab"}, **unstated)
+                    for rank in each.record.ranks
+                ),
+            ),
+            summary=replace(each.summary, loss_first=None, loss_median=None),
+        )
+        for each in bundle.repeats
+    )
+    loader.runs.load(given.bundle(run, replace(bundle, repeats=repeats)))
+    found = rows("select distinct precision, loss_first, parameters, versions from raw.repeat_rank")
+    assert [dict(row) for row in found] == [
+        {
+            "precision": None,
+            "loss_first": None,
+            "parameters": None,
+            "versions": {"external": "0123456789ab"},
+        }
+    ]

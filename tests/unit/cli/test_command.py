@@ -81,6 +81,8 @@ def test_every_command_of_the_manual_is_there() -> None:
         "detect",
         "validate",
         "plan",
+        "parse",
+        "load",
         "run",
         "runs",
         "cancel",

@@ -12,7 +12,7 @@ import pytest
 from nightbench.config import find_clusters, find_suites, load_catalog, load_cluster, load_suite
 from nightbench.config.suite_heads import framework_names, workload_scales
 from nightbench.core.capabilities import unsupported
-from nightbench.core.model import Build, Case, Cluster, Node, RunKind, Strategy, Suite
+from nightbench.core.model import Build, Case, Cluster, Node, Role, RunKind, Strategy, Suite
 from nightbench.core.run_plan import make_plan
 from nightbench.spool import Spool
 from nightbench.spool.plans import store_plan
@@ -58,6 +58,13 @@ def test_what_is_in_the_folders_is_in_the_catalog(tmp_path: Path) -> None:
     assert catalog.frameworks["thing"].python == "3.11"
     assert catalog.workloads["net"].frameworks == ("thing",)
     assert catalog.workloads["net"].scales["full"] == {"size": 224, "layers": [1, 2]}
+
+
+def test_all_processes_of_a_measured_role_are_measured(tmp_path: Path) -> None:
+    roles = {"single": {"worker": {"count": "trainers", "measured": True}}}
+    catalog = load_catalog(tree(tmp_path, {**LINE, "roles": roles}, SPEC))
+    expected = (Role("worker", "trainers", measured=True, measured_ranks=None, device=True),)
+    assert catalog.frameworks["thing"].roles_of(Strategy.SINGLE) == expected
 
 
 def test_a_line_may_refuse_a_workload_of_its_api(tmp_path: Path) -> None:

@@ -64,6 +64,6 @@ def test_a_gang_whose_controller_died_is_not_waited_for_once_its_leases_have_end
 ) -> None:
     run = planned(spool, "failed", "failed")
     run.case(CASE).save_progress({"state": "running"})
-    later = NOW + ORPHANED + timedelta(minutes=1)
+    later = datetime.now(UTC) + ORPHANED + timedelta(minutes=1)
 
     assert close_ended(spool, lambda dag_id, dag_run_id: "failed", later) == [run.run_id]
