@@ -81,7 +81,7 @@ def test_every_trainer_beside_servers_is_measured() -> None:
     roles = load_catalog(benchmarks).frameworks["paddle1"].roles[Strategy.PARAMETER_SERVER]
     assert [(role.name, role.measured, role.measured_ranks, role.device) for role in roles] == [
         ("pserver", False, None, False),
-        ("trainer", True, None, False),
+        ("trainer", True, None, True),
     ]
 
 
