@@ -21,31 +21,7 @@ def momentum(parameters, params):
     return nn.Momentum([group], params["learning_rate"], params["momentum"])
 
 
-def adam(parameters, params):
-    """Adam (Kingma and Ba 2014, arXiv:1412.6980)."""
-    return optim.Adam(
-        parameters,
-        lr=params["learning_rate"],
-        betas=(params["beta1"], params["beta2"]),
-        eps=params["epsilon"],
-    )
-
-
-def adamw(parameters, params):
-    """Adam, with decoupled decay of matrices (Loshchilov and Hutter 2017, arXiv:1711.05101)."""
-    groups = [
-        {"params": [w for w in parameters if w.ndim > 1], "weight_decay": params["weight_decay"]},
-        {"params": [w for w in parameters if w.ndim <= 1], "weight_decay": 0.0},
-    ]
-    return optim.AdamW(
-        groups,
-        lr=params["learning_rate"],
-        betas=(params["beta1"], params["beta2"]),
-        eps=params["epsilon"],
-    )
-
-
-OPTIMIZERS = {"sgd": sgd, "momentum": momentum, "adam": adam, "adamw": adamw}
+OPTIMIZERS = {"sgd": sgd, "momentum": momentum}
 
 
 class Trainer(Base):
