@@ -3,7 +3,6 @@
 import mindspore
 from base_trainer import Base, expect_precision, optimizer_of
 from mindspore import communication, nn, ops
-from mindspore.experimental import optim
 
 NAMES = {"gamma": "weight", "beta": "bias", "embedding_table": "weight"}
 """What parameters of layers are called in data.py."""
