@@ -54,6 +54,17 @@ def test_two_ranks_end_with_the_same_weights(
     assert first["weights_digest"] == second["weights_digest"]
 
 
+@pytest.mark.parametrize("line", ["pytorch", "paddle3"])
+def test_two_ranks_of_a_language_model_end_with_the_same_weights(
+    line: str, interpreter: Callable[[str], str], tmp_path: Path
+) -> None:
+    """AdamW keeps moments of its own on each rank, and tokens are looked up in a tied table."""
+    job = job_of(line, "bert_base", trainers=2, strategy="collective")
+    first, second = run_gang(tmp_path, job, interpreter(line), seed_of=lambda rank: rank + 1)
+    assert first["loss"]["first"] != second["loss"]["first"], "both ranks had the same data"
+    assert first["weights_digest"] == second["weights_digest"]
+
+
 @pytest.mark.parametrize("line", [ONEFLOW])
 def test_ranks_of_a_graph_end_with_the_weights_of_eager_ones(
     line: str, interpreter: Callable[[str], str], tmp_path: Path
