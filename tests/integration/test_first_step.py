@@ -25,6 +25,7 @@ def first_step(tmp_path_factory: pytest.TempPathFactory) -> FirstStep:
     root = tmp_path_factory.getbasetemp() / "node"
 
     @functools.cache
+    @functools.cache
     def call(line: str, workload: str, *words: str) -> dict[str, Any]:
         argv = [build_environment(root, line), str(BENCHMARKS / "first_step.py"), line, workload]
         done = subprocess.run([*argv, *words], capture_output=True, text=True, check=False)
@@ -84,12 +85,16 @@ def test_compiler_and_layout_leave_the_work_as_it_is(
     hold_equal(first_step("pytorch", workload), found)
 
 
+VGG16 = pytest.param("vgg16", 4, marks=pytest.mark.large)
+"""138 million weights: minutes for each line."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("line", ["paddle3", "paddle2", "paddle1"])
 @pytest.mark.parametrize(
     ("workload", "batch_size"),
     [
-        ("vgg16", 4),
+        VGG16,
         ("vgg16_cifar", 32),
         # Its batch norms see 1x1 of 32x32: over eight images rounding would pass the tolerance.
         ("se_resnext50_32x4d", 32),
@@ -109,13 +114,13 @@ def test_networks_are_the_same(
     ("line", "workload"),
     [
         ("paddle3", "bert_base"),
-        ("paddle3", "bert_large"),
+        pytest.param("paddle3", "bert_large", marks=pytest.mark.large),
         ("paddle3", "transformer_base"),
-        ("paddle3", "transformer_big"),
+        pytest.param("paddle3", "transformer_big", marks=pytest.mark.large),
         ("paddle2", "bert_base"),
         ("paddle2", "transformer_base"),
         ("paddle1", "transformer_base"),
-        ("paddle1", "transformer_big"),
+        pytest.param("paddle1", "transformer_big", marks=pytest.mark.large),
     ],
 )
 def test_language_models_are_the_same(line: str, workload: str, first_step: FirstStep) -> None:
@@ -126,7 +131,13 @@ def test_language_models_are_the_same(line: str, workload: str, first_step: Firs
 @pytest.mark.parametrize(
     "line", ["jax", "tensorflow1", pytest.param("tensorflow2", marks=pytest.mark.large)]
 )
-@pytest.mark.parametrize("workload", ["vgg16", "bert_base", "bert_large"])
+@pytest.mark.parametrize(
+    "workload",
+    [
+        "bert_base",
+        *(pytest.param(each, marks=pytest.mark.large) for each in ("vgg16", "bert_large")),
+    ],
+)
 def test_networks_with_channels_last_are_the_same(
     workload: str, line: str, first_step: FirstStep
 ) -> None:
