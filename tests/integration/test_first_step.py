@@ -25,7 +25,6 @@ def first_step(tmp_path_factory: pytest.TempPathFactory) -> FirstStep:
     root = tmp_path_factory.getbasetemp() / "node"
 
     @functools.cache
-    @functools.cache
     def call(line: str, workload: str, *words: str) -> dict[str, Any]:
         argv = [build_environment(root, line), str(BENCHMARKS / "first_step.py"), line, workload]
         done = subprocess.run([*argv, *words], capture_output=True, text=True, check=False)
