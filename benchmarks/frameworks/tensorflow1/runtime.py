@@ -23,7 +23,7 @@ class Runtime(Base):
         tf.compat.v1.enable_resource_variables()
         tf.compat.v1.enable_v2_tensorshape()
         self.config = tf.compat.v1.ConfigProto(
-            intra_op_parallelism_threads=int(os.environ["OMP_NUM_THREADS"])
+            intra_op_parallelism_threads=int(os.environ.get("OMP_NUM_THREADS", 0))
         )
         self.cluster = self.server = self.meeting = None
         self.target = ""

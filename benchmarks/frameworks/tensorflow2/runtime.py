@@ -23,7 +23,9 @@ class Runtime(Base):
         self.pending = None
         """The last step's loss; the trainer sets it."""
         self.clock = ThreadPoolExecutor(1)
-        tf.config.threading.set_intra_op_parallelism_threads(int(os.environ["OMP_NUM_THREADS"]))
+        tf.config.threading.set_intra_op_parallelism_threads(
+            int(os.environ.get("OMP_NUM_THREADS", 0))
+        )
         if self.gpu:
             for each in tf.config.list_physical_devices("GPU"):
                 tf.config.experimental.set_memory_growth(each, True)
