@@ -93,7 +93,6 @@ select
     case when link_gbit_per_s is null then null else link_gbit_per_s || 'gbit' end
         as link_bandwidth,
     device,
-    metric,
     value,
     unit_text,
     remark

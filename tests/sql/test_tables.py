@@ -46,9 +46,13 @@ def test_a_drill_is_no_result(loader, reader, given):
 
 def test_published_figures_come_in_our_words(reader):
     table = SuiteTable(
-        "fp32", "", ("framework",), ("devices",), document="dlperf-report-v1",
+        "fp32",
+        "",
+        ("framework",),
+        ("devices",),
+        document="dlperf-report-v1",
         figures=("fp32 bsz=128",),
-    )  # fmt: skip
+    )
     figures = reader.tables.published(table, {"resnet50_v1.5"})
     assert len(figures) == 32
     one = next(f for f in figures if f.axes["framework"] == "tensorflow1" and f.axes["nodes"] == 4)

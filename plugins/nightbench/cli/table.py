@@ -117,5 +117,5 @@ def filled_tables(
         results = stored.results([case.case_id for case in each.cases], suite.cluster)
         workloads = {case.workload for case in each.cases}
         published = stored.published(each, workloads) if chosen == FULL else []
-        filled.append((each, fill(each, results, published)))
+        filled.append((each, fill(each, suite.skipped, results, published)))
     return f"{suite.name} on {suite.cluster}", chosen, filled

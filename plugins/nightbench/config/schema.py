@@ -12,7 +12,7 @@ from nightbench.config.repeats import Repeats, RepeatsFile
 from nightbench.config.source import describe, one_of
 from nightbench.config.validate import StrictModel
 from nightbench.core.budget import PRIORITY
-from nightbench.core.tables import METRICS, TABLE_AXES
+from nightbench.core.model import TableAxis, TableMetric
 
 
 def _known(kind: str) -> AfterValidator:
@@ -85,7 +85,7 @@ Sizes = Annotated[list[v.Size], *_axis]
 Texts = Annotated[list[v.Text], *_axis]
 TableName = Annotated[str, _known("tables"), v.Words("table")]
 TableNames = Annotated[list[TableName], *_axis]
-TableAxes = Annotated[list[Literal[*TABLE_AXES]], *_axis]  # type: ignore[valid-type]
+TableAxes = Annotated[list[TableAxis], *_axis]
 
 
 CommandNames = Annotated[
@@ -210,9 +210,7 @@ class TableFile(StrictModel):
     title: v.Text = Field(description="Its heading.")
     rows: TableAxes = Field(description="Axes that make a row.")
     columns: TableAxes = Field(description="Axes that make a column.")
-    value: Literal[*METRICS] = Field(  # type: ignore[valid-type]
-        "throughput", description="What stands in its cells."
-    )
+    value: TableMetric = Field("throughput", description="What stands in its cells.")
     chart: Literal["bars", "lines"] = Field(
         "bars", description="How its figure is drawn: a line or a group of bars for each row."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,7 @@ def load_suite(
         commands=own,
         cases=tuple(dict.fromkeys(placed.case for placed in cases)),
         skipped=skipped,
-        tables=tuple(_table(name, each, written, skipped) for name, each in file.tables.items()),
+        tables=tuple(_table(name, each, written) for name, each in file.tables.items()),
         protocol=_protocol(file.protocol),
         description=file.description,
         schedule=file.schedule,
@@ -124,10 +124,7 @@ def _names(value: Any) -> list[str]:
     return list(value) if isinstance(value, dict) else []
 
 
-def _table(
-    name: str, file: TableFile, written: Iterable[WrittenCase], skipped: Mapping[str, str]
-) -> SuiteTable:
-    cases = tuple(each.case for each in written if name in each.tables)
+def _table(name: str, file: TableFile, written: Iterable[WrittenCase]) -> SuiteTable:
     published = file.published
     return SuiteTable(
         name=name,
@@ -139,8 +136,7 @@ def _table(
         document=published.document if published else None,
         figures=tuple(published.figures) if published else (),
         published_only=dict(published.only) if published else {},
-        cases=cases,
-        skipped={c.case_id: skipped[c.case_id] for c in cases if c.case_id in skipped},
+        cases=tuple(each.case for each in written if name in each.tables),
     )
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nightbench.core.model import Case, SuiteTable
+from nightbench.core.model import Case, SuiteTable, TableMetric
 
-METRICS = {
+METRICS: Mapping[TableMetric, tuple[str, str]] = {
     "throughput": ("throughput", "/s"),
     "minibatches": ("throughput", "mini-batches/s"),
     "speedup": ("speedup", "times the baseline"),
@@ -16,14 +16,6 @@ METRICS = {
 }
 """What a table can show -> the `metric` of published figures, and the unit of its cells; of a
 throughput the unit is that of the workload, a second."""
-
-TABLE_AXES = (
-    *("workload", "framework", "strategy", "devices", "nodes", "trainers", "pservers"),
-    *("batch_size_per_device", "sequence_length", "precision", "compiler", "execution", "layout"),
-    *("sync", "compression", "link_bandwidth", "threads", "sparsity"),
-    *("cpus", "memory_mb", "data"),
-)
-"""Axes that make rows and columns; `devices` is nodes x devices on each."""
 
 NOT_RUN = "not run yet"
 
@@ -39,7 +31,6 @@ class Published:
     """Axis -> value in our words; None where the original does not state it."""
     framework: str
     """In the original's words."""
-    metric: str
     value: float | None
     unit: str
     """In the original's words."""
@@ -91,6 +82,7 @@ class Cell:
 
 def fill(
     table: SuiteTable,
+    skipped: Mapping[str, str],
     results: Mapping[str, CellResult],
     published: Iterable[Published] = (),
 ) -> list[Cell]:
@@ -102,13 +94,14 @@ def fill(
 
     Args:
         table: what makes rows and columns.
+        skipped: case_id of the cases that cannot run there -> why.
         results: case_id -> what was measured; nothing of cases that never ran.
         published: the figures of the table's document, at its metric.
     """
     cells: list[Cell] = []
     ours: dict[tuple[Label, Label], Case] = {}
     # Of several cases of one cell the first that can run: a line without collectives has `single`.
-    for case in sorted(table.cases, key=lambda case: case.case_id in table.skipped):
+    for case in sorted(table.cases, key=lambda case: case.case_id in skipped):
         ours.setdefault((_label(table.rows, case), _label(table.columns, case)), case)
     variants: dict[Label, list[str | None]] = {}
     theirs: dict[tuple[Label, str | None, Label], Published] = {}
@@ -126,7 +119,7 @@ def fill(
                 own, figure = ours.get((row, column)), theirs.get((row, variant, column))
                 if own is not None or figure is not None:
                     named = (*row[:-1], f"{row[-1]} ({variant})") if variant else row
-                    cells.append(_cell(table, named, column, own, results, figure))
+                    cells.append(_cell(table, named, column, own, skipped, results, figure))
     return cells
 
 
@@ -150,6 +143,7 @@ def _cell(
     row: Label,
     column: Label,
     case: Case | None,
+    skipped: Mapping[str, str],
     results: Mapping[str, CellResult],
     figure: Published | None,
 ) -> Cell:
@@ -166,7 +160,7 @@ def _cell(
         unit=f"{result.unit}/s" if table.metric == "throughput" and result.unit else unit,
         published=figure.value if figure else None,
         published_unit=figure.unit if figure else None,
-        reason=None if value is not None else _reason(table, case, result, figure),
+        reason=None if value is not None else _reason(table, case, skipped, result, figure),
         n=result.n,
         spread=result.spread,
         speedup=result.speedup,
@@ -177,13 +171,17 @@ def _cell(
 
 
 def _reason(
-    table: SuiteTable, case: Case | None, result: CellResult, figure: Published | None
+    table: SuiteTable,
+    case: Case | None,
+    skipped: Mapping[str, str],
+    result: CellResult,
+    figure: Published | None,
 ) -> str:
     if case is None:
         framework = figure.framework if figure else ""
         return table.published_only.get(framework, "the suite has no such case")
-    if case.case_id in table.skipped:
-        return f"unsupported here: {table.skipped[case.case_id]}"
+    if case.case_id in skipped:
+        return f"unsupported here: {skipped[case.case_id]}"
     if result.reason is not None:
         return result.reason
     if result.throughput is not None:

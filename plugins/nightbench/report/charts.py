@@ -74,8 +74,8 @@ def _lines(axes: Axes, cells: Sequence[Cell], rows: list[Label], columns: list[L
                 if getattr(cell, name) is not None
             ]
             pale = 1.0 if name == "value" else 0.35
-            axes.plot([x for x, _ in points], [y for _, y in points], style, color=_colour(row),
-                      alpha=pale)  # fmt: skip
+            xs, ys = [x for x, _ in points], [y for _, y in points]
+            axes.plot(xs, ys, style, color=_colour(row), alpha=pale)
     _legend(axes, cells, rows)
 
 

@@ -42,7 +42,6 @@ class TableRepository(Repository):
             Published(
                 axes={axis: row[axis] for axis in _AXES},
                 framework=row["framework_text"],
-                metric=row["metric"],
                 value=row["value"],
                 unit=row["unit_text"],
                 version=row["framework_version"],

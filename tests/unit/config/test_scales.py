@@ -117,8 +117,8 @@ def test_a_table_holds_the_cases_of_the_blocks_that_name_it(
 
 
 def test_two_tables_may_hold_the_same_case(suite_file: Write, catalog: Catalog) -> None:
-    more = TABLE.replace("matrix:", "  twice:\n    title: T\n    rows: framework\n"
-                         "    columns: devices\nmatrix:")  # fmt: skip
+    second = "  twice:\n    title: T\n    rows: framework\n    columns: devices\nmatrix:"
+    more = TABLE.replace("matrix:", second)
     block = """\
   - workload: net
     frameworks: pytorch

@@ -14,7 +14,7 @@ def case(framework: str, nodes: int, **axes: Any) -> Case:
 
 def figure(framework: str, nodes: int | None, value: float | None, **other: Any) -> Published:
     axes = {"framework": framework, "nodes": nodes, "devices_per_node": 1}
-    return Published(axes, framework, "throughput", value, "images/s", **other)
+    return Published(axes, framework, value, "images/s", **other)
 
 
 def table(*cases: Case, **fields: Any) -> SuiteTable:
@@ -29,7 +29,7 @@ def only(cells: list[Cell], row: str, column: str) -> Cell:
 def test_a_median_stands_beside_the_published_figure() -> None:
     one, two = case("a", 1), case("a", 2)
     measured = {one.case_id: CellResult(10.0, 5.0, 1.0, 1.0, "images", 7, 0.1, "run")}
-    cells = fill(table(one, two), measured, [figure("a", 1, 9.0, version="1.2", device="X")])
+    cells = fill(table(one, two), {}, measured, [figure("a", 1, 9.0, version="1.2", device="X")])
     assert only(cells, "a", "1x1") == Cell(
         row=("a",),
         column=("1x1",),
@@ -52,10 +52,10 @@ def test_a_median_stands_beside_the_published_figure() -> None:
 def test_a_cell_without_a_figure_says_why() -> None:
     one, two, three = case("a", 1), case("a", 2), case("b", 1)
     results = {one.case_id: CellResult(unit="images", reason="failed: no")}
-    shown = table(
-        one, two, three, skipped={two.case_id: "too large"}, published_only={"old": "gone"}
+    shown = table(one, two, three, published_only={"old": "gone"})
+    cells = fill(
+        shown, {two.case_id: "too large"}, results, [figure("old", 1, 3.0), figure("c", 1, 2.0)]
     )
-    cells = fill(shown, results, [figure("old", 1, 3.0), figure("c", 1, 2.0)])
     said = {(c.row[0], c.column[0]): c.reason for c in cells}
     assert said == {
         ("a", "1x1"): "failed: no",
@@ -71,7 +71,7 @@ def test_implementations_of_one_framework_are_rows_of_their_own() -> None:
     one = case("a", 1)
     results = {one.case_id: CellResult(10.0, unit="images")}
     given = [figure("a", 1, 9.0), figure("a", 1, 8.0, variant="fast")]
-    cells = fill(table(one), results, given)
+    cells = fill(table(one), {}, results, given)
     assert [(c.row, c.value, c.published) for c in cells] == [
         (("a",), 10.0, 9.0),
         (("a (fast)",), 10.0, 8.0),
@@ -81,7 +81,7 @@ def test_implementations_of_one_framework_are_rows_of_their_own() -> None:
 def test_an_efficiency_is_shown_in_percent_and_only_with_a_baseline() -> None:
     one, two = case("a", 1), case("a", 2)
     results = {one.case_id: CellResult(10.0), two.case_id: CellResult(18.0, efficiency=0.9)}
-    cells = fill(table(one, two, metric="efficiency"), results)
+    cells = fill(table(one, two, metric="efficiency"), {}, results)
     assert only(cells, "a", "2x1").value == 90.0
     assert only(cells, "a", "2x1").unit == "%"
     assert only(cells, "a", "1x1").reason == "its baseline was not measured in the same run"
@@ -89,6 +89,6 @@ def test_an_efficiency_is_shown_in_percent_and_only_with_a_baseline() -> None:
 
 def test_a_cell_of_several_cases_shows_the_one_that_can_run() -> None:
     together, alone = case("a", 1), Case("net", "a", Strategy.SINGLE)
-    both = table(together, alone, skipped={together.case_id: "no collective"})
-    (cell,) = fill(both, {alone.case_id: CellResult(3.0, unit="images")})
+    skipped = {together.case_id: "no collective"}
+    (cell,) = fill(table(together, alone), skipped, {alone.case_id: CellResult(3.0, unit="images")})
     assert (cell.case_id, cell.value) == (alone.case_id, 3.0)

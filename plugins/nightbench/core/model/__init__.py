@@ -49,6 +49,8 @@ from nightbench.core.model.suites import (
     Suite,
     SuiteTable,
     Support,
+    TableAxis,
+    TableMetric,
     WorkloadInfo,
 )
 from nightbench.core.model.verdicts import HistoryPoint, Verdict
@@ -106,6 +108,8 @@ __all__ = [
     "Suite",
     "SuiteTable",
     "Support",
+    "TableAxis",
+    "TableMetric",
     "Verdict",
     "VerdictKind",
     "WorkloadInfo",

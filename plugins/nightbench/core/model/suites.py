@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from nightbench.core.model.cases import Build, Case, Protocol
 from nightbench.core.model.words import Strategy, VerdictKind
@@ -52,15 +52,44 @@ class Route:
     """Channels; the suite's where None."""
 
 
+TableMetric = Literal["throughput", "minibatches", "speedup", "efficiency"]
+"""What stands in the cells of a table."""
+
+TableAxis = Literal[
+    "workload",
+    "framework",
+    "strategy",
+    "devices",
+    "nodes",
+    "trainers",
+    "pservers",
+    "batch_size_per_device",
+    "sequence_length",
+    "precision",
+    "compiler",
+    "execution",
+    "layout",
+    "sync",
+    "compression",
+    "sparsity",
+    "link_bandwidth",
+    "threads",
+    "cpus",
+    "memory_mb",
+    "data",
+]
+"""What makes rows and columns of a table; `devices` is nodes x devices on each."""
+
+
 @dataclass(frozen=True)
 class SuiteTable:
     """Which cases of a suite make a table, and how."""
 
     name: str
     title: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    metric: str = "throughput"
+    rows: tuple[TableAxis, ...]
+    columns: tuple[TableAxis, ...]
+    metric: TableMetric = "throughput"
     chart: str = "bars"
     document: str | None = None
     """`source` of the published figures."""
@@ -68,8 +97,6 @@ class SuiteTable:
     published_only: Mapping[str, str] = field(default_factory=dict)
     """`framework` of published figures -> why nothing of it can be measured."""
     cases: tuple[Case, ...] = ()
-    skipped: Mapping[str, str] = field(default_factory=dict)
-    """case_id of those cases that cannot run there -> why."""
 
 
 @dataclass(frozen=True)
