@@ -90,11 +90,12 @@ class Reading:
 
     def begin(self) -> int:
         """Return the step before the first one of this run; not 0 where training was resumed."""
-        steps = [record.step for record in self.records[:2]]
-        if None in steps or len(steps) < 2 or self.records[1].segment:
+        if len(self.records) < 2 or self.records[1].segment:
             return 0
-        first, second = steps
-        return first if first > second - first else 0  # type: ignore[operator]
+        first, second = (record.step for record in self.records[:2])
+        if first is None or second is None:
+            return 0
+        return first if first > second - first else 0
 
     def warmed(self, steps: int) -> List[Record]:
         """Return the records behind the warm-up; of unnumbered ones each counts as a step."""
