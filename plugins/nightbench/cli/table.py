@@ -82,9 +82,17 @@ def table(
             say("")
         if chosen != FULL:
             say(f"Published figures: --scale {FULL}; another scale does other work.")
-    for each, cells in filled if figures else []:
-        for path in charts.write_charts(each, cells, figures or Path()):
-            err.print(f"figure: {path}", markup=False, soft_wrap=True)
+    if figures is None:
+        return
+    for each, cells in filled:
+        try:
+            paths = charts.write_charts(each, cells, figures)
+        except OSError as error:
+            raise UserError(
+                f"figures: {figures} cannot be written: {error.strerror}; expected a folder"
+            ) from error
+        drawn = ", ".join(map(str, paths)) or f"none of {each.name}: it has no value yet"
+        err.print(f"figure: {drawn}", markup=False, soft_wrap=True)
 
 
 def filled_tables(
