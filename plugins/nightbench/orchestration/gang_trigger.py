@@ -67,6 +67,7 @@ class GangTrigger(BaseTrigger):
         self.case_id = case_id
         self.generation = generation
         self.last_try = last_try
+        self._ending: asyncio.Task[None] | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """As Airflow stores it."""
@@ -88,6 +89,12 @@ class GangTrigger(BaseTrigger):
         store = self._store()
         try:
             outcome = await self._steer_apart(store)
+        except asyncio.CancelledError as ended:
+            # Airflow says so with a message before it calls `on_kill`; but it cancels anew every
+            # second, and a call that a busy triggerer has not reached by then never comes.
+            if ended.args:
+                self._begin_to_end_gang()
+            raise
         except UserError as error:
             self.log.error("%s: %s", self.case_id, error)
             if self.last_try:
@@ -113,10 +120,14 @@ class GangTrigger(BaseTrigger):
     async def on_kill(self) -> None:
         """A person ended the task: end the gang on its nodes, and say so in the spool."""
         # Airflow cancels a trigger anew every second until it has ended, this method included.
-        ending = asyncio.create_task(self._end_gang())
-        _ending.add(ending)
-        ending.add_done_callback(_ending.discard)
-        await asyncio.shield(ending)
+        await asyncio.shield(self._begin_to_end_gang())
+
+    def _begin_to_end_gang(self) -> asyncio.Task[None]:
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end_gang())
+            _ending.add(self._ending)
+            self._ending.add_done_callback(_ending.discard)
+        return self._ending
 
     async def _end_gang(self) -> None:
         from nightbench.gang import cancel

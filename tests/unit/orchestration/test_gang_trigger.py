@@ -101,3 +101,61 @@ def test_a_gang_is_ended_though_airflow_cancels_its_trigger_again_and_again(
 
     assert looked_up == [SINGLE]
     assert (run.case(SINGLE).outcome() or {})["status"] == "cancelled"
+
+
+def test_a_gang_is_ended_though_airflow_never_comes_to_on_kill(
+    spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under load Airflow's next cancellation meets the log line that it writes before the call."""
+    files(tmp_path)
+    _, run = plan(spool)
+    waits = asyncio.Event()
+
+    async def look_up(self: GangTrigger) -> None:
+        if waits.is_set():
+            raise UserError("node-a: no answer")
+        waits.set()
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(GangTrigger, "_look_up", look_up)
+
+    async def end_by_person() -> None:
+        running = asyncio.ensure_future(anext(GangTrigger(RUN, SINGLE, 0).run()))
+        await waits.wait()
+        running.cancel(BY_USER)
+        with suppress(asyncio.CancelledError):
+            await running
+        for _ in range(100):
+            if run.case(SINGLE).outcome():
+                break
+            await asyncio.sleep(0.05)
+
+    asyncio.run(end_by_person())
+
+    assert (run.case(SINGLE).outcome() or {})["status"] == "cancelled"
+
+
+def test_a_triggerer_that_stops_leaves_its_gangs_running(
+    spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files(tmp_path)
+    _, run = plan(spool)
+    waits = asyncio.Event()
+
+    async def look_up(self: GangTrigger) -> None:
+        waits.set()
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(GangTrigger, "_look_up", look_up)
+
+    async def stop() -> None:
+        running = asyncio.ensure_future(anext(GangTrigger(RUN, SINGLE, 0).run()))
+        await waits.wait()
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        await asyncio.sleep(0.2)
+
+    asyncio.run(stop())
+
+    assert run.case(SINGLE).outcome() is None
