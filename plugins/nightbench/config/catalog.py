@@ -119,6 +119,7 @@ def _framework(path: Path) -> FrameworkInfo:
     code = [*sorted(path.parent.glob("[!.]*.py")), *sorted(shared.glob("[!.]*.py"))]
     complaints = [str(ConfigError(path, problems))] if problems else []
     complaints += syntax_errors(code, file.python)
+    missing = _missing_locks(file, path.parent)
     return FrameworkInfo(
         line=path.parent.name,
         title=file.title,
@@ -147,7 +148,13 @@ def _framework(path: Path) -> FrameworkInfo:
         problem="\n".join(complaints) or None,
         broken_variants={
             name: str(ConfigError(path, [document.problem(("variants", name), message)]))
-            for name, message in _missing_locks(file, path.parent).items()
+            for name, message in missing.items()
+            if not file.variants[name].unlocked
+        },
+        unlocked_variants={
+            name: f"{path.parent.name} has no lock for its variant {name}: {unlocked}"
+            for name in missing
+            if (unlocked := file.variants[name].unlocked)
         },
     )
 

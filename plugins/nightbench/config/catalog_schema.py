@@ -76,6 +76,11 @@ class VariantFile(StrictModel):
     package: v.Name | None = Field(
         None, description="Name of its main package where it is not the line's."
     )
+    unlocked: v.Text | None = Field(
+        None,
+        description="Why no lock of it ships, and where a site gets one: the reason for users as "
+        "long as there is none.",
+    )
     cuda: v.Text | None = Field(None, description="CUDA that it is built with, `13.0` say.")
     driver: v.Text | None = Field(
         None,

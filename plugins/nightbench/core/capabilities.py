@@ -37,7 +37,9 @@ def broken(case: Case, suite: Suite, cluster: Cluster, catalog: Catalog) -> str 
     if problem is not None or prefix_of(case.framework, cluster, suite.builds) is not None:
         return problem  # A prefix needs no lock.
     variant = variant_of(framework, cluster, suite.builds)
-    return None if isinstance(variant, Refusal) else framework.broken_variants.get(variant)
+    if isinstance(variant, Refusal):
+        return None
+    return framework.broken_variants.get(variant) or framework.unlocked_variants.get(variant)
 
 
 def refuse_broken(cases: Iterable[Case], suite: Suite, cluster: Cluster, catalog: Catalog) -> None:
