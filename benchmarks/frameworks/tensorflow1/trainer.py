@@ -36,13 +36,10 @@ class Trainer(Base):
         if not context.measured:
             return
         runtime = context.runtime
-        self.batches = [
-            {name: channels_last.images(value) for name, value in batch.items()}
-            for batch in self.new_batches(context.params["batches"])
-        ]
+        self.batches = self.feed(channels_last.batch)
         inputs = {
             name: tf.compat.v1.placeholder(value.dtype, value.shape)
-            for name, value in self.batches[0].items()
+            for name, value in channels_last.batch(self.example()).items()
         }
         self.scope = GraphScope()
         with tf.device(self._placement()):
@@ -58,6 +55,7 @@ class Trainer(Base):
             self.assign = self._assign()
         self.session = tf.compat.v1.Session(runtime.target, config=runtime.config)
         self._initialise()
+        self.names = list(inputs)
         self.run = self.session.make_callable([loss, train], list(inputs.values()))
         self.kept = []
 
@@ -163,8 +161,8 @@ class Trainer(Base):
 
     def step(self):
         """Forward, backward, exchange, update. Returns when the session is through."""
-        batch = self.batches[len(self.kept) % len(self.batches)]
-        loss, _ = self.run(*batch.values())
+        batch = next(self.batches)
+        loss, _ = self.run(*[batch[name] for name in self.names])
         self.kept.append(loss)
 
     def losses(self):
