@@ -45,7 +45,7 @@ class Base:
         self.network = network
         self.samples_per_step = context.batch_size * context.params.get("units_per_example", 1)
         self._data = data
-        self._random = numpy.random.RandomState([context.seed, 1 + context.rank])
+        self._random = self._new_random()
         self._example = None
 
     def step(self):
@@ -110,10 +110,13 @@ class Base:
             made += [self._synthetic() for _ in range(context.params["batches"] - 1)]
             return itertools.cycle([place(batch) for batch in made])
         part = Part(context.data_path, context.rank, context.world_size, context.seed)
-        read = self._data.read(context.params, context.batch_size, part, self._random)
+        read = self._data.read(context.params, context.batch_size, part, self._new_random())
         prefetched = Prefetched(read)
         self.data_waits_s = prefetched.waits_s
         return map(place, prefetched)
+
+    def _new_random(self):
+        return numpy.random.RandomState([self.context.seed, 1 + self.context.rank])
 
     def _synthetic(self):
         return self._data.batch(self.context.params, self.context.batch_size, self._random)
