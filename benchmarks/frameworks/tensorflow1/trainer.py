@@ -25,6 +25,12 @@ class GraphScope(Scope):
         self.updates.append(super().average(name, value))
 
 
+def _readers(weight):
+    """Operations that take the value of a variable."""
+    reads = [op for op in weight.handle.consumers() if op.type == "ReadVariableOp"]
+    return [reader for read in reads for reader in read.outputs[0].consumers()]
+
+
 class Trainer(Base):
     """The graph of one trainer. A parameter server has none of its own."""
 
@@ -87,8 +93,10 @@ class Trainer(Base):
         for weight, gradient in zip(weights, gradients):
             zeros = tf.zeros(weight.shape)
             held = [tf.Variable(zeros, trainable=False, name="slot") for _ in range(slots)]
+            # A variable of this process that is still read would be copied before its update.
+            first = [] if self.context.runtime.cluster else _readers(weight)
             # Where the weight lies: on its parameter server.
-            with tf.device(weight.device):
+            with tf.device(weight.device), tf.control_dependencies(first):
                 updates.append(optimizer(params, step, weight, gradient, *held))
         return tf.group(step, *updates)
 
