@@ -1,4 +1,4 @@
-"""Real data through agents: the sample that ships, sets of the cluster, and what is wrong with one."""
+"""Real data through agents: the sample that ships, and sets of the cluster that are broken."""
 
 from __future__ import annotations
 
@@ -70,13 +70,9 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
 
 def summaries(here: Terminal, case_id: str) -> list[dict[str, Any]]:
     case = here.newest().case(case_id)
-    results = [case.result(1, node) for node in ("n1", "n2")]
-    return [
-        process["summary"]
-        for result in results
-        for process in result["processes"]
-        if process["measured"]
-    ]
+    results = [case.result(1, node) or {} for node in ("n1", "n2")]
+    processes = [process for result in results for process in result["processes"]]
+    return [process["summary"] for process in processes if process["measured"]]
 
 
 def reason(here: Terminal, case_id: str) -> str:
