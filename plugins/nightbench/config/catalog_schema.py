@@ -207,6 +207,11 @@ class SpecFile(StrictModel):
         None, description="Trainable parameters, where the workload fixes them."
     )
     seed: v.Whole = Field(1, description="Seed of weights and data.")
+    reads: v.Name | None = Field(
+        None,
+        description="Format of real data that its `data.py` reads: a module of "
+        "`benchmarks/readers`. Without it there is `data: synthetic` alone.",
+    )
     description: str = Field("", description="What it is and where it is from.")
     definition: dict[str, Any] = Field(
         default_factory=dict,

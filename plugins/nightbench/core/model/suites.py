@@ -224,6 +224,8 @@ class WorkloadInfo:
     parameters: int | None = None
     """Trainable parameters, where the workload fixes them."""
     seed: int = 1
+    reads: str | None = None
+    """Format of the real data that it can train on."""
     digest: str = ""
     """Digest of the spec: part of a case's definition."""
     problem: str | None = None
