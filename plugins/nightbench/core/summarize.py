@@ -304,6 +304,7 @@ def summarize_case(
         framework_version=_version(case.framework, records),
         time_to_first_step_s=statistics.median(first_steps) if first_steps else None,
         peak_resident_bytes=max(peaks, default=None),
+        found_batch_size=_largest(rank.batch_size for x in records for rank in x.ranks),
         definition_digest=definition_digest,
         fingerprint_id=_fingerprint(records),
         status=status,

@@ -27,6 +27,7 @@ Row = dict[str, Any]
 MEASUREMENT_COLUMNS = (
     *("build_id", "framework_version", "unit", "n", "throughput", "minimum", "maximum", "mad"),
     *("spread", "half_width", "speedup", "efficiency", "baseline_case_id"),
+    "found_batch_size",
     *("time_to_first_step_s", "peak_resident_bytes", "definition_digest", "fingerprint_id"),
 )
 
@@ -127,6 +128,7 @@ def measurement_row(m: Measurement, quarantined: bool) -> Row:
         "n": m.n,
         "baseline_case_id": m.baseline_case_id,
         "peak_resident_bytes": _whole(m.peak_resident_bytes),
+        "found_batch_size": m.found_batch_size,
         "definition_digest": m.definition_digest,
         "fingerprint_id": m.fingerprint_id,
     }
