@@ -6,8 +6,11 @@ whose streams never change, so that every line has the same weights and each ran
 """
 
 import hashlib
+import itertools
 
 import numpy
+from readers.files import Part
+from readers.prefetch import Prefetched
 
 
 class DoesNotFit(Exception):
@@ -20,8 +23,9 @@ class Base:
     Args:
         context: see `rank.Context`.
         network: the model file as a module, `model(params)` and `loss(model, batch)`.
-        data: `data.py` of the workload as a module, `batch(params, batch_size, random)` and
-            `weights(params, random)`.
+        data: `data.py` of the workload as a module, `batch(params, batch_size, random)`,
+            `weights(params, random)` and, where the workload reads real data,
+            `read(params, batch_size, part, random)`.
     """
 
     samples_per_step = None
@@ -33,11 +37,16 @@ class Base:
     sent_bytes_per_step = None
     """Bytes of gradients that this rank sends in a step, where a trainer exchanges them itself."""
 
+    data_waits_s = None
+    """Seconds that each step so far has waited for its batch, where real data are read."""
+
     def __init__(self, context, network, data):
         self.context = context
         self.network = network
         self.samples_per_step = context.batch_size * context.params.get("units_per_example", 1)
         self._data = data
+        self._random = self._new_random()
+        self._example = None
 
     def step(self):
         """Runs forward, backward and update without waiting; the loss stays on the device."""
@@ -79,14 +88,38 @@ class Base:
         """Runs a parameter server until it is ended."""
         raise RuntimeError("this line has no parameter server")
 
-    def new_batches(self, count):
-        """`count` batches of this rank, as mappings from name to array.
+    def example(self):
+        """A synthetic batch: name -> array. Names, shapes and types are those of all batches."""
+        if self._example is None:
+            self._example = self._synthetic()
+        return self._example
 
-        Ranks have data of their own: equal weights then prove that gradients were exchanged.
+    def feed(self, place):
+        """Iterates over this rank's batches without end, each where a step takes it.
+
+        Synthetic batches are made and placed before, and used in turn; those of real data when
+        their step begins, from what a thread has read ahead. Ranks have data of their own: equal
+        weights then prove that gradients were exchanged.
+
+        Args:
+            place: takes a batch, name -> array, and returns what `step` works with.
         """
         context = self.context
-        random = numpy.random.RandomState([context.seed, 1 + context.rank])
-        return [self._data.batch(context.params, context.batch_size, random) for _ in range(count)]
+        if context.data_path is None:
+            made = [self.example()]
+            made += [self._synthetic() for _ in range(context.params["batches"] - 1)]
+            return itertools.cycle([place(batch) for batch in made])
+        part = Part(context.data_path, context.rank, context.world_size, context.seed)
+        read = self._data.read(context.params, context.batch_size, part, self._new_random())
+        prefetched = Prefetched(read)
+        self.data_waits_s = prefetched.waits_s
+        return map(place, prefetched)
+
+    def _new_random(self):
+        return numpy.random.RandomState([self.context.seed, 1 + self.context.rank])
+
+    def _synthetic(self):
+        return self._data.batch(self.context.params, self.context.batch_size, self._random)
 
     def initial_weights(self, shapes):
         """Name -> float32 array to start from, held against the network's parameters.

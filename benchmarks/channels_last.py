@@ -5,9 +5,9 @@ data.py has images (n, c, h, w) and convolutions (out, in, h, w); with channels 
 """
 
 
-def images(value):
-    """An array of a batch, with channels last."""
-    return value.transpose(0, 2, 3, 1) if value.ndim == 4 else value
+def batch(named):
+    """A batch, name -> array, whose images have channels last."""
+    return {name: x.transpose(0, 2, 3, 1) if x.ndim == 4 else x for name, x in named.items()}
 
 
 def weight(value):

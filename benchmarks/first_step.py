@@ -46,6 +46,7 @@ def job_of(options, spec):
         "layout": options.layout,
         "compression": "none",
         "sync": "sync",
+        "data": options.data,
     }
     return {
         "case": case,
@@ -54,6 +55,7 @@ def job_of(options, spec):
         "workload": {
             "params": {**spec["scales"][options.scale], **changes},
             "seed": options.seed,
+            "data_path": None,
         },
     }
 
@@ -62,12 +64,14 @@ class Varied:
     """A workload's data.py whose constant initial weights are moved by up to 0.5."""
 
     def __init__(self, data):
-        self.batch = data.batch
-        self._weights = data.weights
+        self._data = data
+
+    def __getattr__(self, name):
+        return getattr(self._data, name)
 
     def weights(self, params, random):
         """Returns the weights of data.py, with noise added to constant ones."""
-        made = self._weights(params, random)
+        made = self._data.weights(params, random)
         for name, value in made.items():
             if value.min() == value.max():
                 made[name] = value + random.uniform(-0.5, 0.5, value.shape)
@@ -112,6 +116,9 @@ def main():
     parser.add_argument("--execution", default="default", help="as the axis of that name")
     parser.add_argument("--compiler", default="none", help="as the axis of that name")
     parser.add_argument("--layout", default="default", help="as the axis of that name")
+    parser.add_argument(
+        "--data", default="synthetic", choices=["synthetic", "sample"], help="as the axis"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of weights and batch (1)")
     parser.add_argument("--steps", type=int, default=0, help="by the workload's own optimiser")
     parser.add_argument("--as-initialised", action="store_true", help="vary no constant weight")

@@ -63,6 +63,8 @@ class Context:
         process group, no DataParallel): `collective` at 1x1 is the same program as `single`."""
         self.batch_size = self.case["batch_size_per_device"]
         self.precision = self.case["precision"]
+        self.data_path = data_path(job, spec)
+        """Folder or file of real data on this node; None where batches are synthetic."""
         self.device = self.process["device"]
         """Index or UUID of a GPU; None on the CPU."""
         self.ports = go["ports"]
@@ -73,6 +75,16 @@ class Context:
         """(host, port) on the data network where the named process may listen."""
         node = _by_name(self.job["nodes"], _by_name(self.job["processes"], name)["node"])
         return node["data_address"], self.ports[name]
+
+
+def data_path(job, spec):
+    """Returns where a job's data lie on this node: the set of the cluster, or the shipped sample.
+
+    None where they are synthetic.
+    """
+    if job["case"]["data"] == "sample":
+        return os.path.join(os.path.dirname(os.path.abspath(__file__)), "samples", spec["reads"])
+    return job["workload"]["data_path"]
 
 
 def _by_name(items, name):
@@ -199,6 +211,10 @@ def main():
         "transport": runtime.transport(),
         "versions": runtime.versions(),
     }
+    waits_s = getattr(trainer, "data_waits_s", None)
+    if waits_s is not None:
+        begin = measured.warmup_steps
+        rank["data_wait_s"] = sum(waits_s[begin : begin + len(measured.step_seconds)])
     sent_bytes = getattr(trainer, "sent_bytes_per_step", None)
     if sent_bytes is not None:
         rank["sent_bytes_per_step"] = sent_bytes

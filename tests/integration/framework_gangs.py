@@ -54,6 +54,7 @@ def job_of(line: str, workload: str, trainers: int, pservers: int = 0, **axes: A
     case = {"batch_size_per_device": 2, "precision": "fp32", "sync": "sync"}
     case |= {"workload": workload, "framework": line, "execution": "default"}
     case |= {"compiler": "none", "layout": "default", "compression": "none", "sparsity": None}
+    case |= {"data": "synthetic"}
     case |= axes
     roles = described.get("roles", {}).get(axes["strategy"])
     roles = roles or {"trainer": {"count": "trainers", "measured": True}}
@@ -77,7 +78,7 @@ def job_of(line: str, workload: str, trainers: int, pservers: int = 0, **axes: A
             for place in places
         ],
         "protocol": {"warmup_steps": 1, "measured_steps": 3, "min_seconds": 0.5},
-        "workload": {"params": spec["scales"]["smoke"], "seed": 1},
+        "workload": {"params": spec["scales"]["smoke"], "seed": 1, "data_path": None},
         "env": {},
     }
 

@@ -77,9 +77,14 @@ class Live:
     def until(self, true: Callable[[], Any], what: str, wait_s: float = WAIT_S) -> Any:
         deadline = time.monotonic() + wait_s
         while not (found := true()):
-            assert time.monotonic() < deadline, f"waited {wait_s:.0f} s for {what}"
+            late = time.monotonic() > deadline
+            assert not late, f"waited {wait_s:.0f} s for {what}\n{self.last_lines('triggerer')}"
             time.sleep(0.5)
         return found
+
+    def last_lines(self, server: str) -> str:
+        log = self.stack.home.logs / f"{server}.log"
+        return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-60:])
 
     def run_of(self, dag_run: str) -> RunSpool:
         def find() -> RunSpool | None:

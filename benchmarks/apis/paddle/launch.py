@@ -2,7 +2,7 @@
 
 
 def collective(job, process, ports):
-    """The environment of one rank that meets the others over gloo.
+    """The environment of one rank that meets the others over gloo, or on GPUs over NCCL.
 
     Args:
         job: the job.json document.
@@ -25,11 +25,17 @@ def collective(job, process, ports):
         "PADDLE_LOCAL_SIZE": str(sum(p["node"] == process["node"] for p in ranks)),
         "PADDLE_LOCAL_RANK": str(process["local_rank"]),
         "PADDLE_RANK_IN_NODE": str(process["local_rank"]),
-        "PADDLE_DISTRI_BACKEND": "gloo",
+        "PADDLE_DISTRI_BACKEND": "gloo" if process["device"] is None else "nccl",
     }
     interface = here["interface"] or _loopback(here["data_address"])
     if interface:
         env["GLOO_SOCKET_IFNAME"] = interface
+    if process["device"] is not None:
+        env["CUDA_VISIBLE_DEVICES"] = process["device"]
+        env["FLAGS_selected_gpus"] = "0"  # of those that it sees
+        env["NVIDIA_TF32_OVERRIDE"] = "0"  # or products and convolutions of float32 take TF32
+        if interface:
+            env["NCCL_SOCKET_IFNAME"] = interface
     return env
 
 

@@ -1,6 +1,7 @@
-"""A PaddlePaddle process on a node: the CPU and its process group over gloo."""
+"""A PaddlePaddle process on a node: its device, its process group over gloo or NCCL."""
 
 import os
+import time
 
 import numpy
 import paddle
@@ -13,17 +14,19 @@ class PaddleRuntime(Base):
     """One rank; a line says its name in `line`."""
 
     def init(self):
-        """Joins the other ranks."""
-        if self.context.device is not None:
-            raise RuntimeError("the line {} is measured on the CPU only".format(self.line))
-        paddle.set_device("cpu")
+        """Chooses the device (the launcher shows the process only its own), joins the others."""
+        self.gpu = self.context.device is not None
+        paddle.set_device("gpu:0" if self.gpu else "cpu")
         if self.context.grouped:
+            if self.gpu:
+                traffic.listen_to_nccl(os.environ)
             dist.init_parallel_env()
 
     def barrier(self):
-        """Waits for all ranks."""
+        """Waits for all ranks; NCCL only queues it, so the device is waited for as well."""
         if self.context.grouped:
             dist.barrier()
+        self.device_sync()
 
     def agree(self, value):
         """Rank 0's number, by broadcast."""
@@ -33,20 +36,39 @@ class PaddleRuntime(Base):
         dist.broadcast(shared, src=0)
         return shared.item()
 
+    def device_sync(self):
+        """Waits until the GPU is idle; steps on the CPU have ended when they return."""
+        if self.gpu:
+            paddle.device.cuda.synchronize()
+
+    def mark(self):
+        """A reading of the clock when the device is idle."""
+        self.device_sync()
+        return time.perf_counter()
+
+    def peak_memory(self):
+        """Bytes of the process and, on GPUs, of PaddlePaddle's allocator."""
+        peak = super().peak_memory()
+        if self.gpu:
+            peak["allocator_bytes"] = paddle.device.cuda.max_memory_allocated()
+        return peak
+
     def versions(self):
-        """PaddlePaddle's version and NumPy's."""
+        """PaddlePaddle's version, NumPy's and, on GPUs, CUDA's and cuDNN's."""
         versions = super().versions()
         versions[self.line] = paddle.__version__
         versions["numpy"] = numpy.__version__
+        if self.gpu:
+            versions["cuda"] = str(paddle.version.cuda())
+            versions["cudnn"] = str(paddle.device.get_cudnn_version())
         return versions
 
     def transport(self):
         """The process group's backend and the network that it really uses."""
         if not self.context.grouped:
             return None
-        backend = dist.get_backend().lower()
-        if backend != "gloo":
-            return backend
+        if self.gpu:
+            return traffic.of_nccl(os.environ)
         return traffic.of_gloo(int(os.environ["PADDLE_MASTER"].rpartition(":")[2]))
 
     def shutdown(self):

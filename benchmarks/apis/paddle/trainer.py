@@ -70,15 +70,14 @@ class EagerTrainer(Base):
         self.optimizer = optimizer_of(params, OPTIMIZERS)(
             params, self.model, parameters=self.model.parameters()
         )
-        self.batches = [
-            {name: paddle.to_tensor(value) for name, value in batch.items()}
-            for batch in self.new_batches(params["batches"])
-        ]
+        self.batches = self.feed(
+            lambda batch: {name: paddle.to_tensor(value) for name, value in batch.items()}
+        )
         self.kept = []
 
     def step(self):
         """Forward, backward, update. The loss stays a tensor."""
-        batch = self.batches[len(self.kept) % len(self.batches)]
+        batch = next(self.batches)
         loss = self.network.loss(self.forward, batch)
         loss.backward()
         self.optimizer.step()

@@ -102,12 +102,8 @@ class Trainer(Base):
         params = context.params
         jax.config.update("jax_default_matmul_precision", PRODUCTS[context.precision])
         self.model = network.model(params)
-        batches = [
-            {name: channels_last.images(value) for name, value in batch.items()}
-            for batch in self.new_batches(params["batches"])
-        ]
-        shapes = Shapes()
-        jax.eval_shape(lambda: network.loss(functools.partial(self.model, shapes), batches[0]))
+        shapes, example = Shapes(), channels_last.batch(self.example())
+        jax.eval_shape(lambda: network.loss(functools.partial(self.model, shapes), example))
         weights = self._initial(shapes.parameters)
         self.optimizer, slots = optimizer_of(params, OPTIMIZERS)
         state = {
@@ -127,7 +123,7 @@ class Trainer(Base):
             specs = {"in_specs": (whole, own), "out_specs": (whole, own), "check_vma": False}
             train = jax.shard_map(train, mesh=mesh, **specs)
         self.state = place(state, Split())
-        self.batches = [place(batch, Split("ranks")) for batch in batches]
+        self.batches = self.feed(lambda batch: place(channels_last.batch(batch), Split("ranks")))
         self.train = jax.jit(train, donate_argnums=0)
         self.kept = []
 
@@ -195,7 +191,7 @@ class Trainer(Base):
 
     def step(self):
         """Forward, backward, update: one call of the compiled function, which returns at once."""
-        batch = self.batches[len(self.kept) % len(self.batches)]
+        batch = next(self.batches)
         self.state, loss = self.train(self.state, batch)
         self.context.runtime.pending = self.state, loss
         self.kept.append(loss)

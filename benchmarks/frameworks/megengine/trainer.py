@@ -37,9 +37,10 @@ class Trainer(Base):
         self._load()
         self.gradients = GradManager().attach(self.model.parameters())
         self.optimizer = optimizer_of(params, OPTIMIZERS)(self.model.parameters(), params)
-        batches = self.new_batches(params["batches"])
-        self.names = list(batches[0])
-        self.batches = [[megengine.tensor(batch[name]) for name in self.names] for batch in batches]
+        self.names = list(self.example())
+        self.batches = self.feed(
+            lambda batch: [megengine.tensor(batch[name]) for name in self.names]
+        )
         self.train = self._train
         if context.case["execution"] == "graph":
             self.train = trace(self._train, symbolic=True)
@@ -68,7 +69,7 @@ class Trainer(Base):
 
     def step(self):
         """Forward, backward, update. Queues its work; the loss stays a tensor."""
-        self.kept.append(self.train(*self.batches[len(self.kept) % len(self.batches)]))
+        self.kept.append(self.train(*next(self.batches)))
 
     def losses(self):
         """The losses of all steps so far."""

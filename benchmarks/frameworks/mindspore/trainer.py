@@ -35,9 +35,8 @@ class Trainer(Base):
         self._load()
         parameters = self.model.trainable_params()
         self.optimizer = optimizer_of(params, OPTIMIZERS)(parameters, params)
-        batches = self.new_batches(params["batches"])
-        names = list(batches[0])
-        self.batches = [[mindspore.Tensor(batch[name]) for name in names] for batch in batches]
+        names = list(self.example())
+        self.batches = self.feed(lambda batch: [mindspore.Tensor(batch[name]) for name in names])
 
         def loss(*values):
             return network.loss(self.model, dict(zip(names, values)))
@@ -87,7 +86,7 @@ class Trainer(Base):
 
     def step(self):
         """Forward, backward, update. Queues its work; the loss stays a tensor."""
-        self.kept.append(self.train(*self.batches[len(self.kept) % len(self.batches)]))
+        self.kept.append(self.train(*next(self.batches)))
 
     def losses(self):
         """The losses of all steps so far."""

@@ -21,6 +21,8 @@ def processes(job, node, ports, python, code):
             env = _parameter_server(job, process, ports) if distributed else {}
             if process["device"] is not None:
                 env["CUDA_VISIBLE_DEVICES"] = process["device"]
+                # cuDNN's convolutions take TF32 for float32 otherwise.
+                env["NVIDIA_TF32_OVERRIDE"] = "0"
             started.append({"name": process["name"], "argv": argv, "env": env})
     return started
 

@@ -3,11 +3,13 @@
 import os
 import time
 
+import cuda11
 import numpy
 from base_runtime import Base
 
 # Where the role is not `worker`, the import would serve, and then exit: it happens in serve().
 role = os.environ.pop("DMLC_ROLE", None)
+cuda11.load()
 import mxnet  # noqa: E402 - see above
 
 if role:

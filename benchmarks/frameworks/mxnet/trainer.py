@@ -43,11 +43,11 @@ class Trainer(Base):
         self.trainer = gluon.Trainer(
             self.model.collect_params(), name, settings, kvstore=store or "local"
         )
-        self.batches = [
-            {key: mxnet.nd.array(x, self.device, x.dtype) for key, x in batch.items()}
-            for batch in self.new_batches(params["batches"])
-        ]
+        self.batches = self.feed(self._on_device)
         self.kept = []
+
+    def _on_device(self, batch):
+        return {name: mxnet.nd.array(x, self.device, x.dtype) for name, x in batch.items()}
 
     def _parameters(self):
         """(name in data.py, parameter, whether it is the transpose of data.py's)."""
@@ -68,7 +68,7 @@ class Trainer(Base):
 
     def step(self):
         """Forward, backward, exchange, update. Queues its work; the loss stays on the device."""
-        batch = self.batches[len(self.kept) % len(self.batches)]
+        batch = next(self.batches)
         with autograd.record():
             loss = self.network.loss(self.model, batch)
         loss.backward()

@@ -24,6 +24,8 @@ def processes(job, node, ports, python, code):
     if devices:
         # Ranks see all devices of their node and take that of their number there.
         env["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
+        # cuDNN's convolutions take TF32 for float32 otherwise.
+        env["NVIDIA_TF32_OVERRIDE"] = "0"
     started = []
     for process in mine:
         # OneFlow counts the ranks of a host itself: LOCAL_RANK would be wrong where two nodes of a

@@ -85,10 +85,9 @@ class Trainer(Base):
         self.optimizer = optimizer_of(params, OPTIMIZERS)(self.model.parameters(), params)
         if self.graphed:
             self.graph = Step(self.model, network.loss, self.optimizer)
-        self.batches = [
-            {name: self._tensor(value) for name, value in batch.items()}
-            for batch in self.new_batches(params["batches"])
-        ]
+        self.batches = self.feed(
+            lambda batch: {name: self._tensor(value) for name, value in batch.items()}
+        )
         self.kept = []
 
     def _tensor(self, value):
@@ -113,7 +112,7 @@ class Trainer(Base):
 
     def step(self):
         """Forward, backward, update. Queues its work; the loss stays on the device."""
-        batch = self.batches[len(self.kept) % len(self.batches)]
+        batch = next(self.batches)
         if self.graphed:
             loss = self.graph(batch)
         else:

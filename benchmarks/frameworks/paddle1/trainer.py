@@ -45,10 +45,9 @@ class Trainer(Base):
         super().__init__(context, network, data)
         params, serves = context.params, context.role == "pserver"
         self.distributed = context.case["strategy"] == "parameter_server"
-        batches = self.new_batches(1 if serves else params["batches"])
         inputs = {
             name: fluid.data(name, [None, *value.shape[1:]], str(value.dtype))
-            for name, value in batches[0].items()
+            for name, value in self.example().items()
         }
         self.loss = network.loss(network.model(params), inputs)
         # Fluid counts batch-norm statistics as parameters too.
@@ -82,7 +81,7 @@ class Trainer(Base):
             self.program = fluid.default_main_program()
             for name, value in self.made.items():
                 self._tensor(name).set(value, fluid.CPUPlace())
-        self.batches = batches
+        self.batches = self.feed(dict)
         self.kept = []
 
     @staticmethod
@@ -109,7 +108,7 @@ class Trainer(Base):
 
     def step(self):
         """Forward, backward, exchange with the servers. Returns when the executor is through."""
-        feed = self.batches[len(self.kept) % len(self.batches)]
+        feed = next(self.batches)
         (loss,) = self.executor.run(self.program, feed=feed, fetch_list=[self.loss.name])
         self.kept.append(loss)
 

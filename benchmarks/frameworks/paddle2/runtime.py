@@ -1,7 +1,14 @@
 """A process of PaddlePaddle 2 on a node: a rank, or a trainer or parameter server over brpc."""
 
+# ruff: noqa: E402 - CUDA's libraries come before PaddlePaddle
+
 import os
 
+import cuda11
+
+libraries = cuda11.load()
+if libraries:
+    cuda11.find_without_versions(libraries)
 import paddle
 import rendezvous
 from apis.paddle.runtime import PaddleRuntime
@@ -12,7 +19,7 @@ from paddle.distributed.fleet.base import role_maker
 class Runtime(PaddleRuntime):
     """One rank, trainer or parameter server."""
 
-    line = "paddle2"
+    line = "paddle2"  # whose device events do not tell the time between them
 
     def init(self):
         """Joins the other processes by the environment that launch.py made."""

@@ -24,10 +24,9 @@ class GraphTrainer(Base):
         paddle.enable_static()
         params, serves = context.params, context.role == "pserver"
         distributed = context.case["strategy"] == "parameter_server"
-        batches = self.new_batches(1 if serves else params["batches"])
         inputs = {
             name: paddle.static.data(name, [None, *value.shape[1:]], str(value.dtype))
-            for name, value in batches[0].items()
+            for name, value in self.example().items()
         }
         self._build(network, inputs)
         optimizer = optimizer_of(params, OPTIMIZERS)(params, self.model)
@@ -45,7 +44,7 @@ class GraphTrainer(Base):
             # Trainer 0 gives its weights to the servers, the others fetch them from there.
             fleet.init_worker()
         self.program = paddle.static.default_main_program()
-        self.batches = batches
+        self.batches = self.feed(dict)
         self.kept = []
 
     def _build(self, network, inputs):
@@ -102,7 +101,7 @@ class GraphTrainer(Base):
 
     def step(self):
         """Forward, backward, exchange with the servers. Returns when the executor is through."""
-        feed = self.batches[len(self.kept) % len(self.batches)]
+        feed = next(self.batches)
         (loss,) = self.executor.run(self.program, feed=feed, fetch_list=[self.loss])
         self.kept.append(loss)
 

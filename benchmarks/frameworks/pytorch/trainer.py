@@ -36,7 +36,7 @@ class Trainer(Base):
             self.forward = nn.parallel.DistributedDataParallel(self.model)
         self.optimizer = optimizer_of(params, OPTIMIZERS)(self.model.parameters(), params)
         self.scaler = torch.amp.GradScaler(device.type, enabled=context.precision == "fp16")
-        self.batches = [self._on_device(each) for each in self.new_batches(params["batches"])]
+        self.batches = self.feed(self._on_device)
         self.loss = network.loss
         if context.case["compiler"] == "inductor":
             self._compile()
@@ -83,7 +83,7 @@ class Trainer(Base):
             )
         self.loss = torch.compile(self.loss)
         with self.autocast():
-            loss = self.loss(self.forward, self.batches[0])
+            loss = self.loss(self.forward, self._on_device(self.example()))
         loss.backward()
 
     def _load(self):
@@ -103,7 +103,7 @@ class Trainer(Base):
 
     def step(self):
         """Forward, backward, update. The loss stays on the device."""
-        batch = self.batches[len(self.kept) % len(self.batches)]
+        batch = next(self.batches)
         self.optimizer.zero_grad(set_to_none=True)
         with self.autocast():
             loss = self.loss(self.forward, batch)

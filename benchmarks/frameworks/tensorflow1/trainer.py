@@ -25,6 +25,12 @@ class GraphScope(Scope):
         self.updates.append(super().average(name, value))
 
 
+def _readers(weight):
+    """Operations that take the value of a variable."""
+    reads = [op for op in weight.handle.consumers() if op.type == "ReadVariableOp"]
+    return [reader for read in reads for reader in read.outputs[0].consumers()]
+
+
 class Trainer(Base):
     """The graph of one trainer. A parameter server has none of its own."""
 
@@ -36,13 +42,10 @@ class Trainer(Base):
         if not context.measured:
             return
         runtime = context.runtime
-        self.batches = [
-            {name: channels_last.images(value) for name, value in batch.items()}
-            for batch in self.new_batches(context.params["batches"])
-        ]
+        self.batches = self.feed(channels_last.batch)
         inputs = {
             name: tf.compat.v1.placeholder(value.dtype, value.shape)
-            for name, value in self.batches[0].items()
+            for name, value in channels_last.batch(self.example()).items()
         }
         self.scope = GraphScope()
         with tf.device(self._placement()):
@@ -58,6 +61,7 @@ class Trainer(Base):
             self.assign = self._assign()
         self.session = tf.compat.v1.Session(runtime.target, config=runtime.config)
         self._initialise()
+        self.names = list(inputs)
         self.run = self.session.make_callable([loss, train], list(inputs.values()))
         self.kept = []
 
@@ -89,8 +93,10 @@ class Trainer(Base):
         for weight, gradient in zip(weights, gradients):
             zeros = tf.zeros(weight.shape)
             held = [tf.Variable(zeros, trainable=False, name="slot") for _ in range(slots)]
+            # A variable of this process that is still read would be copied before its update.
+            first = [] if self.context.runtime.cluster else _readers(weight)
             # Where the weight lies: on its parameter server.
-            with tf.device(weight.device):
+            with tf.device(weight.device), tf.control_dependencies(first):
                 updates.append(optimizer(params, step, weight, gradient, *held))
         return tf.group(step, *updates)
 
@@ -163,8 +169,8 @@ class Trainer(Base):
 
     def step(self):
         """Forward, backward, exchange, update. Returns when the session is through."""
-        batch = self.batches[len(self.kept) % len(self.batches)]
-        loss, _ = self.run(*batch.values())
+        batch = next(self.batches)
+        loss, _ = self.run(*[batch[name] for name in self.names])
         self.kept.append(loss)
 
     def losses(self):

@@ -17,6 +17,9 @@ from base_trainer import Base, DoesNotFit, expect_precision, optimizer_of
 AHEAD = 8
 """Steps of each worker that may be scheduled and not done: none waits for a slower one."""
 
+EXPECTED = {"compiler": "none", "execution": "default", "data": "synthetic"}
+"""Values of axes without which a worker's step would be another one."""
+
 SAVED = "batches"
 """A worker's own batches, in the folder of its process."""
 
@@ -27,11 +30,9 @@ class Task(Base):
     def __init__(self, context, network, data):
         super().__init__(context, network, data)
         if context.role == "worker":
-            batches = self.new_batches(context.params["batches"])
-            named = {
-                name: numpy.stack([channels_last.images(each[name]) for each in batches])
-                for name in batches[0]
-            }
+            synthetic = self.feed(channels_last.batch)
+            batches = [next(synthetic) for _ in range(context.params["batches"])]
+            named = {name: numpy.stack([each[name] for each in batches]) for name in batches[0]}
             tf.data.Dataset.from_tensor_slices(named).save(SAVED)
 
     def serve(self):
@@ -44,21 +45,20 @@ class Chief(Base):
 
     def __init__(self, context, network, data):
         super().__init__(context, network, data)
-        if context.case["compiler"] != "none" or context.case["execution"] != "default":
-            raise DoesNotFit(
-                "found compiler {compiler} and execution {execution}; expected none and default "
-                "with tensorflow2's parameter servers".format(**context.case)
-            )
+        for axis, expected in EXPECTED.items():
+            if context.case[axis] != expected:
+                raise DoesNotFit(
+                    "found {} {!r}; expected {!r} with parameter servers of tensorflow2".format(
+                        axis, context.case[axis], expected
+                    )
+                )
         runtime, params = context.runtime, context.params
         self.coordinator, self.workers = runtime.coordinator, runtime.workers
         self.samples_per_step *= self.workers
         self.scope = Scope()
         self.model = functools.partial(network.model(params), self.scope)
-        (batch,) = self.new_batches(1)
-        inputs = {
-            name: tf.TensorSpec(channels_last.images(value).shape, value.dtype)
-            for name, value in batch.items()
-        }
+        batch = channels_last.batch(self.example())
+        inputs = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batch.items()}
         with runtime.strategy.scope():  # variables lie on the servers in turn
             tf.function(self._loss).get_concrete_function(inputs)
             named = self.scope.weights

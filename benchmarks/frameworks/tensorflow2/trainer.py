@@ -32,11 +32,9 @@ class RankTrainer(Base):
         self.dtype = TYPES.get(context.precision, tf.float32)
         self.scope = Scope(self.dtype)
         self.model = functools.partial(network.model(params), self.scope)
-        self.batches = [
-            {name: self._cast(channels_last.images(value)) for name, value in batch.items()}
-            for batch in self.new_batches(params["batches"])
-        ]
-        tf.function(self._loss).get_concrete_function(self.batches[0])  # makes the variables
+        self.batches = self.feed(self._placed)
+        # makes the variables
+        tf.function(self._loss).get_concrete_function(self._placed(self.example()))
         named = self.scope.weights
         made = self.initial_weights(
             {name: channels_last.shape_of_data(weight.shape) for name, weight in named.items()}
@@ -61,6 +59,9 @@ class RankTrainer(Base):
         eager = context.case["execution"] == "eager"
         self.train = self._train if eager else tf.function(self._train)
         self.kept = []
+
+    def _placed(self, batch):
+        return {name: self._cast(value) for name, value in channels_last.batch(batch).items()}
 
     def _cast(self, value):
         """A tensor on the device; floating-point values in the type of the case's precision."""
@@ -117,7 +118,7 @@ class RankTrainer(Base):
 
     def step(self):
         """Forward, backward, update. The loss stays a tensor."""
-        loss = self.train(self.batches[len(self.kept) % len(self.batches)])
+        loss = self.train(next(self.batches))
         self.context.runtime.pending = loss.numpy
         self.kept.append(loss)
 

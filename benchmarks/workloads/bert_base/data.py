@@ -1,6 +1,7 @@
 """Synthetic sequences and the initial weights of BERT."""
 
 import numpy
+from readers import text
 
 MASK = 103
 """The token [MASK] of the published vocabulary."""
@@ -29,6 +30,47 @@ def batch(params, batch_size, random):
         "next_sentence": random.randint(0, 2, batch_size),
     }
     return {name: value.astype("int64") for name, value in made.items()}
+
+
+def read(params, batch_size, part, random):
+    """Batches of a text corpus, as `batch` makes them.
+
+    [CLS] A [SEP] B [SEP] fills the length: text runs on into the next document, with a separator
+    between (FULL-SENTENCES of Liu et al. 2019, arXiv:1907.11692), so that nothing is padded. In
+    half of the sequences B stands elsewhere in the text. Of the tokens to predict 80 % are masked,
+    10 % replaced and 10 % left.
+    """
+    corpus = text.Corpus(part, params["vocabulary"])
+    length, predictions = params["sequence_length"], params["predictions"]
+    half = (length - 3) // 2
+    begin, separator, mask = (corpus.ids[x] for x in (text.BEGIN, text.SEPARATOR, text.MASK))
+    segments = (numpy.arange(length) > half + 1).astype("int64")
+    words = numpy.delete(numpy.arange(length), (0, half + 1, length - 1))
+    other = corpus.take(length - 3 - half)
+    while True:
+        tokens = numpy.full((batch_size, length), separator)
+        tokens[:, 0] = begin
+        next_sentence = random.randint(0, 2, batch_size)
+        for sequence, follows in zip(tokens, next_sentence):
+            sequence[1 : 1 + half] = corpus.take(half)
+            sentence = corpus.take(len(other))
+            if not follows:
+                sentence, other = other, sentence
+            sequence[half + 2 : -1] = sentence
+        order = random.random_sample((batch_size, len(words))).argsort(axis=1)
+        positions = numpy.sort(words[order[:, :predictions]], axis=1)
+        masked_tokens = numpy.take_along_axis(tokens, positions, axis=1)
+        drawn = random.random_sample(positions.shape)
+        replaced = random.randint(0, len(corpus.ids), positions.shape)
+        shown = numpy.where(drawn < 0.1, replaced, masked_tokens)
+        numpy.put_along_axis(tokens, positions, numpy.where(drawn < 0.2, shown, mask), axis=1)
+        yield {
+            "tokens": tokens,
+            "segments": numpy.tile(segments, (batch_size, 1)),
+            "masked_positions": positions,
+            "masked_tokens": masked_tokens,
+            "next_sentence": next_sentence.astype("int64"),
+        }
 
 
 def weights(params, random):

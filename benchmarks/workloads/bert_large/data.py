@@ -1,5 +1,5 @@
 """Synthetic sequences and initial weights: BERT base's, with the parameters of BERT large."""
 
-from workloads.bert_base.data import batch, weights
+from workloads.bert_base.data import batch, read, weights
 
-__all__ = ["batch", "weights"]
+__all__ = ["batch", "read", "weights"]

@@ -1,6 +1,7 @@
 """Synthetic clicks in the shape of the Criteo data, and the initial weights of CTR-DNN."""
 
 import numpy
+from readers import criteo_tsv
 
 
 def batch(params, batch_size, random):
@@ -16,6 +17,11 @@ def batch(params, batch_size, random):
         made["slot{}".format(slot)] = (ids[slot] + slot * span).astype("int64")
     made["label"] = ((ids % 2).sum(axis=0) * 2 > slots).astype("int64")
     return made
+
+
+def read(params, batch_size, part, random):
+    """Batches of Criteo's clicks, as `batch` makes them, in the order of the files."""
+    return criteo_tsv.batches(params["sparse_slots"], params["vocabulary"], batch_size, part)
 
 
 def weights(params, random):

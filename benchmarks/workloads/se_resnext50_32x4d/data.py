@@ -1,6 +1,7 @@
 """Synthetic images and the initial weights of SE-ResNeXt-50 32x4d."""
 
 import numpy
+from readers import image_folder
 
 STAGES = ((128, 3), (256, 4), (512, 6), (1024, 3))
 """Width of the grouped 3x3 convolution, number of blocks."""
@@ -15,6 +16,12 @@ def batch(params, batch_size, random):
         "images": random.standard_normal(shape).astype("float32"),
         "labels": random.randint(0, params["classes"], batch_size).astype("int64"),
     }
+
+
+def read(params, batch_size, part, random):
+    """Batches of a folder of images, as `batch` makes them."""
+    size, classes = params["image_size"], params["classes"]
+    return image_folder.batches(size, classes, batch_size, part, random)
 
 
 def weights(params, random):

@@ -1,7 +1,12 @@
 """Synthetic text and the initial weights of word2vec."""
 
+import numpy
+from readers import text
+
 TOPIC = 10
 """So many words of the vocabulary, which follow each other, are neighbours of each other."""
+WINDOW = 5
+"""So many words to either side are neighbours in a real text."""
 
 
 def batch(params, batch_size, random):
@@ -15,6 +20,30 @@ def batch(params, batch_size, random):
     negatives = random.randint(0, size, (batch_size, params["negatives"]))
     named = {"word": words, "neighbour": neighbours % size, "negatives": negatives}
     return {name: value.astype("int64") for name, value in named.items()}
+
+
+def read(params, batch_size, part, random):
+    """Batches of a text corpus, as `batch` makes them.
+
+    Neighbours lie up to WINDOW words away, near ones more often; negatives are drawn by how often
+    words were found so far, to the power of 3/4 (Mikolov et al. 2013, arXiv:1310.4546).
+    """
+    corpus = text.Corpus(part, params["vocabulary"])
+    counts = numpy.zeros(params["vocabulary"])
+    tokens = corpus.take(2 * WINDOW)
+    while True:
+        tokens = numpy.concatenate([tokens[-2 * WINDOW :], corpus.take(batch_size)])
+        numpy.add.at(counts, tokens[-batch_size:], 1)
+        shares = numpy.cumsum(counts**0.75)
+        middle = WINDOW + numpy.arange(batch_size)
+        away = random.randint(1, 1 + random.randint(1, 1 + WINDOW, batch_size))
+        away *= random.choice([-1, 1], batch_size)
+        drawn = random.random_sample((batch_size, params["negatives"])) * shares[-1]
+        yield {
+            "word": tokens[middle][:, None],
+            "neighbour": tokens[middle + away][:, None],
+            "negatives": numpy.searchsorted(shares, drawn, side="right"),
+        }
 
 
 def weights(params, random):

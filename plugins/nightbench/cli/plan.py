@@ -34,6 +34,7 @@ def validate(
 ) -> None:
     """Check suites, clusters, framework lines and workloads; every problem with file and line."""
     from nightbench.config import find_clusters, find_suites, load_cluster, load_suite
+    from nightbench.config.commands import clashing_commands
     from nightbench.config.scales import scales_of, written_scales
     from nightbench.config.source import display, read_document
 
@@ -48,6 +49,7 @@ def validate(
         *find_suites(locations.dags_folder()).values(),
     ]
     wrong: dict[str, None] = dict.fromkeys(catalog.problems)
+    suites: list[Suite] = []
     for path in chosen:
         try:
             data = read_document(path).data
@@ -57,9 +59,11 @@ def validate(
             else:
                 for scale in written_scales(read_document(path), scales_of(catalog)):
                     suite = load_suite(path, catalog, scale=scale)
+                    suites.append(suite)
                     say(f"{display(path)}: suite {suite.name}, {_counted(suite)}")
         except UserError as error:
             wrong.update(dict.fromkeys(str(error).splitlines()))
+    wrong.update(dict.fromkeys(str(error) for error in clashing_commands(suites)))
     for line in wrong:
         err.print(line, markup=False, soft_wrap=True)
     if wrong:

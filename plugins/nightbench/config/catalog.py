@@ -119,6 +119,7 @@ def _framework(path: Path) -> FrameworkInfo:
     code = [*sorted(path.parent.glob("[!.]*.py")), *sorted(shared.glob("[!.]*.py"))]
     complaints = [str(ConfigError(path, problems))] if problems else []
     complaints += syntax_errors(code, file.python)
+    missing = _missing_locks(file, path.parent)
     return FrameworkInfo(
         line=path.parent.name,
         title=file.title,
@@ -147,7 +148,13 @@ def _framework(path: Path) -> FrameworkInfo:
         problem="\n".join(complaints) or None,
         broken_variants={
             name: str(ConfigError(path, [document.problem(("variants", name), message)]))
-            for name, message in _missing_locks(file, path.parent).items()
+            for name, message in missing.items()
+            if not file.variants[name].unlocked
+        },
+        unlocked_variants={
+            name: f"{path.parent.name} has no lock for its variant {name}: {unlocked}"
+            for name in missing
+            if (unlocked := file.variants[name].unlocked)
         },
     )
 
@@ -262,6 +269,10 @@ def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadIn
             )
     if file is None:
         return _broken_workload(path, ConfigError(path, problems))
+    readers = path.parent.parent.parent / "readers"
+    if file.reads is not None and not (readers / f"{file.reads}.py").is_file():
+        message = f'found "{file.reads}"; expected a module of {display(readers)}'
+        problems.append(document.problem(("reads",), message))
     complaints = [str(ConfigError(path, problems))] if problems else []
     complaints += syntax_errors(path.parent.glob("data.py"), None)
     models = {
@@ -287,6 +298,7 @@ def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadIn
         scales={name: dict(parameters) for name, parameters in file.scales.items()},
         parameters=file.parameters,
         seed=file.seed,
+        reads=file.reads,
         digest=digest_of(defining),
         problem="\n".join(complaints) or None,
         broken_models=models,
@@ -304,4 +316,4 @@ def _broken_workload(path: Path, error: UserError) -> WorkloadInfo:
     return WorkloadInfo(name, name, "units", (), (), {}, problem=str(error))
 
 
-_NOT_DEFINING = frozenset({"title", "description", "strategies", "scales"})
+_NOT_DEFINING = frozenset({"title", "description", "strategies", "scales", "reads"})

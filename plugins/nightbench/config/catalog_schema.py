@@ -76,6 +76,11 @@ class VariantFile(StrictModel):
     package: v.Name | None = Field(
         None, description="Name of its main package where it is not the line's."
     )
+    unlocked: v.Text | None = Field(
+        None,
+        description="Why no lock of it ships, and where a site gets one: the reason for users as "
+        "long as there is none.",
+    )
     cuda: v.Text | None = Field(None, description="CUDA that it is built with, `13.0` say.")
     driver: v.Text | None = Field(
         None,
@@ -202,6 +207,11 @@ class SpecFile(StrictModel):
         None, description="Trainable parameters, where the workload fixes them."
     )
     seed: v.Whole = Field(1, description="Seed of weights and data.")
+    reads: v.Name | None = Field(
+        None,
+        description="Format of real data that its `data.py` reads: a module of "
+        "`benchmarks/readers`. Without it there is `data: synthetic` alone.",
+    )
     description: str = Field("", description="What it is and where it is from.")
     definition: dict[str, Any] = Field(
         default_factory=dict,

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from nightbench.config import values as v
 from nightbench.config.schema import FrameworkName, RoleName
 from nightbench.config.validate import StrictModel
+from nightbench.core.capabilities import SHIPPED_DATA
+
+
+def _data_name(name: str) -> str:
+    if name in SHIPPED_DATA:
+        raise ValueError(f'found "{name}", which every cluster has; expected another name')
+    return name
 
 
 class JumpFile(StrictModel):
@@ -208,6 +215,11 @@ class ClusterFile(StrictModel):
         "environment.",
     )
     link: LinkFile = Field(default_factory=LinkFile, description="How a node's link is limited.")
+    data: dict[Annotated[v.Name, AfterValidator(_data_name)], v.NodePath] = Field(
+        default_factory=dict,
+        description="Name: file or folder on every node, for cases with `data: NAME` "
+        "(docs/data.md). The name is part of the cases' names, for ever.",
+    )
     lock: Literal["node", "devices"] = Field(
         "node",
         description="What a gang has for itself: its nodes, or only its devices (cores on CPU "

@@ -115,6 +115,7 @@ def load_cluster(
         window=file.limits.hours,
         neighbours=_neighbours(file),
         health=_health(file),
+        data=dict(file.data),
         link_command=tuple(file.link.command),
     )
     if problems:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from nightbench.config import values as v
-from nightbench.config.source import Document, Problem, one_of
+from nightbench.config.source import ConfigError, Document, Problem, display, one_of, read_document
 from nightbench.config.validate import StrictModel
-from nightbench.core.model import Catalog, Role, Strategy, WorkloadInfo, digest_of
+from nightbench.core.errors import UserError
+from nightbench.core.model import Catalog, Role, Strategy, Suite, WorkloadInfo, digest_of
 
 PLACEHOLDERS = (
     *("python", "rank", "local_rank", "world_size", "trainers", "nodes", "node_rank"),
@@ -158,7 +160,7 @@ def read_commands(
             frameworks=lines,
             strategies=(Strategy.SINGLE, Strategy.COLLECTIVE),
             scales=dict.fromkeys(scales, params),
-            digest=digest_of(params),
+            digest=digest_of({"params": params, "unit": file.unit}),
             roles=(
                 Role(
                     "trainer",
@@ -171,3 +173,26 @@ def read_commands(
             ),
         )
     return found
+
+
+def clashing_commands(suites: Iterable[Suite]) -> list[UserError]:
+    """Return an error for each command that an earlier suite defines otherwise.
+
+    A command's name is part of its cases' names: both would be one series.
+    """
+    first: dict[str, Suite] = {}
+    errors: list[UserError] = []
+    for suite in suites:
+        for name, command in suite.commands.items():
+            other = first.setdefault(name, suite)
+            if other.source != suite.source and other.commands[name].digest != command.digest:
+                there = read_document(Path(other.source))
+                place = f"{display(there.path)}:{there.problem(('commands', name), '').line}"
+                message = (
+                    f"found another definition than in {place}, whose cases have the same names; "
+                    "expected the same one, or a name of its own"
+                )
+                here = read_document(Path(suite.source))
+                problem = here.problem(("commands", name), message)
+                errors.append(ConfigError(here.path, [problem]))
+    return errors

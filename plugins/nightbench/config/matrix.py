@@ -104,7 +104,7 @@ def expand(
         "sparsity": [each and round(100 * each, 6) for each in _axis(block.sparsity)],
         "cpus": _axis(block.cpus),
         "memory_mb": [each and max(1, round(each / 1e6)) for each in _axis(block.memory)],
-        "data": [block.data],
+        "data": block.data,
         "scale": block.scale or [scale],
     }
     if block.sparsity is not None and block.compression == [NONE]:

@@ -158,7 +158,11 @@ class BlockFile(StrictModel):
         ["full"],
         description="What each node may send, `100mbit`; clusters need a `link.command` for it.",
     )
-    data: v.Name = Field("synthetic", description="What is fed to the model.")
+    data: Names = Field(
+        ["synthetic"],
+        description="What is fed to the model: `synthetic`, `sample` (a few examples that ship "
+        "with Nightbench), or a set that the cluster's `data` names.",
+    )
     sequence_length: Counts | None = Field(
         None, description="Tokens in a sequence, for workloads that have them."
     )

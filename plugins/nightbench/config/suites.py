@@ -220,7 +220,7 @@ def _check_cases(
         refusal = unsupported(case, catalog)
         if refusal is None and cluster is not None:
             framework = catalog.frameworks[case.framework]
-            refusal = unfit(case, cluster, framework)
+            refusal = unfit(case, cluster, catalog)
             if refusal is None:
                 variant = variant_of(framework, cluster, builds)
                 refusal = variant if isinstance(variant, Refusal) else None
@@ -271,7 +271,7 @@ def customise(
     refusals: list[str] = []
     for case in suite.cases:
         framework = catalog.frameworks[case.framework]
-        refusal = unsupported(case, catalog) or unfit(case, cluster, framework)
+        refusal = unsupported(case, catalog) or unfit(case, cluster, catalog)
         variant = variant_of(framework, cluster, chosen)
         if refusal is None and isinstance(variant, Refusal):
             refusal = variant

@@ -41,6 +41,7 @@ _VERSION = re.compile(r"v?\d[A-Za-z0-9.!+_-]*\Z")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(kB|MB|GB|TB|KiB|MiB|GiB|TiB)\Z")
 _LINK = re.compile(r"(\d+(?:\.\d+)?) ?(Mbit|Gbit)/s\Z")
 _BANDWIDTH = re.compile(r"(?:full|[1-9][0-9]{0,4}[kmg]bit)\Z")
+_NODE_PATH = re.compile(r"(?:/|~/)[^\x00-\x1f\x7f]{0,1000}\Z")
 _MOST_HOSTS = 10_000
 
 
@@ -280,6 +281,11 @@ Shape = Annotated[tuple[int, int], BeforeValidator(shape), Words("nodes x device
 Hosts = Annotated[str, AfterValidator(readable_hosts), Words("hosts")]
 Cores = Annotated[
     list[Whole], BeforeValidator(cores), AfterValidator(no_duplicates), Words("cores")
+]
+NodePath = Annotated[
+    str,
+    _fits(_NODE_PATH, "a path on the nodes that begins with / or ~/, such as /data/imagenet/train"),
+    Words("path on the nodes"),
 ]
 DeviceName = Annotated[str, BeforeValidator(device_name), Words("index or UUID")]
 User = Annotated[

@@ -16,10 +16,14 @@ from nightbench.core.model import (
     FrameworkInfo,
     Strategy,
     Suite,
+    WorkloadInfo,
 )
 
 FULL_LINK = Case.link_bandwidth
 """The link as it is."""
+SYNTHETIC = Case.data
+SHIPPED_DATA = (SYNTHETIC, "sample")
+"""Data that every cluster has: those that are made, and a few examples that ship with the code."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,9 @@ def broken(case: Case, suite: Suite, cluster: Cluster, catalog: Catalog) -> str 
     if problem is not None or prefix_of(case.framework, cluster, suite.builds) is not None:
         return problem  # A prefix needs no lock.
     variant = variant_of(framework, cluster, suite.builds)
-    return None if isinstance(variant, Refusal) else framework.broken_variants.get(variant)
+    if isinstance(variant, Refusal):
+        return None
+    return framework.broken_variants.get(variant) or framework.unlocked_variants.get(variant)
 
 
 def refuse_broken(cases: Iterable[Case], suite: Suite, cluster: Cluster, catalog: Catalog) -> None:
@@ -68,7 +74,7 @@ def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
         return None
     framework = catalog.frameworks[case.framework]
     workload = catalog.workloads[case.workload]
-    refusal = _refused(framework, case, "strategy")
+    refusal = _refused(framework, case.strategy, "strategy")
     if refusal is not None:
         return refusal
     if case.strategy not in workload.strategies:
@@ -84,8 +90,12 @@ def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
             "framework",
             f"{case.workload} is not written for {case.framework} (for {have}): found no {file}",
         )
+    if case.data != SYNTHETIC and workload.reads is None:
+        return Refusal(
+            "data", f"{case.workload} reads no real data: found {case.data}; expected {SYNTHETIC}"
+        )
     for axis in LINE_AXES:
-        refusal = _refused(framework, case, axis)
+        refusal = _refused(framework, _value(case, axis, workload), axis)
         if refusal is not None:
             return refusal
     if case.scale not in workload.scales:
@@ -109,8 +119,9 @@ def _wrong_length(case: Case, params: Mapping[str, Any]) -> Refusal | None:
     return None
 
 
-def unfit(case: Case, cluster: Cluster, framework: FrameworkInfo) -> Refusal | None:
+def unfit(case: Case, cluster: Cluster, catalog: Catalog) -> Refusal | None:
     """Say why a case that some cluster could run does not fit this one."""
+    framework, workload = catalog.frameworks[case.framework], catalog.workloads[case.workload]
     there = f" on the {cluster.device_kind} devices of cluster {cluster.name}"
     if framework.problem is not None:
         return _too_large(case, cluster)
@@ -118,10 +129,30 @@ def unfit(case: Case, cluster: Cluster, framework: FrameworkInfo) -> Refusal | N
         because = _because(framework.devices.get(cluster.device_kind))
         return Refusal("framework", f"{case.framework} does not run{there}{because}")
     for axis in LINE_AXES:
-        refusal = _refused(framework, case, axis, cluster.device_kind, there)
+        value = _value(case, axis, workload)
+        refusal = _refused(framework, value, axis, cluster.device_kind, there)
         if refusal is not None:
             return refusal
+    if case.data not in (*SHIPPED_DATA, *cluster.data):
+        have = ", ".join(sorted((*SHIPPED_DATA, *cluster.data)))
+        return Refusal(
+            "data",
+            f"cluster {cluster.name} has no data {case.data} (it has {have}): expected its path "
+            "on the nodes in `data` of the cluster's file",
+        )
     return _too_large(case, cluster)
+
+
+def _value(case: Case, axis: str, workload: WorkloadInfo) -> str | None:
+    """What a line has to support: a case's value of an axis; None where that says nothing.
+
+    Of real data it is their format: a line cannot know the names of sites' data sets.
+    """
+    if axis == "sync" and case.strategy is not Strategy.PARAMETER_SERVER:
+        return None
+    if axis == "data" and case.data != SYNTHETIC:
+        return workload.reads
+    return str(getattr(case, axis))
 
 
 def _too_large(case: Case, cluster: Cluster) -> Refusal | None:
@@ -201,25 +232,28 @@ def variant_of(
 
 
 def _refused(
-    framework: FrameworkInfo, case: Case, axis: str, kind: str | None = None, there: str = ""
+    framework: FrameworkInfo,
+    value: str | None,
+    axis: str,
+    kind: str | None = None,
+    there: str = "",
 ) -> Refusal | None:
-    """Say why a line does not run a case's value of an axis.
+    """Say why a line does not run a value of an axis.
 
     Args:
         framework: the line.
-        case: the case.
+        value: see `_value`.
         axis: one of `LINE_AXES`.
         kind: of the devices; any that the line runs on when None.
         there: of which devices, for the message.
     """
-    if axis == "sync" and case.strategy is not Strategy.PARAMETER_SERVER:
+    if value is None:
         return None
     kinds = [kind] if kind else [k for k, reason in framework.devices.items() if reason is None]
     default = LINE_AXES[axis]
     values = dict(framework.axes.get(axis, {}))
     if default is not None:
         values.setdefault(default, dict.fromkeys(kinds))
-    value = str(getattr(case, axis))
     reasons = values.get(value, {})
     if any(k in reasons and reasons[k] is None for k in kinds):
         return None

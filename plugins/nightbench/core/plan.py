@@ -161,8 +161,7 @@ def resolve(
         UserError: framework, workload or cluster cannot run the case.
     """
     catalog = catalog.with_commands(suite)
-    framework = catalog.frameworks[case.framework]
-    refusal = unsupported(case, catalog) or unfit(case, cluster, framework)
+    refusal = unsupported(case, catalog) or unfit(case, cluster, catalog)
     if refusal is not None:
         raise UserError(f"suite {suite.name}: {case.case_id}: {refusal.message}")
     workload = catalog.workloads[case.workload]
@@ -192,6 +191,7 @@ def resolve(
         neighbours=cluster.neighbours,
         lock=cluster.lock,
         transport=cluster.transport,
+        data_path=cluster.data.get(case.data),
         link_command=cluster.link_command,
         deadline=deadline,
     )

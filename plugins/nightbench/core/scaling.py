@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from nightbench.core.model import Measurement, Strategy, digest_of
 
 _SIZE = frozenset({"strategy", "nodes", "devices_per_node", "trainers"})
+_SERVERS = frozenset({"pservers", "sync"})
 
 
 def scale(measurements: Sequence[Measurement]) -> list[Measurement]:
@@ -15,9 +16,12 @@ def scale(measurements: Sequence[Measurement]) -> list[Measurement]:
 
     The baseline of a case is the smallest case of the run that differs from it by nothing but
     its size: same cluster, build, batch per device and all other axes. Parameter servers are
-    counted beside the trainers. A case has neither figure where the run holds no single-trainer
-    and no smaller case, or where that one has no throughput that counts: then no larger baseline
-    takes its place, because a series must not jump when its baseline fails.
+    counted beside the trainers: of a case with them it is the single process that does the same
+    work, whatever their number and their updates (PaddlePaddle's VGG16 tables divide by it), and
+    where the run holds none the smallest case with equally many servers and the same updates. A
+    case has neither figure where the run holds no single-trainer and no smaller case, or where
+    that one has no throughput that counts: then no larger baseline takes its place, because a
+    series must not jump when its baseline fails.
 
     Returns:
         The measurements in the same order.
@@ -25,17 +29,27 @@ def scale(measurements: Sequence[Measurement]) -> list[Measurement]:
     groups: dict[str, list[Measurement]] = {}
     for each in measurements:
         groups.setdefault(_family(each), []).append(each)
-    return [_scaled(each, groups[_family(each)]) for each in measurements]
+    alone = {_work(m): m for m in measurements if m.case.strategy is Strategy.SINGLE}
+    return [_scaled(each, groups[_family(each)], alone.get(_work(each))) for each in measurements]
 
 
 def _family(measurement: Measurement) -> str:
     case = measurement.case
-    axes: Mapping[str, object] = {k: x for k, x in case.axes().items() if k not in _SIZE}
     served = case.strategy is Strategy.PARAMETER_SERVER
-    return digest_of([axes, served, measurement.cluster, measurement.build.build_id])
+    return digest_of([_work(measurement), served, case.pservers, case.sync])
 
 
-def _scaled(measurement: Measurement, family: Sequence[Measurement]) -> Measurement:
+def _work(measurement: Measurement) -> str:
+    """What a trainer of the case does, where, and by which build."""
+    axes: Mapping[str, object] = {
+        k: x for k, x in measurement.case.axes().items() if k not in _SIZE | _SERVERS
+    }
+    return digest_of([axes, measurement.cluster, measurement.build.build_id])
+
+
+def _scaled(
+    measurement: Measurement, family: Sequence[Measurement], alone: Measurement | None
+) -> Measurement:
     case = measurement.case
 
     def size(other: Measurement) -> tuple[int, bool, int, str]:
@@ -43,7 +57,8 @@ def _scaled(measurement: Measurement, family: Sequence[Measurement]) -> Measurem
         its = other.case
         return its.trainers, its.strategy is not case.strategy, its.nodes, its.case_id
 
-    baseline = min(family, key=size)
+    served = case.strategy is Strategy.PARAMETER_SERVER
+    baseline = alone if alone and served else min(family, key=size)
     smallest, largest = baseline.case.trainers, max(m.case.trainers for m in family)
     if smallest > 1 and smallest == largest:
         return measurement

@@ -224,7 +224,8 @@ def line_of(benchmarks: Path, line: str, variant: str) -> tuple[str, str, str]:
         lock = (folder / f"requirements-{variant}.lock").read_text(encoding="utf-8")
     except OSError as error:
         raise GangError(f"{error.filename}: cannot be read: {error.strerror}") from error
-    return series, described.get("package") or line, lock
+    package = described["variants"][variant].get("package") or described.get("package")
+    return series, package or line, lock
 
 
 # --- filling it ----------------------------------------------------------------------------

@@ -9,6 +9,8 @@ import numpy
 
 folder, params = sys.argv[1], json.loads(sys.argv[2])
 batch_size, warmup, steps = (int(word) for word in sys.argv[3:6])
+# data.py imports readers of the tree that the folder belongs to.
+sys.path.append(os.path.dirname(os.path.dirname(folder)))
 
 
 def module(name):

@@ -37,6 +37,7 @@ train = tf.group(optimizer.apply_gradients(zip(decayed, weights)), *scope.update
 one = {"intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1}
 session = tf.compat.v1.Session(config=tf.compat.v1.ConfigProto(**one))
 session.run(tf.compat.v1.global_variables_initializer())
+session.run([weight.assign(tf.random.normal(weight.shape, stddev=0.02)) for weight in weights])
 feed = {inputs[name]: value for name, value in turned.items()}
 for step in range(warmup + steps):
     if step == warmup:

@@ -313,6 +313,23 @@ def test_a_lock_that_is_missing_makes_the_cases_of_its_variant_unavailable(
     assert [why.observed for why in made.unavailable.values()] == ([] if available else [problem])
 
 
+def test_a_variant_says_why_no_lock_of_it_ships(tmp_path: Path) -> None:
+    gpu = {"device": "gpu", "unlocked": "its wheels lie elsewhere; make lock-line makes one"}
+    line = {**LINE, **GPU, "variants": {**GPU["variants"], "gpu": gpu}}
+    folder = tree(tmp_path, line, SPEC)
+    catalog = load_catalog(folder)
+    assert catalog.problems == ()
+    case = Case("net", "thing", Strategy.SINGLE, batch_size_per_device=2, scale="full")
+    cluster = Cluster("c", (Node("n1", "n1", "ssh"),), device_kind="gpu", devices_per_node=1)
+    suite = Suite("s", "me", "c", (case,))
+    made = make_plan(suite, cluster, catalog, run_kind=RunKind.ON_DEMAND)
+    (why,) = made.unavailable.values()
+    assert str(why.observed).endswith("its wheels lie elsewhere; make lock-line makes one")
+    (folder / "frameworks/thing/requirements-gpu.lock").write_text("")
+    made = make_plan(suite, cluster, load_catalog(folder), run_kind=RunKind.ON_DEMAND)
+    assert [job.case for job in made.jobs] == [case]
+
+
 def test_a_folder_that_holds_nothing_but_compiled_code_is_no_line(tmp_path: Path) -> None:
     benchmarks = tree(tmp_path, LINE, SPEC)
     (benchmarks / "frameworks/gone/__pycache__").mkdir(parents=True)

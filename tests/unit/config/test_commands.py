@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from nightbench.config import load_cluster, load_suite
+from nightbench.config.commands import clashing_commands
 from nightbench.config.source import ConfigError
 from nightbench.core.model import Catalog
 from nightbench.core.plan import resolve
@@ -75,6 +76,23 @@ def test_another_command_is_another_definition(suite_file, dags, with_commands):
         job = resolve(suite.cases[0], suite, cluster, with_commands, "run-1")
         digests.add(job.definition_digest)
     assert len(digests) == 2
+
+
+def test_suites_that_define_a_command_differently_are_named(suite_file, dags, with_commands):
+    def suite(name, commands=COMMANDS):
+        path = written(suite_file, commands)
+        path = path.rename(path.with_name(f"{name}.yaml"))
+        path.write_text(path.read_text().replace("suite: trial", f"suite: {name}"))
+        return load_suite(path, with_commands)
+
+    one, same = suite("one"), suite("same")
+    assert clashing_commands([one, same]) == []
+    for changed in (("train.py", "other.py"), ("unit: images", "unit: samples")):
+        other = suite("other", COMMANDS.replace(*changed))
+        (error,) = clashing_commands([one, same, other])
+        line = 1 + (dags / "suites/other.yaml").read_text()[:-1].split("\n").index("  mine:")
+        assert f"other.yaml:{line}: commands.mine: found another definition than in" in str(error)
+        assert f"one.yaml:{line}" in str(error)
 
 
 @pytest.mark.parametrize(

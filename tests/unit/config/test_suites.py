@@ -20,6 +20,7 @@ from nightbench.config import (
 from nightbench.config.suite_heads import cluster_names, suite_heads
 from nightbench.core.errors import UserError
 from nightbench.core.model import Build, Catalog, NightPolicy, Protocol, Strategy
+from nightbench.core.plan import resolve
 
 Write = Callable[..., Path]
 
@@ -431,6 +432,51 @@ def test_a_process_may_have_cores_and_memory_of_its_own(
     cluster.write_text(cluster.read_text() + "    cpus: 0-7\n")
     said = complaints(suite_file(added), catalog)
     assert "needs 10 cores for each process; the nodes of cluster pair have 8" in said[0]
+
+
+def test_real_data_need_a_workload_a_line_and_a_cluster_that_have_them(
+    suite_file: Write, catalog: Catalog, dags: Path
+) -> None:
+    added = ("strategy: collective", "strategy: collective\n    data: [synthetic, imagenet]")
+    assert complaints(suite_file(added), catalog)[0].endswith(
+        "matrix[0].data[1]: net reads no real data: found imagenet; expected synthetic"
+    )
+    net = dataclasses.replace(catalog.workloads["net"], reads="image_folder")
+    catalog = dataclasses.replace(catalog, workloads={**catalog.workloads, "net": net})
+    said = complaints(suite_file(added), catalog)[0]
+    assert said.endswith(
+        "data[1]: paddle3 does not support data image_folder. Supported: synthetic"
+    )
+    lines = {
+        name: dataclasses.replace(
+            line, axes={**line.axes, "data": {"image_folder": {"cpu": None, "gpu": "untried"}}}
+        )
+        for name, line in catalog.frameworks.items()
+    }
+    catalog = dataclasses.replace(catalog, frameworks=lines)
+    assert (
+        "cluster pair has no data imagenet (it has sample, synthetic)"
+        in (complaints(suite_file(added), catalog)[0])
+    )
+    cluster = dags / "clusters" / "pair.yaml"
+    written = cluster.read_text()
+    cluster.write_text(written + "data: {imagenet: /data/imagenet}\n")
+    suite = load_suite(suite_file(added), catalog)
+    assert {"net-pytorch-collective-1x1-bs2", "net-pytorch-collective-1x1-bs2-imagenet"} < {
+        case.case_id for case in suite.cases
+    }
+    pair = load_cluster(cluster)
+    (case,) = [case for case in suite.cases if case.data == "imagenet"][:1]
+    assert resolve(case, suite, pair, catalog, "r").to_json()["workload"]["data_path"] == (
+        "/data/imagenet"
+    )
+    for line, expected in (
+        ("data: {imagenet: data/imagenet}", "expected a path on the nodes that begins with /"),
+        ("data: {sample: /data}", 'found "sample", which every cluster has'),
+    ):
+        cluster.write_text(f"{written}{line}\n")
+        with pytest.raises(UserError, match=expected):
+            load_cluster(cluster)
 
 
 def test_a_limited_link_needs_a_cluster_that_limits_it(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import itertools
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,9 +36,13 @@ def load(workload: str) -> Any:
 def trainer(workload: str, scale: str = "smoke", **changes: Any) -> Base:
     spec = json.loads((WORKLOADS / workload / "spec.json").read_text())
     params = spec["scales"][scale]
-    known = {"params": params, "seed": 1, "rank": 0, "batch_size": 8}
+    known = {"params": params, "seed": 1, "rank": 0, "batch_size": 8, "data_path": None}
     known["parameters"] = params.get("parameters", spec.get("parameters"))
     return Base(SimpleNamespace(**{**known, **changes}), None, load(workload))
+
+
+def batches_of(made: Base, count: int) -> list[dict[str, Any]]:
+    return list(itertools.islice(made.feed(dict), count))
 
 
 def shapes_of(workload: str, scale: str = "smoke") -> dict[str, tuple[int, ...]]:
@@ -89,7 +94,7 @@ def test_the_rule_never_changes(workload: str, weights: str, batch: str) -> None
     """Otherwise lines whose histories began at different times would not do the same work."""
     each = trainer(workload)
     assert digest(each.initial_weights(shapes_of(workload))) == weights
-    assert digest(each.new_batches(1)[0]) == batch
+    assert digest(each.example()) == batch
 
 
 @pytest.mark.parametrize("workload", NAMES)
@@ -104,7 +109,7 @@ def test_weights_have_the_count_of_every_scale(workload: str) -> None:
 @pytest.mark.parametrize("workload", sorted({*NAMES} - HEAVY))
 def test_every_rank_has_batches_of_its_own_and_the_same_weights(workload: str) -> None:
     first, second = trainer(workload), trainer(workload, rank=1)
-    batches = [digest(each) for each in first.new_batches(2) + second.new_batches(2)]
+    batches = [digest(each) for each in batches_of(first, 2) + batches_of(second, 2)]
     assert len(set(batches)) == 4
     shapes = shapes_of(workload)
     assert digest(first.initial_weights(shapes)) == digest(second.initial_weights(shapes))
@@ -126,7 +131,7 @@ def test_a_network_that_does_not_fit_is_told_by_its_parameters() -> None:
 
 
 def test_masked_tokens_are_those_that_stood_there() -> None:
-    (batch,) = trainer("bert_base").new_batches(1)
+    batch = trainer("bert_base").example()
     positions = batch["masked_positions"]
     assert all(len(set(row)) == 20 for row in positions)
     assert (np.take_along_axis(batch["tokens"], positions, 1) == 103).all()
@@ -137,7 +142,7 @@ def test_masked_tokens_are_those_that_stood_there() -> None:
 @pytest.mark.parametrize("batch_size", [8, 7, 1])
 def test_every_batch_of_sentences_counts_equally_many_words(batch_size: int) -> None:
     each = trainer("transformer_base", batch_size=batch_size)
-    for batch in each.new_batches(3):
+    for batch in batches_of(each, 3):
         words = (batch["labels"] != 0).sum(axis=1)
         assert words.sum() == 48 * batch_size
         assert ((words >= 32) & (words <= 64)).all()
@@ -151,7 +156,7 @@ def test_every_batch_of_sentences_counts_equally_many_words(batch_size: int) -> 
 def test_clicks_can_be_learnt() -> None:
     """Ids lie in their slot's part of the table; a click is where most of them are odd."""
     each = trainer("ctr_dnn", batch_size=500)
-    (batch,) = each.new_batches(1)
+    batch = each.example()
     slots, span = 26, 10001 // 26
     ids = np.stack([batch[f"slot{slot}"] - slot * span for slot in range(slots)])
     assert ids.min() == 0

@@ -126,6 +126,18 @@ def test_paddle_ranks_know_all_endpoints(line: str, two_nodes: dict[str, Any]) -
     assert env["PADDLE_DISTRI_BACKEND"] == "gloo"
 
 
+@pytest.mark.parametrize("line", ["paddle3", "paddle2"])
+def test_paddle_ranks_meet_over_nccl_on_gpus(line: str) -> None:
+    job = {
+        "nodes": [node("gpu1", "10.0.0.1", "ib0")],
+        "processes": [process("trainer-0", "gpu1", 0, "0"), process("trainer-1", "gpu1", 1, "3")],
+    }
+    env = [started["env"] for started in launch(line, job, "gpu1")][1]
+    assert env["PADDLE_DISTRI_BACKEND"] == "nccl"
+    assert (env["CUDA_VISIBLE_DEVICES"], env["FLAGS_selected_gpus"]) == ("3", "0")
+    assert (env["NVIDIA_TF32_OVERRIDE"], env["NCCL_SOCKET_IFNAME"]) == ("0", "ib0")
+
+
 @pytest.mark.parametrize("line", ["paddle2", "paddle1"])
 def test_servers_and_trainers_know_their_roles(line: str, parameter_server: dict[str, Any]) -> None:
     server, first = (started["env"] for started in launch(line, parameter_server, "n1"))
@@ -166,6 +178,7 @@ def test_oneflow_ranks_see_the_gpus_of_their_node(two_nodes: dict[str, Any]) -> 
         "WORLD_SIZE": "3",
         "RANK": "1",
         "CUDA_VISIBLE_DEVICES": "0,GPU-8f3a",
+        "NVIDIA_TF32_OVERRIDE": "0",
     }
     assert envs[0] == {**envs[1], "RANK": "0"}
 

@@ -36,7 +36,7 @@ class Trainer(Base):
         self.model = network.model(context.params)
         made = self.initial_weights({"weight": self.model})
         assert made["weight"].tolist() == [1.0, 1.0, 1.0]
-        assert self.new_batches(1)[0]["x"].shape == (2,)
+        assert self.example()["x"].shape == (2,)
         self.made = made
         self.kept = []
         self.bad = context.params.get("bad_step")
@@ -87,6 +87,7 @@ def run(
     code.mkdir()
     for module in ("rank", "measure", "recorder", "base_runtime", "base_trainer", "wrappers"):
         shutil.copy(BENCHMARKS / f"{module}.py", code)
+    shutil.copytree(BENCHMARKS / "readers", code / "readers")
     for path, text in (
         ("frameworks/plain/runtime.py", RUNTIME),
         ("frameworks/plain/trainer.py", TRAINER),
@@ -111,13 +112,14 @@ def run(
         "batch_size_per_device": 2,
         "precision": "fp32",
         "sync": "sync",
+        "data": "synthetic",
     }
     job = {
         "case": {**case, **axes},
         "nodes": [{"name": "n1", "data_address": "127.0.0.1"}],
         "processes": [*ranks, server],
         "protocol": {"warmup_steps": 2, "measured_steps": 3, "min_seconds": 0.0},
-        "workload": {"params": params or {}, "seed": 1},
+        "workload": {"params": params or {}, "seed": 1, "data_path": None},
         "env": {},
     }
     (tmp_path / "job.json").write_text(json.dumps(job))

@@ -174,18 +174,19 @@ def test_a_quarantined_baseline_is_none() -> None:
     assert scale([bad, measurement(collective(2), 19.0)])[1].speedup is None
 
 
-def test_parameter_servers_scale_by_trainers() -> None:
-    def served(trainers: int, sync: str = "sync") -> Case:
-        return Case(
-            "net",
-            "fake",
-            Strategy.PARAMETER_SERVER,
-            nodes=trainers,
-            trainers=trainers,
-            pservers=1,
-            sync=sync,
-        )
+def served(trainers: int, sync: str = "sync", pservers: int = 1) -> Case:
+    return Case(
+        "net",
+        "fake",
+        Strategy.PARAMETER_SERVER,
+        nodes=trainers,
+        trainers=trainers,
+        pservers=pservers,
+        sync=sync,
+    )
 
+
+def test_parameter_servers_scale_by_trainers() -> None:
     one, four, lone = scale(
         [
             measurement(served(1), 10.0),
@@ -195,6 +196,28 @@ def test_parameter_servers_scale_by_trainers() -> None:
     )
     assert (one.speedup, four.speedup, four.efficiency) == (1.0, 3.0, 0.75)
     assert (lone.speedup, lone.efficiency) == (None, None)
+
+
+def test_parameter_servers_are_held_against_a_single_process_whatever_their_number() -> None:
+    single = Case("net", "fake", Strategy.SINGLE)
+    alone, one, three, six = scale(
+        [
+            measurement(single, 10.0),
+            measurement(served(1), 8.0),
+            measurement(served(4, pservers=3), 20.0),
+            measurement(served(4, "async", pservers=6), 30.0),
+        ]
+    )
+    assert (one.speedup, three.speedup, six.speedup) == (0.8, 2.0, 3.0)
+    assert (three.efficiency, six.efficiency) == (0.5, 0.75)
+    assert {m.baseline_case_id for m in (alone, one, three, six)} == {single.case_id}
+    failed = scale([measurement(single, None), measurement(served(1), 8.0)])[1]
+    assert failed.speedup is None
+
+
+def test_a_single_process_of_another_batch_size_is_no_baseline_of_parameter_servers() -> None:
+    single = Case("net", "fake", Strategy.SINGLE, batch_size_per_device=4)
+    assert scale([measurement(single, 10.0), measurement(served(2), 8.0)])[1].speedup is None
 
 
 def test_a_single_process_is_a_baseline_where_there_is_no_other() -> None:

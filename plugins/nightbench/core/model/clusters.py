@@ -126,5 +126,7 @@ class Cluster:
     """Hours in which the cluster may be measured on, `22:00-06:00 UTC`."""
     neighbours: NeighbourPolicy = field(default_factory=NeighbourPolicy)
     health: HealthPolicy = field(default_factory=HealthPolicy)
+    data: Mapping[str, str] = field(default_factory=dict)
+    """Name of a data set -> where it lies on every node."""
     link_command: tuple[str, ...] = ()
     """What limits the link of a node, given a bandwidth as its last word; empty: nothing can."""

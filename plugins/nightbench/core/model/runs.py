@@ -86,6 +86,8 @@ class JobSpec:
     """No repeat is started that cannot end by then."""
     expected_repeat_s: float | None = None
     """What a repeat usually takes, where earlier runs say it; its time limit when None."""
+    data_path: str | None = None
+    """Where the case's data lie on the nodes; None where they are synthetic, or the sample."""
     link_command: tuple[str, ...] = ()
     """What limits the link of a node on that node; empty: nothing."""
     transport: str | None = None
@@ -141,6 +143,7 @@ class JobSpec:
                 "scale": self.case.scale,
                 "unit": self.unit,
                 "seed": self.seed,
+                "data_path": self.data_path,
                 "params": dict(self.workload_params),
             },
             "protocol": {k: v for k, v in vars(self.protocol).items() if v is not None},

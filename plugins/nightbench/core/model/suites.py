@@ -198,6 +198,8 @@ class FrameworkInfo:
     """Variant -> least driver that it works with, where its CUDA has one."""
     broken_variants: Mapping[str, str] = field(default_factory=dict)
     """Variant -> what is wrong with its lock: the cases that are run from it are unavailable."""
+    unlocked_variants: Mapping[str, str] = field(default_factory=dict)
+    """Variant that has no lock here -> why, and where to get one: unavailable too, and no error."""
 
     def roles_of(self, strategy: Strategy) -> tuple[Role, ...]:
         """The roles of a strategy's processes: trainers alone unless the line says more."""
@@ -222,6 +224,8 @@ class WorkloadInfo:
     parameters: int | None = None
     """Trainable parameters, where the workload fixes them."""
     seed: int = 1
+    reads: str | None = None
+    """Format of the real data that it can train on."""
     digest: str = ""
     """Digest of the spec: part of a case's definition."""
     problem: str | None = None

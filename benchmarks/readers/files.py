@@ -1,0 +1,82 @@
+"""The files of a data set, and the part of them that a rank reads."""
+
+import os
+
+
+class DataError(Exception):
+    """Something is wrong with a data set; names the file and, where there is one, the line."""
+
+
+class Part:
+    """One rank's part of a data set.
+
+    Args:
+        path: file or folder on this node.
+        rank: of the reader among all that train.
+        ranks: number of them.
+        seed: of the workload; what all ranks draw alike begins there.
+    """
+
+    def __init__(self, path, rank, ranks, seed):
+        self.path = os.path.expanduser(path)
+        self.rank, self.ranks, self.seed = rank, ranks, seed
+        if not os.path.exists(self.path):
+            raise DataError("{}: no such file or folder on this node".format(self.path))
+
+    def text_files(self):
+        """The file itself, or the visible files of the folder in the order of their names."""
+        if not os.path.isdir(self.path):
+            return [self.path]
+        names = sorted(name for name in os.listdir(self.path) if not name.startswith("."))
+        return [path for path in (os.path.join(self.path, name) for name in names) if _file(path)]
+
+    def lines(self, files):
+        """(path, offset, line without its end) of this rank's lines, again and again.
+
+        Ranks share the bytes of all files, one after another, in equal parts: a line belongs to the
+        rank in whose part it begins. So no rank reads what is another's, and nothing is indexed.
+
+        Raises:
+            DataError: no line begins in this rank's part.
+        """
+        sizes = [os.path.getsize(path) for path in files]
+        begin, end = (sum(sizes) * part // self.ranks for part in (self.rank, self.rank + 1))
+        while True:
+            found, start = False, 0
+            for path, size in zip(files, sizes):
+                for offset, line in _lines(path, begin - start, min(end - start, size)):
+                    found = True
+                    yield path, offset, line
+                start += size
+            if not found:
+                raise DataError(
+                    "{}: found no line for rank {}; expected at least one for each of {} "
+                    "ranks".format(self.path, self.rank, self.ranks)
+                )
+
+
+def _lines(path, begin, end):
+    """(offset, line) of the lines of a file that begin at offsets from `begin` to before `end`."""
+    offset = max(0, begin)
+    if offset >= end:
+        return
+    with open(path, "rb") as stream:
+        if offset:
+            stream.seek(offset - 1)
+            offset += len(stream.readline()) - 1
+        while offset < end:
+            line = stream.readline()
+            if not line:
+                return
+            yield offset, line.rstrip(b"\r\n")
+            offset += len(line)
+
+
+def place(path, offset):
+    """Returns `FILE, line N`: lines are counted only where somebody needs to be told one."""
+    with open(path, "rb") as stream:
+        return "{}, line {}".format(path, 1 + stream.read(offset).count(b"\n"))
+
+
+def _file(path):
+    return os.path.isfile(path)

@@ -1,0 +1,120 @@
+"""Images as ImageNet's are kept: a folder for each class, with JPEG or PNG files."""
+
+import multiprocessing.pool
+import os
+
+import numpy
+
+from readers.files import DataError
+
+SUFFIXES = (".jpeg", ".jpg", ".png")
+MEAN = numpy.array([0.485, 0.456, 0.406], "float32")
+DEVIATION = numpy.array([0.229, 0.224, 0.225], "float32")
+"""Of ImageNet's red, green and blue, from 0 to 1."""
+
+
+def batches(size, classes, batch_size, part, random):
+    """Batches without end: images (n, 3, size, size), normalised, and labels (n).
+
+    Every epoch has an order of its own, and every rank other images of it. From each image a part
+    of 8 % to 100 % of its area is cut at random, scaled, and mirrored half of the time (Szegedy et
+    al. 2014, arXiv:1409.4842). Images are decoded by as many threads as the process has cores.
+
+    Args:
+        size: height and width.
+        classes: of the network; the folder may have fewer.
+        batch_size: images in a batch.
+        part: see `files.Part`.
+        random: draws what is cut.
+    """
+    images = _images(part.path, classes)
+    if len(images) < part.ranks:
+        raise DataError(
+            "{}: found {} images; expected at least one for each of {} ranks".format(
+                part.path, len(images), part.ranks
+            )
+        )
+    decode = _decoder(size)
+    order = _order(len(images), part)
+    with multiprocessing.pool.ThreadPool(len(os.sched_getaffinity(0))) as pool:
+        while True:
+            chosen = [images[next(order)] for _ in range(batch_size)]
+            drawn = random.random_sample((batch_size, 5))
+            made = pool.starmap(decode, zip([path for path, _ in chosen], drawn))
+            labels = numpy.array([label for _, label in chosen], "int64")
+            yield {"images": numpy.stack(made), "labels": labels}
+
+
+def _images(folder, classes):
+    """(path, label) of all images; labels count the class folders in the order of their names."""
+    if not os.path.isdir(folder):
+        raise DataError("{}: found a file; expected a folder for each class".format(folder))
+    names = sorted(each for each in os.listdir(folder) if not each.startswith("."))
+    names = [each for each in names if os.path.isdir(os.path.join(folder, each))]
+    if len(names) > classes:
+        raise DataError(
+            "{}: found folders for {} classes; expected at most the {} of the workload".format(
+                folder, len(names), classes
+            )
+        )
+    images = []
+    for label, name in enumerate(names):
+        within = os.path.join(folder, name)
+        files = sorted(each for each in os.listdir(within) if each.lower().endswith(SUFFIXES))
+        images += [(os.path.join(within, each), label) for each in files]
+    if not images:
+        raise DataError(
+            "{}: found no images in {} class folders; expected files {} in a folder for each "
+            "class".format(folder, len(names), ", ".join("*" + suffix for suffix in SUFFIXES))
+        )
+    return images
+
+
+def _order(count, part):
+    """Indices of this rank's images: all ranks draw the same order and take turns in it."""
+    random = numpy.random.RandomState([part.seed, 0])
+    each = count // part.ranks
+    while True:
+        yield from random.permutation(count)[part.rank :: part.ranks][:each]
+
+
+def _decoder(size):
+    """A function of a path and five numbers from 0 to 1 that returns an image (3, size, size)."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise DataError(
+            "found no Pillow in the environment of this line; expected it, for images"
+        ) from error
+
+    def decode(path, drawn):
+        try:
+            with Image.open(path) as opened:
+                image = opened.convert("RGB")
+        # What Pillow raises of files that are no images, or are cut off.
+        except (OSError, SyntaxError, ValueError) as error:
+            raise DataError("{}: found no readable image: {}".format(path, error)) from error
+        box = _box(image.width, image.height, drawn)
+        image = image.resize((size, size), Image.BILINEAR, box=box)
+        pixels = (numpy.asarray(image, "float32") / 255 - MEAN) / DEVIATION
+        if drawn[4] < 0.5:
+            pixels = pixels[:, ::-1]
+        return numpy.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+    return decode
+
+
+def _box(width, height, drawn):
+    """What is cut from an image: (left, upper, right, lower), in pixels.
+
+    Args:
+        width: of the image.
+        height: of the image.
+        drawn: from 0 to 1: area (8 % to 100 %), aspect ratio (3/4 to 4/3), place.
+    """
+    area = width * height * (0.08 + 0.92 * drawn[0])
+    ratio = (3.0 / 4) ** (1 - 2 * drawn[1])
+    wide = max(1.0, min(width, (area * ratio) ** 0.5))
+    high = max(1.0, min(height, (area / ratio) ** 0.5))
+    left, upper = (width - wide) * drawn[2], (height - high) * drawn[3]
+    return left, upper, left + wide, upper + high
