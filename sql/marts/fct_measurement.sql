@@ -63,6 +63,7 @@ select
     g.baseline_case_id,
     g.time_to_first_step_s,
     g.peak_resident_bytes,
+    g.sent_bytes_per_step,
     g.definition_digest,
     g.fingerprint_id,
     g.node_names,
@@ -87,6 +88,9 @@ comment on column marts.fct_measurement.efficiency is 'speedup / (ranks / ranks 
 comment on column marts.fct_measurement.time_to_first_step_s is
 'Process start to the end of the first step, seconds';
 comment on column marts.fct_measurement.peak_resident_bytes is 'Largest rank''s, bytes';
+comment on column marts.fct_measurement.sent_bytes_per_step is
+'Bytes of gradients that a rank sends in a step, the largest rank''s; null where the framework '
+'exchanges them and does not count';
 comment on column marts.fct_measurement.is_synthetic is
 'Made from synthetic data: never stand it unmarked beside a published real-data figure';
 comment on column marts.fct_measurement.axes is

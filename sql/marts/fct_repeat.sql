@@ -39,6 +39,7 @@ select
     e.drift,
     e.time_to_first_step_s,
     e.peak_resident_bytes,
+    e.sent_bytes_per_step,
     e.loss_first,
     e.loss_median,
     e.error
@@ -57,6 +58,9 @@ comment on view marts.fct_repeat is 'One row per repeat (one launch of the gang)
 comment on column marts.fct_repeat.median_step_s is 'Median step of the slowest rank, seconds';
 comment on column marts.fct_repeat.error is
 'End of the traceback of the process that failed, or of its output; null where none did';
+comment on column marts.fct_repeat.sent_bytes_per_step is
+'Bytes of gradients that a rank sent in a step, the largest rank''s; null where they are not '
+'counted';
 comment on column marts.fct_repeat.throughput is 'Units of work per second over all ranks';
 comment on column marts.fct_repeat.reasons is
 'Why it does not count, as data; marts.fct_reason has a row for each';

@@ -125,6 +125,7 @@ with attempt as (
         m.throughput,
         m.speedup,
         m.efficiency,
+        m.sent_bytes_per_step,
         m.n,
         m.spread,
         coalesce(
@@ -174,6 +175,7 @@ select
     g.throughput / g.global_batch_size as minibatches_per_s,
     g.speedup,
     g.efficiency,
+    g.sent_bytes_per_step,
     coalesce(g.n, 0) as n,
     g.spread
 from newest as n

@@ -38,6 +38,7 @@ select
     m.found_batch_size,
     m.time_to_first_step_s,
     m.peak_resident_bytes,
+    m.sent_bytes_per_step,
     nullif(m.definition_digest, '') as definition_digest,
     nullif(m.fingerprint_id, '') as fingerprint_id,
     m.elapsed_s,

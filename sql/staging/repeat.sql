@@ -16,6 +16,7 @@ select
     r.drift,
     r.time_to_first_step_s,
     r.peak_resident_bytes,
+    r.sent_bytes_per_step,
     r.loss_first,
     r.loss_median,
     r.slowest_rank,

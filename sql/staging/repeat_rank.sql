@@ -26,6 +26,7 @@ select
     k.weights_digest,
     k.parameters,
     k.peak_resident_bytes,
+    k.sent_bytes_per_step,
     k.peak_allocator_bytes,
     k.precision,
     k.transport,

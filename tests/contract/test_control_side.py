@@ -124,8 +124,12 @@ def test_the_schema_refuses_a_job_that_says_something_else() -> None:
 def test_a_node_s_result_is_read_without_loss() -> None:
     document = golden("result.json")
     for process in document["processes"]:
-        rank = RankResult.from_json("n1", process)
         said = process["summary"]
+        assert RankResult.from_json("n1", process).sent_bytes_per_step is None
+        said["sent_bytes_per_step"] = 204_720
+        validate("result", document)
+        rank = RankResult.from_json("n1", process)
+        assert rank.sent_bytes_per_step == 204_720
         assert rank.step_seconds == tuple(said["step_seconds"])
         assert rank.step_end_s == tuple(said["step_end_s"])
         assert rank.window_wall_s == said["window"]["wall_s"]

@@ -110,20 +110,26 @@ def test_networks_are_the_same(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("line", "workload"),
+    ("line", "workload", "execution"),
     [
-        ("paddle3", "bert_base"),
-        pytest.param("paddle3", "bert_large", marks=pytest.mark.large),
-        ("paddle3", "transformer_base"),
-        pytest.param("paddle3", "transformer_big", marks=pytest.mark.large),
-        ("paddle2", "bert_base"),
-        ("paddle2", "transformer_base"),
-        ("paddle1", "transformer_base"),
-        pytest.param("paddle1", "transformer_big", marks=pytest.mark.large),
+        ("paddle3", "bert_base", "default"),
+        pytest.param("paddle3", "bert_large", "default", marks=pytest.mark.large),
+        ("paddle3", "transformer_base", "default"),
+        pytest.param("paddle3", "transformer_big", "default", marks=pytest.mark.large),
+        ("paddle2", "bert_base", "default"),
+        ("paddle2", "transformer_base", "default"),
+        ("paddle1", "transformer_base", "default"),
+        pytest.param("paddle1", "transformer_big", "default", marks=pytest.mark.large),
+        ("mxnet", "bert_base", "default"),
+        ("mxnet", "bert_base", "graph"),
+        pytest.param("mxnet", "bert_large", "default", marks=pytest.mark.large),
     ],
 )
-def test_language_models_are_the_same(line: str, workload: str, first_step: FirstStep) -> None:
-    hold_equal(first_step("pytorch", workload), first_step(line, workload))
+def test_language_models_are_the_same(
+    line: str, workload: str, execution: str, first_step: FirstStep
+) -> None:
+    found = first_step(line, workload, "--execution", execution)
+    hold_equal(first_step("pytorch", workload), found)
 
 
 @pytest.mark.slow
@@ -167,6 +173,7 @@ def test_networks_of_parameter_servers_are_the_same(
         ("paddle2", "bert_base"),
         ("paddle1", "transformer_base"),
         ("jax", "bert_base"),
+        ("mxnet", "bert_base"),
         ("tensorflow1", "bert_base"),
         pytest.param("tensorflow2", "bert_base", marks=pytest.mark.large),
     ],

@@ -68,6 +68,26 @@ def test_every_trainer_learns(
         assert (rank["drain_steps"] > 0) == (sync != "sync")
 
 
+@pytest.mark.large
+@pytest.mark.parametrize(("workers", "pservers"), [(1, 1), (2, 2)])
+def test_a_chief_steers_workers(
+    workers: int, pservers: int, interpreter: Callable[[str], str], tmp_path: Path
+) -> None:
+    """The one measured process of tensorflow2; it fails where an update has not been counted."""
+    axes = {"strategy": "parameter_server", "sync": "async", "batch_size_per_device": 64}
+    job = job_of("tensorflow2", "ctr_dnn", trainers=workers, pservers=pservers, **axes)
+    job["protocol"] = {"warmup_steps": 10, "measured_steps": 150, "min_seconds": 0.0}
+    (chief,) = run_gang(tmp_path, job, interpreter("tensorflow2"))
+    first, window = sum(FIRST[:workers]) / workers, chief["loss"]["window"]
+    # One worker may take both of the first steps, the second after the first.
+    assert chief["loss"]["first"] == pytest.approx(first, abs=1e-4 if workers == 1 else 0.05)
+    assert sum(window[-20:]) / 20 < 0.9 * first
+    assert chief["samples_per_step"] == 64 * workers
+    assert (chief["parameters"], chief["transport"]) == (143_468, "grpc/socket/lo")
+    assert chief["drain_steps"] > 0
+    assert sum(chief["step_seconds"]) == pytest.approx(chief["window"]["wall_s"], rel=0.02)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "sync", "workload"),
@@ -94,6 +114,19 @@ def test_tables_of_words_are_learnt(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sync", ["sync", "async"])
+def test_an_optimizer_with_moments_runs_on_several_servers(
+    sync: str, interpreter: Callable[[str], str], tmp_path: Path
+) -> None:
+    """The moments of a weight lie on its server."""
+    axes = {"strategy": "parameter_server", "sync": sync}
+    job = job_of("tensorflow1", "vgg16_cifar", trainers=2, pservers=2, **axes)
+    job["protocol"] = {"warmup_steps": 1, "measured_steps": 4, "min_seconds": 0.0}
+    for rank in run_gang(tmp_path, job, interpreter("tensorflow1")):
+        assert len(rank["loss"]["window"]) == 4
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["mxnet", "tensorflow1"])
 @pytest.mark.parametrize(("strategy", "agree"), [("parameter_server", True), ("single", False)])
 def test_synchronous_workers_hold_the_same_weights(
@@ -106,3 +139,21 @@ def test_synchronous_workers_hold_the_same_weights(
     assert first["loss"]["window"] != second["loss"]["window"], "both workers had the same data"
     assert None not in (first["weights_digest"], second["weights_digest"])
     assert (first["weights_digest"] == second["weights_digest"]) == agree
+
+
+@pytest.mark.slow
+def test_servers_of_mxnet_update_as_a_lone_rank_does(
+    interpreter: Callable[[str], str], tmp_path: Path
+) -> None:
+    """AdamW decays matrices only, which servers of ps-lite hold as vectors."""
+    digests = []
+    for strategy, trainers in (("single", 1), ("parameter_server", 1), ("parameter_server", 2)):
+        job = job_of("mxnet", "bert_base", trainers=trainers, pservers=2, strategy=strategy)
+        job["workload"]["params"] |= {"dropout": 0.0, "weight_decay": 10.0}
+        job["protocol"] = {"warmup_steps": 1, "measured_steps": 4, "min_seconds": 0.0}
+        (tmp_path / f"{strategy}-{trainers}").mkdir()
+        ranks = run_gang(tmp_path / f"{strategy}-{trainers}", job, interpreter("mxnet"))
+        digests += [rank["weights_digest"] for rank in ranks]
+    lone, with_servers, first, second = digests
+    assert with_servers == lone
+    assert first == second != lone

@@ -2,22 +2,9 @@
 
 import mxnet
 from base_trainer import Base, expect_precision, optimizer_of
+from frameworks.mxnet.optimizers import OPTIMIZERS
 from mxnet import autograd, gluon, kvstore
 from mxnet.gluon import nn
-
-
-def sgd(params):
-    """Stochastic gradient descent without momentum."""
-    return "sgd", {"learning_rate": params["learning_rate"], "wd": params.get("weight_decay", 0.0)}
-
-
-def momentum(params):
-    """Stochastic gradient descent with momentum."""
-    name, settings = sgd(params)
-    return name, dict(settings, momentum=params["momentum"])
-
-
-OPTIMIZERS = {"sgd": sgd, "momentum": momentum}
 
 NAMES = {"gamma": "weight", "beta": "bias"}
 """What a normalisation's parameters are called in data.py."""
@@ -46,6 +33,9 @@ class Trainer(Base):
             self.model.hybridize(static_alloc=True, static_shape=True)
         store = context.runtime.store
         name, settings = optimizer_of(params, OPTIMIZERS)(params)
+        if params["optimizer"] == "adamw":
+            for _, weight, _ in self._parameters():
+                weight.wd_mult = float(len(weight.shape) > 1)
         if store and self.ranks_agree():
             # Synchronous servers add the gradients of all workers up, and update once.
             settings["rescale_grad"] = 1.0 / context.world_size
@@ -61,14 +51,12 @@ class Trainer(Base):
 
     def _parameters(self):
         """(name in data.py, parameter, whether it is the transpose of data.py's)."""
-        matrices = set()
-        self.model.apply(
-            lambda block: matrices.add(block.weight) if isinstance(block, nn.Dense) else None
-        )
-        for path, weight in self.model._collect_params_with_prefix().items():
-            if weight.grad_req != "null":
-                owner, _, name = path.rpartition(".")
-                yield owner + "." + NAMES.get(name, name), weight, weight in matrices
+        found = set()
+        for path, weight, turned in _held(self.model, ""):
+            if weight.grad_req != "null" and id(weight) not in found:
+                found.add(id(weight))  # a tied weight has its first name
+                owner, dot, name = path.rpartition(".")
+                yield owner + dot + NAMES.get(name, name), weight, turned
 
     def ranks_agree(self):
         """Synchronous workers fetch their weights when the servers have all gradients of a step."""
@@ -105,6 +93,14 @@ class Trainer(Base):
             (mxnet.nd.dot(fine, mxnet.nd.eye(256, ctx=self.device)) == fine).min().asscalar()
         )
         return expect_precision(self.context.precision, "fp32" if exact else "tf32")
+
+
+def _held(block, prefix):
+    """(path, parameter, whether its block is a fully connected layer) of all that a block holds."""
+    for name, weight in block._reg_params.items():
+        yield prefix + name, weight, isinstance(block, nn.Dense) and name == "weight"
+    for name, child in block._children.items():
+        yield from _held(child, prefix + name + ".")
 
 
 def _array(weight):

@@ -19,9 +19,9 @@ class Runtime(Base):
         """Chooses the device (the launcher shows the process only its own), joins the others."""
         context = self.context
         self.gpu = context.device is not None
-        self.meeting = self.strategy = None
+        self.meeting = self.strategy = self.coordinator = None
         self.pending = None
-        """The last step's loss; the trainer sets it."""
+        """Waits until the last step is done; the trainer sets it."""
         self.clock = ThreadPoolExecutor(1)
         tf.config.threading.set_intra_op_parallelism_threads(
             int(os.environ.get("OMP_NUM_THREADS", 0))
@@ -31,12 +31,40 @@ class Runtime(Base):
                 tf.config.experimental.set_memory_growth(each, True)
         else:
             tf.config.set_visible_devices([], "GPU")
-        if not context.grouped:
-            return
+        if context.case["strategy"] == "parameter_server":
+            self._meet_servers()
+        elif context.grouped:
+            self._meet_ranks()
+
+    def _meet_servers(self):
+        """Finds the chief, the workers and the servers (ps); the chief connects to all others."""
+        context = self.context
+        addresses = {}
+        for process in context.job["processes"]:
+            task = addresses.setdefault(process["role"], {})
+            task[process["rank"]] = "{}:{}".format(*context.address(process["name"]))
+        self.cluster, self.workers = tf.train.ClusterSpec(addresses), len(addresses["worker"])
+        _without_proxy()
+        if context.measured:
+            self.strategy = tf.distribute.ParameterServerStrategy(
+                tf.distribute.cluster_resolver.SimpleClusterResolver(
+                    self.cluster, task_type="chief", task_id=0, rpc_layer="grpc"
+                )
+            )
+            self.coordinator = tf.distribute.coordinator.ClusterCoordinator(self.strategy)
+
+    def new_server(self):
+        """Starts to listen as a worker or as a parameter server."""
+        threads = tf.config.threading.get_intra_op_parallelism_threads()
+        config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads)
+        role, rank = self.context.role, self.context.rank
+        return tf.distribute.Server(self.cluster, role, rank, protocol="grpc", config=config)
+
+    def _meet_ranks(self):
+        context = self.context
         if self.gpu:
             traffic.listen_to_nccl(os.environ)
-        for variable in ("http_proxy", "https_proxy"):
-            os.environ.pop(variable, None)  # gRPC would send the gang's traffic there
+        _without_proxy()
         addresses = [context.address(trainer["name"]) for trainer in context.trainers]
         workers = ["{}:{}".format(*address) for address in addresses]
         communication = tf.distribute.experimental.CommunicationImplementation
@@ -66,20 +94,25 @@ class Runtime(Base):
         return self.meeting.agree(value) if self.meeting else value
 
     def device_sync(self):
-        """Waits until the GPU is idle; steps on the CPU have ended when they return."""
+        """Waits until the GPU is idle, or all workers; a rank's steps on the CPU just return."""
         if self.gpu:
             tf.test.experimental.sync_devices()
+        elif self.coordinator:
+            self.coordinator.join()
 
     def mark(self):
-        """On GPUs the moment at which the last step's loss is there; a thread waits for it.
+        """On GPUs and with workers the moment at which the last step is done; a thread waits.
 
         TensorFlow has no device events.
         """
-        return self.clock.submit(_time_when_ready, self.pending) if self.gpu else super().mark()
+        if self.gpu or self.coordinator:
+            return self.clock.submit(_time_when_done, self.pending)
+        return super().mark()
 
     def laps(self, marks):
         """Seconds between neighbouring marks."""
-        return super().laps([mark.result() for mark in marks] if self.gpu else marks)
+        waited = self.gpu or self.coordinator
+        return super().laps([mark.result() for mark in marks] if waited else marks)
 
     def peak_memory(self):
         """Bytes of the process and, on GPUs, of TensorFlow's allocator."""
@@ -99,6 +132,8 @@ class Runtime(Base):
 
     def transport(self):
         """The collectives' library and the network that it really uses."""
+        if self.coordinator:
+            return traffic.of_sockets("grpc")
         if not self.context.grouped:
             return None
         if self.gpu:
@@ -113,7 +148,12 @@ class Runtime(Base):
             self.meeting.close()
 
 
-def _time_when_ready(loss):
-    if loss is not None:
-        loss.numpy()
+def _time_when_done(wait):
+    if wait:
+        wait()
     return time.perf_counter()
+
+
+def _without_proxy():
+    for variable in ("http_proxy", "https_proxy"):
+        os.environ.pop(variable, None)  # gRPC would send the gang's traffic there

@@ -7,6 +7,7 @@ import tensorflow as tf
 from apis.tensorflow.optimizers import OPTIMIZERS
 from apis.tensorflow.scope import Scope
 from base_trainer import Base, expect_precision, optimizer_of
+from frameworks.tensorflow2.servers import Chief, Task
 
 TYPES = {"bf16": tf.bfloat16, "fp16": tf.float16}
 
@@ -14,7 +15,14 @@ FIRST_SCALE, GROWTH_STEPS = 2.0**16, 2000
 """Loss scaling of fp16, as in PyTorch: doubled after so many good steps, halved by an overflow."""
 
 
-class Trainer(Base):
+def Trainer(context, network, data):
+    """The trainer of a case."""
+    if context.case["strategy"] != "parameter_server":
+        return RankTrainer(context, network, data)
+    return (Chief if context.measured else Task)(context, network, data)
+
+
+class RankTrainer(Base):
     """One rank."""
 
     def __init__(self, context, network, data):
@@ -111,7 +119,7 @@ class Trainer(Base):
     def step(self):
         """Forward, backward, update. The loss stays a tensor."""
         loss = self.train(next(self.batches))
-        self.context.runtime.pending = loss
+        self.context.runtime.pending = loss.numpy
         self.kept.append(loss)
 
     def losses(self):

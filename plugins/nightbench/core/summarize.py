@@ -104,6 +104,7 @@ def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
         drift=_drift(trainers),
         time_to_first_step_s=_largest(r.time_to_first_step_s for r in trainers),
         peak_resident_bytes=_largest(r.peak_resident_bytes for r in trainers),
+        sent_bytes_per_step=_largest(r.sent_bytes_per_step for r in trainers),
         loss_first=statistics.fmean(first_losses) if first_losses else None,
         loss_median=statistics.median(window_losses) if window_losses else None,
         problem=rates.problem or (_first_reason(record) if record.status == "disturbed" else None),
@@ -286,7 +287,6 @@ def summarize_case(
         problems = dict.fromkeys(r.problem for r in repeats if r.problem)
         reasons = reasons or tuple(problems) or (Reason(ReasonCode.NO_GOOD_REPEAT), *refusals)
     first_steps = [r.time_to_first_step_s for r in counted if r.time_to_first_step_s is not None]
-    peaks = [r.peak_resident_bytes for r in counted if r.peak_resident_bytes is not None]
     return Measurement(
         run_id=run_id,
         case=case,
@@ -303,7 +303,8 @@ def summarize_case(
         half_width=numbers.half_width,
         framework_version=_version(case.framework, records),
         time_to_first_step_s=statistics.median(first_steps) if first_steps else None,
-        peak_resident_bytes=max(peaks, default=None),
+        peak_resident_bytes=_largest(r.peak_resident_bytes for r in counted),
+        sent_bytes_per_step=_largest(r.sent_bytes_per_step for r in counted),
         found_batch_size=_largest(rank.batch_size for x in records for rank in x.ranks),
         definition_digest=definition_digest,
         fingerprint_id=_fingerprint(records),

@@ -54,6 +54,8 @@ class CellResult:
     n: int = 0
     spread: float | None = None
     run_id: str | None = None
+    sent_bytes_per_step: int | None = None
+    """Gradients that a trainer sends in a step, where it counts them."""
     reason: str | None = None
     """Why the newest attempt brought no figure."""
 
@@ -76,6 +78,7 @@ class Cell:
     speedup: float | None = None
     efficiency: float | None = None
     run_id: str | None = None
+    sent_bytes_per_step: int | None = None
     note: str | None = None
     """What to know of the published figure: its framework's version, device, remark."""
 
@@ -166,6 +169,7 @@ def _cell(
         speedup=result.speedup,
         efficiency=result.efficiency,
         run_id=result.run_id,
+        sent_bytes_per_step=result.sent_bytes_per_step,
         note=_note(figure),
     )
 

@@ -48,6 +48,8 @@ FIELDS: dict[str, str] = {
     "baseline_case_id": "the baseline case",
     "time_to_first_step_s": "from process start to the end of the first step, seconds",
     "peak_resident_bytes": "largest resident memory of a trainer",
+    "sent_bytes_per_step": "bytes of gradients that a trainer sends in a step, where it counts "
+    "them (compression); null elsewhere",
     "verdict": "ok, watched, regressed, improved, insufficient_data, failed, unavailable, missing; "
     "null before judging and where it was left out",
     "verdict_sentence": "the verdict's evidence",

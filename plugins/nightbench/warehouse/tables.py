@@ -63,6 +63,7 @@ def _result(row: Row) -> CellResult:
         unit=row["unit"],
         n=row["n"],
         spread=row["spread"],
+        sent_bytes_per_step=row["sent_bytes_per_step"],
         run_id=row["run_id"],
         reason=_reason(row) if row["throughput"] is None else None,
     )

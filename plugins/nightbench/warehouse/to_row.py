@@ -27,8 +27,9 @@ Row = dict[str, Any]
 MEASUREMENT_COLUMNS = (
     *("build_id", "framework_version", "unit", "n", "throughput", "minimum", "maximum", "mad"),
     *("spread", "half_width", "speedup", "efficiency", "baseline_case_id"),
+    *("time_to_first_step_s", "peak_resident_bytes", "sent_bytes_per_step"),
     "found_batch_size",
-    *("time_to_first_step_s", "peak_resident_bytes", "definition_digest", "fingerprint_id"),
+    *("definition_digest", "fingerprint_id"),
 )
 
 
@@ -92,7 +93,8 @@ def repeat_row(bundle: RepeatBundle) -> Row:
     row["reasons"] = reasons_document(reasons)
     for column in ("overlap", "drift", "time_to_first_step_s", "loss_first", "loss_median"):
         row[column] = number(getattr(summary, column, None))
-    row["peak_resident_bytes"] = _whole(getattr(summary, "peak_resident_bytes", None))
+    for column in ("peak_resident_bytes", "sent_bytes_per_step"):
+        row[column] = _whole(getattr(summary, column, None))
     return row
 
 
@@ -113,6 +115,7 @@ def rank_row(rank: RankResult) -> Row:
         "parameters": rank.parameters,
         "peak_resident_bytes": _whole(rank.peak_resident_bytes),
         "peak_allocator_bytes": _whole(rank.peak_allocator_bytes),
+        "sent_bytes_per_step": _whole(rank.sent_bytes_per_step),
         "precision": rank.precision,
         "transport": rank.transport,
         "versions": Json(dict(rank.versions)),
@@ -128,6 +131,7 @@ def measurement_row(m: Measurement, quarantined: bool) -> Row:
         "n": m.n,
         "baseline_case_id": m.baseline_case_id,
         "peak_resident_bytes": _whole(m.peak_resident_bytes),
+        "sent_bytes_per_step": _whole(m.sent_bytes_per_step),
         "found_batch_size": m.found_batch_size,
         "definition_digest": m.definition_digest,
         "fingerprint_id": m.fingerprint_id,

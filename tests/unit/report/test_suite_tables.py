@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 from pathlib import Path
 
@@ -28,7 +29,13 @@ def test_text_numbers_its_reasons() -> None:
     for words in ("10.00 images/s", "n 7, spread 10.0 %", "S 1.00, E 100 %", "[1]"):
         assert words in text
     assert "published 9.000" in text
+    assert "MB a step" not in text
     assert suite_tables.footnotes(CELLS) == ["[1] not run [yet] | x"]
+
+
+def test_a_cell_says_what_its_trainers_send() -> None:
+    cell = dataclasses.replace(CELLS[0], sent_bytes_per_step=204_720)
+    assert "sends 0.205 MB a step" in suite_tables.to_markdown(TABLE, [cell])
 
 
 def test_markdown_keeps_its_columns() -> None:

@@ -50,6 +50,7 @@ def rank(
         loss_first=7.0,
         loss_window=tuple(6.0 for _ in laps),
         peak_resident_bytes=1000 + number,
+        sent_bytes_per_step=500 + number,
         versions={"fake": "1.0"},
     )
 

@@ -39,6 +39,7 @@ def repeat(number: int, throughput: float | None, problem: Reason | None = None)
         problem=problem,
         time_to_first_step_s=float(number),
         peak_resident_bytes=number,
+        sent_bytes_per_step=10 * number,
     )
 
 
@@ -81,6 +82,7 @@ def test_the_median_and_what_stands_beside_it() -> None:
     assert made.spread == pytest.approx(2 / 11)
     assert made.time_to_first_step_s == 2.0
     assert made.peak_resident_bytes == 3
+    assert made.sent_bytes_per_step == 30
     logs = [math.log(x) for x in (10, 12, 11)]
     mean = sum(logs) / 3
     deviation = math.sqrt(sum((x - mean) ** 2 for x in logs) / 2)

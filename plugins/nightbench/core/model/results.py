@@ -42,6 +42,8 @@ class RankResult:
     parameters: int | None = None
     peak_resident_bytes: int | None = None
     peak_allocator_bytes: int | None = None
+    sent_bytes_per_step: int | None = None
+    """Gradients that it sent in a step, where the trainer itself exchanges them (compression)."""
     precision: str | None = None
     transport: str | None = None
     batch_size: int | None = None
@@ -73,6 +75,7 @@ class RankResult:
             parameters=doc["parameters"],
             peak_resident_bytes=peak["resident_bytes"],
             peak_allocator_bytes=peak["allocator_bytes"],
+            sent_bytes_per_step=doc.get("sent_bytes_per_step"),
             precision=doc["precision"],
             transport=doc["transport"],
             batch_size=doc.get("batch_size_per_device"),
@@ -130,6 +133,8 @@ class RepeatSummary:
     """Median step of the window's last third / first third - 1."""
     time_to_first_step_s: float | None = None
     peak_resident_bytes: int | None = None
+    sent_bytes_per_step: int | None = None
+    """The largest rank's."""
     loss_first: float | None = None
     loss_median: float | None = None
     problem: Reason | None = None
@@ -190,6 +195,7 @@ class Measurement:
     framework_version: str | None = None
     time_to_first_step_s: float | None = None
     peak_resident_bytes: int | None = None
+    sent_bytes_per_step: int | None = None
     found_batch_size: int | None = None
     """Samples in a step of one trainer, as found where the case says `max`."""
     definition_digest: str = ""
