@@ -24,6 +24,7 @@ import signal
 import sys
 import time
 
+from batch_search import MAX, largest_batch
 from measure import loss_summary, measure
 from recorder import Recorder
 from wrappers import Slowed, drill_sleep_s
@@ -62,6 +63,7 @@ class Context:
         """Whether gradients are exchanged between ranks. No line wraps a rank that is alone (no
         process group, no DataParallel): `collective` at 1x1 is the same program as `single`."""
         self.batch_size = self.case["batch_size_per_device"]
+        """Samples of a rank's step; "max" until it has been searched."""
         self.precision = self.case["precision"]
         self.data_path = data_path(job, spec)
         """Folder or file of real data on this node; None where batches are synthetic."""
@@ -165,6 +167,10 @@ def main():
     context = Context(job, environ["NIGHTBENCH_PROCESS"], go, repeat_dir, spec)
     recorder = Recorder(os.path.join(folder, "steps.jsonl"))
 
+    searched = context.measured and context.batch_size == MAX
+    if searched:
+        context.batch_size = largest_batch(context, code, folder, lambda: recorder.phase("search"))
+
     recorder.phase("import")
     runtime = new_runtime(code, context)
 
@@ -215,6 +221,8 @@ def main():
     if waits_s is not None:
         begin = measured.warmup_steps
         rank["data_wait_s"] = sum(waits_s[begin : begin + len(measured.step_seconds)])
+    if searched:
+        rank["batch_size_per_device"] = context.batch_size
     sent_bytes = getattr(trainer, "sent_bytes_per_step", None)
     if sent_bytes is not None:
         rank["sent_bytes_per_step"] = sent_bytes

@@ -1,6 +1,6 @@
 """Progress of a running rank: `steps.jsonl`, one JSON object a line.
 
-    {"kind": "phase", "phase": "import|build|warmup|window|drain|finish", "t_s": 12.5}
+    {"kind": "phase", "phase": "search|import|build|warmup|window|drain|finish", "t_s": 12.5}
     {"kind": "step", "phase": "warmup|window|drain", "step": 1, "t_s": 13.0, "dt_s": 0.5}
 
 `t_s` is the node's monotonic clock, `step` counts from 1 within its phase. These records tell

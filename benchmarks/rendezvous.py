@@ -38,6 +38,19 @@ class Rendezvous:
             _send(stream, value)
         return value
 
+    def least(self, value):
+        """Returns the smallest of all ranks' numbers; the connections end with it."""
+        if self._rank:
+            _send(self._streams[0], value)
+            return _receive(self._streams[0])
+        value = min([value] + [_receive(stream) for stream in self._streams])
+        for stream in self._streams:
+            _send(stream, value)
+        for stream in self._streams:
+            # Whoever closes first keeps the port in TIME_WAIT: let it be the others'.
+            stream.readline()
+        return value
+
     def barrier(self):
         """Returns once all ranks have called it."""
         self.agree(0)
@@ -54,6 +67,20 @@ def of_trainers(context):
         return None
     address = context.address(context.trainers[0]["name"])
     return Rendezvous(context.rank, context.world_size, address)
+
+
+def least_of_trainers(context, value):
+    """Returns the smallest of the trainers' numbers, once all have called it.
+
+    Trainer 0 leaves last: its port is free for the framework as soon as this returns.
+    """
+    meeting = of_trainers(context)
+    if meeting is None:
+        return value
+    try:
+        return meeting.least(value)
+    finally:
+        meeting.close()
 
 
 def _timed(connection, patience_s):

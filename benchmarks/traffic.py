@@ -93,6 +93,15 @@ def interfaces(without_port=None):
     return found
 
 
+def interface_of(host):
+    """Name of the network interface with the address of a host name; None where none has it."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+    except socket.gaierror:
+        return None
+    return _interface_of(family, socket.inet_pton(family, address[0]))
+
+
 def _own_sockets():
     inodes = set()
     for entry in os.listdir("/proc/self/fd"):

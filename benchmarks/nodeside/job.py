@@ -7,6 +7,8 @@ import os
 import sys
 from typing import Any, Mapping
 
+from traffic import interface_of
+
 from nodeside.files import AgentError, EventLog, read_json, read_text
 from nodeside.processes import AGENT_MARK, AGENT_NODE, JOB_MARK, NODE_MARK
 
@@ -166,6 +168,10 @@ class NodeJob:
         case = document["case"]
         threads = case.get("threads") or case.get("cpus") or max(1, len(self.cpus) // sharing)
         env.update({name: str(threads) for name in _THREAD_VARIABLES})
+        # Gloo would take the address of the host's name, which may be a loopback's.
+        interface = self.here["interface"] or interface_of(self.here["data_address"])
+        if interface:
+            env["GLOO_SOCKET_IFNAME"] = interface
         env.update(
             {
                 "NIGHTBENCH_JOB_FILE": self.path,

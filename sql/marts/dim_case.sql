@@ -56,5 +56,7 @@ from latest as l
 inner join counted as c on l.case_id = c.case_id;
 
 comment on view marts.dim_case is 'One row per case that was ever planned, with all its axes';
+comment on column marts.dim_case.batch_size_per_device is
+'null: max, the largest that fits; each run finds it';
 comment on column marts.dim_case.trainers is 'Data-parallel ranks';
 comment on column marts.dim_case.runs is 'Runs that planned the case';

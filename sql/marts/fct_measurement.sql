@@ -25,8 +25,9 @@ select
     p.devices_per_node,
     p.trainers,
     p.pservers,
-    p.batch_size_per_device,
-    p.global_batch_size,
+    coalesce(p.batch_size_per_device, g.found_batch_size) as batch_size_per_device,
+    coalesce(p.global_batch_size, g.found_batch_size * p.trainers) as global_batch_size,
+    p.batch_size_per_device is null as is_batch_found,
     p.precision,
     p.sync,
     p.compiler,
@@ -55,7 +56,8 @@ select
     g.throughput_mad,
     g.spread,
     g.half_width,
-    g.throughput / p.global_batch_size as minibatches_per_s,
+    g.throughput
+    / coalesce(p.global_batch_size, g.found_batch_size * p.trainers) as minibatches_per_s,
     g.speedup,
     g.efficiency,
     g.baseline_case_id,
@@ -76,6 +78,8 @@ comment on view marts.fct_measurement is
 'One row per series (case_id, cluster) and run: medians that passed the checks';
 comment on column marts.fct_measurement.throughput is
 'Median over n repeats, units of work per second; the unit stands in unit';
+comment on column marts.fct_measurement.is_batch_found is
+'The case says max: batch_size_per_device is the largest that fitted in this run';
 comment on column marts.fct_measurement.minibatches_per_s is 'throughput / global_batch_size';
 comment on column marts.fct_measurement.spread is '(throughput_max - throughput_min) / throughput';
 comment on column marts.fct_measurement.speedup is

@@ -17,7 +17,7 @@ with numbered as (
         p.devices_per_node,
         p.trainers,
         p.pservers,
-        p.batch_size_per_device,
+        coalesce(p.batch_size_per_device, m.found_batch_size) as batch_size_per_device,
         p.precision,
         p.sync,
         p.scale,

@@ -121,7 +121,7 @@ with attempt as (
         r.run_id,
         r.started_at,
         p.unit,
-        p.global_batch_size,
+        coalesce(p.global_batch_size, m.found_batch_size * p.trainers) as global_batch_size,
         m.throughput,
         m.speedup,
         m.efficiency,

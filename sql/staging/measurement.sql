@@ -35,6 +35,7 @@ select
     m.speedup,
     m.efficiency,
     m.baseline_case_id,
+    m.found_batch_size,
     m.time_to_first_step_s,
     m.peak_resident_bytes,
     m.sent_bytes_per_step,

@@ -233,7 +233,7 @@ class Lab:
         lines = [f"cluster: {name}", f"known_hosts: {self.known_hosts}", "nodes:"]
         for node, host in self.hosts.items():
             lines += [f"  - hosts: {host.address}", f"    name: {node}"]
-            lines += [f"    ssh_conn_id: {conn_id}"]
+            lines += [f"    ssh_conn_id: {conn_id}", "    interface: eth0"]
         lines += ["environments:", "  kind: venv", f"  python: {PYTHON}"]
         return "\n".join(lines) + "\n" + more
 

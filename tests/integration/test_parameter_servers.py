@@ -114,6 +114,19 @@ def test_tables_of_words_are_learnt(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sync", ["sync", "async"])
+def test_an_optimizer_with_moments_runs_on_several_servers(
+    sync: str, interpreter: Callable[[str], str], tmp_path: Path
+) -> None:
+    """The moments of a weight lie on its server."""
+    axes = {"strategy": "parameter_server", "sync": sync}
+    job = job_of("tensorflow1", "vgg16_cifar", trainers=2, pservers=2, **axes)
+    job["protocol"] = {"warmup_steps": 1, "measured_steps": 4, "min_seconds": 0.0}
+    for rank in run_gang(tmp_path, job, interpreter("tensorflow1")):
+        assert len(rank["loss"]["window"]) == 4
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["mxnet", "tensorflow1"])
 @pytest.mark.parametrize(("strategy", "agree"), [("parameter_server", True), ("single", False)])
 def test_synchronous_workers_hold_the_same_weights(

@@ -15,6 +15,7 @@ FIGURES = (
     "turns",
     "promises",
     "lines",
+    "bandwidth",
 )
 
 

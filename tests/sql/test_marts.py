@@ -184,6 +184,25 @@ def test_dim_case_describes_each_case_once(loader, given, rows):
     assert resnet["last_run_id"] == given.run(2).run_id
 
 
+def test_a_batch_that_a_run_found_stands_in_its_series(loader, reader, given, rows):
+    case = given.case(nodes=2, batch_size_per_device="max")
+    for night, found in enumerate((64, 60)):
+        run = given.run(night)
+        loader.runs.load(
+            given.bundle(run, given.came_back(run, case, (240.0,), found_batch_size=found))
+        )
+    assert [
+        (r["case_id"], r["batch_size_per_device"], r["global_batch_size"], r["minibatches_per_s"])
+        for r in rows("select * from marts.fct_measurement where is_batch_found order by run_id")
+    ] == [(case.case_id, 64, 128, 240 / 128), (case.case_id, 60, 120, 2.0)]
+    assert "-bsmax-" in case.case_id
+    (known,) = rows("select * from marts.dim_case")
+    assert known["batch_size_per_device"] is None
+    assert len(reader.series.history(case.case_id, "local")) == 2
+    (shown,) = reader.runs.results(run_id=run.run_id)
+    assert shown["batch_size_per_device"] == 60
+
+
 def test_dim_cluster_describes_each_cluster_once(loader, given, rows):
     for night in range(2):
         loader.runs.load(given.bundle(given.run(night)))

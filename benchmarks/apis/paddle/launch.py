@@ -27,7 +27,7 @@ def collective(job, process, ports):
         "PADDLE_RANK_IN_NODE": str(process["local_rank"]),
         "PADDLE_DISTRI_BACKEND": "gloo" if process["device"] is None else "nccl",
     }
-    interface = here["interface"] or _loopback(here["data_address"])
+    interface = here["interface"]
     if interface:
         env["GLOO_SOCKET_IFNAME"] = interface
     if process["device"] is not None:
@@ -37,11 +37,6 @@ def collective(job, process, ports):
         if interface:
             env["NCCL_SOCKET_IFNAME"] = interface
     return env
-
-
-def _loopback(address):
-    # Gloo would resolve the host's name instead and may find an address that nobody listens on.
-    return "lo" if address.startswith("127.") else None
 
 
 def parameter_server(job, process, ports):

@@ -17,7 +17,7 @@ def processes(job, node, ports, python, code):
     order = [n["name"] for n in job["nodes"]]
     here = nodes[node]
     mine = [p for p in job["processes"] if p["node"] == node]
-    interface = here["interface"] or _loopback(here["data_address"])
+    interface = here["interface"]
     started = []
     for process in mine:
         env = {
@@ -38,8 +38,3 @@ def processes(job, node, ports, python, code):
         argv = [python, "-u", os.path.join(code, "rank.py")]
         started.append({"name": process["name"], "argv": argv, "env": env})
     return started
-
-
-def _loopback(address):
-    # Gloo would resolve the host's name instead and may find an address that nobody listens on.
-    return "lo" if address.startswith("127.") else None

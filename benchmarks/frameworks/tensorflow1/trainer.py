@@ -92,12 +92,13 @@ class Trainer(Base):
         step = tf.Variable(tf.zeros([], tf.int64), name="steps", trainable=False).assign_add(1)
         for weight, gradient in zip(weights, gradients):
             zeros = tf.zeros(weight.shape)
-            held = [tf.Variable(zeros, trainable=False, name="slot") for _ in range(slots)]
-            # A variable of this process that is still read would be copied before its update.
-            first = [] if self.context.runtime.cluster else _readers(weight)
             # Where the weight lies: on its parameter server.
-            with tf.device(weight.device), tf.control_dependencies(first):
-                updates.append(optimizer(params, step, weight, gradient, *held))
+            with tf.device(weight.device):
+                held = [tf.Variable(zeros, trainable=False, name="slot") for _ in range(slots)]
+                # A variable of this process that is still read would be copied before its update.
+                first = [] if self.context.runtime.cluster else _readers(weight)
+                with tf.control_dependencies(first):
+                    updates.append(optimizer(params, step, weight, gradient, *held))
         return tf.group(step, *updates)
 
     def _update_together(self, weights, gradients):

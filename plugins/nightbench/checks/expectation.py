@@ -26,7 +26,8 @@ class CheckContext:
     processes: tuple[Process, ...]
     """All processes that were planned, parameter servers included."""
     unit: str
-    units_per_trainer_step: int
+    units_per_trainer_step: int | None
+    """None where the run finds its batch."""
     parameters: int | None = None
     """Trainable parameters of the workload at this scale, where it fixes them."""
     converges: bool = False

@@ -67,9 +67,10 @@ REPEAT_CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "unit", FAIL, "ranks", "samples_per_step",
-        one_of("samples_per_step", lambda c: [float(c.units_per_trainer_step)]),
+        one_of("samples_per_step", lambda c: [float(c.units_per_trainer_step or 0)]),
         expected=lambda c: f"{c.units_per_trainer_step} {c.unit} in every trainer's step",
         show="{:g}",
+        applies=lambda c: c.units_per_trainer_step is not None,
     ),
     Check(
         "precision", FAIL, "ranks", "precision",

@@ -13,7 +13,7 @@ from nightbench.cli import common
 from nightbench.cli.common import FAILED, err, out, say
 from nightbench.config.values import shown
 from nightbench.core.errors import UserError
-from nightbench.core.model import CaseStatus, Run
+from nightbench.core.model import CaseStatus
 from nightbench.report import (
     ResultsTable,
     digest_text,
@@ -326,11 +326,17 @@ def is_unavailable(row: Row) -> bool:
 
 def digest_file(run_id: str, rows: list[Row]) -> Path:
     """Write the digest of a run, and return its path."""
+    from nightbench.night.run_tables import write_run_tables
     from nightbench.spool.plans import read_plan
 
     place, spool = common.home(), common.spool()
-    run: Run = read_plan(spool.run(run_id)).run
+    plan = read_plan(spool.run(run_id))
     notes = [f"Files of the run: `{spool.run(run_id).folder}`"]
     # Without the password: a report may be passed on.
     notes += [f"{name}: {where.partition('   (')[0]}" for name, where in addresses_of(run_id)]
-    return write_digest(place.reports, run, digest_text(run, rows, notes))
+    try:
+        tables = write_run_tables(plan, common.open_reader().tables, place.reports)
+    except WarehouseUnavailable:
+        tables = ""  # as the rows are the spool's then
+    text = digest_text(plan.run, rows, notes, tables=tables)
+    return write_digest(place.reports, plan.run, text)

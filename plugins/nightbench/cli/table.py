@@ -15,7 +15,7 @@ from nightbench.config.run_request import cluster_of, suite_file
 from nightbench.config.scales import FULL
 from nightbench.core.errors import UserError
 from nightbench.core.model import SuiteTable
-from nightbench.core.tables import Cell, fill
+from nightbench.core.tables import Cell
 
 app = typer.Typer()
 
@@ -104,6 +104,7 @@ def filled_tables(
         UserError: there is no such suite, cluster, scale or table, or no warehouse.
     """
     from nightbench.config.source import one_of
+    from nightbench.night.run_tables import fill_tables
 
     catalog = common.catalog()
     path = suite_file(named, files=True)
@@ -118,12 +119,5 @@ def filled_tables(
     stored = common.open_reader().tables
     chosen = scale or stored.newest_scale(suite.name, suite.cluster) or suite.scale
     suite = load_suite(path, catalog, cluster=place, scale=chosen)
-    filled = []
-    for each in suite.tables:
-        if only and each.name not in only:
-            continue
-        results = stored.results([case.case_id for case in each.cases], suite.cluster)
-        workloads = {case.workload for case in each.cases}
-        published = stored.published(each, workloads) if chosen == FULL else []
-        filled.append((each, fill(each, suite.skipped, results, published)))
+    filled = fill_tables(suite, chosen, stored, only)
     return f"{suite.name} on {suite.cluster}", chosen, filled

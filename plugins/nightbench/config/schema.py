@@ -12,7 +12,7 @@ from nightbench.config.repeats import Repeats, RepeatsFile
 from nightbench.config.source import describe, one_of
 from nightbench.config.validate import StrictModel
 from nightbench.core.budget import PRIORITY
-from nightbench.core.model import TableAxis, TableMetric
+from nightbench.core.model import MAX_BATCH, TableAxis, TableMetric
 
 
 def _known(kind: str) -> AfterValidator:
@@ -51,6 +51,13 @@ AS_TRAINERS = "trainers"
 """Instead of a number of parameter servers: as many as trainers."""
 
 
+def _batch_size(value: Any) -> Any:
+    if value == MAX_BATCH or (type(value) is int and value >= 1):
+        return value
+    expected = f'a number of at least 1, or "{MAX_BATCH}": the largest batch that fits'
+    raise ValueError(f"found {describe(value)}; expected {expected}")
+
+
 def _pservers(value: Any) -> Any:
     if value == AS_TRAINERS or (type(value) is int and value >= 1):
         return value
@@ -74,6 +81,16 @@ PserverCounts = Annotated[
             Any,
             BeforeValidator(_pservers),
             v.Words("whole number, at least 1, or `trainers`"),
+        ]
+    ],
+    *_axis,
+]
+BatchSizes = Annotated[
+    list[
+        Annotated[
+            Any,
+            BeforeValidator(_batch_size),
+            v.Words("whole number, at least 1, or `max`"),
         ]
     ],
     *_axis,
@@ -142,7 +159,10 @@ class BlockFile(StrictModel):
         description="Whether trainers wait for each other, `sync`, or how they do not: `async`, "
         "`half_async`, `geo`, as the line has it (`parameter_server` only).",
     )
-    batch_size_per_device: Counts = Field(description="Samples in a step of one trainer.")
+    batch_size_per_device: BatchSizes = Field(
+        description="Samples in a step of one trainer; `max`: the run finds the largest batch that "
+        "fits into memory."
+    )
     precision: Names = Field(
         ["fp32"], description="`fp32`, `tf32`, `bf16` or `fp16`, as the line has it."
     )

@@ -9,6 +9,7 @@ from typing import Any
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     LINE_AXES,
+    MAX_BATCH,
     Build,
     Case,
     Catalog,
@@ -98,6 +99,12 @@ def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
         refusal = _refused(framework, _value(case, axis, workload), axis)
         if refusal is not None:
             return refusal
+    if case.batch_size_per_device == MAX_BATCH:
+        if "command" in workload.scales.get(case.scale, {}):
+            return Refusal("batch_size_per_device", "max is for workloads of `benchmarks`")
+        if case.strategy is Strategy.PARAMETER_SERVER:
+            said = "max is searched by trainers alone: expected a number with parameter_server"
+            return Refusal("batch_size_per_device", said)
     if case.scale not in workload.scales:
         have = ", ".join(sorted(workload.scales))
         return Refusal("scale", f"{case.workload} has no scale {case.scale} (it has {have})")

@@ -37,7 +37,7 @@ class CasePlan:
     processes: tuple[Process, ...]
     parameters: int | None
     converges: bool
-    units_per_trainer_step: int
+    units_per_trainer_step: int | None
     from_log: bool = False
     """Its figures are read from the log of a command."""
 

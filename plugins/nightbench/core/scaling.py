@@ -64,6 +64,8 @@ def _scaled(
         return measurement
     if baseline.throughput is None or baseline.quarantined or measurement.throughput is None:
         return measurement
+    if baseline.found_batch_size != measurement.found_batch_size:
+        return measurement  # Both say `max`, and found another batch: no equal work.
     speedup = measurement.throughput / baseline.throughput
     return dataclasses.replace(
         measurement,

@@ -305,6 +305,7 @@ def summarize_case(
         time_to_first_step_s=statistics.median(first_steps) if first_steps else None,
         peak_resident_bytes=_largest(r.peak_resident_bytes for r in counted),
         sent_bytes_per_step=_largest(r.sent_bytes_per_step for r in counted),
+        found_batch_size=_largest(rank.batch_size for x in records for rank in x.ranks),
         definition_digest=definition_digest,
         fingerprint_id=_fingerprint(records),
         status=status,

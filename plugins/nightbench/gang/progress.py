@@ -114,9 +114,8 @@ class ProgressDocument:
 
     def _throughput(self, rate: float | None) -> float | None:
         """Estimate units/s for display; the measured throughput comes from the window's records."""
-        if rate is None:
-            return None
-        return rate * self._job.units_per_trainer_step * self._job.measured
+        units = self._job.units_per_trainer_step
+        return None if rate is None or units is None else rate * units * self._job.measured
 
     def _eta_s(self, left: int, step: int, rate: float | None, running_s: float) -> float | None:
         if self._durations:

@@ -1,4 +1,4 @@
-"""Writes the digest of a loaded run: its results, its nodes, links and files with details."""
+"""Writes the digest of a loaded run: results, the suite's tables, nodes, links to details."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nightbench.night.cluster_preflight import notes as node_notes
 from nightbench.night.detector_grade import DetectorGrades
+from nightbench.night.run_tables import write_run_tables
 from nightbench.report import digest_text, from_warehouse, write_digest
 from nightbench.report.digest import headline
 from nightbench.spool import RunSpool
@@ -35,9 +36,11 @@ def write_run_digest(
     Raises:
         UserError: the warehouse is away, or the run's files cannot be read.
     """
+    plan = read_plan(run)
     with closing(connect()) as connection:
-        rows = from_warehouse(Warehouse(connection).runs.results(run.run_id))
+        stored = Warehouse(connection)
+        rows = from_warehouse(stored.runs.results(run.run_id))
+        tables = write_run_tables(plan, stored.tables, folder)
     lines = [*notes, graded.sentence()] if graded is not None else notes
-    planned = read_plan(run).run
-    text = digest_text(planned, rows, lines, node_notes(run))
-    return headline(rows), write_digest(folder, planned, text)
+    text = digest_text(plan.run, rows, lines, node_notes(run), tables)
+    return headline(rows), write_digest(folder, plan.run, text)

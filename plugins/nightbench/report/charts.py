@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 FORMATS = ("svg", "png")
 
+_NAMES = {"value": 1.0, "published": 0.35}
+"""Figures of a cell -> how strongly they are drawn."""
+
 
 def write_charts(table: SuiteTable, cells: Sequence[Cell], folder: Path) -> list[Path]:
     """Draw the measured values of a table, with the published ones paler beside them.
@@ -52,30 +55,34 @@ def write_charts(table: SuiteTable, cells: Sequence[Cell], folder: Path) -> list
 
 
 def _bars(axes: Axes, cells: Sequence[Cell], rows: list[Label], columns: list[Label]) -> None:
-    thick = 0.8 / (2 * len(rows))
+    """Bars side by side, with a place for what has a value in any column."""
+    there = {
+        (each.row, name) for each in cells for name in _NAMES if getattr(each, name) is not None
+    }
+    places = [(row, name) for row in rows for name in _NAMES if (row, name) in there]
+    thick = 0.8 / len(places)
     for cell in cells:
-        row, column = rows.index(cell.row), columns.index(cell.column)
-        left = column - 0.4 + 2 * row * thick
-        colour = _colour(row)
-        if cell.value is not None:
-            axes.bar(left, cell.value, thick, align="edge", color=colour)
-        if cell.published is not None:
-            axes.bar(left + thick, cell.published, thick, align="edge", color=colour, alpha=0.35)
+        for name, alpha in _NAMES.items():
+            if (value := getattr(cell, name)) is None:
+                continue
+            left = columns.index(cell.column) - 0.4 + places.index((cell.row, name)) * thick
+            colour = _colour(rows.index(cell.row))
+            axes.bar(left, value, thick, align="edge", color=colour, alpha=alpha)
+    axes.set_xlim(-0.5, len(columns) - 0.5)
     _legend(axes, cells, rows)
 
 
 def _lines(axes: Axes, cells: Sequence[Cell], rows: list[Label], columns: list[Label]) -> None:
     for row, label in enumerate(rows):
         own = [cell for cell in cells if cell.row == label]
-        for name, style in (("value", "o-"), ("published", "s--")):
+        for (name, alpha), style in zip(_NAMES.items(), ("o-", "s--"), strict=True):
             points = [
                 (columns.index(cell.column), getattr(cell, name))
                 for cell in own
                 if getattr(cell, name) is not None
             ]
-            pale = 1.0 if name == "value" else 0.35
             xs, ys = [x for x, _ in points], [y for _, y in points]
-            axes.plot(xs, ys, style, color=_colour(row), alpha=pale)
+            axes.plot(xs, ys, style, color=_colour(row), alpha=alpha)
     _legend(axes, cells, rows)
 
 
@@ -93,6 +100,12 @@ def _legend(axes: Axes, cells: Sequence[Cell], rows: list[Label]) -> None:
         if any(cell.row == label and cell.value is not None for cell in cells):
             axes.bar(0, 0, color=_colour(row), label=" ".join(label))
         elif any(cell.row == label and cell.published is not None for cell in cells):
-            axes.bar(0, 0, color=_colour(row), alpha=0.35, label=f"{' '.join(label)} (published)")
+            axes.bar(
+                0,
+                0,
+                color=_colour(row),
+                alpha=_NAMES["published"],
+                label=f"{' '.join(label)} (published)",
+            )
     if any(cell.published is not None for cell in cells):
-        axes.bar(0, 0, color="grey", alpha=0.35, label="paler: published")
+        axes.bar(0, 0, color="grey", alpha=_NAMES["published"], label="paler: published")

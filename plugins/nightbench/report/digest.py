@@ -26,7 +26,11 @@ def headline(rows: Sequence[Row]) -> str:
 
 
 def digest_text(
-    run: Run, rows: Sequence[Row], notes: Sequence[str] = (), nodes: Sequence[str] = ()
+    run: Run,
+    rows: Sequence[Row],
+    notes: Sequence[str] = (),
+    nodes: Sequence[str] = (),
+    tables: str = "",
 ) -> str:
     """Return the digest of a run as Markdown.
 
@@ -35,6 +39,7 @@ def digest_text(
         rows: its results, see `report.rows`.
         notes: links and files with details, one line each.
         nodes: findings of the preflight, one line each.
+        tables: of the suite, as Markdown.
     """
     who = f", asked for by {run.requested_by}" if run.requested_by else ""
     parts = [
@@ -49,6 +54,8 @@ def digest_text(
     errors = list(error_blocks(rows))
     if errors:
         parts += ["## Errors", *errors]
+    if tables:
+        parts += ["## Tables", tables]
     parts += ["## Repeats", _details(rows)]
     if nodes:
         parts += ["## Nodes", "\n".join(f"- {line}" for line in nodes)]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from nightbench.core.model import CaseStatus, Measurement, Run, Verdict, reasons_to_json
+from nightbench.core.model import MAX_BATCH, CaseStatus, Measurement, Run, Verdict, reasons_to_json
 
 Row = dict[str, Any]
 
@@ -28,7 +28,8 @@ FIELDS: dict[str, str] = {
     "trainers": "data-parallel ranks",
     "pservers": "parameter servers",
     "sync": "how trainers wait for each other (parameter_server)",
-    "batch_size_per_device": "samples in a step of one trainer",
+    "batch_size_per_device": "samples in a step of one trainer, found by the run where the case "
+    "says max; null where it found none",
     "precision": "fp32, tf32, bf16 or fp16",
     "scale": "size of the workload",
     "data": "what was fed to the model",
@@ -109,6 +110,7 @@ def from_measurements(
                 {
                     **each.case.axes(),
                     **vars(each),
+                    "batch_size_per_device": each.batch_size_per_device,
                     "case_id": each.case.case_id,
                     "run_kind": str(run.run_kind),
                     "build_id": each.build.build_id,
@@ -131,7 +133,10 @@ def from_measurements(
 
 
 def _row(values: Mapping[str, Any]) -> Row:
-    return {name: _plain(values.get(name)) for name in FIELDS}
+    row = {name: _plain(values.get(name)) for name in FIELDS}
+    if row["batch_size_per_device"] == MAX_BATCH:
+        row["batch_size_per_device"] = None
+    return row
 
 
 def _plain(value: Any) -> Any:

@@ -28,6 +28,7 @@ MEASUREMENT_COLUMNS = (
     *("build_id", "framework_version", "unit", "n", "throughput", "minimum", "maximum", "mad"),
     *("spread", "half_width", "speedup", "efficiency", "baseline_case_id"),
     *("time_to_first_step_s", "peak_resident_bytes", "sent_bytes_per_step"),
+    "found_batch_size",
     *("definition_digest", "fingerprint_id"),
 )
 
@@ -131,6 +132,7 @@ def measurement_row(m: Measurement, quarantined: bool) -> Row:
         "baseline_case_id": m.baseline_case_id,
         "peak_resident_bytes": _whole(m.peak_resident_bytes),
         "sent_bytes_per_step": _whole(m.sent_bytes_per_step),
+        "found_batch_size": m.found_batch_size,
         "definition_digest": m.definition_digest,
         "fingerprint_id": m.fingerprint_id,
     }

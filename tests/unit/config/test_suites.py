@@ -135,7 +135,7 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
         'dags/suites/trial.yaml:8: matrix[0].devices[1]: found "two"; expected nodes x devices on '
         "each, such as 2x1",
         "dags/suites/trial.yaml:9: matrix[0].batch_size_per_device: found 0; expected a number of "
-        "at least 1",
+        'at least 1, or "max": the largest batch that fits',
     ]
 
 
@@ -432,6 +432,25 @@ def test_a_process_may_have_cores_and_memory_of_its_own(
     cluster.write_text(cluster.read_text() + "    cpus: 0-7\n")
     said = complaints(suite_file(added), catalog)
     assert "needs 10 cores for each process; the nodes of cluster pair have 8" in said[0]
+
+
+def test_the_largest_batch_is_searched_by_trainers_alone(
+    suite_file: Write, catalog: Catalog
+) -> None:
+    written = "batch_size_per_device: 2"
+    suite = load_suite(suite_file((written, "batch_size_per_device: [2, max]")), catalog)
+    assert "net-pytorch-collective-1x1-bsmax" in {case.case_id for case in suite.cases}
+    said = complaints(suite_file((written, "batch_size_per_device: most")), catalog)[0]
+    assert said.endswith(
+        'found "most"; expected a number of at least 1, or "max": the largest batch that fits'
+    )
+    served = (
+        *((written, "batch_size_per_device: max"), ("[pytorch, paddle3]", "fake")),
+        ("strategy: collective", "strategy: parameter_server\n    trainers: 2"),
+        ("devices: [1x1, 2x1]", "devices: 2x1"),
+    )
+    said = complaints(suite_file(*served), catalog)[0]
+    assert said.endswith("searched by trainers alone: expected a number with parameter_server")
 
 
 def test_real_data_need_a_workload_a_line_and_a_cluster_that_have_them(

@@ -99,19 +99,14 @@ def test_pytorch_ranks_see_their_own_gpu_only() -> None:
 
 
 @pytest.mark.parametrize("line", ["pytorch", "paddle3", "paddle2"])
-@pytest.mark.parametrize(
-    ("address", "interface", "expected"),
-    [("127.0.0.2", None, "lo"), ("10.0.0.1", None, None), ("10.0.0.1", "eth1", "eth1")],
-)
-def test_gloo_is_told_the_interface(
-    line: str, address: str, interface: str | None, expected: str | None
-) -> None:
+@pytest.mark.parametrize("interface", [None, "eth1"])
+def test_gloo_is_told_the_interface_of_the_cluster(line: str, interface: str | None) -> None:
     job = {
-        "nodes": [node("n1", address, interface)],
+        "nodes": [node("n1", "10.0.0.1", interface)],
         "processes": [process("trainer-0", "n1")],
     }
     (started,) = launch(line, job, "n1")
-    assert started["env"].get("GLOO_SOCKET_IFNAME") == expected
+    assert started["env"].get("GLOO_SOCKET_IFNAME") == interface
 
 
 @pytest.mark.parametrize("line", ["paddle3", "paddle2"])

@@ -10,8 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import batch_search
 import pytest
 
+MODULES = (
+    *("rank", "measure", "recorder", "base_runtime", "base_trainer", "wrappers"),
+    *("batch_search", "rendezvous"),
+)
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 RUNTIME = """
 from base_runtime import Base
@@ -36,10 +41,15 @@ class Trainer(Base):
         self.model = network.model(context.params)
         made = self.initial_weights({"weight": self.model})
         assert made["weight"].tolist() == [1.0, 1.0, 1.0]
-        assert self.example()["x"].shape == (2,)
+        assert self.example()["x"].shape == (context.batch_size,)
         self.made = made
         self.kept = []
         self.bad = context.params.get("bad_step")
+        self.held = numpy.ones(context.batch_size * context.params.get("sample_bytes", 0), "int8")
+        if context.batch_size > context.params.get("most", 10**9):
+            raise ValueError(context.params["complaint"])
+        if "ALONE" in os.environ:
+            assert "PEERS" not in os.environ
 
     def weights(self):
         return self.made
@@ -58,6 +68,12 @@ class Trainer(Base):
 
     def serve(self):
         print("served in the group" if self.context.grouped else "served")
+"""
+LAUNCH = """
+def processes(job, node, ports, python, code):
+    assert job["case"]["strategy"] == "single", "an attempt is alone"
+    (process,) = job["processes"]
+    return [{"name": process["name"], "argv": [python, code + "/rank.py"], "env": {"ALONE": "1"}}]
 """
 NETWORK = """
 def model(params):
@@ -85,13 +101,14 @@ def run(
 ) -> tuple[subprocess.CompletedProcess[str], Path]:
     code = tmp_path / "code"
     code.mkdir()
-    for module in ("rank", "measure", "recorder", "base_runtime", "base_trainer", "wrappers"):
+    for module in MODULES:
         shutil.copy(BENCHMARKS / f"{module}.py", code)
     shutil.copytree(BENCHMARKS / "readers", code / "readers")
     for path, text in (
         ("frameworks/plain/runtime.py", RUNTIME),
         ("frameworks/plain/trainer.py", TRAINER),
-        ("frameworks/plain/framework.json", '{"api": "python"}'),
+        ("frameworks/plain/framework.json", '{"api": "python", "launcher_env": ["PEERS"]}'),
+        ("frameworks/plain/launch.py", LAUNCH),
         ("workloads/adding_v1.5/python.py", NETWORK),
         ("workloads/adding_v1.5/data.py", DATA),
         ("workloads/adding_v1.5/spec.json", '{"parameters": 3}'),
@@ -113,6 +130,8 @@ def run(
         "precision": "fp32",
         "sync": "sync",
         "data": "synthetic",
+        "compression": "none",
+        "memory_mb": None,
     }
     job = {
         "case": {**case, **axes},
@@ -131,6 +150,7 @@ def run(
         "NIGHTBENCH_REPEAT_DIR": str(repeat),
         "NIGHTBENCH_PROCESS_DIR": str(folder),
         "NIGHTBENCH_CODE": str(code),
+        "PEERS": "2",
     }
     argv = [sys.executable, str(code / "rank.py")]
     return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60), folder
@@ -221,3 +241,72 @@ def test_a_process_that_is_not_measured_serves_outside_the_group_of_trainers(
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "served"
     assert not (folder / "rank.json").exists()
+
+
+# --- batch_size_per_device: max -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 8, 100, 1000])
+def test_the_largest_size_is_found_by_bisection(most: int) -> None:
+    asked: list[int] = []
+
+    def fits(size: int) -> bool:
+        asked.append(size)
+        return size <= most
+
+    assert batch_search.largest(fits) == most
+    assert len(asked) <= 2 * most.bit_length() + 1
+    assert batch_search.largest(lambda size: False) == 0
+    assert batch_search.largest(lambda size: True) == batch_search.MOST
+
+
+def test_a_rank_measures_with_the_largest_batch_that_fits(tmp_path: Path) -> None:
+    sample = 10**6
+    params = {"sample_bytes": sample}
+    done, folder = run(tmp_path, params=params, batch_size_per_device="max", memory_mb=200)
+    assert done.returncode == 0, done.stderr
+    rank = json.loads((folder / "rank.json").read_text())
+    found = rank["batch_size_per_device"]
+    # A tenth of the limit stays free, and what rank and attempt take without a batch.
+    assert 60 < found < 180
+    assert rank["samples_per_step"] == found
+    assert rank["peak_memory"]["resident_bytes"] < 0.9 * 200e6
+    assert rank["peak_memory"]["resident_bytes"] + 30 * sample > 0.9 * 200e6
+    assert phases(folder)[0] == "search"
+    assert not (folder / "attempts").exists()
+    assert (tmp_path / "batch_size_per_device").read_text() == str(found)
+
+
+def test_later_repeats_take_what_the_first_one_found(tmp_path: Path) -> None:
+    (tmp_path / "batch_size_per_device").write_text("5")
+    done, folder = run(tmp_path, batch_size_per_device="max", memory_mb=200)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((folder / "rank.json").read_text())["batch_size_per_device"] == 5
+    assert "search" not in phases(folder)
+
+
+@pytest.mark.parametrize("complaint", ["CUDA out of memory. Tried to allocate", "std::bad_alloc"])
+def test_what_frameworks_say_of_memory_ends_an_attempt_and_not_the_rank(
+    tmp_path: Path, complaint: str
+) -> None:
+    params = {"most": 11, "complaint": complaint}
+    done, folder = run(tmp_path, params=params, batch_size_per_device="max")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((folder / "rank.json").read_text())["batch_size_per_device"] == 11
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"most": 3, "complaint": "no kernel"}, "with a batch of 4 ended with code 1:"),
+        ({"most": 3, "complaint": "no kernel"}, "ValueError: no kernel"),
+        ({"sample_bytes": 10**9}, "a batch of 1 sample does not fit into the memory of a rank ("),
+    ],
+)
+def test_an_attempt_that_fails_otherwise_ends_the_rank(
+    tmp_path: Path, params: dict[str, Any], said: str
+) -> None:
+    done, folder = run(tmp_path, params=params, batch_size_per_device="max", memory_mb=200)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert not (folder / "attempts").exists()

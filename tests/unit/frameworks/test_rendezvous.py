@@ -43,6 +43,21 @@ def test_nobody_passes_before_the_last_has_come(address: tuple[str, int]) -> Non
         assert list(pool.map(rank, [0, 1])) == [[0, 1], [0, 1]]
 
 
+def test_everybody_gets_the_least_number_and_the_port_is_free_again(
+    address: tuple[str, int],
+) -> None:
+    def rank(number: int) -> float:
+        meeting = Rendezvous(number, 3, address, patience_s=20)
+        least = meeting.least([7, 5, 9][number])
+        meeting.close()
+        return least
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(rank, [2, 1, 0])) == [5, 5, 5]
+    with socket.socket() as again:
+        again.bind(address)  # without SO_REUSEADDR: no connection of it lingers
+
+
 def test_a_rank_that_leaves_fails_the_others(address: tuple[str, int]) -> None:
     def leave() -> None:
         Rendezvous(1, 2, address, patience_s=20).close()

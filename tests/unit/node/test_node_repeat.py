@@ -59,6 +59,7 @@ def test_environment_of_a_rank(drive):
     assert "NIGHTBENCH_AGENT" not in env
     assert env["EXAMPLE"] == "role"
     assert env["OMP_NUM_THREADS"] == env["MKL_NUM_THREADS"] == "3"
+    assert env["GLOO_SOCKET_IFNAME"] == "lo", "of the address where it listens"
     assert os.getsid(pid) == pid
     agent = node.agent()["pid"]
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():

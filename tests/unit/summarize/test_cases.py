@@ -159,6 +159,15 @@ def test_nothing_else_is_a_baseline(other: Measurement) -> None:
     assert (two.speedup, two.efficiency, two.baseline_case_id) == (None, None, None)
 
 
+def test_a_baseline_that_found_another_batch_is_none() -> None:
+    ranks = [collective(n, batch_size_per_device="max") for n in (1, 2, 3)]
+    found = [
+        dataclasses.replace(measurement(case, 10.0), found_batch_size=size)
+        for case, size in zip(ranks, (64, 64, 60), strict=True)
+    ]
+    assert [m.speedup for m in scale(found)] == [1.0, 1.0, None]
+
+
 def test_a_failed_baseline_is_not_replaced_by_a_larger_one() -> None:
     made = scale(
         [

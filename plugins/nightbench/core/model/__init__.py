@@ -14,7 +14,7 @@ from nightbench.core.model.bundles import (
     RepeatBundle,
     RunBundle,
 )
-from nightbench.core.model.cases import LINE_AXES, Build, Case, Protocol
+from nightbench.core.model.cases import LINE_AXES, MAX_BATCH, Build, Case, Protocol
 from nightbench.core.model.clusters import (
     Cluster,
     EnvironmentPolicy,
@@ -66,6 +66,7 @@ from nightbench.core.model.words import (
 
 __all__ = [
     "LINE_AXES",
+    "MAX_BATCH",
     "SLUG",
     "TRAINERS",
     "Build",

@@ -7,9 +7,12 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from nightbench.core.model.words import Strategy
+
+MAX_BATCH: Literal["max"] = "max"
+"""In place of a batch size: the largest that fits."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,8 @@ class Case:
     trainers: int = 1
     """Data-parallel ranks: nodes x devices for `collective`, the trainers of a parameter server."""
     pservers: int = 0
-    batch_size_per_device: int = 1
+    batch_size_per_device: int | Literal["max"] = 1
+    """Samples in a step of one trainer; `max`: the largest batch that fits, found by the run."""
     precision: str = "fp32"
     sync: str = "sync"
     """Parameter server only: sync, or how trainers go ahead of each other (async, geo)."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from nightbench.core.model.cases import Build, Case
+from nightbench.core.model.cases import MAX_BATCH, Build, Case
 from nightbench.core.model.reasons import Reason, ReasonCode
 from nightbench.core.model.words import CaseStatus, Severity
 
@@ -46,6 +46,8 @@ class RankResult:
     """Gradients that it sent in a step, where the trainer itself exchanges them (compression)."""
     precision: str | None = None
     transport: str | None = None
+    batch_size: int | None = None
+    """What was found where the case says `max`."""
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -76,6 +78,7 @@ class RankResult:
             sent_bytes_per_step=doc.get("sent_bytes_per_step"),
             precision=doc["precision"],
             transport=doc["transport"],
+            batch_size=doc.get("batch_size_per_device"),
             versions=dict(doc["versions"]),
         )
 
@@ -193,12 +196,20 @@ class Measurement:
     time_to_first_step_s: float | None = None
     peak_resident_bytes: int | None = None
     sent_bytes_per_step: int | None = None
+    found_batch_size: int | None = None
+    """Samples in a step of one trainer, as found where the case says `max`."""
     definition_digest: str = ""
     fingerprint_id: str = ""
     status: CaseStatus = CaseStatus.OK
     reasons: tuple[Reason, ...] = ()
     """Why it failed or was not measured; empty where it is ok."""
     checks: tuple[CheckResult, ...] = ()
+
+    @property
+    def batch_size_per_device(self) -> int | None:
+        """Samples in a step of one trainer; None where the case says `max` and none was found."""
+        given = self.case.batch_size_per_device
+        return self.found_batch_size if given == MAX_BATCH else given
 
     @property
     def quarantine_reasons(self) -> tuple[Reason, ...]:

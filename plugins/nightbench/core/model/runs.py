@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from nightbench.core.model.cases import Build, Case, Protocol
+from nightbench.core.model.cases import MAX_BATCH, Build, Case, Protocol
 from nightbench.core.model.clusters import EnvironmentPolicy, NeighbourPolicy, Node
 from nightbench.core.model.words import RunKind
 
@@ -109,10 +109,16 @@ class JobSpec:
         return sum(process.measured for process in self.processes)
 
     @property
-    def units_per_trainer_step(self) -> int:
-        """Units of work in one step of a measured process, which may stand for several devices."""
+    def units_per_trainer_step(self) -> int | None:
+        """Units of work in one step of a measured process, which may stand for several devices.
+
+        None where the run has to find its batch.
+        """
+        batch_size = self.case.batch_size_per_device
+        if batch_size == MAX_BATCH:
+            return None
         units: int = self.workload_params.get("units_per_example", 1)
-        return units * self.case.batch_size_per_device * self.case.trainers // self.measured
+        return units * batch_size * self.case.trainers // self.measured
 
     @property
     def lead(self) -> Node:
