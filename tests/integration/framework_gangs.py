@@ -43,13 +43,20 @@ def build_environment(root: Path, line: str) -> str:
     return python
 
 
-def job_of(line: str, workload: str, trainers: int, pservers: int = 0, **axes: Any) -> Any:
+def job_of(
+    line: str,
+    workload: str,
+    trainers: int,
+    pservers: int = 0,
+    code: Path = BENCHMARKS,
+    **axes: Any,
+) -> Any:
     """A job.json at scale smoke, as far as launch.py and rank.py read it.
 
     The line's framework.json says the roles. Every measured process has a loopback address of its
     own node, n1, n2, ...; the others share n1.
     """
-    spec = json.loads((BENCHMARKS / "workloads" / workload / "spec.json").read_text())
+    spec = json.loads((code / "workloads" / workload / "spec.json").read_text())
     described = json.loads((BENCHMARKS / "frameworks" / line / "framework.json").read_text())
     case = {"batch_size_per_device": 2, "precision": "fp32", "sync": "sync"}
     case |= {"workload": workload, "framework": line, "execution": "default"}
@@ -89,6 +96,7 @@ def run_gang(
     python: str,
     seed_of: Callable[[int], int] = lambda rank: 1,
     can_meet: bool = True,
+    code: Path = BENCHMARKS,
 ) -> list[dict[str, Any]]:
     """Runs a gang to its trainers' end; what they wrote in rank.json, by rank.
 
@@ -97,6 +105,7 @@ def run_gang(
         job: the job.json document.
         python: interpreter of the line's environment.
         seed_of: the seed that a trainer finds in its job.json.
+        code: benchmarks/, or a copy of it.
         can_meet: whether the processes are told what launch.py says: who and where the others are.
     """
     names = [process["name"] for process in job["processes"]]
@@ -111,7 +120,7 @@ def run_gang(
             (folder / f"{name}.json").write_text(json.dumps(job))
             (folder / name).mkdir()
             commands = launch(job["case"]["framework"])(
-                job, process["node"], ports, python, str(BENCHMARKS)
+                job, process["node"], ports, python, str(code)
             )
             (started,) = [command for command in commands if command["name"] == name]
             env = {
@@ -121,7 +130,7 @@ def run_gang(
                 "NIGHTBENCH_PROCESS": name,
                 "NIGHTBENCH_REPEAT_DIR": str(folder),
                 "NIGHTBENCH_PROCESS_DIR": str(folder / name),
-                "NIGHTBENCH_CODE": str(BENCHMARKS),
+                "NIGHTBENCH_CODE": str(code),
                 **(started["env"] if can_meet else {}),
             }
             with (folder / name / "out.log").open("w") as log:

@@ -60,6 +60,7 @@ def hold_equal(one: dict[str, Any], other: dict[str, Any], layers: float = 1e-3)
         pytest.param("oneflow", "default", marks=pytest.mark.large),
         pytest.param("oneflow", "graph", marks=pytest.mark.large),
         pytest.param("mindspore", "default", marks=pytest.mark.large),
+        pytest.param("mindspore", "graph", marks=pytest.mark.large),
         pytest.param("megengine", "default", marks=pytest.mark.large),
         pytest.param("megengine", "graph", marks=pytest.mark.large),
     ],
@@ -123,6 +124,9 @@ def test_networks_are_the_same(
         ("mxnet", "bert_base", "default"),
         ("mxnet", "bert_base", "graph"),
         pytest.param("mxnet", "bert_large", "default", marks=pytest.mark.large),
+        pytest.param("mindspore", "bert_base", "default", marks=pytest.mark.large),
+        pytest.param("mindspore", "bert_base", "graph", marks=pytest.mark.large),
+        pytest.param("mindspore", "bert_large", "graph", marks=pytest.mark.large),
     ],
 )
 def test_language_models_are_the_same(
@@ -176,6 +180,7 @@ def test_networks_of_parameter_servers_are_the_same(
         ("mxnet", "bert_base"),
         ("tensorflow1", "bert_base"),
         pytest.param("tensorflow2", "bert_base", marks=pytest.mark.large),
+        pytest.param("mindspore", "bert_base", marks=pytest.mark.large),
     ],
 )
 def test_optimisers_do_the_same(line: str, workload: str, first_step: FirstStep) -> None:

@@ -15,11 +15,12 @@ from tests.integration.framework_gangs import build_environment, job_of, run_gan
 pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 ONEFLOW = pytest.param("oneflow", marks=pytest.mark.large)
+MINDSPORE = pytest.param("mindspore", marks=pytest.mark.large)
 LINES = [
     *("pytorch", "paddle3", "paddle2", "jax", "tensorflow1"),
     pytest.param("tensorflow2", marks=pytest.mark.large),
     ONEFLOW,
-    pytest.param("mindspore", marks=pytest.mark.large),
+    MINDSPORE,
 ]
 TRANSPORTS = {
     "tensorflow1": "grpc/socket/lo",
@@ -65,7 +66,7 @@ def test_two_ranks_of_a_language_model_end_with_the_same_weights(
     assert first["weights_digest"] == second["weights_digest"]
 
 
-@pytest.mark.parametrize("line", [ONEFLOW])
+@pytest.mark.parametrize("line", [ONEFLOW, MINDSPORE])
 def test_ranks_of_a_graph_end_with_the_weights_of_eager_ones(
     line: str, interpreter: Callable[[str], str], tmp_path: Path
 ) -> None:

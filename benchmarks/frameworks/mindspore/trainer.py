@@ -1,26 +1,39 @@
-"""Training in MindSpore: PyNative (eager)."""
+"""Training in MindSpore: PyNative (eager), or compiled to a graph; alone or between ranks."""
 
 import mindspore
 from base_trainer import Base, expect_precision, optimizer_of
+from frameworks.mindspore.optimizers import OPTIMIZERS
 from mindspore import communication, nn, ops
 
 NAMES = {"gamma": "weight", "beta": "bias", "embedding_table": "weight"}
 """What parameters of layers are called in data.py."""
 
 
-def sgd(parameters, params):
-    """Stochastic gradient descent without momentum."""
-    return momentum(parameters, dict(params, momentum=0.0))
+class Forward(nn.Cell):
+    """From a batch to its loss."""
+
+    def __init__(self, model, loss):
+        super().__init__()
+        self.model, self.loss = model, loss
+
+    def construct(self, batch):
+        """The mean loss."""
+        return self.loss(self.model, batch)
 
 
-def momentum(parameters, params):
-    """Stochastic gradient descent with momentum."""
-    # In a group: MindSpore leaves a norm's gamma and beta out of a decay that is given alone.
-    group = {"params": parameters, "weight_decay": params.get("weight_decay", 0.0)}
-    return nn.Momentum([group], params["learning_rate"], params["momentum"])
+class Step(nn.Cell):
+    """Forward, backward, exchange, update: one graph where it is compiled."""
 
+    def __init__(self, forward, optimizer, reduce):
+        super().__init__()
+        self.backward = mindspore.value_and_grad(forward, None, optimizer.parameters)
+        self.optimizer, self.reduce = optimizer, reduce
 
-OPTIMIZERS = {"sgd": sgd, "momentum": momentum}
+    def construct(self, batch):
+        """The loss of the batch, before the update."""
+        loss, gradients = self.backward(batch)
+        self.optimizer(self.reduce(gradients))
+        return loss
 
 
 class Trainer(Base):
@@ -35,25 +48,14 @@ class Trainer(Base):
         self._load()
         parameters = self.model.trainable_params()
         self.optimizer = optimizer_of(params, OPTIMIZERS)(parameters, params)
-        names = list(self.example())
-        self.batches = self.feed(lambda batch: [mindspore.Tensor(batch[name]) for name in names])
-
-        def loss(*values):
-            return network.loss(self.model, dict(zip(names, values)))
-
-        forward_backward = mindspore.value_and_grad(loss, None, self.optimizer.parameters)
+        self.batches = self.feed(_as_input)
         reduce = nn.Identity()
         if context.grouped:
             reduce = nn.DistributedGradReducer(
                 self.optimizer.parameters, mean=True, degree=context.world_size
             )
-
-        def train(*values):
-            found, gradients = forward_backward(*values)
-            self.optimizer(reduce(gradients))
-            return found
-
-        self.train = train
+        step = Step(Forward(self.model, network.loss), self.optimizer, reduce).set_train()
+        self.train = mindspore.jit(step) if context.case["execution"] == "graph" else step
         self.kept = []
 
     def _load(self):
@@ -86,7 +88,7 @@ class Trainer(Base):
 
     def step(self):
         """Forward, backward, update. Queues its work; the loss stays a tensor."""
-        self.kept.append(self.train(*next(self.batches)))
+        self.kept.append(self.train(next(self.batches)))
 
     def losses(self):
         """The losses of all steps so far."""
@@ -105,3 +107,8 @@ class Trainer(Base):
         product = ops.matmul(fine, ops.eye(256, 256, mindspore.float32))
         exact = bool((product == fine).all().asnumpy())
         return expect_precision(self.context.precision, "fp32" if exact else "bf16")
+
+
+def _as_input(batch):
+    # Else a graph would take a batch for constants, and be compiled for each.
+    return mindspore.mutable({name: mindspore.Tensor(value) for name, value in batch.items()})
