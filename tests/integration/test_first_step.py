@@ -72,6 +72,24 @@ def test_resnet50_is_the_same_network(line: str, execution: str, first_step: Fir
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
+    ("line", "workload", "other"),
+    [
+        ("paddle3", "resnet50_v1.5", "pytorch"),
+        ("jax", "bert_base", "pytorch"),
+        ("tensorflow1", "word2vec", "pytorch"),
+        ("paddle1", "ctr_dnn", "paddle2"),
+    ],
+)
+def test_real_data_are_the_same_for_every_line(
+    line: str, workload: str, other: str, first_step: FirstStep
+) -> None:
+    words = (workload, "--data", "sample")
+    hold_equal(first_step(line, *words), first_step(other, *words))
+    assert first_step(line, *words)["loss"] != first_step(line, workload)["loss"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
     ("workload", "axis", "value"),
     [
         ("bert_base", "compiler", "inductor"),
