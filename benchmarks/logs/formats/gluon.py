@@ -1,4 +1,7 @@
-"""`Epoch[0] Batch [49]  Speed: 123.4 samples/sec  accuracy=0.1`, also `Batch [20-40]`."""
+"""`Epoch[0] Batch [49]  Speed: 123.4 samples/sec  accuracy=0.1`, also `Batch [20-40]`.
+
+Older versions write a line for each metric of a step, all with the same speed.
+"""
 
 import re
 
@@ -9,11 +12,22 @@ MARKER = re.compile(r"\bBatch ?\[")
 _PATTERNS = [
     re.compile(
         r"(?:Epoch|Iter) ?\[(?P<epoch>\d+)\],? *Batch ?\[(?:\d+-)?(?P<step>\d+)\],?\s+"
-        r"Speed: *(?P<throughput>{})(?: (?P<unit>[A-Za-z]+/s(?:ec)?)\b)?".format(NUMBER)
+        r"Speed: *(?P<throughput>{})(?: (?P<unit>[A-Za-z]+/s(?:ec)?)\b)?"
+        r"(?:\s+(?P<metric>[\w-]+)=\S+\s*$)?".format(NUMBER)
     )
 ]
 
 
 def read(lines, options):
     """Yields (line number, what it states or None)."""
-    return rows(lines, MARKER, _PATTERNS)
+    before, metrics = None, set()
+    for number, fields in rows(lines, MARKER, _PATTERNS):
+        metric = fields.pop("metric", None) if fields else None
+        if fields is None or fields != before:
+            metrics = set()
+        elif metric and metrics and metric not in metrics:
+            metrics.add(metric)
+            continue
+        before = fields
+        metrics |= {metric} - {None}
+        yield number, fields

@@ -1,6 +1,7 @@
 """`:::MLLOG {"time_ms": 1590000000000, "key": "epoch_stop", "value": null, "metadata": {...}}`.
 
-The key `tracked_stats` states a throughput in samples/s. Where none does, the time between
+The key `tracked_stats` states a throughput in samples/s, and its metadata the step or the samples
+that have been seen. Where none does, the time between
 `epoch_start` and `epoch_stop` is that of `train_samples` samples in batches of
 `global_batch_size`.
 """
@@ -47,9 +48,11 @@ def _tracked(events):
             yield number, None
         elif event["key"] == "tracked_stats" and "throughput" in (event.get("value") or {}):
             fields = {"throughput": event["value"]["throughput"], "unit": "samples/s"}
-            seen = (event.get("metadata") or {}).get("samples_count")
-            if seen is not None and batch:
-                fields["step"] = int(seen / batch)
+            where = event.get("metadata") or {}
+            if isinstance(where.get("step"), int):
+                fields["step"] = where["step"]
+            elif where.get("samples_count") is not None and batch:
+                fields["step"] = int(where["samples_count"] / batch)
             yield number, fields
 
 

@@ -2,15 +2,20 @@
 
 [Train][Epoch 1/90][Iter: 10/1252]lr: 0.1, loss: 7.0, batch_cost: 0.949s, ips: 269.8 images/sec
 global step 10, epoch: 0, batch: 9, loss: 5.9, avg_batch_cost: 0.1 sec, ips: 240.1 sequences/sec
+
+PaddleOCR and older PaddleDetection count `iter:` over all epochs.
 """
 
 import re
 
 from logs.lines import NUMBER, match
 
-TITLE = "PaddleClas, PaddleNLP, PaddleSeg, PaddleDetection, PaddleRec, PaddleVideo"
-MARKER = re.compile(r"\bips: |\bavg_ips: ")
-_NOT_A_STEP = re.compile(r"\[eval\]|\[valid|\beval[ :]|\[Avg\]|Epoch ID|END epoch", re.IGNORECASE)
+TITLE = "PaddleClas, PaddleNLP, PaddleSeg, PaddleDetection, PaddleOCR, PaddleRec, PaddleVideo"
+MARKER = re.compile(r"\b(?:avg_)?ips(?:: | (?=\d))")
+_NOT_A_STEP = re.compile(
+    r"\[eval\]|\[valid|\beval[ :]|\bvalid (?:step|batch)|\[Avg\]|Epoch ID|\bEND (?:epoch|valid)",
+    re.IGNORECASE,
+)
 _STEPS = [
     re.compile(pattern)
     for pattern in (
@@ -22,15 +27,17 @@ _STEPS = [
         r"epoch: \d+, iter: (?P<step>\d+)/\d+",
         r"epoch:\s*\[?(?P<epoch>\d+)(?:/\d+)?\]?\s*,?\s*train step:\s*(?P<step>\d+)",
         r"epoch: (?P<epoch>\d+), batch(?:_id)?: (?P<step>\d+)",
+        r"\[Pass (?P<epoch>\d+), train batch (?P<step>\d+)\]",
+        r"(?:INFO: |epoch: \[\d+/\d+\], )iter: (?P<step>\d+),",
     )
 ]
 _SPEEDS = [
     re.compile(
-        r"\b(?:avg_)?ips: (?P<throughput>{})(?:\s+(?P<unit>[A-Za-z]+/s(?:ec)?)\b)?".format(NUMBER)
+        r"\b(?:avg_)?ips:? (?P<throughput>{})(?:\s+(?P<unit>[A-Za-z]+/s(?:ec)?)\b)?".format(NUMBER)
     )
 ]
 _TIMES = [
-    re.compile(r"\b(?:avg_)?batch_cost: (?P<step_time>{})\s*(?P<time_unit>sec|s)\b".format(NUMBER))
+    re.compile(r"\b(?:avg_)?batch_cost:? (?P<step_time>{})\s*(?P<time_unit>sec|s)\b".format(NUMBER))
 ]
 _SAMPLES = [re.compile(r"\bavg_samples: (?P<samples>{})".format(NUMBER))]
 

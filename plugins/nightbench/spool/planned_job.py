@@ -157,8 +157,9 @@ def _value(hint: Any, value: Any) -> Any:
     if origin in (typing.Union, types.UnionType):
         if value is None:
             return None
-        (hint,) = (a for a in arguments if a is not type(None))
-        return _value(hint, value)
+        kinds = [a for a in arguments if a is not type(None)]
+        # Of several kinds all are JSON's own: a number or a word.
+        return _value(kinds[0], value) if len(kinds) == 1 else value
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return decode(hint, value)
     if isinstance(hint, type) and issubclass(hint, enum.Enum):

@@ -162,3 +162,87 @@ def keras3() -> str:
 
 def regex() -> str:
     return "".join(f"it {i} | {100 + i} ms | 32 images\n" for i in STEPS)
+
+
+def gluon_by_metric() -> str:
+    return "".join(
+        f"2019-08-19 10:58:12,137 Node[0] Epoch[0] Batch [{i}]     Speed: {1000 + i}.38 samples/sec"
+        f"        Train-{metric}={value}\n"
+        for i in STEPS
+        for metric, value in (("accuracy", 0.001), ("top_k_accuracy_5", 0.005), ("loss", 6.9))
+    )
+
+
+def paddle_clas_static() -> str:
+    return "".join(
+        f"2020-12-30 06:13:33 INFO: epoch:0   train step:{i}   top1: 0.0000 loss: 11.5920 "
+        f"lr: 0.100000, batch_cost: 0.08779 s, reader_cost: 0.00010 s, ips: {100 + i}.5 "
+        f"images/sec.\n"
+        for i in STEPS
+    ) + (
+        "2020-12-30 06:13:38 INFO: END epoch:0   train top1: 0.0071 batch_cost: 0.26346 s, "
+        "batch_cost_sum: 6.8 s, ips: 121.4 images/sec.\n"
+        "2020-12-30 06:13:39 INFO: valid step:10   top1: 0.0625 batch_cost: 0.07791 s, "
+        "ips: 409.9 images/sec.\n"
+        "2020-12-30 06:13:41 INFO: END valid top1: 0.0127 batch_cost: 0.09155 s, ips: 305.8 "
+        "images/sec.\n"
+    )
+
+
+def paddle_ocr() -> str:
+    return "".join(
+        f"[2020/11/16 11:11:26] root INFO: epoch: [{i // 40}/100], iter: {i}, lr: 0.001000, "
+        f"acc: 0.507812, loss: 0.698222, reader_cost: 2.01444 s, batch_cost: 2.29982 s, "
+        f"samples: 5120, ips: {150 + i}.39943 samples/s\n"
+        for i in STEPS
+    )
+
+
+def paddle_models() -> str:
+    return "".join(
+        f"INFO:utils.utility:[Pass 0, train batch {i}]   loss 21.68535, lr 0.10000, "
+        f"batch_cost 0.13110 sec, reader_cost 0.00069 sec, ips {940 + i}.32917 images/sec\n"
+        for i in STEPS
+    )
+
+
+def mlperf_steps() -> str:
+    return "".join(
+        ":::MLLOG "
+        + json.dumps(
+            {
+                "namespace": "",
+                "time_ms": 1664525503285 + 125 * i,
+                "event_type": "POINT_IN_TIME",
+                "key": "tracked_stats",
+                "value": {"time": 0.125, "loss": 2.3, "throughput": 700.0 + i},
+                "metadata": {"file": "trainer.py", "lineno": 499, "step": i},
+            }
+        )
+        + "\n"
+        for i in STEPS
+    )
+
+
+def dllogger_pairs() -> str:
+    return "DLL 2021-03-23 11:48:38.824370 - PARAMETER total_ips : 1 \n" + "".join(
+        f"DLL 2021-03-23 11:48:38.824370 - (0, {i}) total_ips : {2800 + i}.142978189404 \n"
+        for i in STEPS
+    )
+
+
+def dllogger_mxnet() -> str:
+    return (
+        "".join(
+            f"DLL 2021-03-24 07:42:46.785344 - Epoch: 0 Iteration: {i}  train.loss : 6.9  "
+            f"train.ips : {1300 + i}.5  train.lr : 0.1\n"
+            for i in STEPS
+        )
+        + "DLL 2021-03-24 07:43:46.785344 - Epoch: 0  train.ips : 9.5  val.ips : 3.1\n"
+    )
+
+
+def tensorflow_slim() -> str:
+    return "INFO:tensorflow:Recording summary at step 0.\n" + "".join(
+        f"INFO:tensorflow:global step {i}: loss = 67.3308 (16.{500 + i} sec/step)\n" for i in STEPS
+    )

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -73,15 +75,17 @@ CLUSTER = Cluster(
 )
 
 
-def test_a_job_comes_back_as_it_was_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("batch_size", [2, "max"])
+def test_a_job_comes_back_as_it_was_kept(tmp_path: Path, batch_size: int | Literal["max"]) -> None:
     run = Spool(tmp_path).run(JOB.run_id)
-    planned = PlannedJob.of(JOB, CLUSTER)
+    case = replace(CASE, batch_size_per_device=batch_size)
+    planned = PlannedJob.of(replace(JOB, case=case), CLUSTER)
 
     save_job(run, planned)
 
-    assert load_job(run, CASE.case_id, 0) == planned
-    assert load_job(run, CASE.case_id, 3) == planned.generation(3)
-    assert load_job(run, CASE.case_id, 3).job.job_id == f"{JOB.run_id}/{CASE.case_id}/g3"
+    assert load_job(run, case.case_id, 0) == planned
+    assert load_job(run, case.case_id, 3) == planned.generation(3)
+    assert load_job(run, case.case_id, 3).job.job_id == f"{JOB.run_id}/{case.case_id}/g3"
 
 
 def test_a_job_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
