@@ -44,6 +44,10 @@ class Runtime(Base):
             task = addresses.setdefault(process["role"], {})
             task[process["rank"]] = "{}:{}".format(*context.address(process["name"]))
         self.cluster, self.workers = tf.train.ClusterSpec(addresses), len(addresses["worker"])
+        # On one core there would be one thread, which waits for the servers and runs nothing else.
+        tf.config.threading.set_inter_op_parallelism_threads(
+            max(len(os.sched_getaffinity(0)), self.workers + 1)
+        )
         _without_proxy()
         if context.measured:
             self.strategy = tf.distribute.ParameterServerStrategy(
@@ -55,8 +59,10 @@ class Runtime(Base):
 
     def new_server(self):
         """Starts to listen as a worker or as a parameter server."""
-        threads = tf.config.threading.get_intra_op_parallelism_threads()
-        config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads)
+        config = tf.compat.v1.ConfigProto(
+            intra_op_parallelism_threads=tf.config.threading.get_intra_op_parallelism_threads(),
+            inter_op_parallelism_threads=tf.config.threading.get_inter_op_parallelism_threads(),
+        )
         role, rank = self.context.role, self.context.rank
         return tf.distribute.Server(self.cluster, role, rank, protocol="grpc", config=config)
 

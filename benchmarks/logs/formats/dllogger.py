@@ -1,7 +1,8 @@
 """`DLLL {"type": "LOG", "step": [0, 10], "data": {"train.total_ips": 2345.6}, ...}`.
 
 Lines of METADATA state the units. What the logger writes to the terminal is read as well:
-`DLL 2020-11-16 05:33:09.030756 - Epoch: 0 Iteration: 20  train.total_ips : 390.5 images/s`.
+`DLL 2020-11-16 05:33:09.030756 - Epoch: 0 Iteration: 20  train.total_ips : 390.5 images/s`, and
+`DLL 2021-03-23 11:48:38.824370 - (0, 120) total_ips : 2879.1`.
 """
 
 import json
@@ -15,15 +16,22 @@ _UNITS = {
     "train.total_ips": "images/s",
     "train_ips": "images/s",
     "train.compute_ips": "images/s",
+    "train.ips": "images/s",
+    "total_ips": "images/s",
+    "samples/s": "samples/s",
     "throughput_train": "sequences/s",
     "train_throughput": None,
     "train_items_per_sec": "items/s",
     "throughput": None,
 }
 """Metrics of training, the first of a line is read, and their units where no METADATA says one."""
-_TEXT = re.compile(
-    r"\bDLL \S+ \S+ - (?:Epoch: (?P<epoch>\d+) )?Iteration: (?P<step>\d+) +(?P<data>.*)"
-)
+_TEXTS = [
+    re.compile(r"\bDLL \S+ \S+ - " + step + r" +(?P<data>.*)")
+    for step in (
+        r"(?:Epoch: (?P<epoch>\d+) )?Iteration: (?P<step>\d+)",
+        r"\((?P<epoch>\d+), (?P<step>\d+)\)",
+    )
+]
 
 
 def read(lines, options):
@@ -47,10 +55,10 @@ def read(lines, options):
                 if stated and step:
                     yield number, dict(step, **stated)
         elif claims:
-            found = _TEXT.search(line)
-            stated = found and _stated_in_text(found.group("data"), metrics, units)
+            found = dict(match(_TEXTS, line) or {})
+            stated = found and _stated_in_text(found.pop("data"), metrics, units)
             if stated:
-                yield number, dict(match([_TEXT], line), **stated)
+                yield number, dict(found, **stated)
 
 
 def _document(line):

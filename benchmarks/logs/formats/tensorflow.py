@@ -3,17 +3,22 @@
 INFO:tensorflow:loss = 7.0, step = 100 (12.345 sec)
 INFO:tensorflow:global_step/sec: 8.1
 INFO:tensorflow:examples/sec: 259.2
+INFO:tensorflow:global step 3: loss = 67.3 (16.534 sec/step)
 
-The seconds are those since the line before. A log without steps has the rates alone.
+The seconds are those since the line before, or in the last form, TF-Slim's, those of one step. A
+log without steps has the rates alone.
 """
 
 import re
 
 from logs.lines import NUMBER
 
-TITLE = "TensorFlow's estimators, NVIDIA's examples/sec"
-MARKER = re.compile(r"global_step/sec: |examples/sec: |\bstep = \d")
+TITLE = "TensorFlow's estimators and TF-Slim, NVIDIA's examples/sec"
+MARKER = re.compile(r"global_step/sec: |examples/sec: |\bstep = \d|\bglobal step \d+: ")
 _STEP = re.compile(r"\bstep = (?P<step>\d+)(?: \((?P<seconds>{}) sec\))?\s*$".format(NUMBER))
+_SLIM_STEP = re.compile(
+    r"\bglobal step (?P<step>\d+): .*\((?P<step_time>{}) sec/step\)\s*$".format(NUMBER)
+)
 _STEPS_PER_S = re.compile(r"global_step/sec: ({})\s*$".format(NUMBER))
 _EXAMPLES_PER_S = re.compile(r"examples/sec: ({})\s*$".format(NUMBER))
 _NEAR = 5
@@ -38,6 +43,9 @@ def _stated(line):
         step = _STEP.search(line)
         if step:
             return "step", step.groupdict()
+        slim = _SLIM_STEP.search(line)
+        if slim:
+            return "step", dict(slim.groupdict(), time_unit="s", seconds=None)
         steps = _STEPS_PER_S.search(line)
         if steps:
             rate = float(steps.group(1))
@@ -54,8 +62,8 @@ def _numbered(found):
     for number, kind, fields in found:
         if kind == "step":
             step = int(fields["step"])
-            stated = {"step": step}
-            if fields["seconds"] and before is not None and step > before:
+            stated = dict(fields, step=step)
+            if stated.pop("seconds") and before is not None and step > before:
                 stated.update(step_time=float(fields["seconds"]) / (step - before), time_unit="s")
             if waiting and number - waiting[0] <= _NEAR:
                 stated.update(waiting[1])

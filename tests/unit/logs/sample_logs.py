@@ -222,3 +222,27 @@ def mlperf_steps() -> str:
         + "\n"
         for i in STEPS
     )
+
+
+def dllogger_pairs() -> str:
+    return "DLL 2021-03-23 11:48:38.824370 - PARAMETER total_ips : 1 \n" + "".join(
+        f"DLL 2021-03-23 11:48:38.824370 - (0, {i}) total_ips : {2800 + i}.142978189404 \n"
+        for i in STEPS
+    )
+
+
+def dllogger_mxnet() -> str:
+    return (
+        "".join(
+            f"DLL 2021-03-24 07:42:46.785344 - Epoch: 0 Iteration: {i}  train.loss : 6.9  "
+            f"train.ips : {1300 + i}.5  train.lr : 0.1\n"
+            for i in STEPS
+        )
+        + "DLL 2021-03-24 07:43:46.785344 - Epoch: 0  train.ips : 9.5  val.ips : 3.1\n"
+    )
+
+
+def tensorflow_slim() -> str:
+    return "INFO:tensorflow:Recording summary at step 0.\n" + "".join(
+        f"INFO:tensorflow:global step {i}: loss = 67.3308 (16.{500 + i} sec/step)\n" for i in STEPS
+    )
