@@ -54,7 +54,8 @@ def figure(case: CaseBundle) -> tuple[float, str]:
     found = case.measurement
     if found is None or found.throughput is None:
         raise SystemExit(f"{case.case.case_id} {case.status}: {sentences(case.reasons)}")
-    said = f"{found.throughput:.3g} {found.unit}/s, spread {found.spread or 0:.0%}"
+    spread = "one repeat" if found.spread is None else f"spread {found.spread:.0%}"
+    said = f"{found.throughput:.3g} {found.unit}/s, {spread}"
     if found.sent_bytes_per_step is not None:
         said += f", {found.sent_bytes_per_step:,} bytes a step"
     return found.throughput, said
