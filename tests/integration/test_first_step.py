@@ -75,8 +75,8 @@ def test_resnet50_is_the_same_network(line: str, execution: str, first_step: Fir
     ("line", "workload", "other"),
     [
         ("paddle3", "resnet50_v1.5", "pytorch"),
-        ("jax", "bert_base", "pytorch"),
-        ("tensorflow1", "word2vec", "pytorch"),
+        pytest.param("jax", "bert_base", "pytorch", marks=pytest.mark.large),
+        pytest.param("tensorflow1", "word2vec", "pytorch", marks=pytest.mark.large),
         ("paddle1", "ctr_dnn", "paddle2"),
     ],
 )

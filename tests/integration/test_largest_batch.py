@@ -12,7 +12,8 @@ import pytest
 from tests.integration.framework_gangs import BENCHMARKS, build_environment
 from tests.integration.terminal import Terminal, terminal
 
-pytestmark = [pytest.mark.framework, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.framework, pytest.mark.large, pytest.mark.timeout(900)]
+"""Large: two searches of minutes."""
 
 LIMIT_MB = 550
 CASE = f"bert_base-pytorch-collective-2x1-bsmax-memory{LIMIT_MB}-smoke"
