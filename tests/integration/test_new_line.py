@@ -107,7 +107,11 @@ async def test_it_is_planned_and_measured(
     ("old", "new", "said"),
     [
         ("rounded", "top1", "relay does not support compression top1: one number cannot be sparse"),
-        ("scheduler:", "schedular:", 'found "schedular"; expected one of pserver, scheduler, '),
+        (
+            "scheduler:",
+            "schedular:",
+            'found "schedular"; expected one of chief, ps, pserver, scheduler, ',
+        ),
         ('SCHEDULED: "1"', 'RELAY_SCHEDULER: "1"', "set for each process by the launcher of relay"),
         ("frameworks: relay", "frameworks: fake", "film is not written for fake (for relay)"),
     ],
