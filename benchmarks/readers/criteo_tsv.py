@@ -1,5 +1,7 @@
 """Clicks as Criteo publishes them: label, 13 numbers and 26 categories, separated by tabs."""
 
+import math
+
 import numpy
 
 from readers.files import DataError, place
@@ -52,10 +54,17 @@ def _example(located, span):
         )
     try:
         label = (b"0", b"1").index(columns[0])
-        numbers = [float(each or 0) for each in columns[1 : 1 + NUMBERS]]
+        numbers = [_number(each) for each in columns[1 : 1 + NUMBERS]]
         return label, numbers, [int(each or b"0", 16) % span for each in columns[1 + NUMBERS :]]
     except ValueError:
         raise DataError("{}: {}".format(place(path, offset), _wrong_column(columns))) from None
+
+
+def _number(column):
+    number = float(column or 0)
+    if not math.isfinite(number):
+        raise ValueError
+    return number
 
 
 def _wrong_column(columns):
@@ -65,7 +74,7 @@ def _wrong_column(columns):
     for number, column in enumerate(columns[1:], start=2):
         is_number = number <= 1 + NUMBERS
         try:
-            float(column or 0) if is_number else int(column or b"0", 16)
+            _number(column) if is_number else int(column or b"0", 16)
         except ValueError:
             kind = "a number" if is_number else "a hexadecimal number"
             found = _text(column)

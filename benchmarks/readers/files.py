@@ -28,7 +28,11 @@ class Part:
         if not os.path.isdir(self.path):
             return [self.path]
         names = sorted(name for name in os.listdir(self.path) if not name.startswith("."))
-        return [path for path in (os.path.join(self.path, name) for name in names) if _file(path)]
+        return [
+            path
+            for path in (os.path.join(self.path, name) for name in names)
+            if os.path.isfile(path)
+        ]
 
     def lines(self, files):
         """(path, offset, line without its end) of this rank's lines, again and again.
@@ -76,7 +80,3 @@ def place(path, offset):
     """Returns `FILE, line N`: lines are counted only where somebody needs to be told one."""
     with open(path, "rb") as stream:
         return "{}, line {}".format(path, 1 + stream.read(offset).count(b"\n"))
-
-
-def _file(path):
-    return os.path.isfile(path)

@@ -91,8 +91,11 @@ def _words(path, offset, line):
 
 def _vocabulary(path, size):
     """Token -> id: the number of its line, from 0 on."""
-    with open(path, encoding="utf-8") as stream:
-        ids = {line.rstrip("\r\n"): number for number, line in enumerate(stream)}
+    try:
+        with open(path, encoding="utf-8") as stream:
+            ids = {line.rstrip("\r\n"): number for number, line in enumerate(stream)}
+    except UnicodeDecodeError as error:
+        raise DataError("{}: found no UTF-8: {}".format(path, error)) from None
     missing = [token for token in (UNKNOWN, BEGIN, SEPARATOR, MASK) if token not in ids]
     if missing:
         raise DataError("{}: found no {}; expected it as a token".format(path, missing[0]))

@@ -205,6 +205,10 @@ def test_columns_of_a_click_reach_the_batch(tmp_path: Path) -> None:
         (ROW[:39], "line 2: found 39 columns; expected 40"),
         (["2", *ROW[1:]], "line 2: column 1: found '2'; expected 0 or 1"),
         ([*ROW[:5], "x", *ROW[6:]], "line 2: column 6: found 'x'; expected a number, or nothing"),
+        (
+            [*ROW[:5], "inf", *ROW[6:]],
+            "line 2: column 6: found 'inf'; expected a number, or nothing",
+        ),
         ([*ROW[:39], "0g"], "line 2: column 40: found '0g'; expected a hexadecimal number"),
     ],
 )
@@ -244,6 +248,7 @@ def test_text_becomes_word_pieces(corpus: Path) -> None:
     [
         ("vocabulary.txt", b"[UNK]\n[CLS]\n[SEP]\n", "vocabulary.txt: found no [MASK]"),
         ("vocabulary.txt", None, "vocabulary.txt: no such file"),
+        ("vocabulary.txt", b"[UNK]\n\xff\n", "vocabulary.txt: found no UTF-8"),
         (
             "vocabulary.txt",
             "\n".join([*TOKENS, *map(str, range(90))]).encode(),
