@@ -99,7 +99,7 @@ def interface_of(host):
         family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
     except socket.gaierror:
         return None
-    return _interface_of(family, socket.inet_pton(family, address[0]))
+    return _interface_of(family, socket.inet_pton(family, address[0].partition("%")[0]))
 
 
 def _own_sockets():

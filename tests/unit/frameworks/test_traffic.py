@@ -95,3 +95,18 @@ def test_the_interface_that_is_really_used_is_told():
     if done.returncode != 0 and "Operation not permitted" in done.stderr:
         pytest.skip("network namespaces are not allowed here")
     assert done.stdout == "gloo/socket/dat1\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "interface"),
+    [("127.0.0.1", "lo"), ("127.0.0.2", "lo"), ("no-such.invalid", None)],
+)
+def test_the_interface_of_an_address(host: str, interface: str | None) -> None:
+    assert traffic.interface_of(host) == interface
+
+
+def test_an_address_of_one_link_names_its_interface(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the C library gives it: with the scope behind."""
+    found = [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("fe80::1%eth0", 0, 0, 2))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    assert traffic.interface_of("node-a") is None
