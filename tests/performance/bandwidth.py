@@ -46,7 +46,9 @@ def nightbench(place: Path, *words: str) -> None:
     """The command, in a deployment of its own; what it prints is seen."""
     argv = [sys.executable, "-c", "from nightbench.cli.entry import main; main()", *words]
     own = {"NIGHTBENCH_HOME": str(place / "home"), "NIGHTBENCH_DAGS": str(place / "dags")}
-    subprocess.run(argv, cwd=REPO, env={**os.environ, **own}, check=True)
+    done = subprocess.run(argv, cwd=REPO, env={**os.environ, **own}, check=False)
+    if done.returncode:
+        raise SystemExit(f"nightbench {words[0]} ended with {done.returncode}, see above")
 
 
 def figure(case: CaseBundle) -> tuple[float, str]:
