@@ -80,7 +80,9 @@ def main(words: list[str]) -> int:
             allow_limits(host.path("/run/machine"))
         place = Path(made)
         command = ["env", "PATH=/run/machine:/usr/bin:/bin", LIMITER, "eth0"]
-        more = f"  wheelhouse: {given.wheelhouse or place / 'wheels'}\n"
+        wheels = (given.wheelhouse or place / "wheels").resolve()
+        wheels.mkdir(parents=True, exist_ok=True)
+        more = f"  wheelhouse: {wheels}\n"
         more += "  job_root: /tmp/nightbench\n"
         more += f"link: {{command: {json.dumps(command)}}}\nshared: true\n"
         for name, text in (
