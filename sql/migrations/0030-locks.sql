@@ -13,25 +13,31 @@ create function raw.try_session_lock(wanted text) returns boolean
 language plpgsql
 set search_path = pg_catalog
 as $$
+declare
+    was raw.lock;
 begin
     insert into raw.lock (name) values (wanted) on conflict do nothing;
+    -- Sessions are looked at while the row is locked, and anew: an owner may have connected since
+    -- this transaction looked at them before.
+    select * into was from raw.lock where name = wanted for update;
+    perform pg_stat_clear_snapshot();
+    if exists (
+        select from pg_stat_activity as owner
+        where
+            owner.pid = was.pid
+            and owner.pid <> pg_backend_pid()
+            -- Hidden where the owner logged in by a role that this one is no member of.
+            and coalesce(owner.backend_start, was.backend_start) = was.backend_start
+    ) then
+        return false;
+    end if;
     update raw.lock
     set
         pid = me.pid,
         backend_start = me.backend_start
     from pg_stat_activity as me
-    where
-        lock.name = wanted
-        and me.pid = pg_backend_pid()
-        and not exists (
-            select from pg_stat_activity as owner
-            where
-                owner.pid = lock.pid
-                and owner.pid <> me.pid
-                -- Hidden where the owner logged in by a role that this one is no member of.
-                and coalesce(owner.backend_start, lock.backend_start) = lock.backend_start
-        );
-    return found;
+    where lock.name = wanted and me.pid = pg_backend_pid();
+    return true;
 end
 $$;
 comment on function raw.try_session_lock is

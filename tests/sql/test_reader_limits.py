@@ -113,6 +113,15 @@ def test_of_two_who_come_at_once_one_gets_the_lock(limited):
             each.close()
 
 
+def test_an_owner_that_connected_after_the_look_at_all_sessions_is_seen(limited):
+    """PostgreSQL looks at its sessions once in a transaction; another may come just then."""
+    with closing(connect(limited.loader)) as slow, slow, slow.cursor() as cursor:
+        cursor.execute("select count(*) from pg_stat_activity")
+        with closing(connect(limited.loader)) as quick:
+            assert Warehouse(quick).nights.lock()
+            assert not Warehouse(slow).nights.lock()
+
+
 @pytest.mark.parametrize("name", ["\u202eeve", "e\x07ve", "e" * 201])
 def test_names_are_plain_and_short_at_every_door(limited, name):
     with closing(psycopg2.connect(limited.loader)) as connection:
