@@ -3,89 +3,117 @@
 -- name: page_series(workload, framework, cluster, case_id, max_points)
 -- The newest results of each series, oldest first; quarantined, failed and missing ones are among
 -- them, drills and confirmations are not. A null parameter does not constrain.
-with numbered as (
-    select
-        p.case_id,
-        r.cluster,
-        r.run_id,
-        r.run_kind,
-        r.started_at,
-        p.workload,
-        p.framework,
-        p.strategy,
-        p.nodes,
-        p.devices_per_node,
-        p.trainers,
-        p.pservers,
-        coalesce(p.batch_size_per_device, m.found_batch_size) as batch_size_per_device,
-        p.precision,
-        p.sync,
-        p.scale,
-        p.is_synthetic,
-        m.framework_version,
-        p.is_private_build as private_build,
-        coalesce(m.status, 'missing') as status,
-        coalesce(m.reasons, '[]') as reasons,
-        m.throughput,
-        coalesce(m.unit, p.unit) as unit,
-        coalesce(m.n, 0) as n,
-        m.spread,
-        m.speedup,
-        m.efficiency,
-        coalesce(m.is_quarantined, false) as quarantined,
-        coalesce(m.quarantine_reasons, '[]') as quarantine_reasons,
-        v.kind as verdict,
-        v.sentence as verdict_sentence,
-        v.change,
-        v.low as change_low,
-        v.high as change_high,
-        row_number() over (
-            partition by p.case_id, r.cluster order by r.started_at desc, r.run_id desc
-        ) as age
-    from staging.planned_case as p
-    inner join staging.run as r on p.run_id = r.run_id
-    left join staging.measurement as m
-        on p.run_id = m.run_id and p.case_id = m.case_id
-    left join raw.verdict as v
-        on p.run_id = v.run_id and p.case_id = v.case_id
+with chosen as (
+    select *
+    from staging.series
     where
-        r.loaded_at is not null
-        and r.run_kind not in ('drill', 'confirm')
-        -- A night that had no room for a case says nothing of its series.
-        and p.left_out is null
-        and m.status is distinct from 'left_out'
-        and (:workload::text is null or p.workload = :workload)
-        and (:framework::text is null or p.framework = :framework)
-        and (:cluster::text is null or r.cluster = :cluster)
-        and (:case_id::text is null or p.case_id = :case_id)
+        (:workload::text is null or workload = :workload)
+        and (:framework::text is null or framework = :framework)
+        and (:cluster::text is null or cluster = :cluster)
+        and (:case_id::text is null or case_id = :case_id)
 )
 
 select
-    n.*,
-    s.alert_id,
-    s.alert_verdict,
-    s.alert_change,
-    s.drift,
-    s.drift_since,
-    s.noisy
-from numbered as n
-left join marts.series_state as s
-    on n.case_id = s.case_id and n.cluster = s.cluster
-where n.age <= :max_points
-order by n.workload, n.framework, n.cluster, n.case_id, n.started_at, n.run_id;
+    s.case_id,
+    s.cluster,
+    n.run_id,
+    n.run_kind,
+    n.started_at,
+    s.workload,
+    s.framework,
+    s.strategy,
+    s.nodes,
+    s.devices_per_node,
+    s.trainers,
+    s.pservers,
+    coalesce(s.batch_size_per_device, m.found_batch_size) as batch_size_per_device,
+    s.precision,
+    s.sync,
+    s.scale,
+    s.is_synthetic,
+    m.framework_version,
+    n.is_private_build as private_build,
+    coalesce(m.status, 'missing') as status,
+    coalesce(m.reasons, '[]') as reasons,
+    m.throughput,
+    coalesce(m.unit, n.unit) as unit,
+    coalesce(m.n, 0) as n,
+    m.spread,
+    m.speedup,
+    m.efficiency,
+    m.quarantine_reasons is not null as quarantined,
+    coalesce(m.quarantine_reasons, '[]') as quarantine_reasons,
+    v.kind as verdict,
+    v.sentence as verdict_sentence,
+    v.change,
+    v.low as change_low,
+    v.high as change_high,
+    x.alert_id,
+    x.alert_verdict,
+    x.alert_change,
+    x.drift,
+    x.drift_since,
+    x.noisy
+from chosen as s
+cross join lateral (
+    select
+        p.run_key,
+        p.unit,
+        p.is_private_build,
+        r.run_id,
+        r.run_kind,
+        r.started_at
+    from raw.planned_case as p
+    inner join raw.run as r on p.run_key = r.run_key
+    where
+        p.series_key = s.series_key
+        and r.loaded_at is not null
+        and r.run_kind not in ('drill', 'confirm')
+        -- A night that had no room for a case says nothing of its series.
+        and p.left_out is null
+        and not exists (
+            select from raw.measurement as l
+            where
+                l.run_key = p.run_key
+                and l.series_key = p.series_key
+                and l.run_at = p.run_at
+                and l.status = 'left_out'
+                and not l.is_superseded
+        )
+    order by p.run_at desc, p.run_key desc
+    limit :max_points
+) as n
+left join raw.measurement as m
+    on
+        n.run_key = m.run_key
+        and s.series_key = m.series_key
+        and n.started_at = m.run_at
+        and not m.is_superseded
+left join raw.verdict as v
+    on
+        n.run_key = v.run_key
+        and s.series_key = v.series_key
+        and n.started_at = v.run_at
+left join marts.series_state as x
+    on s.case_id = x.case_id and s.cluster = x.cluster
+order by s.workload, s.framework, s.cluster, s.case_id, n.started_at, n.run_id;
 
 -- name: page_choices()
 -- Combinations of workload, framework and cluster that have results.
 select distinct
-    p.workload,
-    p.framework,
-    r.cluster
-from staging.planned_case as p
-inner join staging.run as r on p.run_id = r.run_id
-where
-    r.loaded_at is not null
-    and r.run_kind <> 'drill'
-order by p.workload, p.framework, r.cluster;
+    s.workload,
+    s.framework,
+    s.cluster
+from staging.series as s
+where exists (
+    select from raw.planned_case as p
+    inner join raw.run as r on p.run_key = r.run_key
+    where
+        p.series_key = s.series_key
+        and r.loaded_at is not null
+        and r.run_kind <> 'drill'
+)
+order by s.workload, s.framework, s.cluster;
 
 -- name: page_alerts(states, cluster, framework, alert_id, group_key, max_rows)
 -- Alerts with the axes of their case, newest first. A null parameter does not constrain. The plan
@@ -94,9 +122,11 @@ select
     a.*,
     c.workload,
     c.framework,
-    c.unit
+    p.unit
 from marts.fct_alert as a
-left join staging.planned_case as c on a.opened_run_id = c.run_id and a.case_id = c.case_id
+inner join staging.series as c on a.case_id = c.case_id and a.cluster = c.cluster
+inner join raw.run as r on a.opened_run_id = r.run_id
+left join raw.planned_case as p on r.run_key = p.run_key and c.series_key = p.series_key
 where
     (:states::text[] is null or a.state = any(:states))
     and (:cluster::text is null or a.cluster = :cluster)

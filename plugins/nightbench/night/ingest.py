@@ -66,7 +66,10 @@ def ingest_run(spool: Spool, run_id: str, connect: Connect) -> IngestResult:
     bundle = build_bundle(folder)
     connection = connect()
     try:
-        changed = Warehouse(connection).runs.load(bundle)
+        runs = Warehouse(connection).runs
+        changed = runs.load(bundle)
+        if dropped := runs.tidy():
+            log.info("details that are no longer kept were dropped: %s", ", ".join(dropped))
         record_run(connection, folder, bundle.run.cluster)
     finally:
         connection.close()
