@@ -1,15 +1,5 @@
 -- Grain: one row per control measurement (cluster, node, metric, device, backend) and time.
 create or replace view marts.control_history as
-with numbered as (
-    select
-        *,
-        row_number() over (
-            partition by cluster, node, metric, device, backend
-            order by at
-        ) as ordinal
-    from raw.control
-)
-
 select
     c.cluster,
     c.node,
@@ -26,19 +16,24 @@ select
     b.median_before,
     b.nights_before,
     c.median / b.median_before as ratio
-from numbered as c
+from raw.control as c
 cross join lateral (
     select
         percentile_cont(0.5) within group (order by e.median) as median_before,
         count(*) as nights_before
-    from numbered as e
-    where
-        e.cluster = c.cluster
-        and e.node = c.node
-        and e.metric = c.metric
-        and e.device = c.device
-        and e.backend = c.backend
-        and e.ordinal between c.ordinal - 10 and c.ordinal - 1
+    from (
+        select p.median
+        from raw.control as p
+        where
+            p.cluster = c.cluster
+            and p.node = c.node
+            and p.metric = c.metric
+            and p.device = c.device
+            and p.backend = c.backend
+            and p.at < c.at
+        order by p.at desc
+        limit 10
+    ) as e
 ) as b;
 
 comment on view marts.control_history is
