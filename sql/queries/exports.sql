@@ -28,8 +28,8 @@ where
 select *
 from marts.fct_measurement
 where
-    started_at >= :since
-    and started_at < :until
+    (:since::timestamptz is null or started_at >= :since)
+    and (:until::timestamptz is null or started_at < :until)
     and (:suite::text is null or suite = :suite)
     and (:cluster::text is null or cluster = :cluster)
     and (:case_id::text is null or case_id = :case_id)
@@ -42,8 +42,8 @@ select e.*
 from marts.fct_repeat as e
 inner join staging.run as r on e.run_id = r.run_id
 where
-    r.started_at >= :since
-    and r.started_at < :until
+    (:since::timestamptz is null or r.started_at >= :since)
+    and (:until::timestamptz is null or r.started_at < :until)
     and (:suite::text is null or r.suite = :suite)
     and (:cluster::text is null or r.cluster = :cluster)
     and (:case_id::text is null or e.case_id = :case_id)
@@ -55,8 +55,8 @@ order by r.started_at, e.run_id, e.case_id, e.generation, e.repeat;
 select *
 from marts.fct_verdict
 where
-    started_at >= :since
-    and started_at < :until
+    (:since::timestamptz is null or started_at >= :since)
+    and (:until::timestamptz is null or started_at < :until)
     and (:suite::text is null or suite = :suite)
     and (:cluster::text is null or cluster = :cluster)
     and (:case_id::text is null or case_id = :case_id)
@@ -69,8 +69,8 @@ select a.*
 from marts.fct_alert as a
 inner join staging.run as r on a.opened_run_id = r.run_id
 where
-    r.started_at >= :since
-    and r.started_at < :until
+    (:since::timestamptz is null or r.started_at >= :since)
+    and (:until::timestamptz is null or r.started_at < :until)
     and (:suite::text is null or r.suite = :suite)
     and (:cluster::text is null or a.cluster = :cluster)
     and (:case_id::text is null or a.case_id = :case_id)

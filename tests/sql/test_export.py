@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import json
 from contextlib import closing
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -151,7 +152,10 @@ def test_rows_are_read_in_batches_of_one_snapshot(measured, warehouse, loader, g
         (["history.txt"], r"file: found .history.txt.; expected one of the endings .parquet, .csv"),
         (["x.csv", "--since", "March"], "--since: found .March.; expected a date or a time"),
         (["x.csv", "--suite", "nobody"], r"found no measurements \(suite=nobody\); no file"),
-        (["missing/x.csv"], "x.csv: cannot be written: No such file or directory"),
+        (["/dev/null/x.csv"], "x.csv: cannot be written: File exists"),
+        (["logs", "--format", "mlperf"], "--run: found none; expected the id of a run"),
+        (["logs", "-f", "mlperf", "--run", "x", "--suite", "demo"], "--suite: is for tables"),
+        (["logs", "-f", "mlperf", "--run", "x"], r"run .x.: found no measurement that passed"),
     ],
 )
 def test_mistakes_are_said_and_leave_no_file(export, measured, tmp_path, monkeypatch, words, said):
@@ -167,3 +171,31 @@ def test_what_was_there_stays_where_nothing_matches(export, measured, tmp_path):
     with pytest.raises(UserError, match="found no measurements"):
         export(file, "--until", datetime(2020, 1, 1, tzinfo=UTC).isoformat())
     assert file.read_text() == "before"
+
+
+def test_a_run_as_mlperf_logs_reads_back_to_its_throughput(export, loader, given, tmp_path):
+    run, case, failed = given.run(), given.case(), given.case(nodes=2)
+    check = given.failed_check(repeat=2)
+    repeats = (10.0, 99.0, 12.0, 13.0)
+    came_back = given.came_back(run, case, repeats, checks=(check,), throughput=12.0, n=3)
+    launches = [
+        replace(each, record=replace(each.record, started_at=run.started_at + timedelta(hours=i)))
+        for i, each in enumerate(came_back.repeats)
+    ]
+    came_back = replace(came_back, repeats=tuple(launches))
+    loader.runs.load(given.bundle(run, came_back, missing=(failed,)))
+    export(tmp_path / "logs", "--format", "mlperf", "--run", run.run_id)
+    (log,) = (tmp_path / "logs").iterdir()
+    assert log.name == f"{case.case_id}.log"
+    lines = log.read_text(encoding="utf-8").splitlines()
+    events = [json.loads(line.removeprefix(":::MLLOG ")) for line in lines]
+    kinds = [event["key"] for event in events]
+    assert kinds.count("tracked_stats") == kinds.count("block_stop") == 3
+    assert kinds[-1] == "run_stop"
+    assert [event["time_ms"] for event in events] == sorted(event["time_ms"] for event in events)
+    stated = {event["key"]: event["value"] for event in events}
+    assert stated["submission_benchmark"] == "resnet50_v1.5"
+    assert stated["global_batch_size"] == 2
+    done = CliRunner().invoke(app, ["parse", "mlperf", str(log), "--warmup", "0", "--json"])
+    read = json.loads(done.stdout)["throughput"]
+    assert (read["median"], read["minimum"], read["maximum"], read["n"]) == (12.0, 10.0, 13.0, 3)

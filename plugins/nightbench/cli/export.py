@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -28,6 +29,7 @@ class ExportFormat(StrEnum):
 
     PARQUET = "parquet"
     CSV = "csv"
+    MLPERF = "mlperf"
 
 
 class ExportRows(StrEnum):
@@ -41,14 +43,26 @@ class ExportRows(StrEnum):
 
 @app.command()
 def export(
-    file: Annotated[Path, typer.Argument(help="The file; it is replaced where it exists.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="The file; it is replaced where it exists. A folder for mlperf."),
+    ],
     rows: Annotated[
-        ExportRows,
-        typer.Option("--rows", help="What each row is: a median, a repeat, a verdict, an alert."),
-    ] = ExportRows.MEASUREMENTS,
+        ExportRows | None,
+        typer.Option(
+            "--rows",
+            help="What each row of a table is: a median (unless given), a repeat, a verdict, an "
+            "alert.",
+        ),
+    ] = None,
     format_: Annotated[
         ExportFormat | None,
-        typer.Option("--format", "-f", help="By the file's ending (.parquet, .csv) unless given."),
+        typer.Option(
+            "--format",
+            "-f",
+            help="By the file's ending (.parquet, .csv) unless given. mlperf: the cases of a run "
+            "as logs of MLPerf Training.",
+        ),
     ] = None,
     suite: Annotated[str | None, typer.Option("--suite", help="Only of this suite.")] = None,
     cluster: Annotated[
@@ -69,12 +83,17 @@ def export(
         str | None, typer.Option("--until", metavar="TIME", help="Only of runs that began before.")
     ] = None,
 ) -> None:
-    """Write the history to a Parquet or CSV file: the columns of the marts, a row at a time.
+    """Write the history to a Parquet or CSV file, with the columns of the marts.
 
-    ExportRows are read in batches, so that a long history needs no memory.
+    Rows are read in batches, so that a long history needs little memory.
     """
     from nightbench.warehouse.exports import ExportFilter
 
+    chosen_format = format_ or _format_of(file)
+    if chosen_format is ExportFormat.MLPERF:
+        given = {"--rows": rows, "--suite": suite, "--cluster": cluster}
+        _write_mlperf(file, _run_of(run, {**given, "--since": since, "--until": until}), case)
+        return
     chosen = ExportFilter(
         suite=suite,
         cluster=cluster,
@@ -83,7 +102,7 @@ def export(
         since=_instant("--since", since),
         until=_instant("--until", until),
     )
-    _write_table(file, format_ or _format_of(file), rows, chosen)
+    _write_table(file, chosen_format, rows or ExportRows.MEASUREMENTS, chosen)
 
 
 def _format_of(file: Path) -> ExportFormat:
@@ -92,10 +111,11 @@ def _format_of(file: Path) -> ExportFormat:
     Raises:
         UserError: it names none.
     """
+    named = {".parquet": ExportFormat.PARQUET, ".csv": ExportFormat.CSV}
     try:
-        return ExportFormat(file.suffix.removeprefix(".").lower())
-    except ValueError:
-        endings = ", ".join(f".{each}" for each in ExportFormat)
+        return named[file.suffix.lower()]
+    except KeyError:
+        endings = ", ".join(named)
         raise UserError(
             f"file: found {shown(str(file))}; expected one of the endings {endings}, or --format"
         ) from None
@@ -157,6 +177,53 @@ def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: Ex
             what = " ".join(f"{name}={value}" for name, value in given.items())
             raise UserError(f"found no {rows} ({what or 'no filter'}); no file was written")
     say(f"{count:,} {rows} in {file} ({file.stat().st_size / 1e6:,.1f} MB)")
+
+
+def _run_of(run: str | None, others: Mapping[str, object]) -> str:
+    """Return the run that an export of one run names.
+
+    Args:
+        run: the value of `--run`.
+        others: options that are about tables, with their values.
+
+    Raises:
+        UserError: there is no `--run`, or another option beside it.
+    """
+    wrong = [option for option, value in others.items() if value is not None]
+    if wrong:
+        raise UserError(f"{wrong[0]}: is for tables; expected --run, and --case where one is meant")
+    if run is None:
+        raise UserError("--run: found none; expected the id of a run (`nightbench runs` has them)")
+    return run
+
+
+def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
+    """Write a log of MLPerf Training for each measured case of a run.
+
+    Raises:
+        UserError: the run has no such measurement, or a file cannot be written.
+    """
+    from nightbench.report.export_files import replaced
+    from nightbench.report.mlperf_log import counted, mlperf_lines
+    from nightbench.warehouse.exports import ExportRepository
+
+    with closing(common.open_warehouse("nightbench_reader")) as connection:
+        stored = ExportRepository(connection)
+        measurements = stored.of_run("measurements", run, case)
+        repeats = stored.of_run("repeats", run, case)
+    if not measurements:
+        what = f" of {case}" if case else ""
+        raise UserError(f"run {shown(run)}: found no measurement{what} that passed its checks")
+    for measurement in measurements:
+        case_id = measurement["case_id"]
+        own = counted([row for row in repeats if row["case_id"] == case_id])
+        if not own:
+            err.print(f"left out, it was imported without repeats: {case_id}", soft_wrap=True)
+            continue
+        path = folder / f"{case_id}.log"
+        with replaced(path) as beside:
+            beside.write_text("".join(mlperf_lines(measurement, own)), encoding="utf-8")
+        say(f"{path}: {len(own)} repeats; read it by: nightbench parse mlperf {path} --warmup 0")
 
 
 def _progress() -> Progress:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from nightbench.warehouse.repository import Repository
+from nightbench.warehouse.repository import Repository, Row
 from nightbench.warehouse.statements import queries
 
 EXPORTS = {
@@ -101,6 +101,16 @@ class ExportRepository(Repository):
                     while rows := cursor.fetchmany(BATCH_ROWS):
                         yield Batch(month, len(spans), rows)
                 yield Batch(month, len(spans), [])
+
+    def of_run(self, name: str, run_id: str, case_id: str | None = None) -> list[Row]:
+        """The rows of an export that are of one run, or of one case of it.
+
+        Args:
+            name: a key of `EXPORTS`.
+            run_id: the run.
+            case_id: the case; all when None.
+        """
+        return self._read(f"export_{name}", **vars(ExportFilter(run_id=run_id, case_id=case_id)))
 
     @contextmanager
     def _snapshot(self, doing: str) -> Iterator[None]:
