@@ -149,7 +149,10 @@ def test_rows_are_read_in_batches_of_one_snapshot(measured, warehouse, loader, g
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["history.txt"], r"file: found .history.txt.; expected one of the endings .parquet, .csv"),
+        (
+            ["history.txt"],
+            r"file: found .history.txt.; expected one of the endings .parquet, .csv, .tar.gz",
+        ),
         (["x.csv", "--since", "March"], "--since: found .March.; expected a date or a time"),
         (["x.csv", "--suite", "nobody"], r"found no measurements \(suite=nobody\); no file"),
         (["/dev/null/x.csv"], "x.csv: cannot be written: File exists"),

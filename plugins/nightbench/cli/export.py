@@ -30,6 +30,7 @@ class ExportFormat(StrEnum):
     PARQUET = "parquet"
     CSV = "csv"
     MLPERF = "mlperf"
+    BUNDLE = "bundle"
 
 
 class ExportRows(StrEnum):
@@ -60,8 +61,9 @@ def export(
         typer.Option(
             "--format",
             "-f",
-            help="By the file's ending (.parquet, .csv) unless given. mlperf: the cases of a run "
-            "as logs of MLPerf Training.",
+            help="By the file's ending (.parquet, .csv, .tar.gz) unless given. mlperf: the cases "
+            "of a run as logs of MLPerf Training. bundle: one case of a run with all that it "
+            "takes to measure it again.",
         ),
     ] = None,
     suite: Annotated[str | None, typer.Option("--suite", help="Only of this suite.")] = None,
@@ -90,9 +92,12 @@ def export(
     from nightbench.warehouse.exports import ExportFilter
 
     chosen_format = format_ or _format_of(file)
-    if chosen_format is ExportFormat.MLPERF:
+    if chosen_format in (ExportFormat.MLPERF, ExportFormat.BUNDLE):
         given = {"--rows": rows, "--suite": suite, "--cluster": cluster}
-        _write_mlperf(file, _run_of(run, {**given, "--since": since, "--until": until}), case)
+        run_id = _run_of(run, {**given, "--since": since, "--until": until})
+        (_write_mlperf if chosen_format is ExportFormat.MLPERF else _write_bundle)(
+            file, run_id, case
+        )
         return
     chosen = ExportFilter(
         suite=suite,
@@ -111,14 +116,18 @@ def _format_of(file: Path) -> ExportFormat:
     Raises:
         UserError: it names none.
     """
-    named = {".parquet": ExportFormat.PARQUET, ".csv": ExportFormat.CSV}
-    try:
-        return named[file.suffix.lower()]
-    except KeyError:
-        endings = ", ".join(named)
-        raise UserError(
-            f"file: found {shown(str(file))}; expected one of the endings {endings}, or --format"
-        ) from None
+    named = {
+        ".parquet": ExportFormat.PARQUET,
+        ".csv": ExportFormat.CSV,
+        ".tar.gz": ExportFormat.BUNDLE,
+    }
+    for ending, found in named.items():
+        if file.name.lower().endswith(ending):
+            return found
+    raise UserError(
+        f"file: found {shown(str(file))}; expected one of the endings {', '.join(named)}, or "
+        "--format"
+    )
 
 
 def _instant(option: str, text: str | None) -> datetime | None:
@@ -224,6 +233,36 @@ def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
         with replaced(path) as beside:
             beside.write_text("".join(mlperf_lines(measurement, own)), encoding="utf-8")
         say(f"{path}: {len(own)} repeats; read it by: nightbench parse mlperf {path} --warmup 0")
+
+
+def _write_bundle(file: Path, run: str, case: str | None) -> None:
+    """Write a measurement with all that it takes to measure it again.
+
+    Raises:
+        UserError: no case is named, it has no such measurement, or the file cannot be written.
+    """
+    from nightbench.night.reproduction_bundle import write_bundle
+    from nightbench.report.export_files import replaced
+    from nightbench.warehouse import Warehouse
+    from nightbench.warehouse.exports import ExportRepository
+
+    if case is None:
+        raise UserError("--case: found none; expected the case of the run that the bundle is of")
+    with closing(common.open_warehouse("nightbench_reader")) as connection:
+        stored = ExportRepository(connection)
+        measurements = stored.of_run("measurements", run, case)
+        repeats = stored.of_run("repeats", run, case)
+        ids = [row["fingerprint_id"] for row in measurements if row["fingerprint_id"]]
+        fingerprints = Warehouse(connection).causes.fingerprints(ids)
+    if not measurements:
+        raise UserError(f"run {shown(run)}: found no measurement of {case} that passed its checks")
+    with replaced(file) as beside:
+        lacks = write_bundle(
+            beside, common.spool().run(run), measurements[0], repeats, fingerprints
+        )
+    say(f"{file}: {case} of {run}; its README.md says how to measure it again")
+    if lacks is not None:
+        err.print(f"not from the bundle alone: {lacks}", markup=False, soft_wrap=True)
 
 
 def _progress() -> Progress:
