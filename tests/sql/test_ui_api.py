@@ -161,4 +161,4 @@ def test_the_api_describes_itself(app: TestClient) -> None:
     described = app.get("/api/openapi.json").json()
     assert {"/api/morning", "/api/series", "/api/runs/{run_id}"} <= set(described["paths"])
     assert "/" not in described["paths"]
-    assert "LiveAlert" in described["components"]["schemas"]
+    assert "MorningAlert" in described["components"]["schemas"]

@@ -31,7 +31,7 @@ from nightbench.web.ui_models import (
     Morning,
     RunPage,
     RunResults,
-    Series,
+    SeriesHistory,
     SeriesPage,
 )
 from nightbench.web.views import (
@@ -126,7 +126,7 @@ def create_app(
     for path, handler, answer in (
         ("morning", ui.morning, Morning),
         ("series", ui.series_list, SeriesPage),
-        ("series/{cluster}/{case_id:path}", ui.series, Series),
+        ("series/{cluster}/{case_id:path}", ui.series, SeriesHistory),
         ("axes", ui.axis_values, AxisValues),
         ("runs", runs.index, RunPage),
         ("runs/of-dag-run", runs.of_dag_run, DagRunRun),

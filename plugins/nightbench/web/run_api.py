@@ -14,9 +14,9 @@ from nightbench.web.page_queries import Row
 from nightbench.web.ui_api import csv_response
 from nightbench.web.ui_models import (
     CaseRepeats,
-    CaseResult,
     DagRunRun,
     RepeatResult,
+    RunCase,
     RunPage,
     RunResults,
     RunRow,
@@ -65,7 +65,7 @@ class RunApi:
                 raise NotFound(f"The warehouse has no run {run_id[:200]}.")
             cases = [_case(row) for row in repository.results(run_id)]
         if format == "csv":
-            columns = [key for key in CaseResult.model_fields if key != "error"]
+            columns = [key for key in RunCase.model_fields if key != "error"]
             return csv_response([case.model_dump() for case in cases], columns)
         return RunResults(run=RunRow.of(run), cases=cases)
 
@@ -75,8 +75,8 @@ class RunApi:
             return CaseRepeats(items=[_repeat(row) for row in repository.repeats(run_id, case_id)])
 
 
-def _case(row: Row) -> CaseResult:
-    return CaseResult.of(
+def _case(row: Row) -> RunCase:
+    return RunCase.of(
         row,
         state=result_state(row),
         sentences=result_sentences(row),

@@ -19,13 +19,13 @@ from nightbench.web.ui_models import (
     AxisValues,
     DriftingSeries,
     LeftOutCase,
-    LiveAlert,
     MissingNight,
     Morning,
+    MorningAlert,
     NoisySeries,
     PublishedFigure,
-    Series,
     SeriesAlert,
+    SeriesHistory,
     SeriesPage,
     SeriesPoint,
     SeriesRow,
@@ -139,7 +139,7 @@ class UiApi:
             key = (case_id, cluster)
             noisy = [row for row in repository.noisy() if (row["case_id"], row["cluster"]) == key]
             drifts = [row for row in repository.drifts() if (row["case_id"], row["cluster"]) == key]
-            return Series(
+            return SeriesHistory(
                 case_id=case_id,
                 cluster=cluster,
                 unit=next((row["unit"] for row in reversed(points) if row["unit"]), None),
@@ -200,9 +200,9 @@ def _live_alerts(
     since: datetime,
     now: datetime,
     medians: Mapping[tuple[str, str], list[float]],
-) -> list[LiveAlert]:
+) -> list[MorningAlert]:
     alerts = [
-        LiveAlert.of(
+        MorningAlert.of(
             group.head,
             is_new=any(row["opened_at"] >= since for row in group.members),
             alerts_of_cause=len(group.members),
@@ -211,7 +211,7 @@ def _live_alerts(
         for group in group_alerts(rows)
     ]
 
-    def worst_first(alert: LiveAlert) -> tuple[bool, bool, float]:
+    def worst_first(alert: MorningAlert) -> tuple[bool, bool, float]:
         is_quiet = alert.snoozed_until is not None and alert.snoozed_until > now
         # What brings no figure at all is worse than any fall.
         return (not alert.is_new, is_quiet, -2.0 if alert.change is None else alert.change)

@@ -23,7 +23,7 @@ class ApiModel(BaseModel):
 # --- the morning --------------------------------------------------------------------------
 
 
-class LiveAlert(ApiModel):
+class MorningAlert(ApiModel):
     """An alert that somebody still has to look at; of several with one cause the worst."""
 
     alert_id: int
@@ -130,7 +130,7 @@ class Morning(ApiModel):
 
     at: datetime
     since: datetime
-    alerts: list[LiveAlert]
+    alerts: list[MorningAlert]
     """New ones first, and of these the worst first."""
     suites: list[SuiteRun]
     missing: list[MissingNight]
@@ -269,7 +269,7 @@ class PublishedFigure(ApiModel):
     is_unit_doubtful: bool
 
 
-class Series(ApiModel):
+class SeriesHistory(ApiModel):
     """One series with its history."""
 
     case_id: str
@@ -316,7 +316,7 @@ class RunPage(ApiModel):
     has_more: bool
 
 
-class CaseResult(ApiModel):
+class RunCase(ApiModel):
     """What came of a planned case in a run."""
 
     case_id: str
@@ -352,7 +352,7 @@ class RunResults(ApiModel):
     """A run with its cases."""
 
     run: RunRow
-    cases: list[CaseResult]
+    cases: list[RunCase]
 
 
 class RepeatResult(ApiModel):

@@ -14,34 +14,6 @@ export type CaseRepeats = {
   items: Array<RepeatResult>;
 };
 
-export type CaseResult = {
-  case_id: string;
-  cluster: string;
-  state: string;
-  sentences: Array<string>;
-  error: string | null;
-  framework_version: string | null;
-  build_id: string | null;
-  is_private_build: boolean;
-  throughput: number | null;
-  unit: string | null;
-  n: number;
-  minimum: number | null;
-  maximum: number | null;
-  spread: number | null;
-  speedup: number | null;
-  efficiency: number | null;
-  baseline: number | null;
-  change: number | null;
-  change_low: number | null;
-  change_high: number | null;
-  smallest_slowdown: number | null;
-  alert_id: number | null;
-  alert_change: number | null;
-  noisy: string | null;
-  drift: number | null;
-};
-
 export type DagRunRun = {
   run_id: string | null;
 };
@@ -68,7 +40,26 @@ export type LeftOutCase = {
   expected: string | null;
 };
 
-export type LiveAlert = {
+export type MissingNight = {
+  suite: string;
+  cluster: string;
+  scheduled_at: string;
+  sentence: string;
+};
+
+export type Morning = {
+  at: string;
+  since: string;
+  alerts: Array<MorningAlert>;
+  suites: Array<SuiteRun>;
+  missing: Array<MissingNight>;
+  left_out: Array<LeftOutCase>;
+  noisy: Array<NoisySeries>;
+  drifting: Array<DriftingSeries>;
+  is_empty: boolean;
+};
+
+export type MorningAlert = {
   alert_id: number;
   case_id: string;
   cluster: string;
@@ -94,25 +85,6 @@ export type LiveAlert = {
   confirmation_state: string | null;
   alerts_of_cause: number;
   medians: Array<number>;
-};
-
-export type MissingNight = {
-  suite: string;
-  cluster: string;
-  scheduled_at: string;
-  sentence: string;
-};
-
-export type Morning = {
-  at: string;
-  since: string;
-  alerts: Array<LiveAlert>;
-  suites: Array<SuiteRun>;
-  missing: Array<MissingNight>;
-  left_out: Array<LeftOutCase>;
-  noisy: Array<NoisySeries>;
-  drifting: Array<DriftingSeries>;
-  is_empty: boolean;
 };
 
 export type NoisySeries = {
@@ -159,6 +131,34 @@ export type RepeatResult = {
   error: string | null;
 };
 
+export type RunCase = {
+  case_id: string;
+  cluster: string;
+  state: string;
+  sentences: Array<string>;
+  error: string | null;
+  framework_version: string | null;
+  build_id: string | null;
+  is_private_build: boolean;
+  throughput: number | null;
+  unit: string | null;
+  n: number;
+  minimum: number | null;
+  maximum: number | null;
+  spread: number | null;
+  speedup: number | null;
+  efficiency: number | null;
+  baseline: number | null;
+  change: number | null;
+  change_low: number | null;
+  change_high: number | null;
+  smallest_slowdown: number | null;
+  alert_id: number | null;
+  alert_change: number | null;
+  noisy: string | null;
+  drift: number | null;
+};
+
 export type RunPage = {
   items: Array<RunRow>;
   page: number;
@@ -168,7 +168,7 @@ export type RunPage = {
 
 export type RunResults = {
   run: RunRow;
-  cases: Array<CaseResult>;
+  cases: Array<RunCase>;
 };
 
 export type RunRow = {
@@ -190,17 +190,6 @@ export type RunRow = {
   left_out: number;
 };
 
-export type Series = {
-  case_id: string;
-  cluster: string;
-  unit: string | null;
-  points: Array<SeriesPoint>;
-  alerts: Array<SeriesAlert>;
-  published: Array<PublishedFigure>;
-  noisy: NoisySeries | null;
-  drifting: DriftingSeries | null;
-};
-
 export type SeriesAlert = {
   alert_id: number;
   verdict: string;
@@ -218,6 +207,17 @@ export type SeriesAlert = {
   first_bad_run_id: string | null;
   since: string | null;
   closed_at: string | null;
+};
+
+export type SeriesHistory = {
+  case_id: string;
+  cluster: string;
+  unit: string | null;
+  points: Array<SeriesPoint>;
+  alerts: Array<SeriesAlert>;
+  published: Array<PublishedFigure>;
+  noisy: NoisySeries | null;
+  drifting: DriftingSeries | null;
 };
 
 export type SeriesPage = {

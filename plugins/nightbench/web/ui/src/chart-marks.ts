@@ -1,6 +1,6 @@
 // What the plot of a series shows beside its line: states of results, changes between them, and
 // the range of the y axis. Pure.
-import type { Series, SeriesPoint } from "./api-types";
+import type { SeriesHistory, SeriesPoint } from "./api-types";
 import { day } from "./format";
 
 export type Event = { at: number; label: string; kind: "alert" | "version" | "other" };
@@ -22,7 +22,7 @@ export function seconds(at: string): number {
 }
 
 /** Where something changed between a median and the one before it, and where alerts begin. */
-export function events(series: Series): Event[] {
+export function events(series: SeriesHistory): Event[] {
   const found: Event[] = [];
   let before: SeriesPoint | undefined;
   for (const point of series.points) {

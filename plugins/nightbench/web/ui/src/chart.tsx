@@ -5,7 +5,7 @@ import { useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
 import style from "uplot/dist/uPlot.min.css";
 
-import type { Series } from "./api-types";
+import type { SeriesHistory } from "./api-types";
 import { counts, events, pointState, robustRange, seconds } from "./chart-marks";
 import { figure } from "./format";
 
@@ -72,7 +72,7 @@ export function HistoryChart({
   onSelect,
   onOpen,
 }: {
-  series: Series;
+  series: SeriesHistory;
   /** A published figure in the series' own unit. */
   reference?: { value: number; label: string };
   range?: Range;

@@ -3,7 +3,7 @@ import { Box, Code, Flex, Heading, List, NativeSelect, Text } from "@chakra-ui/r
 import { useSearchParams } from "react-router-dom";
 
 import { useApi } from "./api";
-import type { LiveAlert, Morning, SuiteRun } from "./api-types";
+import type { MorningAlert, Morning, SuiteRun } from "./api-types";
 import { ago, count, day, moment, percent, words } from "./format";
 import { AlertLink, Answered, Change, Link, Note, Section, State, useTitle } from "./parts";
 import { routes } from "./routes";
@@ -42,7 +42,7 @@ export function Headline({ morning }: { morning: Morning }) {
   );
 }
 
-const ALERT_COLUMNS: Column<LiveAlert>[] = [
+const ALERT_COLUMNS: Column<MorningAlert>[] = [
   {
     name: "Change",
     cell: (alert) =>
@@ -166,7 +166,7 @@ function Report({ morning }: { morning: Morning }) {
   if (morning.is_empty) return <Empty />;
   const fresh = morning.alerts.filter((alert) => alert.is_new);
   const older = morning.alerts.filter((alert) => !alert.is_new);
-  const key = (alert: LiveAlert) => String(alert.alert_id);
+  const key = (alert: MorningAlert) => String(alert.alert_id);
   return (
     <>
       <Headline morning={morning} />

@@ -4,7 +4,7 @@ import { useState } from "react";
 import { useParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
-import type { CaseRepeats, CaseResult, DagRunRun, RepeatResult, RunResults } from "./api-types";
+import type { CaseRepeats, RunCase, DagRunRun, RepeatResult, RunResults } from "./api-types";
 import { change, count, figure, moment, percent, words } from "./format";
 import { AlertLink, Answered, Boundary, Change, Link, Note, Section, State, useTitle } from "./parts";
 import { routes } from "./routes";
@@ -87,7 +87,7 @@ function Repeats({ runId, caseId }: { runId: string; caseId: string }) {
   );
 }
 
-function caseColumns(runId: string, open: string, onOpen: (caseId: string) => void): Column<CaseResult>[] {
+function caseColumns(runId: string, open: string, onOpen: (caseId: string) => void): Column<RunCase>[] {
   return [
     {
       name: "Case",

@@ -4,7 +4,7 @@ import { useMemo, useState } from "react";
 import { useNavigate, useSearchParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
-import type { Series, SeriesAlert, SeriesPoint } from "./api-types";
+import type { SeriesHistory, SeriesAlert, SeriesPoint } from "./api-types";
 import { HistoryChart, type Range } from "./chart";
 import { counts, describe, events, pointState, seconds } from "./chart-marks";
 import { day, figure, moment, percent, words } from "./format";
@@ -94,7 +94,7 @@ function Readout({ point, unit }: { point?: SeriesPoint; unit: string }) {
   );
 }
 
-function History({ series }: { series: Series }) {
+function History({ series }: { series: SeriesHistory }) {
   const [query, setQuery] = useSearchParams();
   const [selected, setSelected] = useState<number>();
   const navigate = useNavigate();
@@ -249,7 +249,7 @@ export function SeriesPage() {
   const caseId = query.get("case") ?? "";
   const cluster = query.get("cluster") ?? "";
   const path = `series/${encodeURIComponent(cluster)}/${encodeURIComponent(caseId)}`;
-  const answer = useApi<Series>(caseId && cluster ? path : "");
+  const answer = useApi<SeriesHistory>(caseId && cluster ? path : "");
   useTitle(caseId);
   if (!caseId || !cluster) {
     return <Note status="warning">The address names no case or no cluster.</Note>;
