@@ -55,34 +55,35 @@ select
     x.drift_since,
     x.noisy
 from chosen as s
-cross join lateral (
-    select
-        p.run_key,
-        p.unit,
-        p.is_private_build,
-        r.run_id,
-        r.run_kind,
-        r.started_at
-    from raw.planned_case as p
-    inner join raw.run as r on p.run_key = r.run_key
-    where
-        p.series_key = s.series_key
-        and r.loaded_at is not null
-        and r.run_kind not in ('drill', 'confirm')
-        -- A night that had no room for a case says nothing of its series.
-        and p.left_out is null
-        and not exists (
-            select from raw.measurement as l
-            where
-                l.run_key = p.run_key
-                and l.series_key = p.series_key
-                and l.run_at = p.run_at
-                and l.status = 'left_out'
-                and not l.is_superseded
-        )
-    order by p.run_at desc, p.run_key desc
-    limit :max_points
-) as n
+cross join
+    lateral (
+        select
+            p.run_key,
+            p.unit,
+            p.is_private_build,
+            r.run_id,
+            r.run_kind,
+            r.started_at
+        from raw.planned_case as p
+        inner join raw.run as r on p.run_key = r.run_key
+        where
+            p.series_key = s.series_key
+            and r.loaded_at is not null
+            and r.run_kind not in ('drill', 'confirm')
+            -- A night that had no room for a case says nothing of its series.
+            and p.left_out is null
+            and not exists (
+                select from raw.measurement as l
+                where
+                    l.run_key = p.run_key
+                    and l.series_key = p.series_key
+                    and l.run_at = p.run_at
+                    and l.status = 'left_out'
+                    and not l.is_superseded
+            )
+        order by p.run_at desc, p.run_key desc
+        limit :max_points
+    ) as n
 left join raw.measurement as m
     on
         n.run_key = m.run_key
@@ -105,14 +106,15 @@ select distinct
     s.framework,
     s.cluster
 from staging.series as s
-where exists (
-    select from raw.planned_case as p
-    inner join raw.run as r on p.run_key = r.run_key
-    where
-        p.series_key = s.series_key
-        and r.loaded_at is not null
-        and r.run_kind <> 'drill'
-)
+where
+    exists (
+        select from raw.planned_case as p
+        inner join raw.run as r on p.run_key = r.run_key
+        where
+            p.series_key = s.series_key
+            and r.loaded_at is not null
+            and r.run_kind <> 'drill'
+    )
 order by s.workload, s.framework, s.cluster;
 
 -- name: page_alerts(states, cluster, framework, alert_id, group_key, max_rows)

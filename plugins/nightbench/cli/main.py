@@ -18,6 +18,7 @@ from nightbench.cli import (
     cluster,
     detect,
     drill,
+    export,
     grade,
     history_import,
     load,
@@ -64,6 +65,7 @@ detect.app.registered_commands += [
 results.app.registered_commands += [
     *runs.app.registered_commands,
     *table.app.registered_commands,
+    *export.app.registered_commands,
     *history_import.app.registered_commands,
     *nights.app.registered_commands,
 ]

@@ -70,6 +70,7 @@ def test_every_command_of_the_manual_is_there() -> None:
         "backtest",
         "bisect",
         "drill",
+        "export",
         "drifts",
         "grade",
         "nights",
