@@ -13,28 +13,24 @@ select
     c.minimum,
     c.maximum,
     c.n,
-    b.median_before,
-    b.nights_before,
-    c.median / b.median_before as ratio
+    percentile_cont(0.5) within group (order by b.median) as median_before,
+    count(b.median) as nights_before,
+    c.median / percentile_cont(0.5) within group (order by b.median) as ratio
 from raw.control as c
-cross join lateral (
-    select
-        percentile_cont(0.5) within group (order by e.median) as median_before,
-        count(*) as nights_before
-    from (
-        select p.median
-        from raw.control as p
-        where
-            p.cluster = c.cluster
-            and p.node = c.node
-            and p.metric = c.metric
-            and p.device = c.device
-            and p.backend = c.backend
-            and p.at < c.at
-        order by p.at desc
-        limit 10
-    ) as e
-) as b;
+left join lateral (
+    select p.median
+    from raw.control as p
+    where
+        p.cluster = c.cluster
+        and p.node = c.node
+        and p.metric = c.metric
+        and p.device = c.device
+        and p.backend = c.backend
+        and p.at < c.at
+    order by p.at desc
+    limit 10
+) as b on true
+group by c.cluster, c.node, c.metric, c.device, c.backend, c.at;
 
 comment on view marts.control_history is
 'One row per control measurement, beside the median of up to ten before it on the same node';

@@ -1,5 +1,20 @@
 -- Grain: one row per run and planned case, with what came of it.
 create or replace view marts.fct_planned_case as
+with results as (
+    select
+        *,
+        case
+            when left_out is not null then 'left_out'
+            when status is null and loaded_at is null then 'not_loaded'
+            when status is null then 'missing'
+            when status <> 'ok' then status
+            when is_good then 'measured'
+            else 'quarantined'
+        end as outcome,
+        coalesce(left_out, reasons -> 0, quarantine_reasons -> 0) as reason
+    from staging.result
+)
+
 select
     p.run_id,
     p.case_id,
@@ -13,29 +28,14 @@ select
     p.build_id,
     p.is_private_build,
     p.outcome,
-    w.reason ->> 'code' as code,
-    w.reason ->> 'node' as node,
-    w.reason ->> 'subject' as subject,
-    w.reason ->> 'observed' as observed,
-    w.reason ->> 'expected' as expected,
+    p.reason ->> 'code' as code,
+    p.reason ->> 'node' as node,
+    p.reason ->> 'subject' as subject,
+    p.reason ->> 'observed' as observed,
+    p.reason ->> 'expected' as expected,
     p.n,
     p.elapsed_s
-from (
-    select
-        r.*,
-        case
-            when r.left_out is not null then 'left_out'
-            when r.status is null and r.loaded_at is null then 'not_loaded'
-            when r.status is null then 'missing'
-            when r.status <> 'ok' then r.status
-            when r.is_good then 'measured'
-            else 'quarantined'
-        end as outcome
-    from staging.result as r
-) as p
-cross join lateral (
-    select coalesce(p.left_out, p.reasons -> 0, p.quarantine_reasons -> 0) as reason
-) as w;
+from results as p;
 
 comment on view marts.fct_planned_case is
 'One row per run and planned case with what came of it: measured, or why not';

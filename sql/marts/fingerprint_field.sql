@@ -26,9 +26,10 @@ cross join lateral (
             select
                 o.key as name,
                 o.value
-            from jsonb_each(
-                case when jsonb_typeof(p.value) = 'object' then p.value else '{}' end
-            ) as o
+            from
+                jsonb_each(
+                    case when jsonb_typeof(p.value) = 'object' then p.value else '{}' end
+                ) as o
             union all
             select
                 coalesce(

@@ -75,7 +75,7 @@ left join raw.measurement as m
     on
         p.run_key = m.run_key
         and p.series_key = m.series_key
-        and r.started_at = m.run_at
+        and p.run_at = m.run_at
         and not m.is_superseded
 inner join raw.build as b on coalesce(m.build_key, p.build_key) = b.build_key;
 

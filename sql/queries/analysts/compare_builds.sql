@@ -55,7 +55,10 @@ pairs as (
         b.runs as other_runs
     from sides as a
     inner join sides as b
-        on a.series_key = b.series_key and a.unit = b.unit and a.definition_digest = b.definition_digest
+        on
+            a.series_key = b.series_key
+            and a.unit = b.unit
+            and a.definition_digest = b.definition_digest
     cross join chosen as c
     where
         a.build_id <> b.build_id

@@ -20,7 +20,8 @@ compared as (
         sqrt(a.half_width ^ 2 + b.half_width ^ 2) as ratio_half_width
     from marts.latest_median as a
     inner join marts.latest_median as b
-        on a.cluster = b.cluster
+        on
+            a.cluster = b.cluster
             and a.unit = b.unit
             and a.environment = b.environment
             and a.axes - 'framework' = b.axes - 'framework'
@@ -31,7 +32,8 @@ compared as (
         -- Each pair once, unless a side is named.
         and (
             a.framework < b.framework
-            or (c.framework is not null or c.other_framework is not null) and a.framework <> b.framework
+            or (c.framework is not null or c.other_framework is not null)
+            and a.framework <> b.framework
         )
 )
 

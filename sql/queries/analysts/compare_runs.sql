@@ -46,23 +46,38 @@ of_other as (
     select m.*
     from other as r
     inner join marts.fct_measurement as m on r.run_key = m.run_key and r.started_at = m.started_at
+),
+
+compared as (
+    select
+        a.run_id,
+        b.run_id as other_run_id,
+        a.framework_version,
+        b.framework_version as other_version,
+        a.throughput,
+        b.throughput as other_throughput,
+        coalesce(a.case_id, b.case_id) as case_id,
+        coalesce(a.unit, b.unit) as unit,
+        a.throughput / b.throughput as ratio,
+        -- Null where a median rests on fewer than three repeats.
+        sqrt(a.half_width ^ 2 + b.half_width ^ 2) as half_width,
+        (a.definition_digest is distinct from b.definition_digest) as is_other_definition
+    from of_one as a
+    full join of_other as b on a.case_id = b.case_id and a.unit = b.unit
 )
 
 select
-    coalesce(a.case_id, b.case_id) as case_id,
-    a.run_id,
-    b.run_id as other_run_id,
-    a.framework_version,
-    b.framework_version as other_version,
-    round(a.throughput::numeric, 2) as throughput,
-    round(b.throughput::numeric, 2) as other_throughput,
-    coalesce(a.unit, b.unit) as unit,
-    round((a.throughput / b.throughput)::numeric, 4) as ratio,
-    -- Both ends of the 95 % interval; null where a median rests on fewer than three repeats.
-    round((a.throughput / b.throughput * exp(-e.half_width))::numeric, 4) as low,
-    round((a.throughput / b.throughput * exp(e.half_width))::numeric, 4) as high,
-    a.definition_digest is distinct from b.definition_digest as is_other_definition
-from of_one as a
-full join of_other as b on a.case_id = b.case_id and a.unit = b.unit
-cross join lateral (select sqrt(a.half_width ^ 2 + b.half_width ^ 2) as half_width) as e
-order by abs(ln(a.throughput / b.throughput)) desc nulls last, case_id asc;
+    case_id,
+    run_id,
+    other_run_id,
+    framework_version,
+    other_version,
+    round(throughput::numeric, 2) as throughput,
+    round(other_throughput::numeric, 2) as other_throughput,
+    unit,
+    round(ratio::numeric, 4) as ratio,
+    round((ratio * exp(-half_width))::numeric, 4) as low,
+    round((ratio * exp(half_width))::numeric, 4) as high,
+    is_other_definition
+from compared
+order by abs(ln(ratio)) desc nulls last, case_id asc;

@@ -55,12 +55,18 @@ pairs as (
         b.runs as other_runs
     from sides as a
     inner join sides as b
-        on a.series_key = b.series_key and a.unit = b.unit and a.definition_digest = b.definition_digest
+        on
+            a.series_key = b.series_key
+            and a.unit = b.unit
+            and a.definition_digest = b.definition_digest
     cross join chosen as c
     where
         a.framework_version <> b.framework_version
         and (c.version is null or a.framework_version = c.version)
-        and (b.framework_version = c.other_version or (c.other_version is null and b.last_at < a.last_at))
+        and (
+            b.framework_version = c.other_version
+            or (c.other_version is null and b.last_at < a.last_at)
+        )
     order by a.series_key asc, a.last_at desc, b.last_at desc
 )
 

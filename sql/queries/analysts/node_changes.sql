@@ -37,16 +37,18 @@ states as (
             r.started_at,
             f.fingerprint_id
         from staging.run as r
-        cross join lateral (
-            select e.fingerprint_id
-            from marts.fct_measurement_node as e
-            where
-                e.run_key = r.run_key
-                and e.started_at = r.started_at
-                and e.node = n.node
-                and e.fingerprint_id is not null
-            limit 1
-        ) as f
+        cross join
+            lateral (
+                select e.fingerprint_id
+                from marts.fct_measurement_node as e
+                where
+                    e.run_key = r.run_key
+                    and e.started_at = r.started_at
+                    and e.node = n.node
+                    and e.fingerprint_id is not null
+                order by e.generation desc
+                limit 1
+            ) as f
         where
             r.cluster = n.cluster
             and r.started_at > t.at - interval '60 days'
@@ -67,28 +69,31 @@ changed as (
     from states as b
     inner join states as s on b.cluster = s.cluster and b.node = s.node
     where not b.is_since and s.is_since and b.fingerprint_id <> s.fingerprint_id
+),
+
+fields as (
+    select
+        c.cluster,
+        c.node,
+        f.field,
+        c.before_at,
+        c.since_at,
+        max(f.value) filter (where f.fingerprint_id = c.fingerprint_before) as before,
+        max(f.value) filter (where f.fingerprint_id = c.fingerprint_since) as since
+    from changed as c
+    inner join marts.fingerprint_field as f
+        on f.fingerprint_id in (c.fingerprint_before, c.fingerprint_since)
+    group by c.cluster, c.node, f.field, c.before_at, c.since_at
 )
 
 select
-    c.cluster,
-    c.node,
-    f.field,
-    f.before,
-    f.since,
-    c.before_at,
-    c.since_at
-from changed as c
-cross join lateral (
-    select
-        coalesce(b.field, s.field) as field,
-        b.value as before,
-        s.value as since
-    from (
-        select * from marts.fingerprint_field as x where x.fingerprint_id = c.fingerprint_before
-    ) as b
-    full join (
-        select * from marts.fingerprint_field as y where y.fingerprint_id = c.fingerprint_since
-    ) as s on b.field = s.field
-    where b.value is distinct from s.value
-) as f
-order by c.cluster, c.node, f.field;
+    cluster,
+    node,
+    field,
+    before,
+    since,
+    before_at,
+    since_at
+from fields
+where before is distinct from since
+order by cluster, node, field;

@@ -8,17 +8,30 @@ with chosen as not materialized (
         null::text as cluster
 ),
 
-planned as (
-    select p.*
-    from marts.fct_planned_case as p
+runs as (
+    select r.*
+    from staging.run as r
     cross join chosen as c
     where
-        p.run_kind = 'nightly'
-        and not p.is_imported
-        and p.started_at > c.since
-        and p.started_at <= c.until
-        and (c.suite is null or p.suite = c.suite)
-        and (c.cluster is null or p.cluster = c.cluster)
+        r.run_kind = 'nightly'
+        and not r.is_imported
+        and r.started_at > c.since
+        and r.started_at <= c.until
+        and (c.suite is null or r.suite = c.suite)
+        and (c.cluster is null or r.cluster = c.cluster)
+),
+
+planned as (
+    select p.*
+    from runs as r
+    cross join lateral (
+        select o.*
+        from marts.fct_planned_case as o
+        where o.run_id = r.run_id
+        order by o.case_id asc
+        -- Run by run: each lies in one month of results.
+        offset 0
+    ) as p
 ),
 
 last_without as (

@@ -20,7 +20,9 @@ select
     f.published_device,
     f.published_dataset,
     round(f.measured_value::numeric, 2) as measured_value,
-    case when not f.is_unit_doubtful then round((f.measured_value / f.published_value)::numeric, 3) end
+    case
+        when not f.is_unit_doubtful then round((f.measured_value / f.published_value)::numeric, 3)
+    end
         as ratio,
     f.measured_is_synthetic,
     f.measured_version,

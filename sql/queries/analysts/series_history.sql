@@ -1,11 +1,11 @@
--- How did a series go? Its nights, each beside the median of up to ten nights before it (of twice the
--- period), with the version and driver that it was measured with, and what had changed since the
+-- How did a series go? Its nights, each beside the median of up to ten nights before it (30 days before
+-- the period at most), with the version and driver that it was measured with, and what had changed since the
 -- night before. Null in `chosen` does not constrain.
 with chosen as not materialized (
     select
         null::text as case_id,
         null::text as cluster,
-        now() - interval '30 days' as since,
+        now() - interval '7 days' as since,
         now() as until
 ),
 
@@ -29,7 +29,7 @@ nights as materialized (
     where
         m.run_kind = 'nightly'
         and not m.is_private_build
-        and m.started_at > c.since - (c.until - c.since)
+        and m.started_at > c.since - interval '30 days'
         and m.started_at <= c.until
         and (c.case_id is null or m.case_id = c.case_id)
         and (c.cluster is null or m.cluster = c.cluster)
@@ -37,7 +37,7 @@ nights as materialized (
 ),
 
 -- A fingerprint, or a digest of those of several nodes, stands for the same drivers wherever it is.
-drivers as (
+drivers as materialized (
     select
         s.fingerprint_id,
         d.driver
@@ -72,28 +72,40 @@ select
     n.n,
     round(n.spread::numeric, 4) as spread,
     round((100 * (n.throughput / b.median_before - 1))::numeric, 2) as change_percent,
-    v.verdict,
+    v.kind as verdict,
     v.sentence,
-    case when not n.is_first then
-        concat_ws(
-            ', ',
-            case when n.framework_version is distinct from n.version_before then 'version' end,
-            case when n.definition_digest is distinct from n.definition_before then 'definition' end,
-            case when n.code_digest is distinct from n.code_before then 'code' end,
-            case
-                when n.node_names is distinct from n.nodes_before then 'nodes'
-                when n.fingerprint_id is distinct from n.fingerprint_before then 'state of the nodes'
-            end
-        )
+    case
+        when not n.is_first
+            then
+                concat_ws(
+                    ', ',
+                    case
+                        when n.framework_version is distinct from n.version_before then 'version'
+                    end,
+                    case
+                        when
+                            n.definition_digest is distinct from n.definition_before
+                            then 'definition'
+                    end,
+                    case when n.code_digest is distinct from n.code_before then 'code' end,
+                    case
+                        when n.node_names is distinct from n.nodes_before then 'nodes'
+                        when
+                            n.fingerprint_id is distinct from n.fingerprint_before
+                            then 'state of the nodes'
+                    end
+                )
     end as changed,
     n.run_id
 from nights as n
 cross join chosen as c
-cross join lateral (
-    select percentile_cont(0.5) within group (order by t.throughput) as median_before
-    from unnest(n.throughputs_before) as t (throughput)
-) as b
+cross join
+    lateral (
+        select percentile_cont(0.5) within group (order by t.throughput) as median_before
+        from unnest(n.throughputs_before) as t (throughput)
+    ) as b
 left join drivers as d on n.fingerprint_id = d.fingerprint_id
-left join marts.fct_verdict as v on n.run_key = v.run_key and n.series_key = v.series_key
+left join raw.verdict as v
+    on n.run_key = v.run_key and n.series_key = v.series_key and n.started_at = v.run_at
 where n.started_at > c.since
 order by n.case_id, n.cluster, n.started_at;

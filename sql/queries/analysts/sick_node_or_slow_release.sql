@@ -32,30 +32,33 @@ tonight as (
         m.framework_version,
         m.node_names,
         m.throughput,
-        b.median_before,
-        b.versions_before
+        percentile_cont(0.5) within group (order by t.throughput) as median_before,
+        array_agg(coalesce(t.framework_version, '')) as versions_before
     from newest as r
     inner join marts.fct_measurement as m on r.run_key = m.run_key and r.started_at = m.started_at
     cross join lateral (
         select
-            percentile_cont(0.5) within group (order by t.throughput) as median_before,
-            array_agg(coalesce(t.framework_version, '')) as versions_before
-        from (
-            select
-                n.throughput,
-                n.framework_version
-            from raw.measurement as n
-            where
-                n.series_key = m.series_key
-                and n.is_good
-                and n.run_kind = 'nightly'
-                and not n.is_private_build
-                and n.run_at < r.started_at
-            order by n.run_at desc
-            limit 10
-        ) as t
-    ) as b
-    where not m.is_private_build and b.median_before is not null
+            n.throughput,
+            n.framework_version
+        from raw.measurement as n
+        where
+            n.series_key = m.series_key
+            and n.is_good
+            and n.run_kind = 'nightly'
+            and not n.is_private_build
+            and n.run_at < r.started_at
+        order by n.run_at desc
+        limit 10
+    ) as t
+    where not m.is_private_build
+    group by
+        m.suite,
+        m.cluster,
+        m.case_id,
+        m.framework,
+        m.framework_version,
+        m.node_names,
+        m.throughput
 ),
 
 changes as (
