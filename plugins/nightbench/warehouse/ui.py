@@ -97,3 +97,15 @@ class UiRepository(PageRepository):
     def series_references(self, case_id: str, cluster: str) -> Sequence[Row]:
         """The published figures of a series' cell."""
         return self._read("ui_series_references", case_id=case_id, cluster=cluster)
+
+    def clusters(self) -> Sequence[Row]:
+        """The clusters that runs were planned on."""
+        return self._read("ui_clusters")
+
+    def nodes(self) -> Sequence[Row]:
+        """All nodes that were ever looked at, and where they stand."""
+        return self._read("ui_nodes")
+
+    def controls(self) -> Sequence[Row]:
+        """The newest control measurement of each node, metric, device and backend."""
+        return self._read("ui_controls")

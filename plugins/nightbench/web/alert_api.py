@@ -11,7 +11,18 @@ from typing import Annotated, Any
 from fastapi import Query, Request
 from fastapi.responses import JSONResponse
 
-from nightbench.web.actions import apply_change, parse_change
+from nightbench.core.model.alerts import CauseEvidence
+from nightbench.core.sentences import evidence_sentence
+from nightbench.web.actions import REASONS, actions_for, apply_change, parse_change
+from nightbench.web.alert_models import (
+    AlertDetail,
+    AlertEvent,
+    AlertList,
+    AlertRow,
+    BisectSearch,
+    BisectTest,
+    OfferedAction,
+)
 from nightbench.web.alert_pages import (
     OpenQueries,
     OpenTriage,
@@ -22,6 +33,7 @@ from nightbench.web.alert_pages import (
 )
 from nightbench.web.errors import BadInput, Refused
 from nightbench.web.guard import HEADER, PageUser, has_bearer, refuse_foreign
+from nightbench.web.page_queries import Row
 from nightbench.web.rendering import HEADERS
 
 MOST = 1000
@@ -47,13 +59,26 @@ class AlertApi:
             rows = repository.find_alerts(
                 states_of(state or []), cluster or None, framework or None, limit
             )
-        return json_response({"alerts": rows})
+        return json_response(AlertList(alerts=[AlertRow.of(row) for row in rows]).model_dump())
 
-    def show(self, alert_id: int) -> JSONResponse:
-        """One alert with its history and the searches for the version behind it."""
+    def show(self, request: Request, alert_id: int) -> JSONResponse:
+        """One alert with its history, and what its reader may do with it."""
+        user: PageUser = request.state.nightbench_user
         with known_alert(self._repository, alert_id) as (repository, row):
-            events, bisects = repository.alert_events(alert_id), repository.bisects(alert_id)
-            return json_response({**row, "events": events, "bisects": bisects})
+            evidence = [CauseEvidence.from_json(each) for each in row["evidence"] or ()]
+            shown = AlertDetail.of(
+                row,
+                evidence_sentences=[evidence_sentence(each) for each in evidence],
+                events=[AlertEvent.of(each) for each in repository.alert_events(alert_id)],
+                bisects=[_bisect(each) for each in repository.bisects(alert_id)],
+                group=[AlertRow.of(each) for each in group_of(repository, row)],
+                actions=[
+                    OfferedAction.of(vars(action))
+                    for action in (actions_for(row["state"]) if user.may_change else ())
+                ],
+                reasons=REASONS,
+            )
+        return json_response(shown.model_dump())
 
     def change(self, request: Request, alert_id: int, action: str) -> JSONResponse:
         """Apply an action to an alert; return the alert afterwards."""
@@ -72,7 +97,11 @@ class AlertApi:
             group = group_of(repository, row) if whole else ()
         with self._triage(user.name) as triage:
             apply_change(change, chosen, triage, row, group)
-        return self.show(alert_id)
+        return self.show(request, alert_id)
+
+
+def _bisect(row: Row) -> BisectSearch:
+    return BisectSearch.of(row, tests=[BisectTest.of(each) for each in row["tests"]])
 
 
 def json_response(

@@ -16,9 +16,11 @@ from starlette.exceptions import HTTPException
 
 from nightbench.core.errors import UserError
 from nightbench.web.alert_api import AlertApi, json_response
+from nightbench.web.alert_models import AlertDetail, AlertList, Nodes, Trust
 from nightbench.web.alert_pages import AlertPages, OpenQueries, OpenTriage, dag_run_url
 from nightbench.web.errors import BadInput, status_of
 from nightbench.web.guard import FormTokens, PageAccess, PageUser, hosts_of
+from nightbench.web.health_api import HealthApi
 from nightbench.web.page_queries import PageQueries
 from nightbench.web.plot_svg import draw
 from nightbench.web.rendering import HEADERS, HERE, STYLE, page
@@ -122,12 +124,14 @@ def create_app(
         methods=["GET"],
         response_model=None,
     )
-    ui, runs = UiApi(repository), RunApi(repository)
+    ui, runs, health = UiApi(repository), RunApi(repository), HealthApi(repository)
     for path, handler, answer in (
         ("morning", ui.morning, Morning),
         ("series", ui.series_list, SeriesPage),
         ("series/{cluster}/{case_id:path}", ui.series, SeriesHistory),
         ("axes", ui.axis_values, AxisValues),
+        ("trust", health.trust, Trust),
+        ("nodes", health.nodes, Nodes),
         ("runs", runs.index, RunPage),
         ("runs/of-dag-run", runs.of_dag_run, DagRunRun),
         ("runs/{run_id}", runs.show, RunResults),
@@ -141,13 +145,16 @@ def create_app(
             dependencies=[Depends(_headers)],
         )
     app.add_api_route(f"{API}/openapi.json", _openapi, methods=["GET"], include_in_schema=False)
-    app.add_api_route(f"{API}/alerts", api.index, methods=["GET"])
-    app.add_api_route(f"{API}/alerts/{{alert_id:alert}}", api.show, methods=["GET"])
+    app.add_api_route(f"{API}/alerts", api.index, methods=["GET"], response_model=AlertList)
+    app.add_api_route(
+        f"{API}/alerts/{{alert_id:alert}}", api.show, methods=["GET"], response_model=AlertDetail
+    )
     app.add_api_route(
         f"{API}/alerts/{{alert_id:alert}}/{{action}}",
         api.change,
         methods=["POST"],
         dependencies=changing,
+        response_model=AlertDetail,
     )
     for name, kind in (
         ("style.css", "text/css"),

@@ -124,3 +124,12 @@ class UiQueries(PageQueries, Protocol):
 
     def series_references(self, case_id: str, cluster: str) -> Sequence[Row]:
         """The published figures of a series' cell."""
+
+    def clusters(self) -> Sequence[Row]:
+        """The clusters that runs were planned on."""
+
+    def nodes(self) -> Sequence[Row]:
+        """All nodes that were ever looked at, and where they stand."""
+
+    def controls(self) -> Sequence[Row]:
+        """The newest control measurement of each node, metric, device and backend."""

@@ -17,6 +17,7 @@ from nightbench.web.guard import FormTokens
 
 START = datetime(2026, 11, 1, 1, tzinfo=UTC)
 SECRET = b"a secret of the tests"
+CONFIRMATION = ("", "_state", "_sentence", "_ratio", "_low", "_high", "_rounds")
 Row = dict[str, Any]
 
 
@@ -73,6 +74,10 @@ def alert(**changes: Any) -> Row:
         "dismissed_as": None,
         "snoozed_until": None,
         "owner": None,
+        "evidence": None,
+        **dict.fromkeys(("change_low", "change_high", "since", "group_key")),
+        **dict.fromkeys(("cause", "cause_suspect", "cause_sentence")),
+        **dict.fromkeys(f"confirmation{part}" for part in CONFIRMATION),
     } | changes
 
 
