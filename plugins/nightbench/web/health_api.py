@@ -13,7 +13,7 @@ from nightbench.web.alert_models import (
     Nodes,
     Trust,
 )
-from nightbench.web.alert_pages import OpenQueries
+from nightbench.web.page_queries import OpenQueries
 from nightbench.web.ui_models import DriftingSeries, NoisySeries
 from nightbench.web.views import grade_sentences
 

@@ -103,7 +103,17 @@ function History({ alert }: { alert: AlertDetail }) {
       <Text>
         <Link to={routes.series(alert.case_id, alert.cluster)}>Its page</Link>
       </Text>
-      <Answered answer={answer}>{(series) => <Plot series={series} />}</Answered>
+      <Answered answer={answer}>{(series) => (
+          <>
+            {series.noisy && (
+              <Note status="warning">
+                This series is noisy since {moment(series.noisy.since_at)} UTC and opens no alert of a
+                fall: {series.noisy.sentence}
+              </Note>
+            )}
+            <Plot series={series} />
+          </>
+        )}</Answered>
     </Section>
   );
 }

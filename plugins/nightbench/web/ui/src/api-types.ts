@@ -241,6 +241,7 @@ export type Morning = {
   left_out: Array<LeftOutCase>;
   noisy: Array<NoisySeries>;
   drifting: Array<DriftingSeries>;
+  grades_too_low: Array<string>;
   is_empty: boolean;
 };
 
