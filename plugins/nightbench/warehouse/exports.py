@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from nightbench.core.model import Run, RunKind
 from nightbench.warehouse.repository import Repository, Row
 from nightbench.warehouse.statements import queries
 
@@ -63,7 +64,7 @@ class Batch(NamedTuple):
 
 
 class ExportRepository(Repository):
-    """Reads for `nightbench export`."""
+    """Reads for `nightbench export` and `nightbench report`."""
 
     def columns(self, name: str) -> list[ExportColumn]:
         """The columns of an export, in the order of its rows.
@@ -111,6 +112,28 @@ class ExportRepository(Repository):
             case_id: the case; all when None.
         """
         return self._read(f"export_{name}", **vars(ExportFilter(run_id=run_id, case_id=case_id)))
+
+    def run(self, run_id: str) -> Run | None:
+        """A run; None where the warehouse has none of that id."""
+        row = self._first("report_run", run_id=run_id)
+        if row is None:
+            return None
+        given = {field.name: row[field.name] for field in dataclasses.fields(Run)}
+        return Run(**given | {"run_kind": RunKind(row["run_kind"])})
+
+    def histories(self, run: Run, case_ids: Iterable[str], days: int) -> dict[str, list[Row]]:
+        """case_id -> medians of its nights up to a run, oldest first: started_at, throughput."""
+        found: dict[str, list[Row]] = {}
+        for row in self._read(
+            "report_histories",
+            run_id=run.run_id,
+            cluster=run.cluster,
+            case_ids=list(case_ids),
+            since=run.started_at - timedelta(days=days),
+            until=run.started_at,
+        ):
+            found.setdefault(row["case_id"], []).append(row)
+        return found
 
     @contextmanager
     def _snapshot(self, doing: str) -> Iterator[None]:
