@@ -1,5 +1,6 @@
 -- Questions of the web pages alone.
 
+<<<<<<< HEAD
 -- name: page_series(workload, framework, cluster, case_id, max_points)
 -- The newest results of each series, oldest first; quarantined, failed and missing ones are among
 -- them, drills and confirmations are not. A null parameter does not constrain.
@@ -117,6 +118,8 @@ where
     )
 order by s.workload, s.framework, s.cluster;
 
+=======
+>>>>>>> main
 -- name: page_alerts(states, cluster, framework, alert_id, group_key, max_rows)
 -- Alerts with the axes of their case, newest first. A null parameter does not constrain. The plan
 -- is that of the run that opened the alert.
