@@ -628,7 +628,8 @@ create table raw.message (
 );
 create unique index message_one_for_each_night on raw.message (suite, cluster, night, channel)
 where kind = 'night';
-comment on table raw.message is 'What was sent: at most one message of a suite''s night on a cluster for each channel';
+comment on table raw.message is
+'What was sent: at most one message of a suite''s night on a cluster for each channel';
 comment on column raw.message.suite is 'Whose alerts it was about';
 comment on column raw.message.cluster is 'Of the run that was judged when it was sent';
 comment on column raw.message.night is 'Day on which the night begins, by the suite''s own clock';

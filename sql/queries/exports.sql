@@ -76,3 +76,26 @@ where
     and (:case_id::text is null or a.case_id = :case_id)
     and (:run_id::text is null or a.opened_run_id = :run_id)
 order by r.started_at, a.alert_id;
+
+-- name: report_run(run_id)
+-- The run that a report is of.
+select *
+from staging.run
+where run_id = :run_id;
+
+-- name: report_histories(run_id, cluster, case_ids, since, until)
+-- Medians of the nights of some cases, oldest first, and those of the run itself; other private
+-- builds are no part of them.
+select
+    case_id,
+    run_id,
+    started_at,
+    throughput
+from marts.fct_measurement
+where
+    cluster = :cluster
+    and case_id = any(:case_ids)
+    and started_at >= :since
+    and started_at <= :until
+    and ((run_kind = 'nightly' and not is_private_build) or run_id = :run_id)
+order by case_id, started_at, run_id;

@@ -309,3 +309,53 @@ select
 from marts.fct_repeat
 where run_id = :run_id and case_id = :case_id
 order by generation asc, repeat asc;
+
+-- name: ui_clusters()
+-- The clusters that runs were planned on.
+select
+    cluster,
+    description,
+    device_kind,
+    nodes,
+    devices_per_node,
+    runs,
+    first_run_at,
+    last_run_at
+from marts.dim_cluster
+order by cluster;
+
+-- name: ui_nodes()
+-- All nodes that were ever looked at: where they stand.
+select
+    cluster,
+    node,
+    address,
+    state,
+    state_since,
+    state_reasons,
+    state_by,
+    faults_in_a_row,
+    last_preflight_at,
+    last_preflight_run_id,
+    was_reachable,
+    last_level,
+    last_complaints
+from marts.dim_node
+order by cluster asc, node asc;
+
+-- name: ui_controls()
+-- The newest control measurement of each node, metric, device and backend.
+select distinct on (cluster, node, metric, device, backend)
+    cluster,
+    node,
+    metric,
+    device,
+    backend,
+    at,
+    run_id,
+    median,
+    unit,
+    median_before,
+    ratio
+from marts.control_history
+order by cluster asc, node asc, metric asc, device asc, backend asc, at desc;

@@ -61,6 +61,7 @@ def test_a_run_ends_with_rows_and_verdicts_in_the_warehouse(live: Live) -> None:
     digest = live.stack.home.reports / f"{run.run_id}.md"
     live.until(lambda: digest.is_file() and digest.stat().st_size, "the digest, after the verdicts")
     assert digest.read_text().startswith("# good on local")
+    assert digest.with_suffix(".html").read_text().startswith("<!doctype html>")
 
 
 def test_a_real_framework_is_provisioned_on_its_node_and_measured(live: Live) -> None:

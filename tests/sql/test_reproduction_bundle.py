@@ -101,7 +101,7 @@ def test_a_bundle_says_what_was_measured_and_how_to_do_it_again(run, tmp_path):
     }
     assert read["measurement"]["throughput"] == 11.0
     assert [row["throughput"] for row in read["repeats"]] == [10.0, 11.0, 12.0]
-    assert list(read["fingerprints"]) == ["fp-n1"]
+    assert read["fingerprints"]["n1"]["schema"] == "nightbench.fingerprint/1"
     assert read[f"jobs/{CASE}/job"]["nodes"][0]["data_address"] == "127.0.0.1"
     said = (folder / "README.md").read_text()
     assert "11 images/s, the median of 3 repeats" in said

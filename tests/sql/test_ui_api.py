@@ -25,7 +25,7 @@ def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     roles = {WAREHOUSE_READER: warehouse.reader, WAREHOUSE_TRIAGE: warehouse.triage}
     monkeypatch.setattr(page_app, "connect", lambda conn_id: connect(roles[conn_id]))
     access = PageAccess(lambda: None, lambda: None, lambda: PageUser("ada", may_change=True))
-    return TestClient(create_app(page_app.open_repository, page_app.open_triage, access, b"secret"))
+    return TestClient(create_app(page_app.open_repository, page_app.open_triage, access))
 
 
 @pytest.fixture

@@ -252,8 +252,10 @@ def _write_bundle(file: Path, run: str, case: str | None) -> None:
         stored = ExportRepository(connection)
         measurements = stored.of_run("measurements", run, case)
         repeats = stored.of_run("repeats", run, case)
-        ids = [row["fingerprint_id"] for row in measurements if row["fingerprint_id"]]
-        fingerprints = Warehouse(connection).causes.fingerprints(ids)
+        causes = Warehouse(connection).causes
+        nodes = {row["node"]: row["fingerprint_id"] for row in causes.nodes([case], [run])}
+        known = causes.fingerprints({each for each in nodes.values() if each})
+        fingerprints = {node: known[each] for node, each in nodes.items() if each in known}
     if not measurements:
         raise UserError(f"run {shown(run)}: found no measurement of {case} that passed its checks")
     with replaced(file) as beside:

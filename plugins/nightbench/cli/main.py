@@ -26,6 +26,7 @@ from nightbench.cli import (
     nodes,
     parse,
     plan,
+    report,
     results,
     run,
     runs,
@@ -65,6 +66,7 @@ detect.app.registered_commands += [
 results.app.registered_commands += [
     *runs.app.registered_commands,
     *table.app.registered_commands,
+    *report.app.registered_commands,
     *export.app.registered_commands,
     *history_import.app.registered_commands,
     *nights.app.registered_commands,

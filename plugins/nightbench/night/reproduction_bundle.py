@@ -43,7 +43,7 @@ def write_bundle(
         run: its files in the spool, which may be gone.
         measurement: a row of `marts.fct_measurement`.
         repeats: of it, rows of `marts.fct_repeat`.
-        fingerprints: by id.
+        fingerprints: node -> its fingerprint/1 document.
 
     Returns:
         Why it cannot be measured again from the archive alone; None where it can.

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from nightbench.core.model import Run, RunKind
 from nightbench.warehouse.repository import Repository, Row
 from nightbench.warehouse.statements import queries
 
+
+class Export(NamedTuple):
+    """Something that can be exported."""
+
+    view: str
+    """Its columns are those of the rows."""
+    statement: str
+
+
 EXPORTS = {
-    "measurements": "marts.fct_measurement",
-    "repeats": "marts.fct_repeat",
-    "verdicts": "marts.fct_verdict",
-    "alerts": "marts.fct_alert",
+    "measurements": Export("marts.fct_measurement", "export_measurements"),
+    "repeats": Export("marts.fct_repeat", "export_repeats"),
+    "verdicts": Export("marts.fct_verdict", "export_verdicts"),
+    "alerts": Export("marts.fct_alert", "export_alerts"),
 }
-"""What can be exported -> the view whose columns the rows have."""
+"""What can be exported, by name."""
 
 BATCH_ROWS = 20_000
 """Rows that are held in memory at once."""
@@ -63,7 +73,7 @@ class Batch(NamedTuple):
 
 
 class ExportRepository(Repository):
-    """Reads for `nightbench export`."""
+    """Reads for `nightbench export` and `nightbench report`."""
 
     def columns(self, name: str) -> list[ExportColumn]:
         """The columns of an export, in the order of its rows.
@@ -71,7 +81,7 @@ class ExportRepository(Repository):
         Args:
             name: a key of `EXPORTS`.
         """
-        found = self._read("export_columns", view=EXPORTS[name])
+        found = self._read("export_columns", view=EXPORTS[name].view)
         return [ExportColumn(**row) for row in found]
 
     def batches(self, name: str, chosen: ExportFilter) -> Generator[Batch]:
@@ -83,7 +93,7 @@ class ExportRepository(Repository):
             name: a key of `EXPORTS`.
             chosen: which rows.
         """
-        statement = getattr(queries(), f"export_{name}").sql
+        statement = getattr(queries(), EXPORTS[name].statement).sql
         constraints = vars(chosen)
         with self._snapshot(f"export {name}"):
             span = {key: constraints[key] for key in constraints if key != "case_id"}
@@ -110,7 +120,31 @@ class ExportRepository(Repository):
             run_id: the run.
             case_id: the case; all when None.
         """
-        return self._read(f"export_{name}", **vars(ExportFilter(run_id=run_id, case_id=case_id)))
+        return self._read(
+            EXPORTS[name].statement, **vars(ExportFilter(run_id=run_id, case_id=case_id))
+        )
+
+    def run(self, run_id: str) -> Run | None:
+        """A run; None where the warehouse has none of that id."""
+        row = self._first("report_run", run_id=run_id)
+        if row is None:
+            return None
+        given = {field.name: row[field.name] for field in dataclasses.fields(Run)}
+        return Run(**given | {"run_kind": RunKind(row["run_kind"])})
+
+    def histories(self, run: Run, case_ids: Iterable[str], days: int) -> dict[str, list[Row]]:
+        """case_id -> medians of its nights up to a run, oldest first: started_at, throughput."""
+        found: dict[str, list[Row]] = {}
+        for row in self._read(
+            "report_histories",
+            run_id=run.run_id,
+            cluster=run.cluster,
+            case_ids=list(case_ids),
+            since=run.started_at - timedelta(days=days),
+            until=run.started_at,
+        ):
+            found.setdefault(row["case_id"], []).append(row)
+        return found
 
     @contextmanager
     def _snapshot(self, doing: str) -> Iterator[None]:

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request, Response
 
-from nightbench.web.alert_pages import OpenQueries
+from nightbench.web.actions import LIVE
 from nightbench.web.errors import BadInput, NotFound
-from nightbench.web.page_queries import Row
+from nightbench.web.page_queries import OpenQueries, Row
 from nightbench.web.ui_models import (
     AxisValue,
     AxisValues,
@@ -33,7 +33,6 @@ from nightbench.web.ui_models import (
 )
 from nightbench.web.views import group_alerts
 
-LIVE = ("open", "acknowledged")
 ALERTS = 200
 CSV_ROWS = 10_000
 NOT_AXES = {"cluster", "suite", "state", "search", "sort", "page", "size", "format"}
@@ -74,6 +73,11 @@ class UiApi:
                 left_out=[LeftOutCase.of(row) for row in repository.left_out(run_ids)],
                 noisy=[NoisySeries.of(row) for row in repository.noisy()],
                 drifting=[DriftingSeries.of(row) for row in repository.drifts()],
+                grades_too_low=[
+                    f"{row['suite']} on {row['cluster']}: {row['below']}"
+                    for row in repository.grades()
+                    if row["below"]
+                ],
                 is_empty=not runs and not alerts and not repository.axis_values(),
             )
 

@@ -87,6 +87,7 @@ def test_every_command_of_the_manual_is_there() -> None:
         "run",
         "runs",
         "cancel",
+        "report",
         "results",
         "table",
         "doctor",
@@ -97,6 +98,8 @@ def test_every_command_of_the_manual_is_there() -> None:
         "import",
         "airflow",
         "migrate",
+        "backup",
+        "restore",
     }
 
 

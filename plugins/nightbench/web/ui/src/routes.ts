@@ -9,13 +9,10 @@ export const routes = {
     `${HOME}/series?${new URLSearchParams({ case: caseId, cluster })}`,
   runs: () => `${HOME}/runs`,
   run: (runId: string) => `${HOME}/runs/${encodeURIComponent(runId)}`,
+  alerts: () => `${HOME}/alerts`,
+  alert: (alertId: number) => `${HOME}/alerts/${alertId}`,
+  nodes: () => `${HOME}/nodes`,
+  trust: () => `${HOME}/trust`,
   dagRun: (dagId: string, dagRunId: string) =>
     `/dags/${encodeURIComponent(dagId)}/runs/${encodeURIComponent(dagRunId)}`,
-};
-
-/** Pages that the server renders, outside of Airflow's own. */
-export const rendered = {
-  alerts: () => "nightbench/alerts",
-  alert: (alertId: number) => `nightbench/alerts/${alertId}`,
-  trust: () => "nightbench/trust",
 };

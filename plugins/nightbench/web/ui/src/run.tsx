@@ -6,7 +6,7 @@ import { useParams } from "react-router-dom";
 import { apiAddress, useApi } from "./api";
 import type { CaseRepeats, RunCase, DagRunRun, RepeatResult, RunResults } from "./api-types";
 import { change, count, figure, moment, percent, words } from "./format";
-import { AlertLink, Answered, Boundary, Change, Link, Note, Section, State, useTitle } from "./parts";
+import { AlertLink, Answered, Boundary, Change, Download, Link, Note, Section, State, useTitle } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
 
@@ -177,12 +177,10 @@ function Results({ results }: { results: RunResults }) {
         {run.dag_id && run.dag_run_id && (
           <Link to={routes.dagRun(run.dag_id, run.dag_run_id)}>The run in Airflow</Link>
         )}{" "}
-        <a
-          href={apiAddress(`runs/${encodeURIComponent(run.run_id)}`, { format: "csv" })}
-          download={`${run.run_id}.csv`}
-        >
-          CSV
-        </a>
+        <Download
+          address={apiAddress(`runs/${encodeURIComponent(run.run_id)}`, { format: "csv" })}
+          file={`${run.run_id}.csv`}
+        />
       </Text>
       {run.loaded_at === null && (
         <Note>
