@@ -36,3 +36,8 @@ comment on view marts.control_history is
 'One row per control measurement, beside the median of up to ten before it on the same node';
 comment on column marts.control_history.ratio is
 'median / median_before: a slow node is below 1 here, a slow framework is not';
+comment on column marts.control_history.run_id is
+'The run that it was for; null where a person looked';
+comment on column marts.control_history.median_before is
+'Median of up to ten control measurements before it; null for the first';
+comment on column marts.control_history.nights_before is 'How many those are';

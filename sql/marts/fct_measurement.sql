@@ -98,3 +98,11 @@ comment on column marts.fct_measurement.is_private_build is
 comment on column marts.fct_measurement.node_names is 'Nodes that it ran on; null when imported';
 comment on column marts.fct_measurement.series_key is 'Number of the series: short and stable';
 comment on column marts.fct_measurement.run_key is 'Number of the run';
+comment on column marts.fct_measurement.is_imported is 'From a site''s older results';
+comment on column marts.fct_measurement.batch_size_per_device is
+'Samples in a step of one trainer; what was found where the case says max';
+comment on column marts.fct_measurement.global_batch_size is 'Samples in a step of all trainers';
+comment on column marts.fct_measurement.definition_digest is
+'Digest of workload and protocol; a change starts a new segment of the history; null where unknown';
+comment on column marts.fct_measurement.fingerprint_id is
+'Fingerprint of the node, or a digest of those of all nodes; null where unknown';

@@ -58,7 +58,8 @@ cross join lateral (
         end as value
     from part as p
     where
-        jsonb_typeof(p.value) not in ('object', 'null')
+        f.document <> '{}'
+        and jsonb_typeof(p.value) not in ('object', 'null')
         and p.value <> '[]'
         and jsonb_typeof(p.value -> 0) is distinct from 'object'
 ) as e;
@@ -67,4 +68,4 @@ comment on view marts.fingerprint_field is
 'One row per fingerprint and field of the node that has a value: hardware, drivers, kernel';
 comment on column marts.fingerprint_field.field is
 'Path, entries of lists by index or name: gpus.0.driver';
-comment on column marts.fingerprint_field.value is 'As text; the entries of a list of values joined';
+comment on column marts.fingerprint_field.value is 'As text; a list of values is joined';

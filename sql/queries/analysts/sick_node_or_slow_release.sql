@@ -36,20 +36,21 @@ tonight as (
         array_agg(coalesce(t.framework_version, '')) as versions_before
     from newest as r
     inner join marts.fct_measurement as m on r.run_key = m.run_key and r.started_at = m.started_at
-    cross join lateral (
-        select
-            n.throughput,
-            n.framework_version
-        from raw.measurement as n
-        where
-            n.series_key = m.series_key
-            and n.is_good
-            and n.run_kind = 'nightly'
-            and not n.is_private_build
-            and n.run_at < r.started_at
-        order by n.run_at desc
-        limit 10
-    ) as t
+    cross join
+        lateral (
+            select
+                n.throughput,
+                n.framework_version
+            from raw.measurement as n
+            where
+                n.series_key = m.series_key
+                and n.is_good
+                and n.run_kind = 'nightly'
+                and not n.is_private_build
+                and n.run_at < r.started_at
+            order by n.run_at desc
+            limit 10
+        ) as t
     where not m.is_private_build
     group by
         m.suite,
