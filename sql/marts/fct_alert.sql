@@ -44,14 +44,25 @@ select
     news.change as notified_change,
     news.low as notified_low
 from raw.alert as a
+inner join raw.series as s on a.case_id = s.case_id and a.cluster = s.cluster
+inner join raw.run as opened on a.opened_run_id = opened.run_id
 left join raw.verdict as v
-    on a.opened_run_id = v.run_id and a.case_id = v.case_id
+    on
+        opened.run_key = v.run_key
+        and opened.started_at = v.run_at
+        and s.series_key = v.series_key
+inner join raw.run as last_run on a.last_run_id = last_run.run_id
 left join raw.verdict as latest
-    on a.last_run_id = latest.run_id and a.case_id = latest.case_id
+    on
+        last_run.run_key = latest.run_key
+        and last_run.started_at = latest.run_at
+        and s.series_key = latest.series_key
+inner join raw.run as news_run on a.news_run_id = news_run.run_id
 left join raw.verdict as news
     on
-        a.news_run_id = news.run_id
-        and a.case_id = news.case_id
+        news_run.run_key = news.run_key
+        and news_run.started_at = news.run_at
+        and s.series_key = news.series_key
         and a.told_at is not null
 left join lateral (
     select k.*

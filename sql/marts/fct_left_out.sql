@@ -3,24 +3,21 @@
 create or replace view marts.fct_left_out as
 select
     p.case_id,
-    r.cluster,
-    r.run_id,
-    r.suite,
-    r.run_kind,
-    r.started_at,
+    p.cluster,
+    p.run_id,
+    p.suite,
+    p.run_kind,
+    p.started_at,
     p.workload,
     p.framework,
-    coalesce(m.n, 0) as n,
+    coalesce(p.n, 0) as n,
     l.reason ->> 'code' as code,
     l.reason ->> 'observed' as observed,
     l.reason ->> 'expected' as expected,
     p.left_out is not null as is_beforehand
-from staging.planned_case as p
-inner join staging.run as r on p.run_id = r.run_id
-left join staging.measurement as m
-    on p.run_id = m.run_id and p.case_id = m.case_id
-cross join lateral coalesce(p.left_out, m.reasons -> 0) as l (reason)
-where p.left_out is not null or m.status = 'left_out';
+from staging.result as p
+cross join lateral coalesce(p.left_out, p.reasons -> 0) as l (reason)
+where p.left_out is not null or p.status = 'left_out';
 
 comment on view marts.fct_left_out is
 'One row per run and case that its night had no room for: neither failed nor missing';

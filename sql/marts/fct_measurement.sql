@@ -1,78 +1,71 @@
 -- Grain: one row per series (case on a cluster) and run: the median over its good repeats.
 -- Only measurements that ended ok and passed every check that must not fail.
 create or replace view marts.fct_measurement as
-with good as (
-    select *
-    from staging.measurement
-    where
-        status = 'ok'
-        and throughput is not null
-        and not is_quarantined
-)
-
 select
-    p.case_id,
-    r.cluster,
+    s.case_id,
+    s.cluster,
     r.run_id,
     r.suite,
-    r.run_kind,
-    r.started_at,
-    r.is_imported,
-    p.workload,
-    p.framework,
-    p.strategy,
-    p.nodes,
-    p.devices_per_node,
-    p.trainers,
-    p.pservers,
-    coalesce(p.batch_size_per_device, g.found_batch_size) as batch_size_per_device,
-    coalesce(p.global_batch_size, g.found_batch_size * p.trainers) as global_batch_size,
-    p.batch_size_per_device is null as is_batch_found,
-    p.precision,
-    p.sync,
-    p.compiler,
-    p.execution,
-    p.layout,
-    p.sequence_length,
-    p.compression,
-    p.link_bandwidth,
-    p.threads,
-    p.sparsity,
-    p.cpus,
-    p.memory_mb,
+    m.run_kind,
+    m.run_at as started_at,
+    r.origin = 'import' as is_imported,
+    s.workload,
+    s.framework,
+    s.strategy,
+    s.nodes,
+    s.devices_per_node,
+    s.trainers,
+    s.pservers,
+    coalesce(s.batch_size_per_device, m.found_batch_size) as batch_size_per_device,
+    coalesce(s.global_batch_size, m.found_batch_size * s.trainers) as global_batch_size,
+    s.batch_size_per_device is null as is_batch_found,
+    s.precision,
+    s.sync,
+    s.compiler,
+    s.execution,
+    s.layout,
+    s.sequence_length,
+    s.compression,
+    s.link_bandwidth,
+    s.threads,
+    s.sparsity,
+    s.cpus,
+    s.memory_mb,
     b.environment,
-    p.data,
-    p.is_synthetic,
-    p.scale,
-    p.axes,
-    g.build_id,
-    p.is_private_build,
-    g.framework_version,
-    g.throughput,
-    g.unit,
-    g.n,
-    g.throughput_min,
-    g.throughput_max,
-    g.throughput_mad,
-    g.spread,
-    g.half_width,
-    g.throughput
-    / coalesce(p.global_batch_size, g.found_batch_size * p.trainers) as minibatches_per_s,
-    g.speedup,
-    g.efficiency,
-    g.baseline_case_id,
-    g.time_to_first_step_s,
-    g.peak_resident_bytes,
-    g.sent_bytes_per_step,
-    g.definition_digest,
-    g.fingerprint_id,
-    g.node_names,
-    g.elapsed_s
-from good as g
-inner join staging.planned_case as p
-    on g.run_id = p.run_id and g.case_id = p.case_id
-inner join staging.run as r on g.run_id = r.run_id
-inner join staging.build as b on g.build_id = b.build_id;
+    s.data,
+    s.is_synthetic,
+    s.scale,
+    s.axes,
+    b.build_id,
+    m.is_private_build,
+    m.framework_version,
+    m.throughput,
+    m.unit,
+    m.n,
+    m.minimum as throughput_min,
+    m.maximum as throughput_max,
+    m.mad as throughput_mad,
+    m.spread,
+    m.half_width,
+    m.throughput
+    / coalesce(s.global_batch_size, m.found_batch_size * s.trainers) as minibatches_per_s,
+    m.speedup,
+    m.efficiency,
+    m.baseline_case_id,
+    m.time_to_first_step_s,
+    m.peak_resident_bytes,
+    m.sent_bytes_per_step,
+    nullif(m.definition_digest, '') as definition_digest,
+    nullif(m.fingerprint_id, '') as fingerprint_id,
+    m.node_names,
+    m.elapsed_s,
+    m.series_key,
+    m.run_key
+from raw.measurement as m
+inner join raw.run as r on m.run_key = r.run_key and m.run_at = r.started_at
+inner join staging.series as s on m.series_key = s.series_key
+inner join staging.build as b on m.build_key = b.build_key
+where m.is_good;
 
 comment on view marts.fct_measurement is
 'One row per series (case_id, cluster) and run: medians that passed the checks';
@@ -100,3 +93,5 @@ comment on column marts.fct_measurement.environment is
 comment on column marts.fct_measurement.is_private_build is
 'Its build was named for this run and is not the suite''s own: no part of the series'' history';
 comment on column marts.fct_measurement.node_names is 'Nodes that it ran on; null when imported';
+comment on column marts.fct_measurement.series_key is 'Number of the series: short and stable';
+comment on column marts.fct_measurement.run_key is 'Number of the run';

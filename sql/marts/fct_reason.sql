@@ -3,57 +3,64 @@
 create or replace view marts.fct_reason as
 with told as (
     select
-        run_id,
-        case_id,
+        run_key,
+        series_key,
+        run_at,
         generation,
         repeat,
         status,
         false as is_quarantine,
         reasons
-    from staging.repeat
+    from raw.repeat
     union all
     select
-        run_id,
-        case_id,
+        run_key,
+        series_key,
+        run_at,
         generation,
         repeat,
         status,
         true as is_quarantine,
         quarantine_reasons as reasons
-    from staging.repeat
+    from raw.repeat
+    where quarantine_reasons is not null
     union all
     select
-        run_id,
-        case_id,
+        run_key,
+        series_key,
+        run_at,
         generation,
         null as repeat,
         status,
         false as is_quarantine,
         reasons
-    from staging.measurement
+    from raw.measurement
+    where not is_superseded
     union all
     select
-        run_id,
-        case_id,
+        run_key,
+        series_key,
+        run_at,
         generation,
         null as repeat,
         status,
         true as is_quarantine,
         quarantine_reasons as reasons
-    from staging.measurement
+    from raw.measurement
+    where not is_superseded and quarantine_reasons is not null
 )
 
 select
-    t.run_id,
-    t.case_id,
+    r.run_id,
+    s.case_id,
     r.cluster,
     t.generation,
     t.repeat,
     r.suite,
     r.run_kind,
     r.started_at,
-    p.workload,
-    p.framework,
+    s.workload,
+    s.framework,
     t.status,
     t.is_quarantine,
     e.ordinal,
@@ -64,8 +71,8 @@ select
     e.reason ->> 'expected' as expected
 from told as t
 cross join lateral jsonb_array_elements(t.reasons) with ordinality as e (reason, ordinal)
-inner join staging.run as r on t.run_id = r.run_id
-inner join staging.planned_case as p on t.run_id = p.run_id and t.case_id = p.case_id;
+inner join raw.run as r on t.run_key = r.run_key and t.run_at = r.started_at
+inner join staging.series as s on t.series_key = s.series_key;
 
 comment on view marts.fct_reason is
 'One row per reason for which a repeat, or a case of a run, does not count';

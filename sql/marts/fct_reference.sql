@@ -4,12 +4,9 @@
 create or replace view marts.fct_reference as
 with latest as (
     -- Full scale only: a smoke run does another amount of work.
-    select distinct on (case_id, cluster) *
-    from marts.fct_measurement
-    where
-        scale = 'full'
-        and run_kind <> 'drill'
-    order by case_id asc, cluster asc, started_at desc
+    select *
+    from marts.latest_median
+    where scale = 'full'
 ),
 
 matched as (
@@ -39,13 +36,10 @@ matched as (
             )
             and (f.precision is null or f.precision = l.precision)
             and (f.sync is null or f.sync = l.sync)
-    inner join marts.dim_case as d
-        on
-            l.case_id = d.case_id
-            and (f.compression is null or f.compression = d.compression)
+            and (f.compression is null or f.compression = l.compression)
             and (
                 f.link_gbit_per_s is null
-                or d.link_bandwidth = f.link_gbit_per_s || 'gbit'
+                or l.link_bandwidth = f.link_gbit_per_s || 'gbit'
             )
 )
 

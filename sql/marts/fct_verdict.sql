@@ -1,15 +1,15 @@
 -- Grain: one row per run and judged case.
 create or replace view marts.fct_verdict as
 select
-    v.case_id,
-    v.cluster,
-    v.run_id,
+    s.case_id,
+    s.cluster,
+    r.run_id,
     r.suite,
     r.run_kind,
     r.started_at,
-    p.workload,
-    p.framework,
-    p.strategy,
+    s.workload,
+    s.framework,
+    s.strategy,
     v.kind as verdict,
     v.sentence,
     v.value,
@@ -18,19 +18,24 @@ select
     v.history as history_nights,
     m.unit,
     m.framework_version,
-    coalesce(m.is_quarantined, false) as is_quarantined,
+    coalesce(m.quarantine_reasons is not null, false) as is_quarantined,
     v.smallest_slowdown,
     v.low,
     v.high,
     v.since,
     v.first_bad_run_id,
-    v.last_good_run_id
+    v.last_good_run_id,
+    v.series_key,
+    v.run_key
 from raw.verdict as v
-inner join staging.run as r on v.run_id = r.run_id
-inner join staging.planned_case as p
-    on v.run_id = p.run_id and v.case_id = p.case_id
-left join staging.measurement as m
-    on v.run_id = m.run_id and v.case_id = m.case_id;
+inner join raw.run as r on v.run_key = r.run_key and v.run_at = r.started_at
+inner join staging.series as s on v.series_key = s.series_key
+left join raw.measurement as m
+    on
+        v.run_key = m.run_key
+        and v.series_key = m.series_key
+        and v.run_at = m.run_at
+        and not m.is_superseded;
 
 comment on view marts.fct_verdict is 'One row per run and judged case';
 comment on column marts.fct_verdict.change is 'value / baseline - 1';

@@ -4,8 +4,10 @@ create schema raw;
 create schema staging;
 create schema marts;
 
-comment on schema raw is 'What came back, as it was stored: nothing is ever dropped here';
-comment on schema staging is 'Views over raw: renamed, cast, one generation of each case';
+comment on schema raw is
+'What was planned, what came back and what was made of it: facts by month around cases and series';
+comment on schema staging is
+'Views over raw: facts beside their run and axes, one generation of each case';
 comment on schema marts is 'Views for analysts and pages; the grain stands in the header of each';
 
 grant usage on schema raw, staging, marts to nightbench_loader, nightbench_reader;
@@ -18,3 +20,63 @@ alter default privileges in schema staging
 grant select on tables to nightbench_loader, nightbench_reader;
 alter default privileges in schema marts
 grant select on tables to nightbench_loader, nightbench_reader;
+
+create schema triage;
+comment on schema triage is 'What moves an alert: the only way to change one';
+
+-- Names and notes of people: short, and without codes that turn the text beside them. Whoever calls
+-- the functions of triage by SQL meets the same bounds as the pages and the command.
+create function raw.is_plain(given text, longest integer) returns boolean
+language sql immutable
+set search_path = pg_catalog
+return length(given) <= longest
+and given !~ '[\u0001-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]';
+comment on function raw.is_plain is
+'No control characters, no codes for the direction of writing, and not too long';
+
+-- Locks that only whoever may write can hold: any role may take an advisory lock, and with one of
+-- ours a reader would stall judging.
+create table raw.lock (
+    name text primary key check (name <> ''),
+    pid integer,
+    backend_start timestamptz
+);
+comment on table raw.lock is 'Named locks; a row is locked for a transaction or owned by a session';
+comment on column raw.lock.pid is 'Backend that owns it until it disconnects; null where none does';
+comment on column raw.lock.backend_start is 'When that backend began: process ids are used again';
+
+create function raw.try_session_lock(wanted text) returns boolean
+language plpgsql
+set search_path = pg_catalog
+as $$
+declare
+    was raw.lock;
+begin
+    insert into raw.lock (name) values (wanted) on conflict do nothing;
+    -- Sessions are looked at while the row is locked, and anew: an owner may have connected since
+    -- this transaction looked at them before.
+    select * into was from raw.lock where name = wanted for update;
+    perform pg_stat_clear_snapshot();
+    if exists (
+        select from pg_stat_activity as owner
+        where
+            owner.pid = was.pid
+            and owner.pid <> pg_backend_pid()
+            -- Hidden where the owner logged in by a role that this one is no member of.
+            and coalesce(owner.backend_start, was.backend_start) = was.backend_start
+    ) then
+        return false;
+    end if;
+    update raw.lock
+    set
+        pid = me.pid,
+        backend_start = me.backend_start
+    from pg_stat_activity as me
+    where lock.name = wanted and me.pid = pg_backend_pid();
+    return true;
+end
+$$;
+comment on function raw.try_session_lock is
+'Own a named lock until the session ends; false where another session owns it';
+revoke execute on function raw.try_session_lock from public;
+grant execute on function raw.try_session_lock to nightbench_loader;

@@ -65,7 +65,7 @@ order by alert_id asc, at desc;
 select
     a.alert_id,
     a.case_id,
-    p.framework,
+    m.framework,
     a.value,
     a.baseline,
     v.first_bad_run_id,
@@ -74,18 +74,16 @@ select
     opened.run_id as opened_run_id,
     opened.started_at as opened_at,
     opened.code_digest as opened_code,
-    coalesce(b.digest, op.build_id) as opened_build
+    coalesce(b.digest, b.build_id) as opened_build
 from raw.alert as a
 inner join raw.run as opened on a.opened_run_id = opened.run_id
-inner join staging.planned_case as p
-    on a.last_run_id = p.run_id and a.case_id = p.case_id
-left join raw.verdict as v
-    on a.last_run_id = v.run_id and a.case_id = v.case_id
-left join staging.measurement as m
+inner join staging.result as m
     on a.last_run_id = m.run_id and a.case_id = m.case_id
+left join raw.verdict as v
+    on m.run_key = v.run_key and m.series_key = v.series_key and m.run_at = v.run_at
 left join raw.planned_case as op
-    on a.opened_run_id = op.run_id and a.case_id = op.case_id
-left join raw.build as b on op.build_id = b.build_id
+    on opened.run_key = op.run_key and m.series_key = op.series_key
+left join raw.build as b on op.build_key = b.build_key
 left join lateral (
     select
         c.run_id,
@@ -125,48 +123,28 @@ where
 order by c.alert_id asc, c.at desc;
 
 -- name: cause_nights(case_ids, cluster, until)
--- Nights of some series, oldest first: value, versions, digests. Reads the raw tables: a list of
--- cases would not reach the indexes through the mart.
-with came_back as (
-    select distinct on (m.case_id, m.run_id)
-        m.*,
-        r.started_at,
-        r.code_digest
-    from raw.measurement as m
-    inner join raw.run as r on m.run_id = r.run_id
-    where
-        m.case_id = any(:case_ids)
-        and r.cluster = :cluster
-        and r.run_kind = 'nightly'
-        and r.started_at <= :until
-        and r.started_at > :until - interval '90 days'
-    order by m.case_id asc, m.run_id asc, m.generation desc
-)
-
+-- Nights of some series, oldest first: value, versions, digests.
 select
-    c.case_id,
-    c.run_id,
-    c.started_at,
-    c.throughput,
-    c.framework_version,
-    c.definition_digest,
-    c.code_digest,
-    coalesce(b.digest, c.build_id) as build
-from came_back as c
-left join raw.build as b on c.build_id = b.build_id
+    s.case_id,
+    r.run_id,
+    r.started_at,
+    m.throughput,
+    m.framework_version,
+    m.definition_digest,
+    r.code_digest,
+    coalesce(b.digest, b.build_id) as build
+from raw.series as s
+inner join raw.measurement as m on s.series_key = m.series_key
+inner join raw.run as r on m.run_key = r.run_key
+inner join raw.build as b on m.build_key = b.build_key
 where
-    c.status = 'ok'
-    and c.throughput is not null
-    and not exists (
-        select 1
-        from raw.quarantine as q
-        where
-            q.run_id = c.run_id
-            and q.case_id = c.case_id
-            and q.generation = c.generation
-            and q.subject = 'measurement'
-    )
-order by c.started_at asc, c.run_id asc, c.case_id asc;
+    s.case_id = any(:case_ids)
+    and s.cluster = :cluster
+    and m.run_kind = 'nightly'
+    and m.run_at <= :until
+    and m.run_at > :until - interval '90 days'
+    and m.is_good
+order by r.started_at asc, r.run_id asc, s.case_id asc;
 
 -- name: cause_repeats(case_ids, run_ids)
 -- Launches of some series in some runs: how many, how many were disturbed and why, their drift.
@@ -179,7 +157,7 @@ select
         jsonb_agg(reasons order by repeat) filter (where status = 'disturbed'), '$[*][*]'
     ) as reasons,
     percentile_cont(0.5) within group (order by drift) as drift
-from raw.repeat
+from staging.repeat
 where
     case_id = any(:case_ids)
     and run_id = any(:run_ids)
@@ -189,16 +167,18 @@ order by case_id, run_id;
 -- name: cause_nodes(case_ids, run_ids)
 -- Where some series ran in some runs, and which fingerprint each node had.
 select
-    case_id,
-    run_id,
-    node,
-    max(fingerprint_id) as fingerprint_id
-from raw.repeat_node
+    s.case_id,
+    r.run_id,
+    n.node,
+    max(n.fingerprint_id) as fingerprint_id
+from raw.run as r
+inner join raw.measurement_node as n on r.run_key = n.run_key and r.started_at = n.run_at
+inner join raw.series as s on n.series_key = s.series_key
 where
-    case_id = any(:case_ids)
-    and run_id = any(:run_ids)
-group by case_id, run_id, node
-order by case_id, run_id, node;
+    s.case_id = any(:case_ids)
+    and r.run_id = any(:run_ids)
+group by s.case_id, r.run_id, n.node
+order by s.case_id, r.run_id, n.node;
 
 -- name: cause_versions(case_ids, run_ids)
 -- Versions that the ranks of some series reported in some runs.
@@ -206,7 +186,7 @@ select distinct
     case_id,
     run_id,
     versions
-from raw.repeat_rank
+from staging.repeat_rank
 where
     case_id = any(:case_ids)
     and run_id = any(:run_ids);
@@ -229,33 +209,35 @@ order by run_id, node, subject;
 -- name: cause_peers(cluster, until)
 -- The newest verdict of the last hours of every series of a cluster. `since` is when the series
 -- fell; where the verdict does not know, when its alert was opened.
-select distinct on (v.case_id)
-    v.case_id,
-    p.framework,
+select distinct on (s.case_id)
+    s.case_id,
+    s.framework,
     v.kind as verdict,
     v.change,
     coalesce(v.since, opened.started_at, r.started_at) as since,
-    (
-        select m.framework_version
-        from raw.measurement as m
-        where m.run_id = v.run_id and m.case_id = v.case_id
-        order by m.generation desc
-        limit 1
-    ) as framework_version,
+    m.framework_version,
     array(
         select distinct n.node
-        from raw.repeat_node as n
-        where n.run_id = v.run_id and n.case_id = v.case_id
+        from raw.measurement_node as n
+        where
+            n.run_key = v.run_key
+            and n.series_key = v.series_key
+            and n.run_at = v.run_at
         order by n.node
     ) as nodes
 from raw.run as r
-inner join raw.verdict as v on r.run_id = v.run_id
-inner join staging.planned_case as p
-    on v.run_id = p.run_id and v.case_id = p.case_id
+inner join raw.verdict as v on r.run_key = v.run_key and r.started_at = v.run_at
+inner join staging.series as s on v.series_key = s.series_key
+left join raw.measurement as m
+    on
+        v.run_key = m.run_key
+        and v.series_key = m.series_key
+        and v.run_at = m.run_at
+        and not m.is_superseded
 left join raw.alert as a
     on
-        v.case_id = a.case_id
-        and v.cluster = a.cluster
+        s.case_id = a.case_id
+        and s.cluster = a.cluster
         and a.state in ('open', 'acknowledged')
 left join raw.run as opened on a.opened_run_id = opened.run_id
 where
@@ -263,7 +245,7 @@ where
     and r.run_kind = 'nightly'
     and r.started_at <= :until
     and r.started_at > :until - interval '20 hours'
-order by v.case_id asc, r.started_at desc, v.run_id desc;
+order by s.case_id asc, r.started_at desc, r.run_id desc;
 
 -- name: cause_controls(cluster, since, until)
 -- Control measurements of a cluster in a span of time, oldest first.

@@ -1,57 +1,37 @@
 -- Grades of the detector, from slowdowns that are planted into copies of series (shadows).
 
--- name: store_shadow_verdict*!
--- Verdict of one night of a shadow; stored once.
-insert into raw.shadow_verdict (
-    suite, case_id, cluster, month, shadow, night, run_id, at, size, kind, change, since, outcome
-)
-values (
-    :suite,
-    :case_id,
-    :cluster,
-    :month,
-    :shadow,
-    :night,
-    :run_id,
-    :at,
-    :size,
-    :kind,
-    :change,
-    :since,
-    :outcome
-)
-on conflict do nothing;
-
 -- name: shadow_progress(suite, cluster, since)
 -- How far each shadow of a suite on a cluster has been judged.
 select
-    case_id,
-    month,
-    shadow,
-    max(night) as night,
-    max(at) as judged_at,
-    max(at) filter (where kind = 'regressed') as regressed_at,
-    bool_or(coalesce(outcome in ('caught', 'missed', 'spoiled'), false)) as is_decided
-from raw.shadow_verdict
+    s.case_id,
+    v.month,
+    v.shadow,
+    max(v.night) as night,
+    max(v.at) as judged_at,
+    max(v.at) filter (where v.kind = 'regressed') as regressed_at,
+    bool_or(coalesce(v.outcome in ('caught', 'missed', 'spoiled'), false)) as is_decided
+from raw.shadow_verdict as v
+inner join raw.series as s on v.series_key = s.series_key
 where
-    suite = :suite
-    and cluster = :cluster
-    and month >= :since
-group by case_id, month, shadow;
+    v.suite = :suite
+    and s.cluster = :cluster
+    and v.month >= :since
+group by s.case_id, v.month, v.shadow;
 
 -- name: shadow_counts(suite, cluster, since, until, watched, month, month_begins)
 -- Outcomes of the shadows of a suite on a cluster, after `since` and up to `until`.
 -- A planted slowdown counts only after it has had all its nights: one that is caught is decided at
 -- once, one that is missed only after so many nights.
 with last_planted as (
-    select distinct at
-    from raw.shadow_verdict
+    select distinct v.at
+    from raw.shadow_verdict as v
+    inner join raw.series as s on v.series_key = s.series_key
     where
-        suite = :suite
-        and cluster = :cluster
-        and at > :since
-        and at <= :until
-    order by at desc
+        v.suite = :suite
+        and s.cluster = :cluster
+        and v.at > :since
+        and v.at <= :until
+    order by v.at desc
     limit 1 offset :watched - 1
 ),
 
@@ -59,18 +39,19 @@ with last_planted as (
 -- Whole months, and one before: the first night of a shadow is among them or too early to count.
 dated as (
     select
-        case when size is null then 'quiet' else shadow end as shadow,
-        night,
-        at,
-        outcome,
-        min(at) over (partition by case_id, month, shadow) as planted_at
-    from raw.shadow_verdict
+        case when v.size is null then 'quiet' else v.shadow end as shadow,
+        v.night,
+        v.at,
+        v.outcome,
+        min(v.at) over (partition by v.series_key, v.month, v.shadow) as planted_at
+    from raw.shadow_verdict as v
+    inner join raw.series as s on v.series_key = s.series_key
     where
-        suite = :suite
-        and cluster = :cluster
-        and month >= :month
-        and at >= :month_begins
-        and at <= :until
+        v.suite = :suite
+        and s.cluster = :cluster
+        and v.month >= :month
+        and v.at >= :month_begins
+        and v.at <= :until
 )
 
 select

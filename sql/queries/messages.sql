@@ -40,22 +40,25 @@ select
     a.baseline,
     a.change,
     a.grown_from,
-    p.axes,
+    c.axes,
     p.unit,
     exists(
         select 1
-        from raw.confirmation as c
+        from raw.confirmation as k
         where
-            c.alert_id = u.alert_id
-            and c.run_id = u.of_run_id
-            and c.asked_by = 'nightbench'
-            and c.state in ('wanted', 'running')
-            and (c.until is null or c.until > now())
+            k.alert_id = u.alert_id
+            and k.run_id = u.of_run_id
+            and k.asked_by = 'nightbench'
+            and k.state in ('wanted', 'running')
+            and (k.until is null or k.until > now())
     ) as is_awaited
 from unnotified as u
 inner join raw.alert as a on u.alert_id = a.alert_id
 inner join raw.run as r on u.of_run_id = r.run_id
-left join raw.planned_case as p on a.last_run_id = p.run_id and a.case_id = p.case_id
+inner join staging.series as c on a.case_id = c.case_id and a.cluster = c.cluster
+inner join raw.run as last_run on a.last_run_id = last_run.run_id
+left join raw.planned_case as p
+    on last_run.run_key = p.run_key and c.series_key = p.series_key
 where
     r.suite = :suite
     and a.cluster = :cluster

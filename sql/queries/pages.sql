@@ -7,9 +7,11 @@ select
     a.*,
     c.workload,
     c.framework,
-    c.unit
+    p.unit
 from marts.fct_alert as a
-left join staging.planned_case as c on a.opened_run_id = c.run_id and a.case_id = c.case_id
+inner join staging.series as c on a.case_id = c.case_id and a.cluster = c.cluster
+inner join raw.run as r on a.opened_run_id = r.run_id
+left join raw.planned_case as p on r.run_key = p.run_key and c.series_key = p.series_key
 where
     (:states::text[] is null or a.state = any(:states))
     and (:cluster::text is null or a.cluster = :cluster)

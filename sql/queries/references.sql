@@ -115,77 +115,68 @@ order by
 -- name: newest_of_cases(cluster, case_ids)
 -- For each case on a cluster its newest attempt, and its newest good median, which may be older.
 -- Runs of builds that were named by hand, confirmations and drills are none.
-with attempt as (
-    select
-        p.case_id,
-        r.run_id,
-        r.started_at,
-        p.unit,
-        coalesce(p.global_batch_size, m.found_batch_size * p.trainers) as global_batch_size,
-        m.throughput,
-        m.speedup,
-        m.efficiency,
-        m.sent_bytes_per_step,
-        m.n,
-        m.spread,
-        coalesce(
-            m.status, case when p.left_out is null then 'missing' else 'left_out' end
-        ) as status,
-        coalesce(m.is_quarantined, false) as quarantined,
-        coalesce(m.reasons, jsonb_path_query_array(p.left_out, '$'), '[]') as reasons,
-        coalesce(m.quarantine_reasons, '[]') as quarantine_reasons
-    from staging.planned_case as p
-    inner join staging.run as r on p.run_id = r.run_id
-    left join staging.measurement as m
-        on p.run_id = m.run_id and p.case_id = m.case_id
-    where
-        p.case_id = any(:case_ids)
-        and r.cluster = :cluster
-        and r.loaded_at is not null
-        and r.run_kind in ('nightly', 'on_demand')
-        and not p.is_private_build
-),
-
-newest as (
-    select distinct on (case_id) *
-    from attempt
-    order by case_id asc, started_at desc
-),
-
-good as (
-    select distinct on (case_id) *
-    from attempt
-    where
-        status = 'ok'
-        and throughput is not null
-        and not quarantined
-    order by case_id asc, started_at desc
-)
-
 select
-    n.case_id,
-    n.status,
-    n.quarantined,
-    n.reasons,
-    n.quarantine_reasons,
+    s.case_id,
+    coalesce(
+        n.status, case when n.left_out is null then 'missing' else 'left_out' end
+    ) as status,
+    n.is_quarantined as quarantined,
+    coalesce(n.reasons, jsonb_path_query_array(n.left_out, '$'), '[]') as reasons,
+    coalesce(n.quarantine_reasons, '[]') as quarantine_reasons,
     n.unit,
     g.run_id,
     g.started_at,
     g.throughput,
-    g.throughput / g.global_batch_size as minibatches_per_s,
+    g.minibatches_per_s,
     g.speedup,
     g.efficiency,
     g.sent_bytes_per_step,
     coalesce(g.n, 0) as n,
     g.spread
-from newest as n
-left join good as g on n.case_id = g.case_id;
+from raw.series as s
+cross join
+    lateral (
+        select p.run_key
+        from raw.planned_case as p
+        inner join raw.run as r on p.run_key = r.run_key
+        where
+            p.series_key = s.series_key
+            and r.loaded_at is not null
+            and r.run_kind in ('nightly', 'on_demand')
+            and not p.is_private_build
+        order by p.run_at desc
+        limit 1
+    ) as newest
+inner join staging.result as n
+    on newest.run_key = n.run_key and s.series_key = n.series_key
+left join lateral (
+    select
+        m.run_key,
+        m.run_at
+    from raw.measurement as m
+    where
+        m.series_key = s.series_key
+        and m.is_good
+        and m.run_kind in ('nightly', 'on_demand')
+        and not m.is_private_build
+    order by m.run_at desc
+    limit 1
+) as good on true
+left join marts.fct_measurement as g
+    on
+        good.run_key = g.run_key
+        and good.run_at = g.started_at
+        and s.series_key = g.series_key
+where
+    s.cluster = :cluster
+    and s.case_id = any(:case_ids);
 
 -- name: newest_scale(suite, cluster)
 -- The scale of a suite's newest run on a cluster.
 select p.scale
-from staging.run as r
-inner join staging.planned_case as p on r.run_id = p.run_id
+from raw.run as r
+inner join raw.planned_case as n on r.run_key = n.run_key
+inner join staging.series as p on n.series_key = p.series_key
 where
     r.suite = :suite
     and r.cluster = :cluster

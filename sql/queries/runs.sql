@@ -1,52 +1,84 @@
 -- Runs: what a run plans to measure, with its cluster and its builds.
 
--- name: store_run*!
--- A run; only mark_loaded sets `loaded_at`.
--- Writes only where something differs.
-insert into raw.run as t (
+-- name: ensure_month(at)
+-- Makes the partitions of a month where they are missing.
+select raw.ensure_month(:at) as is_new;
+
+-- name: drop_old_details(kept_days)
+-- Empties months of details that are older than they are kept; returns their names.
+select dropped
+from raw.drop_old_details(:kept_days);
+
+-- name: refresh_statistics()
+-- Analyses the tables of results, once a day.
+select raw.refresh_statistics() as is_done;
+
+-- name: run_keys(run_ids)
+-- Keys of some runs.
+select
     run_id,
-    suite,
-    cluster,
-    run_kind,
-    started_at,
-    requested_by,
-    dag_id,
-    dag_run_id,
-    code_digest,
-    origin
-)
-values (
-    :run_id,
-    :suite,
-    :cluster,
-    :run_kind,
-    :started_at,
-    :requested_by,
-    :dag_id,
-    :dag_run_id,
-    :code_digest,
-    :origin
-)
-on conflict (run_id) do update set
-    suite = excluded.suite,
-    cluster = excluded.cluster,
-    run_kind = excluded.run_kind,
-    started_at = excluded.started_at,
-    requested_by = excluded.requested_by,
-    dag_id = excluded.dag_id,
-    dag_run_id = excluded.dag_run_id,
-    code_digest = excluded.code_digest,
-    origin = excluded.origin
+    run_key,
+    started_at
+from raw.run
+where run_id = any(:run_ids);
+
+-- name: build_keys(build_ids)
+-- Keys of some builds.
+select
+    build_id,
+    build_key
+from raw.build
+where build_id = any(:build_ids);
+
+-- name: series_keys(cluster, case_ids)
+-- Keys of some cases' series on a cluster, with their axes.
+select
+    s.case_id,
+    s.series_key,
+    c.axes
+from raw.series as s
+inner join raw."case" as c on s.case_key = c.case_key
 where
-t.suite is distinct from excluded.suite
-or t.cluster is distinct from excluded.cluster
-or t.run_kind is distinct from excluded.run_kind
-or t.started_at is distinct from excluded.started_at
-or t.requested_by is distinct from excluded.requested_by
-or t.dag_id is distinct from excluded.dag_id
-or t.dag_run_id is distinct from excluded.dag_run_id
-or t.code_digest is distinct from excluded.code_digest
-or t.origin is distinct from excluded.origin;
+    s.cluster = :cluster
+    and s.case_id = any(:case_ids);
+
+-- name: store_series(cluster, case_ids)
+-- Series of some cases on a cluster.
+insert into raw.series (case_key, case_id, cluster)
+select
+    case_key,
+    case_id,
+    :cluster as cluster
+from raw."case"
+where case_id = any(:case_ids)
+order by case_id
+on conflict do nothing
+returning series_key;
+
+-- name: supersede_generations*!
+-- Marks all generations of a run's cases but the last one. Writes only where something differs.
+update raw.measurement as m set is_superseded = m.generation < l.generation
+from (
+    select
+        series_key,
+        max(generation) as generation
+    from raw.measurement
+    where
+        run_key = :run_key
+        and run_at = (
+            select r.started_at from raw.run as r
+            where r.run_key = :run_key
+        )
+    group by series_key
+) as l
+where
+    m.run_key = :run_key
+    and m.run_at = (
+        select r.started_at from raw.run as r
+        where r.run_key = :run_key
+    )
+    and m.series_key = l.series_key
+    and m.is_superseded <> (m.generation < l.generation);
 
 -- name: mark_loaded*!
 -- Sets the time of the first load of a run's results; a second load keeps it.
@@ -56,117 +88,19 @@ where
     run_id = :run_id
     and loaded_at is null;
 
--- name: store_cluster*!
--- A cluster as its YAML describes it.
--- Writes only where something differs.
-insert into raw.cluster as t (
-    cluster,
-    description,
-    device_kind,
-    devices_per_node,
-    nodes,
-    shared
-)
-values (
-    :cluster,
-    :description,
-    :device_kind,
-    :devices_per_node,
-    :nodes,
-    :shared
-)
-on conflict (cluster) do update set
-    description = excluded.description,
-    device_kind = excluded.device_kind,
-    devices_per_node = excluded.devices_per_node,
-    nodes = excluded.nodes,
-    shared = excluded.shared
-where t.* is distinct from excluded.*;
-
--- name: store_build*!
--- A build of a framework line.
--- Writes only where something differs.
-insert into raw.build as t (
-    build_id,
-    line,
-    variant,
-    source,
-    version,
-    location,
-    digest
-)
-values (
-    :build_id,
-    :line,
-    :variant,
-    :source,
-    :version,
-    :location,
-    :digest
-)
-on conflict (build_id) do update set
-    line = excluded.line,
-    variant = excluded.variant,
-    source = excluded.source,
-    version = excluded.version,
-    location = excluded.location,
-    digest = excluded.digest
-where t.* is distinct from excluded.*;
-
--- name: store_planned_case*!
--- A case that a run means to measure.
--- Writes only where something differs.
-insert into raw.planned_case as t (
-    run_id,
-    case_id,
-    axes,
-    build_id,
-    unit,
-    definition_digest,
-    left_out,
-    private_build
-)
-values (
-    :run_id,
-    :case_id,
-    :axes,
-    :build_id,
-    :unit,
-    :definition_digest,
-    :left_out,
-    :private_build
-)
-on conflict (run_id, case_id) do update set
-    axes = excluded.axes,
-    build_id = excluded.build_id,
-    unit = excluded.unit,
-    definition_digest = excluded.definition_digest,
-    left_out = excluded.left_out,
-    private_build = excluded.private_build
-where
-t.axes is distinct from excluded.axes
-or t.build_id is distinct from excluded.build_id
-or t.unit is distinct from excluded.unit
-or t.definition_digest is distinct from excluded.definition_digest
-or t.left_out is distinct from excluded.left_out
-or t.private_build is distinct from excluded.private_build;
-
 -- name: runs(run_id, suite, cluster, imported, max_rows)
 -- Runs, newest first, with how many of their cases were planned, measured, failed, quarantined.
 -- A null parameter does not constrain.
-with counted as (
-    select
-        p.run_id,
-        count(*) as planned,
-        count(m.run_id) filter (where m.status = 'ok' and not m.is_quarantined) as measured,
-        count(m.run_id) filter (where m.status not in ('ok', 'left_out')) as failed,
-        count(*) filter (where p.left_out is not null or m.status = 'left_out') as left_out,
-        -- A failed case is refused as well, and counted once.
-        count(m.run_id) filter (where m.is_quarantined and m.status = 'ok') as quarantined
-    from staging.planned_case as p
-    left join staging.measurement as m
-        on p.run_id = m.run_id and p.case_id = m.case_id
-    group by p.run_id
+with chosen as (
+    select *
+    from staging.run
+    where
+        (:run_id::text is null or run_id = :run_id)
+        and (:suite::text is null or suite = :suite)
+        and (:cluster::text is null or cluster = :cluster)
+        and (:imported or not is_imported)
+    order by started_at desc, run_id desc
+    limit :max_rows
 )
 
 select
@@ -181,20 +115,32 @@ select
     r.code_digest,
     r.loaded_at,
     r.is_imported,
-    coalesce(c.planned, 0) as planned,
-    coalesce(c.measured, 0) as measured,
-    coalesce(c.failed, 0) as failed,
-    coalesce(c.left_out, 0) as left_out,
-    coalesce(c.quarantined, 0) as quarantined
-from staging.run as r
-left join counted as c on r.run_id = c.run_id
-where
-    (:run_id::text is null or r.run_id = :run_id)
-    and (:suite::text is null or r.suite = :suite)
-    and (:cluster::text is null or r.cluster = :cluster)
-    and (:imported or not r.is_imported)
-order by r.started_at desc, r.run_id desc
-limit :max_rows;
+    c.planned,
+    c.measured,
+    c.failed,
+    c.left_out,
+    c.quarantined
+from chosen as r
+cross join
+    lateral (
+        select
+            count(*) as planned,
+            count(*) filter (where m.is_good) as measured,
+            count(*) filter (where m.status not in ('ok', 'left_out')) as failed,
+            count(*) filter (where p.left_out is not null or m.status = 'left_out') as left_out,
+            -- A failed case is refused as well, and counted once.
+            count(*) filter (where m.quarantine_reasons is not null and m.status = 'ok')
+                as quarantined
+        from raw.planned_case as p
+        left join raw.measurement as m
+            on
+                p.run_key = m.run_key
+                and p.series_key = m.series_key
+                and r.started_at = m.run_at
+                and not m.is_superseded
+        where p.run_key = r.run_key
+    ) as c
+order by r.started_at desc, r.run_id desc;
 
 -- name: latest_run(suite, cluster)
 -- The newest run that was not imported. A null parameter does not constrain.
@@ -215,54 +161,77 @@ where not is_imported;
 
 -- name: cluster_heard(cluster)
 -- Start of the newest run that brought a figure of a cluster.
-select max(r.started_at) as at
-from staging.run as r
-inner join staging.measurement as m on r.run_id = m.run_id
-where r.cluster = :cluster and not r.is_imported and m.status = 'ok';
+select r.started_at as at
+from raw.run as r
+where
+    r.cluster = :cluster
+    and r.origin <> 'import'
+    and exists (
+        select from raw.measurement as m
+        where
+            m.run_key = r.run_key
+            and m.run_at = r.started_at
+            and m.status = 'ok'
+            and not m.is_superseded
+    )
+order by r.started_at desc
+limit 1;
 
 -- name: planned_cases(run_id)
 -- The cases that a run means to measure, with their builds.
 select
-    p.case_id,
-    p.axes,
+    s.case_id,
+    c.axes,
     p.unit,
     p.definition_digest,
     p.left_out,
-    p.private_build,
+    p.is_private_build as private_build,
     b.line,
     b.variant,
     b.source,
     b.version,
     b.location,
     b.digest
-from raw.planned_case as p
-inner join raw.build as b on p.build_id = b.build_id
-where p.run_id = :run_id
-order by p.case_id;
+from raw.run as r
+inner join raw.planned_case as p on r.run_key = p.run_key
+inner join raw.series as s on p.series_key = s.series_key
+inner join raw."case" as c on s.case_key = c.case_key
+inner join raw.build as b on p.build_key = b.build_key
+where r.run_id = :run_id
+order by s.case_id;
 
 -- name: case_past(cluster)
 -- Durations of each case on a cluster: the median seconds of its good runs among the last 20, as a
 -- whole and for one repeat, as far as they were measured by the newest definition (another protocol
--- takes another time); and when a scheduled run last tried it. A failed case counts as tried, or it
+-- takes another time); and when a scheduled run last tried it, of its last 60 runs. A failed case counts as tried, or it
 -- would come first in every night; a case that was left out before its first launch does not.
 with tried as (
     select
-        m.case_id,
+        s.case_id,
         m.status,
         m.elapsed_s,
         m.elapsed_s / greatest(m.n, 1) as repeat_s,
         m.definition_digest,
-        r.run_kind,
-        r.started_at,
+        m.run_kind,
+        m.run_at as started_at,
         row_number() over (
-            partition by m.case_id, m.status order by r.started_at desc, r.run_id desc
+            partition by s.case_id, m.status order by m.run_at desc, m.run_key desc
         ) as age,
         first_value(m.definition_digest) over (
-            partition by m.case_id, m.status order by r.started_at desc, r.run_id desc
+            partition by s.case_id, m.status order by m.run_at desc, m.run_key desc
         ) as newest
-    from staging.measurement as m
-    inner join staging.run as r on m.run_id = r.run_id
-    where r.cluster = :cluster
+    from raw.series as s
+    cross join
+        lateral (
+            select n.*
+            from raw.measurement as n
+            where
+                n.series_key = s.series_key
+                and not n.is_superseded
+            order by n.run_at desc
+            limit 60
+        ) as m
+    where s.cluster = :cluster
 )
 
 select
@@ -285,45 +254,31 @@ order by case_id;
 
 -- name: case_states(case_id, run_ids)
 -- What a case was measured with in some runs: build, code, definition, fingerprints of its nodes.
-with nodes as (
-    select
-        n.run_id,
-        n.case_id,
-        n.generation,
-        n.node,
-        -- A node that changed between repeats counts as it was last.
-        (array_agg(n.fingerprint_id order by n.repeat desc))[1] as fingerprint_id
-    from raw.repeat_node as n
-    where n.fingerprint_id is not null
-    group by n.run_id, n.case_id, n.generation, n.node
-)
-
 select
     p.run_id,
-    r.started_at,
-    r.code_digest,
-    coalesce(m.build_id, p.build_id) as build_id,
+    p.started_at,
+    p.code_digest,
+    b.build_id,
     b.line,
     b.variant,
     b.source,
     b.version as build_version,
     b.location,
-    m.framework_version,
-    coalesce(m.definition_digest, p.definition_digest) as definition_digest,
-    m.throughput,
+    p.framework_version,
+    p.definition_digest,
+    p.throughput,
     (
-        select jsonb_object_agg(nodes.node, f.document)
-        from nodes
-        inner join raw.fingerprint as f on nodes.fingerprint_id = f.fingerprint_id
+        select jsonb_object_agg(n.node, f.document)
+        from raw.measurement_node as n
+        inner join raw.fingerprint as f on n.fingerprint_id = f.fingerprint_id
         where
-            nodes.run_id = m.run_id
-            and nodes.case_id = m.case_id
-            and nodes.generation = m.generation
+            n.run_key = p.run_key
+            and n.series_key = p.series_key
+            and n.run_at = p.run_at
+            and n.generation = p.generation
     ) as nodes
-from raw.planned_case as p
-inner join raw.run as r on p.run_id = r.run_id
-left join staging.measurement as m on p.run_id = m.run_id and p.case_id = m.case_id
-left join raw.build as b on coalesce(m.build_id, p.build_id) = b.build_id
+from staging.result as p
+inner join raw.build as b on p.build_id = b.build_id
 where
     p.case_id = :case_id
     and p.run_id = any(:run_ids);

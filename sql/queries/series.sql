@@ -3,105 +3,142 @@
 -- name: latest_medians(suite, cluster, run_id)
 -- The newest median of each series. A null parameter does not constrain; drills, what was measured
 -- to confirm, and private builds show only in their own run.
-select distinct on (case_id, cluster) *
-from marts.fct_measurement
-where
-    (:suite::text is null or suite = :suite)
-    and (:cluster::text is null or cluster = :cluster)
-    and (:run_id::text is null or run_id = :run_id)
-    and ((run_kind not in ('drill', 'confirm') and not is_private_build) or run_id = :run_id)
-order by case_id asc, cluster asc, started_at desc, run_id desc;
+with newest as (
+    select
+        n.run_key,
+        n.run_at,
+        s.series_key
+    from raw.series as s
+    cross join
+        lateral (
+            select
+                m.run_key,
+                m.run_at
+            from raw.measurement as m
+            inner join raw.run as r on m.run_key = r.run_key
+            where
+                m.series_key = s.series_key
+                and m.is_good
+                and m.run_kind not in ('drill', 'confirm')
+                and not m.is_private_build
+                and (:suite::text is null or r.suite = :suite)
+            order by m.run_at desc, m.run_key desc
+            limit 1
+        ) as n
+    where
+        :run_id::text is null
+        and (:cluster::text is null or s.cluster = :cluster)
+        -- A suite's series are among those that its runs have planned.
+        and (
+            :suite::text is null
+            or exists (
+                select from raw.planned_case as p
+                inner join raw.run as r on p.run_key = r.run_key
+                where p.series_key = s.series_key and r.suite = :suite
+            )
+        )
+    union all
+    select
+        m.run_key,
+        m.run_at,
+        m.series_key
+    from raw.run as r
+    inner join raw.measurement as m on r.run_key = m.run_key and r.started_at = m.run_at
+    where
+        r.run_id = :run_id
+        and m.is_good
+        and (:suite::text is null or r.suite = :suite)
+        and (:cluster::text is null or r.cluster = :cluster)
+)
 
--- name: series_history(case_id, cluster, kinds, before)
--- One series, oldest first: medians that passed the checks, of the run kinds asked for. Private
--- builds are no part of it.
+select m.*
+from newest as n
+inner join marts.fct_measurement as m
+    on n.series_key = m.series_key and n.run_key = m.run_key and n.run_at = m.started_at
+order by m.case_id asc, m.cluster asc;
+
+-- name: histories(case_ids, cluster, kinds, before, max_nights)
+-- Some series of a cluster, oldest first: medians that passed the checks, of the run kinds asked
+-- for, at most so many of each. Private builds are no part of them.
 select
-    started_at,
-    throughput,
-    run_id,
-    n,
-    spread,
-    fingerprint_id,
-    definition_digest,
-    framework_version
-from marts.fct_measurement
+    s.case_id,
+    m.run_at as started_at,
+    m.throughput,
+    r.run_id,
+    m.n,
+    m.spread,
+    nullif(m.fingerprint_id, '') as fingerprint_id,
+    nullif(m.definition_digest, '') as definition_digest,
+    m.framework_version
+from raw.series as s
+cross join
+    lateral (
+        select n.*
+        from raw.measurement as n
+        where
+            n.series_key = s.series_key
+            and n.is_good
+            and n.run_kind = any(:kinds)
+            and not n.is_private_build
+            and (:before::timestamptz is null or n.run_at < :before)
+        order by n.run_at desc, n.run_key desc
+        limit :max_nights
+    ) as m
+inner join raw.run as r on m.run_key = r.run_key
 where
-    case_id = :case_id
-    and cluster = :cluster
-    and run_kind = any(:kinds)
-    and not is_private_build
-    and (:before::timestamptz is null or started_at < :before)
-order by started_at asc, run_id asc;
+    s.cluster = :cluster
+    and s.case_id = any(:case_ids)
+order by s.case_id asc, m.run_at asc, r.run_id asc;
 
 -- name: series(cluster, suite)
--- Series with nightly results: the suite that measured them last, and how many nights they have.
+-- Series with nightly results, and the suite that measured them last; imported results count where
+-- there are no others.
 select
-    case_id,
-    cluster,
-    (array_agg(suite order by is_imported asc, started_at desc))[1] as suite,
-    count(*) as nights
-from marts.fct_measurement
+    s.case_id,
+    s.cluster,
+    coalesce(own.suite, imported.suite) as suite
+from raw.series as s
+left join lateral (
+    select r.suite
+    from raw.measurement as m
+    inner join raw.run as r on m.run_key = r.run_key
+    where
+        m.series_key = s.series_key
+        and m.is_good
+        and m.run_kind = 'nightly'
+        and r.origin <> 'import'
+    order by m.run_at desc
+    limit 1
+) as own on true
+left join lateral (
+    select r.suite
+    from raw.measurement as m
+    inner join raw.run as r on m.run_key = r.run_key
+    where
+        m.series_key = s.series_key
+        and m.is_good
+        and m.run_kind = 'nightly'
+    order by m.run_at desc
+    limit 1
+) as imported on own.suite is null
 where
-    run_kind = 'nightly'
-    and (:cluster::text is null or cluster = :cluster)
-group by case_id, cluster
-having
-    :suite::text is null
-    or (array_agg(suite order by is_imported asc, started_at desc))[1] = :suite
-order by case_id, cluster;
+    coalesce(own.suite, imported.suite) is not null
+    and (:cluster::text is null or s.cluster = :cluster)
+    and (:suite::text is null or coalesce(own.suite, imported.suite) = :suite)
+order by s.case_id, s.cluster;
 
--- name: store_verdict*!
--- Verdict of a run on a series.
--- Writes only where something differs.
-insert into raw.verdict as t (
-    run_id,
-    case_id,
-    cluster,
-    kind,
-    sentence,
-    value,
-    baseline,
-    change,
-    history,
-    smallest_slowdown,
-    low,
-    high,
-    since,
-    first_bad_run_id,
-    last_good_run_id
-)
-values (
-    :run_id,
-    :case_id,
-    :cluster,
-    :kind,
-    :sentence,
-    :value,
-    :baseline,
-    :change,
-    :history,
-    :smallest_slowdown,
-    :low,
-    :high,
-    :since,
-    :first_bad_run_id,
-    :last_good_run_id
-)
-on conflict (run_id, case_id) do update set
-    cluster = excluded.cluster,
-    kind = excluded.kind,
-    sentence = excluded.sentence,
-    value = excluded.value,
-    baseline = excluded.baseline,
-    change = excluded.change,
-    history = excluded.history,
-    smallest_slowdown = excluded.smallest_slowdown,
-    low = excluded.low,
-    high = excluded.high,
-    since = excluded.since,
-    first_bad_run_id = excluded.first_bad_run_id,
-    last_good_run_id = excluded.last_good_run_id
-where t.* is distinct from excluded.*;
+-- name: planned_keys(run_ids)
+-- Keys of the planned cases of some runs.
+select
+    r.run_id,
+    s.case_id,
+    p.run_key,
+    p.series_key,
+    p.run_at
+from raw.run as r
+inner join raw.planned_case as p on r.run_key = p.run_key
+inner join raw.series as s on p.series_key = s.series_key
+where r.run_id = any(:run_ids);
 
 -- name: verdicts(run_id)
 -- The verdicts of a run.
@@ -127,15 +164,17 @@ order by case_id;
 
 -- name: judged_since(cluster, started_at, case_ids)
 -- Those of some series that a later nightly run of the same cluster has judged.
-select distinct v.case_id
-from raw.verdict as v
-inner join raw.run as r on v.run_id = r.run_id
+select distinct s.case_id
+from raw.run as r
+inner join raw.verdict as v on r.run_key = v.run_key and r.started_at = v.run_at
+inner join raw.series as s on v.series_key = s.series_key
 where
     r.cluster = :cluster
     and r.run_kind = 'nightly'
     and r.started_at > :started_at
-    and v.case_id = any(:case_ids)
-order by v.case_id;
+    and v.run_at > :started_at
+    and s.case_id = any(:case_ids)
+order by s.case_id;
 
 -- name: store_noise_event*!
 -- A series that a run made noisy, or steady again. What is stored of a run stays.

@@ -1,6 +1,7 @@
 -- Grain: one row per build of a framework line.
 create or replace view staging.build as
 select
+    build_key,
     build_id,
     line,
     variant,

@@ -1,37 +1,38 @@
 -- Grain: one row per repeat, of every generation.
 create or replace view staging.repeat as
 select
+    e.run_key,
+    e.series_key,
+    e.run_at,
     r.run_id,
-    r.case_id,
-    r.generation,
-    r.repeat,
-    r.status,
-    r.reasons,
-    r.started_at,
-    r.throughput,
-    r.step_throughput,
-    r.window_s,
-    r.samples,
-    r.overlap,
-    r.drift,
-    r.time_to_first_step_s,
-    r.peak_resident_bytes,
-    r.sent_bytes_per_step,
-    r.loss_first,
-    r.loss_median,
-    r.slowest_rank,
-    r.step_seconds,
-    cardinality(r.step_seconds) as steps,
-    q.reasons is not null as is_quarantined,
-    q.reasons as quarantine_reasons,
-    r.error
-from raw.repeat as r
-left join raw.quarantine as q
-    on
-        r.run_id = q.run_id
-        and r.case_id = q.case_id
-        and r.generation = q.generation
-        and r.repeat = q.repeat
-        and q.subject = 'repeat';
+    s.case_id,
+    r.suite,
+    r.cluster,
+    r.run_kind,
+    e.generation,
+    e.repeat,
+    e.status,
+    e.reasons,
+    e.started_at,
+    e.throughput,
+    e.step_throughput,
+    e.window_s,
+    e.samples,
+    e.steps,
+    e.median_step_s,
+    e.overlap,
+    e.drift,
+    e.time_to_first_step_s,
+    e.peak_resident_bytes,
+    e.sent_bytes_per_step,
+    e.loss_first,
+    e.loss_median,
+    e.slowest_rank,
+    e.quarantine_reasons is not null as is_quarantined,
+    e.quarantine_reasons,
+    e.error
+from raw.repeat as e
+inner join raw.run as r on e.run_key = r.run_key and e.run_at = r.started_at
+inner join raw.series as s on e.series_key = s.series_key;
 
 comment on view staging.repeat is 'One row per repeat, of every generation';

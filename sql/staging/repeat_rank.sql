@@ -1,17 +1,18 @@
--- Grain: one row per process of a repeat, of every generation.
+-- Grain: one row per process of a repeat, of every generation, for as long as ranks are kept.
 create or replace view staging.repeat_rank as
 select
-    k.run_id,
-    k.case_id,
+    r.run_id,
+    s.case_id,
+    r.cluster,
     k.generation,
     k.repeat,
     k.process,
     k.role,
     k.rank,
     k.node,
-    n.fingerprint_id,
-    n.clock_offset_s,
-    n.clock_error_s,
+    k.fingerprint_id,
+    k.clock_offset_s,
+    k.clock_error_s,
     k.samples_per_step,
     cardinality(k.step_seconds) as steps,
     k.samples_per_step * cardinality(k.step_seconds) as samples,
@@ -32,12 +33,7 @@ select
     k.transport,
     k.versions
 from raw.repeat_rank as k
-left join raw.repeat_node as n
-    on
-        k.run_id = n.run_id
-        and k.case_id = n.case_id
-        and k.generation = n.generation
-        and k.repeat = n.repeat
-        and k.node = n.node;
+inner join raw.run as r on k.run_key = r.run_key and k.run_at = r.started_at
+inner join raw.series as s on k.series_key = s.series_key;
 
 comment on view staging.repeat_rank is 'One row per process of a repeat';

@@ -1,6 +1,7 @@
 -- Grain: one row per run.
 create or replace view staging.run as
 select
+    run_key,
     run_id,
     suite,
     cluster,

@@ -79,7 +79,7 @@ def test_a_real_framework_is_provisioned_on_its_node_and_measured(live: Live) ->
         connection.cursor() as cursor,
     ):
         cursor.execute(
-            "select parameters, array_length(step_seconds, 1), precision from raw.repeat_rank"
+            "select parameters, array_length(step_seconds, 1), precision from staging.repeat_rank"
             " where run_id = %s",
             (run.run_id,),
         )
@@ -100,8 +100,8 @@ def test_a_result_that_fails_a_check_is_quarantined(live: Live) -> None:
         assert Warehouse(connection).series.latest_medians(run_id=run.run_id) == []
         with connection.cursor() as cursor:
             cursor.execute(
-                "select repeat, reasons from raw.quarantine"
-                " where run_id = %s and subject = 'repeat' order by repeat",
+                "select repeat, quarantine_reasons from staging.repeat"
+                " where run_id = %s and is_quarantined order by repeat",
                 (run.run_id,),
             )
             repeats = cursor.fetchall()

@@ -141,7 +141,7 @@ def test_somebody_elses_view_on_a_mart_is_named_and_kept(warehouse, monkeypatch,
 @pytest.mark.parametrize(
     "statement",
     [
-        "insert into raw.build values ('b', 'l', 'v', 'index')",
+        "insert into raw.build (build_id, line, variant, source) values ('b', 'l', 'v', 'index')",
         "update raw.run set suite = 'x'",
         "delete from raw.run",
         "create table raw.mine (id int)",
@@ -172,7 +172,10 @@ def test_the_reader_only_reads(warehouse, statement):
 )
 def test_the_loader_stores_and_removes_nothing(warehouse, statement):
     with closing(connect(warehouse.loader)) as loader, loader.cursor() as cursor:
-        cursor.execute("insert into raw.build values ('b', 'l', 'v', 'index')")
+        cursor.execute(
+            "insert into raw.build (build_id, line, variant, source)"
+            " values ('b', 'l', 'v', 'index')"
+        )
         cursor.execute("update raw.build set version = '1'")
         with pytest.raises(psycopg2.errors.InsufficientPrivilege):
             cursor.execute(statement)

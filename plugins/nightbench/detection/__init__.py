@@ -2,12 +2,13 @@
 
 from nightbench.detection.case_verdicts import judge_cases, point_of
 from nightbench.detection.change_detector import ChangeDetector
-from nightbench.detection.changes import Change
+from nightbench.detection.changes import NIGHTS_READ, Change
 from nightbench.detection.detector import Detector, Judgement, segment
 from nightbench.detection.followers import Followers, find_changes
 from nightbench.detection.power import smallest_slowdown
 
 __all__ = [
+    "NIGHTS_READ",
     "Change",
     "ChangeDetector",
     "Detector",

@@ -19,6 +19,9 @@ from nightbench.detection.series import Series
 LOOK_BACK = 180
 """Largest window of nights that a judgement reads: bounds its time and memory."""
 
+NIGHTS_READ = 2 * LOOK_BACK
+"""Newest nights that are read of a history: the window, and what came before its segment."""
+
 TAIL = 30
 """Last nights among which a change is looked for."""
 

@@ -12,7 +12,7 @@ from datetime import date, datetime, timedelta
 
 from nightbench.core.model import HistoryPoint, RegressionPolicy
 from nightbench.core.run_plan import RunPlan
-from nightbench.detection import ChangeDetector, Detector
+from nightbench.detection import NIGHTS_READ, ChangeDetector, Detector
 from nightbench.detection.grading import (
     FALSE_ALARMS,
     WATCHED,
@@ -111,14 +111,12 @@ def grade(
     with closing(connect()) as connection:
         warehouse = Warehouse(connection)
         repository = warehouse.grades
-        histories = {
-            case.planned.case_id: [
-                point
-                for point in warehouse.series.history(case.planned.case_id, run.cluster)
-                if point.at <= run.started_at
-            ]
-            for case in plan.cases
-        }
+        histories = warehouse.series.histories(
+            [case.planned.case_id for case in plan.cases],
+            run.cluster,
+            before=run.started_at + timedelta(microseconds=1),
+            max_nights=NIGHTS_READ,
+        )
         months = _months(run.started_at)
         unstored: list[tuple[Shadow, float | None, Sequence[ShadowVerdict]]] = []
         progress = repository.progress(run.suite, run.cluster, months[-1])

@@ -66,7 +66,9 @@ def ingest_run(spool: Spool, run_id: str, connect: Connect) -> IngestResult:
     bundle = build_bundle(folder)
     connection = connect()
     try:
-        changed = Warehouse(connection).runs.load(bundle)
+        runs = Warehouse(connection).runs
+        changed = runs.load(bundle)
+        runs.refresh_statistics()
         record_run(connection, folder, bundle.run.cluster)
     finally:
         connection.close()

@@ -27,7 +27,7 @@ from nightbench.core.model import (
     VerdictKind,
 )
 from nightbench.core.run_plan import RunPlan
-from nightbench.detection import ChangeDetector, Judgement, judge_cases
+from nightbench.detection import NIGHTS_READ, ChangeDetector, Judgement, judge_cases
 from nightbench.night.case_controls import controls_of_cases
 from nightbench.night.detector_grade import DetectorGrades, grade_detector
 from nightbench.night.suspected_regressions import confirm_suspects
@@ -167,10 +167,9 @@ def _judge(warehouse: Warehouse, plan: RunPlan) -> _Judged:
         for each in measured_cases
         if each.status is not None and each.case_id in by_id
     }
-    histories = {
-        case_id: warehouse.series.history(case_id, run.cluster, before=run.started_at)
-        for case_id in by_id
-    }
+    histories = warehouse.series.histories(
+        list(by_id), run.cluster, before=run.started_at, max_nights=NIGHTS_READ
+    )
     cases = judge_cases(run, list(by_id), measured, histories, plan.policy)
     # Changed cases are judged again with the controls of their nodes, which add evidence only.
     changed = [verdict.case_id for verdict, _ in cases if verdict.kind in _CHANGES]

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from psycopg2.extras import execute_batch
-
 from nightbench.warehouse.repository import Repository, Row
-from nightbench.warehouse.statements import queries
 
 if TYPE_CHECKING:
     from nightbench.detection.grading import Grade, ShadowVerdict
@@ -61,24 +58,46 @@ class GradeRepository(Repository):
         self, judged: Iterable[tuple[Shadow, float | None, Sequence[ShadowVerdict]]]
     ) -> None:
         """Store nights of shadows, each with its size (None: a quiet copy), in one transaction."""
-        rows = [
-            {
-                "suite": shadow.suite,
-                "case_id": shadow.case_id,
-                "cluster": shadow.cluster,
-                "month": shadow.month,
-                "shadow": shadow.name,
-                "size": size,
+        chosen = list(judged)
+        if not chosen:
+            return
+        by_cluster: dict[str, set[str]] = {}
+        for shadow, _, _ in chosen:
+            by_cluster.setdefault(shadow.cluster, set()).add(shadow.case_id)
+        run_ids = {verdict.run_id for _, _, verdicts in chosen for verdict in verdicts}
+        with self._transaction("store shadow verdicts"):
+            series = {
+                (cluster, row["case_id"]): row["series_key"]
+                for cluster, case_ids in by_cluster.items()
+                for row in self._rows("series_keys", cluster=cluster, case_ids=list(case_ids))
             }
-            | vars(verdict)
-            for shadow, size, verdicts in judged
-            for verdict in verdicts
-        ]
-        if rows:
-            # Thousands after a pause: a round trip for each 500 rows, not for each one.
-            text = queries().store_shadow_verdict.sql
-            with self._transaction("store shadow verdicts"), self._connection.cursor() as cursor:
-                execute_batch(cursor, text, rows, page_size=500)
+            runs = {
+                row["run_id"]: row["run_key"]
+                for row in self._rows("run_keys", run_ids=list(run_ids))
+            }
+            rows = [
+                {
+                    "series_key": series[shadow.cluster, shadow.case_id],
+                    "suite": shadow.suite,
+                    "month": shadow.month,
+                    "shadow": shadow.name,
+                    "night": verdict.night,
+                    "run_key": runs[verdict.run_id],
+                    "at": verdict.at,
+                    "size": size,
+                    "kind": verdict.kind,
+                    "change": verdict.change,
+                    "since": verdict.since,
+                    "outcome": verdict.outcome,
+                }
+                for shadow, size, verdicts in chosen
+                for verdict in verdicts
+            ]
+            # What was stored of a night stays.
+            key = "series_key suite month shadow night"
+            self._store(
+                "shadow_verdict", rows, key, keep="run_key at size kind change since outcome"
+            )
 
     def counts(
         self, suite: str, cluster: str, since: datetime, until: datetime

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+from psycopg2 import sql
+from psycopg2.extras import execute_values
 
 from nightbench.warehouse.connection import Connection, reported
 from nightbench.warehouse.statements import queries
 
 Row = dict[str, Any]
+
+ROWS_AT_ONCE = 1000
+"""Rows of one INSERT."""
 
 
 class Repository:
@@ -55,3 +61,46 @@ class Repository:
         run = getattr(queries(), name)
         changed: int = run(self._connection, rows)
         return changed
+
+    def _store(
+        self, table: str, rows: Sequence[Mapping[str, Any]], key: str, keep: str = ""
+    ) -> int:
+        """Insert rows or update those that differ, many at once, inside of a transaction.
+
+        Args:
+            table: in schema raw.
+            rows: all with the same columns; two must not have the same key.
+            key: columns of the unique constraint that tells rows apart, separated by blanks.
+            keep: columns that are written once and never updated.
+
+        Returns:
+            How many rows were new or different.
+        """
+        if not rows:
+            return 0
+        columns = list(rows[0])
+        changing = [c for c in columns if c not in {*key.split(), *keep.split()}]
+
+        def names(wanted: Sequence[str], of: str | None = None) -> sql.Composed:
+            return sql.SQL(", ").join(
+                sql.Identifier(of, name) if of else sql.Identifier(name) for name in wanted
+            )
+
+        update = sql.SQL(
+            "do update set ({changing}) = row({new}) where row({old}) is distinct from row({new})"
+        ).format(
+            changing=names(changing), new=names(changing, "excluded"), old=names(changing, "t")
+        )
+        statement = sql.SQL(
+            "insert into raw.{table} as t ({columns}) values %s on conflict ({key}) {update} "
+            "returning 1"
+        ).format(
+            table=sql.Identifier(table),
+            columns=names(columns),
+            key=names(key.split()),
+            update=update if changing else sql.SQL("do nothing"),
+        )
+        with self._connection.cursor() as cursor:
+            values = [tuple(row[column] for column in columns) for row in rows]
+            changed = execute_values(cursor, statement, values, page_size=ROWS_AT_ONCE, fetch=True)
+        return len(changed)

@@ -32,25 +32,54 @@ class SeriesRepository(Repository):
         before: datetime | None = None,
     ) -> list[HistoryPoint]:
         """One series, oldest first; `before` leaves out that instant and all later ones."""
+        return self.histories([case_id], cluster, kinds, before)[case_id]
+
+    def histories(
+        self,
+        case_ids: Sequence[str],
+        cluster: str,
+        kinds: Sequence[RunKind] = (RunKind.NIGHTLY,),
+        before: datetime | None = None,
+        max_nights: int | None = None,
+    ) -> dict[str, list[HistoryPoint]]:
+        """Some series of a cluster by case_id, each oldest first; see `history`.
+
+        Args:
+            case_ids: one without a history has an empty one.
+            cluster: theirs.
+            kinds: runs of these kinds count.
+            before: leaves out that instant and all later ones.
+            max_nights: the newest so many of each; all where None.
+        """
+        found: dict[str, list[HistoryPoint]] = {case_id: [] for case_id in case_ids}
         rows = self._read(
-            "series_history",
-            case_id=case_id,
+            "histories",
+            case_ids=list(case_ids),
             cluster=cluster,
             kinds=[kind.value for kind in kinds],
             before=before,
+            max_nights=max_nights,
         )
-        return [point_of(row) for row in rows]
+        for row in rows:
+            found[row["case_id"]].append(point_of(row))
+        return found
 
     def store_verdicts(self, verdicts: Iterable[Verdict]) -> int:
-        """Store the verdicts of a run and return how many were new or different."""
-        rows = [
-            vars(v) | {"kind": v.kind.value, "sentence": to_row.text(v.sentence)} for v in verdicts
-        ]
-        for row in rows:
-            figures = ("value", "baseline", "change", "low", "high")
-            row |= {key: to_row.number(row[key]) for key in figures}
+        """Store the verdicts of runs and return how many were new or different."""
+        chosen = list(verdicts)
         with self._transaction("store the verdicts"):
-            return self._write("store_verdict", *rows)
+            keys = {
+                (row["run_id"], row["case_id"]): row
+                for row in self._rows(
+                    "planned_keys", run_ids=sorted({verdict.run_id for verdict in chosen})
+                )
+            }
+            rows = []
+            for verdict in chosen:
+                planned = keys[verdict.run_id, verdict.case_id]
+                key = {name: planned[name] for name in ("run_key", "series_key", "run_at")}
+                rows.append(key | to_row.stored_verdict(verdict))
+            return self._store("verdict", rows, "run_key series_key run_at")
 
     def verdicts(self, run_id: str) -> list[Verdict]:
         """The verdicts of a run, ordered by case."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from statistics import median
 from typing import Any
 
 from psycopg2.extras import Json
 
 from nightbench.core.model import (
     Build,
+    Case,
     CheckResult,
     Cluster,
     Measurement,
@@ -19,13 +21,14 @@ from nightbench.core.model import (
     ReasonCode,
     RepeatBundle,
     Run,
+    Strategy,
     Verdict,
 )
 
 Row = dict[str, Any]
 
 MEASUREMENT_COLUMNS = (
-    *("build_id", "framework_version", "unit", "n", "throughput", "minimum", "maximum", "mad"),
+    *("framework_version", "unit", "n", "throughput", "minimum", "maximum", "mad"),
     *("spread", "half_width", "speedup", "efficiency", "baseline_case_id"),
     *("time_to_first_step_s", "peak_resident_bytes", "sent_bytes_per_step"),
     "found_batch_size",
@@ -55,22 +58,32 @@ def build_row(build: Build) -> Row:
     return {**vars(build), "build_id": build.build_id}
 
 
-def planned_row(run: Run, planned: PlannedCase) -> Row:
-    """A planned case."""
+def case_row(case: Case) -> Row:
+    """A case with every axis."""
+    axes = case.axes()
+    batch = axes["batch_size_per_device"]
     return {
-        "run_id": run.run_id,
-        "case_id": planned.case_id,
-        "axes": Json(planned.case.axes()),
-        "build_id": planned.build.build_id,
+        "case_id": case.case_id,
+        **axes,
+        "batch_size_per_device": None if batch == "max" else batch,
+        # Without parameter servers the axis says nothing.
+        "sync": axes["sync"] if case.strategy is Strategy.PARAMETER_SERVER else None,
+        "axes": Json(axes),
+    }
+
+
+def planned_row(planned: PlannedCase) -> Row:
+    """A planned case, without its keys."""
+    return {
         "unit": planned.unit,
         "definition_digest": planned.definition_digest,
         "left_out": planned.left_out and Json(_reason(planned.left_out)),
-        "private_build": planned.private_build,
+        "is_private_build": planned.private_build,
     }
 
 
 def repeat_row(bundle: RepeatBundle) -> Row:
-    """A repeat: its numbers, and the step times of the rank with the longest window."""
+    """A repeat: its numbers, and those of the steps of the rank with the longest window."""
     record, summary = bundle.record, bundle.summary
     trainers = [r for r in record.ranks if r.step_seconds]
     slowest = max(trainers, key=lambda r: (r.window_wall_s, -r.rank), default=None)
@@ -79,7 +92,8 @@ def repeat_row(bundle: RepeatBundle) -> Row:
         "started_at": record.started_at,
         "error": text(record.error),
         "slowest_rank": slowest and slowest.name,
-        "step_seconds": slowest and _numbers(slowest.step_seconds),
+        "steps": slowest and len(slowest.step_seconds),
+        "median_step_s": slowest and number(median(slowest.step_seconds)),
     }
     reasons = list(record.reasons)
     if summary is not None and summary.problem is not None and not reasons:
@@ -125,7 +139,6 @@ def rank_row(rank: RankResult) -> Row:
 def measurement_row(m: Measurement, quarantined: bool) -> Row:
     """A measurement, but for its status, which is the case's."""
     row: Row = {
-        "build_id": m.build.build_id,
         "framework_version": m.framework_version,
         "unit": m.unit,
         "n": m.n,
@@ -171,16 +184,13 @@ def check_rows(checks: Iterable[CheckResult]) -> list[Row]:
     return rows
 
 
-def quarantine_rows(checks: Iterable[CheckResult]) -> list[Row]:
-    """Each subject that failed a check of severity `fail`, with its reasons."""
+def quarantine_reasons(checks: Iterable[CheckResult]) -> dict[tuple[str, int], Json]:
+    """Reasons by subject and repeat (0: the measurement) of what failed a check."""
     reasons: dict[tuple[str, int], list[Reason]] = {}
     for c in checks:
         if c.quarantines:
             reasons.setdefault((c.subject, c.repeat or 0), []).append(c.reason)
-    return [
-        {"subject": subject, "repeat": repeat, "reasons": reasons_document(found)}
-        for (subject, repeat), found in sorted(reasons.items())
-    ]
+    return {subject: reasons_document(found) for subject, found in reasons.items()}
 
 
 def verdict_row(verdict: Verdict) -> Row:
@@ -193,6 +203,13 @@ def verdict_row(verdict: Verdict) -> Row:
         "baseline": number(verdict.baseline),
         "change": number(verdict.change),
     }
+
+
+def stored_verdict(verdict: Verdict) -> Row:
+    """A verdict as its table has it, without its keys."""
+    names = {"case_id", "cluster", "run_id"}
+    row = {name: value for name, value in verdict_row(verdict).items() if name not in names}
+    return row | {"low": number(verdict.low), "high": number(verdict.high)}
 
 
 def reasons_document(reasons: Iterable[Reason]) -> Json:
@@ -209,8 +226,9 @@ def number(value: float | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _numbers(values: Iterable[float | None]) -> list[float | None]:
-    return [number(value) for value in values]
+def _numbers(values: Iterable[float | None]) -> str:
+    """An array as PostgreSQL reads it from text: a list would become an expression to parse."""
+    return "{" + ",".join("NULL" if v is None else repr(float(v)) for v in values) + "}"
 
 
 def _whole(value: float | None) -> int | None:

@@ -24,7 +24,8 @@ comment on column raw.node_preflight.run_id is
 'The run that it was for; empty where a person looked';
 comment on column raw.node_preflight.level is
 'The gravest finding''s; ok where there is none';
-comment on column raw.node_preflight.findings is 'level, what, found, expected, advice of each';
+comment on column raw.node_preflight.findings is
+'level, what, found, expected, advice, device of each';
 comment on column raw.node_preflight.document is
 'nightbench.preflight/1; null where the node could not be looked at';
 comment on column raw.node_preflight.clock_offset_s is
@@ -65,14 +66,16 @@ create table raw.node_event (
     subject text not null check (subject <> ''),
     at timestamptz not null,
     kind text not null check (kind in ('clean', 'worked', 'fault', 'quarantined', 'released')),
-    reason text not null default '',
-    by_whom text not null check (by_whom <> ''),
+    reasons jsonb not null default '[]' check (jsonb_typeof(reasons) = 'array'),
+    by_whom text not null check (by_whom <> '' and raw.is_plain(by_whom, 200)),
     -- A run may be loaded again: what it says of a node is counted once.
     primary key (cluster, node, at, run_id, subject)
 );
 comment on table raw.node_event is 'What speaks for and against a node; raw.node_state follows';
 comment on column raw.node_event.subject is
 'preflight, person, or the case that was measured there with its generation';
+comment on column raw.node_event.reasons is
+'Why, each {code, node, subject, observed, expected}; empty where nothing is wrong';
 comment on column raw.node_event.by_whom is 'nightbench, or the person';
 
 create table raw.node_state (
@@ -80,12 +83,14 @@ create table raw.node_state (
     node text not null check (node <> ''),
     state text not null check (state in ('ok', 'quarantined')),
     since timestamptz,
-    reason text not null default '',
+    reasons jsonb not null default '[]' check (jsonb_typeof(reasons) = 'array'),
     by_whom text not null default 'nightbench',
     faults integer not null default 0 check (faults >= 0),
     primary key (cluster, node)
 );
 comment on table raw.node_state is 'Where each node stands now; a quarantined one is left out';
+comment on column raw.node_state.reasons is
+'Why it stands so, each {code, node, subject, observed, expected}';
 comment on column raw.node_state.faults is 'Faults in a row up to now';
 
 create table raw.node_state_change (
@@ -94,10 +99,12 @@ create table raw.node_state_change (
     changed_at timestamptz not null default clock_timestamp(),
     state text not null check (state in ('ok', 'quarantined')),
     since timestamptz not null,
-    reason text not null,
+    reasons jsonb not null check (jsonb_typeof(reasons) = 'array'),
     by_whom text not null,
     primary key (cluster, node, changed_at)
 );
 comment on table raw.node_state_change is 'Every change of a node''s state: when, why, by whom';
+comment on column raw.node_state_change.reasons is
+'Why, each {code, node, subject, observed, expected}';
 comment on column raw.node_state_change.since is
 'When what changed it happened; a run that was loaded late tells of it late';

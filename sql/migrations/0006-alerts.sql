@@ -1,59 +1,100 @@
--- The life of an alert: who did what, when and why. One place says which moves are allowed: the
--- functions of schema triage. Nobody but they writes states.
-create schema triage;
-comment on schema triage is 'What moves an alert: the only way to change one';
-
-alter table raw.alert add column dismissed_as text
-check (dismissed_as in ('false_alarm', 'intended', 'wont_fix'));
-alter table raw.alert add column snoozed_until timestamptz;
-alter table raw.alert add column owner text check (owner <> '');
-alter table raw.alert add column news_run_id text references raw.run (run_id);
-alter table raw.alert add column suspect text check (suspect in ('recovered', 'worse'));
-alter table raw.alert add column suspect_run_id text references raw.run (run_id);
-alter table raw.alert add column suspect_at timestamptz;
-update raw.alert set news_run_id = opened_run_id;
-alter table raw.alert alter column news_run_id set not null;
-update raw.alert set dismissed_as = 'wont_fix'
-where state = 'dismissed';
-alter table raw.alert add constraint dismissed_has_reason
-check ((dismissed_as is null) = (state <> 'dismissed'));
-comment on column raw.alert.snoozed_until is 'No message before; then it is told again if it lives';
-comment on column raw.alert.news_run_id is
-'Run that has to tell of it: it opened, reopened or woke it';
-comment on column raw.alert.suspect is
-'What one night said and a second has to confirm: recovered, or worse than what was dismissed';
+-- Alerts: what somebody must see, its life, its causes, and who was told. One place says which moves
+-- are allowed: the functions of schema triage. Nobody but they writes states.
+create table raw.alert (
+    alert_id bigint generated always as identity primary key,
+    case_id text not null,
+    cluster text not null,
+    kind text not null,
+    state text not null default 'open'
+    check (state in ('open', 'acknowledged', 'resolved', 'dismissed')),
+    sentence text not null,
+    value double precision,
+    baseline double precision,
+    change double precision,
+    opened_run_id text not null references raw.run (run_id),
+    opened_at timestamptz not null default now(),
+    last_run_id text not null references raw.run (run_id),
+    resolved_run_id text references raw.run (run_id),
+    closed_at timestamptz,
+    told_at timestamptz,
+    end_told_at timestamptz,
+    dismissed_as text check (dismissed_as in ('false_alarm', 'intended', 'wont_fix')),
+    snoozed_until timestamptz,
+    owner text check (owner <> '' and raw.is_plain(owner, 200)),
+    news_run_id text not null references raw.run (run_id),
+    grown_from double precision,
+    suspect text check (suspect in ('recovered', 'worse')),
+    suspect_run_id text references raw.run (run_id),
+    suspect_at timestamptz,
+    foreign key (case_id, cluster) references raw.series (case_id, cluster),
+    unique (case_id, cluster, opened_run_id),
+    check ((closed_at is null) = (state in ('open', 'acknowledged'))),
+    constraint dismissed_has_reason check ((dismissed_as is null) = (state <> 'dismissed'))
+);
+create unique index alert_one_open_for_each_series on raw.alert (case_id, cluster)
+where state in ('open', 'acknowledged');
+create index alert_by_opening on raw.alert (opened_at desc);
+comment on table raw.alert is
+'A verdict that somebody must see, and its life: one live alert for each series';
+comment on column raw.alert.alert_id is 'Its number';
+comment on column raw.alert.case_id is 'With cluster the series';
+comment on column raw.alert.cluster is 'With case_id the series';
+comment on column raw.alert.kind is 'The verdict';
+comment on column raw.alert.state is 'open and acknowledged are live';
+comment on column raw.alert.sentence is 'The evidence, of the latest run that said the same';
+comment on column raw.alert.value is 'Throughput then';
+comment on column raw.alert.baseline is 'What it was compared with';
+comment on column raw.alert.change is 'value / baseline - 1';
+comment on column raw.alert.opened_run_id is 'Run that opened it';
+comment on column raw.alert.opened_at is 'When';
+comment on column raw.alert.last_run_id is 'Latest run that said the same';
 comment on column raw.alert.resolved_run_id is
 'Run that confirmed the recovery; on a dismissed alert: its event is over';
+comment on column raw.alert.closed_at is 'When it was resolved or dismissed; null while it lives';
+comment on column raw.alert.told_at is
+'When a channel took its message, or when it was found to have no channel; null: still to be sent';
+comment on column raw.alert.end_told_at is
+'When its recovery was told, or found to have no channel; null: not ended by a run, or to be told';
+comment on column raw.alert.dismissed_as is 'Why a person dismissed it';
+comment on column raw.alert.snoozed_until is 'No message before; then it is told again if it lives';
+comment on column raw.alert.owner is 'Who looks after it; null: nobody yet';
+comment on column raw.alert.news_run_id is
+'Run that has to tell of it: it opened, reopened or woke it, or saw it grow';
+comment on column raw.alert.grown_from is
+'Change that was notified before it grew; null once its growth has been notified';
+comment on column raw.alert.suspect is
+'What one night said and a second has to confirm: recovered, or worse than what was dismissed';
+comment on column raw.alert.suspect_run_id is 'Run of that night';
+comment on column raw.alert.suspect_at is 'When it began';
 
 create table raw.alert_event (
     event_id bigint generated always as identity primary key,
     alert_id bigint not null references raw.alert (alert_id),
     at timestamptz not null default clock_timestamp(),
     what text not null
-    check (what in ('opened', 'continued', 'moved', 'over', 'snoozed', 'woke', 'assigned')),
+    check (
+        what in ('opened', 'continued', 'grew', 'moved', 'over', 'snoozed', 'woke', 'assigned')
+    ),
     from_state text,
     to_state text not null,
-    by_whom text not null check (by_whom <> ''),
-    why text not null default '',
+    by_whom text not null check (by_whom <> '' and raw.is_plain(by_whom, 200)),
+    why text not null default '' check (raw.is_plain(why, 4000)),
     run_id text references raw.run (run_id),
     db_role text not null default session_user
 );
 create index alert_event_by_alert on raw.alert_event (alert_id, event_id);
 comment on table raw.alert_event is
 'All that happened to alerts, by people and by nightbench: only ever added to';
+comment on column raw.alert_event.event_id is 'Its number, in the order of time';
+comment on column raw.alert_event.alert_id is 'The alert';
+comment on column raw.alert_event.at is 'When';
+comment on column raw.alert_event.what is 'What happened';
+comment on column raw.alert_event.from_state is 'State before; null where it was opened';
+comment on column raw.alert_event.to_state is 'State after';
 comment on column raw.alert_event.by_whom is 'nightbench, or the person as the caller names them';
+comment on column raw.alert_event.why is 'In words';
+comment on column raw.alert_event.run_id is 'Run that did it; null where a person did';
 comment on column raw.alert_event.db_role is 'Role that was logged in: whoever calls cannot choose';
-
-insert into raw.alert_event (alert_id, at, what, to_state, by_whom, why, run_id)
-select
-    alert_id,
-    opened_at,
-    'opened' as what,
-    'open' as to_state,
-    'nightbench' as by_whom,
-    sentence,
-    opened_run_id
-from raw.alert;
 
 create function triage.refuse_rewriting() returns trigger
 language plpgsql as $$
@@ -154,6 +195,10 @@ security definer
 set search_path = pg_catalog, pg_temp as $$
 begin
     perform triage.check_person(p_by);
+    if p_to is null then
+        raise exception using message = 'an alert becomes acknowledged, resolved, dismissed or '
+            || 'open, found nothing';
+    end if;
     return triage.apply_move(p_alert_id, p_to, p_by, p_why, p_reason, null);
 end
 $$;
@@ -194,9 +239,9 @@ declare
 begin
     perform triage.check_person(p_by);
     was := triage.live_alert(p_alert_id, 'snoozed');
-    if p_until is null or p_until <= now() or p_until = 'infinity' then
-        raise exception using message = 'an alert is snoozed until a time to come, found '
-            || coalesce(p_until::text, 'nothing');
+    if p_until is null or p_until <= now() or p_until > now() + interval '366 days' then
+        raise exception using message = 'an alert is snoozed until a time to come, a year ahead '
+            || 'at most, found ' || coalesce(p_until::text, 'nothing');
     end if;
     update raw.alert set snoozed_until = p_until where alert_id = p_alert_id;
     insert into raw.alert_event (alert_id, what, from_state, to_state, by_whom, why)
@@ -208,7 +253,8 @@ begin
     return was;
 end
 $$;
-comment on function triage.snooze_alert is 'No message of a live alert before a time';
+comment on function triage.snooze_alert is
+'No message of a live alert before a time, a year ahead at most';
 
 create function triage.assign_alert(
     p_alert_id bigint,
@@ -410,15 +456,80 @@ $$;
 comment on function triage.watch_alert is
 'One night''s suspicion (recovered, worse) that a second one has to confirm; null: it was nothing';
 
+-- Whose a new alert is, as the suite's file says. People have the last word: nobody is put in who
+-- was ever assigned, or taken away.
+create function triage.route_alert(p_alert_id bigint, p_owner text, p_run_id text)
+returns boolean
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp as $$
+declare
+    was text;
+begin
+    select state into was from raw.alert
+    where alert_id = p_alert_id and owner is null for update;
+    if was is null or nullif(trim(p_owner), '') is null or exists (
+        select 1 from raw.alert_event where alert_id = p_alert_id and what = 'assigned'
+    ) then
+        return false;
+    end if;
+    update raw.alert set owner = trim(p_owner) where alert_id = p_alert_id;
+    insert into raw.alert_event (alert_id, what, from_state, to_state, by_whom, why, run_id)
+    values (p_alert_id, 'assigned', was, was, 'nightbench', 'to ' || trim(p_owner), p_run_id);
+    return true;
+end
+$$;
+comment on function triage.route_alert is
+'Gives a new alert its owner; false where somebody was assigned before';
+
+create function triage.grow_alert(p_alert_id bigint, p_run_id text) returns boolean
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp as $$
+declare
+    found raw.alert;
+    notified double precision;
+begin
+    select * into found from raw.alert where alert_id = p_alert_id for update;
+    if found.alert_id is null or found.state not in ('open', 'acknowledged')
+        or found.told_at is null or found.news_run_id = p_run_id then
+        return false;
+    end if;
+    select v.change into notified
+    from raw.run as r
+    inner join raw.series as s on s.case_id = found.case_id and s.cluster = found.cluster
+    inner join raw.verdict as v
+        on v.run_key = r.run_key and v.series_key = s.series_key and v.run_at = r.started_at
+    where r.run_id = found.news_run_id;
+    update raw.alert set told_at = null, news_run_id = p_run_id, grown_from = notified
+    where alert_id = p_alert_id;
+    insert into raw.alert_event (alert_id, what, from_state, to_state, by_whom, why, run_id)
+    values (
+        p_alert_id, 'grew', found.state, found.state, 'nightbench',
+        'from ' || to_char(100 * notified, 'FM990.0') || ' % to '
+            || to_char(100 * found.change, 'FM990.0') || ' %', p_run_id
+    );
+    return true;
+end
+$$;
+comment on function triage.grow_alert is
+'The change of a live alert has grown since it was notified, so it is notified again; false where '
+'it waits for its message anyway';
+
 -- Rights -----------------------------------------------------------------------------------
 
 revoke insert, update on raw.alert, raw.alert_event from nightbench_loader;
-grant update (told_at) on raw.alert to nightbench_loader;
+grant update (told_at, end_told_at, grown_from) on raw.alert to nightbench_loader;
 revoke execute on all functions in schema triage from public;
 grant usage on schema triage to nightbench_loader, nightbench_triage;
 grant execute on function
 triage.open_alert, triage.continue_alert, triage.resolve_by_run, triage.reopen_by_run,
-triage.watch_alert, triage.move_alert, triage.snooze_alert, triage.assign_alert
+triage.watch_alert,
+triage.grow_alert,
+triage.route_alert,
+triage.move_alert,
+triage.snooze_alert,
+triage.assign_alert
 to nightbench_loader;
 grant execute on function
 triage.move_alert, triage.snooze_alert, triage.assign_alert
@@ -426,3 +537,113 @@ to nightbench_triage;
 grant usage on schema marts to nightbench_triage;
 grant select on all tables in schema marts to nightbench_triage;
 alter default privileges in schema marts grant select on tables to nightbench_triage;
+
+-- Causes, confirmations, messages --------------------------------------------------------
+
+create table raw.alert_cause (
+    alert_id bigint not null references raw.alert (alert_id),
+    run_id text not null references raw.run (run_id),
+    kind text not null
+    check (
+        kind in (
+            'node', 'neighbour', 'thermal', 'driver', 'framework_version', 'benchmark_code',
+            'unexplained'
+        )
+    ),
+    suspect text not null default '',
+    sentence text not null check (sentence <> ''),
+    evidence jsonb not null default '[]' check (jsonb_typeof(evidence) = 'array'),
+    group_key text not null default '',
+    first_bad_run_id text,
+    last_good_run_id text,
+    night date not null,
+    at timestamptz not null default clock_timestamp(),
+    primary key (alert_id, run_id)
+);
+create index alert_cause_by_group on raw.alert_cause (group_key) where group_key <> '';
+comment on table raw.alert_cause is
+'What an alert was put down to, by evidence: one row for each run that asked';
+comment on column raw.alert_cause.suspect is
+'Who or what it was: a node, a pair of versions, changed fields; empty: nobody';
+comment on column raw.alert_cause.evidence is
+'What speaks for the cause, against it, for a rival, and what else: each {text, is_against, rival}';
+comment on column raw.alert_cause.group_key is
+'The same for alerts of one cause: cluster, kind and suspect the same, at most a night apart; '
+'empty: it stands on its own';
+comment on column raw.alert_cause.night is 'Day of the first bad night';
+comment on column raw.alert_cause.at is 'When it was found out';
+
+create table raw.confirmation (
+    confirmation_id bigint generated always as identity primary key,
+    alert_id bigint not null references raw.alert (alert_id),
+    run_id text not null references raw.run (run_id),
+    state text not null check (state in ('wanted', 'running', 'ended', 'skipped')),
+    asked_by text not null check (asked_by <> ''),
+    comparison_id text not null unique check (comparison_id <> ''),
+    outcome text check (outcome in ('confirmed', 'not_confirmed', 'inconclusive')),
+    sentence text not null default '',
+    ratio double precision check (ratio > 0),
+    low double precision,
+    high double precision,
+    rounds integer not null default 0 check (rounds >= 0),
+    asked_at timestamptz not null default now(),
+    until timestamptz,
+    ended_at timestamptz,
+    detail jsonb not null check (jsonb_typeof(detail) = 'object'),
+    check ((state = 'ended') = (outcome is not null)),
+    check ((state in ('ended', 'skipped')) = (ended_at is not null)),
+    check (state in ('wanted', 'running') or sentence <> '')
+);
+-- Whoever judges a night again asks for nothing twice; a person may ask as often as they like.
+create unique index confirmation_once_for_a_night on raw.confirmation (alert_id, run_id)
+where asked_by = 'nightbench';
+create index confirmation_by_run on raw.confirmation (run_id);
+create index confirmation_by_alert on raw.confirmation (alert_id, confirmation_id);
+comment on table raw.confirmation is
+'A suspected regression measured again: the last good build and the night''s, in pairs';
+comment on column raw.confirmation.run_id is 'The night whose verdict is doubted';
+comment on column raw.confirmation.asked_by is 'nightbench, or the person';
+comment on column raw.confirmation.comparison_id is
+'Its launches in the spool: <id> and <id>-other';
+comment on column raw.confirmation.sentence is 'What came out, or why it was not measured';
+comment on column raw.confirmation.ratio is
+'Candidate / last good, throughput; its 95 % interval beside it';
+comment on column raw.confirmation.rounds is
+'Pairs (or launches, of one build alone) that counted';
+comment on column raw.confirmation.until is
+'Nothing is launched that cannot end by then, and the night''s message waits no longer';
+comment on column raw.confirmation.detail is
+'Builds, versions, levels, nodes, what it is expected to take; the rounds once it has ended';
+
+create table raw.message (
+    message_id bigint generated always as identity primary key,
+    suite text not null check (suite <> ''),
+    cluster text not null check (cluster <> ''),
+    night date not null,
+    kind text not null check (kind in ('night', 'urgent')),
+    channel text not null check (channel <> ''),
+    run_id text not null references raw.run (run_id),
+    title text not null,
+    sent_at timestamptz not null default clock_timestamp()
+);
+create unique index message_one_for_each_night on raw.message (suite, cluster, night, channel)
+where kind = 'night';
+comment on table raw.message is
+'What was sent: at most one message of a suite''s night on a cluster for each channel';
+comment on column raw.message.suite is 'Whose alerts it was about';
+comment on column raw.message.cluster is 'Of the run that was judged when it was sent';
+comment on column raw.message.night is 'Day on which the night begins, by the suite''s own clock';
+comment on column raw.message.channel is 'Place and kind of the channel; never its URL';
+comment on column raw.message.run_id is 'Run that was judged when it was sent';
+
+create table raw.message_item (
+    message_id bigint not null references raw.message (message_id),
+    alert_id bigint not null references raw.alert (alert_id),
+    what text not null check (what in ('news', 'ended')),
+    of_run_id text not null references raw.run (run_id),
+    primary key (message_id, alert_id, what)
+);
+create index message_item_by_alert on raw.message_item (alert_id);
+comment on table raw.message_item is 'The alerts that a message told of';
+comment on column raw.message_item.of_run_id is
+'Run that made it news: it opened, reopened or woke the alert, or ended it';

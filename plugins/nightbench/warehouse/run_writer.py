@@ -1,0 +1,308 @@
+"""Stores runs: what they plan, what they brought, and a site's older results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from psycopg2.extras import Json
+
+from nightbench.core.model import (
+    Build,
+    Case,
+    CaseBundle,
+    Cluster,
+    Measurement,
+    PlannedCase,
+    RepeatBundle,
+    Run,
+    RunBundle,
+)
+from nightbench.warehouse import to_row
+from nightbench.warehouse.connection import WarehouseRefused
+from nightbench.warehouse.repository import Repository, Row
+
+_FACTS = {
+    "measurement": "run_key series_key generation run_at",
+    "measurement_node": "run_key series_key generation node run_at",
+    "repeat": "run_key series_key generation repeat run_at",
+    "repeat_rank": "run_key series_key generation repeat process run_at",
+    "check_result": "run_key series_key generation repeat check_name ordinal run_at",
+}
+"""Tables of results with their keys, in the order in which they are stored."""
+
+
+@dataclass
+class _Results:
+    """Rows of results, to be stored together."""
+
+    rows: dict[str, list[Row]] = field(default_factory=lambda: {name: [] for name in _FACTS})
+
+    def add_case(
+        self, key: Row, run: Run, case: CaseBundle, planned: PlannedCase, build_key: int
+    ) -> None:
+        """Add a case with its repeats; quarantined ones carry their reasons."""
+        checks = list(case.checks)
+        if case.measurement is not None:
+            checks += [c for c in case.measurement.checks if c not in checks]
+        refused = to_row.quarantine_reasons(checks)
+        for bundle in case.repeats:
+            self._add_repeat(key, bundle, refused.get(("repeat", bundle.record.repeat)))
+        row: Row = dict.fromkeys(to_row.MEASUREMENT_COLUMNS) | {
+            "n": 0,
+            "unit": planned.unit or "",
+            "definition_digest": planned.definition_digest,
+            "fingerprint_id": "",
+        }
+        of_measurement = refused.get(("measurement", 0))
+        if case.measurement is not None:
+            row |= to_row.measurement_row(case.measurement, of_measurement is not None)
+        nodes = {rank.node for each in case.repeats for rank in each.record.ranks}
+        row |= {
+            "run_kind": run.run_kind.value,
+            "build_key": build_key,
+            "is_private_build": planned.private_build,
+            "status": case.status.value,
+            "reasons": to_row.reasons_document(case.reasons),
+            "quarantine_reasons": of_measurement,
+            "elapsed_s": to_row.number(case.elapsed_s),
+            "node_names": sorted(nodes) or None,
+        }
+        self.rows["measurement"].append(key | row)
+        self.rows["measurement_node"] += [
+            key | {"node": node, "fingerprint_id": fingerprint_id}
+            for node, fingerprint_id in _fingerprints(case.repeats).items()
+        ]
+        self.rows["check_result"] += [key | each for each in to_row.check_rows(checks)]
+
+    def add_median(
+        self, key: Row, run: Run, planned: PlannedCase, build_key: int, measurement: Measurement
+    ) -> None:
+        """Add a median of which nothing else is known."""
+        row = to_row.measurement_row(measurement, quarantined=False) | {
+            "run_kind": run.run_kind.value,
+            "build_key": build_key,
+            "is_private_build": planned.private_build,
+            "status": "ok",
+        }
+        self.rows["measurement"].append(key | row)
+
+    def _add_repeat(self, key: Row, bundle: RepeatBundle, refused: Json | None) -> None:
+        record = bundle.record
+        key = key | {"repeat": record.repeat}
+        row = to_row.repeat_row(bundle) | {"quarantine_reasons": refused}
+        self.rows["repeat"].append(key | row)
+        for rank in record.ranks:
+            clock = record.clocks.get(rank.node)
+            row = to_row.rank_row(rank) | {
+                "fingerprint_id": record.fingerprints.get(rank.node) or None,
+                "clock_offset_s": clock and to_row.number(clock.offset_s),
+                "clock_error_s": clock and to_row.number(clock.error_s),
+            }
+            self.rows["repeat_rank"].append(key | row)
+
+
+def _fingerprints(repeats: Sequence[RepeatBundle]) -> dict[str, str | None]:
+    """What each node of some repeats was, by the last one that says so."""
+    found: dict[str, str | None] = {}
+    for record in sorted((each.record for each in repeats), key=lambda record: record.repeat):
+        for node in {*record.clocks, *record.fingerprints, *(r.node for r in record.ranks)}:
+            found[node] = record.fingerprints.get(node) or found.get(node)
+    return dict(sorted(found.items()))
+
+
+class RunWriter(Repository):
+    """Stores runs; each method in one transaction."""
+
+    def plan(
+        self, run: Run, planned: Sequence[PlannedCase], cluster: Cluster | None = None
+    ) -> None:
+        """Store what a run means to measure, before anything is launched."""
+        self._ensure_months([run.started_at])
+        with self._transaction(f"store the plan of run {run.run_id}"):
+            self._plan(run, planned, cluster)
+
+    def load(self, bundle: RunBundle) -> bool:
+        """Store all that a run brought, quarantined results with their reasons.
+
+        Returns:
+            True where anything was written, False where all of it was there already.
+
+        Raises:
+            WarehouseRefused: a case came back that was never planned.
+        """
+        run = bundle.run
+        planned = {each.case_id: each for each in bundle.planned}
+        if unplanned := sorted({each.case.case_id for each in bundle.cases} - planned.keys()):
+            raise WarehouseRefused(
+                f"Cannot load run {run.run_id}: {', '.join(unplanned)} came back without having "
+                "been planned. Nothing was stored."
+            )
+        self._ensure_months([run.started_at])
+        with self._transaction(f"load run {run.run_id}"):
+            self._lock_for_transaction("load")
+            changed, key, series = self._plan(run, bundle.planned, bundle.cluster)
+            documents = [
+                {"fingerprint_id": name, "document": Json(dict(document))}
+                for name, document in sorted(bundle.fingerprints.items())
+            ]
+            changed += self._store("fingerprint", documents, "fingerprint_id")
+            # A retry may have brought another build than was planned.
+            builds = {
+                each.case.case_id: each.measurement.build
+                if each.measurement
+                else planned[each.case.case_id].build
+                for each in bundle.cases
+            }
+            build_keys = self._build_keys(builds.values())
+            results = _Results()
+            for case in bundle.cases:
+                case_id = case.case.case_id
+                results.add_case(
+                    key | {"series_key": series[case_id], "generation": case.generation},
+                    run,
+                    case,
+                    planned[case_id],
+                    build_keys[builds[case_id].build_id],
+                )
+            changed += self._store_results(results)
+            changed += self._write("supersede_generations", {"run_key": key["run_key"]})
+            changed += self._write("mark_loaded", {"run_id": run.run_id})
+        return changed > 0
+
+    def store_history(
+        self, entries: Iterable[tuple[Run, PlannedCase, Measurement]]
+    ) -> tuple[int, int]:
+        """Store imported medians (origin `import`) in one transaction.
+
+        Returns:
+            How many runs the entries belong to, and how many rows were new or different.
+        """
+        entries = list(entries)
+        runs = {run.run_id: run for run, _, _ in entries}
+        self._ensure_months([run.started_at for run in runs.values()])
+        with self._transaction("import the history"):
+            keys = self._run_keys(runs.values(), origin="import")
+            build_keys = self._build_keys(planned.build for _, planned, _ in entries)
+            by_cluster: dict[str, dict[str, Case]] = {}
+            for run, planned, _ in entries:
+                by_cluster.setdefault(run.cluster, {})[planned.case_id] = planned.case
+            series = {
+                cluster: self._series_keys(cluster, cases.values())
+                for cluster, cases in by_cluster.items()
+            }
+            results, plans = _Results(), []
+            for run, planned, measurement in entries:
+                key, build_key = keys[run.run_id], build_keys[planned.build.build_id]
+                series_key = series[run.cluster][planned.case_id]
+                plans.append(
+                    to_row.planned_row(planned)
+                    | key
+                    | {"series_key": series_key, "build_key": build_key}
+                )
+                results.add_median(
+                    key | {"series_key": series_key, "generation": 0},
+                    run,
+                    planned,
+                    build_key,
+                    measurement,
+                )
+            self._store("planned_case", plans, "run_key series_key")
+            changed = self._store_results(results)
+            self._write("mark_loaded", *({"run_id": run_id} for run_id in runs))
+        return len(runs), changed
+
+    def refresh_statistics(self) -> None:
+        """Tell PostgreSQL's planner what the tables of results hold; at most once a day."""
+        self._read("refresh_statistics")
+
+    def drop_old_details(self, kept_days: int) -> list[str]:
+        """Drop ranks with their steps, and passed checks, of months that are older than so.
+
+        Returns:
+            Names of the partitions that were emptied.
+        """
+        rows = self._read("drop_old_details", kept_days=kept_days)
+        return [str(row["dropped"]) for row in rows]
+
+    def _plan(
+        self, run: Run, planned: Sequence[PlannedCase], cluster: Cluster | None
+    ) -> tuple[int, Row, dict[str, int]]:
+        """Store a plan; return changed rows, the run's part of keys, and series_key by case_id."""
+        changed = 0
+        if cluster is not None:
+            changed += self._store("cluster", [to_row.cluster_row(cluster)], "cluster")
+        changed += self._store_runs([run], "nightbench")
+        key = self._keys_of_runs([run.run_id])[run.run_id]
+        build_keys = self._build_keys(each.build for each in planned)
+        series = self._series_keys(run.cluster, (each.case for each in planned))
+        rows = [
+            to_row.planned_row(each)
+            | key
+            | {
+                "series_key": series[each.case_id],
+                "build_key": build_keys[each.build.build_id],
+            }
+            for each in planned
+        ]
+        return changed + self._store("planned_case", rows, "run_key series_key"), key, series
+
+    def _store_runs(self, runs: Iterable[Run], origin: str) -> int:
+        # The start stays: results lie in its month.
+        rows = [to_row.run_row(run, origin=origin) for run in runs]
+        return self._store("run", rows, "run_id", keep="started_at")
+
+    def _run_keys(self, runs: Iterable[Run], origin: str) -> dict[str, Row]:
+        chosen = list(runs)
+        self._store_runs(chosen, origin)
+        return self._keys_of_runs([run.run_id for run in chosen])
+
+    def _keys_of_runs(self, run_ids: Sequence[str]) -> dict[str, Row]:
+        """run_id -> run_key and run_at, which the keys of a run's results begin with."""
+        return {
+            row["run_id"]: {"run_key": row["run_key"], "run_at": row["started_at"]}
+            for row in self._rows("run_keys", run_ids=list(run_ids))
+        }
+
+    def _build_keys(self, builds: Iterable[Build]) -> dict[str, int]:
+        """build_id -> build_key; stores builds that are new or different."""
+        # Sorted: two loads that store the same builds take their row locks in one order.
+        chosen = dict(sorted({build.build_id: build for build in builds}.items()))
+        self._store("build", [to_row.build_row(build) for build in chosen.values()], "build_id")
+        rows = self._rows("build_keys", build_ids=list(chosen))
+        return {row["build_id"]: row["build_key"] for row in rows}
+
+    def _series_keys(self, cluster: str, cases: Iterable[Case]) -> dict[str, int]:
+        """case_id -> series_key on a cluster; stores cases and series that are new."""
+        chosen = dict(sorted({case.case_id: case for case in cases}.items()))
+        known = self._known_series(cluster, list(chosen))
+        new = [
+            case
+            for case_id, case in chosen.items()
+            if case_id not in known or known[case_id]["axes"] != case.axes()
+        ]
+        if new:
+            self._store("case", [to_row.case_row(case) for case in new], "case_id")
+            case_ids = [case.case_id for case in new]
+            self._rows("store_series", case_ids=case_ids, cluster=cluster)
+            known = self._known_series(cluster, list(chosen))
+        return {case_id: row["series_key"] for case_id, row in known.items()}
+
+    def _known_series(self, cluster: str, case_ids: Sequence[str]) -> Mapping[str, Row]:
+        rows = self._rows("series_keys", cluster=cluster, case_ids=list(case_ids))
+        return {row["case_id"]: row for row in rows}
+
+    def _store_results(self, results: _Results) -> int:
+        return sum(
+            self._store(table, results.rows[table], columns) for table, columns in _FACTS.items()
+        )
+
+    def _ensure_months(self, starts: Iterable[datetime]) -> None:
+        """Make the partitions of some months, each in a transaction of its own."""
+        months: dict[tuple[int, int], Any] = {}
+        for start in starts:
+            months.setdefault((start.year, start.month), start)
+        for start in months.values():
+            self._read("ensure_month", at=start)

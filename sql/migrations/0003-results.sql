@@ -1,0 +1,350 @@
+-- What was planned and what came back. `> 0 and < 'infinity'` also refuses NaN, which PostgreSQL
+-- sorts above infinity. Times are seconds, sizes are bytes, throughput is in units of work per
+-- second. Results are partitioned by the month in which their run started (`run_at`).
+create table raw.planned_case (
+    run_key integer not null references raw.run (run_key),
+    series_key integer not null references raw.series (series_key),
+    run_at timestamptz not null,
+    build_key integer not null references raw.build (build_key),
+    is_private_build boolean not null default false,
+    unit text,
+    definition_digest text not null default '',
+    left_out jsonb check (jsonb_typeof(left_out) = 'object'),
+    primary key (run_key, series_key)
+);
+create index planned_case_by_series on raw.planned_case (series_key, run_at desc);
+comment on table raw.planned_case is
+'One row for each case that a run means to measure; without it nothing could be missing';
+comment on column raw.planned_case.run_key is 'The run';
+comment on column raw.planned_case.series_key is 'The case, on the run''s cluster';
+comment on column raw.planned_case.run_at is 'Start of the run';
+comment on column raw.planned_case.build_key is 'Build that is to be measured';
+comment on column raw.planned_case.is_private_build is
+'The build was named for this run and is not the suite''s own: no baseline, no latest median';
+comment on column raw.planned_case.unit is 'Unit of work counted: images, samples, tokens';
+comment on column raw.planned_case.definition_digest is
+'Digest of workload and protocol; a change starts a new segment of the history';
+comment on column raw.planned_case.left_out is
+'Why the night had no room for the case; null where it was to be measured';
+
+create table raw.measurement (
+    run_at timestamptz not null,
+    run_key integer not null,
+    series_key integer not null,
+    generation integer not null check (generation >= 0),
+    build_key integer not null references raw.build (build_key),
+    n integer not null check (n >= 0),
+    is_private_build boolean not null default false,
+    is_superseded boolean not null default false,
+    is_good boolean not null generated always as (
+        status = 'ok' and throughput is not null and quarantine_reasons is null
+        and not is_superseded
+    ) stored,
+    throughput double precision check (throughput > 0 and throughput < 'infinity'),
+    minimum double precision check (minimum > 0),
+    maximum double precision check (maximum < 'infinity'),
+    mad double precision check (mad >= 0 and mad < 'infinity'),
+    spread double precision check (spread >= 0 and spread < 'infinity'),
+    half_width double precision check (half_width >= 0),
+    speedup double precision check (speedup > 0 and speedup < 'infinity'),
+    efficiency double precision check (efficiency > 0 and efficiency < 'infinity'),
+    time_to_first_step_s double precision,
+    elapsed_s double precision check (elapsed_s >= 0 and elapsed_s < 'infinity'),
+    peak_resident_bytes bigint check (peak_resident_bytes > 0),
+    sent_bytes_per_step bigint check (sent_bytes_per_step >= 0),
+    found_batch_size integer check (found_batch_size >= 1),
+    run_kind text not null,
+    status text not null check (status in ('ok', 'failed', 'cancelled', 'unavailable', 'left_out')),
+    unit text not null,
+    framework_version text,
+    definition_digest text not null default '',
+    fingerprint_id text not null default '',
+    baseline_case_id text,
+    node_names text[],
+    reasons jsonb not null default '[]' check (jsonb_typeof(reasons) = 'array'),
+    quarantine_reasons jsonb check (jsonb_typeof(quarantine_reasons) = 'array'),
+    primary key (run_key, series_key, generation, run_at),
+    foreign key (run_key, series_key) references raw.planned_case (run_key, series_key),
+    constraint throughput_in_range check (throughput between minimum and maximum)
+) partition by range (run_at);
+create index measurement_by_series on raw.measurement (series_key, run_at desc);
+comment on table raw.measurement is
+'The median over the good repeats of a case, quarantined ones included: use marts.fct_measurement';
+comment on column raw.measurement.run_at is 'Start of the run; the month is the partition';
+comment on column raw.measurement.run_key is 'The run';
+comment on column raw.measurement.series_key is 'The case, on the run''s cluster';
+comment on column raw.measurement.generation is
+'Counts how often a person asked for the case again';
+comment on column raw.measurement.build_key is 'Build that was measured';
+comment on column raw.measurement.n is 'Repeats that the median rests on';
+comment on column raw.measurement.is_private_build is 'As planned';
+comment on column raw.measurement.is_superseded is 'A later generation of the same run counts';
+comment on column raw.measurement.is_good is
+'It counts: ok, not quarantined, and the last generation';
+comment on column raw.measurement.throughput is 'Median, units of work per second';
+comment on column raw.measurement.minimum is 'Smallest repeat, units of work per second';
+comment on column raw.measurement.maximum is 'Largest repeat, units of work per second';
+comment on column raw.measurement.mad is
+'Median absolute deviation of the repeats, units of work per second';
+comment on column raw.measurement.spread is '(maximum - minimum) / median';
+comment on column raw.measurement.half_width is
+'Relative 95 % confidence half-width, t distribution on log values; null for n < 3';
+comment on column raw.measurement.speedup is 'throughput / throughput of the baseline case';
+comment on column raw.measurement.efficiency is 'speedup / (ranks / ranks of the baseline case)';
+comment on column raw.measurement.time_to_first_step_s is
+'Process start to the end of the first step, seconds; median of the repeats';
+comment on column raw.measurement.elapsed_s is
+'Seconds that the case took from preparing to its last repeat';
+comment on column raw.measurement.peak_resident_bytes is 'Largest resident memory of any rank';
+comment on column raw.measurement.sent_bytes_per_step is
+'Bytes of gradients that a rank sent in a step; the largest of its repeats';
+comment on column raw.measurement.found_batch_size is
+'What was found where the case says max; null otherwise';
+comment on column raw.measurement.run_kind is 'The run''s';
+comment on column raw.measurement.status is 'How the case ended';
+comment on column raw.measurement.unit is 'Unit of work: images, samples, tokens';
+comment on column raw.measurement.framework_version is 'Version that the framework reported';
+comment on column raw.measurement.definition_digest is 'As planned';
+comment on column raw.measurement.fingerprint_id is
+'Fingerprint of the node, or a digest of those of all nodes; empty where unknown';
+comment on column raw.measurement.baseline_case_id is 'What speedup and efficiency refer to';
+comment on column raw.measurement.node_names is 'Nodes that it ran on; null where unknown';
+comment on column raw.measurement.reasons is
+'Why it was not measured, each {code, node, subject, observed, expected}; empty where it was';
+comment on column raw.measurement.quarantine_reasons is
+'The checks that refused it, each {code, node, subject, observed, expected}; null where none did';
+
+create table raw.measurement_node (
+    run_at timestamptz not null,
+    run_key integer not null,
+    series_key integer not null,
+    generation integer not null check (generation >= 0),
+    node text not null check (node <> ''),
+    fingerprint_id text references raw.fingerprint (fingerprint_id),
+    primary key (run_key, series_key, generation, node, run_at),
+    foreign key (run_key, series_key) references raw.planned_case (run_key, series_key)
+) partition by range (run_at);
+comment on table raw.measurement_node is 'The nodes of a measurement, and what they were';
+comment on column raw.measurement_node.run_at is 'Start of the run; the month is the partition';
+comment on column raw.measurement_node.run_key is 'The run';
+comment on column raw.measurement_node.series_key is 'The case, on the run''s cluster';
+comment on column raw.measurement_node.generation is 'That of the measurement';
+comment on column raw.measurement_node.node is 'The node';
+comment on column raw.measurement_node.fingerprint_id is
+'What it was in the last repeat that says so; null where none does';
+
+create table raw.repeat (
+    run_at timestamptz not null,
+    run_key integer not null,
+    series_key integer not null,
+    generation integer not null check (generation >= 0),
+    repeat integer not null check (repeat >= 1),
+    started_at timestamptz,
+    throughput double precision check (throughput > 0 and throughput < 'infinity'),
+    step_throughput double precision
+    check (step_throughput > 0 and step_throughput < 'infinity'),
+    window_s double precision check (window_s > 0 and window_s < 'infinity'),
+    samples double precision check (samples > 0 and samples < 'infinity'),
+    overlap double precision,
+    drift double precision,
+    median_step_s double precision,
+    time_to_first_step_s double precision,
+    loss_first double precision,
+    loss_median double precision,
+    peak_resident_bytes bigint check (peak_resident_bytes > 0),
+    sent_bytes_per_step bigint check (sent_bytes_per_step >= 0),
+    steps integer check (steps >= 0),
+    status text not null check (status in ('ok', 'failed', 'aborted', 'disturbed')),
+    slowest_rank text,
+    error text check (error <> ''),
+    reasons jsonb not null default '[]' check (jsonb_typeof(reasons) = 'array'),
+    quarantine_reasons jsonb check (jsonb_typeof(quarantine_reasons) = 'array'),
+    primary key (run_key, series_key, generation, repeat, run_at),
+    foreign key (run_key, series_key) references raw.planned_case (run_key, series_key)
+) partition by range (run_at);
+comment on table raw.repeat is 'One fresh launch of the whole gang';
+comment on column raw.repeat.run_at is 'Start of the run; the month is the partition';
+comment on column raw.repeat.run_key is 'The run';
+comment on column raw.repeat.series_key is 'The case, on the run''s cluster';
+comment on column raw.repeat.generation is 'Counts how often a person asked for the case again';
+comment on column raw.repeat.repeat is 'From 1';
+comment on column raw.repeat.started_at is 'When the gang was launched';
+comment on column raw.repeat.throughput is 'Units of work per second over all ranks';
+comment on column raw.repeat.step_throughput is
+'The same figure from the independently recorded step times';
+comment on column raw.repeat.window_s is 'Length of the interval that was counted, seconds';
+comment on column raw.repeat.samples is 'Units of work in that interval, over all ranks';
+comment on column raw.repeat.overlap is 'Asynchronous only: common interval / shortest window';
+comment on column raw.repeat.drift is
+'Median step of the window''s last third / of its first third - 1';
+comment on column raw.repeat.median_step_s is 'Median step of the slowest rank, seconds';
+comment on column raw.repeat.time_to_first_step_s is
+'Process start to the end of the first step, seconds';
+comment on column raw.repeat.loss_first is 'Loss of the untrained weights';
+comment on column raw.repeat.loss_median is 'Median loss in the window';
+comment on column raw.repeat.peak_resident_bytes is 'Largest resident memory of any rank, bytes';
+comment on column raw.repeat.sent_bytes_per_step is 'The largest rank''s';
+comment on column raw.repeat.steps is 'Steps of the slowest rank in the window';
+comment on column raw.repeat.status is
+'ok; failed; aborted; disturbed: measured with others'' work in the window, never counted';
+comment on column raw.repeat.slowest_rank is
+'Process with the longest window: its steps are in raw.repeat_rank while that is kept';
+comment on column raw.repeat.error is
+'End of the traceback of the process that failed, or of its output; null where none did';
+comment on column raw.repeat.reasons is
+'Why it does not count, each {code, node, subject, observed, expected}; empty where it does';
+comment on column raw.repeat.quarantine_reasons is
+'The checks that refused it, each {code, node, subject, observed, expected}; null where none did';
+
+create table raw.repeat_rank (
+    run_at timestamptz not null,
+    run_key integer not null,
+    series_key integer not null,
+    generation integer not null,
+    repeat integer not null,
+    rank integer not null check (rank >= 0),
+    samples_per_step double precision,
+    window_open_s double precision,
+    window_close_s double precision,
+    window_wall_s double precision,
+    time_to_first_step_s double precision,
+    loss_first double precision,
+    clock_offset_s double precision,
+    clock_error_s double precision check (clock_error_s >= 0),
+    parameters bigint,
+    peak_resident_bytes bigint,
+    peak_allocator_bytes bigint,
+    sent_bytes_per_step bigint check (sent_bytes_per_step >= 0),
+    process text not null check (process <> ''),
+    role text not null check (role <> ''),
+    node text not null check (node <> ''),
+    fingerprint_id text,
+    weights_digest text,
+    precision text,
+    transport text,
+    versions jsonb not null default '{}',
+    step_seconds double precision[] not null,
+    step_end_s double precision[] not null,
+    loss_window double precision[] not null,
+    primary key (run_key, series_key, generation, repeat, process, run_at),
+    foreign key (run_key, series_key) references raw.planned_case (run_key, series_key)
+) partition by range (run_at);
+comment on table raw.repeat_rank is
+'One process of a repeat, as it measured itself, step by step: kept for months, not for ever';
+comment on column raw.repeat_rank.run_at is 'Start of the run; the month is the partition';
+comment on column raw.repeat_rank.run_key is 'The run';
+comment on column raw.repeat_rank.series_key is 'The case, on the run''s cluster';
+comment on column raw.repeat_rank.generation is 'That of the repeat';
+comment on column raw.repeat_rank.repeat is 'The repeat';
+comment on column raw.repeat_rank.rank is 'From 0, in its role';
+comment on column raw.repeat_rank.samples_per_step is 'Units of work of this rank in a step';
+comment on column raw.repeat_rank.window_open_s is
+'Start of the window on the node''s monotonic clock, seconds';
+comment on column raw.repeat_rank.window_close_s is
+'End of the window on the node''s monotonic clock, seconds';
+comment on column raw.repeat_rank.window_wall_s is
+'Length of the window by a clock pair of its own, seconds';
+comment on column raw.repeat_rank.time_to_first_step_s is
+'Process start to the end of the first step, seconds';
+comment on column raw.repeat_rank.loss_first is 'Loss of the untrained weights';
+comment on column raw.repeat_rank.clock_offset_s is
+'The node''s monotonic clock minus the controller''s, seconds';
+comment on column raw.repeat_rank.clock_error_s is 'How far off that may be, seconds';
+comment on column raw.repeat_rank.parameters is 'Parameters of its model';
+comment on column raw.repeat_rank.peak_resident_bytes is 'Largest resident memory';
+comment on column raw.repeat_rank.peak_allocator_bytes is
+'Largest memory of the framework''s allocator on the device';
+comment on column raw.repeat_rank.sent_bytes_per_step is
+'Bytes of gradients that it sent in a step; null where the framework exchanges them';
+comment on column raw.repeat_rank.process is 'trainer-0, pserver-1';
+comment on column raw.repeat_rank.role is 'What its framework calls it: trainer, pserver, ...';
+comment on column raw.repeat_rank.node is 'Node that it ran on';
+comment on column raw.repeat_rank.fingerprint_id is 'What the node was';
+comment on column raw.repeat_rank.weights_digest is 'Digest of its weights after the window';
+comment on column raw.repeat_rank.precision is 'Precision that it found in use';
+comment on column raw.repeat_rank.transport is 'How ranks exchanged gradients';
+comment on column raw.repeat_rank.versions is 'Versions of what it loaded, by name';
+comment on column raw.repeat_rank.step_seconds is 'Step times in the window, seconds, in order';
+comment on column raw.repeat_rank.step_end_s is
+'Ends of the steps of warm-up, window and drain on the node''s monotonic clock, seconds';
+comment on column raw.repeat_rank.loss_window is 'Losses in the window, in order';
+
+create table raw.check_result (
+    run_at timestamptz not null,
+    run_key integer not null,
+    series_key integer not null,
+    generation integer not null,
+    repeat integer not null,
+    ordinal integer not null check (ordinal >= 0),
+    success boolean not null,
+    subject text not null check (subject in ('repeat', 'measurement')),
+    check_name text not null check (check_name <> ''),
+    severity text not null check (severity in ('fail', 'warn')),
+    observed text not null,
+    expected text not null,
+    primary key (run_key, series_key, generation, repeat, check_name, ordinal, run_at),
+    foreign key (run_key, series_key) references raw.planned_case (run_key, series_key),
+    check ((repeat = 0) = (subject = 'measurement'))
+) partition by range (run_at);
+comment on table raw.check_result is
+'One expectation held against one result: kept for months. What a check refused is kept for ever '
+'with the result, in quarantine_reasons';
+comment on column raw.check_result.run_at is 'Start of the run; the month is the partition';
+comment on column raw.check_result.run_key is 'The run';
+comment on column raw.check_result.series_key is 'The case, on the run''s cluster';
+comment on column raw.check_result.generation is 'That of the result';
+comment on column raw.check_result.repeat is '0 where the subject is the measurement';
+comment on column raw.check_result.ordinal is 'Tells apart results of one check on one subject';
+comment on column raw.check_result.success is 'The expectation held';
+comment on column raw.check_result.subject is 'repeat or measurement';
+comment on column raw.check_result.check_name is 'The check';
+comment on column raw.check_result.severity is 'fail quarantines the subject, warn does not';
+comment on column raw.check_result.observed is 'What was found';
+comment on column raw.check_result.expected is 'What should have been found';
+
+create table raw.verdict (
+    run_at timestamptz not null,
+    run_key integer not null,
+    series_key integer not null,
+    history integer not null default 0 check (history >= 0),
+    value double precision,
+    baseline double precision,
+    change double precision,
+    low double precision,
+    high double precision,
+    smallest_slowdown double precision check (smallest_slowdown > 0 and smallest_slowdown < 1),
+    since timestamptz,
+    kind text not null
+    check (
+        kind in (
+            'ok', 'watched', 'regressed', 'improved', 'insufficient_data', 'failed', 'unavailable',
+            'missing'
+        )
+    ),
+    sentence text not null,
+    first_bad_run_id text,
+    last_good_run_id text,
+    primary key (run_key, series_key, run_at),
+    foreign key (run_key, series_key) references raw.planned_case (run_key, series_key)
+) partition by range (run_at);
+create index verdict_by_series on raw.verdict (series_key, run_at desc);
+comment on table raw.verdict is 'What a run says about a series, with the evidence in a sentence';
+comment on column raw.verdict.run_at is 'Start of the run; the month is the partition';
+comment on column raw.verdict.run_key is 'The run';
+comment on column raw.verdict.series_key is 'The series';
+comment on column raw.verdict.history is 'Nights that the verdict rests on';
+comment on column raw.verdict.value is 'Throughput of this run, units of work per second';
+comment on column raw.verdict.baseline is 'What it was compared with, units of work per second';
+comment on column raw.verdict.change is 'value / baseline - 1';
+comment on column raw.verdict.low is
+'With high: 95 % interval of the level''s relative change, for regressed and improved';
+comment on column raw.verdict.high is 'See low';
+comment on column raw.verdict.smallest_slowdown is
+'Smallest relative fall that the series would tell within a week in nine of ten cases; '
+'null where it was not judged';
+comment on column raw.verdict.since is 'First night at the new level';
+comment on column raw.verdict.kind is 'The verdict';
+comment on column raw.verdict.sentence is 'The evidence';
+comment on column raw.verdict.first_bad_run_id is 'Run of that night';
+comment on column raw.verdict.last_good_run_id is
+'Last run before the change; of a failed or missing case the last one with a value';

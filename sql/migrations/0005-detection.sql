@@ -1,0 +1,148 @@
+-- What nights said of series beside verdicts: noise, drift, and how good the detector is.
+create table raw.noise_event (
+    case_id text not null,
+    cluster text not null,
+    run_id text not null references raw.run (run_id),
+    at timestamptz not null,
+    what text not null check (what in ('noisy', 'steady')),
+    spread double precision not null check (spread >= 0 and spread < 'infinity'),
+    max_spread double precision not null check (max_spread > 0),
+    sentence text not null check (sentence <> ''),
+    by_whom text not null default 'nightbench' check (by_whom <> ''),
+    told_at timestamptz,
+    stored_at timestamptz not null default clock_timestamp(),
+    -- A run that is judged again says what it said: one turn for each series and night.
+    primary key (case_id, cluster, run_id),
+    foreign key (case_id, cluster) references raw.series (case_id, cluster)
+);
+create index noise_event_by_run on raw.noise_event (run_id);
+comment on table raw.noise_event is
+'When a series became noisy and when it was steady again: only ever added to';
+comment on column raw.noise_event.at is 'When the night began';
+comment on column raw.noise_event.spread is
+'Relative standard deviation, from night to night or within a night, the larger one';
+comment on column raw.noise_event.max_spread is 'The suite''s limit then';
+comment on column raw.noise_event.told_at is
+'When a channel took the message that tells of it, or there was no channel';
+
+create function triage.refuse_noise_rewriting() returns trigger
+language plpgsql as $$
+begin
+    raise exception using message = 'the history of noisy series is only ever added to';
+end
+$$;
+create trigger no_removing before delete or truncate on raw.noise_event
+for each statement execute function triage.refuse_noise_rewriting();
+-- That it was told is the one thing that is written afterwards.
+create trigger no_rewriting before update of
+case_id, cluster, run_id, at, what, spread, max_spread, sentence, by_whom, stored_at
+on raw.noise_event
+for each statement execute function triage.refuse_noise_rewriting();
+revoke execute on function triage.refuse_noise_rewriting from public;
+revoke update on raw.noise_event from nightbench_loader;
+grant update (told_at) on raw.noise_event to nightbench_loader;
+
+-- A series that creeps for weeks is told once, and again when it has crept on. No night of it is a
+-- change, so it is no alert.
+create table raw.drift (
+    case_id text not null,
+    cluster text not null,
+    run_id text not null references raw.run (run_id),
+    at timestamptz not null,
+    level double precision not null check (level > 0 and level < 'infinity'),
+    is_news boolean not null,
+    change double precision not null check (change > -1 and change < 'infinity'),
+    error double precision not null check (error >= 0 and error < 'infinity'),
+    nights integer not null check (nights > 1),
+    since timestamptz not null,
+    seen_run_id text not null references raw.run (run_id),
+    seen_at timestamptz not null,
+    over_run_id text references raw.run (run_id),
+    over_at timestamptz,
+    told_at timestamptz,
+    stored_at timestamptz not null default clock_timestamp(),
+    -- A run that is judged again says what it said: one drift for each series and night.
+    primary key (case_id, cluster, run_id),
+    foreign key (case_id, cluster) references raw.series (case_id, cluster),
+    check ((over_run_id is null) = (over_at is null))
+);
+create unique index drift_standing on raw.drift (case_id, cluster) where over_at is null;
+create index drift_by_run on raw.drift (run_id);
+comment on table raw.drift is
+'When a series was found to creep, and when it had crept on; at most one stands for each series';
+comment on column raw.drift.at is 'When the night began that said so first';
+comment on column raw.drift.level is
+'Median of the last nights then: how far it has crept since is held against it';
+comment on column raw.drift.is_news is
+'It fell by the suite''s limit or more, so somebody is told';
+comment on column raw.drift.change is
+'Relative change over its nights, as the night of seen_run_id has it';
+comment on column raw.drift.error is 'Standard error of change';
+comment on column raw.drift.nights is 'From the first night that creeps to that of seen_run_id';
+comment on column raw.drift.since is 'When the first of them began';
+comment on column raw.drift.seen_at is 'When the last night began that still crept';
+comment on column raw.drift.over_at is
+'When the night began that ended it: it creeps no more, has crept on, or turned';
+comment on column raw.drift.told_at is
+'When a channel took the message that tells of it, or there was no channel';
+
+-- The detector grades itself: what it says of shadow series, and the grades that follow. Nothing
+-- here is a measurement, a verdict on a real series, or an alert.
+create table raw.shadow_verdict (
+    suite text not null check (suite <> ''),
+    series_key integer not null references raw.series (series_key),
+    month date not null,
+    shadow text not null check (shadow <> ''),
+    night integer not null check (night >= 0),
+    run_key integer not null references raw.run (run_key),
+    at timestamptz not null,
+    size double precision check (size > 0 and size < 1),
+    kind text not null check (
+        kind in ('ok', 'watched', 'regressed', 'improved', 'insufficient_data')
+    ),
+    change double precision,
+    since timestamptz,
+    outcome text check (outcome in ('caught', 'missed', 'spoiled', 'alarm')),
+    primary key (series_key, suite, month, shadow, night),
+    check ((size is null) = starts_with(shadow, 'quiet-')),
+    check (outcome is null or (outcome = 'alarm') = (size is null))
+);
+create index shadow_verdict_by_night on raw.shadow_verdict (suite, at);
+comment on table raw.shadow_verdict is
+'One night of one shadow: a copy of a real series with a planted slowdown, or with no change';
+comment on column raw.shadow_verdict.month is 'First day of the month that the shadow belongs to';
+comment on column raw.shadow_verdict.shadow is 'Size class of the slowdown, or quiet-1, ...';
+comment on column raw.shadow_verdict.night is
+'From 0: since the first slow night, or since the first judged night of a quiet copy';
+comment on column raw.shadow_verdict.run_key is 'Run of the real night that it copies';
+comment on column raw.shadow_verdict.size is 'Share by which it was made slower; null where quiet';
+comment on column raw.shadow_verdict.outcome is
+'On the night that decided it; spoiled: the real series changed there, it says nothing';
+
+create table raw.detector_grade (
+    run_id text not null references raw.run (run_id),
+    measure text not null check (measure <> ''),
+    trials integer not null check (trials >= 0),
+    hits integer not null check (hits >= 0),
+    rate double precision,
+    low double precision,
+    high double precision,
+    median_delay double precision,
+    spoiled integer not null default 0 check (spoiled >= 0),
+    limit_value double precision,
+    below text not null default '',
+    is_news boolean not null default false,
+    told_at timestamptz,
+    primary key (run_id, measure)
+);
+comment on table raw.detector_grade is 'How well a suite''s detector did up to a night';
+comment on column raw.detector_grade.measure is 'Size class of planted slowdowns, or false alarms';
+comment on column raw.detector_grade.trials is
+'Planted slowdowns that were decided, or nights of quiet copies';
+comment on column raw.detector_grade.hits is 'Slowdowns that were told, or false alarms';
+comment on column raw.detector_grade.rate is 'hits / trials; false alarms: in 1,000 nights';
+comment on column raw.detector_grade.median_delay is
+'Nights after the first slow one until a slowdown was told; 0 on that night';
+comment on column raw.detector_grade.below is 'Why it is not good enough; empty where it is';
+comment on column raw.detector_grade.is_news is 'It was good enough the night before';
+comment on column raw.detector_grade.told_at is 'When a message said so';

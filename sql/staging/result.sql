@@ -1,0 +1,85 @@
+-- Grain: one row per run and planned case, with what came of it: the last generation, quarantined
+-- or not; `status` is null where nothing came.
+create or replace view staging.result as
+select
+    p.run_key,
+    p.series_key,
+    r.started_at as run_at,
+    r.run_id,
+    s.case_id,
+    r.suite,
+    r.cluster,
+    r.run_kind,
+    r.started_at,
+    r.loaded_at,
+    r.origin = 'import' as is_imported,
+    r.code_digest,
+    s.workload,
+    s.framework,
+    s.strategy,
+    s.nodes,
+    s.devices_per_node,
+    s.trainers,
+    s.pservers,
+    coalesce(s.batch_size_per_device, m.found_batch_size) as batch_size_per_device,
+    coalesce(s.global_batch_size, m.found_batch_size * s.trainers) as global_batch_size,
+    s.precision,
+    s.sync,
+    s.compiler,
+    s.execution,
+    s.layout,
+    s.sequence_length,
+    s.compression,
+    s.link_bandwidth,
+    s.threads,
+    s.sparsity,
+    s.cpus,
+    s.memory_mb,
+    s.data,
+    s.is_synthetic,
+    s.scale,
+    s.axes,
+    b.build_id,
+    coalesce(b.digest, b.build_id) as build_digest,
+    p.is_private_build,
+    p.left_out,
+    coalesce(m.unit, p.unit) as unit,
+    m.generation,
+    m.status,
+    m.reasons,
+    m.is_good,
+    m.quarantine_reasons is not null as is_quarantined,
+    m.quarantine_reasons,
+    m.framework_version,
+    m.n,
+    m.throughput,
+    m.minimum as throughput_min,
+    m.maximum as throughput_max,
+    m.mad as throughput_mad,
+    m.spread,
+    m.half_width,
+    m.speedup,
+    m.efficiency,
+    m.baseline_case_id,
+    m.time_to_first_step_s,
+    m.peak_resident_bytes,
+    m.sent_bytes_per_step,
+    nullif(coalesce(m.definition_digest, p.definition_digest), '') as definition_digest,
+    nullif(m.fingerprint_id, '') as fingerprint_id,
+    m.elapsed_s,
+    m.node_names
+from raw.planned_case as p
+inner join raw.run as r on p.run_key = r.run_key
+inner join staging.series as s on p.series_key = s.series_key
+left join raw.measurement as m
+    on
+        p.run_key = m.run_key
+        and p.series_key = m.series_key
+        and r.started_at = m.run_at
+        and not m.is_superseded
+inner join raw.build as b on coalesce(m.build_key, p.build_key) = b.build_key;
+
+comment on view staging.result is
+'One row per run and planned case with what came of it, quarantined or not';
+comment on column staging.result.run_at is 'Start of the run, as results and verdicts have it';
+comment on column staging.result.status is 'Null: planned, and nothing came';

@@ -1,0 +1,35 @@
+-- Grain: one row per series: a case, with all its axes, on a cluster.
+create or replace view staging.series as
+select
+    s.series_key,
+    s.case_id,
+    s.cluster,
+    c.workload,
+    c.framework,
+    c.strategy,
+    c.nodes,
+    c.devices_per_node,
+    c.trainers,
+    c.pservers,
+    c.batch_size_per_device,
+    c.batch_size_per_device * c.trainers as global_batch_size,
+    c.precision,
+    c.sync,
+    c.compiler,
+    c.execution,
+    c.layout,
+    c.sequence_length,
+    c.compression,
+    c.link_bandwidth,
+    c.threads,
+    c.sparsity,
+    c.cpus,
+    c.memory_mb,
+    c.data,
+    c.data = 'synthetic' as is_synthetic,
+    c.scale,
+    c.axes
+from raw.series as s
+inner join raw."case" as c on s.case_key = c.case_key;
+
+comment on view staging.series is 'One row per series: a case on a cluster, with all its axes';
