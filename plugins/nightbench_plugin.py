@@ -54,6 +54,18 @@ class NightbenchPlugin(AirflowPlugin):
             "nav_top_level": True,
         },
         {
+            "name": "Benchmark runs",
+            "bundle_url": BUNDLE,
+            "destination": "dag",
+            "url_route": "benchmark-runs",
+        },
+        {
+            "name": "Case results",
+            "bundle_url": BUNDLE,
+            "destination": "task_instance",
+            "url_route": "case-results",
+        },
+        {
             "name": "Results",
             "bundle_url": BUNDLE,
             "destination": "dag_run",

@@ -20,6 +20,8 @@ LEFT_OUT = 200
 SPARKLINE = 40
 """Medians of a sparkline."""
 MISSING_NIGHTS = 25
+SIDES = 300
+"""Runs, builds, versions that are offered for a comparison."""
 BISECTS = 5
 GROUP = 1000
 NIGHTS = timedelta(days=14)
@@ -202,6 +204,32 @@ class PageRepository(Repository):
     def controls(self) -> Sequence[Row]:
         """The newest control measurement of each node, metric, device and backend."""
         return self._read("ui_controls")
+
+    def compare(
+        self, by: str, one: str, other: str, search: str | None, limit: int, offset: int
+    ) -> Sequence[Row]:
+        """Pairs of medians that differ by one property; `total` says how many there are."""
+        return self._read(
+            "ui_compare",
+            by=by,
+            one=one,
+            other=other,
+            search=search,
+            max_rows=limit,
+            skipped=offset,
+        )
+
+    def compare_sides(self, by: str) -> Sequence[Row]:
+        """What can be compared by some property, the newest first."""
+        return self._read("ui_compare_sides", by=by, max_rows=SIDES)
+
+    def published_figures(self) -> Sequence[Row]:
+        """The figures of the public benchmarks' documents."""
+        return self._read("ui_published_figures")
+
+    def published(self, source_document: str, figure: str | None) -> Sequence[Row]:
+        """The cells of a published figure with the medians that match them."""
+        return self._read("ui_published", source_document=source_document, figure=figure)
 
     def _page_alerts(self, **given: Any) -> list[Row]:
         nothing = dict.fromkeys(("states", "cluster", "framework", "alert_id", "group_key"))

@@ -34,6 +34,7 @@ from nightbench.web.alert_models import (
     BisectTest,
     OfferedAction,
 )
+from nightbench.web.answer_cache import AnswerCache
 from nightbench.web.errors import BadInput, NotFound, Refused
 from nightbench.web.guard import HEADER, PageUser, has_bearer, refuse_foreign
 from nightbench.web.headers import HEADERS
@@ -97,10 +98,17 @@ def known_action(name: str) -> Action:
 class AlertApi:
     """Handlers of the API for alerts."""
 
-    def __init__(self, repository: OpenQueries, triage: OpenTriage, hosts: frozenset[str]) -> None:
+    def __init__(
+        self,
+        repository: OpenQueries,
+        triage: OpenTriage,
+        hosts: frozenset[str],
+        cache: AnswerCache,
+    ) -> None:
         self._repository = repository
         self._triage = triage
         self._hosts = hosts
+        self._cache = cache
 
     def index(
         self,
@@ -152,6 +160,7 @@ class AlertApi:
             group = group_of(repository, row) if whole else ()
         with self._triage(user.name) as triage:
             apply_change(change, chosen, triage, row, group)
+        self._cache.clear()
         return self.show(request, alert_id)
 
 

@@ -15,6 +15,14 @@ from starlette.exceptions import HTTPException
 from nightbench.core.errors import UserError
 from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
 from nightbench.web.alert_models import AlertDetail, AlertList, Nodes, Trust
+from nightbench.web.answer_cache import AnswerCache
+from nightbench.web.compare_api import CompareApi
+from nightbench.web.compare_models import (
+    ComparedPairs,
+    ComparedSides,
+    PublishedCells,
+    PublishedTables,
+)
 from nightbench.web.errors import BadInput, status_of
 from nightbench.web.guard import PageAccess, PageUser, hosts_of
 from nightbench.web.headers import HEADERS
@@ -34,6 +42,9 @@ from nightbench.web.ui_models import (
 )
 
 BUNDLE = Path(__file__).resolve().parent / "static" / "nightbench.js"
+
+CACHED_S = 10.0
+"""How old the morning and the values of axes may be, which every reader asks for."""
 
 BODY_BYTES = 64 * 1024
 API = "/api"
@@ -83,10 +94,12 @@ def create_app(
         dependencies=[Depends(access.reader), Depends(remember), Depends(_refuse_nul)],
     )
     hosts = hosts_of(base_url)
-    api = AlertApi(repository, triage, hosts)
     changing = [Depends(access.trigger), Depends(_body)]
 
-    ui, runs, health = UiApi(repository), RunApi(repository), HealthApi(repository)
+    cache = AnswerCache(CACHED_S)
+    ui, runs = UiApi(repository, cache), RunApi(repository)
+    api = AlertApi(repository, triage, hosts, cache)
+    health, compare = HealthApi(repository), CompareApi(repository)
     for path, handler, answer in (
         ("morning", ui.morning, Morning),
         ("series", ui.series_list, SeriesPage),
@@ -94,6 +107,10 @@ def create_app(
         ("axes", ui.axis_values, AxisValues),
         ("trust", health.trust, Trust),
         ("nodes", health.nodes, Nodes),
+        ("compare", compare.pairs, ComparedPairs),
+        ("compare/sides", compare.sides, ComparedSides),
+        ("published", compare.tables, PublishedTables),
+        ("published/cells", compare.cells, PublishedCells),
         ("runs", runs.index, RunPage),
         ("runs/of-dag-run", runs.of_dag_run, DagRunRun),
         ("runs/{run_id}", runs.show, RunResults),

@@ -114,6 +114,20 @@ class PageQueries(Protocol):
     def controls(self) -> Sequence[Row]:
         """The newest control measurement of each node, metric, device and backend."""
 
+    def compare(
+        self, by: str, one: str, other: str, search: str | None, limit: int, offset: int
+    ) -> Sequence[Row]:
+        """Pairs of medians that differ by one property; `total` says how many there are."""
+
+    def compare_sides(self, by: str) -> Sequence[Row]:
+        """What can be compared by some property, the newest first."""
+
+    def published_figures(self) -> Sequence[Row]:
+        """The figures of the public benchmarks' documents."""
+
+    def published(self, source_document: str, figure: str | None) -> Sequence[Row]:
+        """The cells of a published figure with the medians that match them."""
+
 
 OpenQueries = Callable[[], AbstractContextManager[PageQueries]]
 """Opens what a request reads from."""

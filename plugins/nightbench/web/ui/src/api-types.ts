@@ -170,6 +170,36 @@ export type ClusterSummary = {
   last_run_at: string;
 };
 
+export type ComparedPair = {
+  one_case_id: string;
+  other_case_id: string;
+  one_cluster: string;
+  other_cluster: string;
+  one_run_id: string;
+  other_run_id: string;
+  one_version: string | null;
+  other_version: string | null;
+  one_throughput: number;
+  other_throughput: number;
+  one_n: number;
+  other_n: number;
+  unit: string;
+  ratio: number;
+  ratio_low: number | null;
+  ratio_high: number | null;
+};
+
+export type ComparedPairs = {
+  items: Array<ComparedPair>;
+  total: number;
+  page: number;
+  size: number;
+};
+
+export type ComparedSides = {
+  items: Array<string>;
+};
+
 export type ControlMedian = {
   cluster: string;
   node: string;
@@ -313,6 +343,41 @@ export type OfferedAction = {
   field: string;
 };
 
+export type PublishedCell = {
+  reference_id: string;
+  workload: string;
+  framework: string;
+  published_version: string | null;
+  strategy: string | null;
+  nodes: number | null;
+  devices_per_node: number | null;
+  trainers: number | null;
+  pservers: number | null;
+  batch_size: string | null;
+  precision: string | null;
+  compiler: string | null;
+  variant: string | null;
+  metric: string;
+  unit: string | null;
+  is_unit_doubtful: boolean;
+  published_value: number;
+  published_device: string | null;
+  published_dataset: string | null;
+  remark: string | null;
+  case_id: string | null;
+  cluster: string | null;
+  run_id: string | null;
+  measured_at: string | null;
+  measured_version: string | null;
+  measured_value: number | null;
+  measured_n: number | null;
+  measured_is_synthetic: boolean | null;
+};
+
+export type PublishedCells = {
+  items: Array<PublishedCell>;
+};
+
 export type PublishedFigure = {
   reference_id: string;
   source_document: string;
@@ -323,6 +388,17 @@ export type PublishedFigure = {
   published_device: string | null;
   published_version: string | null;
   is_unit_doubtful: boolean;
+};
+
+export type PublishedTable = {
+  source_document: string;
+  figure: string | null;
+  cells: number;
+  measured: number;
+};
+
+export type PublishedTables = {
+  items: Array<PublishedTable>;
 };
 
 export type RepeatResult = {

@@ -4,19 +4,23 @@ import { NavLink, Route, Routes } from "react-router-dom";
 
 import { AlertPage } from "./alert";
 import { Alerts } from "./alerts";
+import { Compare } from "./compare";
 import { Explore } from "./explore";
 import { MorningPage } from "./morning";
 import { NodesPage } from "./nodes";
 import { Boundary, Note } from "./parts";
+import { PublishedPage } from "./published";
 import { routes } from "./routes";
 import { RunPage } from "./run";
-import { Runs } from "./runs";
+import { RunsPage } from "./runs";
 import { SeriesPage } from "./series";
 import { TrustPage } from "./trust";
 
 const TABS = [
   ["Morning", routes.morning()],
   ["Series", routes.explore()],
+  ["Compare", routes.compare()],
+  ["Published", routes.published()],
   ["Runs", routes.runs()],
   ["Alerts", routes.alerts()],
   ["Nodes", routes.nodes()],
@@ -53,7 +57,9 @@ export function Pages() {
           <Route index element={<MorningPage />} />
           <Route path="explore" element={<Explore />} />
           <Route path="series" element={<SeriesPage />} />
-          <Route path="runs" element={<Runs />} />
+          <Route path="compare" element={<Compare />} />
+          <Route path="published" element={<PublishedPage />} />
+          <Route path="runs" element={<RunsPage />} />
           <Route path="runs/:runId" element={<RunPage />} />
           <Route path="alerts" element={<Alerts />} />
           <Route path="alerts/:alertId" element={<AlertPage />} />

@@ -7,6 +7,9 @@ export const routes = {
   explore: (query = "") => `${HOME}/explore${query && `?${query}`}`,
   series: (caseId: string, cluster: string) =>
     `${HOME}/series?${new URLSearchParams({ case: caseId, cluster })}`,
+  compare: () => `${HOME}/compare`,
+  published: (source = "", figure = "") =>
+    `${HOME}/published${source && `?${new URLSearchParams({ source, figure })}`}`,
   runs: () => `${HOME}/runs`,
   run: (runId: string) => `${HOME}/runs/${encodeURIComponent(runId)}`,
   alerts: () => `${HOME}/alerts`,
