@@ -172,27 +172,41 @@ limit :max_rows;
 
 -- name: control_baselines(cluster, before)
 -- The median of the newest control measurements of each series of a cluster.
-with numbered as (
-    select
-        *,
-        row_number() over (
-            partition by node, metric, device, backend
-            order by at desc
-        ) as age
+with measured as (
+    select distinct
+        node,
+        metric,
+        device,
+        backend
     from raw.control
-    where
-        cluster = :cluster
-        and (:before::timestamptz is null or at < :before)
+    where cluster = :cluster
 )
 
 select
-    node,
-    metric,
-    device,
-    backend,
-    percentile_cont(0.5) within group (order by median) as median,
-    count(*) as n
-from numbered
-where age <= 10
-group by node, metric, device, backend
-order by node, metric, device, backend;
+    s.node,
+    s.metric,
+    s.device,
+    s.backend,
+    b.median,
+    b.n
+from measured as s
+cross join lateral (
+    select
+        percentile_cont(0.5) within group (order by newest.median) as median,
+        count(*) as n
+    from (
+        select c.median
+        from raw.control as c
+        where
+            c.cluster = :cluster
+            and c.node = s.node
+            and c.metric = s.metric
+            and c.device = s.device
+            and c.backend = s.backend
+            and (:before::timestamptz is null or c.at < :before)
+        order by c.at desc
+        limit 10
+    ) as newest
+) as b
+where b.n > 0
+order by s.node, s.metric, s.device, s.backend;

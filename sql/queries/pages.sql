@@ -26,28 +26,28 @@ select
     s.devices_per_node,
     s.trainers,
     s.pservers,
-    coalesce(s.batch_size_per_device, m.found_batch_size) as batch_size_per_device,
+    coalesce(s.batch_size_per_device, n.found_batch_size) as batch_size_per_device,
     s.precision,
     s.sync,
     s.scale,
     s.is_synthetic,
-    m.framework_version,
+    n.framework_version,
     n.is_private_build as private_build,
-    coalesce(m.status, 'missing') as status,
-    coalesce(m.reasons, '[]') as reasons,
-    m.throughput,
-    coalesce(m.unit, n.unit) as unit,
-    coalesce(m.n, 0) as n,
-    m.spread,
-    m.speedup,
-    m.efficiency,
-    m.quarantine_reasons is not null as quarantined,
-    coalesce(m.quarantine_reasons, '[]') as quarantine_reasons,
-    v.kind as verdict,
-    v.sentence as verdict_sentence,
-    v.change,
-    v.low as change_low,
-    v.high as change_high,
+    coalesce(n.status, 'missing') as status,
+    coalesce(n.reasons, '[]') as reasons,
+    n.throughput,
+    n.unit,
+    coalesce(n.n, 0) as n,
+    n.spread,
+    n.speedup,
+    n.efficiency,
+    n.quarantine_reasons is not null as quarantined,
+    coalesce(n.quarantine_reasons, '[]') as quarantine_reasons,
+    n.verdict,
+    n.verdict_sentence,
+    n.change,
+    n.change_low,
+    n.change_high,
     x.alert_id,
     x.alert_verdict,
     x.alert_change,
@@ -57,43 +57,49 @@ select
 from chosen as s
 cross join lateral (
     select
-        p.run_key,
-        p.unit,
-        p.is_private_build,
         r.run_id,
         r.run_kind,
-        r.started_at
+        r.started_at,
+        p.is_private_build,
+        coalesce(m.unit, p.unit) as unit,
+        m.found_batch_size,
+        m.framework_version,
+        m.status,
+        m.reasons,
+        m.throughput,
+        m.n,
+        m.spread,
+        m.speedup,
+        m.efficiency,
+        m.quarantine_reasons,
+        v.kind as verdict,
+        v.sentence as verdict_sentence,
+        v.change,
+        v.low as change_low,
+        v.high as change_high
     from raw.planned_case as p
     inner join raw.run as r on p.run_key = r.run_key
+    left join raw.measurement as m
+        on
+            p.run_key = m.run_key
+            and p.series_key = m.series_key
+            and p.run_at = m.run_at
+            and not m.is_superseded
+    left join raw.verdict as v
+        on
+            p.run_key = v.run_key
+            and p.series_key = v.series_key
+            and p.run_at = v.run_at
     where
         p.series_key = s.series_key
         and r.loaded_at is not null
         and r.run_kind not in ('drill', 'confirm')
         -- A night that had no room for a case says nothing of its series.
         and p.left_out is null
-        and not exists (
-            select from raw.measurement as l
-            where
-                l.run_key = p.run_key
-                and l.series_key = p.series_key
-                and l.run_at = p.run_at
-                and l.status = 'left_out'
-                and not l.is_superseded
-        )
+        and coalesce(m.status, '') <> 'left_out'
     order by p.run_at desc, p.run_key desc
     limit :max_points
 ) as n
-left join raw.measurement as m
-    on
-        n.run_key = m.run_key
-        and s.series_key = m.series_key
-        and n.started_at = m.run_at
-        and not m.is_superseded
-left join raw.verdict as v
-    on
-        n.run_key = v.run_key
-        and s.series_key = v.series_key
-        and n.started_at = v.run_at
 left join marts.series_state as x
     on s.case_id = x.case_id and s.cluster = x.cluster
 order by s.workload, s.framework, s.cluster, s.case_id, n.started_at, n.run_id;

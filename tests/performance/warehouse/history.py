@@ -54,11 +54,11 @@ NODES = 8
 RANKS_KEPT = 90
 """Nights of which ranks have their steps, as raw.retention has it."""
 
-BYTES_OF_MEDIAN = 3_300
+BYTES_OF_MEDIAN = 3_500
 """With its plan, repeats, nodes, verdict and all indexes, and the copy without partitions."""
-BYTES_OF_RANKS = 36_000
+BYTES_OF_RANKS = 32_000
 """Of a median whose ranks are kept."""
-SERVER_BYTES = 3_000_000_000
+SERVER_BYTES = 1_500_000_000
 """PostgreSQL's log, its own tables, and room to sort."""
 
 STATEMENT_TIMEOUT_S = 3600.0
