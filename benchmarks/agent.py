@@ -105,6 +105,12 @@ def _run(options: argparse.Namespace) -> object:
     return offline.run(options.dir, options.python, __file__)
 
 
+def _compare(options: argparse.Namespace) -> object:
+    from nodeside import compare
+
+    return compare.compare(options.dir)
+
+
 def _cores(text: str) -> list[int]:
     """Core numbers: "0,1,4"."""
     return [int(word) for word in text.split(",") if word]
@@ -236,6 +242,10 @@ def _parser() -> argparse.ArgumentParser:
         "--python", default=sys.executable, help="interpreter that has the framework; this one"
     )
     verb.set_defaults(run=_run)
+
+    verb = verbs.add_parser("compare", help="what a bundle measured here, beside its original")
+    verb.add_argument("dir", help="the folder in what `nightbench export --format bundle` wrote")
+    verb.set_defaults(run=_compare)
 
     verb = verbs.add_parser("parse", help="what a log of a training script states")
     verb.add_argument("format")

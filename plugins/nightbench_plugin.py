@@ -15,6 +15,8 @@ from airflow.plugins_manager import AirflowPlugin
 from airflow.sdk.configuration import conf
 
 PREFIX = "/nightbench"
+BUNDLE = f".{PREFIX}/static/nightbench.js"
+"""Address of the pages' code, relative to that of the UI."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -44,24 +46,29 @@ class LazyApp:
 
 
 class NightbenchPlugin(AirflowPlugin):
-    """A page in the navigation, and a tab at each DAG run."""
+    """Pages in Airflow's UI; `web/ui/src/index.tsx` has a component for each name below."""
 
     name = "nightbench"
     fastapi_apps: ClassVar[list[Any]] = [
         {"app": LazyApp(), "url_prefix": PREFIX, "name": "Nightbench"}
     ]
-    external_views: ClassVar[list[Any]] = [
+    react_apps: ClassVar[list[Any]] = [
         {
             "name": "Benchmarks",
-            "href": f"{airflow_path()}{PREFIX}/",
+            "bundle_url": BUNDLE,
             "destination": "nav",
             "url_route": "benchmarks",
             "nav_top_level": True,
         },
         {
             "name": "Results",
-            "href": f"{airflow_path()}{PREFIX}/?dag_id={{DAG_ID}}&dag_run={{RUN_ID}}",
+            "bundle_url": BUNDLE,
             "destination": "dag_run",
             "url_route": "results",
+        },
+        {
+            "name": "Benchmark news",
+            "bundle_url": BUNDLE,
+            "destination": "dashboard",
         },
     ]

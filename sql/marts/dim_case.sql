@@ -30,7 +30,7 @@ select
     nullif(l.definition_digest, '') as definition_digest,
     l.started_at as last_planned_at,
     l.run_id as last_run_id
-from raw.case as c
+from raw."case" as c
 left join lateral (
     select
         p.unit,
@@ -38,13 +38,14 @@ left join lateral (
         r.started_at,
         r.run_id
     from raw.series as s
-    cross join lateral (
-        select n.*
-        from raw.planned_case as n
-        where n.series_key = s.series_key
-        order by n.run_at desc
-        limit 1
-    ) as p
+    cross join
+        lateral (
+            select n.*
+            from raw.planned_case as n
+            where n.series_key = s.series_key
+            order by n.run_at desc
+            limit 1
+        ) as p
     inner join raw.run as r on p.run_key = r.run_key
     where s.case_key = c.case_key
     order by r.started_at desc

@@ -70,7 +70,7 @@ comment on column raw.build.version is 'Version that was asked for; null where t
 comment on column raw.build.location is 'Wheel''s path on the controller, or prefix on nodes';
 comment on column raw.build.digest is 'sha256 of the wheel';
 
-create table raw.case (
+create table raw."case" (
     case_key integer generated always as identity primary key,
     case_id text not null unique check (case_id <> ''),
     workload text not null check (workload <> ''),
@@ -98,35 +98,35 @@ create table raw.case (
     axes jsonb not null check (jsonb_typeof(axes) = 'object'),
     unique (case_key, case_id)
 );
-create index case_by_work on raw.case (workload, framework);
-comment on table raw.case is 'What is measured: a workload in a framework, with every axis';
-comment on column raw.case.case_key is 'What series refer to';
-comment on column raw.case.case_id is 'Its name, made from the axes and nothing else';
-comment on column raw.case.workload is 'What is trained';
-comment on column raw.case.framework is 'Framework line that trains it';
-comment on column raw.case.strategy is 'single, collective (data parallel) or parameter_server';
-comment on column raw.case.nodes is 'Nodes with trainers';
-comment on column raw.case.devices_per_node is 'Devices that are used on each node';
-comment on column raw.case.trainers is 'Data-parallel ranks';
-comment on column raw.case.pservers is 'Parameter servers; 0 without';
-comment on column raw.case.batch_size_per_device is
+create index case_by_work on raw."case" (workload, framework);
+comment on table raw."case" is 'What is measured: a workload in a framework, with every axis';
+comment on column raw."case".case_key is 'What series refer to';
+comment on column raw."case".case_id is 'Its name, made from the axes and nothing else';
+comment on column raw."case".workload is 'What is trained';
+comment on column raw."case".framework is 'Framework line that trains it';
+comment on column raw."case".strategy is 'single, collective (data parallel) or parameter_server';
+comment on column raw."case".nodes is 'Nodes with trainers';
+comment on column raw."case".devices_per_node is 'Devices that are used on each node';
+comment on column raw."case".trainers is 'Data-parallel ranks';
+comment on column raw."case".pservers is 'Parameter servers; 0 without';
+comment on column raw."case".batch_size_per_device is
 'Samples in a step of one trainer; null: max, the largest that fits';
-comment on column raw.case.precision is 'fp32, tf32, bf16 or fp16';
-comment on column raw.case.sync is
+comment on column raw."case".precision is 'fp32, tf32, bf16 or fp16';
+comment on column raw."case".sync is
 'How parameter servers are updated: sync, async, half_async, geo; null without servers';
-comment on column raw.case.compiler is 'none, xla, inductor, cinn';
-comment on column raw.case.execution is 'default, or a way of execution of its framework';
-comment on column raw.case.layout is 'Memory layout of activations; default: the framework''s';
-comment on column raw.case.sequence_length is 'Tokens of a sample; null where it has none';
-comment on column raw.case.compression is 'Compression of gradients: none, or dgc';
-comment on column raw.case.link_bandwidth is 'Limit of the network links: full, 1gbit, ...';
-comment on column raw.case.threads is 'Threads of each process; null: the framework''s choice';
-comment on column raw.case.sparsity is 'Share of the gradients that a compression leaves out';
-comment on column raw.case.cpus is 'CPU cores that each process may use; null: all';
-comment on column raw.case.memory_mb is 'Memory that each process may use, MiB; null: all';
-comment on column raw.case.data is 'synthetic, or what is read';
-comment on column raw.case.scale is 'full, as published; smoke, small enough for two cores';
-comment on column raw.case.axes is 'All axes in one document: compares everything but one axis';
+comment on column raw."case".compiler is 'none, xla, inductor, cinn';
+comment on column raw."case".execution is 'default, or a way of execution of its framework';
+comment on column raw."case".layout is 'Memory layout of activations; default: the framework''s';
+comment on column raw."case".sequence_length is 'Tokens of a sample; null where it has none';
+comment on column raw."case".compression is 'Compression of gradients: none, or dgc';
+comment on column raw."case".link_bandwidth is 'Limit of the network links: full, 1gbit, ...';
+comment on column raw."case".threads is 'Threads of each process; null: the framework''s choice';
+comment on column raw."case".sparsity is 'Share of the gradients that a compression leaves out';
+comment on column raw."case".cpus is 'CPU cores that each process may use; null: all';
+comment on column raw."case".memory_mb is 'Memory that each process may use, MiB; null: all';
+comment on column raw."case".data is 'synthetic, or what is read';
+comment on column raw."case".scale is 'full, as published; smoke, small enough for two cores';
+comment on column raw."case".axes is 'All axes in one document: compares everything but one axis';
 
 create table raw.series (
     series_key integer generated always as identity primary key,
@@ -134,7 +134,7 @@ create table raw.series (
     case_id text not null,
     cluster text not null check (cluster <> ''),
     unique (case_id, cluster),
-    foreign key (case_key, case_id) references raw.case (case_key, case_id)
+    foreign key (case_key, case_id) references raw."case" (case_key, case_id)
 );
 create index series_by_case on raw.series (case_key);
 create index series_by_cluster on raw.series (cluster);

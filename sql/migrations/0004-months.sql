@@ -7,17 +7,6 @@ comment on table raw.month is 'Months that results have partitions for';
 comment on column raw.month.month is 'First day, UTC';
 revoke insert, update on raw.month from nightbench_loader;
 
-create table raw.retention (
-    table_name text primary key,
-    kept_days integer not null check (kept_days >= 1)
-);
-comment on table raw.retention is
-'Tables of details that are dropped month by month; every other table is kept for ever';
-comment on column raw.retention.table_name is 'In schema raw';
-comment on column raw.retention.kept_days is
-'A month is dropped when its last day is older than so many days';
-insert into raw.retention values ('repeat_rank', 90), ('check_result', 90);
-
 create function raw.ensure_month(p_at timestamptz) returns boolean
 language plpgsql
 security definer
@@ -54,37 +43,40 @@ $$;
 comment on function raw.ensure_month is
 'Makes the partitions of a month; false where they are there';
 
-create function raw.drop_old_details() returns table (dropped text)
+create function raw.drop_old_details(p_kept_days integer) returns table (dropped text)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    kept record;
     old record;
 begin
-    for kept in select r.table_name, r.kept_days from raw.retention as r loop
-        for old in
-            select c.oid::regclass::text as child, m.month
-            from raw.month as m
-            inner join pg_class as c
-                on c.relname = kept.table_name || to_char(m.month, '_YYYY_MM')
-                and c.relnamespace = 'raw'::regnamespace
-            where (m.month + interval '1 month')::date < current_date - kept.kept_days
-            order by m.month
-        loop
-            -- Emptied, not dropped: a late load of that month still has its place.
-            if (select pg_relation_size(old.child::regclass)) > 0 then
-                execute format('truncate %s', old.child);
-                dropped := old.child;
-                return next;
-            end if;
-        end loop;
+    if p_kept_days is null or p_kept_days < 1 then
+        raise exception using message = 'details are kept for a number of days from 1, found '
+            || coalesce(p_kept_days::text, 'nothing');
+    end if;
+    for old in
+        select c.oid::regclass::text as child
+        from raw.month as m
+        cross join unnest(array['repeat_rank', 'check_result']) as p (parent)
+        inner join pg_class as c
+            on c.relname = p.parent || to_char(m.month, '_YYYY_MM')
+            and c.relnamespace = 'raw'::regnamespace
+        where
+            (m.month + interval '1 month')::date < current_date - p_kept_days
+            and pg_relation_size(c.oid) > 0
+        order by m.month, p.parent
+    loop
+        -- Emptied, not dropped: a late load of that month still has its place.
+        execute format('truncate %s', old.child);
+        dropped := old.child;
+        return next;
     end loop;
 end
 $$;
 comment on function raw.drop_old_details is
-'Empties the months of details that raw.retention no longer keeps; returns their names';
+'Empties the months of ranks and checks whose last day is older than so many days; medians, '
+'repeats and verdicts are kept for ever. Returns their names';
 
 -- Autovacuum analyses months but never the tables that they are parts of, and a night comes at once.
 create function raw.refresh_statistics() returns boolean
@@ -101,7 +93,7 @@ begin
     ) then
         return false;
     end if;
-    analyze raw.run, raw.case, raw.series, raw.planned_case, raw.measurement,
+    analyze raw.run, raw."case", raw.series, raw.planned_case, raw.measurement,
     raw.measurement_node, raw.repeat, raw.verdict;
     return true;
 end

@@ -97,7 +97,9 @@ create table raw.shadow_verdict (
     run_key integer not null references raw.run (run_key),
     at timestamptz not null,
     size double precision check (size > 0 and size < 1),
-    kind text not null check (kind in ('ok', 'watched', 'regressed', 'improved', 'insufficient_data')),
+    kind text not null check (
+        kind in ('ok', 'watched', 'regressed', 'improved', 'insufficient_data')
+    ),
     change double precision,
     since timestamptz,
     outcome text check (outcome in ('caught', 'missed', 'spoiled', 'alarm')),

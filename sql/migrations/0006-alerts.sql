@@ -495,8 +495,12 @@ begin
         or found.told_at is null or found.news_run_id = p_run_id then
         return false;
     end if;
-    select change into notified from raw.verdict
-    where run_id = found.news_run_id and case_id = found.case_id;
+    select v.change into notified
+    from raw.run as r
+    inner join raw.series as s on s.case_id = found.case_id and s.cluster = found.cluster
+    inner join raw.verdict as v
+        on v.run_key = r.run_key and v.series_key = s.series_key and v.run_at = r.started_at
+    where r.run_id = found.news_run_id;
     update raw.alert set told_at = null, news_run_id = p_run_id, grown_from = notified
     where alert_id = p_alert_id;
     insert into raw.alert_event (alert_id, what, from_state, to_state, by_whom, why, run_id)
@@ -520,7 +524,12 @@ revoke execute on all functions in schema triage from public;
 grant usage on schema triage to nightbench_loader, nightbench_triage;
 grant execute on function
 triage.open_alert, triage.continue_alert, triage.resolve_by_run, triage.reopen_by_run,
-triage.watch_alert, triage.grow_alert, triage.route_alert, triage.move_alert, triage.snooze_alert, triage.assign_alert
+triage.watch_alert,
+triage.grow_alert,
+triage.route_alert,
+triage.move_alert,
+triage.snooze_alert,
+triage.assign_alert
 to nightbench_loader;
 grant execute on function
 triage.move_alert, triage.snooze_alert, triage.assign_alert
@@ -619,7 +628,8 @@ create table raw.message (
 );
 create unique index message_one_for_each_night on raw.message (suite, cluster, night, channel)
 where kind = 'night';
-comment on table raw.message is 'What was sent: at most one message of a suite''s night on a cluster for each channel';
+comment on table raw.message is
+'What was sent: at most one message of a suite''s night on a cluster for each channel';
 comment on column raw.message.suite is 'Whose alerts it was about';
 comment on column raw.message.cluster is 'Of the run that was judged when it was sent';
 comment on column raw.message.night is 'Day on which the night begins, by the suite''s own clock';

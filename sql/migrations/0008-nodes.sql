@@ -24,7 +24,8 @@ comment on column raw.node_preflight.run_id is
 'The run that it was for; empty where a person looked';
 comment on column raw.node_preflight.level is
 'The gravest finding''s; ok where there is none';
-comment on column raw.node_preflight.findings is 'level, what, found, expected, advice, device of each';
+comment on column raw.node_preflight.findings is
+'level, what, found, expected, advice, device of each';
 comment on column raw.node_preflight.document is
 'nightbench.preflight/1; null where the node could not be looked at';
 comment on column raw.node_preflight.clock_offset_s is

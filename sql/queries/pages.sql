@@ -55,51 +55,67 @@ select
     x.drift_since,
     x.noisy
 from chosen as s
-cross join lateral (
-    select
-        r.run_id,
-        r.run_kind,
-        r.started_at,
-        p.is_private_build,
-        coalesce(m.unit, p.unit) as unit,
-        m.found_batch_size,
-        m.framework_version,
-        m.status,
-        m.reasons,
-        m.throughput,
-        m.n,
-        m.spread,
-        m.speedup,
-        m.efficiency,
-        m.quarantine_reasons,
-        v.kind as verdict,
-        v.sentence as verdict_sentence,
-        v.change,
-        v.low as change_low,
-        v.high as change_high
-    from raw.planned_case as p
-    inner join raw.run as r on p.run_key = r.run_key
-    left join raw.measurement as m
-        on
-            p.run_key = m.run_key
-            and p.series_key = m.series_key
-            and p.run_at = m.run_at
-            and not m.is_superseded
-    left join raw.verdict as v
-        on
-            p.run_key = v.run_key
-            and p.series_key = v.series_key
-            and p.run_at = v.run_at
-    where
-        p.series_key = s.series_key
-        and r.loaded_at is not null
-        and r.run_kind not in ('drill', 'confirm')
-        -- A night that had no room for a case says nothing of its series.
-        and p.left_out is null
-        and coalesce(m.status, '') <> 'left_out'
-    order by p.run_at desc, p.run_key desc
-    limit :max_points
-) as n
+cross join
+    lateral (
+        -- Of these, some may be nights without room.
+        select min(e.run_at) as since
+        from (
+            select p.run_at
+            from raw.planned_case as p
+            where p.series_key = s.series_key
+            order by p.run_at desc
+            limit 2 * :max_points
+        ) as e
+    ) as span
+cross join
+    lateral (
+        select
+            r.run_id,
+            r.run_kind,
+            r.started_at,
+            p.is_private_build,
+            coalesce(m.unit, p.unit) as unit,
+            m.found_batch_size,
+            m.framework_version,
+            m.status,
+            m.reasons,
+            m.throughput,
+            m.n,
+            m.spread,
+            m.speedup,
+            m.efficiency,
+            m.quarantine_reasons,
+            v.kind as verdict,
+            v.sentence as verdict_sentence,
+            v.change,
+            v.low as change_low,
+            v.high as change_high
+        from raw.planned_case as p
+        inner join raw.run as r on p.run_key = r.run_key
+        -- One scan of the months for each series, not one for each of its nights.
+        left join (
+            select *
+            from raw.measurement
+            where series_key = s.series_key and run_at >= span.since and not is_superseded
+            offset 0
+        ) as m on p.run_key = m.run_key
+        left join (
+            select *
+            from raw.verdict
+            where series_key = s.series_key and run_at >= span.since
+            offset 0
+        ) as v on p.run_key = v.run_key
+        where
+            p.series_key = s.series_key
+            and p.run_at >= span.since
+            and r.loaded_at is not null
+            and r.run_kind not in ('drill', 'confirm')
+            -- A night that had no room for a case says nothing of its series.
+            and p.left_out is null
+            and coalesce(m.status, '') <> 'left_out'
+        order by p.run_at desc, p.run_key desc
+        limit :max_points
+    ) as n
 left join marts.series_state as x
     on s.case_id = x.case_id and s.cluster = x.cluster
 order by s.workload, s.framework, s.cluster, s.case_id, n.started_at, n.run_id;
@@ -111,14 +127,15 @@ select distinct
     s.framework,
     s.cluster
 from staging.series as s
-where exists (
-    select from raw.planned_case as p
-    inner join raw.run as r on p.run_key = r.run_key
-    where
-        p.series_key = s.series_key
-        and r.loaded_at is not null
-        and r.run_kind <> 'drill'
-)
+where
+    exists (
+        select from raw.planned_case as p
+        inner join raw.run as r on p.run_key = r.run_key
+        where
+            p.series_key = s.series_key
+            and r.loaded_at is not null
+            and r.run_kind <> 'drill'
+    )
 order by s.workload, s.framework, s.cluster;
 
 -- name: page_alerts(states, cluster, framework, alert_id, group_key, max_rows)

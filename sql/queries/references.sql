@@ -134,18 +134,19 @@ select
     coalesce(g.n, 0) as n,
     g.spread
 from raw.series as s
-cross join lateral (
-    select p.run_key
-    from raw.planned_case as p
-    inner join raw.run as r on p.run_key = r.run_key
-    where
-        p.series_key = s.series_key
-        and r.loaded_at is not null
-        and r.run_kind in ('nightly', 'on_demand')
-        and not p.is_private_build
-    order by p.run_at desc
-    limit 1
-) as newest
+cross join
+    lateral (
+        select p.run_key
+        from raw.planned_case as p
+        inner join raw.run as r on p.run_key = r.run_key
+        where
+            p.series_key = s.series_key
+            and r.loaded_at is not null
+            and r.run_kind in ('nightly', 'on_demand')
+            and not p.is_private_build
+        order by p.run_at desc
+        limit 1
+    ) as newest
 inner join staging.result as n
     on newest.run_key = n.run_key and s.series_key = n.series_key
 left join lateral (

@@ -4,10 +4,10 @@
 -- Makes the partitions of a month where they are missing.
 select raw.ensure_month(:at) as is_new;
 
--- name: drop_old_details()
+-- name: drop_old_details(kept_days)
 -- Empties months of details that are older than they are kept; returns their names.
 select dropped
-from raw.drop_old_details();
+from raw.drop_old_details(:kept_days);
 
 -- name: refresh_statistics()
 -- Analyses the tables of results, once a day.
@@ -37,7 +37,7 @@ select
     s.series_key,
     c.axes
 from raw.series as s
-inner join raw.case as c on s.case_key = c.case_key
+inner join raw."case" as c on s.case_key = c.case_key
 where
     s.cluster = :cluster
     and s.case_id = any(:case_ids);
@@ -49,7 +49,7 @@ select
     case_key,
     case_id,
     :cluster as cluster
-from raw.case
+from raw."case"
 where case_id = any(:case_ids)
 order by case_id
 on conflict do nothing
@@ -65,12 +65,18 @@ from (
     from raw.measurement
     where
         run_key = :run_key
-        and run_at = (select r.started_at from raw.run as r where r.run_key = :run_key)
+        and run_at = (
+            select r.started_at from raw.run as r
+            where r.run_key = :run_key
+        )
     group by series_key
 ) as l
 where
     m.run_key = :run_key
-    and m.run_at = (select r.started_at from raw.run as r where r.run_key = :run_key)
+    and m.run_at = (
+        select r.started_at from raw.run as r
+        where r.run_key = :run_key
+    )
     and m.series_key = l.series_key
     and m.is_superseded <> (m.generation < l.generation);
 
@@ -115,23 +121,25 @@ select
     c.left_out,
     c.quarantined
 from chosen as r
-cross join lateral (
-    select
-        count(*) as planned,
-        count(*) filter (where m.is_good) as measured,
-        count(*) filter (where m.status not in ('ok', 'left_out')) as failed,
-        count(*) filter (where p.left_out is not null or m.status = 'left_out') as left_out,
-        -- A failed case is refused as well, and counted once.
-        count(*) filter (where m.quarantine_reasons is not null and m.status = 'ok') as quarantined
-    from raw.planned_case as p
-    left join raw.measurement as m
-        on
-            p.run_key = m.run_key
-            and p.series_key = m.series_key
-            and m.run_at = r.started_at
-            and not m.is_superseded
-    where p.run_key = r.run_key
-) as c
+cross join
+    lateral (
+        select
+            count(*) as planned,
+            count(*) filter (where m.is_good) as measured,
+            count(*) filter (where m.status not in ('ok', 'left_out')) as failed,
+            count(*) filter (where p.left_out is not null or m.status = 'left_out') as left_out,
+            -- A failed case is refused as well, and counted once.
+            count(*) filter (where m.quarantine_reasons is not null and m.status = 'ok')
+                as quarantined
+        from raw.planned_case as p
+        left join raw.measurement as m
+            on
+                p.run_key = m.run_key
+                and p.series_key = m.series_key
+                and r.started_at = m.run_at
+                and not m.is_superseded
+        where p.run_key = r.run_key
+    ) as c
 order by r.started_at desc, r.run_id desc;
 
 -- name: latest_run(suite, cluster)
@@ -187,7 +195,7 @@ select
 from raw.run as r
 inner join raw.planned_case as p on r.run_key = p.run_key
 inner join raw.series as s on p.series_key = s.series_key
-inner join raw.case as c on s.case_key = c.case_key
+inner join raw."case" as c on s.case_key = c.case_key
 inner join raw.build as b on p.build_key = b.build_key
 where r.run_id = :run_id
 order by s.case_id;
@@ -213,15 +221,16 @@ with tried as (
             partition by s.case_id, m.status order by m.run_at desc, m.run_key desc
         ) as newest
     from raw.series as s
-    cross join lateral (
-        select n.*
-        from raw.measurement as n
-        where
-            n.series_key = s.series_key
-            and not n.is_superseded
-        order by n.run_at desc
-        limit 60
-    ) as m
+    cross join
+        lateral (
+            select n.*
+            from raw.measurement as n
+            where
+                n.series_key = s.series_key
+                and not n.is_superseded
+            order by n.run_at desc
+            limit 60
+        ) as m
     where s.cluster = :cluster
 )
 

@@ -9,21 +9,22 @@ with newest as (
         n.run_at,
         s.series_key
     from raw.series as s
-    cross join lateral (
-        select
-            m.run_key,
-            m.run_at
-        from raw.measurement as m
-        inner join raw.run as r on m.run_key = r.run_key
-        where
-            m.series_key = s.series_key
-            and m.is_good
-            and m.run_kind not in ('drill', 'confirm')
-            and not m.is_private_build
-            and (:suite::text is null or r.suite = :suite)
-        order by m.run_at desc, m.run_key desc
-        limit 1
-    ) as n
+    cross join
+        lateral (
+            select
+                m.run_key,
+                m.run_at
+            from raw.measurement as m
+            inner join raw.run as r on m.run_key = r.run_key
+            where
+                m.series_key = s.series_key
+                and m.is_good
+                and m.run_kind not in ('drill', 'confirm')
+                and not m.is_private_build
+                and (:suite::text is null or r.suite = :suite)
+            order by m.run_at desc, m.run_key desc
+            limit 1
+        ) as n
     where
         :run_id::text is null
         and (:cluster::text is null or s.cluster = :cluster)
@@ -70,18 +71,19 @@ select
     nullif(m.definition_digest, '') as definition_digest,
     m.framework_version
 from raw.series as s
-cross join lateral (
-    select n.*
-    from raw.measurement as n
-    where
-        n.series_key = s.series_key
-        and n.is_good
-        and n.run_kind = any(:kinds)
-        and not n.is_private_build
-        and (:before::timestamptz is null or n.run_at < :before)
-    order by n.run_at desc, n.run_key desc
-    limit :max_nights
-) as m
+cross join
+    lateral (
+        select n.*
+        from raw.measurement as n
+        where
+            n.series_key = s.series_key
+            and n.is_good
+            and n.run_kind = any(:kinds)
+            and not n.is_private_build
+            and (:before::timestamptz is null or n.run_at < :before)
+        order by n.run_at desc, n.run_key desc
+        limit :max_nights
+    ) as m
 inner join raw.run as r on m.run_key = r.run_key
 where
     s.cluster = :cluster

@@ -30,6 +30,6 @@ select
     c.scale,
     c.axes
 from raw.series as s
-inner join raw.case as c on s.case_key = c.case_key;
+inner join raw."case" as c on s.case_key = c.case_key;
 
 comment on view staging.series is 'One row per series: a case on a cluster, with all its axes';

@@ -61,6 +61,7 @@ def test_a_run_ends_with_rows_and_verdicts_in_the_warehouse(live: Live) -> None:
     digest = live.stack.home.reports / f"{run.run_id}.md"
     live.until(lambda: digest.is_file() and digest.stat().st_size, "the digest, after the verdicts")
     assert digest.read_text().startswith("# good on local")
+    assert digest.with_suffix(".html").read_text().startswith("<!doctype html>")
 
 
 def test_a_real_framework_is_provisioned_on_its_node_and_measured(live: Live) -> None:
@@ -78,7 +79,7 @@ def test_a_real_framework_is_provisioned_on_its_node_and_measured(live: Live) ->
         connection.cursor() as cursor,
     ):
         cursor.execute(
-            "select parameters, array_length(step_seconds, 1), precision from raw.repeat_rank"
+            "select parameters, array_length(step_seconds, 1), precision from staging.repeat_rank"
             " where run_id = %s",
             (run.run_id,),
         )
@@ -99,8 +100,8 @@ def test_a_result_that_fails_a_check_is_quarantined(live: Live) -> None:
         assert Warehouse(connection).series.latest_medians(run_id=run.run_id) == []
         with connection.cursor() as cursor:
             cursor.execute(
-                "select repeat, reasons from raw.quarantine"
-                " where run_id = %s and subject = 'repeat' order by repeat",
+                "select repeat, quarantine_reasons from staging.repeat"
+                " where run_id = %s and is_quarantined order by repeat",
                 (run.run_id,),
             )
             repeats = cursor.fetchall()

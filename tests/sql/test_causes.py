@@ -224,8 +224,8 @@ def test_neighbours_that_disturbed_repeats(lab: Lab, given: Given, connection: C
     with connection, connection.cursor() as cursor:
         cursor.execute(
             "update raw.repeat set status = 'disturbed', reasons = %s"
-            " where repeat = 1 and run_id >= %s",
-            (why, given.run(FELL).run_id),
+            " where repeat = 1 and run_at >= %s",
+            (why, given.run(FELL).started_at),
         )
     (told,) = lab.explained(run).values()
     assert (told["cause"], told["cause_suspect"]) == (CauseKind.NEIGHBOUR, "n1")
@@ -280,9 +280,9 @@ def test_a_driver_that_changed(
                 "insert into raw.fingerprint values (%s, %s)", (name, json.dumps(document))
             )
         cursor.execute(
-            "update raw.repeat_node set fingerprint_id = case when run_id < %s then 'old'"
+            "update raw.measurement_node set fingerprint_id = case when run_at < %s then 'old'"
             " else 'new' end",
-            (given.run(FELL).run_id,),
+            (given.run(FELL).started_at,),
         )
     (told,) = lab.explained(run).values()
     assert (told["cause"], told["cause_suspect"]) == (
@@ -352,7 +352,8 @@ def test_what_fails_with_the_same_words_is_one_group(lab: Lab, given: Given) -> 
         for each, reason in zip(cases, reasons, strict=True):
             cursor.execute(
                 "update raw.measurement set status = 'failed', reasons = %s"
-                " where run_id = %s and case_id = %s",
+                " where run_key = (select r.run_key from raw.run as r where r.run_id = %s)"
+                " and series_key = (select s.series_key from raw.series as s where s.case_id = %s)",
                 (Json([reason.to_json()]), run.run_id, each.case_id),
             )
     lab.loader.series.store_verdicts(verdicts)

@@ -110,8 +110,8 @@ def test_a_short_night_from_its_files_to_its_verdicts(
     assert shown[WITHIN.case_id]["reasons"] == [ENDED.to_json()]
     assert shown[WITHIN.case_id]["verdict"] is None
     # Its repeats are kept, and nothing is quarantined for there being too few.
-    assert len(rows("select * from raw.repeat where case_id = %s", WITHIN.case_id)) == 3
-    assert rows("select * from raw.quarantine where subject = 'measurement'") == []
+    assert len(rows("select * from staging.repeat where case_id = %s", WITHIN.case_id)) == 3
+    assert rows("select * from raw.measurement where quarantine_reasons is not null") == []
     (counts,) = reader.runs.find()
     assert {key: counts[key] for key in ("planned", "measured", "failed", "left_out")} == {
         "planned": 4,

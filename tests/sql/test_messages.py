@@ -100,9 +100,9 @@ def test_a_message_holds_what_how_much_since_when_why_and_the_plot(
             Json({"schema": "x", "taken_at": fingerprint_id, "kernel": "6.1", "gpus": [gpu]}),
         )
         place.sql(
-            "update raw.repeat_node set fingerprint_id = %s where run_id = %s",
+            "update raw.measurement_node set fingerprint_id = %s where run_at = %s",
             fingerprint_id,
-            of.run_id,
+            of.started_at,
         )
     assert place.judge(run, "http://airflow.example") == 1
 

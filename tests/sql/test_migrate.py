@@ -173,7 +173,8 @@ def test_the_reader_only_reads(warehouse, statement):
 def test_the_loader_stores_and_removes_nothing(warehouse, statement):
     with closing(connect(warehouse.loader)) as loader, loader.cursor() as cursor:
         cursor.execute(
-            "insert into raw.build (build_id, line, variant, source) values ('b', 'l', 'v', 'index')"
+            "insert into raw.build (build_id, line, variant, source)"
+            " values ('b', 'l', 'v', 'index')"
         )
         cursor.execute("update raw.build set version = '1'")
         with pytest.raises(psycopg2.errors.InsufficientPrivilege):

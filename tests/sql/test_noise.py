@@ -109,7 +109,7 @@ def test_it_is_quiet_while_it_is_noisy_and_speaks_when_it_is_steady_again(
     # It falls for good: judged and stored, and no alert.
     kinds = [nights(30.0).verdicts[0].kind for _ in range(8)]
     assert VerdictKind.REGRESSED in kinds
-    assert [r["kind"] for r in rows("select kind from raw.verdict order by run_id")][1:] == kinds
+    assert [r["kind"] for r in rows("select kind from raw.verdict order by run_at")][1:] == kinds
     assert reader.alerts.find(states=None) == []
     (shown,) = reader.runs.results(nights.last)
     assert shown["noisy"].startswith("its nights vary by")

@@ -36,7 +36,7 @@ def test_a_run_is_loaded_once_and_its_median_is_what_its_steps_say(
     assert set(medians) == {STEADY.case_id, NEW.case_id}
     # By hand, from the raw step times: samples of a repeat over the seconds of its steps.
     by_hand = rows(
-        "select %s / sum(lap) as throughput from raw.repeat, unnest(step_seconds) as lap"
+        "select %s / sum(lap) as throughput from staging.repeat_rank, unnest(step_seconds) as lap"
         " where case_id = %s group by repeat order by throughput",
         float(STEPS * STEADY.batch_size_per_device),
         STEADY.case_id,
@@ -56,7 +56,9 @@ def test_windows_that_contradict_their_steps_never_become_a_median(
 
     assert result.measured == 0
     assert rows("select * from marts.fct_measurement") == []
-    reasons = rows("select reasons from raw.quarantine where repeat = 1")[0]["reasons"]
+    reasons = rows("select quarantine_reasons as reasons from raw.repeat where repeat = 1")[0][
+        "reasons"
+    ]
     assert "window_matches_steps" in {reason["subject"] for reason in reasons}
 
 

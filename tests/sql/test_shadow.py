@@ -131,7 +131,7 @@ def test_a_slowdown_counts_once_it_has_had_its_nights(
     by_name = {each.measure: each for each in graded(as_loader, tonight).grades}
     planted = rows(
         "select shadow, min(at) as at, max(outcome) as outcome from raw.shadow_verdict"
-        " where size is not null group by case_id, month, shadow"
+        " where size is not null group by series_key, month, shadow"
     )
     had_all = tonight.started_at - timedelta(days=WATCHED - 1)
     assert any(row["outcome"] == "caught" and row["at"] > had_all for row in planted)
@@ -171,14 +171,39 @@ def two_years(connection: Connection, run: Run) -> list[tuple[Any, ...]]:
                     rows.append((*head, size, night, run.run_id, at, 0.1, "ok", outcome))
                     if outcome:
                         break
+    store_shadows(connection, rows)
+    return rows
+
+
+def store_shadows(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Rows (suite, case_id, cluster, month, shadow, night, run_id, at, size, kind, outcome)."""
+    others = (
+        "workload, framework, strategy, nodes, devices_per_node, trainers, pservers, precision,"
+        " compiler, execution, layout, compression, link_bandwidth, data, scale, axes"
+    )
     with connection, connection.cursor() as cursor:
+        for case_id, cluster in sorted({(row[1], row[2]) for row in rows}):
+            cursor.execute(
+                f"insert into raw.case (case_id, {others}) select %s, {others} from raw.case"
+                " order by case_key limit 1 on conflict do nothing",
+                (case_id,),
+            )
+            cursor.execute(
+                "insert into raw.series (case_key, case_id, cluster)"
+                " select case_key, case_id, %s from raw.case where case_id = %s",
+                (cluster, case_id),
+            )
         execute_values(
             cursor,
-            "insert into raw.shadow_verdict (suite, case_id, cluster, month, shadow, night,"
-            " run_id, at, size, kind, outcome) values %s",
+            "insert into raw.shadow_verdict"
+            " (suite, series_key, month, shadow, night, run_key, at, size, kind, outcome)"
+            " select v.suite, s.series_key, v.month::date, v.shadow, v.night, r.run_key,"
+            " v.at::timestamptz, v.size::float, v.kind, v.outcome from (values %s) as v (suite,"
+            " case_id, cluster, month, shadow, night, run_id, at, size, kind, outcome)"
+            " inner join raw.series as s on s.case_id = v.case_id and s.cluster = v.cluster"
+            " inner join raw.run as r on r.run_id = v.run_id",
             rows,
         )
-    return rows
 
 
 def counted(rows: Sequence[tuple[Any, ...]], since: datetime, until: datetime) -> dict[str, Counts]:
@@ -225,7 +250,7 @@ def test_what_is_counted_does_not_rest_on_older_months(
 def test_grading_again_changes_nothing_and_the_next_night_continues(
     as_loader: Connect, loader: Warehouse, given: Given, tonight: Run, rows: Rows
 ) -> None:
-    every = "select * from raw.shadow_verdict order by case_id, month, shadow, night"
+    every = "select * from raw.shadow_verdict order by series_key, month, shadow, night"
     first = graded(as_loader, tonight)
     before, grades = rows(every), rows("select * from raw.detector_grade order by measure")
     again = graded(as_loader, tonight)
@@ -240,7 +265,7 @@ def test_grading_again_changes_nothing_and_the_next_night_continues(
 def test_judged_night_by_night_or_all_at_once_the_shadows_say_the_same(
     as_loader: Connect, warehouse: Database, loader: Warehouse, given: Given, rows: Rows
 ) -> None:
-    every = "select * from raw.shadow_verdict order by case_id, month, shadow, night"
+    every = "select * from raw.shadow_verdict order by series_key, month, shadow, night"
     store_nights(loader, given, range(55))
     for night in range(55, 64):  # The first of May is night 61.
         last = store_nights(loader, given, range(night, night + 1))
@@ -283,13 +308,18 @@ def test_a_detector_that_always_alarms_catches_nothing_that_counts(
 
 def forty_missed(connection: Connection, night: Run) -> None:
     """Planted slowdowns of a night that nobody told of."""
-    with connection, connection.cursor() as cursor:
-        cursor.executemany(
-            "insert into raw.shadow_verdict (suite, case_id, cluster, month, shadow, night,"
-            " run_id, at, size, kind, outcome) values ('seeded', %s, 'local', '2026-05-01',"
-            " 'over 4 noise', 13, %s, %s, 0.1, 'ok', 'missed')",
-            [(f"case-{k}", night.run_id, night.started_at - timedelta(20)) for k in range(40)],
-        )
+    at = night.started_at - timedelta(20)
+    month = at.date().replace(month=5, day=1)
+    store_shadows(
+        connection,
+        [
+            (
+                *("seeded", f"case-{k}", "local", month, "over 4 noise", 13),
+                *(night.run_id, at, 0.1, "ok", "missed"),
+            )
+            for k in range(40)
+        ],
+    )
 
 
 def test_a_grade_that_falls_is_news_of_that_night_and_of_no_other(

@@ -18,6 +18,7 @@ from nightbench.cli import (
     cluster,
     detect,
     drill,
+    export,
     grade,
     history_import,
     load,
@@ -25,6 +26,7 @@ from nightbench.cli import (
     nodes,
     parse,
     plan,
+    report,
     results,
     run,
     runs,
@@ -64,6 +66,8 @@ detect.app.registered_commands += [
 results.app.registered_commands += [
     *runs.app.registered_commands,
     *table.app.registered_commands,
+    *report.app.registered_commands,
+    *export.app.registered_commands,
     *history_import.app.registered_commands,
     *nights.app.registered_commands,
 ]

@@ -16,11 +16,10 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus
 from nightbench.report import (
     ResultsTable,
-    digest_text,
+    RunReport,
     from_measurements,
     from_warehouse,
     verdict_lines,
-    write_digest,
 )
 from nightbench.spool import RunSpool, Spool, SpoolError
 from nightbench.warehouse.connection import WarehouseUnavailable
@@ -325,18 +324,17 @@ def is_unavailable(row: Row) -> bool:
 
 
 def digest_file(run_id: str, rows: list[Row]) -> Path:
-    """Write the digest of a run, and return its path."""
-    from nightbench.night.run_tables import write_run_tables
+    """Write the reports of a run, and return the path of the Markdown one."""
+    from nightbench.night.run_digest import gather, keep_report
     from nightbench.spool.plans import read_plan
 
-    place, spool = common.home(), common.spool()
-    plan = read_plan(spool.run(run_id))
-    notes = [f"Files of the run: `{spool.run(run_id).folder}`"]
+    place, folder = common.home(), common.spool().run(run_id)
+    plan = read_plan(folder)
+    notes = [f"Files of the run: `{folder.folder}`"]
     # Without the password: a report may be passed on.
     notes += [f"{name}: {where.partition('   (')[0]}" for name, where in addresses_of(run_id)]
     try:
-        tables = write_run_tables(plan, common.open_reader().tables, place.reports)
+        report = gather(common.open_reader(), plan.run, rows, folder, notes, place.reports)
     except WarehouseUnavailable:
-        tables = ""  # as the rows are the spool's then
-    text = digest_text(plan.run, rows, notes, tables=tables)
-    return write_digest(place.reports, plan.run, text)
+        report = RunReport(plan.run, rows, plan, notes=notes)  # the rows are the spool's then
+    return keep_report(report, place.reports)

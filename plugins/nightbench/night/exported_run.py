@@ -83,9 +83,7 @@ def export(plan: RunPlan, spool: Spool, benchmarks: Path, folder: Path) -> None:
     except OSError as error:
         raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
     for job in plan.jobs:
-        alone = dataclasses.replace(
-            job, nodes=tuple(dataclasses.replace(n, data_address="127.0.0.1") for n in job.nodes)
-        )
+        alone = for_loopback(job)
         save_job(run, PlannedJob.of(alone, plan.cluster))
         write_json(UPath(folder) / "jobs" / job.case.case_id / "job.json", alone.to_json())
     document = {
@@ -96,6 +94,12 @@ def export(plan: RunPlan, spool: Spool, benchmarks: Path, folder: Path) -> None:
         "cases": [job.case.case_id for job in plan.jobs],
     }
     write_json(UPath(folder) / "export.json", document)
+
+
+def for_loopback(job: JobSpec) -> JobSpec:
+    """Return a job whose node reaches itself wherever it is measured."""
+    nodes = tuple(dataclasses.replace(n, data_address="127.0.0.1") for n in job.nodes)
+    return dataclasses.replace(job, nodes=nodes)
 
 
 def load(folder: Path, spool: Spool) -> RunSpool:

@@ -68,8 +68,7 @@ def ingest_run(spool: Spool, run_id: str, connect: Connect) -> IngestResult:
     try:
         runs = Warehouse(connection).runs
         changed = runs.load(bundle)
-        if dropped := runs.tidy():
-            log.info("details that are no longer kept were dropped: %s", ", ".join(dropped))
+        runs.refresh_statistics()
         record_run(connection, folder, bundle.run.cluster)
     finally:
         connection.close()

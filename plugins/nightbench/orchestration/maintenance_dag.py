@@ -34,9 +34,9 @@ DAY_S = 86400.0
 DOC = """\
 ### Maintenance
 
-Loads runs that wait in the spool, removes loaded runs, staged wheels and task logs after their
-time, ends orphaned processes of ours on the nodes and removes environments that nothing has used
-for long.
+Loads runs that wait in the spool, removes loaded runs, staged wheels, task logs, and steps in the
+warehouse after their time, ends orphaned processes of ours on the nodes and removes environments
+that nothing has used for long.
 Only processes that carry our mark are ever ended. Sends the messages about alerts that no night
 has sent.
 """
@@ -57,6 +57,13 @@ def maintenance_dag() -> DAG:
         default_args={**DEFAULTS, "owner": OWNER},
         params={
             "spool_days": Param(90, type="integer", minimum=1, title="Days to keep loaded runs"),
+            "detail_days": Param(
+                90,
+                type="integer",
+                minimum=1,
+                title="Days to keep steps and checks in the warehouse",
+                description="Whole months. Medians, repeats and verdicts are kept for ever.",
+            ),
             "log_days": Param(30, type="integer", minimum=1, title="Days to keep task logs"),
             "node_days": Param(
                 60, type="integer", minimum=1, title="Days to keep what nodes do not use"
@@ -79,6 +86,7 @@ def maintenance_dag() -> DAG:
     ) as dag:
         waiting = load_waiting()
         waiting >> expire_files()
+        waiting >> drop_old_details()
         send_unsent_messages()
         deadlines_are_checked()
         sweep.expand(cluster=clusters_to_sweep())
@@ -152,6 +160,21 @@ def expire_files(**context: Any) -> dict[str, int]:
     for wheel in wheels:
         log.info("removed %s, which no run has used for long", wheel)
     return {"runs": len(removed), "logs": expired, "wheels": len(wheels)}
+
+
+@task(trigger_rule="all_done")
+def drop_old_details(**context: Any) -> list[str]:
+    """Drop steps of ranks and passed checks from the warehouse that are older than their time."""
+    from contextlib import closing
+
+    from nightbench.orchestration.connections import connect
+    from nightbench.warehouse import Warehouse
+
+    with user_errors_fail_task(), closing(connect()) as connection:
+        dropped = Warehouse(connection).runs.drop_old_details(context["params"]["detail_days"])
+    for name in dropped:
+        log.info("emptied %s", name)
+    return dropped
 
 
 def expire_logs(folder: Path, days: float) -> int:

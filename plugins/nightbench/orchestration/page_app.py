@@ -11,7 +11,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request
 
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE, connect
 from nightbench.warehouse import Triage
-from nightbench.warehouse.pages import PageRepository
+from nightbench.warehouse.ui import UiRepository
 from nightbench.web import PageAccess, PageUser, create_app
 
 GUARD = "on_demand"
@@ -19,10 +19,10 @@ GUARD = "on_demand"
 
 
 @contextmanager
-def open_repository() -> Iterator[PageRepository]:
+def open_repository() -> Iterator[UiRepository]:
     """A repository for one request, through the read-only Connection."""
     with closing(connect(WAREHOUSE_READER)) as connection:
-        yield PageRepository(connection)
+        yield UiRepository(connection)
 
 
 @contextmanager

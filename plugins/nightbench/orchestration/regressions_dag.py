@@ -1,4 +1,4 @@
-"""The DAG that judges what was loaded: verdicts, alerts, a digest of each run."""
+"""The DAG that judges what was loaded: verdicts, alerts, reports of each run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ DOC = """\
 
 Runs when new medians have been loaded. Every planned case gets a verdict: ok, regressed,
 watched, improved, insufficient_data, failed, unavailable or missing. What is new is sent once to
-the channels that the suite names; the digest of each run lies in the state folder below `reports/`.
+the channels that the suite names; the reports of each run, HTML and Markdown, lie in the state
+folder below `reports/`.
 """
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ def regressions_dag() -> DAG:
         },
         # It only ever runs when something was loaded: paused it would leave runs without verdicts.
         is_paused_upon_creation=False,
-        description="A verdict for every planned case, alerts, a digest",
+        description="A verdict for every planned case, alerts, reports",
         doc_md=DOC,
         tags=["nightbench", "verdicts"],
     ) as dag:
@@ -79,7 +80,7 @@ def loaded_runs(**context: Any) -> list[str]:
     doc_md="One task for each run that was loaded; what is new is sent once, suspects wait.",
 )
 def judge(loaded: str) -> str:
-    """Judge one run and write its digest; a retry also sends the message that no channel took."""
+    """Judge one run and write its reports; a retry also sends the message that no channel took."""
     from nightbench.config.locations import home_folder
     from nightbench.night.judge import judge_run
     from nightbench.night.run_digest import write_run_digest
@@ -97,7 +98,7 @@ def judge(loaded: str) -> str:
             run, connect, home_folder() / "reports", [f"Results page: {link}"], result.graded
         )
     said = f"{headline}; {len(result.opened)} alerts opened, {len(result.resolved)} resolved"
-    log.info("run %s: %s; digest %s", loaded, said, path)
+    log.info("run %s: %s; report %s", loaded, said, path)
     return said
 
 

@@ -1,16 +1,21 @@
-"""Results as rows, tables and the digest of a run: for terminals, files and other programs."""
+"""Results as rows, tables and the report of a run: for terminals, files and other programs."""
 
-from nightbench.report.digest import digest_text, write_digest
+from nightbench.report.digest import digest_text, report_text, write_report
 from nightbench.report.rows import FIELDS, from_measurements, from_warehouse
+from nightbench.report.run_page import report_page
+from nightbench.report.run_report import RunReport
 from nightbench.report.tables import ResultsTable, markdown_table, verdict_lines
 
 __all__ = [
     "FIELDS",
     "ResultsTable",
+    "RunReport",
     "digest_text",
     "from_measurements",
     "from_warehouse",
     "markdown_table",
+    "report_page",
+    "report_text",
     "verdict_lines",
-    "write_digest",
+    "write_report",
 ]

@@ -9,6 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from nightbench.core.model import Run
+from nightbench.report.run_report import (
+    RunReport,
+    caveats,
+    hardware_rows,
+    method_lines,
+    version_rows,
+)
 from nightbench.report.tables import figure, markdown_table, percent, verdict, verdict_lines
 
 Row = Mapping[str, Any]
@@ -31,6 +38,7 @@ def digest_text(
     notes: Sequence[str] = (),
     nodes: Sequence[str] = (),
     tables: str = "",
+    sections: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
     """Return the digest of a run as Markdown.
 
@@ -40,6 +48,7 @@ def digest_text(
         notes: links and files with details, one line each.
         nodes: findings of the preflight, one line each.
         tables: of the suite, as Markdown.
+        sections: heading -> its points, in Markdown.
     """
     who = f", asked for by {run.requested_by}" if run.requested_by else ""
     parts = [
@@ -57,11 +66,31 @@ def digest_text(
     if tables:
         parts += ["## Tables", tables]
     parts += ["## Repeats", _details(rows)]
+    for heading, points in (sections or {}).items():
+        parts += [f"## {heading}", "\n".join(f"- {point}" for point in points)]
     if nodes:
         parts += ["## Nodes", "\n".join(f"- {line}" for line in nodes)]
     if notes:
         parts += ["## Where to look", "\n".join(f"- {note}" for note in notes)]
     return "\n\n".join(parts) + "\n"
+
+
+def report_text(report: RunReport) -> str:
+    """Return the report of a run as Markdown."""
+    sections = {
+        "Before comparing these figures": caveats(report),
+        "Method": method_lines(report),
+        "Hardware": [f"{nodes}: {said}" for nodes, said in hardware_rows(report)],
+        "Versions": [" ".join((*line[:2], f"({line[2]})")) for line in version_rows(report)],
+    }
+    return digest_text(
+        report.run,
+        report.rows,
+        report.notes,
+        report.nodes,
+        tables=report.markdown_tables,
+        sections={heading: points for heading, points in sections.items() if points},
+    )
 
 
 def error_blocks(rows: Sequence[Row]) -> Iterator[str]:
@@ -104,10 +133,10 @@ def _details(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def write_digest(folder: Path, run: Run, text: str) -> Path:
-    """Write `<folder>/<run_id>.md` by rename and return its path."""
+def write_report(folder: Path, run_id: str, suffix: str, text: str) -> Path:
+    """Write `<folder>/<run_id><suffix>` by rename and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{run.run_id}.md"
+    path = folder / f"{run_id}{suffix}"
     beside = folder / f".{path.name}.{os.getpid()}"
     beside.write_text(text, encoding="utf-8")
     beside.replace(path)

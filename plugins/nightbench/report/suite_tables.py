@@ -29,6 +29,15 @@ def to_rich(table: SuiteTable, cells: Sequence[Cell]) -> Table:
     return shown
 
 
+def grid(table: SuiteTable, cells: Sequence[Cell]) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """Return the head of a table, and each row's label with its cells, whose lines are parted."""
+    columns = _columns(cells)
+    heads = [" / ".join(table.rows), *(" ".join(column) for column in columns)]
+    return heads, [
+        (" ".join(row), ["\n".join(text) for text in texts]) for row, texts in _grid(cells, columns)
+    ]
+
+
 def footnotes(cells: Sequence[Cell]) -> list[str]:
     """Return why cells have no measured value, each reason once, numbered as in the cells."""
     return [f"[{number}] {reason}" for reason, number in _reasons(cells).items()]

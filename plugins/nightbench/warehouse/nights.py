@@ -103,8 +103,8 @@ class NightRepository(Repository):
 
     def last_result_at(self, cluster: str) -> datetime | None:
         """Start of the newest run that brought a figure of a cluster."""
-        at: datetime | None = self._read("cluster_heard", cluster=cluster)[0]["at"]
-        return at
+        row = self._first("cluster_heard", cluster=cluster)
+        return row["at"] if row else None
 
     def nights(
         self,

@@ -21,6 +21,7 @@ from nightbench.core.model import (
     RunBundle,
 )
 from nightbench.warehouse import to_row
+from nightbench.warehouse.connection import WarehouseRefused
 from nightbench.warehouse.repository import Repository, Row
 
 _FACTS = {
@@ -77,10 +78,10 @@ class _Results:
         self.rows["check_result"] += [key | each for each in to_row.check_rows(checks)]
 
     def add_median(
-        self, key: Row, run: Run, planned: PlannedCase, build_key: int, m: Measurement
+        self, key: Row, run: Run, planned: PlannedCase, build_key: int, measurement: Measurement
     ) -> None:
         """Add a median of which nothing else is known."""
-        row = to_row.measurement_row(m, quarantined=False) | {
+        row = to_row.measurement_row(measurement, quarantined=False) | {
             "run_kind": run.run_kind.value,
             "build_key": build_key,
             "is_private_build": planned.private_build,
@@ -130,12 +131,15 @@ class RunWriter(Repository):
             True where anything was written, False where all of it was there already.
 
         Raises:
-            ValueError: a case came back that was never planned.
+            WarehouseRefused: a case came back that was never planned.
         """
         run = bundle.run
         planned = {each.case_id: each for each in bundle.planned}
         if unplanned := sorted({each.case.case_id for each in bundle.cases} - planned.keys()):
-            raise ValueError(f"{', '.join(unplanned)}: came back without having been planned")
+            raise WarehouseRefused(
+                f"Cannot load run {run.run_id}: {', '.join(unplanned)} came back without having "
+                "been planned. Nothing was stored."
+            )
         self._ensure_months([run.started_at])
         with self._transaction(f"load run {run.run_id}"):
             self._lock_for_transaction("load")
@@ -169,13 +173,14 @@ class RunWriter(Repository):
         return changed > 0
 
     def store_history(
-        self, entries: Sequence[tuple[Run, PlannedCase, Measurement]]
+        self, entries: Iterable[tuple[Run, PlannedCase, Measurement]]
     ) -> tuple[int, int]:
         """Store imported medians (origin `import`) in one transaction.
 
         Returns:
             How many runs the entries belong to, and how many rows were new or different.
         """
+        entries = list(entries)
         runs = {run.run_id: run for run, _, _ in entries}
         self._ensure_months([run.started_at for run in runs.values()])
         with self._transaction("import the history"):
@@ -209,15 +214,18 @@ class RunWriter(Repository):
             self._write("mark_loaded", *({"run_id": run_id} for run_id in runs))
         return len(runs), changed
 
-    def tidy(self) -> list[str]:
-        """Drop details that are older than `raw.retention` keeps them; keep statistics fresh.
+    def refresh_statistics(self) -> None:
+        """Tell PostgreSQL's planner what the tables of results hold; at most once a day."""
+        self._read("refresh_statistics")
+
+    def drop_old_details(self, kept_days: int) -> list[str]:
+        """Drop ranks with their steps, and passed checks, of months that are older than so.
 
         Returns:
-            Names of the months that were emptied.
+            Names of the partitions that were emptied.
         """
-        dropped = [str(row["dropped"]) for row in self._read("drop_old_details")]
-        self._read("refresh_statistics")
-        return dropped
+        rows = self._read("drop_old_details", kept_days=kept_days)
+        return [str(row["dropped"]) for row in rows]
 
     def _plan(
         self, run: Run, planned: Sequence[PlannedCase], cluster: Cluster | None

@@ -6,6 +6,7 @@ from nightbench.warehouse.alerts import AlertRepository
 from nightbench.warehouse.causes import CauseRepository
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.experiments import BisectRepository, ConfirmationRepository
+from nightbench.warehouse.exports import ExportRepository
 from nightbench.warehouse.grades import GradeRepository
 from nightbench.warehouse.messages import MessageRepository
 from nightbench.warehouse.nights import NightRepository
@@ -30,3 +31,4 @@ class Warehouse:
         self.nodes = NodeRepository(connection)
         self.grades = GradeRepository(connection)
         self.tables = TableRepository(connection)
+        self.exports = ExportRepository(connection)

@@ -26,12 +26,12 @@ from nightbench.web.actions import (
 )
 from nightbench.web.errors import BadInput, NotFound, status_of
 from nightbench.web.guard import FormTokens, PageUser, refuse_foreign
-from nightbench.web.page_queries import PageQueries, Row
+from nightbench.web.page_queries import PageQueries, Row, UiQueries
 from nightbench.web.plot_svg import draw
 from nightbench.web.rendering import page
 from nightbench.web.views import group_alerts, series_views
 
-OpenQueries = Callable[[], AbstractContextManager[PageQueries]]
+OpenQueries = Callable[[], AbstractContextManager[UiQueries]]
 OpenTriage = Callable[[str], AbstractContextManager[AlertTriage]]
 
 SHOWN = 200

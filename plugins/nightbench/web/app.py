@@ -1,4 +1,4 @@
-"""The FastAPI app of the pages: server-rendered, without a build step."""
+"""The FastAPI app: the JSON API of the pages in Airflow's UI, and pages rendered here."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
@@ -21,6 +22,18 @@ from nightbench.web.guard import FormTokens, PageAccess, PageUser, hosts_of
 from nightbench.web.page_queries import PageQueries
 from nightbench.web.plot_svg import draw
 from nightbench.web.rendering import HEADERS, HERE, STYLE, page
+from nightbench.web.run_api import RunApi
+from nightbench.web.ui_api import UiApi
+from nightbench.web.ui_models import (
+    AxisValues,
+    CaseRepeats,
+    DagRunRun,
+    Morning,
+    RunPage,
+    RunResults,
+    SeriesHistory,
+    SeriesPage,
+)
 from nightbench.web.views import (
     ago,
     grade_sentences,
@@ -109,6 +122,25 @@ def create_app(
         methods=["GET"],
         response_model=None,
     )
+    ui, runs = UiApi(repository), RunApi(repository)
+    for path, handler, answer in (
+        ("morning", ui.morning, Morning),
+        ("series", ui.series_list, SeriesPage),
+        ("series/{cluster}/{case_id:path}", ui.series, SeriesHistory),
+        ("axes", ui.axis_values, AxisValues),
+        ("runs", runs.index, RunPage),
+        ("runs/of-dag-run", runs.of_dag_run, DagRunRun),
+        ("runs/{run_id}", runs.show, RunResults),
+        ("runs/{run_id}/{case_id:path}", runs.repeats, CaseRepeats),
+    ):
+        app.add_api_route(
+            f"{API}/{path}",
+            handler,
+            methods=["GET"],
+            response_model=answer,
+            dependencies=[Depends(_headers)],
+        )
+    app.add_api_route(f"{API}/openapi.json", _openapi, methods=["GET"], include_in_schema=False)
     app.add_api_route(f"{API}/alerts", api.index, methods=["GET"])
     app.add_api_route(f"{API}/alerts/{{alert_id:alert}}", api.show, methods=["GET"])
     app.add_api_route(
@@ -117,7 +149,11 @@ def create_app(
         methods=["POST"],
         dependencies=changing,
     )
-    for name, kind in (("style.css", "text/css"), ("links.js", "text/javascript")):
+    for name, kind in (
+        ("style.css", "text/css"),
+        ("links.js", "text/javascript"),
+        ("static/nightbench.js", "text/javascript"),
+    ):
         app.add_api_route(f"/{name}", _file(name, kind), methods=["GET"])
     app.add_exception_handler(UserError, _user_error)
     app.add_exception_handler(HTTPException, _http_error)
@@ -142,6 +178,20 @@ async def _body(request: Request) -> None:
         if len(body) > BODY_BYTES:
             raise HTTPException(413, f"More than {BODY_BYTES} bytes were sent.")
     request.state.nightbench_body = body
+
+
+def _headers(response: Response) -> None:
+    """Set the headers of every answer."""
+    response.headers.update(HEADERS)
+
+
+def _openapi(request: Request) -> Response:
+    """The description of the API, for those who may read it."""
+    routes = [each for each in request.app.routes if each.path.startswith(f"{API}/")]
+    servers = [{"url": request.scope.get("root_path", "") or "/"}]
+    return json_response(
+        get_openapi(title="Nightbench", version="1", routes=routes, servers=servers)
+    )
 
 
 def _is_api(request: Request) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Protocol
 
 Row = Mapping[str, Any]
@@ -72,3 +73,54 @@ class PageQueries(Protocol):
 
     def run_of(self, dag_id: str, dag_run_id: str) -> str | None:
         """The run that a DAG run made."""
+
+
+class UiQueries(PageQueries, Protocol):
+    """What the JSON API of the pages inside Airflow's UI reads beside that."""
+
+    def newest_runs(self) -> Sequence[Row]:
+        """The newest runs, imported ones left out, newest first."""
+
+    def find_runs(
+        self, suite: str | None, cluster: str | None, imported: bool, limit: int, offset: int
+    ) -> Sequence[Row]:
+        """Runs with the counts of their cases, newest first."""
+
+    def repeats(self, run_id: str, case_id: str) -> Sequence[Row]:
+        """Every launch of a case in a run."""
+
+    def verdict_counts(self, run_ids: Sequence[str]) -> Sequence[Row]:
+        """How many cases of some runs have which verdict."""
+
+    def left_out(self, run_ids: Sequence[str]) -> Sequence[Row]:
+        """The cases that some runs had no room for."""
+
+    def sparklines(self, keys: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], list[float]]:
+        """The newest medians of some series (case, cluster), oldest first."""
+
+    def find_series(
+        self,
+        axes: Mapping[str, str],
+        cluster: str | None,
+        suite: str | None,
+        state: str | None,
+        search: str | None,
+        sort: str,
+        limit: int,
+        offset: int,
+    ) -> Sequence[Row]:
+        """Series with their newest median and verdict; `total` says how many there are."""
+
+    def axis_values(self) -> Sequence[Row]:
+        """The axes that series have, each value with the number of its series."""
+
+    def series_points(
+        self, case_id: str, cluster: str, since: datetime | None, until: datetime | None
+    ) -> Sequence[Row]:
+        """The results of one series, oldest first."""
+
+    def series_alerts(self, case_id: str, cluster: str) -> Sequence[Row]:
+        """The alerts that a series ever had, oldest first."""
+
+    def series_references(self, case_id: str, cluster: str) -> Sequence[Row]:
+        """The published figures of a series' cell."""

@@ -33,7 +33,7 @@ from nightbench.report import (
     from_warehouse,
     markdown_table,
     verdict_lines,
-    write_digest,
+    write_report,
 )
 from nightbench.report.digest import headline
 from nightbench.report.tables import cells, figure, percent, verdict
@@ -160,7 +160,7 @@ def test_the_digest_begins_with_the_worst(rows: list[dict[str, object]], tmp_pat
     text = digest_text(RUN, rows, ["SQL: `psql`"])
     assert text.startswith("# demo on local: 3 cases: 1 regressed, 1 failed, 1 quarantined\n")
     assert "asked for by ann" in text
-    path = write_digest(tmp_path / "reports", RUN, text)
+    path = write_report(tmp_path / "reports", RUN.run_id, ".md", text)
     assert path == tmp_path / "reports" / "demo-1.md"
     assert path.read_text() == text
     assert [p.name for p in path.parent.iterdir()] == ["demo-1.md"]

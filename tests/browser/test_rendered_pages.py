@@ -1,119 +1,24 @@
-"""The pages in Chromium, inside Airflow's UI and on a narrow screen.
-
-Needs Debian's `chromium` (or `NIGHTBENCH_CHROMIUM=/path/to/chromium`). Screenshots go to the
-folder that `NIGHTBENCH_SCREENSHOTS` names.
-"""
+"""The pages that the server renders, and the trigger form, in Chromium."""
 
 from __future__ import annotations
 
 import http.server
-import os
 import re
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
-from tests.integration.live_airflow import Live, live_airflow
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+from tests.browser.browsing import CASE, address, alerts, shoot
+from tests.integration.live_airflow import Live
 
 from nightbench.local import deployment
-from nightbench.warehouse import Warehouse, connect
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
-
-CASE = "sleep-fake-collective-1x1-bs2-smoke"
-
-
-@pytest.fixture(scope="module")
-def live() -> Iterator[Live]:
-    dies = {"devices": "[1x1]", "repeats": 1, "env": '{FAKE_DIE_AT_STEP: "3"}'}
-    with live_airflow({"good": {"repeats": 2}, "dies": dies}) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def dag_run(live: Live) -> str:
-    """A run that has been measured, loaded and judged."""
-    dag_run = live.trigger("good", run_kind="nightly")
-    assert live.ended(dag_run) == "success"
-    live.judged(live.run_of(dag_run).run_id)
-    return dag_run
-
-
-@pytest.fixture(scope="module")
-def alert_id(live: Live, dag_run: str) -> int:
-    """An alert of a case that failed in a nightly run."""
-    run = live.trigger("dies", run_kind="nightly")
-    assert live.ended(run) == "failed"
-    live.judged(live.run_of(run).run_id)
-    (alert,) = live.until(lambda: alerts(live), "the alert")
-    return int(alert["alert_id"])
-
-
-def alerts(live: Live) -> list[dict[str, Any]]:
-    with closing(connect(live.stack.dsn("nightbench_reader"))) as connection:
-        return Warehouse(connection).alerts.find()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    binary = os.environ.get("NIGHTBENCH_CHROMIUM") or shutil.which("chromium")
-    if not binary:
-        pytest.skip("no Chromium here (package chromium)")
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(
-            executable_path=binary,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-        )
-        yield running
-        running.close()
-
-
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    with closing(browser.new_context(viewport={"width": 1280, "height": 900})) as opened:
-        yield opened
-
-
-@pytest.fixture
-def page(context: BrowserContext, live: Live) -> Page:
-    """A page after the viewer has logged in."""
-    access = deployment.logins(live.stack.home)
-    return logged_in(context, access.ui, access.viewer, access.viewer_password)
-
-
-@pytest.fixture
-def admin(context: BrowserContext, live: Live) -> Page:
-    """A page after the administrator has logged in."""
-    access = deployment.logins(live.stack.home)
-    return logged_in(context, access.ui, access.user, access.password)
-
-
-def logged_in(context: BrowserContext, ui: str, user: str, password: str) -> Page:
-    page = context.new_page()
-    page.goto(ui)
-    page.locator("input[name=username]").fill(user)
-    page.locator("input[type=password]").fill(password)
-    page.locator("button[type=submit]").click()
-    page.wait_for_url(re.compile(r"^(?!.*login)"), timeout=60_000)
-    return page
-
-
-def address(live: Live, path: str) -> str:
-    return deployment.logins(live.stack.home).ui + path
-
-
-def shoot(page: Page, name: str) -> None:
-    folder = os.environ.get("NIGHTBENCH_SCREENSHOTS")
-    if folder:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
 
 def test_anonymous_is_refused(context: BrowserContext, live: Live, dag_run: str) -> None:
@@ -125,28 +30,13 @@ def test_anonymous_is_refused(context: BrowserContext, live: Live, dag_run: str)
         assert CASE not in page.content()
 
 
-def test_the_page_in_the_navigation_shows_the_run(page: Page, live: Live, dag_run: str) -> None:
-    page.get_by_role("link", name="Benchmarks").first.click()
-    frame = page.frame_locator("iframe")
-    expect(frame.get_by_role("heading", name="Latest medians")).to_be_visible(timeout=60_000)
-    expect(frame.locator("tbody").first).to_contain_text(CASE)
-    expect(frame.locator("figure svg circle").first).to_be_visible()
-    shoot(page, "results")
-    # A link to the UI's own pages leaves the frame, which may not navigate what is around it.
-    frame.locator("tbody").first.locator("a[href*='run=']").first.click()
-    expect(frame.get_by_text("The run in Airflow")).to_be_visible()
-    frame.get_by_text("The run in Airflow").click()
+def test_a_run_leads_to_airflow(page: Page, live: Live, dag_run: str) -> None:
+    page.goto(address(live, "/nightbench/"))
+    expect(page.locator("tbody").first).to_contain_text(CASE)
+    expect(page.locator("figure svg circle").first).to_be_visible()
+    page.locator("tbody").first.locator("a[href*='run=']").first.click()
+    page.get_by_text("The run in Airflow").click()
     page.wait_for_url(re.compile("/dags/on_demand/runs/"), timeout=60_000)
-
-
-def test_the_tab_of_a_dag_run_shows_its_results(page: Page, live: Live, dag_run: str) -> None:
-    run_id = live.run_of(dag_run).run_id
-    page.goto(address(live, f"/dags/on_demand/runs/{dag_run}"))
-    page.get_by_role("link", name="Results").click()
-    frame = page.frame_locator("iframe")
-    expect(frame.get_by_role("heading", name=f"Run {run_id}")).to_be_visible(timeout=60_000)
-    expect(frame.locator("tbody")).to_contain_text("insufficient data")
-    shoot(page, "run-tab")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -202,22 +92,21 @@ def test_the_trigger_form_offers_suites_and_clusters(admin: Page, live: Live, da
 def test_an_alert_is_acknowledged_where_it_is_seen(admin: Page, live: Live, alert_id: int) -> None:
     said: list[str] = []
     admin.on("console", lambda message: said.append(message.text) if message.type == "error" else 0)
-    admin.get_by_role("link", name="Benchmarks").first.click()
-    frame = admin.frame_locator("iframe")
-    frame.get_by_role("link", name=f"Alert {alert_id}", exact=True).click(timeout=60_000)
-    expect(frame.get_by_role("heading", name=f"Alert {alert_id}")).to_be_visible()
+    admin.goto(address(live, "/nightbench/"))
+    admin.get_by_role("link", name=f"Alert {alert_id}", exact=True).click()
+    expect(admin.get_by_role("heading", name=f"Alert {alert_id}")).to_be_visible()
     shoot(admin, "alert")
     said.clear()
-    frame.get_by_text("Acknowledge", exact=True).first.click()
-    frame.locator("details[open] textarea").fill("<i>looking</i> at it")
-    frame.get_by_role("button", name="Acknowledge").click()
-    history = frame.locator("table").last
+    admin.get_by_text("Acknowledge", exact=True).first.click()
+    admin.locator("details[open] textarea").fill("<i>looking</i> at it")
+    admin.get_by_role("button", name="Acknowledge").click()
+    history = admin.locator("table").last
     expect(history).to_contain_text("open → acknowledged")
     expect(history).to_contain_text(deployment.logins(live.stack.home).user)
     expect(history).to_contain_text("<i>looking</i> at it")
     # What is not offered any more cannot be pressed by loading the page again.
-    expect(frame.get_by_role("button", name="Acknowledge")).to_have_count(0)
-    expect(frame.get_by_text("Snooze", exact=True).first).to_be_visible()
+    expect(admin.get_by_role("button", name="Acknowledge")).to_have_count(0)
+    expect(admin.get_by_text("Snooze", exact=True).first).to_be_visible()
     assert said == []
     assert [row["state"] for row in alerts(live)] == ["acknowledged"]
 

@@ -1,0 +1,82 @@
+"""`agent.py compare DIR`: what a reproduction bundle measured here, beside what it was made from.
+
+DIR/measurement.json                         the original median
+DIR/jobs/<case_id>/repeats/NNN/result.json   what `agent.py run DIR` measured
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+from typing import Any
+
+from nodeside.files import AgentError, read_json
+
+
+def compare(folder: str) -> dict[str, Any]:
+    """Return median and repeats measured here, the original median, and their ratio.
+
+    Args:
+        folder: of the unpacked bundle.
+
+    Raises:
+        AgentError: it is no bundle, or nothing was measured in it.
+    """
+    path = os.path.join(folder, "measurement.json")
+    original = read_json(path)
+    if original is None:
+        raise AgentError(
+            "{}: not found, expected the measurement of a bundle".format(path),
+            "name the folder that the archive of `nightbench export --format bundle` holds",
+        )
+    repeats = os.path.join(folder, "jobs", original["case_id"], "repeats")
+    numbers = sorted(os.listdir(repeats)) if os.path.isdir(repeats) else []
+    results = [read_json(os.path.join(repeats, number, "result.json")) for number in numbers]
+    good = [result for result in results if result is not None and result["status"] == "ok"]
+    if not good:
+        raise AgentError(
+            "{}: found {} repeats and none that is ok, expected one".format(repeats, len(numbers)),
+            "measure first: python3 {} run {}".format(
+                os.path.join(folder, "code", "agent.py"), folder
+            ),
+        )
+    here = [throughput(result["processes"], original) for result in good]
+    median = statistics.median(here)
+    return {
+        "case_id": original["case_id"],
+        "unit": "{}/s".format(original["unit"]),
+        "here": {"median": median, "n": len(here), "repeats": here},
+        "original": {"median": original["throughput"], "n": original["n"]},
+        "ratio": median / original["throughput"],
+    }
+
+
+def throughput(processes: list[dict[str, Any]], case: dict[str, Any]) -> float:
+    """Return units of work per second of one repeat on one machine.
+
+    Args:
+        processes: of a result.json.
+        case: `strategy` and `sync`. Where trainers do not wait for each other, the interval counts
+            that their windows have in common; else the slowest window.
+    """
+    ranks = [each["summary"] for each in processes if each["measured"]]
+    if case["strategy"] == "parameter_server" and case["sync"] != "sync":
+        opens = max(rank["window"]["open_s"] for rank in ranks)
+        closes = min(rank["window"]["close_s"] for rank in ranks)
+        samples = math.fsum(r["samples_per_step"] * _steps(r, opens, closes) for r in ranks)
+        return samples / (closes - opens)
+    samples = math.fsum(r["samples_per_step"] * r["window"]["steps"] for r in ranks)
+    return float(samples / max(rank["window"]["wall_s"] for rank in ranks))
+
+
+def _steps(rank: dict[str, Any], opens: float, closes: float) -> float:
+    """Return the number of steps between two instants; one across an end counts for its part."""
+    ends = [rank["window"]["open_s"], *rank["step_end_s"][-rank["window"]["steps"] :]]
+    parts = []
+    for i in range(1, len(ends)):
+        begin, end = ends[i - 1], ends[i]
+        inside = min(end, closes) - max(begin, opens)
+        if end > begin and inside > 0:
+            parts.append(inside / (end - begin))
+    return math.fsum(parts)

@@ -1,0 +1,281 @@
+"""export: the history as files for other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from datetime import UTC, datetime
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from nightbench.cli import common
+from nightbench.cli.common import err, say
+from nightbench.config.values import shown
+from nightbench.core.errors import UserError
+
+if TYPE_CHECKING:
+    from nightbench.warehouse.exports import ExportFilter
+
+app = typer.Typer()
+
+
+class ExportFormat(StrEnum):
+    """Formats of files."""
+
+    PARQUET = "parquet"
+    CSV = "csv"
+    MLPERF = "mlperf"
+    BUNDLE = "bundle"
+
+
+class ExportRows(StrEnum):
+    """What each row is; the names of `warehouse.exports.EXPORTS`."""
+
+    MEASUREMENTS = "measurements"
+    REPEATS = "repeats"
+    VERDICTS = "verdicts"
+    ALERTS = "alerts"
+
+
+@app.command()
+def export(
+    file: Annotated[
+        Path,
+        typer.Argument(help="The file; it is replaced where it exists. A folder for mlperf."),
+    ],
+    rows: Annotated[
+        ExportRows | None,
+        typer.Option(
+            "--rows",
+            help="What each row of a table is: a median (unless given), a repeat, a verdict, an "
+            "alert.",
+        ),
+    ] = None,
+    format_: Annotated[
+        ExportFormat | None,
+        typer.Option(
+            "--format",
+            "-f",
+            help="By the file's ending (.parquet, .csv, .tar.gz) unless given. mlperf: the cases "
+            "of a run as logs of MLPerf Training. bundle: one case of a run with all that it "
+            "takes to measure it again.",
+        ),
+    ] = None,
+    suite: Annotated[str | None, typer.Option("--suite", help="Only of this suite.")] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", "-c", help="Only on this cluster.")
+    ] = None,
+    case: Annotated[str | None, typer.Option("--case", metavar="SLUG", help="Only this.")] = None,
+    run: Annotated[str | None, typer.Option("--run", "-r", help="Only of this run.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Only of runs that began then or later: 2026-11-01, or with a time. UTC where "
+            "no offset is given.",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="Only of runs that began before.")
+    ] = None,
+) -> None:
+    """Write the history to a Parquet or CSV file, with the columns of the marts.
+
+    Rows are read in batches, so that a long history needs little memory.
+    """
+    from nightbench.warehouse.exports import ExportFilter
+
+    chosen_format = format_ or _format_of(file)
+    if chosen_format in (ExportFormat.MLPERF, ExportFormat.BUNDLE):
+        given = {"--rows": rows, "--suite": suite, "--cluster": cluster}
+        run_id = _run_of(run, {**given, "--since": since, "--until": until})
+        (_write_mlperf if chosen_format is ExportFormat.MLPERF else _write_bundle)(
+            file, run_id, case
+        )
+        return
+    chosen = ExportFilter(
+        suite=suite,
+        cluster=cluster,
+        case_id=case,
+        run_id=run,
+        since=_instant("--since", since),
+        until=_instant("--until", until),
+    )
+    _write_table(file, chosen_format, rows or ExportRows.MEASUREMENTS, chosen)
+
+
+def _format_of(file: Path) -> ExportFormat:
+    """Return the format that the ending of a file names.
+
+    Raises:
+        UserError: it names none.
+    """
+    named = {
+        ".parquet": ExportFormat.PARQUET,
+        ".csv": ExportFormat.CSV,
+        ".tar.gz": ExportFormat.BUNDLE,
+    }
+    for ending, found in named.items():
+        if file.name.lower().endswith(ending):
+            return found
+    raise UserError(
+        f"file: found {shown(str(file))}; expected one of the endings {', '.join(named)}, or "
+        "--format"
+    )
+
+
+def _instant(option: str, text: str | None) -> datetime | None:
+    """Return the instant that an option names; without an offset it is UTC.
+
+    Raises:
+        UserError: it names none.
+    """
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise UserError(
+            f"{option}: found {shown(text)}; expected a date or a time in ISO 8601, such as "
+            "2026-11-01 or 2026-11-01T22:00Z"
+        ) from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _write_table(file: Path, format_: ExportFormat, rows: ExportRows, chosen: ExportFilter) -> None:
+    """Write rows of the warehouse to a file.
+
+    Raises:
+        UserError: nothing matches, the warehouse is away, or the file cannot be written.
+    """
+    from nightbench.report.export_files import FORMATS, replaced
+    from nightbench.warehouse.exports import EXPORTS, ExportRepository
+
+    given = chosen.given()
+    about = {
+        "nightbench.version": version("nightbench"),
+        "nightbench.rows": f"{rows}, columns of {EXPORTS[rows]}",
+        "nightbench.written_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        **{f"nightbench.filter.{name}": value for name, value in given.items()},
+    }
+    count = 0
+    with (
+        closing(common.open_warehouse("nightbench_reader")) as connection,
+        replaced(file) as beside,
+        _progress() as progress,
+    ):
+        stored = ExportRepository(connection)
+        task = progress.add_task(f"{rows}, months", rows="")
+        with (
+            closing(FORMATS[format_](beside, stored.columns(rows), about)) as target,
+            closing(stored.batches(rows, chosen)) as batches,
+        ):
+            for batch in batches:
+                if batch.rows:
+                    target.write(batch.rows)
+                    count += len(batch.rows)
+                done = batch.month - bool(batch.rows)
+                progress.update(task, completed=done, total=batch.months, rows=f"{count:,} rows")
+        if not count:
+            what = " ".join(f"{name}={value}" for name, value in given.items())
+            raise UserError(f"found no {rows} ({what or 'no filter'}); no file was written")
+    say(f"{count:,} {rows} in {file} ({file.stat().st_size / 1e6:,.1f} MB)")
+
+
+def _run_of(run: str | None, others: Mapping[str, object]) -> str:
+    """Return the run that an export of one run names.
+
+    Args:
+        run: the value of `--run`.
+        others: options that are about tables, with their values.
+
+    Raises:
+        UserError: there is no `--run`, or another option beside it.
+    """
+    wrong = [option for option, value in others.items() if value is not None]
+    if wrong:
+        raise UserError(f"{wrong[0]}: is for tables; expected --run, and --case where one is meant")
+    if run is None:
+        raise UserError("--run: found none; expected the id of a run (`nightbench runs` has them)")
+    return run
+
+
+def _write_mlperf(folder: Path, run: str, case: str | None) -> None:
+    """Write a log of MLPerf Training for each measured case of a run.
+
+    Raises:
+        UserError: the run has no such measurement, or a file cannot be written.
+    """
+    from nightbench.report.export_files import replaced
+    from nightbench.report.mlperf_log import counted, mlperf_lines
+    from nightbench.warehouse.exports import ExportRepository
+
+    with closing(common.open_warehouse("nightbench_reader")) as connection:
+        stored = ExportRepository(connection)
+        measurements = stored.of_run("measurements", run, case)
+        repeats = stored.of_run("repeats", run, case)
+    if not measurements:
+        what = f" of {case}" if case else ""
+        raise UserError(f"run {shown(run)}: found no measurement{what} that passed its checks")
+    for measurement in measurements:
+        case_id = measurement["case_id"]
+        own = counted([row for row in repeats if row["case_id"] == case_id])
+        if not own:
+            err.print(f"left out, it was imported without repeats: {case_id}", soft_wrap=True)
+            continue
+        path = folder / f"{case_id}.log"
+        with replaced(path) as beside:
+            beside.write_text("".join(mlperf_lines(measurement, own)), encoding="utf-8")
+        say(f"{path}: {len(own)} repeats; read it by: nightbench parse mlperf {path} --warmup 0")
+
+
+def _write_bundle(file: Path, run: str, case: str | None) -> None:
+    """Write a measurement with all that it takes to measure it again.
+
+    Raises:
+        UserError: no case is named, it has no such measurement, or the file cannot be written.
+    """
+    from nightbench.night.reproduction_bundle import write_bundle
+    from nightbench.report.export_files import replaced
+    from nightbench.warehouse import Warehouse
+    from nightbench.warehouse.exports import ExportRepository
+
+    if case is None:
+        raise UserError("--case: found none; expected the case of the run that the bundle is of")
+    with closing(common.open_warehouse("nightbench_reader")) as connection:
+        stored = ExportRepository(connection)
+        measurements = stored.of_run("measurements", run, case)
+        repeats = stored.of_run("repeats", run, case)
+        causes = Warehouse(connection).causes
+        nodes = {row["node"]: row["fingerprint_id"] for row in causes.nodes([case], [run])}
+        known = causes.fingerprints({each for each in nodes.values() if each})
+        fingerprints = {node: known[each] for node, each in nodes.items() if each in known}
+    if not measurements:
+        raise UserError(f"run {shown(run)}: found no measurement of {case} that passed its checks")
+    with replaced(file) as beside:
+        lacks = write_bundle(
+            beside, common.spool().run(run), measurements[0], repeats, fingerprints
+        )
+    say(f"{file}: {case} of {run}; its README.md says how to measure it again")
+    if lacks is not None:
+        err.print(f"not from the bundle alone: {lacks}", markup=False, soft_wrap=True)
+
+
+def _progress() -> Progress:
+    """Return a bar of months on a terminal; none elsewhere."""
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rows]}", markup=False),
+        TimeElapsedColumn(),
+        console=err,
+        transient=True,
+        disable=not err.is_terminal,
+    )

@@ -1,0 +1,80 @@
+"""report: one page about a run, to be mailed or printed."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nightbench.cli import common
+from nightbench.cli.common import say
+from nightbench.cli.results import addresses_of
+from nightbench.config.values import shown
+from nightbench.core.errors import UserError
+
+app = typer.Typer()
+
+
+class ReportFormat(StrEnum):
+    """Formats of reports."""
+
+    HTML = "html"
+    MARKDOWN = "md"
+
+
+@app.command()
+def report(
+    run: Annotated[
+        str, typer.Argument(metavar="RUN|SUITE", help="Id of a run; or a suite: its newest run.")
+    ],
+    format_: Annotated[
+        ReportFormat,
+        typer.Option("--format", "-f", help="html: one page without scripts and other files."),
+    ] = ReportFormat.HTML,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file; <run>.html or <run>.md unless given."),
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", "-c", help="Of a suite: its newest run there.")
+    ] = None,
+) -> None:
+    """Write a report of a run: verdicts, tables, figures, method, hardware, versions, caveats.
+
+    The nights keep one of each run in the folder reports/ of the state folder.
+    """
+    from nightbench.night.run_digest import gather
+    from nightbench.report import from_warehouse, report_page, report_text
+    from nightbench.report.export_files import replaced
+    from nightbench.warehouse import Warehouse
+
+    with closing(common.open_warehouse("nightbench_reader")) as connection:
+        stored = Warehouse(connection)
+        chosen = stored.exports.run(run)
+        if chosen is not None and cluster not in (None, chosen.cluster):
+            raise UserError(
+                f"--cluster: found {shown(str(cluster))}, but {run} ran on {chosen.cluster}"
+            )
+        if chosen is None and (newest := stored.runs.latest(run, cluster)) is not None:
+            chosen = stored.exports.run(newest)
+        if chosen is None:
+            where = f" on {cluster}" if cluster else ""
+            raise UserError(
+                f"run: found {shown(run)}; expected the id of a loaded run or a suite that has "
+                f"one{where} (`nightbench runs` lists them)"
+            )
+        rows = from_warehouse(stored.runs.results(chosen.run_id))
+        # Without the password: a report may be passed on.
+        notes = [f"{n}: {at.partition('   (')[0]}" for n, at in addresses_of(chosen.run_id)]
+        notes.append(f"Show a log: nightbench logs --run {chosen.run_id} --case CASE")
+        made = gather(stored, chosen, rows, common.spool().run(chosen.run_id), notes)
+    is_page = format_ is ReportFormat.HTML
+    text = report_page(made, datetime.now(UTC)) if is_page else report_text(made)
+    path = output or Path(f"{chosen.run_id}.{format_}")
+    with replaced(path) as beside:
+        beside.write_text(text, encoding="utf-8")
+    say(f"{path}: {len(rows)} cases of {chosen.run_id}")

@@ -1,0 +1,209 @@
+"""One measurement as an archive from which it is measured again, on any machine.
+
+    README.md           what it is, and the commands
+    measurement.json    the median, repeats.json those behind it, fingerprints.json the nodes
+    code/               what was shipped to the nodes, with the locks of the framework line
+    jobs/<case_id>/job.json, export.json
+
+Code and job come from the spool; where they have left it, the archive holds the rest. No job holds
+a secret: `config.env` refuses them in the files that jobs are made from.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nightbench.alerts.reproduce import command_of
+from nightbench.core.model import Build, JobSpec
+from nightbench.night.exported_run import SCHEMA, for_loopback
+from nightbench.spool import RunSpool
+from nightbench.spool.planned_job import load_job
+
+Row = Mapping[str, Any]
+_NOTHING: dict[str, Any] = {}
+
+
+def write_bundle(
+    path: Path,
+    run: RunSpool,
+    measurement: Row,
+    repeats: Sequence[Row],
+    fingerprints: Mapping[str, Row],
+) -> str | None:
+    """Write the archive of a measurement.
+
+    Args:
+        path: of the archive, a .tar.gz.
+        run: its files in the spool, which may be gone.
+        measurement: a row of `marts.fct_measurement`.
+        repeats: of it, rows of `marts.fct_repeat`.
+        fingerprints: node -> its fingerprint/1 document.
+
+    Returns:
+        Why it cannot be measured again from the archive alone; None where it can.
+    """
+    case_id = measurement["case_id"]
+    job, archive = _job(run, case_id), run.code()
+    code = _files(archive) if archive is not None else {}
+    lacks = _lacks(job, code)
+    files = {
+        "measurement.json": _json(measurement),
+        "repeats.json": _json(repeats),
+        "fingerprints.json": _json(fingerprints),
+    }
+    if job is not None:
+        files[f"jobs/{case_id}/job.json"] = _json(for_loopback(job).to_json())
+    if job is not None and lacks is None:
+        files["export.json"] = _json(
+            {
+                "schema": SCHEMA,
+                "run_id": job.run_id,
+                "code_digest": job.code_digest,
+                "node": job.lead.name,
+                "cases": [case_id],
+            }
+        )
+    files["README.md"] = _readme(measurement, job, code, lacks).encode()
+    root = f"{measurement['run_id']}-{case_id}"
+    with tarfile.open(path, "w:gz") as target:
+        for name in sorted(files):
+            entry = tarfile.TarInfo(f"{root}/{name}")
+            entry.size = len(files[name])
+            entry.mtime = int(measurement["started_at"].timestamp())
+            target.addfile(entry, io.BytesIO(files[name]))
+        if archive is not None:
+            _add_code(target, f"{root}/code", archive)
+    return lacks
+
+
+def _job(run: RunSpool, case_id: str) -> JobSpec | None:
+    store = run.latest(case_id)
+    if store is None:
+        return None
+    return load_job(run, case_id, int(store.folder.name.removeprefix("g"))).job
+
+
+def _lacks(job: JobSpec | None, code: Mapping[str, bytes]) -> str | None:
+    if job is None:
+        return "its job has left the spool"
+    if not code:
+        return "its code has left the spool"
+    if len(job.nodes) > 1:
+        return f"it needs {len(job.nodes)} nodes, and this way is for one machine"
+    return None
+
+
+def _add_code(target: tarfile.TarFile, folder: str, archive: bytes) -> None:
+    """Add the files of a code.tar.gz with their modes, which its digest covers."""
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as packed:
+        for entry in packed:
+            stream = packed.extractfile(entry) if entry.isfile() else None
+            if stream is not None:
+                entry.name = f"{folder}/{entry.name}"
+                target.addfile(entry, stream)
+
+
+def _files(archive: bytes) -> dict[str, bytes]:
+    """The files of a code.tar.gz."""
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as packed:
+        found = ((entry.name, packed.extractfile(entry)) for entry in packed if entry.isfile())
+        return {name: stream.read() for name, stream in found if stream is not None}
+
+
+def _json(document: Any) -> bytes:
+    return (json.dumps(document, indent=1, default=str, ensure_ascii=False) + "\n").encode()
+
+
+def _readme(
+    measurement: Row, job: JobSpec | None, code: Mapping[str, bytes], lacks: str | None
+) -> str:
+    case_id, run_id = measurement["case_id"], measurement["run_id"]
+    version = measurement["framework_version"] or "unknown"
+    parts = [
+        f"# {case_id} on {measurement['cluster']}",
+        f"Run `{run_id}`, started {measurement['started_at'].isoformat()}: "
+        f"{measurement['throughput']:.6g} {measurement['unit']}/s, the median of "
+        f"{measurement['n']} repeats. Build `{measurement['build_id']}`, version {version}. "
+        f"The data were {'synthetic' if measurement['is_synthetic'] else measurement['data']}.",
+    ]
+    if job is not None:
+        parts.append(
+            f"Code digest `{job.code_digest}`, definition digest `{job.definition_digest}`."
+        )
+    if job is None or lacks is not None:
+        parts += ["## Measure it again", f"Not from this archive alone: {lacks}."]
+    else:
+        parts += [
+            "## Measure it again on one machine",
+            "Nothing but Python 3.7 or newer is needed to start; the framework's environment comes "
+            "first.\n\n" + _block(_environment(job, code)),
+            "Then, with nothing else running there:\n\n"
+            + _block(
+                [
+                    f"python3 code/agent.py run .{_python(job, code)}",
+                    "python3 code/agent.py compare .",
+                ]
+            ),
+            "The last command prints the median beside the original one, and their ratio. A second "
+            "`run` goes on where the first one was interrupted. To begin anew, remove "
+            f"`jobs/{case_id}/repeats` and `jobs/{case_id}/measured.json`.",
+        ]
+    parts += [
+        "## With Nightbench, on the same or another cluster",
+        _block([f"{_command(measurement, job)} --cluster {shlex.quote(measurement['cluster'])}"]),
+        "Compare fingerprints.json with the other machine's before comparing figures.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _environment(job: JobSpec, code: Mapping[str, bytes]) -> list[str]:
+    """Commands that make the environment of a job's build."""
+    build, lock = job.build, _lock(job)
+    if build.source != "index":
+        digest = f", digest {build.digest}" if build.digest else ""
+        return [f"# the build is {build.location}{digest}; it is not in this archive"]
+    if lock not in code:
+        return ["# the line needs no environment"]
+    line = json.loads(code[f"frameworks/{build.line}/framework.json"])
+    index = line["variants"][build.variant].get("index", _NOTHING).get("url")
+    extra = f" --extra-index-url {index}" if index else ""
+    commands = [
+        f"python{line['python']} -m venv env",
+        f"env/bin/pip install --require-hashes{extra} -r code/{lock}",
+    ]
+    if build.version:
+        commands.append(f"env/bin/pip install{extra} {line['package']}=={build.version}")
+    return commands
+
+
+def _lock(job: JobSpec) -> str:
+    return f"frameworks/{job.build.line}/requirements-{job.build.variant}.lock"
+
+
+def _python(job: JobSpec, code: Mapping[str, bytes]) -> str:
+    """The option that names the interpreter; none where the agent's own will do."""
+    if job.build.source != "index":
+        return " --python INTERPRETER"
+    return ' --python "$PWD/env/bin/python"' if _lock(job) in code else ""
+
+
+def _command(measurement: Row, job: JobSpec | None) -> str:
+    build = job.build if job is not None else Build(str(measurement["framework"]))
+    state = {
+        "line": build.line,
+        "source": build.source,
+        "location": build.location,
+        "build_version": build.version,
+        "framework_version": measurement["framework_version"],
+    }
+    return command_of(measurement["suite"], measurement["case_id"], None, state)
+
+
+def _block(commands: Sequence[str]) -> str:
+    return "\n".join(["```console", *commands, "```"])

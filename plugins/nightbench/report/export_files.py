@@ -1,0 +1,169 @@
+"""Rows of the history in a file: CSV, or Parquet with units and comments as its metadata."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+from nightbench.core.errors import UserError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from nightbench.warehouse.exports import ExportColumn
+
+Rows = Sequence[Sequence[Any]]
+
+
+class ExportFile(Protocol):
+    """A file that takes rows a batch at a time."""
+
+    def write(self, rows: Rows) -> None:
+        """Append rows, whose values stand in the order of the columns."""
+
+    def close(self) -> None:
+        """Write what ends the file."""
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """Yield the path of a new file that takes the place of `path` once it is whole.
+
+    Raises:
+        UserError: it cannot be written; what was there before stays.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield beside
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+class CsvFile:
+    """CSV in UTF-8 with a header.
+
+    Times are ISO 8601 in UTC, booleans `true` and `false`, lists and documents JSON; what is null
+    is empty.
+
+    Args:
+        path: of the file.
+        columns: of the rows.
+        about: does not fit into CSV.
+    """
+
+    def __init__(
+        self, path: Path, columns: Sequence[ExportColumn], about: Mapping[str, str]
+    ) -> None:
+        self._stream: IO[str] = path.open("w", encoding="utf-8", newline="")
+        self._writer = csv.writer(self._stream, lineterminator="\n")
+        self._writer.writerow([column.name for column in columns])
+
+    def write(self, rows: Rows) -> None:
+        """Append rows."""
+        self._writer.writerows([_text(value) for value in row] for row in rows)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stream.close()
+
+
+class ParquetFile:
+    """Parquet, compressed with zstd; its schema says what each column is, and its unit.
+
+    Args:
+        path: of the file.
+        columns: of the rows.
+        about: the file's metadata.
+    """
+
+    def __init__(
+        self, path: Path, columns: Sequence[ExportColumn], about: Mapping[str, str]
+    ) -> None:
+        # Half a second to import, and only this format needs it.
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self._arrow = pa
+        self._documents = [column.type == "jsonb" for column in columns]
+        self._schema = pa.schema([_field(pa, column) for column in columns], dict(about))
+        self._writer = pq.ParquetWriter(path, self._schema, compression="zstd")
+
+    def write(self, rows: Rows) -> None:
+        """Append rows as a row group."""
+        arrays = [
+            self._arrow.array([_document(v) for v in values] if is_document else values, field.type)
+            for values, is_document, field in zip(
+                zip(*rows, strict=True), self._documents, self._schema, strict=True
+            )
+        ]
+        self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
+
+    def close(self) -> None:
+        """Write the footer."""
+        self._writer.close()
+
+
+FORMATS: dict[str, type[CsvFile] | type[ParquetFile]] = {"csv": CsvFile, "parquet": ParquetFile}
+"""Formats of tables by name, which is the ending of their files too."""
+
+
+def unit_of(column: str) -> str:
+    """Return the unit of a column by its name; empty where it has none.
+
+    The unit of work (images, tokens, ...) is a row's own: it stands in the column `unit`.
+    """
+    if column.endswith("per_s"):
+        return "1/s"
+    if column.startswith(("throughput", "step_throughput")) or column in ("value", "baseline"):
+        return "units of work per second, the unit stands in the column unit"
+    endings = {"_s": "s", "_bytes": "bytes", "_bytes_per_step": "bytes", "_mb": "MiB", "_at": "UTC"}
+    return next((unit for ending, unit in endings.items() if column.endswith(ending)), "")
+
+
+def arrow_type(pa: Any, name: str) -> pa.DataType:
+    """Return Arrow's type for one of PostgreSQL's by its name there; jsonb is text.
+
+    Raises:
+        KeyError: no mart has a column of that type.
+    """
+    return {
+        "text": pa.string(),
+        "jsonb": pa.string(),
+        "boolean": pa.bool_(),
+        "smallint": pa.int16(),
+        "integer": pa.int32(),
+        "bigint": pa.int64(),
+        "real": pa.float32(),
+        "double precision": pa.float64(),
+        "timestamp with time zone": pa.timestamp("us", tz="UTC"),
+        "text[]": pa.list_(pa.string()),
+    }[name]
+
+
+def _field(pa: Any, column: ExportColumn) -> pa.Field:
+    said = {"description": column.description, "unit": unit_of(column.name)}
+    metadata = {key: value for key, value in said.items() if value}
+    return pa.field(column.name, arrow_type(pa, column.type), metadata=metadata or None)
+
+
+def _document(value: Any) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return _document(value) if isinstance(value, (list, dict)) else value

@@ -1,0 +1,180 @@
+"""The report of a run as one HTML page: no script, and nothing that is loaded from elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from nightbench.core.plot_geometry import PlotArea, PlotGeometry
+from nightbench.report import suite_tables
+from nightbench.report.digest import headline
+from nightbench.report.run_report import (
+    WORST_FIRST,
+    RunReport,
+    caveats,
+    hardware_rows,
+    method_lines,
+    version_rows,
+)
+from nightbench.report.tables import change, figure, live, percent, verdict, verdict_lines
+
+Row = Mapping[str, Any]
+
+MOST_FIGURES = 120
+"""Histories that are drawn; of more cases the best ones are left out, and the page says so."""
+
+_AREA = PlotArea(300, 110, left=46, right=8, top=8, bottom=20, steps=2)
+_INTERVAL_WIDTH, _INTERVAL_HEIGHT = 120, 16
+
+
+@dataclasses.dataclass(frozen=True)
+class History:
+    """A small plot of the nights of a case; lengths in units of its view box."""
+
+    case_id: str
+    word: str
+    """Verdict."""
+    said: str
+    """What the plot shows, in words."""
+    line: str
+    """Points of the polyline."""
+    last: tuple[float, float]
+    baseline: float | None
+    ticks: tuple[tuple[float, str], ...]
+    dates: tuple[tuple[float, str, str], ...]
+    """Distance from the left, text, and how it is anchored."""
+    area: PlotArea = _AREA
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """The interval of a change on an axis that all rows share; None is beyond the edge."""
+
+    zero: float
+    low: float
+    high: float
+    middle: float
+
+
+def report_page(report: RunReport, written_at: datetime) -> str:
+    """Return the page.
+
+    Args:
+        report: what it shows.
+        written_at: stands on it.
+    """
+    rows = report.worst_first()
+    drawn = [row for row in rows if len(report.histories.get(row["case_id"], ())) > 1]
+    counts = Counter(verdict(row) for row in rows)
+    most = max((abs(row["change"]) for row in rows if row["change"] is not None), default=0.0)
+    return (
+        _templates()
+        .get_template("run_report.html")
+        .render(
+            run=report.run,
+            rows=rows,
+            headline=headline(rows),
+            counts=[(word, counts[word]) for word in WORST_FIRST if counts[word]],
+            verdicts=list(verdict_lines(rows)),
+            errors=_errors(rows),
+            intervals={row["case_id"]: _interval(row, most) for row in rows},
+            histories=[
+                _history(row, report.histories[row["case_id"]]) for row in drawn[:MOST_FIGURES]
+            ],
+            undrawn=len(drawn[MOST_FIGURES:]),
+            tables=[
+                (table.title, suite_tables.grid(table, cells), suite_tables.footnotes(cells))
+                for table, cells in report.tables
+            ],
+            method=method_lines(report),
+            hardware=hardware_rows(report),
+            versions=version_rows(report),
+            caveats=caveats(report),
+            nodes=report.nodes,
+            notes=report.notes,
+            written_at=written_at.astimezone(UTC),
+            interval_size=(_INTERVAL_WIDTH, _INTERVAL_HEIGHT),
+        )
+    )
+
+
+def _errors(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Errors, equal ones once, each with its cases."""
+    cases: dict[str, list[str]] = {}
+    for row in rows:
+        if row["error"]:
+            cases.setdefault(row["error"], []).append(row["case_id"])
+    return [(", ".join(named), error) for error, named in cases.items()]
+
+
+def _interval(row: Row, most: float) -> Interval | None:
+    """Where the interval of a row's change lies; None without one.
+
+    Args:
+        row: of the run.
+        most: the largest change of the run: the axis reaches a little farther to both sides.
+    """
+    if row["change"] is None:
+        return None
+    edge = max(1.25 * most, 0.02)
+    low, high = row["change_low"], row["change_high"]
+
+    def x(value: float) -> float:
+        share = (min(max(value, -edge), edge) + edge) / (2 * edge)
+        return round(4 + share * (_INTERVAL_WIDTH - 8), 1)
+
+    ends = (row["change"] if low is None else low, row["change"] if high is None else high)
+    return Interval(x(0.0), x(ends[0]), x(ends[1]), x(row["change"]))
+
+
+def _history(row: Row, nights: Sequence[Row]) -> History:
+    dates = [night["started_at"] for night in nights]
+    values = [night["throughput"] for night in nights]
+    baseline = row["baseline"]
+    visible = values if baseline is None else [*values, baseline]
+    geometry = PlotGeometry.of(_AREA, dates, visible)
+    points = [(geometry.x(at), geometry.y(value)) for at, value in zip(dates, values, strict=True)]
+    said = (
+        f"{len(nights)} nights, {dates[0]:%Y-%m-%d} to {dates[-1]:%Y-%m-%d}: "
+        f"{figure(min(values))} to {figure(max(values))} {row['unit']}/s, "
+        f"last {figure(values[-1])}"
+    )
+    return History(
+        case_id=row["case_id"],
+        word=verdict(row),
+        said=said,
+        line=" ".join(f"{x},{y}" for x, y in points),
+        last=points[-1],
+        baseline=None if baseline is None else geometry.y(baseline),
+        ticks=tuple((geometry.y(step), figure(step)) for step in geometry.steps),
+        dates=(
+            (_AREA.left, f"{dates[0]:%Y-%m-%d}", "start"),
+            (_AREA.width - _AREA.right, f"{dates[-1]:%Y-%m-%d}", "end"),
+        ),
+    )
+
+
+@cache
+def _templates() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).resolve().parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "figure": figure,
+        "percent": percent,
+        "change": change,
+        "verdict": verdict,
+        "live": live,
+    }
+    return environment

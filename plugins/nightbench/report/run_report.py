@@ -1,0 +1,177 @@
+"""What a report of a run says beside its figures: method, hardware, versions, caveats. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nightbench.config.scales import FULL
+from nightbench.core.model import Run, SuiteTable, reasons_from_json
+from nightbench.core.run_plan import RunPlan
+from nightbench.core.sentences import sentence
+from nightbench.core.tables import Cell
+from nightbench.report.tables import percent, verdict
+
+Row = Mapping[str, Any]
+FEW_REPEATS = 6
+"""Of fewer repeats an interval says little."""
+
+WORST_FIRST = (
+    *("regressed", "failed", "missing", "cancelled", "quarantined", "unavailable", "watched"),
+    *("left_out", "insufficient_data", "-", "improved", "ok"),
+)
+"""Order of verdicts in reports."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunReport:
+    """All that a report of a run shows; what is not known is empty."""
+
+    run: Run
+    rows: Sequence[Row]
+    """Its results, see `report.rows`."""
+    plan: RunPlan | None = None
+    """As the spool holds it; None where the run has left it."""
+    histories: Mapping[str, Sequence[Row]] = dataclasses.field(default_factory=dict)
+    """case_id -> medians of its nights up to the run, oldest first: started_at, throughput."""
+    hardware: Mapping[str, Row] = dataclasses.field(default_factory=dict)
+    """Node -> its fingerprint/1 document."""
+    tables: Sequence[tuple[SuiteTable, Sequence[Cell]]] = ()
+    """Of the suite, filled."""
+    markdown_tables: str = ""
+    """The same as Markdown, with links to their figures."""
+    nodes: Sequence[str] = ()
+    """Findings of the preflight, one line each."""
+    notes: Sequence[str] = ()
+    """Where to look: links and files with details, one line each."""
+
+    def worst_first(self) -> list[Row]:
+        """The rows in the order of their verdicts, the worst first."""
+        order = {word: number for number, word in enumerate(WORST_FIRST)}
+        return sorted(self.rows, key=lambda row: (order.get(verdict(row), 0), row["case_id"]))
+
+
+def method_lines(report: RunReport) -> list[str]:
+    """Return how the figures were made, a paragraph each."""
+    protocol = report.plan.protocol if report.plan else None
+    if protocol is None:
+        steps = "The plan has left the spool: column n says how many repeats count."
+    else:
+        many = (
+            f"{protocol.min_repeats} to {protocol.repeats} repeats, until the relative 95 % "
+            f"half-width is at most {percent(protocol.confidence)}"
+            if protocol.adaptive
+            else f"{protocol.repeats} repeats"
+        )
+        steps = (
+            f"Protocol: {many} of each case; in each, {protocol.warmup_steps} steps are left out "
+            f"and {protocol.measured_steps} measured."
+        )
+    said = [
+        f"{steps} A repeat is a fresh launch of all processes on all nodes. A figure is the median "
+        "over the repeats that ended well and passed their checks (n).",
+        "Throughput of a repeat: units of work of all ranks over the wall time of the slowest "
+        "rank's window; where trainers do not wait for each other, in the interval that all "
+        "windows share. Spread: (maximum - minimum) / median.",
+        "Speed-up: throughput over that of the smallest case of the same work in this run; "
+        "efficiency: speed-up over the ratio of their ranks (weak scaling: the batch of a rank "
+        "stays).",
+        "Change: against the median of the nights that a case is held against, with its 95 % "
+        "interval. Catches: the smallest slowdown that would be found within a week in nine of "
+        "ten cases.",
+    ]
+    if report.plan is not None:
+        policy = report.plan.policy
+        said.append(
+            f"Verdicts: a change counts from {percent(policy.min_change)} on, after "
+            f"{policy.min_history} nights."
+        )
+    return said
+
+
+def hardware_rows(report: RunReport) -> list[tuple[str, str]]:
+    """Return nodes and what they are, equal ones in one row."""
+    equal: dict[str, list[str]] = defaultdict(list)
+    for node, document in sorted(report.hardware.items()):
+        equal[_hardware(document)].append(node)
+    return [(", ".join(nodes), said) for said, nodes in equal.items()]
+
+
+def _hardware(document: Row) -> str:
+    cpu = document.get("cpu") or {}
+    parts = []
+    if cpu:
+        cores = f"{cpu.get('cores')} cores, {cpu.get('threads')} threads"
+        parts.append(f"{cpu.get('model')} ({cpu.get('sockets')} sockets, {cores})")
+    if memory := document.get("memory_bytes"):
+        parts.append(f"{memory / 2**30:.0f} GiB")
+    gpus: dict[str, int] = defaultdict(int)
+    for gpu in document.get("gpus") or ():
+        gpus[f"{gpu.get('model')}, driver {gpu.get('driver')}"] += 1
+    parts += [f"{count} x {name}" for name, count in gpus.items()]
+    parts += [
+        f"{port.get('device')} {port.get('rate')} {port.get('link_layer')}"
+        for port in document.get("infiniband") or ()
+    ]
+    parts += [f"{name} {document[name]}" for name in ("kernel", "governor") if document.get(name)]
+    if system := document.get("os"):
+        parts.append(str(system))
+    return "; ".join(parts) or "no fingerprint"
+
+
+def version_rows(report: RunReport) -> list[tuple[str, str, str]]:
+    """Return framework line, version as it said itself, and build, each once."""
+    found = {
+        (
+            str(row["framework"]),
+            str(row["framework_version"] or "not measured"),
+            str(row["build_id"] or "-") + (" (private build)" if row["private_build"] else ""),
+        )
+        for row in report.rows
+    }
+    return sorted(found)
+
+
+def caveats(report: RunReport) -> list[str]:
+    """Return what a reader has to know before comparing figures, a sentence each."""
+    rows, measured = report.rows, [row for row in report.rows if _counts(row)]
+    said = []
+    synthetic = [row for row in measured if row["data"] == "synthetic"]
+    if synthetic:
+        said.append(
+            f"{len(synthetic)} of {len(measured)} measured cases trained on synthetic data, "
+            "without reading or decoding any: not to be held against published figures of real "
+            "data."
+        )
+    small = sorted({str(row["scale"]) for row in measured if row["scale"] != FULL})
+    if small:
+        said.append(
+            f"Cases were measured at scale {', '.join(small)}, which does other work than {FULL}."
+        )
+    if report.plan is not None and report.plan.cluster.shared:
+        said.append(
+            f"The nodes of {report.run.cluster} are shared: other work may have run beside a case."
+        )
+    few = [row for row in measured if row["n"] < FEW_REPEATS]
+    if few:
+        said.append(
+            f"{len(few)} cases have fewer than {FEW_REPEATS} repeats: their intervals say little."
+        )
+    if len({row["precision"] for row in measured}) > 1:
+        said.append("Cases of different precision stand side by side: do not rank them.")
+    private = [row["case_id"] for row in rows if row["private_build"]]
+    if private:
+        said.append(f"Private builds, which are no part of any history: {', '.join(private)}.")
+    for row in rows:
+        if row["quarantined"]:
+            reasons = "; ".join(sentence(each) for each in reasons_from_json(row["reasons"]))
+            said.append(f"Quarantined, so that it counts nowhere: {row['case_id']}: {reasons}")
+        if row["noisy"]:
+            said.append(f"Noisy, so that it alerts no more: {row['case_id']}: {row['noisy']}")
+    return said
+
+
+def _counts(row: Row) -> bool:
+    return row["throughput"] is not None and not row["quarantined"]

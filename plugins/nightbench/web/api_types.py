@@ -1,0 +1,44 @@
+"""TypeScript types of what the JSON API answers, from its models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
+
+from nightbench.web import ui_models
+
+_SCALARS = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
+
+
+def typescript() -> str:
+    """Return the text of `src/api-types.ts`."""
+    models = [
+        value
+        for value in vars(ui_models).values()
+        if isinstance(value, type)
+        and issubclass(value, ui_models.ApiModel)
+        and value is not ui_models.ApiModel
+    ]
+    _, document = models_json_schema([(model, "serialization") for model in models])
+    parts = ["// Made from plugins/nightbench/web/ui_models.py by `make ui`.\n"]
+    for name, schema in sorted(document["$defs"].items()):
+        fields = "".join(f"  {key}: {_type(of)};\n" for key, of in schema["properties"].items())
+        parts.append(f"export type {name} = {{\n{fields}}};\n")
+    return "\n".join(parts)
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    if "anyOf" in schema:
+        return " | ".join(dict.fromkeys(_type(each) for each in schema["anyOf"]))
+    kind = schema["type"]
+    if kind == "null":
+        return "null"
+    if kind == "array":
+        return f"Array<{_type(schema['items'])}>"
+    if kind == "object":
+        return f"Record<string, {_type(schema['additionalProperties'])}>"
+    return _SCALARS[kind]

@@ -1,0 +1,89 @@
+"""The read-only JSON API of the pages: runs with their cases and repeats."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Query
+
+from nightbench.core.model import reasons_from_json
+from nightbench.core.sentences import sentence
+from nightbench.web.alert_pages import OpenQueries
+from nightbench.web.errors import NotFound
+from nightbench.web.page_queries import Row
+from nightbench.web.ui_api import csv_response
+from nightbench.web.ui_models import (
+    CaseRepeats,
+    DagRunRun,
+    RepeatResult,
+    RunCase,
+    RunPage,
+    RunResults,
+    RunRow,
+)
+from nightbench.web.views import result_sentences, result_state
+
+FARTHEST = 5000
+"""Runs that can be paged through, newest first."""
+
+
+class RunApi:
+    """Handlers of the API that the pages of runs read."""
+
+    def __init__(self, repository: OpenQueries) -> None:
+        self._repository = repository
+
+    def index(
+        self,
+        suite: str = "",
+        cluster: str = "",
+        imported: bool = False,
+        page: Annotated[int, Query(ge=1, le=FARTHEST)] = 1,
+        size: Annotated[int, Query(ge=1, le=200)] = 50,
+    ) -> RunPage:
+        """Runs, newest first."""
+        offset = min((page - 1) * size, FARTHEST)
+        with self._repository() as repository:
+            rows = repository.find_runs(suite or None, cluster or None, imported, size + 1, offset)
+        return RunPage(
+            items=[RunRow.of(row) for row in rows[:size]],
+            page=page,
+            size=size,
+            has_more=len(rows) > size,
+        )
+
+    def of_dag_run(self, dag_id: str, dag_run_id: str) -> DagRunRun:
+        """The run that a DAG run made."""
+        with self._repository() as repository:
+            return DagRunRun(run_id=repository.run_of(dag_id, dag_run_id))
+
+    def show(self, run_id: str, format: Literal["json", "csv"] = "json") -> Any:
+        """One run with what came of each planned case."""
+        with self._repository() as repository:
+            run = repository.run(run_id)
+            if run is None:
+                raise NotFound(f"The warehouse has no run {run_id[:200]}.")
+            cases = [_case(row) for row in repository.results(run_id)]
+        if format == "csv":
+            columns = [key for key in RunCase.model_fields if key != "error"]
+            return csv_response([case.model_dump() for case in cases], columns)
+        return RunResults(run=RunRow.of(run), cases=cases)
+
+    def repeats(self, run_id: str, case_id: str) -> CaseRepeats:
+        """The launches of one case of a run, those that do not count with their reasons."""
+        with self._repository() as repository:
+            return CaseRepeats(items=[_repeat(row) for row in repository.repeats(run_id, case_id)])
+
+
+def _case(row: Row) -> RunCase:
+    return RunCase.of(
+        row,
+        state=result_state(row),
+        sentences=result_sentences(row),
+        is_private_build=bool(row["private_build"]),
+    )
+
+
+def _repeat(row: Row) -> RepeatResult:
+    reasons = [*(row["reasons"] or ()), *(row["quarantine_reasons"] or ())]
+    return RepeatResult.of(row, sentences=[sentence(each) for each in reasons_from_json(reasons)])

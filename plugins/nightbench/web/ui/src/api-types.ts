@@ -1,0 +1,304 @@
+// Made from plugins/nightbench/web/ui_models.py by `make ui`.
+
+export type AxisValue = {
+  axis: string;
+  value: string;
+  series: number;
+};
+
+export type AxisValues = {
+  items: Array<AxisValue>;
+};
+
+export type CaseRepeats = {
+  items: Array<RepeatResult>;
+};
+
+export type DagRunRun = {
+  run_id: string | null;
+};
+
+export type DriftingSeries = {
+  case_id: string;
+  cluster: string;
+  suite: string;
+  change: number;
+  error: number;
+  nights: number;
+  since: string;
+  seen_at: string;
+  seen_run_id: string;
+};
+
+export type LeftOutCase = {
+  case_id: string;
+  cluster: string;
+  run_id: string;
+  suite: string;
+  code: string;
+  observed: string | null;
+  expected: string | null;
+};
+
+export type MissingNight = {
+  suite: string;
+  cluster: string;
+  scheduled_at: string;
+  sentence: string;
+};
+
+export type Morning = {
+  at: string;
+  since: string;
+  alerts: Array<MorningAlert>;
+  suites: Array<SuiteRun>;
+  missing: Array<MissingNight>;
+  left_out: Array<LeftOutCase>;
+  noisy: Array<NoisySeries>;
+  drifting: Array<DriftingSeries>;
+  is_empty: boolean;
+};
+
+export type MorningAlert = {
+  alert_id: number;
+  case_id: string;
+  cluster: string;
+  workload: string | null;
+  framework: string | null;
+  unit: string | null;
+  verdict: string;
+  state: string;
+  is_new: boolean;
+  sentence: string;
+  value: number | null;
+  baseline: number | null;
+  change: number | null;
+  change_low: number | null;
+  change_high: number | null;
+  opened_at: string;
+  since: string | null;
+  owner: string | null;
+  snoozed_until: string | null;
+  cause: string | null;
+  cause_suspect: string | null;
+  confirmation: string | null;
+  confirmation_state: string | null;
+  alerts_of_cause: number;
+  medians: Array<number>;
+};
+
+export type NoisySeries = {
+  case_id: string;
+  cluster: string;
+  suite: string;
+  since_at: string;
+  since_run_id: string;
+  spread: number | null;
+  max_spread: number | null;
+  sentence: string;
+};
+
+export type PublishedFigure = {
+  reference_id: string;
+  source_document: string;
+  figure: string | null;
+  metric: string;
+  unit: string | null;
+  published_value: number;
+  published_device: string | null;
+  published_version: string | null;
+  is_unit_doubtful: boolean;
+};
+
+export type RepeatResult = {
+  generation: number;
+  repeat: number;
+  started_at: string | null;
+  status: string;
+  is_quarantined: boolean;
+  sentences: Array<string>;
+  throughput: number | null;
+  window_s: number | null;
+  steps: number | null;
+  median_step_s: number | null;
+  overlap: number | null;
+  drift: number | null;
+  time_to_first_step_s: number | null;
+  peak_resident_bytes: number | null;
+  sent_bytes_per_step: number | null;
+  loss_first: number | null;
+  loss_median: number | null;
+  error: string | null;
+};
+
+export type RunCase = {
+  case_id: string;
+  cluster: string;
+  state: string;
+  sentences: Array<string>;
+  error: string | null;
+  framework_version: string | null;
+  build_id: string | null;
+  is_private_build: boolean;
+  throughput: number | null;
+  unit: string | null;
+  n: number;
+  minimum: number | null;
+  maximum: number | null;
+  spread: number | null;
+  speedup: number | null;
+  efficiency: number | null;
+  baseline: number | null;
+  change: number | null;
+  change_low: number | null;
+  change_high: number | null;
+  smallest_slowdown: number | null;
+  alert_id: number | null;
+  alert_change: number | null;
+  noisy: string | null;
+  drift: number | null;
+};
+
+export type RunPage = {
+  items: Array<RunRow>;
+  page: number;
+  size: number;
+  has_more: boolean;
+};
+
+export type RunResults = {
+  run: RunRow;
+  cases: Array<RunCase>;
+};
+
+export type RunRow = {
+  run_id: string;
+  suite: string;
+  cluster: string;
+  run_kind: string;
+  started_at: string;
+  loaded_at: string | null;
+  requested_by: string | null;
+  dag_id: string | null;
+  dag_run_id: string | null;
+  code_digest: string | null;
+  is_imported: boolean;
+  planned: number;
+  measured: number;
+  failed: number;
+  quarantined: number;
+  left_out: number;
+};
+
+export type SeriesAlert = {
+  alert_id: number;
+  verdict: string;
+  state: string;
+  dismissed_as: string | null;
+  sentence: string;
+  change: number | null;
+  change_low: number | null;
+  change_high: number | null;
+  owner: string | null;
+  cause: string | null;
+  cause_suspect: string | null;
+  opened_at: string;
+  opened_run_id: string;
+  first_bad_run_id: string | null;
+  since: string | null;
+  closed_at: string | null;
+};
+
+export type SeriesHistory = {
+  case_id: string;
+  cluster: string;
+  unit: string | null;
+  points: Array<SeriesPoint>;
+  alerts: Array<SeriesAlert>;
+  published: Array<PublishedFigure>;
+  noisy: NoisySeries | null;
+  drifting: DriftingSeries | null;
+};
+
+export type SeriesPage = {
+  items: Array<SeriesRow>;
+  total: number;
+  page: number;
+  size: number;
+};
+
+export type SeriesPoint = {
+  run_id: string;
+  run_kind: string;
+  suite: string;
+  started_at: string;
+  throughput: number | null;
+  low: number | null;
+  high: number | null;
+  n: number | null;
+  spread: number | null;
+  framework_version: string | null;
+  build_id: string | null;
+  definition_digest: string | null;
+  fingerprint_id: string | null;
+  node_names: Array<string> | null;
+  is_private_build: boolean;
+  is_quarantined: boolean;
+  verdict: string | null;
+  sentence: string | null;
+  baseline: number | null;
+  change: number | null;
+  change_low: number | null;
+  change_high: number | null;
+  smallest_slowdown: number | null;
+};
+
+export type SeriesRow = {
+  case_id: string;
+  cluster: string;
+  suite: string;
+  workload: string;
+  framework: string;
+  framework_version: string | null;
+  unit: string | null;
+  axes: Record<string, string | number | boolean | null>;
+  throughput: number | null;
+  n: number | null;
+  spread: number | null;
+  speedup: number | null;
+  efficiency: number | null;
+  measured_at: string | null;
+  measured_run_id: string | null;
+  is_synthetic: boolean | null;
+  state: string;
+  verdict: string | null;
+  verdict_sentence: string | null;
+  judged_at: string | null;
+  judged_run_id: string | null;
+  change: number | null;
+  change_low: number | null;
+  change_high: number | null;
+  smallest_slowdown: number | null;
+  alert_id: number | null;
+  alert_verdict: string | null;
+  alert_change: number | null;
+  drift: number | null;
+  noisy: string | null;
+  medians: Array<number>;
+};
+
+export type SuiteRun = {
+  suite: string;
+  cluster: string;
+  run_id: string;
+  run_kind: string;
+  started_at: string;
+  loaded_at: string | null;
+  planned: number;
+  measured: number;
+  failed: number;
+  quarantined: number;
+  left_out: number;
+  regressed: number;
+  improved: number;
+};

@@ -1,0 +1,272 @@
+// All series: filters by every axis, search, sort; the address holds the state.
+import { Box, Button, Flex, Heading, Input, NativeSelect, Text } from "@chakra-ui/react";
+import { type FormEvent, useMemo } from "react";
+import { useSearchParams } from "react-router-dom";
+
+import { apiAddress, useApi } from "./api";
+import type { AxisValues, SeriesPage, SeriesRow } from "./api-types";
+import { ago, change, figure, moment, percent, words } from "./format";
+import { AlertLink, Answered, Change, Link, Note, State, useTitle } from "./parts";
+import { routes } from "./routes";
+import { Sparkline } from "./sparkline";
+import { type Column, DataTable } from "./table";
+
+const SIZE = 50;
+const STATES = ["alert", "noisy", "drifting", "ok", "improved", "regressed", "failed", "missing"];
+const MAIN = ["workload", "framework", "strategy", "cluster", "suite"];
+
+const SORTABLE: Record<string, readonly [key: string, order: "ascending" | "descending"]> = {
+  Series: ["case_id", "ascending"],
+  Spread: ["spread", "descending"],
+  Efficiency: ["efficiency", "ascending"],
+  Change: ["change", "ascending"],
+  Measured: ["measured_at", "descending"],
+};
+
+const COLUMNS: Column<SeriesRow>[] = [
+  {
+    name: "Series",
+    cell: (row) => (
+      <Box>
+        <Link to={routes.series(row.case_id, row.cluster)}>{row.case_id}</Link>
+        <Text color="fg.muted" fontSize="xs">
+          on {row.cluster}, suite {row.suite}
+        </Text>
+      </Box>
+    ),
+  },
+  {
+    name: "Newest medians",
+    cell: (row) => <Sparkline medians={row.medians} unit={row.unit} />,
+  },
+  {
+    name: "Median",
+    isNumber: true,
+    cell: (row) => (row.throughput === null ? "–" : `${figure(row.throughput)} ${row.unit}/s`),
+  },
+  { name: "Spread", isNumber: true, cell: (row) => percent(row.spread) },
+  { name: "n", isNumber: true, cell: (row) => row.n ?? "–" },
+  {
+    name: "Speed-up",
+    isNumber: true,
+    cell: (row) => (row.speedup === null ? "–" : row.speedup.toFixed(2)),
+  },
+  { name: "Efficiency", isNumber: true, cell: (row) => percent(row.efficiency, 0) },
+  {
+    name: "Change",
+    isNumber: true,
+    cell: (row) => <Change value={row.change} low={row.change_low} high={row.change_high} />,
+  },
+  {
+    name: "State",
+    cell: (row) => (
+      <Box>
+        <State name={row.verdict ?? "measured"} title={row.verdict_sentence ?? undefined} />{" "}
+        {row.alert_id !== null && (
+          <AlertLink alertId={row.alert_id}>
+            alert {row.alert_id}
+            {row.alert_change !== null && `: ${change(row.alert_change)}`}
+          </AlertLink>
+        )}{" "}
+        {row.drift !== null && <State name="drifting" title={change(row.drift)} />}{" "}
+        {row.noisy && <State name="noisy" title={row.noisy} />}
+      </Box>
+    ),
+  },
+  { name: "Version", cell: (row) => row.framework_version ?? "–" },
+  {
+    name: "Measured",
+    cell: (row) =>
+      row.measured_at === null || row.measured_run_id === null ? (
+        "never"
+      ) : (
+        <Box title={`${moment(row.measured_at)} UTC`}>
+          <Link to={routes.run(row.measured_run_id)}>{ago(row.measured_at)}</Link>
+        </Box>
+      ),
+  },
+];
+
+function Choice({
+  name,
+  value,
+  values,
+  onChoose,
+}: {
+  name: string;
+  value: string;
+  values: { value: string; label: string }[];
+  onChoose: (value: string) => void;
+}) {
+  return (
+    <Box>
+      <Text as="label" fontSize="xs" color="fg.muted">
+        {words(name)}
+        <NativeSelect.Root size="sm" minW="8em" maxW="16em">
+          <NativeSelect.Field value={value} onChange={(event) => onChoose(event.target.value)}>
+            <option value="">all</option>
+            {values.map((each) => (
+              <option key={each.value} value={each.value}>
+                {each.label}
+              </option>
+            ))}
+          </NativeSelect.Field>
+          <NativeSelect.Indicator />
+        </NativeSelect.Root>
+      </Text>
+    </Box>
+  );
+}
+
+function Filters({
+  axes,
+  query,
+  choose,
+}: {
+  axes: AxisValues;
+  query: URLSearchParams;
+  choose: (name: string, value: string) => void;
+}) {
+  const byAxis = useMemo(() => {
+    const found = new Map<string, { value: string; label: string }[]>();
+    for (const { axis, value, series } of axes.items) {
+      found.set(axis, [...(found.get(axis) ?? []), { value, label: `${value} (${series})` }]);
+    }
+    return found;
+  }, [axes]);
+  // An axis with one value divides nothing.
+  const others = [...byAxis.keys()].filter(
+    (axis) => !MAIN.includes(axis) && ((byAxis.get(axis)?.length ?? 0) > 1 || query.has(axis)),
+  );
+  const search = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    choose("search", String(new FormData(event.currentTarget).get("search") ?? ""));
+  };
+  return (
+    <Flex gap={3} wrap="wrap" align="end" my={3} role="search">
+      <form onSubmit={search}>
+        <Flex gap={2} align="end">
+          <Input
+            key={query.get("search") ?? ""}
+            name="search"
+            size="sm"
+            aria-label="Search series by name"
+            placeholder="Search by name"
+            defaultValue={query.get("search") ?? ""}
+          />
+          <Button type="submit" size="sm" variant="outline">
+            Search
+          </Button>
+        </Flex>
+      </form>
+      {[...MAIN, ...others].map((axis) => (
+        <Choice
+          key={axis}
+          name={axis}
+          value={query.get(axis) ?? ""}
+          values={byAxis.get(axis) ?? []}
+          onChoose={(value) => choose(axis, value)}
+        />
+      ))}
+      <Choice
+        name="state"
+        value={query.get("state") ?? ""}
+        values={STATES.map((value) => ({ value, label: value }))}
+        onChoose={(value) => choose("state", value)}
+      />
+      {query.size > 0 && (
+        <Button asChild size="sm" variant="ghost">
+          <Link to={routes.explore()}>all series</Link>
+        </Button>
+      )}
+    </Flex>
+  );
+}
+
+export function Explore() {
+  const [query, setQuery] = useSearchParams();
+  useTitle("Series");
+  const axes = useApi<AxisValues>("axes");
+  const answer = useApi<SeriesPage>("series", { size: SIZE, ...Object.fromEntries(query) });
+  const choose = (name: string, value: string) =>
+    setQuery((before) => {
+      const next = new URLSearchParams(before);
+      if (name !== "page") next.delete("page");
+      if (value) next.set(name, value);
+      else next.delete(name);
+      return next;
+    });
+  const sort = query.get("sort") ?? "case_id";
+  const columns = COLUMNS.map((column) => {
+    const sortable = SORTABLE[column.name];
+    if (!sortable) return column;
+    const [key, order] = sortable;
+    const isSorted = sort === key;
+    return {
+      ...column,
+      sorted: isSorted ? order : undefined,
+      header: (
+        <Button size="xs" variant="ghost" px={1} onClick={() => choose("sort", key)}>
+          {column.name} {isSorted && (order === "ascending" ? "▴" : "▾")}
+        </Button>
+      ),
+    };
+  });
+  const page = Number(query.get("page") ?? "1");
+  return (
+    <>
+      <Heading as="h1" size="lg">
+        Series
+      </Heading>
+      <Answered answer={axes}>
+        {(found) => <Filters axes={found} query={query} choose={choose} />}
+      </Answered>
+      <Answered answer={answer}>
+        {(found) =>
+          found.total === 0 && found.items.length === 0 ? (
+            <Note>No series fits this choice.</Note>
+          ) : (
+            <>
+              <Flex gap={3} align="center" mb={2} color="fg.muted" fontSize="sm" wrap="wrap">
+                <Text>
+                  {(found.page - 1) * found.size + 1} to{" "}
+                  {(found.page - 1) * found.size + found.items.length} of {found.total}
+                </Text>
+                <Button
+                  size="xs"
+                  variant="outline"
+                  disabled={page <= 1}
+                  onClick={() => choose("page", String(page - 1))}
+                >
+                  Previous
+                </Button>
+                <Button
+                  size="xs"
+                  variant="outline"
+                  disabled={page * found.size >= found.total}
+                  onClick={() => choose("page", String(page + 1))}
+                >
+                  Next
+                </Button>
+                <a href={apiAddress("series", { ...Object.fromEntries(query), format: "csv" })} download="series.csv">
+                  CSV
+                </a>
+              </Flex>
+              <DataTable
+                label="Series"
+                columns={columns}
+                rows={found.items}
+                rowKey={(row) => `${row.case_id} ${row.cluster}`}
+              />
+              <Text color="fg.muted" fontSize="xs" mt={2}>
+                A median over n fresh launches; spread is (largest − smallest) / median; speed-up and
+                efficiency are against the smallest case of the same run at the same batch per device.
+                Synthetic data unless the case says otherwise.
+              </Text>
+            </>
+          )
+        }
+      </Answered>
+    </>
+  );
+}

@@ -1,0 +1,49 @@
+// Figures and times as text.
+
+const MINUTE = 60_000;
+
+/** A throughput to four significant digits. */
+export function figure(value: number | null | undefined): string {
+  if (value === null || value === undefined) return "–";
+  if (Math.abs(value) >= 10_000) return Math.round(value).toLocaleString("en-US");
+  return Number(value.toPrecision(4)).toLocaleString("en-US", { maximumFractionDigits: 6 });
+}
+
+export function percent(value: number | null | undefined, digits = 1): string {
+  return value === null || value === undefined ? "–" : `${(100 * value).toFixed(digits)} %`;
+}
+
+/** A relative change with its sign. */
+export function change(value: number): string {
+  return `${value < 0 ? "−" : "+"}${Math.abs(100 * value).toFixed(1)} %`;
+}
+
+export function interval(low: number | null, high: number | null): string {
+  return low === null || high === null ? "" : `${change(low)} to ${change(high)}`;
+}
+
+export function words(name: string): string {
+  return name.replaceAll("_", " ");
+}
+
+/** Date and time in UTC. */
+export function moment(at: string | number): string {
+  return new Date(at).toISOString().slice(0, 16).replace("T", " ");
+}
+
+export function day(at: string | number): string {
+  return new Date(at).toISOString().slice(0, 10);
+}
+
+export function ago(at: string, now: string | number = Date.now()): string {
+  const minutes = Math.max(0, (new Date(now).getTime() - new Date(at).getTime()) / MINUTE);
+  for (const [unit, length] of [["day", 1440], ["hour", 60], ["minute", 1]] as const) {
+    const number = Math.floor(minutes / length);
+    if (number) return `${number} ${unit}${number > 1 ? "s" : ""} ago`;
+  }
+  return "just now";
+}
+
+export function count(number: number, one: string, many = `${one}s`): string {
+  return `${number} ${number === 1 ? one : many}`;
+}

@@ -1,0 +1,277 @@
+// What is new since yesterday, the worst first; then what ran and what did not.
+import { Box, Code, Flex, Heading, List, NativeSelect, Text } from "@chakra-ui/react";
+import { useSearchParams } from "react-router-dom";
+
+import { useApi } from "./api";
+import type { MorningAlert, Morning, SuiteRun } from "./api-types";
+import { ago, count, day, moment, percent, words } from "./format";
+import { AlertLink, Answered, Change, Link, Note, Section, State, useTitle } from "./parts";
+import { routes } from "./routes";
+import { Sparkline } from "./sparkline";
+import { type Column, DataTable } from "./table";
+
+const SPANS = [
+  ["1", "since yesterday"],
+  ["3", "in the last 3 days"],
+  ["7", "in the last 7 days"],
+  ["31", "in the last 31 days"],
+] as const;
+
+/** The answer to "must somebody act?", in one line. */
+export function Headline({ morning }: { morning: Morning }) {
+  const fresh = morning.alerts.filter((alert) => alert.is_new);
+  const failed = morning.suites.reduce((sum, run) => sum + run.failed, 0);
+  const parts = [
+    fresh.length ? count(fresh.length, "new alert") : "no new alert",
+    `${morning.alerts.length - fresh.length} still open`,
+    failed ? `${count(failed, "case")} failed in the newest runs` : "",
+    morning.missing.length ? `${count(morning.missing.length, "night")} missing` : "",
+  ].filter(Boolean);
+  const status = fresh.length || morning.missing.length ? "error" : failed ? "warning" : "success";
+  return (
+    <Note status={status}>
+      <Text fontSize="lg" fontWeight="semibold">
+        {parts.join(", ")}.
+      </Text>
+      {fresh[0] && (
+        <Text>
+          Worst: {fresh[0].case_id} on {fresh[0].cluster}: {fresh[0].sentence}
+        </Text>
+      )}
+    </Note>
+  );
+}
+
+const ALERT_COLUMNS: Column<MorningAlert>[] = [
+  {
+    name: "Change",
+    cell: (alert) =>
+      alert.change === null ? (
+        <State name={alert.verdict} />
+      ) : (
+        <Change value={alert.change} low={alert.change_low} high={alert.change_high} />
+      ),
+  },
+  {
+    name: "Series",
+    cell: (alert) => (
+      <Box>
+        <Link to={routes.series(alert.case_id, alert.cluster)}>{alert.case_id}</Link>
+        <Text color="fg.muted" fontSize="xs">
+          on {alert.cluster}
+          {alert.alerts_of_cause > 1 && `, and ${alert.alerts_of_cause - 1} more of this cause`}
+        </Text>
+      </Box>
+    ),
+  },
+  {
+    name: "Newest medians",
+    cell: (alert) => <Sparkline medians={alert.medians} unit={alert.unit} />,
+  },
+  {
+    name: "Onset",
+    cell: (alert) => (
+      <Text as="span" whiteSpace="nowrap" title={`alert opened ${moment(alert.opened_at)} UTC`}>
+        {day(alert.since ?? alert.opened_at)}
+      </Text>
+    ),
+  },
+  {
+    name: "Cause",
+    cell: (alert) => (
+      <Box>
+        {alert.cause ? words(alert.cause) : "unknown"}
+        {alert.cause_suspect && `: ${alert.cause_suspect}`}{" "}
+        {alert.confirmation ? (
+          <State name={alert.confirmation} />
+        ) : (
+          ["wanted", "running"].includes(alert.confirmation_state ?? "") && (
+            <State name="being measured again" />
+          )
+        )}
+      </Box>
+    ),
+  },
+  {
+    name: "State",
+    cell: (alert) => (
+      <Box>
+        <State name={alert.state} />
+        {alert.snoozed_until && Date.parse(alert.snoozed_until) > Date.now() && (
+          <Text fontSize="xs">snoozed until {moment(alert.snoozed_until)}</Text>
+        )}
+      </Box>
+    ),
+  },
+  { name: "Owner", cell: (alert) => <bdi>{alert.owner || "nobody"}</bdi> },
+  {
+    name: "Alert",
+    cell: (alert) => <AlertLink alertId={alert.alert_id} />,
+  },
+];
+
+const SUITE_COLUMNS: Column<SuiteRun>[] = [
+  {
+    name: "Suite",
+    cell: (run) => (
+      <Link to={routes.run(run.run_id)}>
+        {run.suite} on {run.cluster}
+      </Link>
+    ),
+  },
+  {
+    name: "Newest run",
+    cell: (run) => (
+      <Text as="span" title={`${moment(run.started_at)} UTC`}>
+        {ago(run.started_at)}
+        {run.run_kind !== "nightly" && `, ${words(run.run_kind)}`}
+        {run.loaded_at === null && ", not loaded yet"}
+      </Text>
+    ),
+  },
+  {
+    name: "Measured",
+    isNumber: true,
+    cell: (run) => `${run.measured} of ${run.planned}`,
+  },
+  ...(["failed", "quarantined", "left_out", "regressed", "improved"] as const).map(
+    (key): Column<SuiteRun> => ({
+      name: words(key).replace(/^./, (first) => first.toUpperCase()),
+      isNumber: true,
+      cell: (run) => (
+        <Text as="span" color={run[key] ? undefined : "fg.muted"} fontWeight={run[key] ? "semibold" : undefined}>
+          {run[key]}
+        </Text>
+      ),
+    }),
+  ),
+];
+
+function Empty() {
+  return (
+    <Note>
+      <Text>
+        Nothing has been loaded yet. Measure something: trigger the DAG{" "}
+        <Link to="/dags/on_demand">on_demand</Link>, or from a terminal
+      </Text>
+      <Code my={2}>nightbench run demo</Code>
+      <Text color="fg.muted">
+        Results appear here as soon as the task ingest of the run has loaded them.
+      </Text>
+    </Note>
+  );
+}
+
+function Report({ morning }: { morning: Morning }) {
+  if (morning.is_empty) return <Empty />;
+  const fresh = morning.alerts.filter((alert) => alert.is_new);
+  const older = morning.alerts.filter((alert) => !alert.is_new);
+  const key = (alert: MorningAlert) => String(alert.alert_id);
+  return (
+    <>
+      <Headline morning={morning} />
+      {fresh.length > 0 && (
+        <Section title={`New: ${fresh.length}`}>
+          <DataTable label="New alerts" columns={ALERT_COLUMNS} rows={fresh} rowKey={key} />
+        </Section>
+      )}
+      {older.length > 0 && (
+        <Section title={`Still open: ${older.length}`}>
+          <DataTable label="Alerts still open" columns={ALERT_COLUMNS} rows={older} rowKey={key} />
+        </Section>
+      )}
+      <Section title="What ran">
+        {morning.suites.length ? (
+          <DataTable
+            label="The newest run of each suite"
+            columns={SUITE_COLUMNS}
+            rows={morning.suites}
+            rowKey={(run) => run.run_id}
+          />
+        ) : (
+          <Text color="fg.muted">No suite has run here: all results were imported.</Text>
+        )}
+      </Section>
+      {morning.missing.length > 0 && (
+        <Section title="Nights without results">
+          <List.Root ps={5}>
+            {morning.missing.map((night) => (
+              <List.Item key={`${night.suite} ${night.cluster} ${night.scheduled_at}`}>
+                {night.suite} on {night.cluster}, {moment(night.scheduled_at)} UTC: {night.sentence}
+              </List.Item>
+            ))}
+          </List.Root>
+        </Section>
+      )}
+      {morning.left_out.length > 0 && (
+        <Section title={`Left out of their night: ${morning.left_out.length}`}>
+          <List.Root ps={5}>
+            {morning.left_out.map((each) => (
+              <List.Item key={`${each.run_id} ${each.case_id}`}>
+                <Link to={routes.series(each.case_id, each.cluster)}>{each.case_id}</Link> ({each.suite} on{" "}
+                {each.cluster}): {words(each.code)}, {each.observed}
+                {each.expected && `, expected ${each.expected}`}
+              </List.Item>
+            ))}
+          </List.Root>
+        </Section>
+      )}
+      {morning.noisy.length > 0 && (
+        <Section title={`Noisy, so without alerts: ${morning.noisy.length}`}>
+          <List.Root ps={5}>
+            {morning.noisy.map((each) => (
+              <List.Item key={`${each.case_id} ${each.cluster}`}>
+                <Link to={routes.series(each.case_id, each.cluster)}>{each.case_id}</Link> on{" "}
+                {each.cluster}, since {day(each.since_at)}: {each.sentence}
+              </List.Item>
+            ))}
+          </List.Root>
+        </Section>
+      )}
+      {morning.drifting.length > 0 && (
+        <Section title={`Drifting: ${morning.drifting.length}`}>
+          <List.Root ps={5}>
+            {morning.drifting.map((each) => (
+              <List.Item key={`${each.case_id} ${each.cluster}`}>
+                <Link to={routes.series(each.case_id, each.cluster)}>{each.case_id}</Link> on{" "}
+                {each.cluster}: {percent(each.change)} (± {percent(2 * each.error)}) over{" "}
+                {each.nights} nights since {day(each.since)}
+              </List.Item>
+            ))}
+          </List.Root>
+        </Section>
+      )}
+    </>
+  );
+}
+
+export function MorningPage() {
+  const [query, setQuery] = useSearchParams();
+  const days = SPANS.find(([value]) => value === query.get("days"))?.[0] ?? "1";
+  const answer = useApi<Morning>("morning", { days });
+  useTitle("Morning");
+  return (
+    <>
+      <Flex align="center" gap={3} wrap="wrap">
+        <Heading as="h1" size="lg">
+          What is new
+        </Heading>
+        <NativeSelect.Root size="sm" w="auto">
+          <NativeSelect.Field
+            aria-label="New since"
+            value={days}
+            onChange={(event) => setQuery({ days: event.target.value })}
+          >
+            {SPANS.map(([value, label]) => (
+              <option key={value} value={value}>
+                {label}
+              </option>
+            ))}
+          </NativeSelect.Field>
+          <NativeSelect.Indicator />
+        </NativeSelect.Root>
+      </Flex>
+      <Answered answer={answer}>{(morning) => <Report morning={morning} />}</Answered>
+    </>
+  );
+}

@@ -1,0 +1,167 @@
+// Building blocks of the pages.
+import { Alert, Badge, Box, Flex, Heading, Link as ChakraLink, Spinner, Text } from "@chakra-ui/react";
+import { Component, type ReactNode, useEffect } from "react";
+import { Link as RouterLink } from "react-router-dom";
+
+import { address, ApiError } from "./api";
+import { change, interval, words } from "./format";
+import { rendered } from "./routes";
+
+/** A link to a page of the UI. */
+export function Link({ to, children, label }: { to: string; children: ReactNode; label?: string }) {
+  return (
+    <ChakraLink asChild color="fg.info" wordBreak="break-word">
+      <RouterLink to={to} aria-label={label}>
+        {children}
+      </RouterLink>
+    </ChakraLink>
+  );
+}
+
+/** A link to a page that the server renders. */
+export function PlainLink({ path, children }: { path: string; children: ReactNode }) {
+  return (
+    <ChakraLink color="fg.info" href={address(path)} wordBreak="break-word">
+      {children}
+    </ChakraLink>
+  );
+}
+
+export function AlertLink({ alertId, children }: { alertId: number; children?: ReactNode }) {
+  return <PlainLink path={rendered.alert(alertId)}>{children ?? `Alert ${alertId}`}</PlainLink>;
+}
+
+const COLOURS: Record<string, string> = {
+  ok: "green",
+  improved: "green",
+  resolved: "green",
+  not_confirmed: "green",
+  regressed: "red",
+  failed: "red",
+  missing: "red",
+  alert: "red",
+  open: "red",
+  confirmed: "red",
+  noisy: "orange",
+  drifting: "orange",
+  quarantined: "orange",
+  watched: "orange",
+  acknowledged: "orange",
+  cancelled: "orange",
+  unavailable: "orange",
+};
+
+/** A state in words and a colour; the words alone say it. */
+export function State({ name, title }: { name: string; title?: string }) {
+  return (
+    <Badge colorPalette={COLOURS[name] ?? "gray"} title={title} variant="subtle">
+      {words(name)}
+    </Badge>
+  );
+}
+
+/** A relative change with its 95 % interval below. */
+export function Change({
+  value,
+  low,
+  high,
+}: {
+  value: number | null;
+  low: number | null;
+  high: number | null;
+}) {
+  if (value === null) return <>–</>;
+  return (
+    <Box whiteSpace="nowrap">
+      <Text as="span" color={value < 0 ? "fg.error" : "fg.success"} fontWeight="semibold">
+        {change(value)}
+      </Text>
+      <Text color="fg.muted" fontSize="xs">
+        {interval(low, high)}
+      </Text>
+    </Box>
+  );
+}
+
+export function Note({
+  children,
+  status = "info",
+}: {
+  children: ReactNode;
+  status?: "info" | "warning" | "error" | "success";
+}) {
+  return (
+    <Alert.Root status={status} my={3}>
+      <Alert.Indicator />
+      <Alert.Content display="block">{children}</Alert.Content>
+    </Alert.Root>
+  );
+}
+
+export function Failure({ error }: { error: Error }) {
+  const isAway = error instanceof ApiError && error.status === 503;
+  return (
+    <Note status="error">
+      <Text fontWeight="semibold">
+        {isAway ? "The warehouse does not answer" : "This could not be read"}
+      </Text>
+      <Text>{error.message}</Text>
+      {isAway && (
+        <Text>Nothing is lost: results wait in the spool and are loaded when it is back.</Text>
+      )}
+    </Note>
+  );
+}
+
+/** What the API answered, or that it is being read, or why it could not be. */
+export function Answered<T>({
+  answer,
+  children,
+}: {
+  answer: { data?: T; error?: Error };
+  children: (data: T) => ReactNode;
+}) {
+  if (answer.error) return <Failure error={answer.error} />;
+  if (answer.data === undefined) {
+    return (
+      <Flex role="status" aria-label="Reading" p={8} justify="center">
+        <Spinner />
+      </Flex>
+    );
+  }
+  return <>{children(answer.data)}</>;
+}
+
+export function Section({ title, children }: { title: ReactNode; children: ReactNode }) {
+  return (
+    <Box as="section" mt={6}>
+      <Heading as="h2" size="md" mb={2}>
+        {title}
+      </Heading>
+      {children}
+    </Box>
+  );
+}
+
+export function useTitle(title: string): void {
+  useEffect(() => {
+    const before = document.title;
+    document.title = `${title} - Benchmarks`;
+    return () => {
+      document.title = before;
+    };
+  }, [title]);
+}
+
+/** Shows an error of these pages in their place, so that Airflow's own page stays. */
+export class Boundary extends Component<{ children: ReactNode }, { error?: Error }> {
+  override state: { error?: Error } = {};
+
+  static getDerivedStateFromError(error: Error) {
+    return { error };
+  }
+
+  override render() {
+    return this.state.error ? <Failure error={this.state.error} /> : this.props.children;
+  }
+}

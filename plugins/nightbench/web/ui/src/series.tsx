@@ -1,0 +1,272 @@
+// One series: its history, what changed on the way, its alerts, published figures beside it.
+import { Box, Button, Flex, Heading, Text } from "@chakra-ui/react";
+import { useMemo, useState } from "react";
+import { useNavigate, useSearchParams } from "react-router-dom";
+
+import { apiAddress, useApi } from "./api";
+import type { SeriesHistory, SeriesAlert, SeriesPoint } from "./api-types";
+import { HistoryChart, type Range } from "./chart";
+import { counts, describe, events, pointState, seconds } from "./chart-marks";
+import { day, figure, moment, percent, words } from "./format";
+import { AlertLink, Answered, Change, Link, Note, Section, State, useTitle } from "./parts";
+import { routes } from "./routes";
+import { type Column, DataTable } from "./table";
+
+const DAY = 86_400;
+const SPANS = [
+  ["30 days", 30],
+  ["90 days", 90],
+  ["1 year", 365],
+] as const;
+const SHOWN = 30;
+
+function pointColumns(unit: string): Column<SeriesPoint>[] {
+  return [
+    {
+      name: "Run",
+      cell: (point) => (
+        <Link to={routes.run(point.run_id)} label={`Run ${point.run_id}`}>
+          {moment(point.started_at)}
+        </Link>
+      ),
+    },
+    { name: "Result", cell: (point) => <State name={pointState(point)} /> },
+    {
+      name: `Median, ${unit}/s`,
+      isNumber: true,
+      cell: (point) => figure(point.throughput),
+    },
+    { name: "Spread", isNumber: true, cell: (point) => percent(point.spread) },
+    { name: "n", isNumber: true, cell: (point) => point.n ?? "–" },
+    { name: "Version", cell: (point) => point.framework_version ?? "–" },
+    { name: "Nodes", cell: (point) => point.node_names?.join(", ") || "–" },
+    { name: "Because", cell: (point) => <bdi>{point.sentence || "–"}</bdi> },
+  ];
+}
+
+const ALERT_COLUMNS: Column<SeriesAlert>[] = [
+  {
+    name: "Alert",
+    cell: (alert) => <AlertLink alertId={alert.alert_id} />,
+  },
+  {
+    name: "State",
+    cell: (alert) => (
+      <>
+        <State name={alert.state} /> {alert.dismissed_as && words(alert.dismissed_as)}
+      </>
+    ),
+  },
+  {
+    name: "Change",
+    cell: (alert) => (
+      <Change value={alert.change} low={alert.change_low} high={alert.change_high} />
+    ),
+  },
+  { name: "Onset", cell: (alert) => day(alert.since ?? alert.opened_at) },
+  { name: "Cause", cell: (alert) => (alert.cause ? words(alert.cause) : "unknown") },
+  { name: "Owner", cell: (alert) => <bdi>{alert.owner || "nobody"}</bdi> },
+];
+
+function Readout({ point, unit }: { point?: SeriesPoint; unit: string }) {
+  return (
+    <Box aria-live="polite" minH="3.2em" fontSize="sm">
+      {point ? (
+        <>
+          <Text>
+            <Link to={routes.run(point.run_id)}>{moment(point.started_at)} UTC</Link>{" "}
+            <strong>
+              {figure(point.throughput)} {unit}/s
+            </strong>{" "}
+            <State name={pointState(point)} /> {point.n !== null && `n = ${point.n}`}
+            {point.spread !== null && `, spread ${percent(point.spread)}`}
+            {point.framework_version && `, version ${point.framework_version}`}
+            {point.node_names?.length ? `, on ${point.node_names.join(", ")}` : ""}
+          </Text>
+          <Text color="fg.muted">{point.sentence}</Text>
+        </>
+      ) : (
+        <Text color="fg.muted">
+          Drag over the plot to zoom, double-click to see all; a click on a point opens its run.
+        </Text>
+      )}
+    </Box>
+  );
+}
+
+function History({ series }: { series: SeriesHistory }) {
+  const [query, setQuery] = useSearchParams();
+  const [selected, setSelected] = useState<number>();
+  const navigate = useNavigate();
+  const unit = series.unit ?? "units";
+  const from = Date.parse(query.get("from") ?? "");
+  const to = Date.parse(query.get("to") ?? "");
+  const range = from < to ? { from: from / 1000, to: to / 1000 } : undefined;
+  const setRange = (chosen?: Range) =>
+    setQuery(
+      (before) => {
+        const next = new URLSearchParams(before);
+        next.delete("from");
+        next.delete("to");
+        if (chosen) {
+          next.set("from", new Date(chosen.from * 1000).toISOString().slice(0, 16) + "Z");
+          next.set("to", new Date(chosen.to * 1000).toISOString().slice(0, 16) + "Z");
+        }
+        return next;
+      },
+      { replace: true },
+    );
+  const newest = series.points.at(-1);
+  const latest = series.points.findLast(counts);
+  const last = newest ? seconds(newest.started_at) : 0;
+  const published = series.published.find(
+    (each) => each.metric === "throughput" && each.unit === `${unit}/s` && !each.is_unit_doubtful,
+  );
+  const reference = useMemo(
+    () => published && { value: published.published_value, label: published.source_document },
+    [published],
+  );
+  const changes = useMemo(() => events(series), [series]);
+  const visible = series.points.filter((point) => {
+    const at = seconds(point.started_at);
+    return !range || (at >= range.from && at <= range.to);
+  });
+  const detectable = series.points.findLast((point) => point.smallest_slowdown !== null);
+  return (
+    <>
+      {latest && (
+        <Flex gap={6} wrap="wrap" mb={3}>
+          <Box>
+            <Text color="fg.muted" fontSize="sm">
+              Newest median, {moment(latest.started_at)} UTC
+            </Text>
+            <Text fontSize="xl" fontWeight="semibold">
+              {figure(latest.throughput)} {unit}/s
+            </Text>
+          </Box>
+          {newest?.verdict && (
+            <Box>
+              <Text color="fg.muted" fontSize="sm">
+                Newest verdict
+              </Text>
+              <State name={newest.verdict} title={newest.sentence ?? undefined} />
+            </Box>
+          )}
+          {newest && newest.change !== null && (
+            <Box>
+              <Text color="fg.muted" fontSize="sm">
+                Change
+              </Text>
+              <Change value={newest.change} low={newest.change_low} high={newest.change_high} />
+            </Box>
+          )}
+          {detectable && (
+            <Box>
+              <Text color="fg.muted" fontSize="sm">
+                Smallest slowdown that would be found
+              </Text>
+              <Text fontSize="lg">{percent(detectable.smallest_slowdown)}</Text>
+            </Box>
+          )}
+        </Flex>
+      )}
+      {series.noisy && (
+        <Note status="warning">
+          Noisy since {day(series.noisy.since_at)}, so it opens no alert of a fall:{" "}
+          {series.noisy.sentence}
+        </Note>
+      )}
+      {series.drifting && (
+        <Note status="warning">
+          Drifting: {percent(series.drifting.change)} over {series.drifting.nights} nights since{" "}
+          {day(series.drifting.since)}. No night of it is a regression.
+        </Note>
+      )}
+      <Flex gap={2} wrap="wrap" mb={2} role="group" aria-label="Range">
+        {SPANS.map(([label, days]) => (
+          <Button
+            key={days}
+            size="xs"
+            variant="outline"
+            onClick={() => setRange({ from: last - days * DAY, to: last + DAY / 4 })}
+          >
+            {label}
+          </Button>
+        ))}
+        <Button size="xs" variant={range ? "solid" : "outline"} onClick={() => setRange()}>
+          All
+        </Button>
+      </Flex>
+      <HistoryChart
+        series={series}
+        reference={reference}
+        range={range}
+        selected={selected}
+        onRange={setRange}
+        onSelect={setSelected}
+        onOpen={(index) => {
+          const point = series.points[index];
+          if (point) void navigate(routes.run(point.run_id));
+        }}
+      />
+      <Readout point={selected === undefined ? undefined : series.points[selected]} unit={unit} />
+      <Text color="fg.muted" fontSize="xs">
+        Triangles down: regressed; up: improved; crosses: no result that counts; rings: private
+        builds; triangles at an edge: outside of the range shown. Grey band: the baseline and the
+        smallest slowdown that would be found. Times in UTC.
+        {published &&
+          ` Purple line: published in ${published.source_document}, ${figure(published.published_value)} ${unit}/s on ${published.published_device ?? "other hardware"}.`}
+      </Text>
+      {changes.length > 0 && (
+        <Section title="What changed">
+          <Text>{changes.map(describe).join("; ")}</Text>
+        </Section>
+      )}
+      {series.alerts.length > 0 && (
+        <Section title="Alerts">
+          <DataTable
+            label="Alerts of this series"
+            columns={ALERT_COLUMNS}
+            rows={series.alerts.toReversed()}
+            rowKey={(alert) => String(alert.alert_id)}
+          />
+        </Section>
+      )}
+      <Section title={`Results: the newest ${Math.min(SHOWN, visible.length)} of ${visible.length} shown`}>
+        <DataTable
+          label="Results of this series"
+          columns={pointColumns(unit)}
+          rows={visible.slice(-SHOWN).reverse()}
+          rowKey={(point) => point.run_id}
+        />
+      </Section>
+    </>
+  );
+}
+
+export function SeriesPage() {
+  const [query] = useSearchParams();
+  const caseId = query.get("case") ?? "";
+  const cluster = query.get("cluster") ?? "";
+  const path = `series/${encodeURIComponent(cluster)}/${encodeURIComponent(caseId)}`;
+  const answer = useApi<SeriesHistory>(caseId && cluster ? path : "");
+  useTitle(caseId);
+  if (!caseId || !cluster) {
+    return <Note status="warning">The address names no case or no cluster.</Note>;
+  }
+  return (
+    <>
+      <Heading as="h1" size="lg" wordBreak="break-word">
+        {caseId}
+      </Heading>
+      <Text color="fg.muted" mb={3}>
+        on <Link to={routes.explore(String(new URLSearchParams({ cluster })))}>{cluster}</Link>
+        {" · "}
+        <a href={apiAddress(path, { format: "csv" })} download={`${caseId}-${cluster}.csv`}>
+          CSV
+        </a>
+      </Text>
+      <Answered answer={answer}>{(series) => <History series={series} />}</Answered>
+    </>
+  );
+}

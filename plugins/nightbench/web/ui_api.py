@@ -1,0 +1,219 @@
+"""The read-only JSON API of the pages: the morning, series."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from fastapi import Query, Request, Response
+
+from nightbench.web.alert_pages import OpenQueries
+from nightbench.web.errors import BadInput, NotFound
+from nightbench.web.page_queries import Row
+from nightbench.web.ui_models import (
+    AxisValue,
+    AxisValues,
+    DriftingSeries,
+    LeftOutCase,
+    MissingNight,
+    Morning,
+    MorningAlert,
+    NoisySeries,
+    PublishedFigure,
+    SeriesAlert,
+    SeriesHistory,
+    SeriesPage,
+    SeriesPoint,
+    SeriesRow,
+    SuiteRun,
+)
+from nightbench.web.views import group_alerts
+
+LIVE = ("open", "acknowledged")
+ALERTS = 200
+CSV_ROWS = 10_000
+NOT_AXES = {"cluster", "suite", "state", "search", "sort", "page", "size", "format"}
+SORTS = Literal["case_id", "change", "spread", "efficiency", "measured_at"]
+
+
+class UiApi:
+    """Handlers of the API that the pages read."""
+
+    def __init__(self, repository: OpenQueries) -> None:
+        self._repository = repository
+
+    def morning(self, days: Annotated[int, Query(ge=1, le=31)] = 1) -> Morning:
+        """What is new in the last days, what ran, and what did not."""
+        now = datetime.now(UTC)
+        since = now - timedelta(days=days)
+        with self._repository() as repository:
+            alerts = repository.find_alerts(LIVE, None, None, ALERTS)
+            runs = _newest_of_suites(repository.newest_runs())
+            run_ids = [run["run_id"] for run in runs]
+            counts: dict[str, dict[str, int]] = defaultdict(dict)
+            for row in repository.verdict_counts(run_ids):
+                counts[row["run_id"]][row["verdict"]] = row["cases"]
+            medians = repository.sparklines((row["case_id"], row["cluster"]) for row in alerts)
+            return Morning(
+                at=now,
+                since=since,
+                alerts=_live_alerts(alerts, since, now, medians),
+                suites=[
+                    SuiteRun.of(
+                        run,
+                        regressed=counts[run["run_id"]].get("regressed", 0),
+                        improved=counts[run["run_id"]].get("improved", 0),
+                    )
+                    for run in runs
+                ],
+                missing=[MissingNight.of(row) for row in repository.missing_nights()],
+                left_out=[LeftOutCase.of(row) for row in repository.left_out(run_ids)],
+                noisy=[NoisySeries.of(row) for row in repository.noisy()],
+                drifting=[DriftingSeries.of(row) for row in repository.drifts()],
+                is_empty=not runs and not alerts and not repository.axis_values(),
+            )
+
+    def series_list(
+        self,
+        request: Request,
+        cluster: str = "",
+        suite: str = "",
+        state: str = "",
+        search: str = "",
+        sort: SORTS = "case_id",
+        page: Annotated[int, Query(ge=1, le=100_000)] = 1,
+        size: Annotated[int, Query(ge=1, le=500)] = 50,
+        format: Literal["json", "csv"] = "json",
+    ) -> Any:
+        """Series by their axes: any further parameter is an axis, such as `precision=fp32`."""
+        given = request.query_params
+        axes = {key: given[key] for key in given if key not in NOT_AXES and given[key]}
+        is_csv = format == "csv"
+        limit = CSV_ROWS if is_csv else size
+        offset = 0 if is_csv else (page - 1) * size
+        with self._repository() as repository:
+            rows = repository.find_series(
+                axes,
+                cluster or None,
+                suite or None,
+                state or None,
+                search or None,
+                sort,
+                limit,
+                offset,
+            )
+            if is_csv:
+                return csv_response(rows, [k for k in SeriesRow.model_fields if k != "medians"])
+            medians = repository.sparklines((row["case_id"], row["cluster"]) for row in rows)
+        items = [
+            SeriesRow.of(row, medians=medians.get((row["case_id"], row["cluster"]), []))
+            for row in rows
+        ]
+        total = rows[0]["total"] if rows else 0
+        return SeriesPage(items=items, total=total, page=page, size=size)
+
+    def axis_values(self) -> AxisValues:
+        """The axes that series have, with the values of each."""
+        with self._repository() as repository:
+            return AxisValues(items=[AxisValue.of(row) for row in repository.axis_values()])
+
+    def series(
+        self,
+        case_id: str,
+        cluster: str,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        format: Literal["json", "csv"] = "json",
+    ) -> Any:
+        """One series with its history; a bound without a zone is UTC."""
+        with self._repository() as repository:
+            points = repository.series_points(case_id, cluster, _utc(since), _utc(until))
+            if not points and since is None and until is None:
+                raise NotFound(f"There is no series {case_id[:200]} on {cluster[:80]}.")
+            if format == "csv":
+                return csv_response(points, list(SeriesPoint.model_fields))
+            key = (case_id, cluster)
+            noisy = [row for row in repository.noisy() if (row["case_id"], row["cluster"]) == key]
+            drifts = [row for row in repository.drifts() if (row["case_id"], row["cluster"]) == key]
+            return SeriesHistory(
+                case_id=case_id,
+                cluster=cluster,
+                unit=next((row["unit"] for row in reversed(points) if row["unit"]), None),
+                points=[SeriesPoint.of(row) for row in points],
+                alerts=[SeriesAlert.of(row) for row in repository.series_alerts(*key)],
+                published=[PublishedFigure.of(row) for row in repository.series_references(*key)],
+                noisy=NoisySeries.of(noisy[0]) if noisy else None,
+                drifting=DriftingSeries.of(drifts[0]) if drifts else None,
+            )
+
+
+def csv_response(rows: Sequence[Row], columns: Sequence[str]) -> Response:
+    """Return rows as CSV with a header line; no text begins like a spreadsheet's formula."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
+    return Response(text.getvalue(), media_type="text/csv; charset=utf-8")
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return f"'{value}"
+    return value
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    """Return a bound with a zone.
+
+    Raises:
+        BadInput: it cannot be told in UTC.
+    """
+    if moment is None:
+        return None
+    try:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except OverflowError:
+        raise BadInput(f'found "{moment}", expected a time between the years 1 and 9999') from None
+
+
+def _newest_of_suites(runs: Sequence[Row]) -> list[Row]:
+    """Return the newest nightly run of each suite and cluster, else its newest run on demand."""
+    found: dict[tuple[str, str], Row] = {}
+    for run in runs:
+        key = (run["suite"], run["cluster"])
+        is_nightly = run["run_kind"] == "nightly"
+        if run["run_kind"] not in ("nightly", "on_demand"):
+            continue
+        if key not in found or (is_nightly and found[key]["run_kind"] != "nightly"):
+            found[key] = run
+    return [found[key] for key in sorted(found)]
+
+
+def _live_alerts(
+    rows: Sequence[Row],
+    since: datetime,
+    now: datetime,
+    medians: Mapping[tuple[str, str], list[float]],
+) -> list[MorningAlert]:
+    alerts = [
+        MorningAlert.of(
+            group.head,
+            is_new=any(row["opened_at"] >= since for row in group.members),
+            alerts_of_cause=len(group.members),
+            medians=medians.get((group.head["case_id"], group.head["cluster"]), []),
+        )
+        for group in group_alerts(rows)
+    ]
+
+    def worst_first(alert: MorningAlert) -> tuple[bool, bool, float]:
+        is_quiet = alert.snoozed_until is not None and alert.snoozed_until > now
+        # What brings no figure at all is worse than any fall.
+        return (not alert.is_new, is_quiet, -2.0 if alert.change is None else alert.change)
+
+    return sorted(alerts, key=worst_first)

@@ -1,0 +1,391 @@
+"""What the JSON API of the pages answers. TypeScript has the same types: `make ui`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict
+
+
+class ApiModel(BaseModel):
+    """An answer, or a part of one; its fields are keys that scripts may rely on."""
+
+    model_config = ConfigDict(frozen=True)
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], **more: Any) -> Self:
+        """Make one from a row of the warehouse, whose further columns are left out."""
+        return cls.model_validate({**row, **more})
+
+
+# --- the morning --------------------------------------------------------------------------
+
+
+class MorningAlert(ApiModel):
+    """An alert that somebody still has to look at; of several with one cause the worst."""
+
+    alert_id: int
+    case_id: str
+    cluster: str
+    workload: str | None
+    framework: str | None
+    unit: str | None
+    verdict: str
+    state: str
+    is_new: bool
+    """Opened since the time that was asked for."""
+    sentence: str
+    value: float | None
+    baseline: float | None
+    change: float | None
+    """Relative; with low and high its 95 % interval."""
+    change_low: float | None
+    change_high: float | None
+    opened_at: datetime
+    since: datetime | None
+    """The first night at the new level."""
+    owner: str | None
+    snoozed_until: datetime | None
+    cause: str | None
+    cause_suspect: str | None
+    confirmation: str | None
+    confirmation_state: str | None
+    alerts_of_cause: int
+    """How many live alerts have its cause, itself included."""
+    medians: list[float]
+    """The newest of its series, oldest first, units of work per second."""
+
+
+class SuiteRun(ApiModel):
+    """The newest run of a suite on a cluster."""
+
+    suite: str
+    cluster: str
+    run_id: str
+    run_kind: str
+    started_at: datetime
+    loaded_at: datetime | None
+    planned: int
+    measured: int
+    failed: int
+    quarantined: int
+    left_out: int
+    regressed: int
+    improved: int
+
+
+class MissingNight(ApiModel):
+    """A night that a schedule promised and that brought no result."""
+
+    suite: str
+    cluster: str
+    scheduled_at: datetime
+    sentence: str
+
+
+class LeftOutCase(ApiModel):
+    """A case that a night had no room for."""
+
+    case_id: str
+    cluster: str
+    run_id: str
+    suite: str
+    code: str
+    """Of its reason: not_begun, window_ended, …"""
+    observed: str | None
+    expected: str | None
+
+
+class NoisySeries(ApiModel):
+    """A series that varies too much to alert."""
+
+    case_id: str
+    cluster: str
+    suite: str
+    since_at: datetime
+    since_run_id: str
+    spread: float | None
+    max_spread: float | None
+    sentence: str
+
+
+class DriftingSeries(ApiModel):
+    """A series that creeps; no night of it is a regression."""
+
+    case_id: str
+    cluster: str
+    suite: str
+    change: float
+    error: float
+    nights: int
+    since: datetime
+    seen_at: datetime
+    seen_run_id: str
+
+
+class Morning(ApiModel):
+    """What is new, what ran, and what did not."""
+
+    at: datetime
+    since: datetime
+    alerts: list[MorningAlert]
+    """New ones first, and of these the worst first."""
+    suites: list[SuiteRun]
+    missing: list[MissingNight]
+    left_out: list[LeftOutCase]
+    noisy: list[NoisySeries]
+    drifting: list[DriftingSeries]
+    is_empty: bool
+    """Nothing has been loaded yet."""
+
+
+# --- series -------------------------------------------------------------------------------
+
+
+class SeriesRow(ApiModel):
+    """A series with its newest median and its newest verdict."""
+
+    case_id: str
+    cluster: str
+    suite: str
+    workload: str
+    framework: str
+    framework_version: str | None
+    unit: str | None
+    axes: dict[str, str | int | float | bool | None]
+    throughput: float | None
+    n: int | None
+    spread: float | None
+    speedup: float | None
+    efficiency: float | None
+    measured_at: datetime | None
+    measured_run_id: str | None
+    is_synthetic: bool | None
+    state: str
+    """alert, noisy, drifting, or else the newest verdict; measured where it has none."""
+    verdict: str | None
+    verdict_sentence: str | None
+    judged_at: datetime | None
+    judged_run_id: str | None
+    change: float | None
+    change_low: float | None
+    change_high: float | None
+    smallest_slowdown: float | None
+    alert_id: int | None
+    alert_verdict: str | None
+    alert_change: float | None
+    drift: float | None
+    noisy: str | None
+    medians: list[float]
+    """The newest ones, oldest first, units of work per second."""
+
+
+class AxisValue(ApiModel):
+    """A value of an axis, and how many series have it."""
+
+    axis: str
+    value: str
+    series: int
+
+
+class SeriesPage(ApiModel):
+    """A page of series."""
+
+    items: list[SeriesRow]
+    total: int
+    page: int
+    size: int
+
+
+class AxisValues(ApiModel):
+    """What series can be filtered by."""
+
+    items: list[AxisValue]
+
+
+class SeriesPoint(ApiModel):
+    """One result of a series."""
+
+    run_id: str
+    run_kind: str
+    suite: str
+    started_at: datetime
+    throughput: float | None
+    low: float | None
+    """The smallest repeat; high the largest."""
+    high: float | None
+    n: int | None
+    spread: float | None
+    framework_version: str | None
+    build_id: str | None
+    definition_digest: str | None
+    fingerprint_id: str | None
+    node_names: list[str] | None
+    is_private_build: bool
+    is_quarantined: bool
+    verdict: str | None
+    sentence: str | None
+    baseline: float | None
+    change: float | None
+    change_low: float | None
+    change_high: float | None
+    smallest_slowdown: float | None
+
+
+class SeriesAlert(ApiModel):
+    """An alert that the series has or had."""
+
+    alert_id: int
+    verdict: str
+    state: str
+    dismissed_as: str | None
+    sentence: str
+    change: float | None
+    change_low: float | None
+    change_high: float | None
+    owner: str | None
+    cause: str | None
+    cause_suspect: str | None
+    opened_at: datetime
+    opened_run_id: str
+    first_bad_run_id: str | None
+    since: datetime | None
+    closed_at: datetime | None
+
+
+class PublishedFigure(ApiModel):
+    """A figure of the public benchmarks for the series' cell, measured on other hardware."""
+
+    reference_id: str
+    source_document: str
+    figure: str | None
+    metric: str
+    unit: str | None
+    published_value: float
+    published_device: str | None
+    published_version: str | None
+    is_unit_doubtful: bool
+
+
+class SeriesHistory(ApiModel):
+    """One series with its history."""
+
+    case_id: str
+    cluster: str
+    unit: str | None
+    points: list[SeriesPoint]
+    """Oldest first."""
+    alerts: list[SeriesAlert]
+    published: list[PublishedFigure]
+    noisy: NoisySeries | None
+    drifting: DriftingSeries | None
+
+
+# --- runs ---------------------------------------------------------------------------------
+
+
+class RunRow(ApiModel):
+    """A run, with how many of its cases ended in which way."""
+
+    run_id: str
+    suite: str
+    cluster: str
+    run_kind: str
+    started_at: datetime
+    loaded_at: datetime | None
+    requested_by: str | None
+    dag_id: str | None
+    dag_run_id: str | None
+    code_digest: str | None
+    is_imported: bool
+    planned: int
+    measured: int
+    failed: int
+    quarantined: int
+    left_out: int
+
+
+class RunPage(ApiModel):
+    """A page of runs, newest first."""
+
+    items: list[RunRow]
+    page: int
+    size: int
+    has_more: bool
+
+
+class RunCase(ApiModel):
+    """What came of a planned case in a run."""
+
+    case_id: str
+    cluster: str
+    state: str
+    """Its verdict, or why it has none: failed, quarantined, missing, left_out, …"""
+    sentences: list[str]
+    error: str | None
+    """End of the traceback of the last repeat that failed."""
+    framework_version: str | None
+    build_id: str | None
+    is_private_build: bool
+    throughput: float | None
+    unit: str | None
+    n: int
+    minimum: float | None
+    maximum: float | None
+    spread: float | None
+    speedup: float | None
+    efficiency: float | None
+    baseline: float | None
+    change: float | None
+    change_low: float | None
+    change_high: float | None
+    smallest_slowdown: float | None
+    alert_id: int | None
+    alert_change: float | None
+    noisy: str | None
+    drift: float | None
+
+
+class RunResults(ApiModel):
+    """A run with its cases."""
+
+    run: RunRow
+    cases: list[RunCase]
+
+
+class RepeatResult(ApiModel):
+    """One launch of a case's gang."""
+
+    generation: int
+    repeat: int
+    started_at: datetime | None
+    status: str
+    is_quarantined: bool
+    sentences: list[str]
+    """Why it does not count."""
+    throughput: float | None
+    window_s: float | None
+    steps: int | None
+    median_step_s: float | None
+    overlap: float | None
+    drift: float | None
+    time_to_first_step_s: float | None
+    peak_resident_bytes: int | None
+    sent_bytes_per_step: float | None
+    loss_first: float | None
+    loss_median: float | None
+    error: str | None
+
+
+class CaseRepeats(ApiModel):
+    """The launches of a case in a run."""
+
+    items: list[RepeatResult]
+
+
+class DagRunRun(ApiModel):
+    """The run that a DAG run made; null where it made none, or none yet."""
+
+    run_id: str | None

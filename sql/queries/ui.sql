@@ -1,0 +1,311 @@
+-- Questions of the pages inside Airflow's UI, by their JSON API. Drills and what was measured to
+-- confirm an alert are no part of a series.
+
+-- name: ui_sparklines(case_ids, clusters, max_points)
+-- The newest medians of some series (arrays of the same length name them), newest first.
+select
+    s.case_id,
+    s.cluster,
+    array(
+        select m.throughput
+        from marts.fct_measurement as m
+        where
+            m.case_id = s.case_id
+            and m.cluster = s.cluster
+            and m.run_kind not in ('drill', 'confirm')
+            and not m.is_private_build
+        order by m.started_at desc
+        limit :max_points
+    ) as medians
+from unnest(:case_ids::text[], :clusters::text[]) as s (case_id, cluster);
+
+-- name: ui_verdict_counts(run_ids)
+-- How many cases of some runs have which verdict.
+select
+    run_id,
+    verdict,
+    count(*) as cases
+from marts.fct_verdict
+where run_id = any(:run_ids)
+group by run_id, verdict;
+
+-- name: ui_left_out(run_ids, max_rows)
+-- The cases that some runs had no room for.
+select
+    case_id,
+    cluster,
+    run_id,
+    suite,
+    code,
+    observed,
+    expected
+from marts.fct_left_out
+where run_id = any(:run_ids)
+order by suite asc, case_id asc
+limit :max_rows;
+
+-- name: ui_series(axes, cluster, suite, state, search, sort, max_rows, skipped)
+-- Series with their newest median and newest verdict, and how many there are in all. `axes` is an
+-- object of axes and the values wanted, as texts; null parameters do not constrain.
+with latest as (
+    select distinct on (case_id, cluster) *
+    from marts.fct_measurement
+    where
+        run_kind not in ('drill', 'confirm')
+        and not is_private_build
+    order by case_id asc, cluster asc, started_at desc, run_id desc
+),
+
+judged as (
+    select distinct on (case_id, cluster) *
+    from marts.fct_verdict
+    where run_kind not in ('drill', 'confirm')
+    order by case_id asc, cluster asc, started_at desc, run_id desc
+),
+
+series as (
+    select
+        l.throughput,
+        l.n,
+        l.spread,
+        l.speedup,
+        l.efficiency,
+        l.started_at as measured_at,
+        l.run_id as measured_run_id,
+        l.strategy,
+        l.nodes,
+        l.devices_per_node,
+        l.trainers,
+        l.pservers,
+        l.batch_size_per_device,
+        l.precision,
+        l.scale,
+        l.is_synthetic,
+        j.verdict,
+        j.sentence as verdict_sentence,
+        j.run_id as judged_run_id,
+        j.started_at as judged_at,
+        j.change,
+        j.low as change_low,
+        j.high as change_high,
+        j.smallest_slowdown,
+        s.alert_id,
+        s.alert_verdict,
+        s.alert_change,
+        s.drift,
+        s.noisy,
+        coalesce(l.case_id, j.case_id) as case_id,
+        coalesce(l.cluster, j.cluster) as cluster,
+        coalesce(l.suite, j.suite) as suite,
+        coalesce(l.workload, j.workload) as workload,
+        coalesce(l.framework, j.framework) as framework,
+        coalesce(l.framework_version, j.framework_version) as framework_version,
+        coalesce(l.unit, j.unit) as unit,
+        -- A series that was never measured has the axes that its verdict names.
+        coalesce(
+            l.axes,
+            jsonb_build_object(
+                'workload', j.workload, 'framework', j.framework, 'strategy', j.strategy
+            )
+        ) as axes,
+        case
+            when s.alert_id is not null then 'alert'
+            when s.noisy is not null then 'noisy'
+            when s.drift is not null then 'drifting'
+            else coalesce(j.verdict, 'measured')
+        end as state
+    from latest as l
+    full join judged as j on l.case_id = j.case_id and l.cluster = j.cluster
+    left join marts.series_state as s
+        on
+            coalesce(l.case_id, j.case_id) = s.case_id
+            and coalesce(l.cluster, j.cluster) = s.cluster
+)
+
+select
+    *,
+    count(*) over () as total
+from series
+where
+    (:cluster::text is null or cluster = :cluster)
+    and (:suite::text is null or suite = :suite)
+    and (:state::text is null or state = :state)
+    and (:search::text is null or position(lower(:search) in lower(case_id || ' ' || cluster)) > 0)
+    and not exists (
+        select 1
+        from jsonb_each_text(:axes::jsonb) as w (axis, wanted)
+        where series.axes ->> w.axis is distinct from w.wanted
+    )
+order by
+    case when :sort = 'change' then change end asc nulls last,
+    case when :sort = 'spread' then spread end desc nulls last,
+    case when :sort = 'efficiency' then efficiency end asc nulls last,
+    case when :sort = 'measured_at' then measured_at end desc nulls last,
+    case_id asc,
+    cluster asc
+limit :max_rows offset :skipped;
+
+-- name: ui_choices()
+-- The axes of all series, for filters: an axis, a value as text, and how many cases have it.
+with latest as (
+    select distinct on (case_id, cluster)
+        case_id,
+        cluster,
+        suite,
+        axes
+    from marts.fct_measurement
+    where
+        run_kind not in ('drill', 'confirm')
+        and not is_private_build
+    order by case_id asc, cluster asc, started_at desc, run_id desc
+),
+
+named as (
+    select
+        a.axis,
+        a.value
+    from latest
+    cross join lateral jsonb_each_text(axes) as a (axis, value)
+    where a.value is not null
+    union all
+    select
+        'cluster' as axis,
+        cluster as value
+    from latest
+    union all
+    select
+        'suite' as axis,
+        suite as value
+    from latest
+)
+
+select
+    axis,
+    value,
+    count(*) as series
+from named
+group by axis, value
+order by axis asc, value asc;
+
+-- name: ui_series_points(case_id, cluster, since, until)
+-- All results of one series, oldest first: medians, private builds among them, and nights whose
+-- verdict says that there is none. Null bounds do not constrain.
+with measured as (
+    select *
+    from marts.fct_measurement
+    where
+        case_id = :case_id
+        and cluster = :cluster
+        and run_kind not in ('drill', 'confirm')
+),
+
+judged as (
+    select *
+    from marts.fct_verdict
+    where
+        case_id = :case_id
+        and cluster = :cluster
+        and run_kind not in ('drill', 'confirm')
+)
+
+select
+    m.throughput,
+    m.throughput_min as low,
+    m.throughput_max as high,
+    m.n,
+    m.spread,
+    m.build_id,
+    m.definition_digest,
+    m.fingerprint_id,
+    m.node_names,
+    v.verdict,
+    v.sentence,
+    v.baseline,
+    v.change,
+    v.low as change_low,
+    v.high as change_high,
+    v.smallest_slowdown,
+    coalesce(m.run_id, v.run_id) as run_id,
+    coalesce(m.suite, v.suite) as suite,
+    coalesce(m.run_kind, v.run_kind) as run_kind,
+    coalesce(m.started_at, v.started_at) as started_at,
+    coalesce(m.framework_version, v.framework_version) as framework_version,
+    coalesce(m.unit, v.unit) as unit,
+    coalesce(m.is_private_build, false) as is_private_build,
+    coalesce(v.is_quarantined, false) as is_quarantined
+from measured as m
+full join judged as v on m.run_id = v.run_id
+where
+    (:since::timestamptz is null or coalesce(m.started_at, v.started_at) >= :since)
+    and (:until::timestamptz is null or coalesce(m.started_at, v.started_at) < :until)
+order by coalesce(m.started_at, v.started_at) asc, coalesce(m.run_id, v.run_id) asc;
+
+-- name: ui_series_alerts(case_id, cluster)
+-- The alerts that a series ever had, oldest first.
+select
+    alert_id,
+    verdict,
+    state,
+    dismissed_as,
+    sentence,
+    change,
+    change_low,
+    change_high,
+    owner,
+    cause,
+    cause_suspect,
+    opened_at,
+    opened_run_id,
+    first_bad_run_id,
+    since,
+    closed_at
+from marts.fct_alert
+where case_id = :case_id and cluster = :cluster
+order by opened_at asc, alert_id asc;
+
+-- name: ui_series_references(case_id, cluster)
+-- Published figures of a series' cell; other hardware measured them.
+select
+    reference_id,
+    source_document,
+    figure,
+    metric,
+    unit,
+    published_value,
+    published_device,
+    published_version,
+    is_unit_doubtful,
+    measured_is_synthetic
+from marts.fct_reference
+where
+    case_id = :case_id
+    and cluster = :cluster
+    and published_value is not null
+order by metric asc, source_document asc, reference_id asc;
+
+-- name: ui_repeats(run_id, case_id)
+-- Every launch of a case in a run, good or not, in their order.
+select
+    generation,
+    repeat,
+    started_at,
+    status,
+    reasons,
+    is_quarantined,
+    quarantine_reasons,
+    throughput,
+    unit,
+    window_s,
+    steps,
+    median_step_s,
+    overlap,
+    drift,
+    time_to_first_step_s,
+    peak_resident_bytes,
+    sent_bytes_per_step,
+    loss_first,
+    loss_median,
+    error
+from marts.fct_repeat
+where run_id = :run_id and case_id = :case_id
+order by generation asc, repeat asc;

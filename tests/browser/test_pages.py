@@ -1,0 +1,141 @@
+"""The pages inside Airflow's UI in Chromium: by mouse and keyboard, light and dark, narrow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+from playwright.sync_api import Page, Request, expect
+from tests.browser.browsing import CASE, address, shoot
+from tests.integration.live_airflow import Live
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+
+HOME = "/plugin/benchmarks"
+SERIES = f"{HOME}/series?{urlencode({'case': CASE, 'cluster': 'local'})}"
+PAGES = (HOME, f"{HOME}/explore", SERIES, f"{HOME}/runs")
+HOSTILE = "<img src=x onerror=alert(1)>\"'"
+
+
+@pytest.fixture(autouse=True)
+def quiet(page: Page, live: Live) -> Iterator[None]:
+    """No page says an error, opens a dialog or asks another host."""
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text) if message.type == "error" else 0)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(dialog.message))
+    ours = urlsplit(address(live, "")).netloc
+
+    def asked(request: Request) -> None:
+        if urlsplit(request.url).netloc not in (ours, ""):
+            said.append(request.url)
+
+    page.on("request", asked)
+    yield
+    assert said == []
+
+
+def in_theme(page: Page, theme: str) -> None:
+    """Choose Airflow's colour mode."""
+    page.evaluate("theme => localStorage.setItem('theme', theme)", theme)
+
+
+def test_the_morning_is_a_page_of_airflow_s_own(
+    page: Page, live: Live, dag_run: str, alert_id: int
+) -> None:
+    page.get_by_role("link", name="Benchmarks").first.click()
+    expect(page.get_by_role("heading", name="What is new")).to_be_visible(timeout=60_000)
+    expect(page).to_have_url(re.compile(f"{HOME}$"))
+    expect(page.locator("iframe")).to_have_count(0)
+    expect(page.get_by_text("1 new alert")).to_be_visible()
+    expect(page.get_by_role("table", name="New alerts")).to_contain_text(CASE)
+    suites = page.get_by_role("table", name="The newest run of each suite")
+    expect(suites.get_by_role("row").filter(has_text="good on local")).to_contain_text("2 of 2")
+    shoot(page, "morning")
+    suites.get_by_role("link", name="good on local").click()
+    run_id = live.run_of(dag_run).run_id
+    expect(page.get_by_role("heading", name=f"Run {run_id}")).to_be_visible()
+    page.get_by_role("link", name="The run in Airflow").click()
+    expect(page).to_have_url(re.compile("/dags/on_demand/runs/"))
+
+
+def test_the_dashboard_says_what_is_new(page: Page, live: Live, alert_id: int) -> None:
+    page.goto(address(live, "/"))
+    card = page.get_by_role("region", name="Benchmarks")
+    expect(card).to_contain_text("1 new alert", timeout=60_000)
+    shoot(page, "dashboard")
+    card.get_by_role("link", name="Benchmarks").click()
+    expect(page.get_by_role("heading", name="What is new")).to_be_visible()
+
+
+def test_the_tab_of_a_dag_run_shows_its_results(page: Page, live: Live, dag_run: str) -> None:
+    run_id = live.run_of(dag_run).run_id
+    page.goto(address(live, f"/dags/on_demand/runs/{dag_run}"))
+    page.get_by_role("link", name="Results").click()
+    expect(page.get_by_role("heading", name=f"Run {run_id}")).to_be_visible(timeout=60_000)
+    cases = page.get_by_role("table", name="Cases of this run")
+    expect(cases).to_contain_text("insufficient data")
+    cases.get_by_role("button", name="Repeats").first.click()
+    repeats = page.get_by_role("table", name=re.compile("^Repeats of "))
+    expect(repeats.get_by_role("row")).to_have_count(1 + 2)
+    shoot(page, "run-tab")
+
+
+def test_a_series_is_read_by_keyboard(page: Page, live: Live, dag_run: str) -> None:
+    page.goto(address(live, SERIES))
+    plot = page.get_by_role("group", name=re.compile("^History of "))
+    expect(plot.locator("canvas")).to_be_visible(timeout=60_000)
+    plot.focus()
+    page.keyboard.press("Home")
+    expect(page.get_by_text(re.compile("UTC .* n = 2"))).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name=live.run_of(dag_run).run_id)).to_be_visible()
+
+
+def test_the_address_holds_what_is_chosen(page: Page, live: Live, dag_run: str) -> None:
+    page.goto(address(live, f"{HOME}/explore"))
+    series = page.get_by_role("table", name="Series")
+    expect(series).to_contain_text(CASE, timeout=60_000)
+    page.get_by_label("framework").select_option("fake")
+    expect(page).to_have_url(re.compile("framework=fake"))
+    page.get_by_role("textbox", name="Search series").fill("no such series")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("No series fits this choice.")).to_be_visible()
+    page.go_back()
+    expect(series).to_contain_text(CASE)
+    # The zoom of a plot too.
+    page.goto(address(live, SERIES))
+    page.get_by_role("button", name="30 days").click()
+    expect(page).to_have_url(re.compile("from=.*&to="))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_pages_fit_a_narrow_screen_in_airflow_s_colours(
+    page: Page, live: Live, alert_id: int, theme: str
+) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    in_theme(page, theme)
+    for path in PAGES:
+        page.goto(address(live, path))
+        expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=60_000)
+        expect(page.get_by_role("status", name="Reading")).to_have_count(0)
+        content = page.get_by_test_id("main-content")
+        wide = content.evaluate("element => element.scrollWidth - element.clientWidth")
+        assert wide <= 0, path
+        ground = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        assert (ground == "rgb(255, 255, 255)") == (theme == "light")
+        name = path.removeprefix(HOME).partition("?")[0].strip("/") or "morning"
+        shoot(page, f"narrow-{name}-{theme}")
+
+
+def test_names_are_never_markup(page: Page, live: Live, dag_run: str) -> None:
+    for path in ("explore", "runs", "series"):
+        query = urlencode({"search": HOSTILE, "case": HOSTILE, "cluster": HOSTILE})
+        answers = []
+        page.on("response", lambda answer: answers.append(answer.status))  # noqa: B023
+        page.goto(address(live, f"{HOME}/{path}?{query}"))
+        expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=60_000)
+        expect(page.get_by_role("status", name="Reading")).to_have_count(0)
+        assert page.locator("img[src=x]").count() == 0

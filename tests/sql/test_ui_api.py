@@ -1,0 +1,164 @@
+"""The JSON API of the pages on a real PostgreSQL, with the roles that it has in Airflow."""
+
+from __future__ import annotations
+
+import csv
+import io
+from datetime import timedelta
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.sql.conftest import Database
+from tests.sql.given import NIGHT, Given
+
+from nightbench.core.model import RunKind, Verdict, VerdictKind
+from nightbench.orchestration import page_app
+from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE
+from nightbench.warehouse import Warehouse, connect
+from nightbench.web import PageAccess, PageUser, create_app
+
+CASE = "resnet50_v1.5-pytorch-collective-1x1-bs2-smoke"
+
+
+@pytest.fixture
+def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> TestClient:
+    roles = {WAREHOUSE_READER: warehouse.reader, WAREHOUSE_TRIAGE: warehouse.triage}
+    monkeypatch.setattr(page_app, "connect", lambda conn_id: connect(roles[conn_id]))
+    access = PageAccess(lambda: None, lambda: None, lambda: PageUser("ada", may_change=True))
+    return TestClient(create_app(page_app.open_repository, page_app.open_triage, access, b"secret"))
+
+
+@pytest.fixture
+def nights(loader: Warehouse, given: Given) -> list[str]:
+    """Three nights of one series, the last one slower, beside decoys; their runs."""
+    found = []
+    for night, level in enumerate((100.0, 101.0, 90.0)):
+        run = given.run(night)
+        case = given.case()
+        came = given.came_back(run, case, (level - 1, level, level + 1))
+        other = given.came_back(run, given.case(nodes=2), (200.0, 201.0, 202.0))
+        loader.runs.load(given.bundle(run, came, other))
+        found.append(run.run_id)
+    drill = given.run(3, run_kind=RunKind.DRILL)
+    loader.runs.load(given.bundle(drill, given.came_back(drill, given.case(), (1.0, 1.0, 1.0))))
+    slower = Verdict(
+        CASE, "local", found[-1], VerdictKind.REGRESSED, "slower", 90.0, 100.0, -0.1, 2,
+        smallest_slowdown=0.05, low=-0.12, high=-0.08, since=NIGHT + timedelta(days=2),
+    )  # fmt: skip
+    loader.series.store_verdicts([slower])
+    loader.alerts.open(slower)
+    return found
+
+
+def test_the_morning_has_the_alert_and_the_newest_run_of_the_suite(
+    app: TestClient, nights: list[str]
+) -> None:
+    morning = app.get("/api/morning").json()
+    (alert,) = morning["alerts"]
+    assert (alert["case_id"], alert["is_new"], alert["change"]) == (CASE, True, -0.1)
+    assert (alert["change_low"], alert["change_high"]) == (-0.12, -0.08)
+    assert alert["medians"] == [100.0, 101.0, 90.0]
+    (suite,) = morning["suites"]
+    assert (suite["run_id"], suite["measured"], suite["regressed"]) == (nights[-1], 2, 1)
+    assert morning["is_empty"] is False
+
+
+def test_an_empty_warehouse_says_so(app: TestClient) -> None:
+    morning = app.get("/api/morning").json()
+    assert (morning["is_empty"], morning["alerts"], morning["suites"]) == (True, [], [])
+    assert app.get("/api/series").json() == {"items": [], "total": 0, "page": 1, "size": 50}
+    assert app.get("/api/axes").json() == {"items": []}
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", 2),
+        ("nodes=1", 1),
+        ("nodes=2&framework=pytorch", 1),
+        ("nodes=3", 0),
+        ("no_such_axis=1", 0),
+        ("state=alert", 1),
+        ("cluster=elsewhere", 0),
+        ("suite=demo", 2),
+        ("search=COLLECTIVE-1x1", 1),
+        ("search=%25", 0),
+    ],
+)
+def test_series_are_found_by_any_axis(
+    app: TestClient, nights: list[str], query: str, found: int
+) -> None:
+    page = app.get(f"/api/series?{query}").json()
+    assert (page["total"], len(page["items"])) == (found, found)
+
+
+def test_series_are_sorted_and_paged(app: TestClient, nights: list[str]) -> None:
+    first = app.get("/api/series?sort=change&size=1").json()
+    assert (first["items"][0]["case_id"], first["total"]) == (CASE, 2)
+    assert first["items"][0]["throughput"] == 90.0
+    second = app.get("/api/series?sort=change&size=1&page=2").json()
+    assert second["items"][0]["case_id"] != CASE
+    assert app.get("/api/series?size=501").status_code == 422
+    assert app.get("/api/series?sort=evil").status_code == 422
+
+
+def test_axes_count_their_series(app: TestClient, nights: list[str]) -> None:
+    values = {(v["axis"], v["value"]): v["series"] for v in app.get("/api/axes").json()["items"]}
+    assert values[("framework", "pytorch")] == 2
+    assert values[("nodes", "1")] == values[("nodes", "2")] == 1
+    assert values[("cluster", "local")] == 2
+
+
+def test_a_series_has_its_points_and_alerts(app: TestClient, nights: list[str]) -> None:
+    series = app.get(f"/api/series/local/{CASE}").json()
+    assert [point["run_id"] for point in series["points"]] == nights
+    last = series["points"][-1]
+    assert (last["throughput"], last["verdict"], last["baseline"]) == (90.0, "regressed", 100.0)
+    assert (series["unit"], len(series["alerts"])) == ("images", 1)
+    since = (NIGHT + timedelta(days=1)).isoformat().replace("+", "%2B")
+    assert len(app.get(f"/api/series/local/{CASE}?since={since}").json()["points"]) == 2
+    assert app.get("/api/series/local/no-such-case").status_code == 404
+
+
+def test_answers_are_csv_on_demand(app: TestClient, nights: list[str]) -> None:
+    answer = app.get(f"/api/series/local/{CASE}?format=csv")
+    assert answer.headers["content-type"].startswith("text/csv")
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [row["throughput"] for row in rows] == ["100.0", "101.0", "90.0"]
+    assert len(app.get("/api/series?format=csv&size=1").text.splitlines()) == 1 + 2
+    assert len(app.get(f"/api/runs/{nights[0]}?format=csv").text.splitlines()) == 1 + 2
+
+
+def test_a_run_has_its_cases_and_their_repeats(app: TestClient, nights: list[str]) -> None:
+    found = app.get(f"/api/runs/{nights[-1]}").json()
+    assert (found["run"]["measured"], found["run"]["planned"]) == (2, 2)
+    states = {case["case_id"]: case["state"] for case in found["cases"]}
+    assert states[CASE] == "regressed"
+    repeats = app.get(f"/api/runs/{nights[-1]}/{CASE}").json()["items"]
+    assert [each["throughput"] for each in repeats] == [89.0, 90.0, 91.0]
+    assert app.get("/api/runs/nope").status_code == 404
+
+
+def test_runs_are_paged_newest_first(app: TestClient, nights: list[str]) -> None:
+    first = app.get("/api/runs?size=2").json()
+    assert first["has_more"] is True
+    second = app.get("/api/runs?size=2&page=2").json()
+    assert [run["run_id"] for run in second["items"]] == [nights[1], nights[0]]
+    assert second["has_more"] is False
+
+
+def test_the_run_of_a_dag_run_is_found(
+    app: TestClient, loader: Warehouse, given: Given, nights: list[str]
+) -> None:
+    run = given.run(5, dag_id="nightly_demo", dag_run_id="scheduled__1")
+    loader.runs.load(given.bundle(run))
+    query = "/api/runs/of-dag-run?dag_id=nightly_demo&dag_run_id="
+    assert app.get(f"{query}scheduled__1").json() == {"run_id": run.run_id}
+    assert app.get(f"{query}other").json() == {"run_id": None}
+
+
+def test_the_api_describes_itself(app: TestClient) -> None:
+    described = app.get("/api/openapi.json").json()
+    assert {"/api/morning", "/api/series", "/api/runs/{run_id}"} <= set(described["paths"])
+    assert "/" not in described["paths"]
+    assert "MorningAlert" in described["components"]["schemas"]
