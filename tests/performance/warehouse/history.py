@@ -233,18 +233,19 @@ def _fill(connection: Connection, series: int, nights: int) -> None:
 
 
 def _tonight(connection: Connection, folder: Path, series: int, nights: int) -> datetime:
+    """Return the start of the night after the last one that is stored."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "select (select count(*) from benchmark.series), min(run_at), max(number) "
-            "from benchmark.run"
+            "select (select count(*) from benchmark.series), max(n.number) + 1, min(r.started_at), "
+            "max(r.started_at) from raw.run as r left join benchmark.run as n using (run_key)"
         )
-        (known, first, last) = cursor.fetchone() or (0, None, 0)
-    if first is None or (known, last + 1) != (series, nights):
+        ((*known, first, last),) = cursor.fetchall()
+    if known != [series, nights]:
         raise UserError(
-            f"{folder}: holds {known} series of {(last or 0) + 1} nights, expected {series} of "
-            f"{nights}. Name those, or another folder."
+            f"{folder}: holds {known[0]} series of {known[1]} nights, expected {series} of "
+            f"{nights}. Ask for those, or name another folder."
         )
-    tonight: datetime = first + timedelta(days=nights)
+    tonight: datetime = first + timedelta(days=(last - first).days + 1)
     return tonight
 
 

@@ -42,6 +42,7 @@ NOTHING: Mapping[str, Any] = dict.fromkeys(
     (
         *("suite", "cluster", "workload", "framework", "case_id", "run_id", "alert_id"),
         *("group_key", "states", "confirmation_id", "bisect_id", "node", "before", "since"),
+        *("state", "search"),
     )
 )
 """Parameters that do not constrain where they are null: pages and commands leave them out."""
@@ -68,6 +69,8 @@ WHOLE: Mapping[str, Mapping[str, Any]] = {
     "drifts": NOTHING,
     "confirmations": NOTHING,
     "bisects": NOTHING,
+    "ui_series": NOTHING,
+    "ui_choices": {},
 }
 """Statements that can go over all series and years, with the parameters that make them do so.
 `every_case` stands for the cases of the largest suite."""
@@ -100,9 +103,10 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
 
     cluster = SUITES[0][1]
     run = first(
-        "select run_id, run_key, suite, started_at from raw.run where cluster = %s "
-        "order by started_at desc limit 1 offset 1",
-        cluster,
+        "select r.run_id, r.run_key, r.suite, r.started_at from raw.run as r "
+        "inner join benchmark.run as n using (run_key) where r.suite = %s "
+        "order by n.run_at desc limit 1",
+        f"{SUITES[0][0]}_{cluster}",
     )
     cases = [
         row
@@ -139,6 +143,13 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "states": ["open", "acknowledged"],
         "confirmation_id": 1,
         "bisect_id": "none",
+        "clusters": [cluster] * len(cases[:20]),
+        "axes": "{}",
+        "state": "alert",
+        "search": "bert",
+        "sort": "change",
+        "skipped": 0,
+        "view": "marts.fct_measurement",
         "node": f"{cluster}-1",
         "at": at,
         "started_at": at - timedelta(days=1),
