@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from threading import Lock
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
 from airflow.plugins_manager import AirflowPlugin
-from airflow.sdk.configuration import conf
 
 PREFIX = "/nightbench"
 BUNDLE = f".{PREFIX}/static/nightbench.js"
@@ -21,11 +19,6 @@ BUNDLE = f".{PREFIX}/static/nightbench.js"
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-
-def airflow_path() -> str:
-    """The path below which Airflow's UI lies, for sites that put it below one."""
-    return urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
 
 
 class LazyApp:
@@ -41,7 +34,7 @@ class LazyApp:
             if self._app is None:
                 from nightbench.orchestration.page_app import build_app
 
-                self._app = build_app(airflow_path())
+                self._app = build_app()
         await self._app(scope, receive, send)
 
 
@@ -59,6 +52,18 @@ class NightbenchPlugin(AirflowPlugin):
             "destination": "nav",
             "url_route": "benchmarks",
             "nav_top_level": True,
+        },
+        {
+            "name": "Benchmark runs",
+            "bundle_url": BUNDLE,
+            "destination": "dag",
+            "url_route": "benchmark-runs",
+        },
+        {
+            "name": "Case results",
+            "bundle_url": BUNDLE,
+            "destination": "task_instance",
+            "url_route": "case-results",
         },
         {
             "name": "Results",

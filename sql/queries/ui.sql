@@ -309,3 +309,202 @@ select
 from marts.fct_repeat
 where run_id = :run_id and case_id = :case_id
 order by generation asc, repeat asc;
+
+-- name: ui_clusters()
+-- The clusters that runs were planned on.
+select
+    cluster,
+    description,
+    device_kind,
+    nodes,
+    devices_per_node,
+    runs,
+    first_run_at,
+    last_run_at
+from marts.dim_cluster
+order by cluster;
+
+-- name: ui_nodes()
+-- All nodes that were ever looked at: where they stand.
+select
+    cluster,
+    node,
+    address,
+    state,
+    state_since,
+    state_reasons,
+    state_by,
+    faults_in_a_row,
+    last_preflight_at,
+    last_preflight_run_id,
+    was_reachable,
+    last_level,
+    last_complaints
+from marts.dim_node
+order by cluster asc, node asc;
+
+-- name: ui_controls()
+-- The newest control measurement of each node, metric, device and backend.
+select distinct on (cluster, node, metric, device, backend)
+    cluster,
+    node,
+    metric,
+    device,
+    backend,
+    at,
+    run_id,
+    median,
+    unit,
+    median_before,
+    ratio
+from marts.control_history
+order by cluster asc, node asc, metric asc, device asc, backend asc, at desc;
+
+-- name: ui_compare(by, one, other, search, max_rows, skipped)
+-- Medians of two runs, builds, versions, clusters or frameworks that did equal work: all other
+-- axes are equal. Of each the newest; the largest difference first.
+with candidate as (
+    select
+        case_id,
+        cluster,
+        run_id,
+        started_at,
+        framework_version,
+        throughput,
+        unit,
+        n,
+        half_width,
+        case :by
+            when 'framework' then framework
+            when 'cluster' then cluster
+            when 'version' then framework || ' ' || framework_version
+            when 'build' then build_id
+            when 'run' then run_id
+        end as side,
+        case when :by = 'framework' then axes - 'framework' else axes end as work,
+        case when :by in ('cluster', 'run') then '' else cluster end as place
+    from marts.fct_measurement
+    where
+        run_kind not in ('drill', 'confirm')
+        and (not is_private_build or :by in ('build', 'run'))
+),
+
+newest as (
+    select distinct on (side, work, place) *
+    from candidate
+    where side in (:one, :other)
+    order by side asc, work asc, place asc, started_at desc, run_id desc
+),
+
+compared as (
+    select
+        a.case_id as one_case_id,
+        b.case_id as other_case_id,
+        a.cluster as one_cluster,
+        b.cluster as other_cluster,
+        a.run_id as one_run_id,
+        b.run_id as other_run_id,
+        a.framework_version as one_version,
+        b.framework_version as other_version,
+        a.throughput as one_throughput,
+        b.throughput as other_throughput,
+        a.n as one_n,
+        b.n as other_n,
+        a.unit,
+        b.throughput / a.throughput as ratio,
+        sqrt(a.half_width * a.half_width + b.half_width * b.half_width) as relative_error
+    from newest as a
+    inner join newest as b
+        on a.work = b.work and a.place = b.place and a.unit = b.unit
+    where
+        a.side = :one
+        and b.side = :other
+        and a.throughput > 0
+)
+
+select
+    *,
+    ratio * (1 - relative_error) as ratio_low,
+    ratio * (1 + relative_error) as ratio_high,
+    count(*) over () as total
+from compared
+where :search::text is null or position(lower(:search) in lower(one_case_id)) > 0
+order by abs(ln(ratio)) desc, one_case_id asc, one_cluster asc
+limit :max_rows offset :skipped;
+
+-- name: ui_compare_sides(by, max_rows)
+-- What can be compared by some property, the newest first.
+with named as (
+    select
+        started_at,
+        case :by
+            when 'framework' then framework
+            when 'cluster' then cluster
+            when 'version' then framework || ' ' || framework_version
+            when 'build' then build_id
+            when 'run' then run_id
+        end as side
+    from marts.fct_measurement
+    where run_kind not in ('drill', 'confirm')
+)
+
+select
+    side,
+    max(started_at) as newest_at
+from named
+where side is not null
+group by side
+order by newest_at desc, side asc
+limit :max_rows;
+
+-- name: ui_published_figures()
+-- The documents with published figures: how many cells each figure has, and how many of them
+-- have a median of ours beside.
+select
+    source_document,
+    figure,
+    count(distinct reference_id) as cells,
+    count(distinct reference_id) filter (where measured_value is not null) as measured
+from marts.fct_reference
+where published_value is not null
+group by source_document, figure
+order by source_document asc, figure asc;
+
+-- name: ui_published(source_document, figure)
+-- The cells of a published figure, each beside the newest medians of ours that match it on every
+-- axis that it states; on other hardware.
+select
+    reference_id,
+    workload,
+    framework_text as framework,
+    published_version,
+    strategy,
+    nodes,
+    devices_per_node,
+    trainers,
+    pservers,
+    batch_size_text as batch_size,
+    precision_text as precision,
+    compiler,
+    variant_text as variant,
+    metric,
+    unit,
+    is_unit_doubtful,
+    published_value,
+    published_device,
+    published_dataset,
+    remark,
+    case_id,
+    cluster,
+    run_id,
+    measured_at,
+    measured_version,
+    measured_value,
+    measured_n,
+    measured_is_synthetic
+from marts.fct_reference
+where
+    source_document = :source_document
+    and figure is not distinct from :figure
+    and published_value is not null
+order by reference_id asc, cluster asc, case_id asc;

@@ -7,8 +7,9 @@ import re
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import BrowserContext, Page, Request
 from tests.integration.live_airflow import Live
 
 from nightbench.local import deployment
@@ -41,3 +42,26 @@ def shoot(page: Page, name: str) -> None:
     if folder:
         Path(folder).mkdir(parents=True, exist_ok=True)
         page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+
+
+def watched(page: Page, live: Live) -> list[str]:
+    """What a page does and must not: errors, dialogs, requests to other hosts; filled as it goes.
+
+    An answer 4xx is no error of the page: it shows what the answer says.
+    """
+    found: list[str] = []
+    ours = urlsplit(address(live, "")).netloc
+
+    def requested(request: Request) -> None:
+        if urlsplit(request.url).netloc not in (ours, ""):
+            found.append(request.url)
+
+    def said(kind: str, text: str) -> None:
+        if kind == "error" and "status of 4" not in text:
+            found.append(text)
+
+    page.on("console", lambda message: said(message.type, message.text))
+    page.on("pageerror", lambda error: found.append(str(error)))
+    page.on("dialog", lambda dialog: found.append(dialog.message))
+    page.on("request", requested)
+    return found

@@ -4,37 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Page, Request, expect
-from tests.browser.browsing import CASE, address, shoot
+from playwright.sync_api import Page, expect
+from tests.browser.browsing import CASE, address, shoot, watched
 from tests.integration.live_airflow import Live
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
 HOME = "/plugin/benchmarks"
 SERIES = f"{HOME}/series?{urlencode({'case': CASE, 'cluster': 'local'})}"
-PAGES = (HOME, f"{HOME}/explore", SERIES, f"{HOME}/runs")
+PAGES = (HOME, SERIES, *(f"{HOME}/{each}" for each in ("explore", "runs", "nodes", "trust")))
 HOSTILE = "<img src=x onerror=alert(1)>\"'"
 
 
 @pytest.fixture(autouse=True)
 def quiet(page: Page, live: Live) -> Iterator[None]:
     """No page says an error, opens a dialog or asks another host."""
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text) if message.type == "error" else 0)
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("dialog", lambda dialog: said.append(dialog.message))
-    ours = urlsplit(address(live, "")).netloc
-
-    def asked(request: Request) -> None:
-        if urlsplit(request.url).netloc not in (ours, ""):
-            said.append(request.url)
-
-    page.on("request", asked)
+    found = watched(page, live)
     yield
-    assert said == []
+    assert found == []
 
 
 def in_theme(page: Page, theme: str) -> None:
@@ -117,7 +107,7 @@ def test_pages_fit_a_narrow_screen_in_airflow_s_colours(
 ) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
     in_theme(page, theme)
-    for path in PAGES:
+    for path in (*PAGES, f"{HOME}/alerts", f"{HOME}/alerts/{alert_id}"):
         page.goto(address(live, path))
         expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=60_000)
         expect(page.get_by_role("status", name="Reading")).to_have_count(0)
@@ -126,16 +116,14 @@ def test_pages_fit_a_narrow_screen_in_airflow_s_colours(
         assert wide <= 0, path
         ground = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
         assert (ground == "rgb(255, 255, 255)") == (theme == "light")
-        name = path.removeprefix(HOME).partition("?")[0].strip("/") or "morning"
+        name = path.removeprefix(HOME).partition("?")[0].strip("/").replace("/", "-") or "morning"
         shoot(page, f"narrow-{name}-{theme}")
 
 
-def test_names_are_never_markup(page: Page, live: Live, dag_run: str) -> None:
-    for path in ("explore", "runs", "series"):
-        query = urlencode({"search": HOSTILE, "case": HOSTILE, "cluster": HOSTILE})
-        answers = []
-        page.on("response", lambda answer: answers.append(answer.status))  # noqa: B023
-        page.goto(address(live, f"{HOME}/{path}?{query}"))
-        expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=60_000)
-        expect(page.get_by_role("status", name="Reading")).to_have_count(0)
-        assert page.locator("img[src=x]").count() == 0
+@pytest.mark.parametrize("path", ["", "explore", "series", "runs", "runs/x", "alerts", "alerts/x"])
+def test_an_address_is_never_markup(page: Page, live: Live, dag_run: str, path: str) -> None:
+    query = urlencode(dict.fromkeys(("search", "case", "cluster", "state", "days"), HOSTILE))
+    page.goto(address(live, f"{HOME}/{path}?{query}"))
+    expect(page.get_by_role("navigation", name="Benchmarks")).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("status", name="Reading")).to_have_count(0)
+    assert page.locator("img[src=x]").count() == 0

@@ -238,7 +238,7 @@ def test_an_incident_is_followed_to_its_end(incident: Incident, tmp_path: Path) 
     say(f"{said['title']}\n{said['message']}")
     assert said["title"].endswith(f": {TOY.case_id} resolved")
     assert f"Resolved:\n- {TOY.case_id}: {rows[TOY.case_id]['verdict_sentence']}" in said["message"]
-    assert f"/nightbench/alerts/{alert['alert_id']}" in said["message"]
+    assert f"/plugin/benchmarks/alerts/{alert['alert_id']}" in said["message"]
     assert len(incident.alerts()) == 1
     say("over")
 
@@ -260,7 +260,7 @@ def assert_says_all(
     assert by_name["toy"] == f"{GOOD} -> {BAD}"
     assert by_name["cause"].startswith(f"framework version: The framework toy went from {GOOD}")
     assert by_name["confirmed"].startswith(alert["confirmation_sentence"])
-    assert by_name["alert"].endswith(f"/nightbench/alerts/{alert['alert_id']}")
+    assert by_name["alert"].endswith(f"/plugin/benchmarks/alerts/{alert['alert_id']}")
     assert len(message["attachments"]) == 1
     builds = f"toy={GOOD} toy={BAD}"
     command: str = by_name["reproduce"]
@@ -287,4 +287,4 @@ def found_on(incident: Incident, alert_id: int) -> None:
     say(f"nightbench alert show {alert_id}\n{shown.stdout}")
     document = json.loads(incident.shell.run("alert", "show", str(alert_id), "--json").stdout)
     assert [each["first_bad"] for each in document["bisects"]] == [FIRST_BAD]
-    assert sentence in incident.get(f"/nightbench/alerts/{alert_id}").text
+    assert sentence in bisect["sentence"]

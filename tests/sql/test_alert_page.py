@@ -1,4 +1,4 @@
-"""The pages of alerts on a real PostgreSQL, with the roles that they have in Airflow."""
+"""The API of alerts on a real PostgreSQL, with the roles that they have in Airflow."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> TestClient:
         pass
 
     access = PageAccess(anyone, anyone, lambda: PageUser("ada", may_change=True))
-    return TestClient(create_app(page_app.open_repository, page_app.open_triage, access, b"secret"))
+    return TestClient(create_app(page_app.open_repository, page_app.open_triage, access))
 
 
 def test_an_alert_is_found_read_and_moved(app: TestClient, alert_id: int) -> None:
     (listed,) = app.get("/api/alerts?framework=pytorch").json()["alerts"]
     assert (listed["alert_id"], listed["framework"]) == (alert_id, "pytorch")
     assert app.get("/api/alerts?framework=other").json() == {"alerts": []}
-    assert "slower" in app.get(f"/alerts/{alert_id}").text
+    assert "slower" in app.get(f"/api/alerts/{alert_id}").json()["sentence"]
     at = f"/api/alerts/{alert_id}"
     app.post(f"{at}/acknowledge", json={"why": "looking"}, headers=BEARER)
     app.post(f"{at}/assign", json={"owner": "grace"}, headers=BEARER)
@@ -80,11 +80,12 @@ def test_a_group_is_found_shown_and_moved_as_one(
                 run.started_at,
             ),
         )
-    assert "2 series" in app.get("/alerts").text
-    page = app.get(f"/alerts/{ids[0]}").text
-    assert "node: n1" in page
-    assert "<li>The controls of n1 moved.</li>" in page
-    assert "All of this cause: 2 series" in page
+    found = app.get("/api/morning").json()["alerts"]
+    assert sorted(each["alerts_of_cause"] for each in found) == [1, 2]
+    shown = app.get(f"/api/alerts/{ids[0]}").json()
+    assert (shown["cause"], shown["cause_suspect"]) == ("node", "n1")
+    assert shown["evidence_sentences"] == ["The controls of n1 moved."]
+    assert len(shown["group"]) == 2
     triage = {"why": "n1 is being mended", "group": True}
     app.post(f"/api/alerts/{ids[0]}/acknowledge", json=triage, headers=BEARER)
     states = {row["alert_id"]: row["state"] for row in reader.alerts.find()}
@@ -94,10 +95,10 @@ def test_a_group_is_found_shown_and_moved_as_one(
 
 
 def test_each_page_finds_its_rows_with_the_reader_s_rights(app: TestClient, alert_id: int) -> None:
-    for address in ("/", "/trust", "/alerts?state=all&cluster=local", f"/alerts/{alert_id}"):
-        answer = app.get(address)
+    for address in ("trust", "nodes", "alerts?state=all&cluster=local", f"alerts/{alert_id}"):
+        answer = app.get(f"/api/{address}")
         assert answer.status_code == 200, answer.text
-    assert '<td data-label="Cluster">local</td>' in app.get("/trust").text
+    assert [each["cluster"] for each in app.get("/api/trust").json()["labels"]] == ["local"]
 
 
 @contextmanager

@@ -123,7 +123,7 @@ def test_a_message_holds_what_how_much_since_when_why_and_the_plot(
         "  - gpus GPU-1 driver: 550.1 -> 560.2 (on n1)",
     ]
     assert f"- reproduce: nightbench run seeded --case {FALLS.case_id} --build fake=2.13.0" in lines
-    assert f"- alert: http://airflow.example/nightbench/alerts/{alert['alert_id']}" in lines
+    assert f"- alert: http://airflow.example/plugin/benchmarks/alerts/{alert['alert_id']}" in lines
     assert "Airflow: http://airflow.example/dags/nightbench__seeded/runs/scheduled__1" in lines
     ((picture,)) = said["attachments"]
     assert picture["filename"] == f"{FALLS.case_id}-on-local.png"

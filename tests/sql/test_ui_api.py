@@ -25,7 +25,7 @@ def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     roles = {WAREHOUSE_READER: warehouse.reader, WAREHOUSE_TRIAGE: warehouse.triage}
     monkeypatch.setattr(page_app, "connect", lambda conn_id: connect(roles[conn_id]))
     access = PageAccess(lambda: None, lambda: None, lambda: PageUser("ada", may_change=True))
-    return TestClient(create_app(page_app.open_repository, page_app.open_triage, access, b"secret"))
+    return TestClient(create_app(page_app.open_repository, page_app.open_triage, access))
 
 
 @pytest.fixture
@@ -162,3 +162,37 @@ def test_the_api_describes_itself(app: TestClient) -> None:
     assert {"/api/morning", "/api/series", "/api/runs/{run_id}"} <= set(described["paths"])
     assert "/" not in described["paths"]
     assert "MorningAlert" in described["components"]["schemas"]
+
+
+def test_two_sides_of_equal_work_are_compared(
+    app: TestClient, loader: Warehouse, given: Given, nights: list[str]
+) -> None:
+    there = given.run(4, cluster="elsewhere")
+    came = given.came_back(there, given.case(), (45.0, 45.0, 45.0))
+    loader.runs.load(given.bundle(there, came))
+    pairs = app.get("/api/compare?by=cluster&one=local&other=elsewhere").json()
+    assert (pairs["total"], pairs["items"][0]["ratio"]) == (1, 0.5)
+    assert pairs["items"][0]["one_run_id"] == nights[-1]
+    runs = app.get(f"/api/compare?by=run&one={nights[0]}&other={nights[-1]}").json()
+    assert [pair["ratio"] for pair in runs["items"]] == [0.9, 1.0]
+    sides = app.get("/api/compare/sides?by=cluster").json()
+    assert sides == {"items": ["elsewhere", "local"]}
+    for by in ("framework", "version", "build"):
+        assert app.get(f"/api/compare?by={by}&one=a&other=b").json()["total"] == 0
+        assert len(app.get(f"/api/compare/sides?by={by}").json()["items"]) == 1
+    assert app.get("/api/compare?by=evil&one=a&other=b").status_code == 422
+
+
+def test_published_figures_are_listed_with_their_cells(app: TestClient) -> None:
+    tables = app.get("/api/published").json()["items"]
+    first = next(table for table in tables if table["cells"])
+    query = {"source_document": first["source_document"], "figure": first["figure"] or ""}
+    cells = app.get("/api/published/cells", params=query).json()["items"]
+    assert len({cell["reference_id"] for cell in cells}) == first["cells"]
+    assert all(cell["measured_value"] is None for cell in cells)
+
+
+def test_clusters_nodes_and_controls_are_listed(app: TestClient, nights: list[str]) -> None:
+    found = app.get("/api/nodes").json()
+    (cluster,) = found["clusters"]
+    assert (cluster["cluster"], cluster["nodes"], cluster["runs"]) == ("local", 2, 4)

@@ -32,11 +32,11 @@ class Links:
 
     def results(self, run: Run) -> str:
         """The results of a run."""
-        return f"{self._base}/nightbench/?run={quote(run.run_id)}"
+        return f"{self._base}/plugin/benchmarks/runs/{quote(run.run_id, safe='')}"
 
     def alert(self, alert_id: int) -> str:
         """An alert with its history."""
-        return f"{self._base}/nightbench/alerts/{alert_id}"
+        return f"{self._base}/plugin/benchmarks/alerts/{alert_id}"
 
     def dag_run(self, run: Run) -> str | None:
         """The DAG run that measured; None for a run that no DAG made."""

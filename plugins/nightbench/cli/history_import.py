@@ -93,7 +93,7 @@ def _links(found: list[ImportedSeries]) -> list[str]:
     place = common.home()
     if not place.secrets_file.is_file() or not place.ports_file.is_file():
         return []
-    page = f"{deployment.logins(place).ui}/nightbench/"
+    page = f"{deployment.logins(place).ui}/plugin/benchmarks/explore"
     clusters = sorted({each.cluster for each in found})
     return [f"series on {name}: {page}?{urlencode({'cluster': name})}" for name in clusters]
 

@@ -262,7 +262,7 @@ def addresses_of(run_id: str) -> list[tuple[str, str]]:
         return []
     access = deployment.logins(place)
     return [
-        ("results page", f"{access.ui}/nightbench/?run={run_id}"),
+        ("results page", f"{access.ui}/plugin/benchmarks/runs/{run_id}"),
         ("Airflow UI", f"{access.ui}   ({common.login_text(access)})"),
         ("warehouse", access.psql),
     ]

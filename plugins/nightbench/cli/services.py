@@ -1,8 +1,10 @@
-"""up, down, status, logs, airflow, migrate: the control plane on this machine."""
+"""up, down, status, logs, airflow, migrate, backup, restore: the control plane on this machine."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
@@ -11,6 +13,9 @@ from rich.table import Table
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, JsonOption, out, say
 from nightbench.core.errors import UserError
+
+if TYPE_CHECKING:
+    from nightbench.local.deployment import Stack
 
 app = typer.Typer()
 
@@ -148,3 +153,54 @@ def migrate(
         )
     applied = migrations.apply(where)
     say("\n".join(f"applied {name}" for name in applied) or "up to date: nothing to apply")
+
+
+@app.command()
+def backup(
+    file: Annotated[Path, typer.Argument(help="The archive; it is replaced where it exists.")],
+) -> None:
+    """Write an archive of this machine's warehouse, while runs go on."""
+    from nightbench.local import backup as archives
+    from nightbench.report.export_files import replaced
+
+    stack = _running_stack()
+    with replaced(file) as beside:
+        archives.back_up(stack, beside)
+    say(f"{file}: {file.stat().st_size / 1e6:,.1f} MB; put it back: nightbench restore {file}")
+
+
+@app.command()
+def restore(
+    file: Annotated[Path, typer.Argument(help="What `nightbench backup` wrote.")],
+) -> None:
+    """Put an archive in the place of this machine's warehouse; what was there is kept beside it."""
+    from datetime import UTC, datetime
+
+    from nightbench.local import backup as archives
+
+    if not file.is_file():
+        raise UserError(f"{file}: found no such file; expected what `nightbench backup` wrote")
+    kept, applied = archives.restore(_running_stack(), file, datetime.now(UTC))
+    for name in applied:
+        say(f"applied {name}")
+    say(f"restored {file}; what was there is the database {kept}: drop it when it is not needed")
+
+
+def _running_stack() -> Stack:
+    """Return this machine's control plane, whose PostgreSQL runs.
+
+    Raises:
+        UserError: it does not run, or the warehouse is another one.
+    """
+    from nightbench.local import deployment
+
+    named = os.environ.get(common.WAREHOUSE_VARIABLE)
+    if named:
+        raise UserError(
+            f"{common.WAREHOUSE_VARIABLE} names another warehouse; this command is for the one of "
+            "`nightbench up`. docs/warehouse.md says how others are backed up by pg_dump"
+        )
+    stack = deployment.load(common.home())
+    if stack.running("postgres") is None:
+        raise UserError("PostgreSQL does not run. Start it: nightbench up")
+    return stack

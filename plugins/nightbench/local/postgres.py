@@ -115,7 +115,7 @@ def initialise(home: Home, secrets: Secrets) -> bool:
             capture_output=True,
             text=True,
             check=False,
-            env=_environment(),
+            env=environment(),
         )
     if outcome.returncode:
         shutil.rmtree(building, ignore_errors=True)
@@ -145,7 +145,8 @@ def _chown(path: Path) -> None:
         os.chown(entry, owner, owner if owner == NOBODY else os.getegid(), follow_symlinks=False)
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """Return our environment for a PostgreSQL program."""
     # PG* variables of the caller (PGPORT, PGSERVICE, …) would redirect what we start.
     return {k: v for k, v in os.environ.items() if not k.startswith("PG")}
 
@@ -168,7 +169,7 @@ def start(home: Home, port: int) -> processes.Service:
     return processes.start(
         "postgres",
         [*identity(), str(binaries() / "postgres"), "-D", str(home.postgres), *words],
-        env=_environment(),
+        env=environment(),
         log=home.logs / "postgres.log",
         pid_file=home.run / "postgres.pid",
         home=home.root,
@@ -222,10 +223,10 @@ def provide(home: Home, ports: Ports, secrets: Secrets) -> list[str]:
             for role in ("airflow", *ROLES):
                 made += _provide_role(cursor, role, getattr(secrets, role))
             for database, owner in DATABASES.items():
-                made += _provide_database(cursor, database, owner)
+                made += provide_database(cursor, database, owner)
     finally:
         connection.close()
-    _limit_reader(dsn(ports, secrets, SUPERUSER))
+    limit_reader(dsn(ports, secrets, SUPERUSER))
     lines = [
         f"127.0.0.1:{ports.postgres}:*:{role}:{getattr(secrets, role)}"
         for role in (SUPERUSER, "airflow", *ROLES)
@@ -234,7 +235,8 @@ def provide(home: Home, ports: Ports, secrets: Secrets) -> list[str]:
     return made
 
 
-def _limit_reader(warehouse: str) -> None:
+def limit_reader(warehouse: str) -> None:
+    """Set what the reader may cost a database, which a superuser's connection string names."""
     import psycopg2
 
     from nightbench.warehouse.statements import text
@@ -261,7 +263,8 @@ def _provide_role(cursor: psycopg2.extensions.cursor, role: str, password: str) 
     return [f"role {role}"] if missing else []
 
 
-def _provide_database(cursor: psycopg2.extensions.cursor, database: str, owner: str) -> list[str]:
+def provide_database(cursor: psycopg2.extensions.cursor, database: str, owner: str) -> list[str]:
+    """Create a database where it is missing, with the rights to connect; return what was made."""
     from psycopg2 import sql
 
     cursor.execute("select 1 from pg_database where datname = %s", (database,))
@@ -270,7 +273,7 @@ def _provide_database(cursor: psycopg2.extensions.cursor, database: str, owner: 
     if missing:
         cursor.execute(sql.SQL("create database {} owner {}").format(name, to))
         cursor.execute(sql.SQL("revoke all on database {} from public").format(name))
-    if database == WAREHOUSE:
+    if owner == DATABASES[WAREHOUSE]:
         # Again each time: a home made by an earlier version lacks the newer roles.
         roles = sql.SQL(", ").join(map(sql.Identifier, ROLES))
         cursor.execute(sql.SQL("grant connect on database {} to {}").format(name, roles))

@@ -1,8 +1,7 @@
-"""The app of the pages inside Airflow's API server, guarded by Airflow's login and rights."""
+"""The app behind the pages inside Airflow's API server, guarded by Airflow's login and rights."""
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -11,7 +10,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request
 
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE, connect
 from nightbench.warehouse import Triage
-from nightbench.warehouse.ui import UiRepository
+from nightbench.warehouse.pages import PageRepository
 from nightbench.web import PageAccess, PageUser, create_app
 
 GUARD = "on_demand"
@@ -19,10 +18,10 @@ GUARD = "on_demand"
 
 
 @contextmanager
-def open_repository() -> Iterator[UiRepository]:
+def open_repository() -> Iterator[PageRepository]:
     """A repository for one request, through the read-only Connection."""
     with closing(connect(WAREHOUSE_READER)) as connection:
-        yield UiRepository(connection)
+        yield PageRepository(connection)
 
 
 @contextmanager
@@ -32,7 +31,7 @@ def open_triage(by: str) -> Iterator[Triage]:
         yield Triage(connection, by)
 
 
-def build_app(airflow_url: str) -> FastAPI:
+def build_app() -> FastAPI:
     """The app, guarded by Airflow's own access rules."""
     from airflow.sdk.configuration import conf
 
@@ -40,8 +39,6 @@ def build_app(airflow_url: str) -> FastAPI:
         open_repository,
         open_triage,
         _access(),
-        form_secret=_form_secret(conf.get("api", "secret_key")),
-        airflow_url=airflow_url,
         base_url=conf.get("api", "base_url", fallback=""),
     )
 
@@ -63,8 +60,3 @@ def _access() -> PageAccess:
     return PageAccess(
         reader=requires_access_dag("GET", DagAccessEntity.RUN), trigger=trigger, user=page_user
     )
-
-
-def _form_secret(airflow_secret: str) -> bytes:
-    """A key of our own from the one that all of a site's API servers share."""
-    return hmac.new(airflow_secret.encode(), b"nightbench: forms of alerts", "sha256").digest()

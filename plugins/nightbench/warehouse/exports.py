@@ -12,13 +12,22 @@ from nightbench.core.model import Run, RunKind
 from nightbench.warehouse.repository import Repository, Row
 from nightbench.warehouse.statements import queries
 
+
+class Export(NamedTuple):
+    """Something that can be exported."""
+
+    view: str
+    """Its columns are those of the rows."""
+    statement: str
+
+
 EXPORTS = {
-    "measurements": "marts.fct_measurement",
-    "repeats": "marts.fct_repeat",
-    "verdicts": "marts.fct_verdict",
-    "alerts": "marts.fct_alert",
+    "measurements": Export("marts.fct_measurement", "export_measurements"),
+    "repeats": Export("marts.fct_repeat", "export_repeats"),
+    "verdicts": Export("marts.fct_verdict", "export_verdicts"),
+    "alerts": Export("marts.fct_alert", "export_alerts"),
 }
-"""What can be exported -> the view whose columns the rows have."""
+"""What can be exported, by name."""
 
 BATCH_ROWS = 20_000
 """Rows that are held in memory at once."""
@@ -72,7 +81,7 @@ class ExportRepository(Repository):
         Args:
             name: a key of `EXPORTS`.
         """
-        found = self._read("export_columns", view=EXPORTS[name])
+        found = self._read("export_columns", view=EXPORTS[name].view)
         return [ExportColumn(**row) for row in found]
 
     def batches(self, name: str, chosen: ExportFilter) -> Generator[Batch]:
@@ -84,7 +93,7 @@ class ExportRepository(Repository):
             name: a key of `EXPORTS`.
             chosen: which rows.
         """
-        statement = getattr(queries(), f"export_{name}").sql
+        statement = getattr(queries(), EXPORTS[name].statement).sql
         constraints = vars(chosen)
         with self._snapshot(f"export {name}"):
             span = {key: constraints[key] for key in constraints if key != "case_id"}
@@ -111,7 +120,9 @@ class ExportRepository(Repository):
             run_id: the run.
             case_id: the case; all when None.
         """
-        return self._read(f"export_{name}", **vars(ExportFilter(run_id=run_id, case_id=case_id)))
+        return self._read(
+            EXPORTS[name].statement, **vars(ExportFilter(run_id=run_id, case_id=case_id))
+        )
 
     def run(self, run_id: str) -> Run | None:
         """A run; None where the warehouse has none of that id."""

@@ -1,21 +1,27 @@
-"""What the web pages read."""
+"""What the pages inside Airflow's UI read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from nightbench.warehouse.alerts import LIVE, AlertRepository
+from psycopg2.extras import Json
+
+from nightbench.warehouse.alerts import AlertRepository
 from nightbench.warehouse.connection import Connection
 from nightbench.warehouse.repository import Repository, Row
 from nightbench.warehouse.runs import RunRepository
 from nightbench.warehouse.series import SeriesRepository
 
-POINTS = 180
-"""Results of a series that are drawn."""
-
-RUNS = 25
+NEWEST_RUNS = 200
+"""Runs among which the newest of each suite are looked for."""
+LEFT_OUT = 200
+SPARKLINE = 40
+"""Medians of a sparkline."""
+MISSING_NIGHTS = 25
+SIDES = 300
+"""Runs, builds, versions that are offered for a comparison."""
 BISECTS = 5
 GROUP = 1000
 NIGHTS = timedelta(days=14)
@@ -31,38 +37,6 @@ class PageRepository(Repository):
         self._alerts = AlertRepository(connection)
         self._series = SeriesRepository(connection)
 
-    def series(
-        self, workload: str | None, framework: str | None, cluster: str | None
-    ) -> Sequence[Row]:
-        """Results of all series, oldest first."""
-        return self._read(
-            "page_series",
-            workload=workload,
-            framework=framework,
-            cluster=cluster,
-            case_id=None,
-            max_points=POINTS,
-        )
-
-    def series_of(self, case_id: str, cluster: str) -> Sequence[Row]:
-        """The results of one series."""
-        return self._read(
-            "page_series",
-            workload=None,
-            framework=None,
-            cluster=cluster,
-            case_id=case_id,
-            max_points=POINTS,
-        )
-
-    def choices(self) -> Sequence[Row]:
-        """Combinations that have results."""
-        return self._read("page_choices")
-
-    def runs(self) -> Sequence[Row]:
-        """The newest runs."""
-        return self._runs.find(limit=RUNS)
-
     def run(self, run_id: str) -> Row | None:
         """One run with its counts."""
         return self._first(
@@ -72,10 +46,6 @@ class PageRepository(Repository):
     def results(self, run_id: str) -> Sequence[Row]:
         """Every planned case of a run."""
         return self._runs.results(run_id)
-
-    def alerts(self) -> Sequence[Row]:
-        """Live alerts."""
-        return self.find_alerts(LIVE, None, None, 50)
 
     def find_alerts(
         self,
@@ -128,7 +98,12 @@ class PageRepository(Repository):
         """Nights of late that brought nothing."""
         since = datetime.now(UTC) - NIGHTS
         return self._read(
-            "nights", suite=None, cluster=None, states=["missing"], since=since, max_rows=RUNS
+            "nights",
+            suite=None,
+            cluster=None,
+            states=["missing"],
+            since=since,
+            max_rows=MISSING_NIGHTS,
         )
 
     def labels(self) -> Sequence[Row]:
@@ -139,6 +114,122 @@ class PageRepository(Repository):
         """The run that a DAG run made."""
         row = self._first("page_run_of_dag_run", dag_id=dag_id, dag_run_id=dag_run_id)
         return str(row["run_id"]) if row else None
+
+    def newest_runs(self) -> Sequence[Row]:
+        """The newest runs, imported ones left out, newest first."""
+        return self._runs.find(limit=NEWEST_RUNS)
+
+    def find_runs(
+        self, suite: str | None, cluster: str | None, imported: bool, limit: int, offset: int
+    ) -> Sequence[Row]:
+        """Runs with the counts of their cases, newest first."""
+        found = self._runs.find(suite, cluster, limit=offset + limit, imported=imported)
+        return found[offset:]
+
+    def repeats(self, run_id: str, case_id: str) -> Sequence[Row]:
+        """Every launch of a case in a run."""
+        return self._read("ui_repeats", run_id=run_id, case_id=case_id)
+
+    def verdict_counts(self, run_ids: Sequence[str]) -> Sequence[Row]:
+        """How many cases of some runs have which verdict."""
+        return self._read("ui_verdict_counts", run_ids=list(run_ids))
+
+    def left_out(self, run_ids: Sequence[str]) -> Sequence[Row]:
+        """The cases that some runs had no room for."""
+        return self._read("ui_left_out", run_ids=list(run_ids), max_rows=LEFT_OUT)
+
+    def sparklines(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[float]]:
+        """The newest medians of some series (case, cluster), oldest first."""
+        wanted = sorted(set(keys))
+        rows = self._read(
+            "ui_sparklines",
+            case_ids=[case_id for case_id, _ in wanted],
+            clusters=[cluster for _, cluster in wanted],
+            max_points=SPARKLINE,
+        )
+        return {(row["case_id"], row["cluster"]): row["medians"][::-1] for row in rows}
+
+    def find_series(
+        self,
+        axes: Mapping[str, str],
+        cluster: str | None,
+        suite: str | None,
+        state: str | None,
+        search: str | None,
+        sort: str,
+        limit: int,
+        offset: int,
+    ) -> Sequence[Row]:
+        """Series with their newest median and verdict; `total` says how many there are."""
+        return self._read(
+            "ui_series",
+            axes=Json(dict(axes)),
+            cluster=cluster,
+            suite=suite,
+            state=state,
+            search=search,
+            sort=sort,
+            max_rows=limit,
+            skipped=offset,
+        )
+
+    def axis_values(self) -> Sequence[Row]:
+        """The axes that series have, each value with the number of its series."""
+        return self._read("ui_choices")
+
+    def series_points(
+        self, case_id: str, cluster: str, since: datetime | None, until: datetime | None
+    ) -> Sequence[Row]:
+        """The results of one series, oldest first."""
+        return self._read(
+            "ui_series_points", case_id=case_id, cluster=cluster, since=since, until=until
+        )
+
+    def series_alerts(self, case_id: str, cluster: str) -> Sequence[Row]:
+        """The alerts that a series ever had, oldest first."""
+        return self._read("ui_series_alerts", case_id=case_id, cluster=cluster)
+
+    def series_references(self, case_id: str, cluster: str) -> Sequence[Row]:
+        """The published figures of a series' cell."""
+        return self._read("ui_series_references", case_id=case_id, cluster=cluster)
+
+    def clusters(self) -> Sequence[Row]:
+        """The clusters that runs were planned on."""
+        return self._read("ui_clusters")
+
+    def nodes(self) -> Sequence[Row]:
+        """All nodes that were ever looked at, and where they stand."""
+        return self._read("ui_nodes")
+
+    def controls(self) -> Sequence[Row]:
+        """The newest control measurement of each node, metric, device and backend."""
+        return self._read("ui_controls")
+
+    def compare(
+        self, by: str, one: str, other: str, search: str | None, limit: int, offset: int
+    ) -> Sequence[Row]:
+        """Pairs of medians that differ by one property; `total` says how many there are."""
+        return self._read(
+            "ui_compare",
+            by=by,
+            one=one,
+            other=other,
+            search=search,
+            max_rows=limit,
+            skipped=offset,
+        )
+
+    def compare_sides(self, by: str) -> Sequence[Row]:
+        """What can be compared by some property, the newest first."""
+        return self._read("ui_compare_sides", by=by, max_rows=SIDES)
+
+    def published_figures(self) -> Sequence[Row]:
+        """The figures of the public benchmarks' documents."""
+        return self._read("ui_published_figures")
+
+    def published(self, source_document: str, figure: str | None) -> Sequence[Row]:
+        """The cells of a published figure with the medians that match them."""
+        return self._read("ui_published", source_document=source_document, figure=figure)
 
     def _page_alerts(self, **given: Any) -> list[Row]:
         nothing = dict.fromkeys(("states", "cluster", "framework", "alert_id", "group_key"))

@@ -1,4 +1,4 @@
-"""The pages: what was measured last, each series as a plot, and the alerts with what people do."""
+"""The pages in Airflow's UI (`ui/`, TypeScript) and the JSON API that they read."""
 
 from nightbench.web.actions import AlertTriage
 from nightbench.web.app import create_app

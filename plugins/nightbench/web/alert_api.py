@@ -1,39 +1,114 @@
-"""The alerts as JSON, for programs, with the rights and actions of the pages."""
+"""The JSON API of alerts: reading them, and what people do with them."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Query, Request
 from fastapi.responses import JSONResponse
 
-from nightbench.web.actions import apply_change, parse_change
-from nightbench.web.alert_pages import (
-    OpenQueries,
-    OpenTriage,
-    group_of,
-    known_action,
-    known_alert,
-    states_of,
+from nightbench.core.model.alerts import CauseEvidence
+from nightbench.core.sentences import evidence_sentence
+from nightbench.web.actions import (
+    ACTIONS,
+    LIVE,
+    REASONS,
+    STATES,
+    Action,
+    AlertTriage,
+    actions_for,
+    apply_change,
+    parse_change,
 )
-from nightbench.web.errors import BadInput, Refused
+from nightbench.web.alert_models import (
+    AlertDetail,
+    AlertEvent,
+    AlertList,
+    AlertRow,
+    BisectSearch,
+    BisectTest,
+    OfferedAction,
+)
+from nightbench.web.answer_cache import AnswerCache
+from nightbench.web.errors import BadInput, NotFound, Refused
 from nightbench.web.guard import HEADER, PageUser, has_bearer, refuse_foreign
-from nightbench.web.rendering import HEADERS
+from nightbench.web.headers import HEADERS
+from nightbench.web.page_queries import OpenQueries, PageQueries, Row
+
+OpenTriage = Callable[[str], AbstractContextManager[AlertTriage]]
+"""Opens, by a person's name, what a request changes alerts through."""
 
 MOST = 1000
+BIGGEST_ID = 2**63 - 1
+
+
+def states_of(names: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the states that a request names; None for all, the live ones without a name.
+
+    Raises:
+        BadInput: there is no such state.
+    """
+    given = [state for state in names if state]
+    if unknown := sorted(set(given) - {*STATES, "live", "all"}):
+        raise BadInput(f'state: found "{unknown[0][:80]}", expected live, all, {", ".join(STATES)}')
+    if "all" in given:
+        return None
+    live = LIVE if "live" in given or not given else ()
+    return tuple(dict.fromkeys([*live, *(state for state in given if state in STATES)]))
+
+
+@contextmanager
+def known_alert(open_repository: OpenQueries, alert_id: int) -> Iterator[tuple[PageQueries, Row]]:
+    """Open a repository and read an alert.
+
+    Raises:
+        NotFound: there is none of that number.
+    """
+    with open_repository() as repository:
+        row = repository.alert(alert_id) if alert_id <= BIGGEST_ID else None
+        if row is None:
+            raise NotFound(f"There is no alert {alert_id}.")
+        yield repository, row
+
+
+def group_of(repository: PageQueries, row: Row) -> Sequence[Row]:
+    """Return all alerts of an alert's cause, itself included; empty where it is the only one."""
+    key = row.get("group_key")
+    found = repository.group(key) if key else ()
+    return found if len(found) > 1 else ()
+
+
+def known_action(name: str) -> Action:
+    """Return an action by its name.
+
+    Raises:
+        NotFound: there is none of that name.
+    """
+    action = ACTIONS.get(name)
+    if action is None:
+        raise NotFound(f"There is no action {name[:80]}, only {', '.join(ACTIONS)}.")
+    return action
 
 
 class AlertApi:
     """Handlers of the API for alerts."""
 
-    def __init__(self, repository: OpenQueries, triage: OpenTriage, hosts: frozenset[str]) -> None:
+    def __init__(
+        self,
+        repository: OpenQueries,
+        triage: OpenTriage,
+        hosts: frozenset[str],
+        cache: AnswerCache,
+    ) -> None:
         self._repository = repository
         self._triage = triage
         self._hosts = hosts
+        self._cache = cache
 
     def index(
         self,
@@ -47,13 +122,26 @@ class AlertApi:
             rows = repository.find_alerts(
                 states_of(state or []), cluster or None, framework or None, limit
             )
-        return json_response({"alerts": rows})
+        return json_response(AlertList(alerts=[AlertRow.of(row) for row in rows]).model_dump())
 
-    def show(self, alert_id: int) -> JSONResponse:
-        """One alert with its history and the searches for the version behind it."""
+    def show(self, request: Request, alert_id: int) -> JSONResponse:
+        """One alert with its history, and what its reader may do with it."""
+        user: PageUser = request.state.nightbench_user
         with known_alert(self._repository, alert_id) as (repository, row):
-            events, bisects = repository.alert_events(alert_id), repository.bisects(alert_id)
-            return json_response({**row, "events": events, "bisects": bisects})
+            evidence = [CauseEvidence.from_json(each) for each in row["evidence"] or ()]
+            shown = AlertDetail.of(
+                row,
+                evidence_sentences=[evidence_sentence(each) for each in evidence],
+                events=[AlertEvent.of(each) for each in repository.alert_events(alert_id)],
+                bisects=[_bisect(each) for each in repository.bisects(alert_id)],
+                group=[AlertRow.of(each) for each in group_of(repository, row)],
+                actions=[
+                    OfferedAction.of(vars(action))
+                    for action in (actions_for(row["state"]) if user.may_change else ())
+                ],
+                reasons=REASONS,
+            )
+        return json_response(shown.model_dump())
 
     def change(self, request: Request, alert_id: int, action: str) -> JSONResponse:
         """Apply an action to an alert; return the alert afterwards."""
@@ -72,7 +160,12 @@ class AlertApi:
             group = group_of(repository, row) if whole else ()
         with self._triage(user.name) as triage:
             apply_change(change, chosen, triage, row, group)
-        return self.show(alert_id)
+        self._cache.clear()
+        return self.show(request, alert_id)
+
+
+def _bisect(row: Row) -> BisectSearch:
+    return BisectSearch.of(row, tests=[BisectTest.of(each) for each in row["tests"]])
 
 
 def json_response(

@@ -7,21 +7,21 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from nightbench.web import ui_models
+from nightbench.web import alert_models, compare_models, ui_models
 
 _SCALARS = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
 
 
 def typescript() -> str:
     """Return the text of `src/api-types.ts`."""
-    models = [
+    models = {
         value
-        for value in vars(ui_models).values()
-        if isinstance(value, type)
-        and issubclass(value, ui_models.ApiModel)
-        and value is not ui_models.ApiModel
-    ]
-    _, document = models_json_schema([(model, "serialization") for model in models])
+        for module in (ui_models, alert_models, compare_models)
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, ui_models.ApiModel)
+    } - {ui_models.ApiModel}
+    ordered = sorted(models, key=lambda model: model.__name__)
+    _, document = models_json_schema([(model, "serialization") for model in ordered])
     parts = ["// Made from plugins/nightbench/web/ui_models.py by `make ui`.\n"]
     for name, schema in sorted(document["$defs"].items()):
         fields = "".join(f"  {key}: {_type(of)};\n" for key, of in schema["properties"].items())

@@ -2,24 +2,20 @@
 
 Airflow keeps a browser logged in by the cookie `_token` (HttpOnly, SameSite=Lax). A page of
 another site under the same domain could still make the browser send it along. So a change that
-comes with the cookie must come from the site's own origin, and carry what no other origin can know
-or send: a token in the form, or a header in a request of a script. A request with
-`Authorization: Bearer` needs neither: no browser adds that by itself.
+comes with the cookie must come from the site's own origin, and carry a header that no other origin
+can send without permission. A request with `Authorization: Bearer` needs neither: no browser adds
+that by itself.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from time import time
 from typing import Any
 from urllib.parse import urlsplit
 
 from nightbench.web.errors import Refused
 
-FORM_LIVES_S = 12 * 3600
 HEADER = "x-nightbench-request"
 """Header that scripts send with any value; other origins cannot without permission."""
 
@@ -46,36 +42,6 @@ class PageAccess:
     """Refuses users who may not trigger the DAG on_demand; guards every change."""
     user: Dependency
     """Returns the `PageUser`."""
-
-
-@dataclass(frozen=True)
-class FormTokens:
-    """Makes and checks tokens of forms; each belongs to one user and expires after some hours."""
-
-    secret: bytes
-    """The same in all processes that serve the page."""
-
-    def token(self, name: str, now: float | None = None) -> str:
-        """Return a token for a user's forms."""
-        until = int((time() if now is None else now) + FORM_LIVES_S)
-        return f"{until}.{self._sign(until, name)}"
-
-    def check(self, token: str, name: str) -> None:
-        """Check that a token is this user's and has not expired.
-
-        Raises:
-            Refused: it is not.
-        """
-        until, _, signature = token.partition(".")
-        if not (until.isascii() and until.isdigit() and len(until) < 12):
-            raise Refused("The form came without its token. Load the page again.")
-        if not hmac.compare_digest(signature.encode(), self._sign(int(until), name).encode()):
-            raise Refused("The form's token is not yours. Load the page again.")
-        if int(until) < time():
-            raise Refused("The form is too old. Load the page again.")
-
-    def _sign(self, until: int, name: str) -> str:
-        return hmac.new(self.secret, f"{until}\n{name}".encode(), hashlib.sha256).hexdigest()
 
 
 def has_bearer(headers: Mapping[str, str]) -> bool:

@@ -1,8 +1,9 @@
-"""Interface of the queries behind the pages; the app gets an implementation."""
+"""Interface of the queries behind the API; the app gets an implementation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -12,25 +13,11 @@ Row = Mapping[str, Any]
 class PageQueries(Protocol):
     """Reads for one request; a method raises `UserError` where the warehouse is away."""
 
-    def series(
-        self, workload: str | None, framework: str | None, cluster: str | None
-    ) -> Sequence[Row]:
-        """Results by series and then oldest first (statement `page_series`)."""
-
-    def choices(self) -> Sequence[Row]:
-        """Combinations of workload, framework and cluster that have results."""
-
-    def runs(self) -> Sequence[Row]:
-        """The newest runs, newest first."""
-
     def run(self, run_id: str) -> Row | None:
         """One run; None where the warehouse does not know it."""
 
     def results(self, run_id: str) -> Sequence[Row]:
         """Every planned case of a run with its figures and its verdict."""
-
-    def alerts(self) -> Sequence[Row]:
-        """Live alerts, newest first."""
 
     def find_alerts(
         self,
@@ -68,15 +55,8 @@ class PageQueries(Protocol):
     def labels(self) -> Sequence[Row]:
         """By cluster: numbers of alerts of the last year by their end."""
 
-    def series_of(self, case_id: str, cluster: str) -> Sequence[Row]:
-        """The results of one series, as `series` gives them."""
-
     def run_of(self, dag_id: str, dag_run_id: str) -> str | None:
         """The run that a DAG run made."""
-
-
-class UiQueries(PageQueries, Protocol):
-    """What the JSON API of the pages inside Airflow's UI reads beside that."""
 
     def newest_runs(self) -> Sequence[Row]:
         """The newest runs, imported ones left out, newest first."""
@@ -124,3 +104,30 @@ class UiQueries(PageQueries, Protocol):
 
     def series_references(self, case_id: str, cluster: str) -> Sequence[Row]:
         """The published figures of a series' cell."""
+
+    def clusters(self) -> Sequence[Row]:
+        """The clusters that runs were planned on."""
+
+    def nodes(self) -> Sequence[Row]:
+        """All nodes that were ever looked at, and where they stand."""
+
+    def controls(self) -> Sequence[Row]:
+        """The newest control measurement of each node, metric, device and backend."""
+
+    def compare(
+        self, by: str, one: str, other: str, search: str | None, limit: int, offset: int
+    ) -> Sequence[Row]:
+        """Pairs of medians that differ by one property; `total` says how many there are."""
+
+    def compare_sides(self, by: str) -> Sequence[Row]:
+        """What can be compared by some property, the newest first."""
+
+    def published_figures(self) -> Sequence[Row]:
+        """The figures of the public benchmarks' documents."""
+
+    def published(self, source_document: str, figure: str | None) -> Sequence[Row]:
+        """The cells of a published figure with the medians that match them."""
+
+
+OpenQueries = Callable[[], AbstractContextManager[PageQueries]]
+"""Opens what a request reads from."""

@@ -8,9 +8,8 @@ from fastapi import Query
 
 from nightbench.core.model import reasons_from_json
 from nightbench.core.sentences import sentence
-from nightbench.web.alert_pages import OpenQueries
 from nightbench.web.errors import NotFound
-from nightbench.web.page_queries import Row
+from nightbench.web.page_queries import OpenQueries, Row
 from nightbench.web.ui_api import csv_response
 from nightbench.web.ui_models import (
     CaseRepeats,

@@ -11,9 +11,10 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request, Response
 
-from nightbench.web.alert_pages import OpenQueries
+from nightbench.web.actions import LIVE
+from nightbench.web.answer_cache import AnswerCache
 from nightbench.web.errors import BadInput, NotFound
-from nightbench.web.page_queries import Row
+from nightbench.web.page_queries import OpenQueries, Row
 from nightbench.web.ui_models import (
     AxisValue,
     AxisValues,
@@ -33,7 +34,6 @@ from nightbench.web.ui_models import (
 )
 from nightbench.web.views import group_alerts
 
-LIVE = ("open", "acknowledged")
 ALERTS = 200
 CSV_ROWS = 10_000
 NOT_AXES = {"cluster", "suite", "state", "search", "sort", "page", "size", "format"}
@@ -43,11 +43,15 @@ SORTS = Literal["case_id", "change", "spread", "efficiency", "measured_at"]
 class UiApi:
     """Handlers of the API that the pages read."""
 
-    def __init__(self, repository: OpenQueries) -> None:
+    def __init__(self, repository: OpenQueries, cache: AnswerCache) -> None:
         self._repository = repository
+        self._cache = cache
 
     def morning(self, days: Annotated[int, Query(ge=1, le=31)] = 1) -> Morning:
         """What is new in the last days, what ran, and what did not."""
+        return self._cache.get(("morning", days), lambda: self._morning(days))
+
+    def _morning(self, days: int) -> Morning:
         now = datetime.now(UTC)
         since = now - timedelta(days=days)
         with self._repository() as repository:
@@ -74,6 +78,11 @@ class UiApi:
                 left_out=[LeftOutCase.of(row) for row in repository.left_out(run_ids)],
                 noisy=[NoisySeries.of(row) for row in repository.noisy()],
                 drifting=[DriftingSeries.of(row) for row in repository.drifts()],
+                grades_too_low=[
+                    f"{row['suite']} on {row['cluster']}: {row['below']}"
+                    for row in repository.grades()
+                    if row["below"]
+                ],
                 is_empty=not runs and not alerts and not repository.axis_values(),
             )
 
@@ -118,6 +127,9 @@ class UiApi:
 
     def axis_values(self) -> AxisValues:
         """The axes that series have, with the values of each."""
+        return self._cache.get("axes", self._axis_values)
+
+    def _axis_values(self) -> AxisValues:
         with self._repository() as repository:
             return AxisValues(items=[AxisValue.of(row) for row in repository.axis_values()])
 

@@ -137,6 +137,8 @@ class Morning(ApiModel):
     left_out: list[LeftOutCase]
     noisy: list[NoisySeries]
     drifting: list[DriftingSeries]
+    grades_too_low: list[str]
+    """A sentence for each of the detector's grades that is not good enough."""
     is_empty: bool
     """Nothing has been loaded yet."""
 

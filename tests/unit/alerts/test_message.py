@@ -54,10 +54,10 @@ def test_fall_says_what_how_much_since_when_why_and_where():
         "  - kernel: 6.17 -> 6.18 (on n1, n2)\n"
         "- confirmed: 2.13.0 against 2.12.0 on n1. (ratio 0.9030, 0.9000 to 0.9070, n = 7)\n"
         "- reproduce: nightbench ab pytorch=2.12.0 pytorch=2.13.0 --suite demo --case resnet50\n"
-        "- alert: http://localhost:8080/nightbench/alerts/7\n"
+        "- alert: http://localhost:8080/plugin/benchmarks/alerts/7\n"
         "\n"
         "Run: demo-20260301T010000-0000 (nightly), suite demo, owner benchmarks\n"
-        "Results: http://localhost:8080/nightbench/?run=demo-20260301T010000-0000\n"
+        "Results: http://localhost:8080/plugin/benchmarks/runs/demo-20260301T010000-0000\n"
         "Airflow: http://localhost:8080/dags/nightbench__demo/runs/"
         "scheduled__2026-03-01T01%3A00%3A00%2B00%3A00"
     )
@@ -134,7 +134,11 @@ def test_recovery_alone_is_told():
     back = EndedAlert("bert", "100 is as before.", 7)
     said = message(RUN, "benchmarks", [], [back, EndedAlert("ctr")], Links("http://air/"))
     assert said.title == "Nightbench demo on local: 2 resolved"
-    lines = ["- bert: 100 is as before.", "  - alert: http://air/nightbench/alerts/7", "- ctr"]
+    lines = [
+        "- bert: 100 is as before.",
+        "  - alert: http://air/plugin/benchmarks/alerts/7",
+        "- ctr",
+    ]
     assert said.body.startswith("\n".join(["Resolved:", *lines, "", "Run: "]))
     alone = message(RUN, "benchmarks", [], [back])
     assert alone.title == "Nightbench demo on local: bert resolved"

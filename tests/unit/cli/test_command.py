@@ -98,6 +98,8 @@ def test_every_command_of_the_manual_is_there() -> None:
         "import",
         "airflow",
         "migrate",
+        "backup",
+        "restore",
     }
 
 

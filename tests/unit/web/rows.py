@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,10 +13,9 @@ from fastapi.testclient import TestClient
 from nightbench.core.errors import UserError
 from nightbench.warehouse import MoveRefused
 from nightbench.web import PageAccess, PageUser, create_app
-from nightbench.web.guard import FormTokens
 
 START = datetime(2026, 11, 1, 1, tzinfo=UTC)
-SECRET = b"a secret of the tests"
+CONFIRMATION = ("", "_state", "_sentence", "_ratio", "_low", "_high", "_rounds")
 Row = dict[str, Any]
 
 
@@ -43,6 +42,9 @@ def row(night: int, throughput: float | None = 100.0, **changes: Any) -> Row:
         "verdict": "ok",
         "verdict_sentence": "as ever",
         "private_build": False,
+        "is_imported": False,
+        "error": None,
+        **dict.fromkeys(("build_id", "minimum", "maximum", "baseline", "smallest_slowdown")),
         **dict.fromkeys(("change", "change_low", "change_high", "noisy", "drift", "drift_since")),
         **dict.fromkeys(("alert_id", "alert_verdict", "alert_change")),
     } | changes
@@ -73,6 +75,10 @@ def alert(**changes: Any) -> Row:
         "dismissed_as": None,
         "snoozed_until": None,
         "owner": None,
+        "evidence": None,
+        **dict.fromkeys(("change_low", "change_high", "since", "group_key")),
+        **dict.fromkeys(("cause", "cause_suspect", "cause_sentence")),
+        **dict.fromkeys(f"confirmation{part}" for part in CONFIRMATION),
     } | changes
 
 
@@ -108,21 +114,6 @@ class Rows:
         self.known: dict[str, Sequence[Row]] = {}
         """What it answers to the questions named so."""
 
-    def series(
-        self, workload: str | None, framework: str | None, cluster: str | None
-    ) -> Sequence[Row]:
-        self.asked.append((workload, framework, cluster))
-        return self.rows
-
-    def series_of(self, case_id: str, cluster: str) -> Sequence[Row]:
-        return [r for r in self.rows if (r["case_id"], r["cluster"]) == (case_id, cluster)]
-
-    def choices(self) -> Sequence[Row]:
-        return [{k: r[k] for k in ("workload", "framework", "cluster")} for r in self.rows]
-
-    def runs(self) -> Sequence[Row]:
-        return [run for r in self.rows if (run := self.run(r["run_id"]))]
-
     def run(self, run_id: str) -> Row | None:
         found = [r for r in self.rows if r["run_id"] == run_id]
         if not found:
@@ -140,9 +131,6 @@ class Rows:
 
     def results(self, run_id: str) -> Sequence[Row]:
         return [r for r in self.rows if r["run_id"] == run_id]
-
-    def alerts(self) -> Sequence[Row]:
-        return self._alerts
 
     def find_alerts(
         self,
@@ -177,6 +165,26 @@ class Rows:
 
     def missing_nights(self) -> Sequence[Row]:
         return self.known.get("nights", [])
+
+    def find_runs(
+        self, suite: str | None, cluster: str | None, imported: bool, limit: int, offset: int
+    ) -> Sequence[Row]:
+        return [run for r in self.rows if (run := self.run(r["run_id"]))][offset : offset + limit]
+
+    def newest_runs(self) -> Sequence[Row]:
+        return self.find_runs(None, None, False, 200, 0)
+
+    def verdict_counts(self, run_ids: Sequence[str]) -> Sequence[Row]:
+        return self.known.get("verdict_counts", [])
+
+    def left_out(self, run_ids: Sequence[str]) -> Sequence[Row]:
+        return self.known.get("left_out", [])
+
+    def sparklines(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[float]]:
+        return {}
+
+    def repeats(self, run_id: str, case_id: str) -> Sequence[Row]:
+        return self.known.get("repeats", [])
 
     def labels(self) -> Sequence[Row]:
         return self.known.get("labels", [])
@@ -242,9 +250,5 @@ def client(
         return who
 
     access = PageAccess(reader, trigger, user)
-    app = create_app(open_repository, open_triage, access, SECRET, "/airflow", base_url)
+    app = create_app(open_repository, open_triage, access, base_url)
     return TestClient(app, follow_redirects=False)
-
-
-def token(name: str = "ada", now: float | None = None) -> str:
-    return FormTokens(SECRET).token(name, now)

@@ -1,5 +1,117 @@
 // Made from plugins/nightbench/web/ui_models.py by `make ui`.
 
+export type AlertDetail = {
+  alert_id: number;
+  case_id: string;
+  cluster: string;
+  workload: string | null;
+  framework: string | null;
+  unit: string | null;
+  verdict: string;
+  state: string;
+  dismissed_as: string | null;
+  snoozed_until: string | null;
+  owner: string | null;
+  sentence: string;
+  value: number | null;
+  baseline: number | null;
+  change: number | null;
+  change_low: number | null;
+  change_high: number | null;
+  since: string | null;
+  opened_at: string;
+  opened_run_id: string;
+  last_run_id: string | null;
+  first_bad_run_id: string | null;
+  last_good_run_id: string | null;
+  resolved_run_id: string | null;
+  closed_at: string | null;
+  notified_at: string | null;
+  cause: string | null;
+  cause_suspect: string | null;
+  cause_sentence: string | null;
+  group_key: string | null;
+  confirmation: string | null;
+  confirmation_state: string | null;
+  confirmation_sentence: string | null;
+  confirmation_ratio: number | null;
+  confirmation_low: number | null;
+  confirmation_high: number | null;
+  confirmation_rounds: number | null;
+  evidence_sentences: Array<string>;
+  events: Array<AlertEvent>;
+  bisects: Array<BisectSearch>;
+  group: Array<AlertRow>;
+  actions: Array<OfferedAction>;
+  reasons: Record<string, string>;
+};
+
+export type AlertEvent = {
+  event_id: number;
+  at: string;
+  what: string;
+  from_state: string | null;
+  to_state: string | null;
+  by_whom: string;
+  db_role: string;
+  why: string;
+  run_id: string | null;
+};
+
+export type AlertLabels = {
+  cluster: string;
+  alerts: number;
+  live: number;
+  resolved: number;
+  intended: number;
+  wont_fix: number;
+  false_alarms: number;
+};
+
+export type AlertList = {
+  alerts: Array<AlertRow>;
+};
+
+export type AlertRow = {
+  alert_id: number;
+  case_id: string;
+  cluster: string;
+  workload: string | null;
+  framework: string | null;
+  unit: string | null;
+  verdict: string;
+  state: string;
+  dismissed_as: string | null;
+  snoozed_until: string | null;
+  owner: string | null;
+  sentence: string;
+  value: number | null;
+  baseline: number | null;
+  change: number | null;
+  change_low: number | null;
+  change_high: number | null;
+  since: string | null;
+  opened_at: string;
+  opened_run_id: string;
+  last_run_id: string | null;
+  first_bad_run_id: string | null;
+  last_good_run_id: string | null;
+  resolved_run_id: string | null;
+  closed_at: string | null;
+  notified_at: string | null;
+  cause: string | null;
+  cause_suspect: string | null;
+  cause_sentence: string | null;
+  group_key: string | null;
+  confirmation: string | null;
+  confirmation_state: string | null;
+  confirmation_sentence: string | null;
+  confirmation_ratio: number | null;
+  confirmation_low: number | null;
+  confirmation_high: number | null;
+  confirmation_rounds: number | null;
+};
+
 export type AxisValue = {
   axis: string;
   value: string;
@@ -10,12 +122,115 @@ export type AxisValues = {
   items: Array<AxisValue>;
 };
 
+export type BisectSearch = {
+  bisect_id: string;
+  line: string;
+  good: string;
+  bad: string;
+  versions: Array<string>;
+  state: string;
+  outcome: string | null;
+  first_bad: string | null;
+  last_good: string | null;
+  sentence: string | null;
+  notes: Array<string>;
+  started_at: string;
+  ended_at: string | null;
+  spent_s: number;
+  budget_s: number;
+  tests: Array<BisectTest>;
+};
+
+export type BisectTest = {
+  number: number;
+  kind: string;
+  version: string;
+  against: string;
+  status: string;
+  result: string | null;
+  why: string | null;
+  ratio: number | null;
+  low: number | null;
+  high: number | null;
+  rounds: number | null;
+};
+
 export type CaseRepeats = {
   items: Array<RepeatResult>;
 };
 
+export type ClusterSummary = {
+  cluster: string;
+  description: string | null;
+  device_kind: string | null;
+  nodes: number | null;
+  devices_per_node: number | null;
+  runs: number;
+  first_run_at: string;
+  last_run_at: string;
+};
+
+export type ComparedPair = {
+  one_case_id: string;
+  other_case_id: string;
+  one_cluster: string;
+  other_cluster: string;
+  one_run_id: string;
+  other_run_id: string;
+  one_version: string | null;
+  other_version: string | null;
+  one_throughput: number;
+  other_throughput: number;
+  one_n: number;
+  other_n: number;
+  unit: string;
+  ratio: number;
+  ratio_low: number | null;
+  ratio_high: number | null;
+};
+
+export type ComparedPairs = {
+  items: Array<ComparedPair>;
+  total: number;
+  page: number;
+  size: number;
+};
+
+export type ComparedSides = {
+  items: Array<string>;
+};
+
+export type ControlMedian = {
+  cluster: string;
+  node: string;
+  metric: string;
+  device: string;
+  backend: string;
+  at: string;
+  run_id: string | null;
+  median: number;
+  unit: string;
+  median_before: number | null;
+  ratio: number | null;
+};
+
 export type DagRunRun = {
   run_id: string | null;
+};
+
+export type DetectorGrade = {
+  suite: string;
+  cluster: string;
+  run_id: string;
+  started_at: string;
+  measure: string;
+  trials: number;
+  rate: number | null;
+  low: number | null;
+  high: number | null;
+  median_delay: number | null;
+  limit_value: number | null;
+  below: string;
 };
 
 export type DriftingSeries = {
@@ -56,6 +271,7 @@ export type Morning = {
   left_out: Array<LeftOutCase>;
   noisy: Array<NoisySeries>;
   drifting: Array<DriftingSeries>;
+  grades_too_low: Array<string>;
   is_empty: boolean;
 };
 
@@ -87,6 +303,28 @@ export type MorningAlert = {
   medians: Array<number>;
 };
 
+export type NodeHealth = {
+  cluster: string;
+  node: string;
+  address: string | null;
+  state: string;
+  state_since: string | null;
+  sentences: Array<string>;
+  state_by: string | null;
+  faults_in_a_row: number;
+  last_preflight_at: string | null;
+  last_preflight_run_id: string | null;
+  was_reachable: boolean | null;
+  last_level: string | null;
+  last_complaints: Array<string>;
+};
+
+export type Nodes = {
+  clusters: Array<ClusterSummary>;
+  nodes: Array<NodeHealth>;
+  controls: Array<ControlMedian>;
+};
+
 export type NoisySeries = {
   case_id: string;
   cluster: string;
@@ -96,6 +334,48 @@ export type NoisySeries = {
   spread: number | null;
   max_spread: number | null;
   sentence: string;
+};
+
+export type OfferedAction = {
+  name: string;
+  label: string;
+  hint: string;
+  field: string;
+};
+
+export type PublishedCell = {
+  reference_id: string;
+  workload: string;
+  framework: string;
+  published_version: string | null;
+  strategy: string | null;
+  nodes: number | null;
+  devices_per_node: number | null;
+  trainers: number | null;
+  pservers: number | null;
+  batch_size: string | null;
+  precision: string | null;
+  compiler: string | null;
+  variant: string | null;
+  metric: string;
+  unit: string | null;
+  is_unit_doubtful: boolean;
+  published_value: number;
+  published_device: string | null;
+  published_dataset: string | null;
+  remark: string | null;
+  case_id: string | null;
+  cluster: string | null;
+  run_id: string | null;
+  measured_at: string | null;
+  measured_version: string | null;
+  measured_value: number | null;
+  measured_n: number | null;
+  measured_is_synthetic: boolean | null;
+};
+
+export type PublishedCells = {
+  items: Array<PublishedCell>;
 };
 
 export type PublishedFigure = {
@@ -108,6 +388,17 @@ export type PublishedFigure = {
   published_device: string | null;
   published_version: string | null;
   is_unit_doubtful: boolean;
+};
+
+export type PublishedTable = {
+  source_document: string;
+  figure: string | null;
+  cells: number;
+  measured: number;
+};
+
+export type PublishedTables = {
+  items: Array<PublishedTable>;
 };
 
 export type RepeatResult = {
@@ -301,4 +592,12 @@ export type SuiteRun = {
   left_out: number;
   regressed: number;
   improved: number;
+};
+
+export type Trust = {
+  grades: Array<DetectorGrade>;
+  summary: Array<string>;
+  noisy: Array<NoisySeries>;
+  drifting: Array<DriftingSeries>;
+  labels: Array<AlertLabels>;
 };

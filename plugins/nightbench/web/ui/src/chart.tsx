@@ -53,13 +53,13 @@ function mark(context: CanvasRenderingContext2D, shape: string, x: number, y: nu
 }
 
 const SHAPES: Record<string, readonly [shape: string, colour: string]> = {
-  regressed: ["down", "red-solid"],
-  improved: ["up", "green-solid"],
-  quarantined: ["cross", "orange-solid"],
-  failed: ["cross", "red-solid"],
-  missing: ["cross", "red-solid"],
-  unavailable: ["cross", "orange-solid"],
-  watched: ["dot", "orange-solid"],
+  regressed: ["down", "red-fg"],
+  improved: ["up", "green-fg"],
+  quarantined: ["cross", "orange-fg"],
+  failed: ["cross", "red-fg"],
+  missing: ["cross", "red-fg"],
+  unavailable: ["cross", "orange-fg"],
+  watched: ["dot", "orange-fg"],
   private_build: ["ring", "fg-muted"],
 };
 
@@ -132,7 +132,7 @@ export function HistoryChart({
       for (const event of changes) {
         const x = u.valToPos(event.at, "x", true);
         if (x < bbox.left || x > bbox.left + bbox.width) continue;
-        const ink = colour(event.kind === "alert" ? "red-solid" : "fg-muted");
+        const ink = colour(event.kind === "alert" ? "red-fg" : "fg-muted");
         ctx.strokeStyle = ink;
         ctx.fillStyle = ink;
         ctx.setLineDash([3 * unit, 3 * unit]);
@@ -148,7 +148,7 @@ export function HistoryChart({
       if (reference) {
         const y = u.valToPos(reference.value, "y", true);
         if (y > bbox.top && y < bbox.top + bbox.height) {
-          ctx.strokeStyle = colour("purple-solid");
+          ctx.strokeStyle = colour("purple-fg");
           ctx.setLineDash([8 * unit, 4 * unit]);
           ctx.beginPath();
           ctx.moveTo(bbox.left, y);
@@ -169,7 +169,7 @@ export function HistoryChart({
         const x = u.valToPos(times[index] ?? 0, "x", true);
         if (x < bbox.left || x > bbox.left + bbox.width) return;
         const y = point.throughput === null ? bottom : u.valToPos(point.throughput, "y", true);
-        const [shape, ink] = SHAPES[pointState(point)] ?? ["dot", "blue-solid"];
+        const [shape, ink] = SHAPES[pointState(point)] ?? ["dot", "blue-fg"];
         ctx.fillStyle = ctx.strokeStyle = colour(ink);
         if (y < bbox.top) mark(ctx, "up", x, bbox.top + 5 * unit, 4 * unit);
         else if (point.throughput !== null && y > bottom) mark(ctx, "down", x, bottom - 5 * unit, 4 * unit);
@@ -219,7 +219,7 @@ export function HistoryChart({
         ],
         series: [
           {},
-          { stroke: colour("blue-solid"), width: 1, spanGaps: true, points: { show: false } },
+          { stroke: colour("blue-fg"), width: 1, spanGaps: true, points: { show: false } },
         ],
         hooks: {
           drawClear: [drawBand],

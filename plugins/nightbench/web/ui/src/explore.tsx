@@ -1,12 +1,13 @@
 // All series: filters by every axis, search, sort; the address holds the state.
-import { Box, Button, Flex, Heading, Input, NativeSelect, Text } from "@chakra-ui/react";
+import { Box, Button, Flex, Heading, Input, Text } from "@chakra-ui/react";
 import { type FormEvent, useMemo } from "react";
 import { useSearchParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
 import type { AxisValues, SeriesPage, SeriesRow } from "./api-types";
-import { ago, change, figure, moment, percent, words } from "./format";
-import { AlertLink, Answered, Change, Link, Note, State, useTitle } from "./parts";
+import { Choice } from "./choice";
+import { ago, change, figure, moment, percent } from "./format";
+import { AlertLink, Answered, Change, Download, Link, Note, State, useTitle } from "./parts";
 import { routes } from "./routes";
 import { Sparkline } from "./sparkline";
 import { type Column, DataTable } from "./table";
@@ -86,37 +87,6 @@ const COLUMNS: Column<SeriesRow>[] = [
       ),
   },
 ];
-
-function Choice({
-  name,
-  value,
-  values,
-  onChoose,
-}: {
-  name: string;
-  value: string;
-  values: { value: string; label: string }[];
-  onChoose: (value: string) => void;
-}) {
-  return (
-    <Box>
-      <Text as="label" fontSize="xs" color="fg.muted">
-        {words(name)}
-        <NativeSelect.Root size="sm" minW="8em" maxW="16em">
-          <NativeSelect.Field value={value} onChange={(event) => onChoose(event.target.value)}>
-            <option value="">all</option>
-            {values.map((each) => (
-              <option key={each.value} value={each.value}>
-                {each.label}
-              </option>
-            ))}
-          </NativeSelect.Field>
-          <NativeSelect.Indicator />
-        </NativeSelect.Root>
-      </Text>
-    </Box>
-  );
-}
 
 function Filters({
   axes,
@@ -248,9 +218,10 @@ export function Explore() {
                 >
                   Next
                 </Button>
-                <a href={apiAddress("series", { ...Object.fromEntries(query), format: "csv" })} download="series.csv">
-                  CSV
-                </a>
+                <Download
+                  address={apiAddress("series", { ...Object.fromEntries(query), format: "csv" })}
+                  file="series.csv"
+                />
               </Flex>
               <DataTable
                 label="Series"

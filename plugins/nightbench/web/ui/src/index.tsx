@@ -2,10 +2,12 @@
 // those of `react_apps` in nightbench_plugin.py.
 import { NewsCard } from "./news-card";
 import { Pages } from "./pages";
-import { RunTab } from "./run";
+import { DagTab, RunTab, TaskTab } from "./tabs";
 
 Object.assign(globalThis, {
   Benchmarks: Pages,
+  "Benchmark runs": DagTab,
   Results: RunTab,
+  "Case results": TaskTab,
   "Benchmark news": NewsCard,
 });

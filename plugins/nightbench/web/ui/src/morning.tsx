@@ -170,6 +170,11 @@ function Report({ morning }: { morning: Morning }) {
   return (
     <>
       <Headline morning={morning} />
+      {morning.grades_too_low.map((sentence) => (
+        <Note key={sentence} status="warning">
+          {sentence} <Link to={routes.trust()}>How far the verdicts can be trusted</Link>
+        </Note>
+      ))}
       {fresh.length > 0 && (
         <Section title={`New: ${fresh.length}`}>
           <DataTable label="New alerts" columns={ALERT_COLUMNS} rows={fresh} rowKey={key} />

@@ -2,25 +2,36 @@
 import { Box, Flex } from "@chakra-ui/react";
 import { NavLink, Route, Routes } from "react-router-dom";
 
+import { AlertPage } from "./alert";
+import { Alerts } from "./alerts";
+import { Compare } from "./compare";
 import { Explore } from "./explore";
 import { MorningPage } from "./morning";
-import { Boundary, Note, PlainLink } from "./parts";
-import { rendered, routes } from "./routes";
+import { NodesPage } from "./nodes";
+import { Boundary, Note } from "./parts";
+import { PublishedPage } from "./published";
+import { routes } from "./routes";
 import { RunPage } from "./run";
-import { Runs } from "./runs";
+import { RunsPage } from "./runs";
 import { SeriesPage } from "./series";
+import { TrustPage } from "./trust";
 
 const TABS = [
   ["Morning", routes.morning()],
   ["Series", routes.explore()],
+  ["Compare", routes.compare()],
+  ["Published", routes.published()],
   ["Runs", routes.runs()],
+  ["Alerts", routes.alerts()],
+  ["Nodes", routes.nodes()],
+  ["Trust", routes.trust()],
 ] as const;
 
 function Navigation() {
   return (
-    <Flex as="nav" aria-label="Benchmarks" gap={4} mb={4} wrap="wrap" borderBottomWidth="1px">
+    <Flex as="nav" aria-label="Benchmarks" columnGap={4} mb={4} wrap="wrap" borderBottomWidth="1px">
       {TABS.map(([name, to]) => (
-        <NavLink key={to} to={to} end>
+        <NavLink key={to} to={to} end={to === routes.morning()}>
           {({ isActive }) => (
             <Box
               py={1}
@@ -33,10 +44,6 @@ function Navigation() {
           )}
         </NavLink>
       ))}
-      <Flex gap={4} py={1}>
-        <PlainLink path={rendered.alerts()}>Alerts</PlainLink>
-        <PlainLink path={rendered.trust()}>Trust</PlainLink>
-      </Flex>
     </Flex>
   );
 }
@@ -50,8 +57,14 @@ export function Pages() {
           <Route index element={<MorningPage />} />
           <Route path="explore" element={<Explore />} />
           <Route path="series" element={<SeriesPage />} />
-          <Route path="runs" element={<Runs />} />
+          <Route path="compare" element={<Compare />} />
+          <Route path="published" element={<PublishedPage />} />
+          <Route path="runs" element={<RunsPage />} />
           <Route path="runs/:runId" element={<RunPage />} />
+          <Route path="alerts" element={<Alerts />} />
+          <Route path="alerts/:alertId" element={<AlertPage />} />
+          <Route path="nodes" element={<NodesPage />} />
+          <Route path="trust" element={<TrustPage />} />
           <Route path="*" element={<Note status="warning">There is no such page.</Note>} />
         </Routes>
       </Box>

@@ -3,9 +3,9 @@ import { Alert, Badge, Box, Flex, Heading, Link as ChakraLink, Spinner, Text } f
 import { Component, type ReactNode, useEffect } from "react";
 import { Link as RouterLink } from "react-router-dom";
 
-import { address, ApiError } from "./api";
+import { ApiError } from "./api";
 import { change, interval, words } from "./format";
-import { rendered } from "./routes";
+import { routes } from "./routes";
 
 /** A link to a page of the UI. */
 export function Link({ to, children, label }: { to: string; children: ReactNode; label?: string }) {
@@ -18,17 +18,16 @@ export function Link({ to, children, label }: { to: string; children: ReactNode;
   );
 }
 
-/** A link to a page that the server renders. */
-export function PlainLink({ path, children }: { path: string; children: ReactNode }) {
+export function Download({ address, file }: { address: string; file: string }) {
   return (
-    <ChakraLink color="fg.info" href={address(path)} wordBreak="break-word">
-      {children}
+    <ChakraLink color="fg.info" href={address} download={file}>
+      CSV
     </ChakraLink>
   );
 }
 
 export function AlertLink({ alertId, children }: { alertId: number; children?: ReactNode }) {
-  return <PlainLink path={rendered.alert(alertId)}>{children ?? `Alert ${alertId}`}</PlainLink>;
+  return <Link to={routes.alert(alertId)}>{children ?? `Alert ${alertId}`}</Link>;
 }
 
 const COLOURS: Record<string, string> = {
@@ -47,6 +46,8 @@ const COLOURS: Record<string, string> = {
   quarantined: "orange",
   watched: "orange",
   acknowledged: "orange",
+  "not good enough": "red",
+  suspect: "orange",
   cancelled: "orange",
   unavailable: "orange",
 };

@@ -7,15 +7,15 @@ export const routes = {
   explore: (query = "") => `${HOME}/explore${query && `?${query}`}`,
   series: (caseId: string, cluster: string) =>
     `${HOME}/series?${new URLSearchParams({ case: caseId, cluster })}`,
+  compare: () => `${HOME}/compare`,
+  published: (source = "", figure = "") =>
+    `${HOME}/published${source && `?${new URLSearchParams({ source, figure })}`}`,
   runs: () => `${HOME}/runs`,
   run: (runId: string) => `${HOME}/runs/${encodeURIComponent(runId)}`,
+  alerts: () => `${HOME}/alerts`,
+  alert: (alertId: number) => `${HOME}/alerts/${alertId}`,
+  nodes: () => `${HOME}/nodes`,
+  trust: () => `${HOME}/trust`,
   dagRun: (dagId: string, dagRunId: string) =>
     `/dags/${encodeURIComponent(dagId)}/runs/${encodeURIComponent(dagRunId)}`,
-};
-
-/** Pages that the server renders, outside of Airflow's own. */
-export const rendered = {
-  alerts: () => "nightbench/alerts",
-  alert: (alertId: number) => `nightbench/alerts/${alertId}`,
-  trust: () => "nightbench/trust",
 };

@@ -4,9 +4,9 @@ import { useState } from "react";
 import { useParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
-import type { CaseRepeats, RunCase, DagRunRun, RepeatResult, RunResults } from "./api-types";
+import type { CaseRepeats, RunCase, RepeatResult, RunResults } from "./api-types";
 import { change, count, figure, moment, percent, words } from "./format";
-import { AlertLink, Answered, Boundary, Change, Link, Note, Section, State, useTitle } from "./parts";
+import { AlertLink, Answered, Change, Download, Link, Note, Section, State, useTitle } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
 
@@ -154,9 +154,10 @@ function caseColumns(runId: string, open: string, onOpen: (caseId: string) => vo
   ];
 }
 
-function Results({ results }: { results: RunResults }) {
-  const { run, cases } = results;
-  const [open, setOpen] = useState("");
+function Results({ results, only }: { results: RunResults; only: string }) {
+  const { run } = results;
+  const cases = results.cases.filter((each) => !only || each.case_id === only);
+  const [open, setOpen] = useState(only);
   const others = (["quarantined", "failed", "left_out"] as const)
     .filter((key) => run[key])
     .map((key) => `, ${run[key]} ${words(key)}`);
@@ -177,12 +178,10 @@ function Results({ results }: { results: RunResults }) {
         {run.dag_id && run.dag_run_id && (
           <Link to={routes.dagRun(run.dag_id, run.dag_run_id)}>The run in Airflow</Link>
         )}{" "}
-        <a
-          href={apiAddress(`runs/${encodeURIComponent(run.run_id)}`, { format: "csv" })}
-          download={`${run.run_id}.csv`}
-        >
-          CSV
-        </a>
+        <Download
+          address={apiAddress(`runs/${encodeURIComponent(run.run_id)}`, { format: "csv" })}
+          file={`${run.run_id}.csv`}
+        />
       </Text>
       {run.loaded_at === null && (
         <Note>
@@ -211,36 +210,16 @@ function Results({ results }: { results: RunResults }) {
   );
 }
 
-function Run({ runId }: { runId: string }) {
+/** A run; with `only` no more of it than one case, whose repeats are open. */
+export function Run({ runId, only = "" }: { runId: string; only?: string }) {
   const answer = useApi<RunResults>(`runs/${encodeURIComponent(runId)}`);
-  useTitle(`Run ${runId}`);
-  return <Answered answer={answer}>{(results) => <Results results={results} />}</Answered>;
+  return (
+    <Answered answer={answer}>{(results) => <Results results={results} only={only} />}</Answered>
+  );
 }
 
 export function RunPage() {
   const { runId = "" } = useParams();
+  useTitle(`Run ${runId}`);
   return <Run runId={runId} />;
-}
-
-/** The tab "Results" at a DAG run. */
-export function RunTab({ dagId = "", runId = "" }: { dagId?: string; runId?: string }) {
-  const answer = useApi<DagRunRun>("runs/of-dag-run", { dag_id: dagId, dag_run_id: runId });
-  return (
-    <Boundary>
-      <Box p={3} overflowY="auto" h="100%">
-        <Answered answer={answer}>
-          {({ run_id }) =>
-            run_id === null ? (
-              <Note>
-                The DAG run {runId} has no run in the warehouse. It appears when the task plan has
-                ended, with figures when ingest has. DAGs that measure nothing have none.
-              </Note>
-            ) : (
-              <Run runId={run_id} />
-            )
-          }
-        </Answered>
-      </Box>
-    </Boundary>
-  );
 }

@@ -31,10 +31,15 @@ const COLUMNS: Column<RunRow>[] = [
   },
 ];
 
-export function Runs() {
-  const [query, setQuery] = useSearchParams();
+export function RunsPage() {
   useTitle("Runs");
-  const answer = useApi<RunPage>("runs", Object.fromEntries(query));
+  return <Runs />;
+}
+
+/** All runs, or those of a suite. */
+export function Runs({ suite }: { suite?: string }) {
+  const [query, setQuery] = useSearchParams();
+  const answer = useApi<RunPage>("runs", { ...Object.fromEntries(query), ...(suite && { suite }) });
   const set = (name: string, value: string) =>
     setQuery((before) => {
       const next = new URLSearchParams(before);
@@ -46,7 +51,7 @@ export function Runs() {
   return (
     <>
       <Heading as="h1" size="lg">
-        Runs
+        {suite ? `Runs of ${suite}` : "Runs"}
       </Heading>
       <Answered answer={answer}>
         {(found) => (

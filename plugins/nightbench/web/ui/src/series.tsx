@@ -8,7 +8,7 @@ import type { SeriesHistory, SeriesAlert, SeriesPoint } from "./api-types";
 import { HistoryChart, type Range } from "./chart";
 import { counts, describe, events, pointState, seconds } from "./chart-marks";
 import { day, figure, moment, percent, words } from "./format";
-import { AlertLink, Answered, Change, Link, Note, Section, State, useTitle } from "./parts";
+import { AlertLink, Answered, Change, Download, Link, Note, Section, State, useTitle } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
 
@@ -94,14 +94,20 @@ function Readout({ point, unit }: { point?: SeriesPoint; unit: string }) {
   );
 }
 
-function History({ series }: { series: SeriesHistory }) {
+/** The range that an address holds; none where it holds none that is one. */
+function rangeOf(query: URLSearchParams): Range | undefined {
+  const from = Date.parse(query.get("from") ?? "");
+  const to = Date.parse(query.get("to") ?? "");
+  return from < to ? { from: from / 1000, to: to / 1000 } : undefined;
+}
+
+/** The plot with its ranges, the result that is chosen, and the legend. */
+export function Plot({ series }: { series: SeriesHistory }) {
   const [query, setQuery] = useSearchParams();
   const [selected, setSelected] = useState<number>();
   const navigate = useNavigate();
   const unit = series.unit ?? "units";
-  const from = Date.parse(query.get("from") ?? "");
-  const to = Date.parse(query.get("to") ?? "");
-  const range = from < to ? { from: from / 1000, to: to / 1000 } : undefined;
+  const range = rangeOf(query);
   const setRange = (chosen?: Range) =>
     setQuery(
       (before) => {
@@ -117,7 +123,6 @@ function History({ series }: { series: SeriesHistory }) {
       { replace: true },
     );
   const newest = series.points.at(-1);
-  const latest = series.points.findLast(counts);
   const last = newest ? seconds(newest.started_at) : 0;
   const published = series.published.find(
     (each) => each.metric === "throughput" && each.unit === `${unit}/s` && !each.is_unit_doubtful,
@@ -126,6 +131,53 @@ function History({ series }: { series: SeriesHistory }) {
     () => published && { value: published.published_value, label: published.source_document },
     [published],
   );
+  return (
+    <>
+      <Flex gap={2} wrap="wrap" mb={2} role="group" aria-label="Range">
+        {SPANS.map(([label, days]) => (
+          <Button
+            key={days}
+            size="xs"
+            variant="outline"
+            onClick={() => setRange({ from: last - days * DAY, to: last + DAY / 4 })}
+          >
+            {label}
+          </Button>
+        ))}
+        <Button size="xs" variant={range ? "solid" : "outline"} onClick={() => setRange()}>
+          All
+        </Button>
+      </Flex>
+      <HistoryChart
+        series={series}
+        reference={reference}
+        range={range}
+        selected={selected}
+        onRange={setRange}
+        onSelect={setSelected}
+        onOpen={(index) => {
+          const point = series.points[index];
+          if (point) void navigate(routes.run(point.run_id));
+        }}
+      />
+      <Readout point={selected === undefined ? undefined : series.points[selected]} unit={unit} />
+      <Text color="fg.muted" fontSize="xs">
+        Triangles down: regressed; up: improved; crosses: no result that counts; rings: private
+        builds; triangles at an edge: outside of the range shown. Grey band: the baseline and the
+        smallest slowdown that would be found. Times in UTC.
+        {published &&
+          ` Purple line: published in ${published.source_document}, ${figure(published.published_value)} ${unit}/s on ${published.published_device ?? "other hardware"}.`}
+      </Text>
+    </>
+  );
+}
+
+function History({ series }: { series: SeriesHistory }) {
+  const [query] = useSearchParams();
+  const unit = series.unit ?? "units";
+  const range = rangeOf(query);
+  const newest = series.points.at(-1);
+  const latest = series.points.findLast(counts);
   const changes = useMemo(() => events(series), [series]);
   const visible = series.points.filter((point) => {
     const at = seconds(point.started_at);
@@ -182,41 +234,7 @@ function History({ series }: { series: SeriesHistory }) {
           {day(series.drifting.since)}. No night of it is a regression.
         </Note>
       )}
-      <Flex gap={2} wrap="wrap" mb={2} role="group" aria-label="Range">
-        {SPANS.map(([label, days]) => (
-          <Button
-            key={days}
-            size="xs"
-            variant="outline"
-            onClick={() => setRange({ from: last - days * DAY, to: last + DAY / 4 })}
-          >
-            {label}
-          </Button>
-        ))}
-        <Button size="xs" variant={range ? "solid" : "outline"} onClick={() => setRange()}>
-          All
-        </Button>
-      </Flex>
-      <HistoryChart
-        series={series}
-        reference={reference}
-        range={range}
-        selected={selected}
-        onRange={setRange}
-        onSelect={setSelected}
-        onOpen={(index) => {
-          const point = series.points[index];
-          if (point) void navigate(routes.run(point.run_id));
-        }}
-      />
-      <Readout point={selected === undefined ? undefined : series.points[selected]} unit={unit} />
-      <Text color="fg.muted" fontSize="xs">
-        Triangles down: regressed; up: improved; crosses: no result that counts; rings: private
-        builds; triangles at an edge: outside of the range shown. Grey band: the baseline and the
-        smallest slowdown that would be found. Times in UTC.
-        {published &&
-          ` Purple line: published in ${published.source_document}, ${figure(published.published_value)} ${unit}/s on ${published.published_device ?? "other hardware"}.`}
-      </Text>
+      <Plot series={series} />
       {changes.length > 0 && (
         <Section title="What changed">
           <Text>{changes.map(describe).join("; ")}</Text>
@@ -262,9 +280,7 @@ export function SeriesPage() {
       <Text color="fg.muted" mb={3}>
         on <Link to={routes.explore(String(new URLSearchParams({ cluster })))}>{cluster}</Link>
         {" · "}
-        <a href={apiAddress(path, { format: "csv" })} download={`${caseId}-${cluster}.csv`}>
-          CSV
-        </a>
+        <Download address={apiAddress(path, { format: "csv" })} file={`${caseId}-${cluster}.csv`} />
       </Text>
       <Answered answer={answer}>{(series) => <History series={series} />}</Answered>
     </>

@@ -1,0 +1,127 @@
+"""Backup and restore of a home's warehouse by PostgreSQL's own programs, with roles' rights."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psycopg2
+from psycopg2 import sql
+
+from nightbench.core.errors import UserError
+from nightbench.local import postgres
+from nightbench.local.deployment import Stack
+from nightbench.warehouse import migrate
+from nightbench.warehouse.connection import reported
+
+OWNER = postgres.DATABASES[postgres.WAREHOUSE]
+
+
+def back_up(stack: Stack, file: Path, database: str = postgres.WAREHOUSE) -> None:
+    """Write an archive of the warehouse: one snapshot, while others read and write.
+
+    Args:
+        stack: whose PostgreSQL runs.
+        file: in pg_dump's custom format, compressed.
+        database: the warehouse's.
+
+    Raises:
+        UserError: PostgreSQL is away, or the file cannot be written.
+    """
+    words = ["--format=custom", f"--file={file}"]
+    _run(stack, database, "pg_dump", *words, doing="back up the warehouse")
+
+
+def restore(
+    stack: Stack, file: Path, now: datetime, database: str = postgres.WAREHOUSE
+) -> tuple[str, list[str]]:
+    """Put an archive in the place of the warehouse, once it is whole; what was there is kept.
+
+    The archive is restored into a database of its own, with rights and limits of the roles, brought
+    to this version's schema, and analysed. Then the names are exchanged, which ends all
+    connections to the old one. Where something fails before, the warehouse is as it was.
+
+    Args:
+        stack: whose PostgreSQL runs.
+        file: what `back_up` wrote.
+        now: names the database that keeps what was there.
+        database: the warehouse's.
+
+    Returns:
+        Name of the database that keeps what was there, and the migrations that were applied.
+
+    Raises:
+        UserError: the file is no such archive, or PostgreSQL refuses it.
+    """
+    _run(stack, "postgres", "pg_restore", "--list", str(file), doing=f"read {file}")
+    fresh, kept = f"{database}_restoring", f"{database}_{now.astimezone(UTC):%Y%m%dt%H%M%S}"
+    superuser = postgres.dsn(stack.ports, stack.secrets, postgres.SUPERUSER, "postgres")
+    with (
+        reported(f"restore {file}"),
+        closing(psycopg2.connect(superuser)) as connection,
+        connection.cursor() as cursor,
+    ):
+        connection.autocommit = True  # no database is made or renamed inside a transaction
+        _execute(cursor, "drop database if exists {} with (force)", fresh)
+        try:
+            applied = _fill(stack, cursor, file, fresh)
+        except BaseException:
+            _execute(cursor, "drop database if exists {} with (force)", fresh)
+            raise
+        _execute(cursor, "alter database {} with allow_connections false", database)
+        try:
+            cursor.execute(
+                "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = %s",
+                (database,),
+            )
+            _execute(cursor, "alter database {} rename to {}", database, kept)
+        except psycopg2.Error:
+            _execute(cursor, "alter database {} with allow_connections true", database)
+            raise
+        _execute(cursor, "alter database {} rename to {}", fresh, database)
+        _execute(cursor, "alter database {} with allow_connections true", kept)
+    return kept, applied
+
+
+def _fill(stack: Stack, cursor: psycopg2.extensions.cursor, file: Path, database: str) -> list[str]:
+    """Make a database from an archive; return the migrations that it lacked."""
+    postgres.provide_database(cursor, database, OWNER)
+    words = ["--exit-on-error", f"--dbname={database}", str(file)]
+    _run(stack, database, "pg_restore", *words, doing=f"restore {file}")
+    postgres.limit_reader(postgres.dsn(stack.ports, stack.secrets, postgres.SUPERUSER, database))
+    applied = migrate.apply(postgres.dsn(stack.ports, stack.secrets, OWNER, database))
+    # An archive holds no statistics, without which the first queries take bad plans.
+    _run(stack, database, "vacuumdb", "--analyze-only", "--quiet", doing="analyse the warehouse")
+    return applied
+
+
+def _execute(cursor: psycopg2.extensions.cursor, statement: str, *names: str) -> None:
+    cursor.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+
+
+def _run(stack: Stack, database: str, program: str, *words: str, doing: str) -> None:
+    """Run one of PostgreSQL's programs as its superuser.
+
+    Raises:
+        UserError: it failed; the message has what it said.
+    """
+    environment = {
+        **postgres.environment(),
+        "PGHOST": "127.0.0.1",
+        "PGPORT": str(stack.ports.postgres),
+        "PGUSER": postgres.SUPERUSER,
+        "PGPASSWORD": stack.secrets.postgres,
+        "PGDATABASE": database,
+    }
+    done = subprocess.run(
+        [str(postgres.binaries() / program), *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        said = "\n".join(done.stderr.strip().splitlines()[-5:])
+        raise UserError(f"Cannot {doing}: {said}")

@@ -1,0 +1,241 @@
+"""What the JSON API answers about alerts, the detector and nodes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from nightbench.web.ui_models import ApiModel, DriftingSeries, NoisySeries
+
+
+class AlertRow(ApiModel):
+    """An alert."""
+
+    alert_id: int
+    case_id: str
+    cluster: str
+    workload: str | None
+    framework: str | None
+    unit: str | None
+    verdict: str
+    state: str
+    dismissed_as: str | None
+    snoozed_until: datetime | None
+    owner: str | None
+    sentence: str
+    value: float | None
+    """Units of work per second; with the baseline that it is compared with."""
+    baseline: float | None
+    change: float | None
+    """Relative; with low and high its 95 % interval."""
+    change_low: float | None
+    change_high: float | None
+    since: datetime | None
+    """The first night at the new level."""
+    opened_at: datetime
+    opened_run_id: str
+    last_run_id: str | None
+    first_bad_run_id: str | None
+    last_good_run_id: str | None
+    resolved_run_id: str | None
+    closed_at: datetime | None
+    notified_at: datetime | None
+    cause: str | None
+    cause_suspect: str | None
+    cause_sentence: str | None
+    group_key: str | None
+    """The same for alerts of one cause; empty or null: it stands on its own."""
+    confirmation: str | None
+    confirmation_state: str | None
+    confirmation_sentence: str | None
+    confirmation_ratio: float | None
+    confirmation_low: float | None
+    confirmation_high: float | None
+    confirmation_rounds: int | None
+
+
+class AlertList(ApiModel):
+    """Alerts, newest first."""
+
+    alerts: list[AlertRow]
+
+
+class AlertEvent(ApiModel):
+    """Something that happened to an alert."""
+
+    event_id: int
+    at: datetime
+    what: str
+    from_state: str | None
+    to_state: str | None
+    by_whom: str
+    db_role: str
+    why: str
+    run_id: str | None
+
+
+class BisectTest(ApiModel):
+    """One test of a bisect."""
+
+    number: int
+    kind: str
+    version: str
+    against: str
+    status: str
+    result: str | None
+    why: str | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+    rounds: int | None
+
+
+class BisectSearch(ApiModel):
+    """A search for the first bad version."""
+
+    bisect_id: str
+    line: str
+    good: str
+    bad: str
+    versions: list[str]
+    state: str
+    outcome: str | None
+    first_bad: str | None
+    last_good: str | None
+    sentence: str | None
+    notes: list[str]
+    started_at: datetime
+    ended_at: datetime | None
+    spent_s: float
+    budget_s: float
+    tests: list[BisectTest]
+
+
+class OfferedAction(ApiModel):
+    """Something that the user may do with an alert in its state."""
+
+    name: str
+    label: str
+    hint: str
+    field: str
+    """What it needs beside why: reason, until, owner, or nothing."""
+
+
+class AlertDetail(AlertRow):
+    """An alert with its history, and what its reader may do with it."""
+
+    evidence_sentences: list[str]
+    """For and against its cause."""
+    events: list[AlertEvent]
+    bisects: list[BisectSearch]
+    group: list[AlertRow]
+    """All alerts of its cause, itself included; empty where it is the only one."""
+    actions: list[OfferedAction]
+    """Empty for who may only read."""
+    reasons: dict[str, str]
+    """Reasons to dismiss it, with their labels."""
+
+
+# --- trust --------------------------------------------------------------------------------
+
+
+class DetectorGrade(ApiModel):
+    """One measure of how well a suite's detector does."""
+
+    suite: str
+    cluster: str
+    run_id: str
+    started_at: datetime
+    measure: str
+    """A size of planted slowdowns, or false alarms."""
+    trials: int
+    rate: float | None
+    """Share of slowdowns that were found; false alarms: in 1,000 nights."""
+    low: float | None
+    high: float | None
+    median_delay: float | None
+    limit_value: float | None
+    below: str
+    """Why it is not good enough; empty where it is."""
+
+
+class AlertLabels(ApiModel):
+    """How many alerts of a cluster ended in which way within a year."""
+
+    cluster: str
+    alerts: int
+    live: int
+    resolved: int
+    intended: int
+    wont_fix: int
+    false_alarms: int
+
+
+class Trust(ApiModel):
+    """How far the verdicts can be trusted."""
+
+    grades: list[DetectorGrade]
+    summary: list[str]
+    """A sentence for each suite and cluster with grades."""
+    noisy: list[NoisySeries]
+    drifting: list[DriftingSeries]
+    labels: list[AlertLabels]
+
+
+# --- nodes --------------------------------------------------------------------------------
+
+
+class NodeHealth(ApiModel):
+    """Where a node stands, and what was last found on it."""
+
+    cluster: str
+    node: str
+    address: str | None
+    state: str
+    state_since: datetime | None
+    sentences: list[str]
+    """Why it is in its state."""
+    state_by: str | None
+    faults_in_a_row: int
+    last_preflight_at: datetime | None
+    last_preflight_run_id: str | None
+    was_reachable: bool | None
+    last_level: str | None
+    last_complaints: list[str]
+
+
+class ControlMedian(ApiModel):
+    """The newest control measurement of a node, beside up to ten before it."""
+
+    cluster: str
+    node: str
+    metric: str
+    device: str
+    backend: str
+    at: datetime
+    run_id: str | None
+    median: float
+    unit: str
+    median_before: float | None
+    ratio: float | None
+    """median / median_before: a slow node is below 1 here, a slow framework is not."""
+
+
+class ClusterSummary(ApiModel):
+    """A cluster that runs were planned on."""
+
+    cluster: str
+    description: str | None
+    device_kind: str | None
+    nodes: int | None
+    devices_per_node: int | None
+    runs: int
+    first_run_at: datetime
+    last_run_at: datetime
+
+
+class Nodes(ApiModel):
+    """Clusters with their nodes and control measurements."""
+
+    clusters: list[ClusterSummary]
+    nodes: list[NodeHealth]
+    controls: list[ControlMedian]

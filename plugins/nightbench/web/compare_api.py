@@ -1,0 +1,73 @@
+"""The read-only JSON API of the pages: comparisons, published figures beside ours."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Query
+
+from nightbench.web.compare_models import (
+    ComparedPair,
+    ComparedPairs,
+    ComparedSides,
+    PublishedCell,
+    PublishedCells,
+    PublishedTable,
+    PublishedTables,
+)
+from nightbench.web.page_queries import OpenQueries
+from nightbench.web.ui_api import CSV_ROWS, csv_response
+
+By = Literal["framework", "cluster", "version", "build", "run"]
+Format = Literal["json", "csv"]
+
+
+class CompareApi:
+    """Handlers of the API that the pages Compare and Published read."""
+
+    def __init__(self, repository: OpenQueries) -> None:
+        self._repository = repository
+
+    def pairs(
+        self,
+        by: By,
+        one: str,
+        other: str,
+        search: str = "",
+        page: Annotated[int, Query(ge=1, le=100_000)] = 1,
+        size: Annotated[int, Query(ge=1, le=500)] = 100,
+        format: Format = "json",
+    ) -> Any:
+        """Medians that did equal work but for one property, the largest difference first."""
+        is_csv = format == "csv"
+        limit, offset = (CSV_ROWS, 0) if is_csv else (size, (page - 1) * size)
+        with self._repository() as repository:
+            rows = repository.compare(by, one, other, search or None, limit, offset)
+        if is_csv:
+            return csv_response(rows, list(ComparedPair.model_fields))
+        return ComparedPairs(
+            items=[ComparedPair.of(row) for row in rows],
+            total=rows[0]["total"] if rows else 0,
+            page=page,
+            size=size,
+        )
+
+    def sides(self, by: By) -> ComparedSides:
+        """What can be compared by a property."""
+        with self._repository() as repository:
+            return ComparedSides(items=[row["side"] for row in repository.compare_sides(by)])
+
+    def tables(self) -> PublishedTables:
+        """The figures and tables of the public benchmarks' documents."""
+        with self._repository() as repository:
+            return PublishedTables(
+                items=[PublishedTable.of(row) for row in repository.published_figures()]
+            )
+
+    def cells(self, source_document: str, figure: str = "", format: Format = "json") -> Any:
+        """The cells of one figure, each beside the medians that match it."""
+        with self._repository() as repository:
+            rows = repository.published(source_document, figure or None)
+        if format == "csv":
+            return csv_response(rows, list(PublishedCell.model_fields))
+        return PublishedCells(items=[PublishedCell.of(row) for row in rows])

@@ -1,0 +1,102 @@
+"""What the JSON API answers about comparisons and published figures."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from nightbench.web.ui_models import ApiModel
+
+
+class ComparedPair(ApiModel):
+    """Two medians of equal work."""
+
+    one_case_id: str
+    other_case_id: str
+    one_cluster: str
+    other_cluster: str
+    one_run_id: str
+    other_run_id: str
+    one_version: str | None
+    other_version: str | None
+    one_throughput: float
+    other_throughput: float
+    one_n: int
+    other_n: int
+    unit: str
+    ratio: float
+    """other / one: above 1 the other is faster."""
+    ratio_low: float | None
+    """With high: from the confidence half-widths of both medians; null where one has none."""
+    ratio_high: float | None
+
+
+class ComparedPairs(ApiModel):
+    """A page of a comparison, the largest difference first."""
+
+    items: list[ComparedPair]
+    total: int
+    page: int
+    size: int
+
+
+class ComparedSides(ApiModel):
+    """What can be compared, the newest first."""
+
+    items: list[str]
+
+
+class PublishedTable(ApiModel):
+    """A figure or table of a public benchmark's document."""
+
+    source_document: str
+    figure: str | None
+    cells: int
+    measured: int
+    """Cells with a median of ours beside."""
+
+
+class PublishedTables(ApiModel):
+    """All of them."""
+
+    items: list[PublishedTable]
+
+
+class PublishedCell(ApiModel):
+    """A published value, beside a median of ours that matches it on every axis that it states."""
+
+    reference_id: str
+    workload: str
+    framework: str
+    published_version: str | None
+    strategy: str | None
+    nodes: int | None
+    devices_per_node: int | None
+    trainers: int | None
+    pservers: int | None
+    batch_size: str | None
+    precision: str | None
+    compiler: str | None
+    variant: str | None
+    metric: str
+    unit: str | None
+    is_unit_doubtful: bool
+    """The original's axis label contradicts its magnitude: compare ratios only."""
+    published_value: float
+    published_device: str | None
+    published_dataset: str | None
+    remark: str | None
+    case_id: str | None
+    cluster: str | None
+    run_id: str | None
+    measured_at: datetime | None
+    measured_version: str | None
+    measured_value: float | None
+    """In the published unit, on other hardware."""
+    measured_n: int | None
+    measured_is_synthetic: bool | None
+
+
+class PublishedCells(ApiModel):
+    """The cells of one figure."""
+
+    items: list[PublishedCell]

@@ -1,0 +1,54 @@
+"""The read-only JSON API of the pages: how far verdicts can be trusted, and nodes."""
+
+from __future__ import annotations
+
+from nightbench.core.model import reasons_from_json
+from nightbench.core.sentences import sentence
+from nightbench.web.alert_models import (
+    AlertLabels,
+    ClusterSummary,
+    ControlMedian,
+    DetectorGrade,
+    NodeHealth,
+    Nodes,
+    Trust,
+)
+from nightbench.web.page_queries import OpenQueries
+from nightbench.web.ui_models import DriftingSeries, NoisySeries
+from nightbench.web.views import grade_sentences
+
+
+class HealthApi:
+    """Handlers of the API that the pages Trust and Nodes read."""
+
+    def __init__(self, repository: OpenQueries) -> None:
+        self._repository = repository
+
+    def trust(self) -> Trust:
+        """Grades of the detector, noisy and drifting series, how alerts ended."""
+        with self._repository() as repository:
+            grades = repository.grades()
+            return Trust(
+                grades=[DetectorGrade.of(row) for row in grades],
+                summary=grade_sentences(grades),
+                noisy=[NoisySeries.of(row) for row in repository.noisy()],
+                drifting=[DriftingSeries.of(row) for row in repository.drifts()],
+                labels=[AlertLabels.of(row) for row in repository.labels()],
+            )
+
+    def nodes(self) -> Nodes:
+        """Clusters with their nodes and the newest control measurements."""
+        with self._repository() as repository:
+            return Nodes(
+                clusters=[ClusterSummary.of(row) for row in repository.clusters()],
+                nodes=[
+                    NodeHealth.of(
+                        row,
+                        sentences=[
+                            sentence(each) for each in reasons_from_json(row["state_reasons"])
+                        ],
+                    )
+                    for row in repository.nodes()
+                ],
+                controls=[ControlMedian.of(row) for row in repository.controls()],
+            )

@@ -1,0 +1,245 @@
+// One alert: figures, cause with its evidence, the series, what people did, and what can be done.
+import { Box, Heading, List, Text } from "@chakra-ui/react";
+import { type ReactNode, useState } from "react";
+import { useParams } from "react-router-dom";
+
+import { Actions } from "./actions";
+import { AlertState, Confirmation } from "./alerts";
+import { useApi } from "./api";
+import type { AlertDetail, AlertEvent, AlertRow, BisectSearch, BisectTest, SeriesHistory } from "./api-types";
+import { figure, moment, percent, words } from "./format";
+import { AlertLink, Answered, Change, Link, Note, Section, useTitle } from "./parts";
+import { routes } from "./routes";
+import { Plot } from "./series";
+import { type Column, DataTable } from "./table";
+
+function Fact({ name, children }: { name: string; children: ReactNode }) {
+  return (
+    <Box>
+      <Text as="dt" color="fg.muted" fontSize="sm">
+        {name}
+      </Text>
+      <Box as="dd" m={0} overflowWrap="anywhere">
+        {children}
+      </Box>
+    </Box>
+  );
+}
+
+function RunLink({ runId }: { runId: string | null }) {
+  return runId ? <Link to={routes.run(runId)}>{runId}</Link> : <>–</>;
+}
+
+function ratio(value: number | null, low: number | null, high: number | null): string {
+  if (value === null) return "–";
+  const between = low === null || high === null ? "" : ` (${low.toFixed(3)} to ${high.toFixed(3)})`;
+  return value.toFixed(3) + between;
+}
+
+const EVENT_COLUMNS: Column<AlertEvent>[] = [
+  { name: "When (UTC)", cell: (event) => moment(event.at) },
+  { name: "Who", cell: (event) => <bdi>{event.by_whom}</bdi> },
+  {
+    name: "What",
+    cell: (event) =>
+      event.what === "moved" ? `${event.from_state} → ${event.to_state}` : words(event.what),
+  },
+  { name: "Why", cell: (event) => <bdi>{event.why}</bdi> },
+  { name: "Run", cell: (event) => <RunLink runId={event.run_id} /> },
+];
+
+const MEMBER_COLUMNS: Column<AlertRow>[] = [
+  { name: "Alert", cell: (alert) => <AlertLink alertId={alert.alert_id} /> },
+  { name: "State", cell: (alert) => <AlertState alert={alert} /> },
+  {
+    name: "Change",
+    cell: (alert) => <Change value={alert.change} low={alert.change_low} high={alert.change_high} />,
+  },
+  {
+    name: "Series",
+    cell: (alert) => <Link to={routes.series(alert.case_id, alert.cluster)}>{alert.case_id}</Link>,
+  },
+  { name: "Owner", cell: (alert) => <bdi>{alert.owner || "–"}</bdi> },
+];
+
+const TEST_COLUMNS: Column<BisectTest>[] = [
+  { name: "Test", cell: (test) => `${test.number} (${test.kind})` },
+  { name: "Version", cell: (test) => test.version },
+  { name: "Against", cell: (test) => test.against },
+  { name: "Result", cell: (test) => test.result || test.status },
+  { name: "Ratio", isNumber: true, cell: (test) => ratio(test.ratio, test.low, test.high) },
+  { name: "Pairs", isNumber: true, cell: (test) => test.rounds ?? "–" },
+  { name: "Why", cell: (test) => <bdi>{test.why}</bdi> },
+];
+
+function Bisect({ bisect }: { bisect: BisectSearch }) {
+  return (
+    <Section title="Which version did it">
+      <Text>
+        {bisect.sentence || `${bisect.line} ${bisect.good} to ${bisect.bad}: ${bisect.state}`}
+      </Text>
+      <Text color="fg.muted">
+        Bisect {bisect.bisect_id} of {bisect.versions.length} versions of {bisect.line}, {bisect.state},
+        begun {moment(bisect.started_at)} UTC; {Math.round(bisect.spent_s / 60)} of{" "}
+        {Math.round(bisect.budget_s / 60)} minutes used. {bisect.notes.join(" ")}
+      </Text>
+      {bisect.tests.length > 0 && (
+        <DataTable
+          label={`Tests of bisect ${bisect.bisect_id}`}
+          columns={TEST_COLUMNS}
+          rows={bisect.tests}
+          rowKey={(test) => String(test.number)}
+        />
+      )}
+    </Section>
+  );
+}
+
+function History({ alert }: { alert: AlertDetail }) {
+  const path = `series/${encodeURIComponent(alert.cluster)}/${encodeURIComponent(alert.case_id)}`;
+  const answer = useApi<SeriesHistory>(path);
+  return (
+    <Section title="The series">
+      <Text>
+        <Link to={routes.series(alert.case_id, alert.cluster)}>Its page</Link>
+      </Text>
+      <Answered answer={answer}>{(series) => (
+          <>
+            {series.noisy && (
+              <Note status="warning">
+                This series is noisy since {moment(series.noisy.since_at)} UTC and opens no alert of a
+                fall: {series.noisy.sentence}
+              </Note>
+            )}
+            <Plot series={series} />
+          </>
+        )}</Answered>
+    </Section>
+  );
+}
+
+function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
+  const unit = alert.unit ?? "units";
+  return (
+    <>
+      <Heading as="h1" size="lg">
+        Alert {alert.alert_id}: {words(alert.verdict)}
+        {alert.change !== null && ` by ${percent(Math.abs(alert.change))}`}
+      </Heading>
+      <Text>
+        <Link to={routes.series(alert.case_id, alert.cluster)}>{alert.case_id}</Link> on {alert.cluster}{" "}
+        <Confirmation alert={alert} />
+      </Text>
+      <Note status={alert.closed_at ? "info" : "error"}>{alert.sentence}</Note>
+      <Box
+        as="dl"
+        display="grid"
+        gridTemplateColumns="repeat(auto-fill, minmax(min(100%, 14em), 1fr))"
+        gap={3}
+      >
+        <Fact name="State">
+          <AlertState alert={alert} />
+        </Fact>
+        <Fact name="Owner">
+          <bdi>{alert.owner || "nobody"}</bdi>
+        </Fact>
+        {alert.value !== null && <Fact name="Measured">{`${figure(alert.value)} ${unit}/s`}</Fact>}
+        {alert.baseline !== null && <Fact name="Baseline">{`${figure(alert.baseline)} ${unit}/s`}</Fact>}
+        {alert.change !== null && (
+          <Fact name="Change">
+            <Change value={alert.change} low={alert.change_low} high={alert.change_high} />
+          </Fact>
+        )}
+        <Fact name="Opened">{moment(alert.opened_at)} UTC</Fact>
+        {alert.closed_at && <Fact name="Closed">{moment(alert.closed_at)} UTC</Fact>}
+        <Fact name="Notified">{alert.notified_at ? `${moment(alert.notified_at)} UTC` : "not yet"}</Fact>
+        {alert.last_good_run_id && (
+          <Fact name="Last good run">
+            <RunLink runId={alert.last_good_run_id} />
+          </Fact>
+        )}
+        {alert.first_bad_run_id && (
+          <Fact name="First bad run">
+            <RunLink runId={alert.first_bad_run_id} />
+          </Fact>
+        )}
+        <Fact name="Opened by run">
+          <RunLink runId={alert.opened_run_id} />
+        </Fact>
+        <Fact name="Latest run">
+          <RunLink runId={alert.last_run_id} />
+        </Fact>
+      </Box>
+      <Actions alert={alert} onDone={onDone} />
+      {alert.cause && (
+        <Section title="Why">
+          <Text>
+            <strong>
+              {words(alert.cause)}
+              {alert.cause_suspect && `: ${alert.cause_suspect}`}
+            </strong>
+            . {alert.cause_sentence}
+          </Text>
+          <List.Root ps={5}>
+            {alert.evidence_sentences.map((sentence) => (
+              <List.Item key={sentence}>{sentence}</List.Item>
+            ))}
+          </List.Root>
+        </Section>
+      )}
+      {alert.cause === "framework_version" && alert.actions.length > 0 && !alert.bisects.length && (
+        <Text mt={2}>
+          <Link to="/dags/nightbench_bisect/trigger">Find the first bad version</Link> between the last
+          good one and this one
+        </Text>
+      )}
+      {alert.confirmation_sentence && (
+        <Section title="Measured again">
+          <Text>
+            <Confirmation alert={alert} /> {alert.confirmation_sentence}
+          </Text>
+          {alert.confirmation_ratio !== null && (
+            <Text color="fg.muted">
+              {alert.confirmation_rounds} pairs that counted; ratio{" "}
+              {ratio(alert.confirmation_ratio, alert.confirmation_low, alert.confirmation_high)}
+            </Text>
+          )}
+        </Section>
+      )}
+      {alert.bisects.map((bisect) => (
+        <Bisect key={bisect.bisect_id} bisect={bisect} />
+      ))}
+      {alert.group.length > 0 && (
+        <Section title={`All of this cause: ${alert.group.length} series`}>
+          <DataTable
+            label="Alerts of this cause"
+            columns={MEMBER_COLUMNS}
+            rows={alert.group}
+            rowKey={(member) => String(member.alert_id)}
+          />
+        </Section>
+      )}
+      <History alert={alert} />
+      <Section title="History">
+        <DataTable
+          label="History of this alert"
+          columns={EVENT_COLUMNS}
+          rows={alert.events}
+          rowKey={(event) => String(event.event_id)}
+        />
+      </Section>
+    </>
+  );
+}
+
+export function AlertPage() {
+  const { alertId = "" } = useParams();
+  const [reload, setReload] = useState(0);
+  const answer = useApi<AlertDetail>(`alerts/${encodeURIComponent(alertId)}`, {}, reload);
+  useTitle(`Alert ${alertId}`);
+  return (
+    <Answered answer={answer}>
+      {(alert) => <Shown alert={alert} onDone={() => setReload((before) => before + 1)} />}
+    </Answered>
+  );
+}

@@ -1,0 +1,41 @@
+// A labelled choice among values, or none of them.
+import { Box, NativeSelect, Text } from "@chakra-ui/react";
+
+import { words } from "./format";
+
+export function Choice({
+  name,
+  none = "all",
+  value,
+  values,
+  onChoose,
+}: {
+  name: string;
+  /** What stands where nothing is chosen. */
+  none?: string;
+  value: string;
+  values: { value: string; label: string }[];
+  onChoose: (value: string) => void;
+}) {
+  // An address may name a value that is not offered: it stays visible as what is chosen.
+  const isKnown = !value || values.some((each) => each.value === value);
+  return (
+    <Box>
+      <Text as="label" fontSize="xs" color="fg.muted">
+        {words(name)}
+        <NativeSelect.Root size="sm" minW="8em" maxW="16em">
+          <NativeSelect.Field value={value} onChange={(event) => onChoose(event.target.value)}>
+            <option value="">{none}</option>
+            {!isKnown && <option value={value}>{value}</option>}
+            {values.map((each) => (
+              <option key={each.value} value={each.value}>
+                {each.label}
+              </option>
+            ))}
+          </NativeSelect.Field>
+          <NativeSelect.Indicator />
+        </NativeSelect.Root>
+      </Text>
+    </Box>
+  );
+}

@@ -1,0 +1,87 @@
+// The tabs at a DAG, at a DAG run and at a task of one.
+import { Box, Text } from "@chakra-ui/react";
+import { type ReactNode, useEffect, useState } from "react";
+
+import { address, request, useApi } from "./api";
+import type { DagRunRun } from "./api-types";
+import { Answered, Boundary, Note } from "./parts";
+import { Run } from "./run";
+import { Runs } from "./runs";
+
+const NIGHTLY = "nightly_";
+
+/** What Airflow hands to a plugin's component. */
+type Props = { dagId?: string; runId?: string; taskId?: string; mapIndex?: string };
+
+function Tab({ children }: { children: ReactNode }) {
+  return (
+    <Boundary>
+      <Box p={3} overflowY="auto" h="100%">
+        {children}
+      </Box>
+    </Boundary>
+  );
+}
+
+/** The runs of a suite's DAG; of any other DAG all runs, which it may have made. */
+export function DagTab({ dagId = "" }: Props) {
+  const suite = dagId.startsWith(NIGHTLY) ? dagId.slice(NIGHTLY.length) : undefined;
+  return (
+    <Tab>
+      <Runs suite={suite} />
+    </Tab>
+  );
+}
+
+function RunOfDagRun({ dagId = "", runId = "", only = "" }: Props & { only?: string }) {
+  const answer = useApi<DagRunRun>("runs/of-dag-run", { dag_id: dagId, dag_run_id: runId });
+  return (
+    <Answered answer={answer}>
+      {({ run_id }) =>
+        run_id === null ? (
+          <Note>
+            The DAG run {runId} has no run in the warehouse. It appears when the task plan has ended,
+            with figures when ingest has. DAGs that measure nothing have none.
+          </Note>
+        ) : (
+          <Run key={only} runId={run_id} only={only} />
+        )
+      }
+    </Answered>
+  );
+}
+
+export function RunTab({ dagId, runId }: Props) {
+  return (
+    <Tab>
+      <RunOfDagRun dagId={dagId} runId={runId} />
+    </Tab>
+  );
+}
+
+/** The case of a mapped task `measure`, by the name that Airflow shows for it; of others the run. */
+export function TaskTab({ dagId = "", runId = "", taskId = "", mapIndex }: Props) {
+  const [caseId, setCaseId] = useState<string>();
+  useEffect(() => {
+    if (taskId !== "measure" || mapIndex === undefined) {
+      setCaseId("");
+      return;
+    }
+    const run = `dags/${encodeURIComponent(dagId)}/dagRuns/${encodeURIComponent(runId)}`;
+    request<{ rendered_map_index: string | null }>(
+      address(`api/v2/${run}/taskInstances/measure/${encodeURIComponent(mapIndex)}`),
+    ).then(
+      (found) => setCaseId(found.rendered_map_index ?? ""),
+      () => setCaseId(""),
+    );
+  }, [dagId, runId, taskId, mapIndex]);
+  return (
+    <Tab>
+      {caseId === undefined ? (
+        <Text role="status">Reading</Text>
+      ) : (
+        <RunOfDagRun dagId={dagId} runId={runId} only={caseId} />
+      )}
+    </Tab>
+  );
+}

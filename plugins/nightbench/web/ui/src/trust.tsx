@@ -1,0 +1,189 @@
+// How far the verdicts can be trusted: the detector's grades, noise, drift, how alerts ended.
+import { Heading, Text } from "@chakra-ui/react";
+
+import { useApi } from "./api";
+import type { AlertLabels, DetectorGrade, DriftingSeries, NoisySeries, Trust } from "./api-types";
+import { change, day, moment, percent } from "./format";
+import { Answered, Link, Note, Section, State, useTitle } from "./parts";
+import { routes } from "./routes";
+import { type Column, DataTable } from "./table";
+
+function rate(grade: DetectorGrade, value: number | null): string {
+  if (value === null) return "–";
+  return grade.measure === "false alarms" ? value.toFixed(2) : percent(value, 0);
+}
+
+const GRADES: Column<DetectorGrade>[] = [
+  { name: "Suite", cell: (grade) => `${grade.suite} on ${grade.cluster}` },
+  {
+    name: "Measure",
+    cell: (grade) =>
+      grade.measure === "false alarms" ? "false alarms" : `power, slowdowns of ${grade.measure}`,
+  },
+  { name: "Grade", isNumber: true, cell: (grade) => rate(grade, grade.rate) },
+  {
+    name: "95 % interval",
+    isNumber: true,
+    cell: (grade) =>
+      grade.low === null || grade.high === null
+        ? "–"
+        : `${rate(grade, grade.low)} to ${rate(grade, grade.high)}`,
+  },
+  { name: "Trials", isNumber: true, cell: (grade) => grade.trials },
+  {
+    name: "Median delay",
+    isNumber: true,
+    cell: (grade) => (grade.median_delay === null ? "–" : `${grade.median_delay} nights`),
+  },
+  { name: "Limit", isNumber: true, cell: (grade) => rate(grade, grade.limit_value) },
+  { name: "Up to (UTC)", cell: (grade) => moment(grade.started_at) },
+  {
+    name: "Verdict",
+    cell: (grade) => (
+      <>
+        {grade.below ? <State name="not good enough" /> : ""} {grade.below}
+      </>
+    ),
+  },
+];
+
+const NOISY: Column<NoisySeries>[] = [
+  {
+    name: "Series",
+    cell: (each) => (
+      <Text as="span">
+        <Link to={routes.series(each.case_id, each.cluster)}>{each.case_id}</Link> on {each.cluster}
+      </Text>
+    ),
+  },
+  { name: "Suite", cell: (each) => each.suite },
+  { name: "Spread", isNumber: true, cell: (each) => percent(each.spread) },
+  { name: "Limit", isNumber: true, cell: (each) => percent(each.max_spread) },
+  { name: "Since", cell: (each) => <Link to={routes.run(each.since_run_id)}>{day(each.since_at)}</Link> },
+  { name: "Because", cell: (each) => <bdi>{each.sentence}</bdi> },
+];
+
+const DRIFTING: Column<DriftingSeries>[] = [
+  {
+    name: "Series",
+    cell: (each) => (
+      <Text as="span">
+        <Link to={routes.series(each.case_id, each.cluster)}>{each.case_id}</Link> on {each.cluster}
+      </Text>
+    ),
+  },
+  { name: "Suite", cell: (each) => each.suite },
+  {
+    name: "Change",
+    isNumber: true,
+    cell: (each) => `${change(each.change)} (± ${percent(2 * each.error)})`,
+  },
+  { name: "Nights", isNumber: true, cell: (each) => each.nights },
+  { name: "From", cell: (each) => day(each.since) },
+  { name: "To", cell: (each) => <Link to={routes.run(each.seen_run_id)}>{day(each.seen_at)}</Link> },
+];
+
+const LABELS: Column<AlertLabels>[] = [
+  { name: "Cluster", cell: (row) => row.cluster },
+  { name: "Alerts", isNumber: true, cell: (row) => row.alerts },
+  { name: "Live", isNumber: true, cell: (row) => row.live },
+  { name: "Resolved", isNumber: true, cell: (row) => row.resolved },
+  { name: "Intended", isNumber: true, cell: (row) => row.intended },
+  { name: "Won't fix", isNumber: true, cell: (row) => row.wont_fix },
+  {
+    name: "False alarms",
+    isNumber: true,
+    cell: (row) =>
+      row.alerts > row.live
+        ? `${row.false_alarms} (${percent(row.false_alarms / (row.alerts - row.live), 0)} of those closed)`
+        : row.false_alarms,
+  },
+];
+
+export function TrustPage() {
+  const answer = useApi<Trust>("trust");
+  useTitle("Trust");
+  return (
+    <>
+      <Heading as="h1" size="lg">
+        How far the verdicts can be trusted
+      </Heading>
+      <Answered answer={answer}>
+        {(trust) => (
+          <>
+            <Section title="The detector's own grades">
+              <Text color="fg.muted" mb={2}>
+                Each night the detector is given copies of real series, some with a planted slowdown, some
+                without a change, and does not know which. Power is the share of slowdowns that it tells
+                within 14 nights; false alarms are counted in 1,000 nights of quiet copies.
+              </Text>
+              {trust.summary.map((sentence) => (
+                <Text key={sentence}>{sentence}</Text>
+              ))}
+              {trust.grades.length ? (
+                <DataTable
+                  label="Grades of the detector"
+                  columns={GRADES}
+                  rows={trust.grades}
+                  rowKey={(grade) => `${grade.suite} ${grade.cluster} ${grade.measure}`}
+                />
+              ) : (
+                <Note>
+                  No grade yet: the first comes once copies of series have been judged for some nights.
+                </Note>
+              )}
+            </Section>
+            <Section title="Noisy series">
+              <Text color="fg.muted" mb={2}>
+                They are measured and judged as ever and open no alert of a fall. Each comes back by itself
+                once it is steady.
+              </Text>
+              {trust.noisy.length ? (
+                <DataTable
+                  label="Noisy series"
+                  columns={NOISY}
+                  rows={trust.noisy}
+                  rowKey={(each) => `${each.case_id} ${each.cluster}`}
+                />
+              ) : (
+                <Text>None.</Text>
+              )}
+            </Section>
+            <Section title="Series that drift">
+              <Text color="fg.muted" mb={2}>
+                They creep by a little every night; no night of them is a regression.
+              </Text>
+              {trust.drifting.length ? (
+                <DataTable
+                  label="Series that drift"
+                  columns={DRIFTING}
+                  rows={trust.drifting}
+                  rowKey={(each) => `${each.case_id} ${each.cluster}`}
+                />
+              ) : (
+                <Text>None.</Text>
+              )}
+            </Section>
+            <Section title="What people made of the alerts">
+              {trust.labels.length ? (
+                <>
+                  <Text color="fg.muted" mb={2}>
+                    Alerts that were opened in the last 365 days.
+                  </Text>
+                  <DataTable
+                    label="How alerts ended"
+                    columns={LABELS}
+                    rows={trust.labels}
+                    rowKey={(row) => row.cluster}
+                  />
+                </>
+              ) : (
+                <Text>No alert in the last 365 days.</Text>
+              )}
+            </Section>
+          </>
+        )}
+      </Answered>
+    </>
+  );
+}
