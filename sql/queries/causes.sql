@@ -157,21 +157,22 @@ select
     e.drift
 from raw.run as r
 inner join raw.series as s on r.cluster = s.cluster
-cross join lateral (
-    select
-        count(*) as repeats,
-        count(*) filter (where n.status = 'disturbed') as disturbed,
-        jsonb_path_query_array(
-            jsonb_agg(n.reasons order by n.repeat) filter (where n.status = 'disturbed'),
-            '$[*][*]'
-        ) as reasons,
-        percentile_cont(0.5) within group (order by n.drift) as drift
-    from raw.repeat as n
-    where
-        n.run_key = r.run_key
-        and n.series_key = s.series_key
-        and n.run_at = r.started_at
-) as e
+cross join
+    lateral (
+        select
+            count(*) as repeats,
+            count(*) filter (where n.status = 'disturbed') as disturbed,
+            jsonb_path_query_array(
+                jsonb_agg(n.reasons order by n.repeat) filter (where n.status = 'disturbed'),
+                '$[*][*]'
+            ) as reasons,
+            percentile_cont(0.5) within group (order by n.drift) as drift
+        from raw.repeat as n
+        where
+            n.run_key = r.run_key
+            and n.series_key = s.series_key
+            and n.run_at = r.started_at
+    ) as e
 where
     s.case_id = any(:case_ids)
     and r.run_id = any(:run_ids)
@@ -202,14 +203,15 @@ select
     k.versions
 from raw.run as r
 inner join raw.series as s on r.cluster = s.cluster
-cross join lateral (
-    select distinct n.versions
-    from raw.repeat_rank as n
-    where
-        n.run_key = r.run_key
-        and n.series_key = s.series_key
-        and n.run_at = r.started_at
-) as k
+cross join
+    lateral (
+        select distinct n.versions
+        from raw.repeat_rank as n
+        where
+            n.run_key = r.run_key
+            and n.series_key = s.series_key
+            and n.run_at = r.started_at
+    ) as k
 where
     s.case_id = any(:case_ids)
     and r.run_id = any(:run_ids);

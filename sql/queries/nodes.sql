@@ -180,33 +180,36 @@ with measured as (
         backend
     from raw.control
     where cluster = :cluster
+),
+
+newest as (
+    select
+        m.*,
+        c.median
+    from measured as m
+    cross join
+        lateral (
+            select r.median
+            from raw.control as r
+            where
+                r.cluster = :cluster
+                and r.node = m.node
+                and r.metric = m.metric
+                and r.device = m.device
+                and r.backend = m.backend
+                and (:before::timestamptz is null or r.at < :before)
+            order by r.at desc
+            limit 10
+        ) as c
 )
 
 select
-    s.node,
-    s.metric,
-    s.device,
-    s.backend,
-    b.median,
-    b.n
-from measured as s
-cross join lateral (
-    select
-        percentile_cont(0.5) within group (order by newest.median) as median,
-        count(*) as n
-    from (
-        select c.median
-        from raw.control as c
-        where
-            c.cluster = :cluster
-            and c.node = s.node
-            and c.metric = s.metric
-            and c.device = s.device
-            and c.backend = s.backend
-            and (:before::timestamptz is null or c.at < :before)
-        order by c.at desc
-        limit 10
-    ) as newest
-) as b
-where b.n > 0
-order by s.node, s.metric, s.device, s.backend;
+    node,
+    metric,
+    device,
+    backend,
+    percentile_cont(0.5) within group (order by median) as median,
+    count(*) as n
+from newest
+group by node, metric, device, backend
+order by node, metric, device, backend;

@@ -183,7 +183,7 @@ def _check_disk(folder: Path, series: int, nights: int) -> None:
     )
     if free < needed:
         raise UserError(
-            f"{folder}: the disk has {free / 1e9:.1f} GB free, expected {needed / 1e9:.1f} GB. "
+            f"{folder}: the disk has {free / 1e9:,.1f} GB free, expected {needed / 1e9:,.1f} GB. "
             "Ask for fewer series or nights, or name a folder on another disk: --keep FOLDER"
         )
 

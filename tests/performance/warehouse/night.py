@@ -67,7 +67,7 @@ def measure_night(history: History) -> Iterator[Figure]:
             yield _once(
                 "load_night_row_by_row", connection, [part], lambda: _load(warehouse, [part])
             )
-        warehouse.runs.tidy()
+        warehouse.runs.refresh_statistics()
         run_plans = [_plan(night) for night in nights]
         _say(f"judging {len(run_plans)} runs")
         began = time.perf_counter()

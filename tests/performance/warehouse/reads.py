@@ -50,8 +50,6 @@ NOTHING: Mapping[str, Any] = dict.fromkeys(
 WHOLE: Mapping[str, Mapping[str, Any]] = {
     "latest_medians": NOTHING,
     "series": NOTHING,
-    "page_series": NOTHING,
-    "page_choices": {},
     "page_labels": {},
     "case_past": {},
     "histories": {"case_ids": "every_case"},
@@ -71,6 +69,10 @@ WHOLE: Mapping[str, Mapping[str, Any]] = {
     "bisects": NOTHING,
     "ui_series": NOTHING,
     "ui_choices": {},
+    "ui_compare": NOTHING,
+    "ui_compare_sides": {},
+    "ui_published_figures": {},
+    "ui_published": {},
 }
 """Statements that can go over all series and years, with the parameters that make them do so.
 `every_case` stands for the cases of the largest suite."""
@@ -128,8 +130,15 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
     alert_ids = [row for (row,) in _all(connection, "select max(alert_id) from raw.alert") if row]
     at = run["started_at"]
     axes = first("select workload, framework from raw.case where case_id = %s", cases[0])
+    reference = first(
+        "select source_document, figure from staging.reference_result where not is_empty limit 1"
+    )
     return {
         **axes,
+        **reference,
+        "by": "framework",
+        "one": "pytorch",
+        "other": "paddle3",
         "case_id": cases[0],
         "case_ids": cases[:20],
         "every_case": cases,
