@@ -54,16 +54,16 @@ class NightbenchPlugin(AirflowPlugin):
             "nav_top_level": True,
         },
         {
-            "name": "Benchmark runs",
+            "name": "Results",
             "bundle_url": BUNDLE,
             "destination": "dag",
-            "url_route": "benchmark-runs",
+            "url_route": "results-of-dag",
         },
         {
-            "name": "Case results",
+            "name": "Results",
             "bundle_url": BUNDLE,
             "destination": "task_instance",
-            "url_route": "case-results",
+            "url_route": "results-of-task",
         },
         {
             "name": "Results",

@@ -57,3 +57,8 @@ comment on column marts.dim_case.batch_size_per_device is
 'null: max, the largest that fits; each run finds it';
 comment on column marts.dim_case.trainers is 'Data-parallel ranks';
 comment on column marts.dim_case.last_run_id is 'Newest run that planned it';
+comment on column marts.dim_case.global_batch_size is
+'Samples in a step of all trainers; null where the case says max';
+comment on column marts.dim_case.is_synthetic is 'Made from synthetic data';
+comment on column marts.dim_case.definition_digest is
+'Digest of workload and protocol, as last planned; null where unknown';

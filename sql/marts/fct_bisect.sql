@@ -30,3 +30,4 @@ group by b.bisect_id;
 
 comment on view marts.fct_bisect is
 'One row per search for the first bad version; first_bad is the answer where outcome is found';
+comment on column marts.fct_bisect.steps is 'Tests that have ended';

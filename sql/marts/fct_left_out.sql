@@ -26,3 +26,4 @@ comment on column marts.fct_left_out.expected is 'What time the night had, or wh
 comment on column marts.fct_left_out.n is 'Good repeats: kept, and too few to count';
 comment on column marts.fct_left_out.is_beforehand is
 'The plan left it out; else the window ended while it was measured';
+comment on column marts.fct_left_out.code is 'Why, as a code';

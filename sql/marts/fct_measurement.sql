@@ -62,7 +62,10 @@ select
     m.series_key,
     m.run_key
 from raw.measurement as m
-inner join raw.run as r on m.run_key = r.run_key and m.run_at = r.started_at
+-- run_at is the start of the run, and prunes months where runs are known. As an equality it would be
+-- counted beside run_key, and the planner would expect one row where there are thousands.
+inner join raw.run as r
+    on m.run_key = r.run_key and m.run_at >= r.started_at and m.run_at <= r.started_at
 inner join staging.series as s on m.series_key = s.series_key
 inner join staging.build as b on m.build_key = b.build_key
 where m.is_good;
@@ -95,3 +98,11 @@ comment on column marts.fct_measurement.is_private_build is
 comment on column marts.fct_measurement.node_names is 'Nodes that it ran on; null when imported';
 comment on column marts.fct_measurement.series_key is 'Number of the series: short and stable';
 comment on column marts.fct_measurement.run_key is 'Number of the run';
+comment on column marts.fct_measurement.is_imported is 'From a site''s older results';
+comment on column marts.fct_measurement.batch_size_per_device is
+'Samples in a step of one trainer; what was found where the case says max';
+comment on column marts.fct_measurement.global_batch_size is 'Samples in a step of all trainers';
+comment on column marts.fct_measurement.definition_digest is
+'Digest of workload and protocol; a change starts a new segment of the history; null where unknown';
+comment on column marts.fct_measurement.fingerprint_id is
+'Fingerprint of the node, or a digest of those of all nodes; null where unknown';

@@ -25,3 +25,4 @@ comment on view marts.fct_night is
 comment on column marts.fct_night.state is
 'waiting, met, missing, late (missing first), paused or overtaken by the run before';
 comment on column marts.fct_night.without is 'Cases without a result when it was last looked at';
+comment on column marts.fct_night.cases_without is 'How many those are';

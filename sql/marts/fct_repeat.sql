@@ -46,3 +46,4 @@ comment on column marts.fct_repeat.sent_bytes_per_step is
 comment on column marts.fct_repeat.throughput is 'Units of work per second over all ranks';
 comment on column marts.fct_repeat.reasons is
 'Why it does not count, as data; marts.fct_reason has a row for each';
+comment on column marts.fct_repeat.is_quarantined is 'A check refused it';

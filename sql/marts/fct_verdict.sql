@@ -45,3 +45,4 @@ comment on column marts.fct_verdict.last_good_run_id is
 'Last run before the change; of a failed or missing case the last one with a value';
 comment on column marts.fct_verdict.smallest_slowdown is
 'Smallest relative fall that would be found within a week in nine of ten cases';
+comment on column marts.fct_verdict.is_quarantined is 'A check refused the figure that was judged';

@@ -1,27 +1,77 @@
 -- Grain: one row per series: its newest good median. Drills, what was measured to confirm a
--- suspicion, and private builds are no part of a series.
+-- suspicion, and private builds are no part of a series. Columns are those of marts.fct_measurement;
+-- axes come from the series, so that series are chosen before their medians are looked up.
 create or replace view marts.latest_median as
-select m.*
-from raw.series as s
-cross join
-    lateral (
-        -- Stops at the newest month that has one.
-        select
-            n.run_key,
-            n.run_at
-        from raw.measurement as n
-        where
-            n.series_key = s.series_key
-            and n.is_good
-            and n.run_kind not in ('drill', 'confirm')
-            and not n.is_private_build
-        order by n.run_at desc
-        limit 1
-    ) as newest
-inner join marts.fct_measurement as m
-    on
-        s.series_key = m.series_key
-        and newest.run_key = m.run_key
-        and newest.run_at = m.started_at;
+select
+    s.case_id,
+    s.cluster,
+    m.run_id,
+    m.suite,
+    m.run_kind,
+    m.started_at,
+    m.is_imported,
+    s.workload,
+    s.framework,
+    s.strategy,
+    s.nodes,
+    s.devices_per_node,
+    s.trainers,
+    s.pservers,
+    m.batch_size_per_device,
+    m.global_batch_size,
+    m.is_batch_found,
+    s.precision,
+    s.sync,
+    s.compiler,
+    s.execution,
+    s.layout,
+    s.sequence_length,
+    s.compression,
+    s.link_bandwidth,
+    s.threads,
+    s.sparsity,
+    s.cpus,
+    s.memory_mb,
+    m.environment,
+    s.data,
+    s.is_synthetic,
+    s.scale,
+    s.axes,
+    m.build_id,
+    m.is_private_build,
+    m.framework_version,
+    m.throughput,
+    m.unit,
+    m.n,
+    m.throughput_min,
+    m.throughput_max,
+    m.throughput_mad,
+    m.spread,
+    m.half_width,
+    m.minibatches_per_s,
+    m.speedup,
+    m.efficiency,
+    m.baseline_case_id,
+    m.time_to_first_step_s,
+    m.peak_resident_bytes,
+    m.sent_bytes_per_step,
+    m.definition_digest,
+    m.fingerprint_id,
+    m.node_names,
+    m.elapsed_s,
+    s.series_key,
+    m.run_key
+from staging.series as s
+cross join lateral (
+    -- Stops at the newest month that has one.
+    select f.*
+    from marts.fct_measurement as f
+    where
+        f.series_key = s.series_key
+        and f.run_kind not in ('drill', 'confirm')
+        and not f.is_private_build
+    order by f.started_at desc
+    limit 1
+) as m;
 
 comment on view marts.latest_median is 'One row per series: its newest good median';

@@ -36,3 +36,6 @@ comment on view marts.series_state is
 'One row per series with something live: an alert, a drift, or noise that silences it';
 comment on column marts.series_state.drift is
 'Relative change of a series that creeps; no night of it is a regression';
+comment on column marts.series_state.noisy is 'Why it is noisy; null where it is not';
+comment on column marts.series_state.case_id is 'With cluster the series';
+comment on column marts.series_state.cluster is 'With case_id the series';

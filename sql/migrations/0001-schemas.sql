@@ -44,6 +44,7 @@ create table raw.lock (
 comment on table raw.lock is 'Named locks; a row is locked for a transaction or owned by a session';
 comment on column raw.lock.pid is 'Backend that owns it until it disconnects; null where none does';
 comment on column raw.lock.backend_start is 'When that backend began: process ids are used again';
+comment on column raw.lock.name is 'Name of the lock';
 
 create function raw.try_session_lock(wanted text) returns boolean
 language plpgsql

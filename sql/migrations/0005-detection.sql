@@ -24,6 +24,13 @@ comment on column raw.noise_event.spread is
 comment on column raw.noise_event.max_spread is 'The suite''s limit then';
 comment on column raw.noise_event.told_at is
 'When a channel took the message that tells of it, or there was no channel';
+comment on column raw.noise_event.case_id is 'With cluster the series';
+comment on column raw.noise_event.cluster is 'With case_id the series';
+comment on column raw.noise_event.run_id is 'Run of the night';
+comment on column raw.noise_event.what is 'noisy, or steady: it alerts again';
+comment on column raw.noise_event.sentence is 'The evidence';
+comment on column raw.noise_event.by_whom is 'nightbench, or the person';
+comment on column raw.noise_event.stored_at is 'When the row was written';
 
 create function triage.refuse_noise_rewriting() returns trigger
 language plpgsql as $$
@@ -85,6 +92,12 @@ comment on column raw.drift.over_at is
 'When the night began that ended it: it creeps no more, has crept on, or turned';
 comment on column raw.drift.told_at is
 'When a channel took the message that tells of it, or there was no channel';
+comment on column raw.drift.case_id is 'With cluster the series';
+comment on column raw.drift.cluster is 'With case_id the series';
+comment on column raw.drift.run_id is 'Run of the night that said so first';
+comment on column raw.drift.seen_run_id is 'Run of the last night that still crept';
+comment on column raw.drift.over_run_id is 'Run of the night that ended it; null while it stands';
+comment on column raw.drift.stored_at is 'When the row was written';
 
 -- The detector grades itself: what it says of shadow series, and the grades that follow. Nothing
 -- here is a measurement, a verdict on a real series, or an alert.
@@ -118,6 +131,13 @@ comment on column raw.shadow_verdict.run_key is 'Run of the real night that it c
 comment on column raw.shadow_verdict.size is 'Share by which it was made slower; null where quiet';
 comment on column raw.shadow_verdict.outcome is
 'On the night that decided it; spoiled: the real series changed there, it says nothing';
+comment on column raw.shadow_verdict.suite is 'Suite of the real series';
+comment on column raw.shadow_verdict.series_key is 'The real series';
+comment on column raw.shadow_verdict.at is 'Start of the real night';
+comment on column raw.shadow_verdict.kind is 'What the detector said of the shadow';
+comment on column raw.shadow_verdict.change is 'Relative change that it said; null without one';
+comment on column raw.shadow_verdict.since is
+'First night at the new level, as it said; null without one';
 
 create table raw.detector_grade (
     run_id text not null references raw.run (run_id),
@@ -146,3 +166,9 @@ comment on column raw.detector_grade.median_delay is
 comment on column raw.detector_grade.below is 'Why it is not good enough; empty where it is';
 comment on column raw.detector_grade.is_news is 'It was good enough the night before';
 comment on column raw.detector_grade.told_at is 'When a message said so';
+comment on column raw.detector_grade.run_id is 'Run of the night';
+comment on column raw.detector_grade.low is 'Lower end of the 95 % interval of rate';
+comment on column raw.detector_grade.high is 'Upper end of the 95 % interval of rate';
+comment on column raw.detector_grade.spoiled is 'Shadows that say nothing: the real series changed';
+comment on column raw.detector_grade.limit_value is
+'Limit that the suite sets for rate; null where it sets none';

@@ -572,6 +572,12 @@ comment on column raw.alert_cause.group_key is
 'empty: it stands on its own';
 comment on column raw.alert_cause.night is 'Day of the first bad night';
 comment on column raw.alert_cause.at is 'When it was found out';
+comment on column raw.alert_cause.alert_id is 'The alert';
+comment on column raw.alert_cause.run_id is 'Run whose judging asked for the cause';
+comment on column raw.alert_cause.kind is 'The cause; unexplained where none explains it';
+comment on column raw.alert_cause.sentence is 'The cause in words';
+comment on column raw.alert_cause.first_bad_run_id is 'First run at the new level';
+comment on column raw.alert_cause.last_good_run_id is 'Last run before it';
 
 create table raw.confirmation (
     confirmation_id bigint generated always as identity primary key,
@@ -614,6 +620,15 @@ comment on column raw.confirmation.until is
 'Nothing is launched that cannot end by then, and the night''s message waits no longer';
 comment on column raw.confirmation.detail is
 'Builds, versions, levels, nodes, what it is expected to take; the rounds once it has ended';
+comment on column raw.confirmation.confirmation_id is 'Its number';
+comment on column raw.confirmation.alert_id is 'Alert of the suspected regression';
+comment on column raw.confirmation.state is 'wanted, running, ended with an outcome, or skipped';
+comment on column raw.confirmation.outcome is
+'confirmed, not_confirmed or inconclusive; null until it has ended';
+comment on column raw.confirmation.low is 'Lower end of the 95 % interval of ratio';
+comment on column raw.confirmation.high is 'Upper end of the 95 % interval of ratio';
+comment on column raw.confirmation.asked_at is 'When it was asked for';
+comment on column raw.confirmation.ended_at is 'When it ended or was skipped; null before';
 
 create table raw.message (
     message_id bigint generated always as identity primary key,
@@ -635,6 +650,10 @@ comment on column raw.message.cluster is 'Of the run that was judged when it was
 comment on column raw.message.night is 'Day on which the night begins, by the suite''s own clock';
 comment on column raw.message.channel is 'Place and kind of the channel; never its URL';
 comment on column raw.message.run_id is 'Run that was judged when it was sent';
+comment on column raw.message.message_id is 'Its number';
+comment on column raw.message.kind is 'night: the one message of a night; urgent: sent at once';
+comment on column raw.message.title is 'Its title';
+comment on column raw.message.sent_at is 'When it was sent';
 
 create table raw.message_item (
     message_id bigint not null references raw.message (message_id),
@@ -647,3 +666,6 @@ create index message_item_by_alert on raw.message_item (alert_id);
 comment on table raw.message_item is 'The alerts that a message told of';
 comment on column raw.message_item.of_run_id is
 'Run that made it news: it opened, reopened or woke the alert, or ended it';
+comment on column raw.message_item.message_id is 'The message';
+comment on column raw.message_item.alert_id is 'The alert';
+comment on column raw.message_item.what is 'news of it, or that it has ended';

@@ -36,6 +36,28 @@ comment on column raw.bisect.suspects is
 'Versions that may be the first bad one; several unless it was found';
 comment on column raw.bisect.ratio is
 'Throughput of the bad version over the good one, as the first test found it';
+comment on column raw.bisect.bisect_id is 'Its name';
+comment on column raw.bisect.alert_id is
+'Alert that it is to explain; null where it was asked for by hand';
+comment on column raw.bisect.case_id is 'With cluster the series';
+comment on column raw.bisect.cluster is 'With case_id the series';
+comment on column raw.bisect.suite is 'Suite whose protocol it measures by';
+comment on column raw.bisect.line is 'Framework line that is searched';
+comment on column raw.bisect.good is 'Version that is taken as good';
+comment on column raw.bisect.bad is 'Version that is taken as bad';
+comment on column raw.bisect.outcome is
+'found; range of versions; spread over several; not_reproduced; untestable; null until it '
+'has ended';
+comment on column raw.bisect.last_good is 'Newest version that was good; null before one was';
+comment on column raw.bisect.first_bad is
+'Oldest version that was bad; the answer where outcome is found';
+comment on column raw.bisect.sentence is 'The result in words';
+comment on column raw.bisect.notes is 'What else is worth knowing of it';
+comment on column raw.bisect.budget_s is 'Seconds that it may measure';
+comment on column raw.bisect.spent_s is 'Seconds that it has measured';
+comment on column raw.bisect.requested_by is 'Who asked for it';
+comment on column raw.bisect.started_at is 'When it began';
+comment on column raw.bisect.ended_at is 'When it ended; null before';
 
 create table raw.bisect_step (
     bisect_id text not null references raw.bisect (bisect_id),
@@ -63,3 +85,19 @@ comment on table raw.bisect_step is 'Two versions beside each other: one test of
 comment on column raw.bisect_step.comparison_id is 'Its launches in the spool, below comparisons/';
 comment on column raw.bisect_step.status is 'void: it was ended before it said anything';
 comment on column raw.bisect_step.ratio is 'Throughput of version over against';
+comment on column raw.bisect_step.bisect_id is 'The bisect';
+comment on column raw.bisect_step.number is 'From 1, in order';
+comment on column raw.bisect_step.kind is
+'check of both ends, search between them, or verify of the answer';
+comment on column raw.bisect_step.version is 'Version that was tested';
+comment on column raw.bisect_step.against is 'Version that it was measured beside';
+comment on column raw.bisect_step.result is 'good, bad, unsure or skipped; null until it has ended';
+comment on column raw.bisect_step.why is 'Why it has this result';
+comment on column raw.bisect_step.low is 'Lower end of the 95 % interval of ratio';
+comment on column raw.bisect_step.high is 'Upper end of the 95 % interval of ratio';
+comment on column raw.bisect_step.rounds is 'Pairs that counted';
+comment on column raw.bisect_step.wanted_rounds is 'Pairs that were planned';
+comment on column raw.bisect_step.min_effect is 'Smallest relative change that it looks for';
+comment on column raw.bisect_step.started_at is 'When it began';
+comment on column raw.bisect_step.ended_at is 'When it ended; null before';
+comment on column raw.bisect_step.spent_s is 'Seconds that it measured';

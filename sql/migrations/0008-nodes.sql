@@ -32,6 +32,14 @@ comment on column raw.node_preflight.clock_offset_s is
 'The node''s monotonic clock minus the controller''s, seconds';
 comment on column raw.node_preflight.wall_error_s is
 'How far the node''s wall clock is off the controller''s, at least, seconds';
+comment on column raw.node_preflight.cluster is 'The cluster';
+comment on column raw.node_preflight.node is 'The node';
+comment on column raw.node_preflight.address is 'Where it was reached';
+comment on column raw.node_preflight.is_reachable is 'It answered over SSH';
+comment on column raw.node_preflight.problem is
+'Why it could not be looked at; null where it could';
+comment on column raw.node_preflight.clock_error_s is 'How far off clock_offset_s may be, seconds';
+comment on column raw.node_preflight.orphans_ended is 'Processes of dead runs that were ended';
 
 create table raw.control (
     cluster text not null check (cluster <> ''),
@@ -58,6 +66,14 @@ comment on column raw.control.device is 'cpu, gpu-0 or network';
 comment on column raw.control.backend is
 'What computed it: figures of different backends are not comparable';
 comment on column raw.control.median is 'In `unit`; more is better';
+comment on column raw.control.cluster is 'The cluster';
+comment on column raw.control.metric is 'matrix_product, memory_copy or all_reduce';
+comment on column raw.control.at is 'When, by the controller''s clock';
+comment on column raw.control.run_id is 'The run that it was for; empty where a person looked';
+comment on column raw.control.unit is 'Unit of the figures';
+comment on column raw.control.minimum is 'Smallest figure, in `unit`';
+comment on column raw.control.maximum is 'Largest figure, in `unit`';
+comment on column raw.control.n is 'Figures that the median rests on';
 
 create table raw.node_event (
     cluster text not null check (cluster <> ''),
@@ -77,6 +93,12 @@ comment on column raw.node_event.subject is
 comment on column raw.node_event.reasons is
 'Why, each {code, node, subject, observed, expected}; empty where nothing is wrong';
 comment on column raw.node_event.by_whom is 'nightbench, or the person';
+comment on column raw.node_event.cluster is 'The cluster';
+comment on column raw.node_event.node is 'The node';
+comment on column raw.node_event.run_id is 'Run that it happened in; empty without one';
+comment on column raw.node_event.at is 'When it happened';
+comment on column raw.node_event.kind is
+'clean, worked or fault; quarantined or released by a person';
 
 create table raw.node_state (
     cluster text not null check (cluster <> ''),
@@ -92,6 +114,11 @@ comment on table raw.node_state is 'Where each node stands now; a quarantined on
 comment on column raw.node_state.reasons is
 'Why it stands so, each {code, node, subject, observed, expected}';
 comment on column raw.node_state.faults is 'Faults in a row up to now';
+comment on column raw.node_state.cluster is 'The cluster';
+comment on column raw.node_state.node is 'The node';
+comment on column raw.node_state.state is 'ok or quarantined';
+comment on column raw.node_state.since is 'Since when; null where it was never quarantined';
+comment on column raw.node_state.by_whom is 'nightbench, or the person';
 
 create table raw.node_state_change (
     cluster text not null,
@@ -108,3 +135,8 @@ comment on column raw.node_state_change.reasons is
 'Why, each {code, node, subject, observed, expected}';
 comment on column raw.node_state_change.since is
 'When what changed it happened; a run that was loaded late tells of it late';
+comment on column raw.node_state_change.cluster is 'The cluster';
+comment on column raw.node_state_change.node is 'The node';
+comment on column raw.node_state_change.changed_at is 'When the change was stored';
+comment on column raw.node_state_change.state is 'State since then: ok or quarantined';
+comment on column raw.node_state_change.by_whom is 'nightbench, or the person';

@@ -12,6 +12,9 @@ comment on column raw.suite_watch.timetable is
 'Schedule, hours, budget and deadline: what its nights are worked out from';
 comment on column raw.suite_watch.since is
 'Since when its nights are expected: it was new then, or had another cluster or schedule before';
+comment on column raw.suite_watch.suite is 'The suite';
+comment on column raw.suite_watch.cluster is 'Cluster that it runs on';
+comment on column raw.suite_watch.seen_at is 'When its file was last read';
 
 create table raw.night (
     suite text not null check (suite <> ''),
@@ -51,6 +54,16 @@ comment on column raw.night.missing_at is 'When it was found missing; null where
 comment on column raw.night.told_at is 'When a channel took the message that it is missing';
 comment on column raw.night.ended_at is 'When its results were found to have come after all';
 comment on column raw.night.end_told_at is 'When a channel took the message of that';
+comment on column raw.night.suite is 'The suite';
+comment on column raw.night.cluster is 'Cluster that it runs on';
+comment on column raw.night.scheduled_at is 'Time of the schedule';
+comment on column raw.night.due_at is 'Deadline of its results';
+comment on column raw.night.why is 'Why due_at is what it is; empty where the schedule says it';
+comment on column raw.night.state is
+'waiting, met, missing, late (missing first), paused or overtaken by the run before';
+comment on column raw.night.sentence is 'The state in words';
+comment on column raw.night.is_empty is 'It had a run that brought no figure';
+comment on column raw.night.checked_at is 'When it was last looked at';
 
 create table raw.deadline_check (
     only_one boolean primary key default true check (only_one),
@@ -59,3 +72,7 @@ create table raw.deadline_check (
     missing integer not null check (missing >= 0)
 );
 comment on table raw.deadline_check is 'When deadlines were last checked: who watches the watchdog';
+comment on column raw.deadline_check.only_one is 'Always true: there is one row';
+comment on column raw.deadline_check.checked_at is 'When';
+comment on column raw.deadline_check.suites is 'Suites with a schedule';
+comment on column raw.deadline_check.missing is 'Nights that were missing then';

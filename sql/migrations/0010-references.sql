@@ -26,3 +26,24 @@ comment on table raw.reference_result is
 'Published figures (value) and the cells that the public benchmarks leave empty (value null)';
 comment on column raw.reference_result.reference_id is 'Digest of the cell''s original description';
 comment on column raw.reference_result.value is 'In `unit`; null where the original cell is empty';
+comment on column raw.reference_result.source is 'Document that the cell is in';
+comment on column raw.reference_result.figure is 'Table or figure in it';
+comment on column raw.reference_result.workload is 'Workload, in its words';
+comment on column raw.reference_result.dataset is 'Data set; empty where it is not stated';
+comment on column raw.reference_result.framework is 'Framework, in its words';
+comment on column raw.reference_result.framework_version is 'Version; empty where it is not stated';
+comment on column raw.reference_result.mode is 'single, collective or parameter_server';
+comment on column raw.reference_result.nodes is 'Nodes; empty where they are not stated';
+comment on column raw.reference_result.devices_per_node is
+'Devices of each node; empty where they are not stated';
+comment on column raw.reference_result.device is 'Device; empty where it is not stated';
+comment on column raw.reference_result.trainers is 'Trainers; empty where they are not stated';
+comment on column raw.reference_result.pservers is
+'Parameter servers; empty where they are not stated';
+comment on column raw.reference_result.batch_size_per_device is 'Batch size, in its words';
+comment on column raw.reference_result.precision is 'Precision, in its words';
+comment on column raw.reference_result.compiler is 'Compiler; empty without';
+comment on column raw.reference_result.variant is 'What else tells the cell from others';
+comment on column raw.reference_result.metric is 'What was measured';
+comment on column raw.reference_result.unit is 'Unit of value, in its words';
+comment on column raw.reference_result.remark is 'What a reader has to know about the cell';

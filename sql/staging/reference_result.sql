@@ -77,3 +77,43 @@ comment on view staging.reference_result is
 comment on column staging.reference_result.is_empty is 'The original leaves the cell empty';
 comment on column staging.reference_result.is_unit_doubtful is
 'The original''s axis label contradicts its magnitude: compare ratios only';
+comment on column staging.reference_result.source_document is 'Document that the cell is in';
+comment on column staging.reference_result.figure is 'Table or figure in it';
+comment on column staging.reference_result.workload is 'Workload, in our words';
+comment on column staging.reference_result.workload_text is 'Workload, in its words';
+comment on column staging.reference_result.dataset is 'Data set; null where it is not stated';
+comment on column staging.reference_result.framework is 'Framework line';
+comment on column staging.reference_result.framework_text is 'Framework, in its words';
+comment on column staging.reference_result.framework_version is
+'Version; null where it is not stated';
+comment on column staging.reference_result.strategy is 'single, collective or parameter_server';
+comment on column staging.reference_result.nodes is 'Nodes; null where they are not stated';
+comment on column staging.reference_result.devices_per_node is
+'Devices of each node; null where they are not stated';
+comment on column staging.reference_result.device is 'Device; null where it is not stated';
+comment on column staging.reference_result.trainers is 'Trainers; null where they are not stated';
+comment on column staging.reference_result.pservers is
+'Parameter servers; null where they are not stated';
+comment on column staging.reference_result.batch_size_per_device is
+'Batch size; null where it is no number';
+comment on column staging.reference_result.batch_size_text is 'Batch size, in its words';
+comment on column staging.reference_result.precision is
+'Precision, in our words; null where it is not stated';
+comment on column staging.reference_result.precision_text is 'Precision, in its words';
+comment on column staging.reference_result.compiler is 'Compiler; none without';
+comment on column staging.reference_result.sync is
+'How parameter servers are updated; null where it is not stated';
+comment on column staging.reference_result.compression is
+'Compression of gradients; null where it is not stated';
+comment on column staging.reference_result.link_gbit_per_s is
+'Bandwidth of the links, Gbit/s; null where it is not stated';
+comment on column staging.reference_result.variant_text is
+'What else tells the cell from others, in its words';
+comment on column staging.reference_result.implementation is
+'Which of several programs; null where the variant is an axis';
+comment on column staging.reference_result.metric is 'What was measured';
+comment on column staging.reference_result.unit is
+'Unit of work, in our words; null where it is doubtful';
+comment on column staging.reference_result.unit_text is 'Unit of value, in its words';
+comment on column staging.reference_result.remark is
+'What a reader has to know about the cell; null without';

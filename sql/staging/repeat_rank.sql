@@ -37,3 +37,5 @@ inner join raw.run as r on k.run_key = r.run_key and k.run_at = r.started_at
 inner join raw.series as s on k.series_key = s.series_key;
 
 comment on view staging.repeat_rank is 'One row per process of a repeat';
+comment on column staging.repeat_rank.steps is 'Steps in the window';
+comment on column staging.repeat_rank.samples is 'Units of work of this rank in the window';

@@ -75,7 +75,7 @@ left join raw.measurement as m
     on
         p.run_key = m.run_key
         and p.series_key = m.series_key
-        and r.started_at = m.run_at
+        and p.run_at = m.run_at
         and not m.is_superseded
 inner join raw.build as b on coalesce(m.build_key, p.build_key) = b.build_key;
 
@@ -83,3 +83,16 @@ comment on view staging.result is
 'One row per run and planned case with what came of it, quarantined or not';
 comment on column staging.result.run_at is 'Start of the run, as results and verdicts have it';
 comment on column staging.result.status is 'Null: planned, and nothing came';
+comment on column staging.result.is_imported is 'From a site''s older results';
+comment on column staging.result.batch_size_per_device is
+'Samples in a step of one trainer; what was found where the case says max';
+comment on column staging.result.global_batch_size is 'Samples in a step of all trainers';
+comment on column staging.result.is_synthetic is 'Made from synthetic data';
+comment on column staging.result.build_digest is
+'Digest of the build, or its name where it has none';
+comment on column staging.result.unit is 'Unit of work: images, samples, tokens';
+comment on column staging.result.is_quarantined is 'A check refused it';
+comment on column staging.result.definition_digest is
+'Digest of workload and protocol; null where unknown';
+comment on column staging.result.fingerprint_id is
+'Fingerprint of the node, or a digest of those of all nodes; null where unknown';

@@ -15,7 +15,11 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
 HOME = "/plugin/benchmarks"
 SERIES = f"{HOME}/series?{urlencode({'case': CASE, 'cluster': 'local'})}"
-PAGES = (HOME, SERIES, *(f"{HOME}/{each}" for each in ("explore", "runs", "nodes", "trust")))
+PAGES = (
+    HOME,
+    SERIES,
+    *(f"{HOME}/{each}" for each in ("explore", "runs", "compare", "published", "nodes", "trust")),
+)
 HOSTILE = "<img src=x onerror=alert(1)>\"'"
 
 
@@ -73,6 +77,35 @@ def test_the_tab_of_a_dag_run_shows_its_results(page: Page, live: Live, dag_run:
     shoot(page, "run-tab")
 
 
+def test_the_tabs_of_a_dag_and_of_a_task_show_their_results(
+    page: Page, live: Live, dag_run: str
+) -> None:
+    run_id = live.run_of(dag_run).run_id
+    page.goto(address(live, "/dags/on_demand"))
+    page.get_by_role("link", name="Results", exact=True).click(timeout=60_000)
+    expect(page.get_by_role("table", name="Runs")).to_contain_text(run_id)
+    page.goto(address(live, f"/dags/on_demand/runs/{dag_run}/tasks/measure/mapped/0"))
+    page.get_by_role("link", name="Results", exact=True).click(timeout=60_000)
+    expect(page.get_by_role("heading", name=f"Run {run_id}")).to_be_visible()
+    # The case of this task and no other, its repeats open.
+    cases = page.get_by_role("table", name="Cases of this run")
+    expect(cases.get_by_role("row")).to_have_count(1 + 1)
+    expect(page.get_by_role("table", name=re.compile("^Repeats of "))).to_be_visible()
+    shoot(page, "task-tab")
+
+
+def test_two_sides_are_compared(page: Page, live: Live, dag_run: str, alert_id: int) -> None:
+    run_id = live.run_of(dag_run).run_id
+    page.goto(address(live, f"{HOME}/compare?by=run"))
+    form = page.get_by_role("form", name="What to compare")
+    form.get_by_label("One").fill(run_id, timeout=60_000)
+    form.get_by_label("With").fill(run_id)
+    page.keyboard.press("Enter")
+    pairs = page.get_by_role("table", name="Pairs of equal work")
+    expect(pairs.get_by_role("row")).to_have_count(1 + 2)
+    expect(pairs).to_contain_text("1.000")
+
+
 def test_a_series_is_read_by_keyboard(page: Page, live: Live, dag_run: str) -> None:
     page.goto(address(live, SERIES))
     plot = page.get_by_role("group", name=re.compile("^History of "))
@@ -120,7 +153,9 @@ def test_pages_fit_a_narrow_screen_in_airflow_s_colours(
         shoot(page, f"narrow-{name}-{theme}")
 
 
-@pytest.mark.parametrize("path", ["", "explore", "series", "runs", "runs/x", "alerts", "alerts/x"])
+@pytest.mark.parametrize(
+    "path", ["", "explore", "series", "runs/x", "alerts/x", "compare", "published"]
+)
 def test_an_address_is_never_markup(page: Page, live: Live, dag_run: str, path: str) -> None:
     query = urlencode(dict.fromkeys(("search", "case", "cluster", "state", "days"), HOSTILE))
     page.goto(address(live, f"{HOME}/{path}?{query}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ from nightbench.local.home import Home, Secrets
 from nightbench.local.ports import Ports, is_free
 from nightbench.night import detector_grade
 from nightbench.spool import Spool
-from nightbench.warehouse import Triage, Warehouse, connect, migrate
+from nightbench.warehouse import Triage, Warehouse, connect, migrate, statements
 from nightbench.warehouse.connection import Connection
 
 FORGETFUL = "fsync = off\nsynchronous_commit = off\nfull_page_writes = off\n"
@@ -169,6 +170,27 @@ def rows(connection: Connection) -> Rows:
             return [dict(row) for row in cursor.fetchall()]
 
     return select
+
+
+Ask = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def ask(warehouse: Database) -> Iterator[Ask]:
+    """Rows of a ready-made question as nightbench_reader; keywords set values of `chosen`."""
+
+    def answer(name: str, **chosen: str) -> list[dict[str, Any]]:
+        question = statements.text(f"queries/analysts/{name}.sql")
+        for column, value in chosen.items():
+            edited = re.compile(rf"^ {{8}}.* as {column}(,?)$", re.MULTILINE)
+            question, found = edited.subn(f"        {value} as {column}\\1", question, count=1)
+            assert found == 1, f"{name}.sql: `chosen` has no {column}"
+        with connection.cursor(cursor_factory=RealDictCursor) as cursor:
+            cursor.execute(question)
+            return [dict(row) for row in cursor.fetchall()]
+
+    with closing(connect(warehouse.reader)) as connection:
+        yield answer
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from nightbench.core.model import Build, Case, PlannedCase, RunKind, Strategy
-from nightbench.warehouse.statements import text
 
 DECOYS: dict[str, Any] = {
     "workload": "vgg16",
@@ -42,11 +41,6 @@ def test_every_axis_has_a_decoy() -> None:
     assert DECOYS.keys() == {field.name for field in dataclasses.fields(Case)}
 
 
-@pytest.fixture
-def ask(rows):
-    return lambda name: rows(text(f"queries/analysts/{name}.sql").replace("%", "%%"))
-
-
 def load(loader, given, *figures: tuple[Case, float], **more: Any) -> None:
     run = given.run()
     came = [given.came_back(run, case, (value,), **more) for case, value in figures]
@@ -64,6 +58,33 @@ def test_lines_are_ranked_among_equal_work(loader, given, ask, axis):
         ("pytorch", 1.0),
         ("paddle3", 0.8),
     ]
+
+
+@pytest.mark.parametrize("axis", sorted(DECOYS.keys() - {"framework"}))
+def test_pairs_of_lines_do_equal_work(loader, given, ask, axis):
+    pytorch, paddle = given.case(), given.case(framework="paddle3")
+    decoy = dataclasses.replace(paddle, framework="jax", **{axis: DECOYS[axis]})
+    load(loader, given, (pytorch, 10.0), (paddle, 8.0), (decoy, 99.0))
+    (pair,) = ask("compare_frameworks")
+    assert (pair["framework"], pair["other_framework"], float(pair["ratio"])) == (
+        "paddle3",
+        "pytorch",
+        0.8,
+    )
+
+
+# The ranks of a collective follow from its nodes and devices.
+OF_COLLECTIVES = DECOYS.keys() - {"compression", "sparsity", "trainers", "pservers"}
+
+
+@pytest.mark.parametrize("axis", sorted(OF_COLLECTIVES))
+def test_dgc_is_compared_with_equal_work(loader, given, ask, axis):
+    dense = given.case(nodes=2, link_bandwidth="10gbit")
+    dgc = dataclasses.replace(dense, compression="dgc", sparsity=99.0)
+    other = 4 if axis == "nodes" else DECOYS[axis]
+    decoy = dataclasses.replace(dgc, **{axis: other})
+    load(loader, given, (dense, 10.0), (dgc, 30.0), (decoy, 99.0))
+    assert [float(row["gain"]) for row in ask("dgc_bandwidth")] == [3.0]
 
 
 @pytest.mark.parametrize("axis", sorted(DECOYS.keys() - {"batch_size_per_device"}))

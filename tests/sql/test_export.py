@@ -81,6 +81,7 @@ def test_parquet_says_what_its_columns_are(export, measured, tmp_path):
     assert b"Median over n repeats" in schema.field("throughput").metadata[b"description"]
     assert schema.field("time_to_first_step_s").metadata[b"unit"] == b"s"
     assert schema.field("minibatches_per_s").metadata[b"unit"] == b"1/s"
+    assert schema.metadata[b"nightbench.rows"] == b"measurements, columns of marts.fct_measurement"
     assert schema.metadata[b"nightbench.filter.cluster"] == b"local"
     assert schema.metadata[b"nightbench.filter.since"] == b"2026-03-02T00:00:00+00:00"
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import psycopg2
 import pytest
+from tests.sql.given import Given
 
 from nightbench.warehouse import (
+    Warehouse,
     WarehouseRefused,
     WarehouseUnavailable,
     connect,
@@ -18,6 +20,18 @@ from nightbench.warehouse import (
     statements,
 )
 
+FIRST_SCHEMA = [
+    "0001-schemas",
+    "0002-cases",
+    "0003-results",
+    "0004-months",
+    "0005-detection",
+    "0006-alerts",
+    "0007-bisects",
+    "0008-nodes",
+    "0009-nights",
+    "0010-references",
+]
 MIGRATIONS = sorted(path.stem for path in (statements.SQL / "migrations").glob("*.sql"))
 
 
@@ -58,6 +72,45 @@ def test_every_table_and_view_says_what_it_is(warehouse):
         " and obj_description(c.oid, 'pg_class') is null",
     )
     assert silent == []
+
+
+def test_a_warehouse_of_an_earlier_schema_is_brought_up_to_date(empty, make_database, tmp_path):
+    """A released schema, with results in it, gets the migrations that came later."""
+    # Nothing is released: the first schema stands for it (sql/migrations/README.md).
+    first = tmp_path / "migrations"
+    first.mkdir()
+    for name in FIRST_SCHEMA:
+        shutil.copy(statements.SQL / "migrations" / f"{name}.sql", first)
+    assert migrate.apply(empty.owner, first) == FIRST_SCHEMA
+    given = Given()
+    run, case = given.run(), given.case()
+    with closing(connect(empty.loader)) as connection:
+        Warehouse(connection).runs.load(given.bundle(run, given.came_back(run, case)))
+    later = [name for name in MIGRATIONS if name not in FIRST_SCHEMA]
+    next_one = "9999-of-the-next-release"
+    shutil.copytree(statements.SQL / "migrations", tmp_path / "next")
+    (tmp_path / "next" / f"{next_one}.sql").write_text(
+        "alter table raw.measurement add column of_the_next_release integer;\n"
+    )
+    assert migrate.apply(empty.owner, tmp_path / "next") == [*later, next_one]
+    medians = _select(empty.reader, "select case_id, throughput from marts.latest_median")
+    assert medians == [(case.case_id, 11.0)]
+    columns = (
+        "select table_schema, table_name, column_name, data_type from information_schema.columns"
+        " where table_schema in ('raw', 'staging', 'marts')"
+        " and table_name !~ '_[0-9]{4}_[0-9]{2}$' and column_name <> 'of_the_next_release'"
+        " order by 1, 2, 3"
+    )
+    anew = make_database()
+    migrate.apply(anew.owner)
+    assert _select(empty.owner, columns) == _select(anew.owner, columns)
+    # A month that was there before the migration has its column too.
+    (month,) = _select(
+        empty.owner,
+        "select count(*) from information_schema.columns"
+        " where column_name = 'of_the_next_release' and table_name = 'measurement_2026_03'",
+    )
+    assert month == (1,)
 
 
 def test_a_migration_that_fails_leaves_nothing(empty, tmp_path):

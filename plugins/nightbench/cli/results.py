@@ -16,7 +16,6 @@ from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus
 from nightbench.report import (
     ResultsTable,
-    RunReport,
     from_measurements,
     from_warehouse,
     verdict_lines,
@@ -325,7 +324,7 @@ def is_unavailable(row: Row) -> bool:
 
 def digest_file(run_id: str, rows: list[Row]) -> Path:
     """Write the reports of a run, and return the path of the Markdown one."""
-    from nightbench.night.run_digest import gather, keep_report
+    from nightbench.night.run_digest import from_files, gather, keep_report
     from nightbench.spool.plans import read_plan
 
     place, folder = common.home(), common.spool().run(run_id)
@@ -336,5 +335,5 @@ def digest_file(run_id: str, rows: list[Row]) -> Path:
     try:
         report = gather(common.open_reader(), plan.run, rows, folder, notes, place.reports)
     except WarehouseUnavailable:
-        report = RunReport(plan.run, rows, plan, notes=notes)  # the rows are the spool's then
+        report = from_files(folder, rows, notes)  # as the rows are the spool's then
     return keep_report(report, place.reports)

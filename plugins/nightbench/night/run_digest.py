@@ -69,6 +69,28 @@ def gather(
     )
 
 
+def from_files(folder: RunSpool, rows: Sequence[Row], notes: Sequence[str] = ()) -> RunReport:
+    """Return what the report of a run shows while the warehouse is away.
+
+    Args:
+        folder: its files in the spool.
+        rows: its results, see `report.rows`.
+        notes: links and files with details, one line each.
+
+    Raises:
+        UserError: the spool holds no plan of the run.
+    """
+    plan = read_plan(folder)
+    hardware = {
+        node.name: document
+        for case_id in folder.case_ids()
+        for node in plan.cluster.nodes
+        if (store := folder.latest(case_id)) is not None
+        and (document := store.fingerprint(node.name)) is not None
+    }
+    return RunReport(plan.run, rows, plan, hardware=hardware, nodes=node_notes(folder), notes=notes)
+
+
 def _plan(folder: RunSpool) -> RunPlan | None:
     return None if folder.run() is None else read_plan(folder)
 

@@ -16,11 +16,13 @@ from typing import Any
 
 import psycopg2
 import psycopg2.errors
+import psycopg2.extensions
 from psycopg2 import sql
 
 from nightbench.core.errors import UserError
 from nightbench.warehouse import statements
 from nightbench.warehouse.connection import Connection, WarehouseRefused, connect, reported
+from nightbench.warehouse.dictionary import forget_comments, inherit_comments
 from nightbench.warehouse.references import FILES, load_references
 
 OWNER = "nightbench_owner"
@@ -38,7 +40,10 @@ VIEWS = (
     "marts/fct_repeat",
     "marts/fct_reason",
     "marts/fct_verdict",
+    "marts/fct_planned_case",
     "marts/fct_left_out",
+    "marts/fct_measurement_node",
+    "marts/fingerprint_field",
     "marts/fct_alert",
     "marts/fct_alert_event",
     "marts/fct_noise_event",
@@ -179,14 +184,20 @@ def _make_views(connection: Connection, texts: Mapping[str, str]) -> None:
         try:
             if stale:
                 _drop_views(connection)
-            for content in texts.values():
-                cursor.execute(content)
+            _run_files(cursor, texts)
         except psycopg2.errors.InvalidTableDefinition:
             # `create or replace` cannot rename, drop or retype a column.
             cursor.execute("rollback to savepoint before_views")
             _drop_views(connection)
-            for content in texts.values():
-                cursor.execute(content)
+            _run_files(cursor, texts)
+
+
+def _run_files(cursor: psycopg2.extensions.cursor, texts: Mapping[str, str]) -> None:
+    for name, content in texts.items():
+        view = sql.Identifier(*name.split("/"))
+        forget_comments(cursor, view)
+        cursor.execute(content)
+        inherit_comments(cursor, view)
 
 
 def _existing(connection: Connection) -> list[tuple[str, str]]:

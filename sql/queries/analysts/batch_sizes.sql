@@ -1,20 +1,25 @@
 -- What does a larger batch bring? The newest median of each series, beside the next smaller batch
--- of otherwise equal work.
-with latest as (
-    select distinct on (case_id, cluster) *
-    from marts.fct_measurement
-    where run_kind in ('nightly', 'on_demand') and not is_private_build
-    order by case_id asc, cluster asc, started_at desc
+-- of otherwise equal work. Null in `chosen` does not constrain.
+with chosen as not materialized (
+    select
+        null::text as workload,
+        null::text as framework,
+        null::text as cluster
 ),
 
 stepped as (
     select
-        *,
-        lag(throughput) over (
-            partition by cluster, environment, axes - 'batch_size_per_device'
-            order by batch_size_per_device
+        m.*,
+        lag(m.throughput) over (
+            partition by m.cluster, m.environment, m.axes - 'batch_size_per_device'
+            order by m.batch_size_per_device
         ) as throughput_of_smaller
-    from latest
+    from marts.latest_median as m
+    cross join chosen as c
+    where
+        (c.workload is null or m.workload = c.workload)
+        and (c.framework is null or m.framework = c.framework)
+        and (c.cluster is null or m.cluster = c.cluster)
 )
 
 select

@@ -1,21 +1,24 @@
 -- Which framework line is fastest at the same work? The newest median of each series; lines are
--- ranked only among equal axes, environment included, and relative to the fastest of them.
-with latest as (
-    select distinct on (case_id, cluster) *
-    from marts.fct_measurement
-    where run_kind in ('nightly', 'on_demand') and not is_private_build
-    order by case_id asc, cluster asc, started_at desc
+-- ranked only among equal axes, environment included, and relative to the fastest of them. Null in `chosen` does not constrain.
+with chosen as not materialized (
+    select
+        null::text as workload,
+        null::text as cluster
 ),
 
 compared as (
     select
-        *,
-        max(throughput) over same_work as fastest,
+        m.*,
+        max(m.throughput) over same_work as fastest,
         count(*) over same_work as lines
-    from latest
+    from marts.latest_median as m
+    cross join chosen as c
+    where
+        (c.workload is null or m.workload = c.workload)
+        and (c.cluster is null or m.cluster = c.cluster)
     window
         same_work as (
-            partition by cluster, environment, unit, axes - 'framework'
+            partition by m.cluster, m.environment, m.unit, m.axes - 'framework'
         )
 )
 

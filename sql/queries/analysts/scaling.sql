@@ -1,14 +1,11 @@
--- How does each workload scale? The newest run of each suite and cluster: speed-up and efficiency
--- against the baseline case of the same run (same batch per device: weak scaling).
-with measured as (
+-- How does each workload scale over devices, nodes, trainers and parameter servers? The newest median
+-- of each series, with speed-up and efficiency against the baseline case of its own run (same batch
+-- per device: weak scaling). Null in `chosen` does not constrain.
+with chosen as not materialized (
     select
-        *,
-        max(started_at) over (partition by suite, cluster) as latest_at
-    from marts.fct_measurement
-    where
-        run_kind in ('nightly', 'on_demand')
-        and not is_private_build
-        and not is_imported
+        null::text as workload,
+        null::text as framework,
+        null::text as cluster
 )
 
 select
@@ -18,8 +15,8 @@ select
     m.batch_size_per_device,
     m.cluster,
     m.nodes || 'x' || m.devices_per_node as devices,
-    case when m.pservers > 0 then m.pservers || ' servers, ' || m.trainers || ' trainers' end
-        as parameter_server,
+    m.trainers,
+    m.pservers,
     m.sync,
     round(m.throughput::numeric, 2) as throughput,
     m.unit,
@@ -27,9 +24,15 @@ select
     round(m.efficiency::numeric, 3) as efficiency,
     m.baseline_case_id,
     m.is_synthetic,
+    m.started_at,
     m.run_id
-from measured as m
-where m.started_at = m.latest_at
+from marts.latest_median as m
+cross join chosen as c
+where
+    not m.is_imported
+    and (c.workload is null or m.workload = c.workload)
+    and (c.framework is null or m.framework = c.framework)
+    and (c.cluster is null or m.cluster = c.cluster)
 order by
     m.workload,
     m.framework,
@@ -38,4 +41,6 @@ order by
     m.cluster,
     m.sync,
     m.pservers,
-    m.trainers;
+    m.trainers,
+    m.devices_per_node,
+    m.case_id;

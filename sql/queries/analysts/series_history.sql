@@ -1,51 +1,111 @@
--- How did each series go? The nights of the last 90 days, each beside the median of the ten nights
--- before it; add `case_id = '...'` to the last `where` to see one series.
-with nights as materialized (
+-- How did a series go? Its nights, each beside the median of up to ten nights before it (30 days before
+-- the period at most), with the version and driver that it was measured with, and what had changed since the
+-- night before. Null in `chosen` does not constrain.
+with chosen as not materialized (
     select
-        *,
-        array_agg(throughput) over (
-            partition by case_id, cluster
-            order by started_at
+        null::text as case_id,
+        null::text as cluster,
+        now() - interval '7 days' as since,
+        now() as until
+),
+
+nights as materialized (
+    select
+        m.*,
+        r.code_digest,
+        array_agg(m.throughput) over (
+            of_series
             rows between 10 preceding and 1 preceding
-        ) as nights_before
-    from marts.fct_measurement
-    where run_kind = 'nightly'
+        ) as throughputs_before,
+        lag(m.run_key) over of_series is null as is_first,
+        lag(m.framework_version) over of_series as version_before,
+        lag(m.node_names) over of_series as nodes_before,
+        lag(m.fingerprint_id) over of_series as fingerprint_before,
+        lag(m.definition_digest) over of_series as definition_before,
+        lag(r.code_digest) over of_series as code_before
+    from marts.fct_measurement as m
+    inner join staging.run as r on m.run_id = r.run_id
+    cross join chosen as c
+    where
+        m.run_kind = 'nightly'
+        and not m.is_private_build
+        and m.started_at > c.since - interval '30 days'
+        and m.started_at <= c.until
+        and (c.case_id is null or m.case_id = c.case_id)
+        and (c.cluster is null or m.cluster = c.cluster)
+    window of_series as (partition by m.series_key order by m.started_at)
 ),
 
-compared as (
+-- A fingerprint, or a digest of those of several nodes, stands for the same drivers wherever it is.
+drivers as materialized (
     select
-        n.*,
-        (
-            select percentile_cont(0.5) within group (order by b.throughput)
-            from unnest(n.nights_before) as b (throughput)
-        ) as median_before
-    from nights as n
-),
-
-verdicts as materialized (
-    select
-        run_id,
-        case_id,
-        verdict,
-        sentence
-    from marts.fct_verdict
+        s.fingerprint_id,
+        d.driver
+    from (
+        select distinct on (fingerprint_id)
+            fingerprint_id,
+            run_id,
+            case_id
+        from nights
+        where fingerprint_id is not null
+        order by fingerprint_id asc, started_at desc
+    ) as s
+    cross join lateral (
+        select string_agg(distinct f.value, ', ') as driver
+        from marts.fct_measurement_node as n
+        inner join marts.fingerprint_field as f on n.fingerprint_id = f.fingerprint_id
+        where
+            n.run_id = s.run_id
+            and n.case_id = s.case_id
+            and f.field ~ '^gpus\..*\.driver$'
+    ) as d
 )
 
 select
-    c.case_id,
-    c.cluster,
-    c.started_at,
-    c.framework_version,
-    round(c.throughput::numeric, 2) as throughput,
-    c.unit,
-    c.n,
-    round(c.spread::numeric, 4) as spread,
-    round((100 * (c.throughput / c.median_before - 1))::numeric, 2) as change_percent,
-    v.verdict,
+    n.case_id,
+    n.cluster,
+    n.started_at,
+    n.framework_version,
+    d.driver,
+    round(n.throughput::numeric, 2) as throughput,
+    n.unit,
+    n.n,
+    round(n.spread::numeric, 4) as spread,
+    round((100 * (n.throughput / b.median_before - 1))::numeric, 2) as change_percent,
+    v.kind as verdict,
     v.sentence,
-    c.run_id
-from compared as c
-left join verdicts as v
-    on c.run_id = v.run_id and c.case_id = v.case_id
-where c.started_at > now() - interval '90 days'
-order by c.case_id, c.cluster, c.started_at;
+    case
+        when not n.is_first
+            then
+                concat_ws(
+                    ', ',
+                    case
+                        when n.framework_version is distinct from n.version_before then 'version'
+                    end,
+                    case
+                        when
+                            n.definition_digest is distinct from n.definition_before
+                            then 'definition'
+                    end,
+                    case when n.code_digest is distinct from n.code_before then 'code' end,
+                    case
+                        when n.node_names is distinct from n.nodes_before then 'nodes'
+                        when
+                            n.fingerprint_id is distinct from n.fingerprint_before
+                            then 'state of the nodes'
+                    end
+                )
+    end as changed,
+    n.run_id
+from nights as n
+cross join chosen as c
+cross join
+    lateral (
+        select percentile_cont(0.5) within group (order by t.throughput) as median_before
+        from unnest(n.throughputs_before) as t (throughput)
+    ) as b
+left join drivers as d on n.fingerprint_id = d.fingerprint_id
+left join raw.verdict as v
+    on n.run_key = v.run_key and n.series_key = v.series_key and n.started_at = v.run_at
+where n.started_at > c.since
+order by n.case_id, n.cluster, n.started_at;

@@ -1,44 +1,65 @@
 -- Is a node sick, or is a release slow? In the newest nightly run of each suite and cluster, each
 -- series is held against the median of its ten nights before; the changes are gathered by node and
 -- by framework version. A sick node drags every line that runs on it; a slow release drags its own
--- line on every node, and says `is_new`.
-with nights as (
+-- line on every node, and says `is_new`. Null in `chosen`: every suite, every cluster, the newest run.
+with chosen as not materialized (
     select
-        suite,
-        cluster,
-        started_at,
-        is_imported,
-        case_id,
-        framework,
-        framework_version,
-        node_names,
-        throughput,
-        array_agg(throughput) over ten_before as throughputs_before,
-        array_agg(coalesce(framework_version, '')) over ten_before as versions_before,
-        max(started_at) filter (where not is_imported) over (partition by suite, cluster)
-            as latest_at
-    from marts.fct_measurement
-    where run_kind = 'nightly'
-    window
-        ten_before as (
-            partition by case_id, cluster
-            order by started_at
-            rows between 10 preceding and 1 preceding
-        )
+        null::text as suite,
+        null::text as cluster,
+        null::text as run_id
+),
+
+newest as (
+    select distinct on (r.suite, r.cluster) r.*
+    from staging.run as r
+    cross join chosen as c
+    where
+        r.run_kind = 'nightly'
+        and not r.is_imported
+        and r.loaded_at is not null
+        and (c.run_id is null or r.run_id = c.run_id)
+        and (c.suite is null or r.suite = c.suite)
+        and (c.cluster is null or r.cluster = c.cluster)
+    order by r.suite asc, r.cluster asc, r.started_at desc, r.run_id desc
 ),
 
 tonight as (
     select
-        *,
-        (
-            select percentile_cont(0.5) within group (order by b.throughput)
-            from unnest(throughputs_before) as b (throughput)
-        ) as median_before
-    from nights
-    where
-        started_at = latest_at
-        and not is_imported
-        and throughputs_before is not null
+        m.suite,
+        m.cluster,
+        m.case_id,
+        m.framework,
+        m.framework_version,
+        m.node_names,
+        m.throughput,
+        percentile_cont(0.5) within group (order by t.throughput) as median_before,
+        array_agg(coalesce(t.framework_version, '')) as versions_before
+    from newest as r
+    inner join marts.fct_measurement as m on r.run_key = m.run_key and r.started_at = m.started_at
+    cross join
+        lateral (
+            select
+                n.throughput,
+                n.framework_version
+            from raw.measurement as n
+            where
+                n.series_key = m.series_key
+                and n.is_good
+                and n.run_kind = 'nightly'
+                and not n.is_private_build
+                and n.run_at < r.started_at
+            order by n.run_at desc
+            limit 10
+        ) as t
+    where not m.is_private_build
+    group by
+        m.suite,
+        m.cluster,
+        m.case_id,
+        m.framework,
+        m.framework_version,
+        m.node_names,
+        m.throughput
 ),
 
 changes as (

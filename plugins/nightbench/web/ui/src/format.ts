@@ -10,7 +10,9 @@ export function figure(value: number | null | undefined): string {
 }
 
 export function percent(value: number | null | undefined, digits = 1): string {
-  return value === null || value === undefined ? "–" : `${(100 * value).toFixed(digits)} %`;
+  if (value === null || value === undefined) return "–";
+  const text = Math.abs(100 * value).toFixed(digits);
+  return `${value < 0 && Number(text) !== 0 ? "−" : ""}${text} %`;
 }
 
 /** A relative change with its sign. */

@@ -2,12 +2,10 @@
 // those of `react_apps` in nightbench_plugin.py.
 import { NewsCard } from "./news-card";
 import { Pages } from "./pages";
-import { DagTab, RunTab, TaskTab } from "./tabs";
+import { ResultsTab } from "./tabs";
 
 Object.assign(globalThis, {
   Benchmarks: Pages,
-  "Benchmark runs": DagTab,
-  Results: RunTab,
-  "Case results": TaskTab,
+  Results: ResultsTab,
   "Benchmark news": NewsCard,
 });

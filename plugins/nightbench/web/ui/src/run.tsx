@@ -177,7 +177,8 @@ function Results({ results, only }: { results: RunResults; only: string }) {
         {others.join("")}.{" "}
         {run.dag_id && run.dag_run_id && (
           <Link to={routes.dagRun(run.dag_id, run.dag_run_id)}>The run in Airflow</Link>
-        )}{" "}
+        )}
+        {" · "}
         <Download
           address={apiAddress(`runs/${encodeURIComponent(run.run_id)}`, { format: "csv" })}
           file={`${run.run_id}.csv`}

@@ -85,7 +85,7 @@ export function Runs({ suite }: { suite?: string }) {
             {found.items.length ? (
               <DataTable label="Runs" columns={COLUMNS} rows={found.items} rowKey={(run) => run.run_id} />
             ) : (
-              <Note>There is no run of this choice.</Note>
+              <Note>No such run is stored yet.</Note>
             )}
           </>
         )}

@@ -1,4 +1,4 @@
-// The tabs at a DAG, at a DAG run and at a task of one.
+// The tab "Results" at a DAG, at a DAG run and at a task of one.
 import { Box, Text } from "@chakra-ui/react";
 import { type ReactNode, useEffect, useState } from "react";
 
@@ -24,7 +24,7 @@ function Tab({ children }: { children: ReactNode }) {
 }
 
 /** The runs of a suite's DAG; of any other DAG all runs, which it may have made. */
-export function DagTab({ dagId = "" }: Props) {
+function DagTab({ dagId = "" }: Props) {
   const suite = dagId.startsWith(NIGHTLY) ? dagId.slice(NIGHTLY.length) : undefined;
   return (
     <Tab>
@@ -51,7 +51,7 @@ function RunOfDagRun({ dagId = "", runId = "", only = "" }: Props & { only?: str
   );
 }
 
-export function RunTab({ dagId, runId }: Props) {
+function RunTab({ dagId, runId }: Props) {
   return (
     <Tab>
       <RunOfDagRun dagId={dagId} runId={runId} />
@@ -60,7 +60,7 @@ export function RunTab({ dagId, runId }: Props) {
 }
 
 /** The case of a mapped task `measure`, by the name that Airflow shows for it; of others the run. */
-export function TaskTab({ dagId = "", runId = "", taskId = "", mapIndex }: Props) {
+function TaskTab({ dagId = "", runId = "", taskId = "", mapIndex }: Props) {
   const [caseId, setCaseId] = useState<string>();
   useEffect(() => {
     if (taskId !== "measure" || mapIndex === undefined) {
@@ -84,4 +84,9 @@ export function TaskTab({ dagId = "", runId = "", taskId = "", mapIndex }: Props
       )}
     </Tab>
   );
+}
+
+export function ResultsTab(props: Props) {
+  if (props.taskId) return <TaskTab {...props} />;
+  return props.runId ? <RunTab {...props} /> : <DagTab {...props} />;
 }

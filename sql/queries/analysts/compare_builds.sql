@@ -1,0 +1,85 @@
+-- What differs between two builds of a framework line, private ones included? Each series by its
+-- medians with both, the largest change first. All axes, the cluster and the definition of the work
+-- are the same. Null in `chosen`: every framework; the newest build of each series, and the one
+-- before it.
+with chosen as not materialized (
+    select
+        null::text as framework,
+        null::text as build,
+        null::text as other_build,
+        now() - interval '90 days' as since
+),
+
+measured as (
+    select
+        m.*,
+        ln(m.throughput) as log_throughput
+    from marts.fct_measurement as m
+    cross join chosen as c
+    where
+        m.run_kind in ('nightly', 'on_demand')
+        and m.build_id is not null
+        and m.started_at > c.since
+        and (c.framework is null or m.framework = c.framework)
+),
+
+sides as (
+    select
+        series_key,
+        case_id,
+        cluster,
+        unit,
+        coalesce(definition_digest, '') as definition_digest,
+        build_id,
+        percentile_cont(0.5) within group (order by throughput) as throughput,
+        count(*) as runs,
+        -- Standard error of a median of so many logarithms.
+        1.2533 * stddev_samp(log_throughput) / sqrt(count(*)) as error,
+        max(started_at) as last_at
+    from measured
+    group by series_key, case_id, cluster, unit, coalesce(definition_digest, ''), build_id
+),
+
+pairs as (
+    select distinct on (a.series_key)
+        a.case_id,
+        a.cluster,
+        a.build_id as build,
+        b.build_id as other_build,
+        a.throughput,
+        b.throughput as other_throughput,
+        a.unit,
+        a.throughput / b.throughput as ratio,
+        1.96 * sqrt(a.error ^ 2 + b.error ^ 2) as half_width,
+        a.runs,
+        b.runs as other_runs
+    from sides as a
+    inner join sides as b
+        on
+            a.series_key = b.series_key
+            and a.unit = b.unit
+            and a.definition_digest = b.definition_digest
+    cross join chosen as c
+    where
+        a.build_id <> b.build_id
+        and (c.build is null or a.build_id = c.build)
+        and (b.build_id = c.other_build or (c.other_build is null and b.last_at < a.last_at))
+    order by a.series_key asc, a.last_at desc, b.last_at desc
+)
+
+select
+    case_id,
+    cluster,
+    build,
+    other_build,
+    round(throughput::numeric, 2) as throughput,
+    round(other_throughput::numeric, 2) as other_throughput,
+    unit,
+    round(ratio::numeric, 4) as ratio,
+    -- Both ends of the 95 % interval from night to night; null where a side has only one.
+    round((ratio * exp(-half_width))::numeric, 4) as low,
+    round((ratio * exp(half_width))::numeric, 4) as high,
+    runs,
+    other_runs
+from pairs
+order by abs(ln(ratio)) desc, case_id asc, cluster asc;
