@@ -184,9 +184,7 @@ def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
         )[0]
         for case_id, controls in controls_of_cases(warehouse.causes, run, changed).items()
     }
-    judged = JudgedCases(
-        [with_controls.get(case[0].case_id, case) for case in cases], histories
-    )
+    judged = JudgedCases([with_controls.get(case[0].case_id, case) for case in cases], histories)
     warehouse.series.store_verdicts(judged.verdicts)
     return judged
 
