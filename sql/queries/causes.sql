@@ -149,20 +149,35 @@ order by r.started_at asc, r.run_id asc, s.case_id asc;
 -- name: cause_repeats(case_ids, run_ids)
 -- Launches of some series in some runs: how many, how many were disturbed and why, their drift.
 select
-    case_id,
-    run_id,
-    count(*) as repeats,
-    count(*) filter (where status = 'disturbed') as disturbed,
-    jsonb_path_query_array(
-        jsonb_agg(reasons order by repeat) filter (where status = 'disturbed'), '$[*][*]'
-    ) as reasons,
-    percentile_cont(0.5) within group (order by drift) as drift
-from staging.repeat
+    s.case_id,
+    r.run_id,
+    e.repeats,
+    e.disturbed,
+    e.reasons,
+    e.drift
+from raw.run as r
+inner join raw.series as s on r.cluster = s.cluster
+cross join
+    lateral (
+        select
+            count(*) as repeats,
+            count(*) filter (where n.status = 'disturbed') as disturbed,
+            jsonb_path_query_array(
+                jsonb_agg(n.reasons order by n.repeat) filter (where n.status = 'disturbed'),
+                '$[*][*]'
+            ) as reasons,
+            percentile_cont(0.5) within group (order by n.drift) as drift
+        from raw.repeat as n
+        where
+            n.run_key = r.run_key
+            and n.series_key = s.series_key
+            and n.run_at = r.started_at
+    ) as e
 where
-    case_id = any(:case_ids)
-    and run_id = any(:run_ids)
-group by case_id, run_id
-order by case_id, run_id;
+    s.case_id = any(:case_ids)
+    and r.run_id = any(:run_ids)
+    and e.repeats > 0
+order by s.case_id, r.run_id;
 
 -- name: cause_nodes(case_ids, run_ids)
 -- Where some series ran in some runs, and which fingerprint each node had.
@@ -182,14 +197,24 @@ order by s.case_id, r.run_id, n.node;
 
 -- name: cause_versions(case_ids, run_ids)
 -- Versions that the ranks of some series reported in some runs.
-select distinct
-    case_id,
-    run_id,
-    versions
-from staging.repeat_rank
+select
+    s.case_id,
+    r.run_id,
+    k.versions
+from raw.run as r
+inner join raw.series as s on r.cluster = s.cluster
+cross join
+    lateral (
+        select distinct n.versions
+        from raw.repeat_rank as n
+        where
+            n.run_key = r.run_key
+            and n.series_key = s.series_key
+            and n.run_at = r.started_at
+    ) as k
 where
-    case_id = any(:case_ids)
-    and run_id = any(:run_ids);
+    s.case_id = any(:case_ids)
+    and r.run_id = any(:run_ids);
 
 -- name: cause_faults(cluster, run_ids)
 -- Nodes that made cases of some runs fail. The subject is the case with its generation.

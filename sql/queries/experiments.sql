@@ -240,37 +240,34 @@ order by number;
 -- name: version_change(alert_id)
 -- The latest two versions of a framework that nights of a series ran with, up to the run that
 -- opened an alert: the second is the suspect. No row where there was only one.
-with alert as (
+with nights as (
     select
-        a.case_id,
-        a.cluster,
-        r.started_at
-    from marts.fct_alert as a
-    inner join staging.run as r on a.opened_run_id = r.run_id
-    where a.alert_id = :alert_id
-),
-
-nights as (
-    select
-        m.run_id,
-        m.suite,
-        m.started_at,
+        m.run_key,
+        m.run_at,
         m.framework_version,
-        lag(m.framework_version) over (order by m.started_at, m.run_id) as before,
-        lag(m.run_id) over (order by m.started_at, m.run_id) as run_before
-    from marts.fct_measurement as m
-    inner join alert as a
-        on m.case_id = a.case_id and m.cluster = a.cluster and m.started_at <= a.started_at
-    where m.run_kind = 'nightly' and m.framework_version is not null
+        lag(m.framework_version) over (order by m.run_at, m.run_key) as before,
+        lag(m.run_key) over (order by m.run_at, m.run_key) as run_before
+    from raw.alert as a
+    inner join raw.run as opened on a.opened_run_id = opened.run_id
+    inner join raw.series as s on a.case_id = s.case_id and a.cluster = s.cluster
+    inner join raw.measurement as m
+        on s.series_key = m.series_key and opened.started_at >= m.run_at
+    where
+        a.alert_id = :alert_id
+        and m.is_good
+        and m.run_kind = 'nightly'
+        and m.framework_version is not null
 )
 
 select
-    suite,
-    before as good,
-    framework_version as bad,
-    run_before as good_run_id,
-    run_id as bad_run_id
-from nights
-where before is distinct from framework_version and before is not null
-order by started_at desc, run_id desc
+    bad.suite,
+    n.before as good,
+    n.framework_version as bad,
+    good.run_id as good_run_id,
+    bad.run_id as bad_run_id
+from nights as n
+inner join raw.run as good on n.run_before = good.run_key
+inner join raw.run as bad on n.run_key = bad.run_key
+where n.before <> n.framework_version
+order by n.run_at desc, n.run_key desc
 limit 1;

@@ -131,39 +131,46 @@ select
     r.run_id,
     r.started_at,
     r.loaded_at,
-    count(p.series_key) filter (where p.left_out is null) as planned,
-    coalesce(
-        array_agg(s.case_id order by s.case_id)
-        filter (where p.left_out is null and m.run_key is null and s.case_id is not null),
-        '{}'
-    ) as without,
-    -- A night that had no room for any case has nothing to judge.
-    coalesce(
-        bool_or(v.run_key is not null)
-        or not bool_or(p.left_out is null and coalesce(m.status, '') <> 'left_out'),
-        true
-    ) as is_judged
+    c.planned,
+    c.without,
+    c.is_judged
 from raw.run as r
-left join raw.planned_case as p on r.run_key = p.run_key
-left join raw.series as s on p.series_key = s.series_key
-left join raw.measurement as m
-    on
-        p.run_key = m.run_key
-        and p.series_key = m.series_key
-        and r.started_at = m.run_at
-        and not m.is_superseded
-left join raw.verdict as v
-    on
-        p.run_key = v.run_key
-        and p.series_key = v.series_key
-        and r.started_at = v.run_at
+cross join
+    lateral (
+        select
+            count(*) filter (where p.left_out is null) as planned,
+            coalesce(
+                array_agg(s.case_id order by s.case_id)
+                filter (where p.left_out is null and m.run_key is null),
+                '{}'
+            ) as without,
+            -- A night that had no room for any case has nothing to judge.
+            coalesce(
+                bool_or(v.run_key is not null)
+                or not bool_or(p.left_out is null and coalesce(m.status, '') <> 'left_out'),
+                false
+            ) as is_judged
+        from raw.planned_case as p
+        inner join raw.series as s on p.series_key = s.series_key
+        left join raw.measurement as m
+            on
+                p.series_key = m.series_key
+                and r.run_key = m.run_key
+                and r.started_at = m.run_at
+                and not m.is_superseded
+        left join raw.verdict as v
+            on
+                p.series_key = v.series_key
+                and r.run_key = v.run_key
+                and r.started_at = v.run_at
+        where p.run_key = r.run_key
+    ) as c
 where
     r.suite = :suite
     and r.cluster = :cluster
     and r.run_kind = 'nightly'
     and r.origin <> 'import'
     and r.started_at >= :since
-group by r.run_id, r.started_at, r.loaded_at
 order by r.started_at;
 
 -- name: nights(suite, cluster, states, since, max_rows)

@@ -172,17 +172,35 @@ limit :max_rows;
 
 -- name: control_baselines(cluster, before)
 -- The median of the newest control measurements of each series of a cluster.
-with numbered as (
-    select
-        *,
-        row_number() over (
-            partition by node, metric, device, backend
-            order by at desc
-        ) as age
+with measured as (
+    select distinct
+        node,
+        metric,
+        device,
+        backend
     from raw.control
-    where
-        cluster = :cluster
-        and (:before::timestamptz is null or at < :before)
+    where cluster = :cluster
+),
+
+newest as (
+    select
+        m.*,
+        c.median
+    from measured as m
+    cross join
+        lateral (
+            select r.median
+            from raw.control as r
+            where
+                r.cluster = :cluster
+                and r.node = m.node
+                and r.metric = m.metric
+                and r.device = m.device
+                and r.backend = m.backend
+                and (:before::timestamptz is null or r.at < :before)
+            order by r.at desc
+            limit 10
+        ) as c
 )
 
 select
@@ -192,7 +210,6 @@ select
     backend,
     percentile_cont(0.5) within group (order by median) as median,
     count(*) as n
-from numbered
-where age <= 10
+from newest
 group by node, metric, device, backend
 order by node, metric, device, backend;

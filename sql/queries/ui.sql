@@ -8,16 +8,17 @@ select
     s.cluster,
     array(
         select m.throughput
-        from marts.fct_measurement as m
+        from raw.measurement as m
         where
-            m.case_id = s.case_id
-            and m.cluster = s.cluster
+            m.series_key = k.series_key
+            and m.is_good
             and m.run_kind not in ('drill', 'confirm')
             and not m.is_private_build
-        order by m.started_at desc
+        order by m.run_at desc
         limit :max_points
     ) as medians
-from unnest(:case_ids::text[], :clusters::text[]) as s (case_id, cluster);
+from unnest(:case_ids::text[], :clusters::text[]) as s (case_id, cluster)
+left join raw.series as k on s.case_id = k.case_id and s.cluster = k.cluster;
 
 -- name: ui_verdict_counts(run_ids)
 -- How many cases of some runs have which verdict.
@@ -47,20 +48,26 @@ limit :max_rows;
 -- name: ui_series(axes, cluster, suite, state, search, sort, max_rows, skipped)
 -- Series with their newest median and newest verdict, and how many there are in all. `axes` is an
 -- object of axes and the values wanted, as texts; null parameters do not constrain.
-with latest as (
-    select distinct on (case_id, cluster) *
-    from marts.fct_measurement
-    where
-        run_kind not in ('drill', 'confirm')
-        and not is_private_build
-    order by case_id asc, cluster asc, started_at desc, run_id desc
-),
-
-judged as (
-    select distinct on (case_id, cluster) *
-    from marts.fct_verdict
-    where run_kind not in ('drill', 'confirm')
-    order by case_id asc, cluster asc, started_at desc, run_id desc
+with judged as (
+    select v.*
+    from raw.series as s
+    cross join
+        lateral (
+            -- Stops at the newest month that has one.
+            select
+                n.run_key,
+                n.run_at
+            from raw.verdict as n
+            inner join raw.run as r on n.run_key = r.run_key
+            where n.series_key = s.series_key and r.run_kind not in ('drill', 'confirm')
+            order by n.run_at desc
+            limit 1
+        ) as newest
+    inner join marts.fct_verdict as v
+        on
+            s.series_key = v.series_key
+            and newest.run_key = v.run_key
+            and newest.run_at = v.started_at
 ),
 
 series as (
@@ -114,7 +121,7 @@ series as (
             when s.drift is not null then 'drifting'
             else coalesce(j.verdict, 'measured')
         end as state
-    from latest as l
+    from marts.latest_median as l
     full join judged as j on l.case_id = j.case_id and l.cluster = j.cluster
     left join marts.series_state as s
         on
@@ -148,16 +155,12 @@ limit :max_rows offset :skipped;
 -- name: ui_choices()
 -- The axes of all series, for filters: an axis, a value as text, and how many cases have it.
 with latest as (
-    select distinct on (case_id, cluster)
+    select
         case_id,
         cluster,
         suite,
         axes
-    from marts.fct_measurement
-    where
-        run_kind not in ('drill', 'confirm')
-        and not is_private_build
-    order by case_id asc, cluster asc, started_at desc, run_id desc
+    from marts.latest_median
 ),
 
 named as (

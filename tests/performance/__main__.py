@@ -15,6 +15,7 @@ FIGURES = (
     "turns",
     "promises",
     "lines",
+    "warehouse",
 )
 NAMED = ("bandwidth",)
 """Run only where they are named: they need root."""
@@ -32,7 +33,8 @@ def main(words: list[str]) -> int:
     chosen = words[:1] or list(FIGURES)
     for name in chosen:
         module = importlib.import_module(f"tests.performance.{name}")
-        print(f"== {name}: {module.__doc__.splitlines()[0]}", flush=True)
+        # Some print lines of JSON on stdout and nothing else.
+        print(f"== {name}: {module.__doc__.splitlines()[0]}", file=sys.stderr, flush=True)
         status: int = module.main(words[1:])
         if status:
             return status

@@ -53,7 +53,7 @@ class JudgeResult:
 
 
 @dataclass(frozen=True)
-class _Judged:
+class JudgedCases:
     """A run's verdicts with the histories behind them."""
 
     cases: Sequence[tuple[Verdict, Judgement | None]]
@@ -63,6 +63,7 @@ class _Judged:
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
+        """The verdicts, in the same order."""
         return tuple(verdict for verdict, _ in self.cases)
 
 
@@ -93,9 +94,8 @@ def judge_run(
     connection = connect()
     try:
         warehouse = Warehouse(connection)
-        judged = _judge(warehouse, plan)
+        judged = judge_and_store(warehouse, plan)
         verdicts = judged.verdicts
-        warehouse.series.store_verdicts(verdicts)
         if plan.run.run_kind is not RunKind.NIGHTLY:
             return JudgeResult(verdicts)
         # Two processes that judge at once would both send the same alert.
@@ -149,7 +149,12 @@ def _store(
     return (*reopened, *opened), resolved
 
 
-def _judge(warehouse: Warehouse, plan: RunPlan) -> _Judged:
+def judge_and_store(warehouse: Warehouse, plan: RunPlan) -> JudgedCases:
+    """Judge the cases of a loaded run, and store their verdicts: no alert changes.
+
+    Raises:
+        UserError: the run was never loaded.
+    """
     run = plan.run
     planned = warehouse.runs.planned_cases(run.run_id)
     if not planned:
@@ -179,7 +184,9 @@ def _judge(warehouse: Warehouse, plan: RunPlan) -> _Judged:
         )[0]
         for case_id, controls in controls_of_cases(warehouse.causes, run, changed).items()
     }
-    return _Judged([with_controls.get(case[0].case_id, case) for case in cases], histories)
+    judged = JudgedCases([with_controls.get(case[0].case_id, case) for case in cases], histories)
+    warehouse.series.store_verdicts(judged.verdicts)
+    return judged
 
 
 def _measurement(run: Run, planned: PlannedCase, measured: MeasuredCase) -> Measurement:

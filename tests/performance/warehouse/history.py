@@ -1,0 +1,253 @@
+"""A PostgreSQL with years of nights: cases and plans by the project's code, the rest by SQL."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import aiosql
+import psycopg2
+from psycopg2.extras import RealDictCursor
+from tests.contained import folder_of_server
+
+from nightbench.core.errors import UserError
+from nightbench.core.model import Build, Case, Cluster, Node, PlannedCase, Run, RunKind, Strategy
+from nightbench.local import postgres, processes
+from nightbench.local.home import Home, Secrets, load_or_create_secrets
+from nightbench.local.ports import Ports, is_free
+from nightbench.warehouse import Warehouse, connect, migrate
+from nightbench.warehouse.connection import Connection
+
+UNITS = {
+    "resnet50_v1.5": "images",
+    "vgg16": "images",
+    "se_resnext50_32x4d": "images",
+    "bert_base": "sequences",
+    "transformer_base": "tokens",
+    "wide_deep": "samples",
+}
+AXES: dict[str, tuple[Any, ...]] = {
+    "workload": tuple(UNITS),
+    "framework": ("pytorch", "paddle3", "tensorflow2", "oneflow"),
+    "nodes": (1, 2),
+    "precision": ("fp32", "bf16"),
+    "compiler": ("none", "xla"),
+}
+SUITES = (
+    ("training", "a100", 0.6),
+    ("scaling", "a100", 0.1),
+    ("training", "h100", 0.2),
+    ("training", "cpu", 0.1),
+)
+"""Suite, cluster, and their share of the series."""
+
+NODES = 8
+RANKS_KEPT = 90
+"""Nights of which ranks have their steps, as raw.retention has it."""
+
+BYTES_OF_MEDIAN = 3_500
+"""With its plan, repeats, nodes, verdict and all indexes, and the copy without partitions."""
+BYTES_OF_RANKS = 32_000
+"""Of a median whose ranks are kept."""
+SERVER_BYTES = 1_500_000_000
+"""PostgreSQL's log, its own tables, and room to sort."""
+
+STATEMENT_TIMEOUT_S = 3600.0
+FACTS = (
+    *("planned_case", "measurement", "measurement_node", "repeat"),
+    *("repeat_rank", "check_result", "verdict"),
+)
+
+
+@dataclass(frozen=True)
+class History:
+    """A warehouse with a history, and the night that comes next."""
+
+    ports: Ports
+    secrets: Secrets
+    folder: Path
+    tonight: datetime
+
+    def dsn(self, role: str) -> str:
+        """Connection string of a role."""
+        return postgres.dsn(self.ports, self.secrets, role)
+
+    def connect(
+        self, role: str = "nightbench_loader", timeout_s: float = STATEMENT_TIMEOUT_S
+    ) -> Connection:
+        """Open a connection whose statements may take so long."""
+        return connect(self.dsn(role), statement_timeout_s=timeout_s)
+
+
+def clusters() -> dict[str, Cluster]:
+    """Return the clusters of the history by name."""
+    return {
+        name: Cluster(
+            name,
+            tuple(Node(f"{name}-{n}", f"10.0.0.{n}", name) for n in range(1, NODES + 1)),
+            description=f"{NODES} nodes",
+        )
+        for _, name, _ in SUITES
+    }
+
+
+def build_of(case: Case, version: str) -> Build:
+    """Return the build of a case's framework."""
+    return Build(case.framework, "cu126", "index", version)
+
+
+def plans(series: int, at: datetime) -> Iterator[tuple[Run, list[PlannedCase]]]:
+    """Yield a run of each suite at a time, and what it plans: so many series together."""
+    counts = [math.floor(series * share) for _, _, share in SUITES]
+    counts[0] += series - sum(counts)
+    cases = {cluster: _cases() for _, cluster, _ in SUITES}
+    for number, ((suite, cluster, _), count) in enumerate(zip(SUITES, counts, strict=True)):
+        name, began = f"{suite}_{cluster}", at + number * timedelta(minutes=10)
+        run_id = f"{name}-{began:%Y%m%dT%H%M%S}-0a1b"
+        run = Run(run_id, name, cluster, RunKind.NIGHTLY, began)
+        planned = [
+            PlannedCase(case, build_of(case, "2.0"), "d1", UNITS[case.workload])
+            for case in itertools.islice(cases[cluster], count)
+        ]
+        if planned:
+            yield run, planned
+
+
+def _cases() -> Iterator[Case]:
+    for batch in itertools.count(32, 32):
+        for values in itertools.product(*AXES.values()):
+            axes = dict(zip(AXES, values, strict=True))
+            yield Case(
+                **axes,
+                strategy=Strategy.COLLECTIVE,
+                trainers=axes["nodes"],
+                batch_size_per_device=batch,
+            )
+
+
+@contextmanager
+def opened(series: int, nights: int, keep: Path | None) -> Iterator[History]:
+    """Start a server, and fill it unless the folder holds a history already.
+
+    Raises:
+        UserError: the disk is too small, or the folder holds another history.
+    """
+    folder = keep.absolute() if keep else folder_of_server("nbwarehouse-")
+    home = Home(folder)
+    try:
+        is_new = not (home.postgres / "PG_VERSION").is_file()
+        if is_new:
+            _check_disk(folder, series, nights)
+        home.make()
+        secrets = load_or_create_secrets(home)
+        postgres.initialise(home, secrets)
+        ports = Ports(postgres=next(port for port in range(56500, 57500) if is_free(port)))
+        postgres.start(home, ports.postgres)
+        try:
+            postgres.wait_ready(home, ports, secrets)
+            postgres.provide(home, ports, secrets)
+            migrate.apply(postgres.dsn(ports, secrets, "nightbench_owner"))
+            superuser = postgres.dsn(ports, secrets, postgres.SUPERUSER)
+            with closing(psycopg2.connect(superuser)) as connection:
+                connection.autocommit = True
+                if is_new:
+                    _fill(connection, series, nights)
+                tonight = _tonight(connection, folder, series, nights)
+            yield History(ports, secrets, folder, tonight)
+        finally:
+            processes.stop(home.run / "postgres.pid", first=postgres.STOP_SIGNAL, patience_s=120.0)
+    finally:
+        if keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_disk(folder: Path, series: int, nights: int) -> None:
+    needed = (
+        series * (nights * BYTES_OF_MEDIAN + min(nights, RANKS_KEPT) * BYTES_OF_RANKS)
+        + SERVER_BYTES
+    )
+    place = next(each for each in (folder, *folder.parents) if each.is_dir())
+    free = shutil.disk_usage(place).free
+    _say(
+        f"{series:,} series of {nights:,} nights take about {needed / 1e9:.1f} GB in {folder}, "
+        f"{free / 1e9:.1f} GB are free"
+    )
+    if free < needed:
+        raise UserError(
+            f"{folder}: the disk has {free / 1e9:,.1f} GB free, expected {needed / 1e9:,.1f} GB. "
+            "Ask for fewer series or nights, or name a folder on another disk: --keep FOLDER"
+        )
+
+
+def _fill(connection: Connection, series: int, nights: int) -> None:
+    started = time.monotonic()
+    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    first = now - timedelta(hours=2, days=nights)
+    statements: Any = aiosql.from_path(
+        Path(__file__).with_name("history.sql"),
+        "psycopg2",
+        mandatory_parameters=False,
+        kwargs={"cursor_factory": RealDictCursor},
+    )
+    warehouse = Warehouse(connection)
+    for run, planned in plans(series, first):
+        warehouse.runs.plan(run, planned, clusters()[run.cluster])
+    with connection.cursor() as cursor:
+        # All rows fit together: triggers of foreign keys would take most of the time.
+        cursor.execute("set session_replication_role = replica")
+        cursor.execute("set synchronous_commit = off")
+        cursor.execute("set work_mem = '256MB'")
+    statements.prepare(connection)
+    list(statements.store_runs(connection, nights=nights))
+    statements.number_runs(connection)
+    months = [row["month"] for row in statements.months(connection)]
+    for number, month in enumerate(months, start=1):
+        with connection.cursor() as cursor:
+            cursor.execute("select raw.ensure_month(%s)", (month,))
+        statements.forget_results(connection)
+        statements.draw_results(connection, month=month, nights=nights)
+        for table in FACTS:
+            getattr(statements, f"fill_{table}")(connection, nights=nights)
+        spent = time.monotonic() - started
+        _say(f"{month:%Y-%m}: {number} of {len(months)} months, {spent:.0f} s")
+    statements.fill_nodes(connection)
+    statements.fill_alerts(connection)
+    statements.fill_grades(connection, nights=nights)
+    statements.copy_unpartitioned(connection)
+    _say(f"analysing, {time.monotonic() - started:.0f} s")
+    statements.settle(connection)
+    with connection.cursor() as cursor:
+        cursor.execute("reset session_replication_role")
+        cursor.execute("select pg_database_size(current_database())")
+        (size,) = cursor.fetchone() or (0,)
+    _say(f"filled: {size / 1e9:.2f} GB in {time.monotonic() - started:.0f} s")
+
+
+def _tonight(connection: Connection, folder: Path, series: int, nights: int) -> datetime:
+    """Return the start of the night after the last one that is stored."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "select (select count(*) from benchmark.series), max(n.number) + 1, min(r.started_at), "
+            "max(r.started_at) from raw.run as r left join benchmark.run as n using (run_key)"
+        )
+        ((*known, first, last),) = cursor.fetchall()
+    if known != [series, nights]:
+        raise UserError(
+            f"{folder}: holds {known[0]} series of {known[1]} nights, expected {series} of "
+            f"{nights}. Ask for those, or name another folder."
+        )
+    tonight: datetime = first + timedelta(days=(last - first).days + 1)
+    return tonight
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

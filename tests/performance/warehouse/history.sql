@@ -1,0 +1,664 @@
+-- The history of the benchmark of the warehouse, made by PostgreSQL itself: straight into the
+-- tables, month by month. It rests on the plans of each suite's first night.
+
+-- name: prepare#
+-- Tables of the generator, beside the warehouse's schemas; the same random numbers every time.
+select setseed(0.5);
+create schema benchmark;
+grant usage on schema benchmark to nightbench_owner, nightbench_loader, nightbench_reader;
+alter default privileges in schema benchmark grant select on tables
+to nightbench_loader, nightbench_reader;
+
+create table benchmark.series as
+select
+    p.series_key,
+    s.case_id,
+    r.suite,
+    r.cluster,
+    c.framework,
+    c.trainers,
+    coalesce(p.unit, 'samples') as unit,
+    p.definition_digest,
+    -- More ranks, nearly as much more throughput.
+    (20 + 2000 * random()) * c.trainers ^ 0.95 as level,
+    0.003 + 0.017 * random() as sigma,
+    (900 * random())::integer as changes_on,
+    case when random() < 0.5 then -0.06 else 0.05 end as change,
+    -- One in a hundred falls with the newest release, some nights ago.
+    random() < 0.01 as has_fallen,
+    baseline.case_id as baseline_case_id,
+    -- Its nodes: of the cluster's, in a circle.
+    (
+        select array_agg(k.nodes[1 + (p.series_key + n) % cardinality(k.nodes)] order by n)
+        from generate_series(0, c.nodes - 1) as n
+    ) as node_names
+from raw.planned_case as p
+inner join raw.run as r on p.run_key = r.run_key
+inner join raw.series as s on p.series_key = s.series_key
+inner join raw.case as c on s.case_key = c.case_key
+inner join raw.cluster as k on r.cluster = k.cluster
+left join raw.case as baseline
+    on
+        baseline.trainers = 1
+        and c.trainers > 1
+        and c.axes - '{nodes,trainers}'::text[] = baseline.axes - '{nodes,trainers}'::text[];
+alter table benchmark.series add primary key (series_key);
+
+-- What ranks of a hundred steps write: a few, each used by many ranks.
+create table benchmark.steps as
+select
+    n as number,
+    array_agg(0.02 * exp(random_normal(0, 0.01)) order by i) as step_seconds,
+    array_agg(100 + 0.02 * i + 0.001 * random() order by i) as step_end_s,
+    array_agg(6.9 - 0.001 * i + 0.01 * random() order by i) as loss_window
+from generate_series(0, 63) as n, generate_series(1, 100) as i
+group by n;
+
+create unlogged table benchmark.result (
+    run_key integer,
+    series_key integer,
+    run_at timestamptz,
+    number integer,
+    build_key integer,
+    version text,
+    fate text,
+    value double precision,
+    half_spread double precision,
+    is_changed boolean
+);
+
+-- name: store_runs(nights)
+-- Runs of all nights, builds of all versions, fingerprints of all states of nodes.
+with runs as (
+    insert into raw.run (run_id, suite, cluster, started_at, code_digest, loaded_at)
+    select
+        format('%%s-%%s-0a1b', r.suite, to_char(at.time at time zone 'utc', 'YYYYMMDD"T"HH24MISS')),
+        r.suite,
+        r.cluster,
+        at.time,
+        'code-' || n.number / 30,
+        at.time + interval '3 hours'
+    from raw.run as r, generate_series(1, :nights::integer - 1) as n (number)
+    cross join lateral (select r.started_at + n.number * interval '1 day' as time) as at
+    order by n.number
+),
+
+builds as (
+    insert into raw.build (build_id, line, variant, source, version)
+    select
+        format('%%s-cu126-index-2.%%s', f.line, n.number),
+        f.line,
+        'cu126',
+        'index',
+        '2.' || n.number
+    from (select distinct framework as line from benchmark.series) as f,
+        generate_series(0, :nights / 45) as n (number)
+    on conflict do nothing
+)
+
+insert into raw.fingerprint (fingerprint_id, document)
+select
+    format('fp-%%s-%%s-%%s', c.cluster, n.node, s.state),
+    jsonb_build_object(
+        'schema', 'nightbench.fingerprint/1', 'node', n.node, 'kernel', '6.8.0-' || s.state,
+        'driver', '550.' || s.state / 2, 'cpu', jsonb_build_object('model', 'Xeon', 'cores', 64)
+    )
+from raw.cluster as c
+cross join unnest(c.nodes) as n (node)
+cross join generate_series(0, :nights / 120) as s (state)
+on conflict do nothing
+returning 1 as is_done;
+
+-- name: number_runs#
+create table benchmark.run as
+select
+    run_key,
+    started_at as run_at,
+    suite,
+    cluster,
+    (dense_rank() over (order by started_at::date) - 1)::integer as number
+from raw.run;
+create index on benchmark.run (run_at);
+analyze benchmark.run, benchmark.series, benchmark.steps;
+update raw.run set loaded_at = started_at + interval '3 hours' where loaded_at is null;
+
+-- name: months()
+-- The months of the runs, oldest first.
+select distinct date_trunc('month', run_at) as month
+from benchmark.run
+order by month;
+
+-- name: draw_results!
+-- What became of each planned case of a month.
+insert into benchmark.result
+select
+    r.run_key,
+    s.series_key,
+    r.run_at,
+    r.number,
+    b.build_key,
+    b.version,
+    f.fate,
+    case when f.fate in ('ok', 'quarantined') then
+        s.level
+        * case when r.number >= s.changes_on then 1 + s.change else 1 end
+        * case when s.has_fallen and r.number >= :nights - 2 then 0.94 else 1 end
+        * exp(random_normal(0, s.sigma))
+    end,
+    0.5 * (0.001 + abs(random_normal(2.7 * s.sigma, 0.3 * s.sigma))),
+    r.number = s.changes_on
+from benchmark.run as r
+inner join benchmark.series as s on r.suite = s.suite and r.cluster = s.cluster
+inner join raw.build as b
+    on b.build_id = format('%%s-cu126-index-2.%%s', s.framework, r.number / 45)
+cross join lateral (
+    -- Lateral to both: drawn for each.
+    select random() as u
+    where r.number >= 0 and s.series_key >= 0
+) as drawn
+cross join lateral (
+    select
+        case
+            when drawn.u < 0.004 then 'failed'
+            when drawn.u < 0.006 then 'left_out'
+            when drawn.u < 0.009 then 'missing'
+            when drawn.u < 0.013 then 'quarantined'
+            else 'ok'
+        end as fate
+) as f
+where r.run_at >= :month and r.run_at < :month + interval '1 month'
+order by r.run_at, r.run_key, s.series_key;
+
+-- name: forget_results#
+truncate benchmark.result;
+
+-- name: fill_planned_case!
+insert into raw.planned_case (
+    run_key, series_key, run_at, build_key, unit, definition_digest, left_out
+)
+select
+    t.run_key,
+    t.series_key,
+    t.run_at,
+    t.build_key,
+    s.unit,
+    s.definition_digest,
+    case when t.fate = 'left_out' then
+        '{"code": "no_room", "observed": "600 s", "expected": "12 s left"}'::jsonb
+    end
+from benchmark.result as t
+inner join benchmark.series as s on t.series_key = s.series_key
+on conflict do nothing;
+
+-- name: fill_measurement!
+insert into raw.measurement (
+    run_at, run_key, series_key, generation, build_key, n, throughput, minimum, maximum, mad,
+    spread, half_width, speedup, efficiency, time_to_first_step_s, elapsed_s,
+    peak_resident_bytes, run_kind, status, unit, framework_version, definition_digest,
+    fingerprint_id, baseline_case_id, node_names, reasons, quarantine_reasons
+)
+select
+    t.run_at,
+    t.run_key,
+    t.series_key,
+    0,
+    t.build_key,
+    case when t.value is null then 0 else 7 end,
+    t.value,
+    t.value * (1 - t.half_spread),
+    t.value * (1 + t.half_spread),
+    t.value * t.half_spread * 2 / 3,
+    2 * t.half_spread,
+    0.8 * t.half_spread,
+    case when s.trainers > 1 then 0.93 * s.trainers end,
+    case when s.trainers > 1 then 0.93 end,
+    8.5,
+    case when t.fate = 'failed' then 40 else 600 end,
+    4000000000,
+    'nightly',
+    case when t.fate = 'failed' then 'failed' else 'ok' end,
+    s.unit,
+    case when t.value is not null then t.version end,
+    s.definition_digest,
+    case when t.value is not null
+        then format('fp-%%s-%%s-%%s', s.cluster, s.node_names[1], t.number / 120)
+        else ''
+    end,
+    s.baseline_case_id,
+    s.node_names,
+    case when t.fate = 'failed' then format(
+        '[{"code": "process_exited", "node": "%%s", "subject": "trainer-0", "observed": "code 1", '
+        '"expected": "code 0"}]', s.node_names[1]
+    )::jsonb
+    else '[]' end,
+    case when t.fate = 'quarantined' then
+        '[{"code": "check_failed", "subject": "throughput_consistent", "observed": "1.7 %% apart", "expected": "within 1 %%"}]'::jsonb
+    end
+from benchmark.result as t
+inner join benchmark.series as s on t.series_key = s.series_key
+where t.fate not in ('left_out', 'missing');
+
+-- name: fill_measurement_node!
+insert into raw.measurement_node (run_at, run_key, series_key, generation, node, fingerprint_id)
+select
+    t.run_at,
+    t.run_key,
+    t.series_key,
+    0,
+    n.node,
+    format('fp-%%s-%%s-%%s', s.cluster, n.node, t.number / 120)
+from benchmark.result as t
+inner join benchmark.series as s on t.series_key = s.series_key
+cross join lateral unnest(s.node_names) as n (node)
+where t.value is not null;
+
+-- name: fill_repeat!
+-- Seven launches around the median, in no order.
+insert into raw.repeat (
+    run_at, run_key, series_key, generation, repeat, started_at, throughput, step_throughput,
+    window_s, samples, drift, median_step_s, time_to_first_step_s, loss_first, loss_median,
+    peak_resident_bytes, steps, status, slowest_rank, error, reasons
+)
+select
+    t.run_at,
+    t.run_key,
+    t.series_key,
+    0,
+    n.repeat,
+    t.run_at + n.repeat * interval '80 seconds',
+    o.throughput,
+    o.throughput,
+    60,
+    60 * o.throughput,
+    0.001,
+    0.02,
+    8.5,
+    6.9,
+    6.8,
+    4000000000,
+    case when t.value is not null then 100 end,
+    case when t.value is null then 'failed' else 'ok' end,
+    'trainer-0',
+    case when t.value is null
+        then E'Traceback (most recent call last):\nRuntimeError: no memory left'
+    end,
+    case when t.value is null
+        then '[{"code": "process_exited", "subject": "trainer-0", "observed": "code 1", "expected": "code 0"}]'::jsonb
+        else '[]'
+    end
+from benchmark.result as t
+cross join generate_series(1, 7) as n (repeat)
+cross join lateral (
+    select t.value * (1 + t.half_spread * ((3 * n.repeat) %% 7 - 3) / 3.0) as throughput
+) as o
+where t.fate in ('ok', 'quarantined') or (t.fate = 'failed' and n.repeat = 1);
+
+-- name: fill_repeat_rank!
+-- Ranks with their steps, as long as they are kept.
+insert into raw.repeat_rank (
+    run_at, run_key, series_key, generation, repeat, rank, samples_per_step, window_open_s,
+    window_close_s, window_wall_s, time_to_first_step_s, loss_first, clock_offset_s,
+    clock_error_s, parameters, peak_resident_bytes, process, role, node, fingerprint_id,
+    weights_digest, precision, versions, step_seconds, step_end_s, loss_window
+)
+select
+    t.run_at,
+    t.run_key,
+    t.series_key,
+    0,
+    n.repeat,
+    k.rank,
+    32,
+    100,
+    160,
+    60,
+    8.5,
+    6.9,
+    -12.5,
+    0.001,
+    25557032,
+    4000000000,
+    'trainer-' || k.rank,
+    'trainer',
+    s.node_names[1 + k.rank %% cardinality(s.node_names)],
+    format('fp-%%s-%%s-%%s', s.cluster, s.node_names[1], t.number / 120),
+    repeat('ab', 32),
+    'fp32',
+    jsonb_build_object('python', '3.11.7', s.framework, t.version),
+    p.step_seconds,
+    p.step_end_s,
+    p.loss_window
+from benchmark.result as t
+inner join benchmark.series as s on t.series_key = s.series_key
+cross join generate_series(1, 7) as n (repeat)
+cross join lateral generate_series(0, s.trainers - 1) as k (rank)
+inner join benchmark.steps as p on p.number = (t.run_key + 7 * t.series_key + n.repeat + k.rank) %% 64
+where t.value is not null and t.number >= :nights - 90;
+
+-- name: fill_check_result!
+-- Of checks on medians, as long as they are kept; those on repeats are left to the night that is
+-- loaded: they are most of them, and nothing here reads them.
+insert into raw.check_result (
+    run_at, run_key, series_key, generation, repeat, ordinal, success, subject, check_name,
+    severity, observed, expected
+)
+select
+    t.run_at,
+    t.run_key,
+    t.series_key,
+    0,
+    0,
+    0,
+    t.fate = 'ok',
+    'measurement',
+    c.check_name,
+    'fail',
+    '0.4 %% apart',
+    'within 1 %%'
+from benchmark.result as t
+cross join unnest('{throughput_consistent,spread,enough_repeats}'::text[]) as c (check_name)
+where t.value is not null and t.number >= :nights - 90;
+
+-- name: fill_verdict!
+insert into raw.verdict (
+    run_at, run_key, series_key, history, value, baseline, change, low, high,
+    smallest_slowdown, since, kind, sentence
+)
+select
+    t.run_at,
+    t.run_key,
+    t.series_key,
+    least(t.number, 360),
+    t.value,
+    s.level,
+    t.value / s.level - 1,
+    case when t.is_changed then s.change - 0.01 end,
+    case when t.is_changed then s.change + 0.01 end,
+    2.5 * s.sigma,
+    case when t.is_changed then t.run_at end,
+    k.kind,
+    format(
+        '%%s samples/s, median of 7, %%s percent from the baseline of %%s nights; most nights '
+        'like these lie within %%s percent', round(t.value::numeric, 1),
+        round((100 * (t.value / s.level - 1))::numeric, 1), least(t.number, 360),
+        round((200 * s.sigma)::numeric, 1)
+    )
+from benchmark.result as t
+inner join benchmark.series as s on t.series_key = s.series_key
+cross join lateral (
+    select
+        case
+            when t.fate = 'missing' then 'missing'
+            when t.fate <> 'ok' then 'failed'
+            when t.number < 10 then 'insufficient_data'
+            when t.is_changed and s.change < 0 then 'regressed'
+            when t.is_changed then 'improved'
+            else 'ok'
+        end as kind
+) as k
+where t.fate <> 'left_out';
+
+-- name: fill_nodes#
+-- Control measurements, preflights and events of every node and night.
+insert into raw.control (
+    cluster, node, metric, device, backend, at, run_id, unit, median, minimum, maximum, n
+)
+select
+    r.cluster,
+    n.node,
+    m.metric,
+    'gpu-0',
+    'cuda',
+    r.started_at,
+    r.run_id,
+    'GB/s',
+    x.value,
+    0.99 * x.value,
+    1.01 * x.value,
+    5
+from raw.run as r
+inner join raw.cluster as c on r.cluster = c.cluster
+cross join unnest(c.nodes) as n (node)
+cross join unnest('{matrix_product,memory_copy,all_reduce}'::text[]) as m (metric)
+cross join lateral (select 900 * exp(random_normal(0, 0.005)) * length(r.run_id || n.node || m.metric) as value) as x;
+
+insert into raw.node_preflight (
+    cluster, node, at, run_id, address, is_reachable, level, findings, document
+)
+select
+    r.cluster,
+    n.node,
+    r.started_at,
+    r.run_id,
+    '10.0.0.1',
+    true,
+    'info',
+    '[{"level": "info", "what": "clock", "found": "0.1 s", "expected": "60 s", "advice": ""}]',
+    '{"schema": "nightbench.preflight/1"}'
+from raw.run as r
+inner join raw.cluster as c on r.cluster = c.cluster
+cross join unnest(c.nodes) as n (node);
+
+insert into raw.node_event (cluster, node, run_id, subject, at, kind, by_whom)
+select
+    r.cluster,
+    n.node,
+    r.run_id,
+    'preflight',
+    r.started_at,
+    'clean',
+    'nightbench'
+from raw.run as r
+inner join raw.cluster as c on r.cluster = c.cluster
+cross join unnest(c.nodes) as n (node);
+
+insert into raw.node_event (cluster, node, run_id, subject, at, kind, reasons, by_whom)
+select
+    s.cluster,
+    s.node_names[1],
+    r.run_id,
+    s.case_id || '/g0',
+    m.run_at,
+    'fault',
+    m.reasons,
+    'nightbench'
+from raw.measurement as m
+inner join raw.run as r on m.run_key = r.run_key
+inner join benchmark.series as s on m.series_key = s.series_key
+where m.status = 'failed';
+
+insert into raw.node_state (cluster, node, state)
+select
+    c.cluster,
+    n.node,
+    'ok'
+from raw.cluster as c
+cross join unnest(c.nodes) as n (node);
+
+insert into raw.night (
+    suite, cluster, scheduled_at, until, due_at, state, sentence, run_id, checked_at
+)
+select
+    suite,
+    cluster,
+    started_at,
+    started_at + interval '1 day',
+    started_at + interval '6 hours',
+    case when run_key % 50 = 0 then 'late' else 'met' end,
+    'all cases have a result',
+    run_id,
+    started_at + interval '6 hours'
+from raw.run;
+
+-- name: fill_alerts#
+-- Alerts on the falls, with their causes: those of the last two weeks are live. A few series are
+-- noisy, a few drift.
+insert into raw.alert (
+    case_id, cluster, kind, state, sentence, value, baseline, change, opened_run_id, opened_at,
+    last_run_id, resolved_run_id, closed_at, told_at, end_told_at, dismissed_as, news_run_id
+)
+select
+    s.case_id,
+    s.cluster,
+    v.kind,
+    x.state,
+    v.sentence,
+    v.value,
+    v.baseline,
+    v.change,
+    r.run_id,
+    v.run_at,
+    r.run_id,
+    case when x.state = 'resolved' then r.run_id end,
+    case when x.state <> 'open' then v.run_at + interval '10 days' end,
+    v.run_at + interval '1 hour',
+    case when x.state = 'resolved' then v.run_at + interval '11 days' end,
+    case when x.state = 'dismissed' then 'intended' end,
+    r.run_id
+from raw.verdict as v
+inner join raw.run as r on v.run_key = r.run_key
+inner join raw.series as s on v.series_key = s.series_key
+cross join lateral (
+    select
+        case
+            when v.run_at > now() - interval '15 days' then 'open'
+            when v.series_key % 3 = 0 then 'dismissed'
+            else 'resolved'
+        end as state
+) as x
+where v.kind = 'regressed';
+
+insert into raw.alert_event (alert_id, what, to_state, by_whom, run_id)
+select
+    alert_id,
+    'opened',
+    'open',
+    'nightbench',
+    opened_run_id
+from raw.alert;
+
+insert into raw.alert_event (alert_id, what, from_state, to_state, by_whom)
+select
+    alert_id,
+    'moved',
+    'open',
+    state,
+    'ada'
+from raw.alert
+where state <> 'open';
+
+insert into raw.alert_cause (
+    alert_id, run_id, kind, suspect, sentence, evidence, group_key, night
+)
+select
+    alert_id,
+    opened_run_id,
+    'framework_version',
+    '2.1',
+    'Its framework changed from 2.0 to 2.1 in the first slow night.',
+    '[{"text": "both other lines held their level", "is_against": false}]',
+    'framework_version-' || opened_at::date,
+    opened_at::date
+from raw.alert;
+
+insert into raw.noise_event (case_id, cluster, run_id, at, what, spread, max_spread, sentence)
+select
+    s.case_id,
+    s.cluster,
+    r.run_id,
+    r.started_at,
+    case when r.started_at > now() - interval '40 days' then 'noisy' else 'steady' end,
+    0.12,
+    0.1,
+    'varies by 12 % from night to night, more than 10 %'
+from benchmark.series as s
+inner join raw.run as r on s.cluster = r.cluster and s.suite = r.suite
+inner join benchmark.run as n on r.run_key = n.run_key
+where s.series_key % 50 = 0 and n.number % 30 = 0 and n.number > 0;
+
+insert into raw.drift (
+    case_id, cluster, run_id, at, level, is_news, change, error, nights, since, seen_run_id,
+    seen_at, over_run_id, over_at
+)
+select
+    s.case_id,
+    s.cluster,
+    r.run_id,
+    r.started_at,
+    s.level,
+    true,
+    -0.04,
+    0.005,
+    30,
+    r.started_at - interval '30 days',
+    r.run_id,
+    r.started_at,
+    case when n.number < x.latest then r.run_id end,
+    case when n.number < x.latest then r.started_at end
+from benchmark.series as s
+inner join raw.run as r on s.cluster = r.cluster and s.suite = r.suite
+inner join benchmark.run as n on r.run_key = n.run_key
+cross join lateral (select max(number) / 60 * 60 as latest from benchmark.run) as x
+where s.series_key % 70 = 0 and n.number % 60 = 0 and n.number > 0;
+
+-- name: fill_grades!
+-- Shadows of every series in the last year, and the grades that follow.
+with grades as (
+    insert into raw.detector_grade (run_id, measure, trials, hits, rate, low, high)
+    select
+        r.run_id,
+        m.measure,
+        300,
+        290,
+        0.967,
+        0.94,
+        0.98
+    from raw.run as r
+    cross join unnest('{3%%,5%%,10%%,false alarms}'::text[]) as m (measure)
+)
+
+insert into raw.shadow_verdict (
+    suite, series_key, month, shadow, night, run_key, at, size, kind, outcome
+)
+select
+    s.suite,
+    s.series_key,
+    date_trunc('month', r.run_at)::date,
+    w.shadow,
+    extract(day from r.run_at)::integer - w.first_day,
+    r.run_key,
+    r.run_at,
+    w.size,
+    case when w.size is not null and w.is_last then 'regressed' else 'ok' end,
+    case when w.size is not null and w.is_last then 'caught' end
+from benchmark.series as s
+inner join benchmark.run as r on s.suite = r.suite and s.cluster = r.cluster
+cross join lateral (
+    select
+        shadow,
+        first_day,
+        size,
+        extract(day from r.run_at) = last_day as is_last
+    from (
+        values
+        ('3%%', 5, 9, 0.03), ('5%%', 9, 11, 0.05), ('10%%', 12, 12, 0.1), ('quiet-1', 1, 31, null)
+    ) as v (shadow, first_day, last_day, size)
+    where extract(day from r.run_at) between first_day and last_day
+) as w
+where r.number >= :nights - 365;
+
+-- name: copy_unpartitioned#
+-- Beside raw.measurement: the same rows and indexes in one table.
+create table benchmark.measurement (
+    like raw.measurement including all excluding generated
+);
+insert into benchmark.measurement
+select * from raw.measurement order by run_at, run_key, series_key;
+
+-- name: settle#
+-- What autovacuum does in time.
+vacuum (analyze) raw.run, raw.build, raw.case, raw.series, raw.planned_case, raw.measurement,
+raw.measurement_node, raw.repeat, raw.repeat_rank, raw.check_result, raw.verdict, raw.alert,
+raw.alert_event, raw.alert_cause, raw.control, raw.node_event, raw.node_preflight, raw.night,
+raw.noise_event, raw.drift, raw.shadow_verdict, raw.detector_grade, raw.fingerprint,
+benchmark.measurement;

@@ -1,0 +1,233 @@
+"""Times a night: loading it as the task ingest does, beside row by row, and judging it."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
+
+from tests.performance.warehouse.history import FACTS, History, clusters, plans
+from tests.performance.warehouse.reads import Figure
+from tests.sql.given import Given
+
+from nightbench.core.model import (
+    CaseBundle,
+    CheckResult,
+    ClockOffset,
+    PlannedCase,
+    Process,
+    Protocol,
+    RegressionPolicy,
+    RepeatBundle,
+    RepeatRecord,
+    RepeatSummary,
+    Run,
+    RunBundle,
+    RunKind,
+    Severity,
+)
+from nightbench.core.run_plan import CasePlan, RunPlan
+from nightbench.night import detector_grade
+from nightbench.night.judge import judge_and_store, judge_run
+from nightbench.spool import Spool
+from nightbench.spool.plans import store_plan
+from nightbench.warehouse import Warehouse, repository
+from nightbench.warehouse.connection import Connection
+
+REPEATS = 7
+STEPS = 100
+CHECKS_OF_REPEAT = 20
+CHECKS_OF_MEDIAN = 9
+ROW_BY_ROW = 100
+"""Medians of the night that are loaded row by row."""
+
+
+def measure_night(history: History) -> Iterator[Figure]:
+    """Load tonight and judge it, each once; yield the figures, with the rows that were stored.
+
+    `load_night_row_by_row` loads a part of the largest run again, under another name.
+    """
+    with closing(history.connect()) as connection:
+        warehouse = Warehouse(connection)
+        nights = [
+            _bundle(connection, run, planned)
+            for run, planned in plans(_series(connection), history.tonight)
+        ]
+        yield _once("load_night", connection, nights, lambda: _load(warehouse, nights))
+        whole = nights[0]
+        part = _renamed(whole, whole.cases[:ROW_BY_ROW])
+        with patch.object(repository, "ROWS_AT_ONCE", 1):
+            yield _once(
+                "load_night_row_by_row", connection, [part], lambda: _load(warehouse, [part])
+            )
+        warehouse.runs.refresh_statistics()
+        run_plans = [_plan(night) for night in nights]
+        _say(f"judging {len(run_plans)} runs")
+        began = time.perf_counter()
+        verdicts = sum(len(judge_and_store(warehouse, plan).cases) for plan in run_plans)
+        yield Figure("judge_night", _since(began), verdicts, False)
+    with TemporaryDirectory(dir=history.folder) as folder:
+        spool = Spool(Path(folder))
+        for plan in run_plans:
+            store_plan(plan, spool)
+        # Grading takes the minute that it is given, after everything else.
+        with patch.dict(detector_grade.grade.__kwdefaults__, {"budget_s": 0.0}):
+            began = time.perf_counter()
+            for plan in run_plans:
+                judge_run(spool, plan.run.run_id, history.connect)
+            yield Figure("judge_night_with_alerts", _since(began), verdicts, False)
+
+
+def _load(warehouse: Warehouse, nights: Sequence[RunBundle]) -> None:
+    for night in nights:
+        warehouse.runs.load(night)
+
+
+def _once(
+    name: str, connection: Connection, nights: Sequence[RunBundle], call: Callable[[], None]
+) -> Figure:
+    _say(name)
+    began = time.perf_counter()
+    call()
+    milliseconds = _since(began)
+    rows = 0
+    with connection.cursor() as cursor:
+        for table in FACTS:
+            cursor.execute(
+                f"select count(*) from raw.{table} as t inner join raw.run as r "
+                "on t.run_key = r.run_key and t.run_at = r.started_at where r.run_id = any(%s)",
+                ([night.run.run_id for night in nights],),
+            )
+            rows += (cursor.fetchone() or (0,))[0]
+    return Figure(name, milliseconds, rows, False)
+
+
+def _since(began: float) -> float:
+    return round(1000 * (time.perf_counter() - began), 3)
+
+
+def _series(connection: Connection) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("select count(*) from benchmark.series")
+        (series,) = cursor.fetchone() or (0,)
+    return int(series)
+
+
+def _bundle(connection: Connection, run: Run, planned: Sequence[PlannedCase]) -> RunBundle:
+    """A run that brought every case, at the level of its last nights."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "select s.case_id, s.node_names, m.throughput, m.framework_version, "
+            "s.sigma from benchmark.series as s cross join lateral ("
+            "select n.* from raw.measurement as n where n.series_key = s.series_key and n.is_good "
+            "order by n.run_at desc limit 1) as m where s.suite = %s",
+            (run.suite,),
+        )
+        before = {row[0]: row[1:] for row in cursor.fetchall()}
+    drawn = random.Random(run.run_id)
+    cluster = clusters()[run.cluster]
+    cases = tuple(
+        _case(run, each, *before[each.case_id], drawn) for each in planned if each.case_id in before
+    )
+    fingerprints = {f"fp-{node.name}": {"node": node.name} for node in cluster.nodes}
+    return RunBundle(run, tuple(planned), cases, fingerprints, cluster)
+
+
+def _case(
+    run: Run,
+    planned: PlannedCase,
+    nodes: tuple[str, ...],
+    level: float,
+    version: str,
+    sigma: float,
+    drawn: random.Random,
+) -> CaseBundle:
+    median = level * drawn.lognormvariate(0, sigma)
+    figures = tuple(median * (1 + sigma * (n - REPEATS // 2) / 3) for n in range(REPEATS))
+    made = Given().measurement(run, planned.case, figures)
+    measurement = replace(
+        made,
+        build=planned.build,
+        unit=planned.unit or "",
+        framework_version=version,
+        fingerprint_id=f"fp-{nodes[0]}",
+    )
+    repeats = tuple(_repeat(run, n, figure, nodes) for n, figure in enumerate(figures, start=1))
+    checks = [
+        _check("repeat", n, k) for n in range(1, REPEATS + 1) for k in range(CHECKS_OF_REPEAT)
+    ]
+    checks += [_check("measurement", None, k) for k in range(CHECKS_OF_MEDIAN)]
+    return replace(
+        Given().came_back(run, planned.case, figures, nodes=tuple(nodes)),
+        measurement=measurement,
+        repeats=repeats,
+        checks=tuple(checks),
+    )
+
+
+def _repeat(run: Run, number: int, figure: float, nodes: Sequence[str]) -> RepeatBundle:
+    step = 2.0 * len(nodes) / figure
+    steps = (step,) * STEPS
+    ranks = tuple(Given().rank(rank, node, steps) for rank, node in enumerate(nodes))
+    record = RepeatRecord(
+        number,
+        "ok",
+        (),
+        ranks,
+        clocks={node: ClockOffset(-12.5, 0.001) for node in nodes},
+        fingerprints={node: f"fp-{node}" for node in nodes},
+        started_at=run.started_at,
+    )
+    samples = 2.0 * STEPS * len(nodes)
+    return RepeatBundle(record, RepeatSummary(number, figure, STEPS * step, samples, figure))
+
+
+def _check(subject: str, repeat: int | None, number: int) -> CheckResult:
+    return CheckResult(
+        subject,
+        repeat,
+        f"check_{number}",
+        Severity.FAIL,
+        True,
+        "0.4 % apart, 100 steps on every trainer",
+        "within 1 % of the independently recorded times",
+    )
+
+
+def _renamed(night: RunBundle, cases: Sequence[CaseBundle]) -> RunBundle:
+    """A part of a night as a run of its own, an hour later."""
+    run = replace(
+        night.run,
+        run_id=f"{night.run.run_id}-part",
+        run_kind=RunKind.DRILL,
+        started_at=night.run.started_at + timedelta(hours=1),
+    )
+    kept = {case.case.case_id for case in cases}
+    planned = tuple(each for each in night.planned if each.case_id in kept)
+    return replace(night, run=run, planned=planned, cases=tuple(cases))
+
+
+def _plan(night: RunBundle) -> RunPlan:
+    return RunPlan(
+        run=night.run,
+        owner="benchmarks",
+        protocol=Protocol(repeats=REPEATS),
+        policy=RegressionPolicy(),
+        channels=(),
+        cluster=clusters()[night.run.cluster],
+        cases=tuple(
+            CasePlan(each, (Process("trainer-0", "trainer", 0, "n1", 0),), None, False, None)
+            for each in night.planned
+        ),
+    )
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
