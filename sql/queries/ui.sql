@@ -366,37 +366,71 @@ order by cluster asc, node asc, metric asc, device asc, backend asc, at desc;
 -- name: ui_compare(by, one, other, search, max_rows, skipped)
 -- Medians of two runs, builds, versions, clusters or frameworks that did equal work: all other
 -- axes are equal. Of each the newest; the largest difference first.
-with candidate as (
+with wanted as (
+    -- A run's results all lie at its start.
     select
-        case_id,
-        cluster,
-        run_id,
-        started_at,
-        framework_version,
-        throughput,
-        unit,
-        n,
-        half_width,
-        case :by
-            when 'framework' then framework
-            when 'cluster' then cluster
-            when 'version' then framework || ' ' || framework_version
-            when 'build' then build_id
-            when 'run' then run_id
-        end as side,
-        case when :by = 'framework' then axes - 'framework' else axes end as work,
-        case when :by in ('cluster', 'run') then '' else cluster end as place
-    from marts.fct_measurement
-    where
-        run_kind not in ('drill', 'confirm')
-        and (not is_private_build or :by in ('build', 'run'))
+        w.side,
+        coalesce(r.started_at, '-infinity') as since,
+        coalesce(r.started_at, 'infinity') as until,
+        b.line
+    from unnest(array[:one, :other]) as w (side)
+    left join raw.run as r on :by = 'run' and w.side = r.run_id
+    left join raw.build as b on :by = 'build' and w.side = b.build_id
 ),
 
 newest as (
-    select distinct on (side, work, place) *
-    from candidate
-    where side in (:one, :other)
-    order by side asc, work asc, place asc, started_at desc, run_id desc
+    select distinct on (w.side, work, place)
+        w.side,
+        case when :by = 'framework' then s.axes - 'framework' else s.axes end as work,
+        case when :by in ('cluster', 'run') then '' else s.cluster end as place,
+        s.case_id,
+        s.cluster,
+        m.run_id,
+        m.framework_version,
+        m.throughput,
+        m.unit,
+        m.n,
+        m.half_width
+    from wanted as w
+    inner join staging.series as s
+        on case :by
+            when 'framework' then w.side = s.framework
+            when 'cluster' then w.side = s.cluster
+            when 'version' then starts_with(w.side, s.framework || ' ')
+            when 'build' then w.line = s.framework
+            else true
+        end
+    cross join
+        lateral (
+            -- Stops at the newest month that has one.
+            select
+                n.run_at,
+                r.run_id,
+                n.framework_version,
+                n.throughput,
+                n.unit,
+                n.n,
+                n.half_width
+            from raw.measurement as n
+            inner join raw.run as r on n.run_key = r.run_key
+            inner join raw.build as b on n.build_key = b.build_key
+            where
+                n.series_key = s.series_key
+                and n.is_good
+                and n.run_at >= w.since
+                and n.run_at <= w.until
+                and n.run_kind not in ('drill', 'confirm')
+                and (not n.is_private_build or :by in ('build', 'run'))
+                and case :by
+                    when 'version' then s.framework || ' ' || n.framework_version = w.side
+                    when 'build' then b.build_id = w.side
+                    when 'run' then r.run_id = w.side
+                    else true
+                end
+            order by n.run_at desc, n.run_key desc
+            limit 1
+        ) as m
+    order by w.side asc, work asc, place asc, m.run_at desc, m.run_id desc
 ),
 
 compared as (
@@ -436,19 +470,40 @@ order by abs(ln(ratio)) desc, one_case_id asc, one_cluster asc
 limit :max_rows offset :skipped;
 
 -- name: ui_compare_sides(by, max_rows)
--- What can be compared by some property, the newest first.
-with named as (
+-- What can be compared by some property, the newest first, of the last year that was measured.
+with last_year as (
+    select max(started_at) - interval '365 days' as since
+    from raw.run
+),
+
+named as (
     select
-        started_at,
+        r.started_at,
+        case :by when 'cluster' then r.cluster else r.run_id end as side
+    from raw.run as r
+    inner join last_year as y on r.started_at >= y.since
+    where
+        :by in ('cluster', 'run')
+        and r.run_kind not in ('drill', 'confirm')
+        and exists (
+            select from raw.measurement as m
+            where m.run_key = r.run_key and m.run_at = r.started_at and m.is_good
+        )
+    union all
+    select
+        m.run_at as started_at,
         case :by
-            when 'framework' then framework
-            when 'cluster' then cluster
-            when 'version' then framework || ' ' || framework_version
-            when 'build' then build_id
-            when 'run' then run_id
+            when 'framework' then b.line
+            when 'version' then b.line || ' ' || m.framework_version
+            when 'build' then b.build_id
         end as side
-    from marts.fct_measurement
-    where run_kind not in ('drill', 'confirm')
+    from raw.measurement as m
+    inner join raw.build as b on m.build_key = b.build_key
+    inner join last_year as y on m.run_at >= y.since
+    where
+        :by in ('framework', 'version', 'build')
+        and m.is_good
+        and m.run_kind not in ('drill', 'confirm')
 )
 
 select
