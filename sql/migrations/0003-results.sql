@@ -53,6 +53,7 @@ create table raw.measurement (
     peak_resident_bytes bigint check (peak_resident_bytes > 0),
     sent_bytes_per_step bigint check (sent_bytes_per_step >= 0),
     found_batch_size integer check (found_batch_size >= 1),
+    checks_met integer not null default 0 check (checks_met >= 0),
     run_kind text not null,
     status text not null check (status in ('ok', 'failed', 'cancelled', 'unavailable', 'left_out')),
     unit text not null,
@@ -100,6 +101,8 @@ comment on column raw.measurement.sent_bytes_per_step is
 'Bytes of gradients that a rank sent in a step; the largest of its repeats';
 comment on column raw.measurement.found_batch_size is
 'What was found where the case says max; null otherwise';
+comment on column raw.measurement.checks_met is
+'Expectations that its repeats and its median met; the others are in raw.failed_check';
 comment on column raw.measurement.run_kind is 'The run''s';
 comment on column raw.measurement.status is 'How the case ended';
 comment on column raw.measurement.unit is 'Unit of work: images, samples, tokens';
@@ -269,14 +272,13 @@ comment on column raw.repeat_rank.step_end_s is
 'Ends of the steps of warm-up, window and drain on the node''s monotonic clock, seconds';
 comment on column raw.repeat_rank.loss_window is 'Losses in the window, in order';
 
-create table raw.check_result (
+create table raw.failed_check (
     run_at timestamptz not null,
     run_key integer not null,
     series_key integer not null,
     generation integer not null,
     repeat integer not null,
     ordinal integer not null check (ordinal >= 0),
-    success boolean not null,
     subject text not null check (subject in ('repeat', 'measurement')),
     check_name text not null check (check_name <> ''),
     severity text not null check (severity in ('fail', 'warn')),
@@ -286,21 +288,19 @@ create table raw.check_result (
     foreign key (run_key, series_key) references raw.planned_case (run_key, series_key),
     check ((repeat = 0) = (subject = 'measurement'))
 ) partition by range (run_at);
-comment on table raw.check_result is
-'One expectation held against one result: kept for months. What a check refused is kept for ever '
-'with the result, in quarantine_reasons';
-comment on column raw.check_result.run_at is 'Start of the run; the month is the partition';
-comment on column raw.check_result.run_key is 'The run';
-comment on column raw.check_result.series_key is 'The case, on the run''s cluster';
-comment on column raw.check_result.generation is 'That of the result';
-comment on column raw.check_result.repeat is '0 where the subject is the measurement';
-comment on column raw.check_result.ordinal is 'Tells apart results of one check on one subject';
-comment on column raw.check_result.success is 'The expectation held';
-comment on column raw.check_result.subject is 'repeat or measurement';
-comment on column raw.check_result.check_name is 'The check';
-comment on column raw.check_result.severity is 'fail quarantines the subject, warn does not';
-comment on column raw.check_result.observed is 'What was found';
-comment on column raw.check_result.expected is 'What should have been found';
+comment on table raw.failed_check is
+'An expectation that a result did not meet; those that were met are counted with the median';
+comment on column raw.failed_check.run_at is 'Start of the run; the month is the partition';
+comment on column raw.failed_check.run_key is 'The run';
+comment on column raw.failed_check.series_key is 'The case, on the run''s cluster';
+comment on column raw.failed_check.generation is 'That of the result';
+comment on column raw.failed_check.repeat is '0 where the subject is the measurement';
+comment on column raw.failed_check.ordinal is 'Tells apart results of one check on one subject';
+comment on column raw.failed_check.subject is 'repeat or measurement';
+comment on column raw.failed_check.check_name is 'The check';
+comment on column raw.failed_check.severity is 'fail quarantines the subject, warn does not';
+comment on column raw.failed_check.observed is 'What was found';
+comment on column raw.failed_check.expected is 'What should have been found';
 
 create table raw.verdict (
     run_at timestamptz not null,

@@ -26,7 +26,7 @@ begin
         return false;
     end if;
     foreach parent in array array[
-        'measurement', 'measurement_node', 'repeat', 'repeat_rank', 'check_result', 'verdict'
+        'measurement', 'measurement_node', 'repeat', 'repeat_rank', 'failed_check', 'verdict'
     ] loop
         child := parent || to_char(first_day, '_YYYY_MM');
         -- Attached, not made in place: that would wait for everybody who reads.
@@ -58,14 +58,13 @@ begin
     for old in
         select c.oid::regclass::text as child
         from raw.month as m
-        cross join unnest(array['repeat_rank', 'check_result']) as p (parent)
         inner join pg_class as c
-            on c.relname = p.parent || to_char(m.month, '_YYYY_MM')
+            on c.relname = 'repeat_rank' || to_char(m.month, '_YYYY_MM')
             and c.relnamespace = 'raw'::regnamespace
         where
             (m.month + interval '1 month')::date < current_date - p_kept_days
             and pg_relation_size(c.oid) > 0
-        order by m.month, p.parent
+        order by m.month
     loop
         -- Emptied, not dropped: a late load of that month still has its place.
         execute format('truncate %s', old.child);
@@ -75,8 +74,8 @@ begin
 end
 $$;
 comment on function raw.drop_old_details is
-'Empties the months of ranks and checks whose last day is older than so many days; medians, '
-'repeats and verdicts are kept for ever. Returns their names';
+'Empties the months of ranks, with their steps, whose last day is older than so many days; all '
+'else is kept for ever. Returns their names';
 
 -- Autovacuum analyses months but never the tables that they are parts of, and a night comes at once.
 create function raw.refresh_statistics() returns boolean

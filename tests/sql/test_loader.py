@@ -30,7 +30,7 @@ from nightbench.warehouse.statements import SQL, queries
 NODES = ["control", "node_event", "node_preflight", "node_state", "node_state_change"]
 """Of the health of nodes: kept by `NodeRepository`, and never by the loader."""
 TABLES = [
-    *("alert", "alert_event", "build", "case", "check_result", "cluster", "fingerprint"),
+    *("alert", "alert_event", "build", "case", "failed_check", "cluster", "fingerprint"),
     *("measurement", "measurement_node", "planned_case", "reference_result", "repeat"),
     *("repeat_rank", "run", "series", "verdict"),
 ]
@@ -82,7 +82,7 @@ def test_loading_twice_changes_nothing(loader, given, rows):
         "alert_event": 0,
         "build": 1,
         "case": 5,
-        "check_result": 3,
+        "failed_check": 3,
         "cluster": 1,
         "fingerprint": 2,
         "measurement": 4,

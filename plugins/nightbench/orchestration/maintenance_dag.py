@@ -61,7 +61,7 @@ def maintenance_dag() -> DAG:
                 90,
                 type="integer",
                 minimum=1,
-                title="Days to keep steps and checks in the warehouse",
+                title="Days to keep the steps of ranks in the warehouse",
                 description="Whole months. Medians, repeats and verdicts are kept for ever.",
             ),
             "log_days": Param(30, type="integer", minimum=1, title="Days to keep task logs"),
@@ -164,7 +164,7 @@ def expire_files(**context: Any) -> dict[str, int]:
 
 @task(trigger_rule="all_done")
 def drop_old_details(**context: Any) -> list[str]:
-    """Drop steps of ranks and passed checks from the warehouse that are older than their time."""
+    """Drop steps of ranks from the warehouse that are older than their time."""
     from contextlib import closing
 
     from nightbench.orchestration.connections import connect

@@ -29,7 +29,7 @@ _FACTS = {
     "measurement_node": "run_key series_key generation node run_at",
     "repeat": "run_key series_key generation repeat run_at",
     "repeat_rank": "run_key series_key generation repeat process run_at",
-    "check_result": "run_key series_key generation repeat check_name ordinal run_at",
+    "failed_check": "run_key series_key generation repeat check_name ordinal run_at",
 }
 """Tables of results with their keys, in the order in which they are stored."""
 
@@ -69,13 +69,14 @@ class _Results:
             "quarantine_reasons": of_measurement,
             "elapsed_s": to_row.number(case.elapsed_s),
             "node_names": sorted(nodes) or None,
+            "checks_met": sum(bool(check.success) for check in checks),
         }
         self.rows["measurement"].append(key | row)
         self.rows["measurement_node"] += [
             key | {"node": node, "fingerprint_id": fingerprint_id}
             for node, fingerprint_id in _fingerprints(case.repeats).items()
         ]
-        self.rows["check_result"] += [key | each for each in to_row.check_rows(checks)]
+        self.rows["failed_check"] += [key | each for each in to_row.failed_check_rows(checks)]
 
     def add_median(
         self, key: Row, run: Run, planned: PlannedCase, build_key: int, measurement: Measurement
@@ -219,7 +220,7 @@ class RunWriter(Repository):
         self._read("refresh_statistics")
 
     def drop_old_details(self, kept_days: int) -> list[str]:
-        """Drop ranks with their steps, and passed checks, of months that are older than so.
+        """Drop ranks with their steps of months that are older than so.
 
         Returns:
             Names of the partitions that were emptied.

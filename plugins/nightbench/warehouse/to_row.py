@@ -163,10 +163,12 @@ def measurement_row(m: Measurement, quarantined: bool) -> Row:
     return row
 
 
-def check_rows(checks: Iterable[CheckResult]) -> list[Row]:
-    """Check results, those of one check on one subject numbered."""
+def failed_check_rows(checks: Iterable[CheckResult]) -> list[Row]:
+    """Checks that failed, those of one check on one subject numbered."""
     rows, seen = [], dict[tuple[str, int, str], int]()
     for check in checks:
+        if check.success:
+            continue
         identity = (check.subject, check.repeat or 0, check.check)
         ordinal = seen[identity] = seen.get(identity, -1) + 1
         rows.append(
@@ -176,7 +178,6 @@ def check_rows(checks: Iterable[CheckResult]) -> list[Row]:
                 "check_name": check.check,
                 "ordinal": ordinal,
                 "severity": check.severity.value,
-                "success": bool(check.success),
                 "observed": text(check.observed),
                 "expected": text(check.expected),
             }

@@ -64,7 +64,7 @@ SERVER_BYTES = 1_500_000_000
 STATEMENT_TIMEOUT_S = 3600.0
 FACTS = (
     *("planned_case", "measurement", "measurement_node", "repeat"),
-    *("repeat_rank", "check_result", "verdict"),
+    *("repeat_rank", "failed_check", "verdict"),
 )
 
 

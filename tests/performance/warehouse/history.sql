@@ -335,11 +335,10 @@ cross join lateral generate_series(0, s.trainers - 1) as k (rank)
 inner join benchmark.steps as p on p.number = (t.run_key + 7 * t.series_key + n.repeat + k.rank) %% 64
 where t.value is not null and t.number >= :nights - 90;
 
--- name: fill_check_result!
--- Of checks on medians, as long as they are kept; those on repeats are left to the night that is
--- loaded: they are most of them, and nothing here reads them.
-insert into raw.check_result (
-    run_at, run_key, series_key, generation, repeat, ordinal, success, subject, check_name,
+-- name: fill_failed_check!
+-- Of quarantined medians.
+insert into raw.failed_check (
+    run_at, run_key, series_key, generation, repeat, ordinal, subject, check_name,
     severity, observed, expected
 )
 select
@@ -349,15 +348,14 @@ select
     0,
     0,
     0,
-    t.fate = 'ok',
     'measurement',
     c.check_name,
     'fail',
     '0.4 %% apart',
     'within 1 %%'
 from benchmark.result as t
-cross join unnest('{throughput_consistent,spread,enough_repeats}'::text[]) as c (check_name)
-where t.value is not null and t.number >= :nights - 90;
+cross join unnest('{spread}'::text[]) as c (check_name)
+where t.value is not null and t.fate <> 'ok';
 
 -- name: fill_verdict!
 insert into raw.verdict (
@@ -658,7 +656,7 @@ select * from raw.measurement order by run_at, run_key, series_key;
 -- name: settle#
 -- What autovacuum does in time.
 vacuum (analyze) raw.run, raw.build, raw.case, raw.series, raw.planned_case, raw.measurement,
-raw.measurement_node, raw.repeat, raw.repeat_rank, raw.check_result, raw.verdict, raw.alert,
+raw.measurement_node, raw.repeat, raw.repeat_rank, raw.failed_check, raw.verdict, raw.alert,
 raw.alert_event, raw.alert_cause, raw.control, raw.node_event, raw.node_preflight, raw.night,
 raw.noise_event, raw.drift, raw.shadow_verdict, raw.detector_grade, raw.fingerprint,
 benchmark.measurement;
