@@ -431,7 +431,7 @@ select
     '10.0.0.1',
     true,
     'info',
-    '[{"level": "info", "what": "clock", "found": "0.1 s", "expected": "60 s", "advice": ""}]',
+    '[{"level": "info", "what": "clock", "found": "0.1 s", "expected": "60 s", "advice": "", "device": ""}]',
     '{"schema": "nightbench.preflight/1"}'
 from raw.run as r
 inner join raw.cluster as c on r.cluster = c.cluster

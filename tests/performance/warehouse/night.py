@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.performance.warehouse.history import FACTS, History, clusters, plans
 from tests.performance.warehouse.reads import Figure
 from tests.sql.given import Given
 
+from nightbench.core.errors import UserError
 from nightbench.core.model import (
     CaseBundle,
     CheckResult,
@@ -80,9 +82,34 @@ def measure_night(history: History) -> Iterator[Figure]:
         # Grading takes the minute that it is given, after everything else.
         with patch.dict(detector_grade.grade.__kwdefaults__, {"budget_s": 0.0}):
             began = time.perf_counter()
-            for plan in run_plans:
-                judge_run(spool, plan.run.run_id, history.connect)
+            with _without_errors():
+                for plan in run_plans:
+                    judge_run(spool, plan.run.run_id, history.connect)
             yield Figure("judge_night_with_alerts", _since(began), verdicts, False)
+
+
+class _Errors(logging.Handler):
+    """Keeps the errors that are logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(f"{record.getMessage()}: {record.exc_info and record.exc_info[1]!r}")
+
+
+@contextmanager
+def _without_errors() -> Iterator[None]:
+    """Raise where judging logged an error: what it left out would make the figure too good."""
+    errors, logger = _Errors(), logging.getLogger("nightbench")
+    logger.addHandler(errors)
+    try:
+        yield
+    finally:
+        logger.removeHandler(errors)
+    if errors.messages:
+        raise UserError(f"The night was not judged whole: {errors.messages[0]}")
 
 
 def _load(warehouse: Warehouse, nights: Sequence[RunBundle]) -> None:
