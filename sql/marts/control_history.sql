@@ -1,36 +1,47 @@
 -- Grain: one row per control measurement (cluster, node, metric, device, backend) and time.
 create or replace view marts.control_history as
+with looked_up as (
+    select
+        c.*,
+        array(
+            select p.median
+            from raw.control as p
+            where
+                p.cluster = c.cluster
+                and p.node = c.node
+                and p.metric = c.metric
+                and p.device = c.device
+                and p.backend = c.backend
+                and p.at < c.at
+            order by p.at desc
+            limit 10
+        ) as before
+    from raw.control as c
+)
+
 select
-    c.cluster,
-    c.node,
-    c.metric,
-    c.device,
-    c.backend,
-    c.at,
-    nullif(c.run_id, '') as run_id,
-    c.median,
-    c.unit,
-    c.minimum,
-    c.maximum,
-    c.n,
-    percentile_cont(0.5) within group (order by b.median) as median_before,
-    count(b.median) as nights_before,
-    c.median / percentile_cont(0.5) within group (order by b.median) as ratio
-from raw.control as c
-left join lateral (
-    select p.median
-    from raw.control as p
-    where
-        p.cluster = c.cluster
-        and p.node = c.node
-        and p.metric = c.metric
-        and p.device = c.device
-        and p.backend = c.backend
-        and p.at < c.at
-    order by p.at desc
-    limit 10
-) as b on true
-group by c.cluster, c.node, c.metric, c.device, c.backend, c.at;
+    cluster,
+    node,
+    metric,
+    device,
+    backend,
+    at,
+    nullif(run_id, '') as run_id,
+    median,
+    unit,
+    minimum,
+    maximum,
+    n,
+    (
+        select percentile_cont(0.5) within group (order by b.median)
+        from unnest(before) as b (median)
+    ) as median_before,
+    cardinality(before) as nights_before,
+    median / (
+        select percentile_cont(0.5) within group (order by b.median)
+        from unnest(before) as b (median)
+    ) as ratio
+from looked_up;
 
 comment on view marts.control_history is
 'One row per control measurement, beside the median of up to ten before it on the same node';

@@ -348,20 +348,40 @@ order by cluster asc, node asc;
 
 -- name: ui_controls()
 -- The newest control measurement of each node, metric, device and backend.
-select distinct on (cluster, node, metric, device, backend)
-    cluster,
-    node,
-    metric,
-    device,
-    backend,
-    at,
-    run_id,
-    median,
-    unit,
-    median_before,
-    ratio
-from marts.control_history
-order by cluster asc, node asc, metric asc, device asc, backend asc, at desc;
+with latest as (
+    select distinct on (cluster, node, metric, device, backend)
+        cluster,
+        node,
+        metric,
+        device,
+        backend,
+        at
+    from raw.control
+    order by cluster asc, node asc, metric asc, device asc, backend asc, at desc
+)
+
+select
+    h.cluster,
+    h.node,
+    h.metric,
+    h.device,
+    h.backend,
+    h.at,
+    h.run_id,
+    h.median,
+    h.unit,
+    h.median_before,
+    h.ratio
+from latest as l
+inner join marts.control_history as h
+    on
+        l.cluster = h.cluster
+        and l.node = h.node
+        and l.metric = h.metric
+        and l.device = h.device
+        and l.backend = h.backend
+        and l.at = h.at
+order by h.cluster asc, h.node asc, h.metric asc, h.device asc, h.backend asc;
 
 -- name: ui_compare(by, one, other, search, max_rows, skipped)
 -- Medians of two runs, builds, versions, clusters or frameworks that did equal work: all other
