@@ -167,7 +167,8 @@ class LocalGang:
             return [ended, reason(LOSS_NOT_FINITE, node, name)]
         if evidence and evidence != WHOLE_MACHINE:
             return [ended, reason(OUT_OF_MEMORY, node, "a process of {}".format(name), evidence)]
-        return [ended]
+        # A framework may crash while its process ends for another reason.
+        return [ended, reason(EXCEPTION, node, name, exception)] if exception else [ended]
 
     def _read_failure(self, name: str) -> Failure:
         return read_failure(self._log(name), self._job.code, self._env[name])

@@ -5,6 +5,7 @@ A knob is a key of the workload's parameters (`die_at_step`) or an environment v
 those that break something to one repeat and to one trainer.
 """
 
+import atexit
 import json
 import os
 import signal
@@ -110,6 +111,8 @@ class Faults:
     def _die(self, where):
         print("fake: told to die at {}".format(where), flush=True)
         if self.fault("die_raise"):
+            if self.fault("die_signal") is not None:  # as a framework that crashes on its way out
+                atexit.register(os.kill, os.getpid(), self.fault("die_signal"))
             raise RuntimeError(self.fault("die_raise"))
         if self.fault("die_signal") is not None:
             os.kill(os.getpid(), self.fault("die_signal"))

@@ -10,6 +10,9 @@ from nightbench.core.model import Reason, ReasonCode, reasons_from_json
 Results = Mapping[str, Mapping[str, Any]]
 """Node -> its result.json."""
 
+LEFT = "another rank has left the gang"
+"""What a rank says that ended because another one did (benchmarks/rendezvous.py)."""
+
 
 def repeat_status(
     nodes: Sequence[str],
@@ -39,6 +42,10 @@ def repeat_status(
     failed = [node for node, result in bad.items() if result.get("status") == "failed"]
     if not reasons and bad:
         reasons = reasons_from_json(bad[(failed or list(bad))[0]]["reasons"])
+    if _followed(reasons):
+        # Its node was heard first, as the rank that it followed was slower to end.
+        found = (reasons_from_json(bad[node]["reasons"]) for node in failed)
+        reasons = next((each for each in found if each and not _followed(each)), reasons)
     if not reasons:
         reasons = tuple(Reason(ReasonCode.NO_RESULT, node) for node in missing)
     # They come first: processes of other nodes failed because of them.
@@ -74,3 +81,8 @@ def _disturbed(results: Results) -> tuple[Reason, ...]:
         for _, document in sorted(results.items())
         for reason in reasons_from_json((document.get("disturbed") or {}).get("reasons"))
     )
+
+
+def _followed(reasons: Sequence[Reason]) -> bool:
+    """Return whether a rank ended because another one had."""
+    return any(each.code is ReasonCode.EXCEPTION and LEFT in each.observed for each in reasons)

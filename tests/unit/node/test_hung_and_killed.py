@@ -164,6 +164,15 @@ def test_a_rank_that_dies_early_or_late_fails_the_repeat(drive, knobs, reason_of
     assert node.marked() == []
 
 
+def test_a_rank_that_crashes_on_its_way_out_says_why_it_ended(drive):
+    faults = {"die_at_step": 2, "die_raise": "no such file", "die_signal": 11}
+    node = drive(one_node(), params={"rank": 1, **faults})
+    node.go()
+    result = node.result()
+    assert [each["code"] for each in result["reasons"]] == ["process_killed", "exception"]
+    assert "RuntimeError: no such file" in why(result)
+
+
 # --- cgroups -----------------------------------------------------------------------------
 
 
