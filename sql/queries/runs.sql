@@ -88,19 +88,19 @@ where
     run_id = :run_id
     and loaded_at is null;
 
--- name: runs(run_id, suite, cluster, imported, max_rows)
+-- name: runs(run_ids, suite, cluster, imported, max_rows, skipped)
 -- Runs, newest first, with how many of their cases were planned, measured, failed, quarantined.
 -- A null parameter does not constrain.
 with chosen as (
     select *
     from staging.run
     where
-        (:run_id::text is null or run_id = :run_id)
+        (:run_ids::text[] is null or run_id = any(:run_ids))
         and (:suite::text is null or suite = :suite)
         and (:cluster::text is null or cluster = :cluster)
         and (:imported or not is_imported)
     order by started_at desc, run_id desc
-    limit :max_rows
+    limit :max_rows offset :skipped
 )
 
 select

@@ -1,6 +1,15 @@
 -- Questions of the pages inside Airflow's UI, by their JSON API. Drills and what was measured to
 -- confirm an alert are no part of a series.
 
+-- name: ui_newest_runs()
+-- The newest nightly run of each suite and cluster; the newest on demand where there is none.
+select distinct on (suite, cluster) run_id
+from staging.run
+where
+    not is_imported
+    and run_kind in ('nightly', 'on_demand')
+order by suite asc, cluster asc, run_kind = 'nightly' desc, started_at desc, run_id desc;
+
 -- name: ui_sparklines(case_ids, clusters, max_points)
 -- The newest medians of some series (arrays of the same length name them), newest first.
 select

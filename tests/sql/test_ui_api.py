@@ -63,6 +63,29 @@ def test_the_morning_has_the_alert_and_the_newest_run_of_the_suite(
     assert morning["is_empty"] is False
 
 
+def test_a_suite_that_runs_seldom_keeps_its_line(
+    app: TestClient, nights: list[str], loader: Warehouse, given: Given
+) -> None:
+    for hour in range(201):
+        loader.runs.plan(given.run(4, suite="hourly", tail=f"{hour:04}"), [])
+    on_demand = given.run(5, run_kind=RunKind.ON_DEMAND)
+    loader.runs.plan(on_demand, [])
+    suites = {each["suite"]: each["run_id"] for each in app.get("/api/morning").json()["suites"]}
+    assert suites == {
+        "demo": nights[-1],
+        "hourly": given.run(4, suite="hourly", tail="0200").run_id,
+    }
+
+
+def test_runs_are_paged_to_their_end(
+    app: TestClient, nights: list[str], loader: Warehouse, given: Given
+) -> None:
+    page = app.get("/api/runs?size=2&page=2").json()
+    assert ([each["run_id"] for each in page["items"]], page["has_more"]) == (nights[1::-1], False)
+    after = app.get("/api/runs?size=200&page=4999").json()
+    assert (after["items"], after["has_more"]) == ([], False)
+
+
 def test_an_empty_warehouse_says_so(app: TestClient) -> None:
     morning = app.get("/api/morning").json()
     assert (morning["is_empty"], morning["alerts"], morning["suites"]) == (True, [], [])

@@ -14,8 +14,6 @@ from nightbench.warehouse.repository import Repository, Row
 from nightbench.warehouse.runs import RunRepository
 from nightbench.warehouse.series import SeriesRepository
 
-NEWEST_RUNS = 200
-"""Runs among which the newest of each suite are looked for."""
 LEFT_OUT = 200
 SPARKLINE = 40
 """Medians of a sparkline."""
@@ -39,9 +37,7 @@ class PageRepository(Repository):
 
     def run(self, run_id: str) -> Row | None:
         """One run with its counts."""
-        return self._first(
-            "runs", run_id=run_id, suite=None, cluster=None, imported=True, max_rows=1
-        )
+        return next(iter(self._runs.find(run_ids=[run_id], imported=True)), None)
 
     def results(self, run_id: str) -> Sequence[Row]:
         """Every planned case of a run."""
@@ -116,15 +112,15 @@ class PageRepository(Repository):
         return str(row["run_id"]) if row else None
 
     def newest_runs(self) -> Sequence[Row]:
-        """The newest runs, imported ones left out, newest first."""
-        return self._runs.find(limit=NEWEST_RUNS)
+        """The newest run of each suite and cluster, a nightly one where it has any."""
+        run_ids = [row["run_id"] for row in self._read("ui_newest_runs")]
+        return self._runs.find(run_ids=run_ids, limit=len(run_ids))
 
     def find_runs(
         self, suite: str | None, cluster: str | None, imported: bool, limit: int, offset: int
     ) -> Sequence[Row]:
         """Runs with the counts of their cases, newest first."""
-        found = self._runs.find(suite, cluster, limit=offset + limit, imported=imported)
-        return found[offset:]
+        return self._runs.find(suite, cluster, limit, imported, skipped=offset)
 
     def repeats(self, run_id: str, case_id: str) -> Sequence[Row]:
         """Every launch of a case in a run."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from nightbench.core.budget import CaseHistory
 from nightbench.core.model import (
@@ -27,7 +26,7 @@ class RunRepository(RunWriter):
 
     def get(self, run_id: str) -> Run | None:
         """A run by its id."""
-        rows = self._runs(run_id=run_id, max_rows=1, imported=True)
+        rows = self.find(run_ids=[run_id], limit=1, imported=True)
         if not rows:
             return None
         names = Run.__dataclass_fields__
@@ -50,9 +49,29 @@ class RunRepository(RunWriter):
         cluster: str | None = None,
         limit: int = 50,
         imported: bool = False,
+        *,
+        skipped: int = 0,
+        run_ids: Sequence[str] | None = None,
     ) -> list[Row]:
-        """Runs, newest first, with how many cases were planned, measured, failed, quarantined."""
-        return self._runs(suite=suite, cluster=cluster, max_rows=limit, imported=imported)
+        """Runs, newest first, with how many cases were planned, measured, failed, quarantined.
+
+        Args:
+            suite: only of this one.
+            cluster: only on this one.
+            limit: at most so many.
+            imported: those of imported results too.
+            skipped: so many of the newest are left out.
+            run_ids: only these; all where None.
+        """
+        return self._read(
+            "runs",
+            run_ids=None if run_ids is None else list(run_ids),
+            suite=suite,
+            cluster=cluster,
+            imported=imported,
+            max_rows=limit,
+            skipped=skipped,
+        )
 
     def planned_cases(self, run_id: str) -> list[PlannedCase]:
         """What a run means to measure, ordered by case."""
@@ -114,6 +133,3 @@ class RunRepository(RunWriter):
         """What a case was measured with in some runs, by run: build, code, nodes' fingerprints."""
         rows = self._read("case_states", case_id=case_id, run_ids=list(run_ids))
         return {row["run_id"]: row for row in rows}
-
-    def _runs(self, **given: Any) -> list[Row]:
-        return self._read("runs", **{"run_id": None, "suite": None, "cluster": None, **given})

@@ -59,7 +59,7 @@ class PageQueries(Protocol):
         """The run that a DAG run made."""
 
     def newest_runs(self) -> Sequence[Row]:
-        """The newest runs, imported ones left out, newest first."""
+        """The newest run of each suite and cluster, a nightly one where it has any."""
 
     def find_runs(
         self, suite: str | None, cluster: str | None, imported: bool, limit: int, offset: int

@@ -22,9 +22,6 @@ from nightbench.web.ui_models import (
 )
 from nightbench.web.views import result_sentences, result_state
 
-FARTHEST = 5000
-"""Runs that can be paged through, newest first."""
-
 
 class RunApi:
     """Handlers of the API that the pages of runs read."""
@@ -37,11 +34,11 @@ class RunApi:
         suite: str = "",
         cluster: str = "",
         imported: bool = False,
-        page: Annotated[int, Query(ge=1, le=FARTHEST)] = 1,
+        page: Annotated[int, Query(ge=1, le=100_000)] = 1,
         size: Annotated[int, Query(ge=1, le=200)] = 50,
     ) -> RunPage:
         """Runs, newest first."""
-        offset = min((page - 1) * size, FARTHEST)
+        offset = (page - 1) * size
         with self._repository() as repository:
             rows = repository.find_runs(suite or None, cluster or None, imported, size + 1, offset)
         return RunPage(

@@ -56,7 +56,7 @@ class UiApi:
         since = now - timedelta(days=days)
         with self._repository() as repository:
             alerts = repository.find_alerts(LIVE, None, None, ALERTS)
-            runs = _newest_of_suites(repository.newest_runs())
+            runs = sorted(repository.newest_runs(), key=lambda run: (run["suite"], run["cluster"]))
             run_ids = [run["run_id"] for run in runs]
             counts: dict[str, dict[str, int]] = defaultdict(dict)
             for row in repository.verdict_counts(run_ids):
@@ -192,19 +192,6 @@ def _utc(moment: datetime | None) -> datetime | None:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except OverflowError:
         raise BadInput(f'found "{moment}", expected a time between the years 1 and 9999') from None
-
-
-def _newest_of_suites(runs: Sequence[Row]) -> list[Row]:
-    """Return the newest nightly run of each suite and cluster, else its newest run on demand."""
-    found: dict[tuple[str, str], Row] = {}
-    for run in runs:
-        key = (run["suite"], run["cluster"])
-        is_nightly = run["run_kind"] == "nightly"
-        if run["run_kind"] not in ("nightly", "on_demand"):
-            continue
-        if key not in found or (is_nightly and found[key]["run_kind"] != "nightly"):
-            found[key] = run
-    return [found[key] for key in sorted(found)]
 
 
 def _live_alerts(
