@@ -77,12 +77,6 @@ where
     and (:run_id::text is null or a.opened_run_id = :run_id)
 order by r.started_at, a.alert_id;
 
--- name: report_run(run_id)
--- The run that a report is of.
-select *
-from staging.run
-where run_id = :run_id;
-
 -- name: report_histories(run_id, cluster, case_ids, since, until)
 -- Medians of the nights of some cases, oldest first, and those of the run itself; other private
 -- builds are no part of them.

@@ -78,7 +78,8 @@ def _refuse_unknown(warehouse: Warehouse, suite: str | None, cluster: str | None
     ):
         if name is None or name in files:
             continue
-        if not warehouse.runs.find(**{what: name}, limit=1, imported=True):
+        given: dict[str, Any] = {what: name}
+        if not warehouse.runs.find(**given, limit=1, imported=True):
             raise UserError(
                 f"{what}: {one_of(name, files)}; looked in {dags / what}s and among the runs of "
                 "the warehouse"

@@ -54,13 +54,13 @@ def report(
 
     with closing(common.open_warehouse("nightbench_reader")) as connection:
         stored = Warehouse(connection)
-        chosen = stored.exports.run(run)
+        chosen = stored.runs.get(run)
         if chosen is not None and cluster not in (None, chosen.cluster):
             raise UserError(
                 f"--cluster: found {shown(str(cluster))}, but {run} ran on {chosen.cluster}"
             )
         if chosen is None and (newest := stored.runs.latest(run, cluster)) is not None:
-            chosen = stored.exports.run(newest)
+            chosen = stored.runs.get(newest)
         if chosen is None:
             where = f" on {cluster}" if cluster else ""
             raise UserError(

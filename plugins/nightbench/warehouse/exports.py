@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from nightbench.core.model import Run, RunKind
+from nightbench.core.model import Run
 from nightbench.warehouse.repository import Repository, Row
 from nightbench.warehouse.statements import queries
 
@@ -123,14 +123,6 @@ class ExportRepository(Repository):
         return self._read(
             EXPORTS[name].statement, **vars(ExportFilter(run_id=run_id, case_id=case_id))
         )
-
-    def run(self, run_id: str) -> Run | None:
-        """A run; None where the warehouse has none of that id."""
-        row = self._first("report_run", run_id=run_id)
-        if row is None:
-            return None
-        given = {field.name: row[field.name] for field in dataclasses.fields(Run)}
-        return Run(**given | {"run_kind": RunKind(row["run_kind"])})
 
     def histories(self, run: Run, case_ids: Iterable[str], days: int) -> dict[str, list[Row]]:
         """case_id -> medians of its nights up to a run, oldest first: started_at, throughput."""
