@@ -417,6 +417,7 @@ export type RepeatResult = {
   time_to_first_step_s: number | null;
   peak_resident_bytes: number | null;
   sent_bytes_per_step: number | null;
+  data_wait_s: number | null;
   loss_first: number | null;
   loss_median: number | null;
   error: string | null;
