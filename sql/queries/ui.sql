@@ -315,6 +315,7 @@ select
     time_to_first_step_s,
     peak_resident_bytes,
     sent_bytes_per_step,
+    data_wait_s,
     loss_first,
     loss_median,
     error
@@ -392,9 +393,11 @@ inner join marts.control_history as h
         and l.at = h.at
 order by h.cluster asc, h.node asc, h.metric asc, h.device asc, h.backend asc;
 
--- name: ui_compare(by, one, other, search, max_rows, skipped)
+-- name: ui_compare(by, one, other, search, standing, max_rows, skipped)
 -- Medians of two runs, builds, versions, clusters or frameworks that did equal work: all other
--- axes are equal. Of each the newest; the largest difference first.
+-- axes are equal. Of each the newest; clear differences first, and of these the largest. What only
+-- one side did comes last. Each row has the counts of all; one row without a case says that no row
+-- was left, and has them too. A null `standing` gives the pairs.
 with wanted as (
     -- A run's results all lie at its start.
     select
@@ -476,27 +479,72 @@ compared as (
         b.throughput as other_throughput,
         a.n as one_n,
         b.n as other_n,
-        a.unit,
+        coalesce(a.unit, b.unit) as unit,
         b.throughput / a.throughput as ratio,
         sqrt(a.half_width * a.half_width + b.half_width * b.half_width) as relative_error
-    from newest as a
-    inner join newest as b
+    from (select * from newest where side = :one) as a
+    full join (select * from newest where side = :other) as b
         on a.work = b.work and a.place = b.place and a.unit = b.unit
+),
+
+bounded as (
+    select
+        *,
+        ratio * (1 - relative_error) as ratio_low,
+        ratio * (1 + relative_error) as ratio_high
+    from compared
     where
-        a.side = :one
-        and b.side = :other
-        and a.throughput > 0
+        :search::text is null
+        or position(lower(:search) in lower(coalesce(one_case_id, other_case_id))) > 0
+),
+
+placed as (
+    select
+        *,
+        case
+            when other_case_id is null then 'only_one'
+            when one_case_id is null then 'only_other'
+            when ratio_high < 1 then 'slower'
+            when ratio_low > 1 then 'faster'
+            else 'unclear'
+        end as standing
+    from bounded
+),
+
+counted as (
+    select
+        count(*) filter (where standing = 'faster') as faster,
+        count(*) filter (where standing = 'slower') as slower,
+        count(*) filter (where standing = 'unclear') as unclear,
+        count(*) filter (where standing = 'only_one') as only_one,
+        count(*) filter (where standing = 'only_other') as only_other
+    from placed
+),
+
+chosen as (
+    select *
+    from placed
+    where
+        standing = :standing
+        or (:standing::text is null and standing in ('faster', 'slower', 'unclear'))
+    order by
+        standing = 'unclear' asc,
+        abs(ln(ratio)) desc,
+        coalesce(one_case_id, other_case_id) asc,
+        coalesce(one_cluster, other_cluster) asc
+    limit :max_rows offset :skipped
 )
 
 select
-    *,
-    ratio * (1 - relative_error) as ratio_low,
-    ratio * (1 + relative_error) as ratio_high,
-    count(*) over () as total
-from compared
-where :search::text is null or position(lower(:search) in lower(one_case_id)) > 0
-order by abs(ln(ratio)) desc, one_case_id asc, one_cluster asc
-limit :max_rows offset :skipped;
+    counted.*,
+    chosen.*
+from counted
+left join chosen on true
+order by
+    chosen.standing = 'unclear' asc,
+    abs(ln(chosen.ratio)) desc,
+    coalesce(chosen.one_case_id, chosen.other_case_id) asc,
+    coalesce(chosen.one_cluster, chosen.other_cluster) asc;
 
 -- name: ui_compare_sides(by, max_rows)
 -- What can be compared by some property, the newest first, of the last year that was measured.

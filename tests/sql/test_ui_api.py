@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
@@ -198,12 +199,77 @@ def test_two_sides_of_equal_work_are_compared(
     assert pairs["items"][0]["one_run_id"] == nights[-1]
     runs = app.get(f"/api/compare?by=run&one={nights[0]}&other={nights[-1]}").json()
     assert [pair["ratio"] for pair in runs["items"]] == [0.9, 1.0]
+    assert (runs["unclear"], runs["total"]) == (2, 2)
     sides = app.get("/api/compare/sides?by=cluster").json()
     assert sides == {"items": ["elsewhere", "local"]}
     for by in ("framework", "version", "build"):
         assert app.get(f"/api/compare?by={by}&one=a&other=b").json()["total"] == 0
         assert len(app.get(f"/api/compare/sides?by={by}").json()["items"]) == 1
     assert app.get("/api/compare?by=evil&one=a&other=b").status_code == 422
+
+
+def test_clear_differences_come_first_and_one_sided_work_is_counted(
+    app: TestClient, loader: Warehouse, given: Given
+) -> None:
+    one, other = given.run(), given.run(1)
+    width = {"half_width": 0.01}
+    loader.runs.load(
+        given.bundle(
+            one,
+            given.came_back(one, given.case(), (100.0,) * 3, **width),
+            given.came_back(one, given.case(nodes=2), (100.0,) * 3, half_width=0.5),
+            given.came_back(one, given.case(nodes=4), (100.0,) * 3, **width),
+            given.came_back(one, given.case(nodes=8), (100.0,) * 3, **width),
+        )
+    )
+    loader.runs.load(
+        given.bundle(
+            other,
+            given.came_back(other, given.case(), (95.0,) * 3, **width),
+            given.came_back(other, given.case(nodes=2), (80.0,) * 3, half_width=0.5),
+            given.came_back(other, given.case(nodes=4), (110.0,) * 3, **width),
+            given.came_back(other, given.case(precision="bf16"), (300.0,) * 3, **width),
+        )
+    )
+    asked = f"/api/compare?by=run&one={one.run_id}&other={other.run_id}"
+    found = app.get(asked).json()
+    assert [(pair["standing"], pair["ratio"]) for pair in found["items"]] == [
+        ("faster", 1.1), ("slower", 0.95), ("unclear", 0.8),
+    ]  # fmt: skip
+    counts = [found[key] for key in ("faster", "slower", "unclear", "only_one", "only_other")]
+    assert (counts, found["total"]) == ([1, 1, 1, 1, 1], 3)
+    (alone,) = app.get(f"{asked}&standing=only_other").json()["items"]
+    assert (alone["one_case_id"], alone["ratio"], alone["other_throughput"]) == (None, None, 300.0)
+    # The counts stay where no row is left.
+    after = app.get(f"{asked}&page=99").json()
+    assert (after["items"], after["faster"], after["total"]) == ([], 1, 3)
+    table = list(csv.DictReader(io.StringIO(app.get(f"{asked}&format=csv&size=1").text)))
+    assert [line["ratio"] for line in table] == ["1.1", "0.95", "0.8"]
+
+
+def test_a_csv_of_series_is_never_cut(
+    app: TestClient, warehouse: Database, loader: Warehouse, given: Given
+) -> None:
+    run = given.run()
+    loader.runs.load(given.bundle(run, given.came_back(run, given.case())))
+    named = f"'{CASE}-' || i"
+    case_key = f'(select c.case_key from raw."case" as c where c.case_id = {named})'
+    series_key = f"(select n.series_key from raw.series as n where n.case_id = {named})"
+    changed = {"case_id": named, "case_key": case_key, "series_key": series_key}
+    with closing(connect(warehouse.loader)) as connection, connection.cursor() as cursor:
+        for table in ('"case"', "series", "planned_case", "measurement"):
+            cursor.execute(
+                "select attname from pg_attribute where attrelid = %s::regclass and attnum > 0 "
+                "and attgenerated = '' and attidentity = ''",
+                [f"raw.{table}"],
+            )
+            columns = [name for (name,) in cursor.fetchall()]
+            values = ", ".join(changed.get(name, f"t.{name}") for name in columns)
+            cursor.execute(
+                f"insert into raw.{table} ({', '.join(columns)}) select {values} "
+                f"from raw.{table} as t, generate_series(1, 10000) as i"
+            )
+    assert len(app.get("/api/series?format=csv").text.splitlines()) == 1 + 10_001
 
 
 def test_published_figures_are_listed_with_their_cells(app: TestClient) -> None:

@@ -175,10 +175,13 @@ class PageRepository(Repository):
         state: str | None,
         search: str | None,
         sort: str,
-        limit: int,
+        limit: int | None,
         offset: int,
     ) -> Sequence[Row]:
-        """Series with their newest median and verdict; `total` says how many there are."""
+        """Series with their newest median and verdict, all where there is no limit.
+
+        `total` says how many there are.
+        """
         return self._read(
             "ui_series",
             axes=Json(dict(axes)),
@@ -224,15 +227,23 @@ class PageRepository(Repository):
         return self._read("ui_controls")
 
     def compare(
-        self, by: str, one: str, other: str, search: str | None, limit: int, offset: int
+        self,
+        by: str,
+        one: str,
+        other: str,
+        search: str | None,
+        standing: str | None,
+        limit: int | None,
+        offset: int,
     ) -> Sequence[Row]:
-        """Pairs of medians that differ by one property; `total` says how many there are."""
+        """Pairs of medians that differ by one property; each row has the counts of all."""
         return self._read(
             "ui_compare",
             by=by,
             one=one,
             other=other,
             search=search,
+            standing=standing,
             max_rows=limit,
             skipped=offset,
         )

@@ -98,10 +98,13 @@ class PageQueries(Protocol):
         state: str | None,
         search: str | None,
         sort: str,
-        limit: int,
+        limit: int | None,
         offset: int,
     ) -> Sequence[Row]:
-        """Series with their newest median and verdict; `total` says how many there are."""
+        """Series with their newest median and verdict, all where there is no limit.
+
+        `total` says how many there are.
+        """
 
     def axis_values(self) -> Sequence[Row]:
         """The axes that series have, each value with the number of its series."""
@@ -127,9 +130,16 @@ class PageQueries(Protocol):
         """The newest control measurement of each node, metric, device and backend."""
 
     def compare(
-        self, by: str, one: str, other: str, search: str | None, limit: int, offset: int
+        self,
+        by: str,
+        one: str,
+        other: str,
+        search: str | None,
+        standing: str | None,
+        limit: int | None,
+        offset: int,
     ) -> Sequence[Row]:
-        """Pairs of medians that differ by one property; `total` says how many there are."""
+        """Pairs of medians that differ by one property; each row has the counts of all."""
 
     def compare_sides(self, by: str) -> Sequence[Row]:
         """What can be compared by some property, the newest first."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request, Response
+from fastapi.responses import StreamingResponse
 
 from nightbench.web.actions import LIVE
 from nightbench.web.alert_groups import AlertGroup, group_alerts
@@ -36,7 +37,8 @@ from nightbench.web.ui_models import (
 
 ALERTS = 100
 """Groups of alerts on the page Morning."""
-CSV_ROWS = 10_000
+CSV_CHUNK = 500
+"""Rows of a CSV answer that are sent at once."""
 NOT_AXES = {"cluster", "suite", "state", "search", "sort", "page", "size", "format"}
 SORTS = Literal["case_id", "change", "spread", "efficiency", "measured_at"]
 
@@ -112,7 +114,7 @@ class UiApi:
         given = request.query_params
         axes = {key: given[key] for key in given if key not in NOT_AXES and given[key]}
         is_csv = format == "csv"
-        limit = CSV_ROWS if is_csv else size
+        limit = None if is_csv else size
         offset = 0 if is_csv else (page - 1) * size
         with self._repository() as repository:
             rows = repository.find_series(
@@ -174,12 +176,22 @@ class UiApi:
 
 
 def csv_response(rows: Sequence[Row], columns: Sequence[str]) -> Response:
-    """Return rows as CSV with a header line; no text begins like a spreadsheet's formula."""
+    """Return all rows as CSV with a header line; no text begins like a spreadsheet's formula."""
+    return StreamingResponse(csv_text(rows, columns), media_type="text/csv; charset=utf-8")
+
+
+def csv_text(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
+    """Yield the text of `csv_response` in parts."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
-    return Response(text.getvalue(), media_type="text/csv; charset=utf-8")
+    for number, row in enumerate(rows, start=1):
+        writer.writerow([_cell(row.get(column)) for column in columns])
+        if number % CSV_CHUNK == 0:
+            yield text.getvalue()
+            text.seek(0)
+            text.truncate()
+    yield text.getvalue()
 
 
 def _cell(value: Any) -> Any:

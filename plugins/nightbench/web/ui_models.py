@@ -383,6 +383,7 @@ class RepeatResult(ApiModel):
     time_to_first_step_s: float | None
     peak_resident_bytes: int | None
     sent_bytes_per_step: float | None
+    data_wait_s: float | None
     loss_first: float | None
     loss_median: float | None
     error: str | None

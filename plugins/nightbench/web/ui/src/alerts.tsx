@@ -179,15 +179,15 @@ export function Alerts() {
         {(found) =>
           found.total ? (
             <>
+              <Text color="fg.muted" fontSize="sm">
+                {count(found.alerts, "alert")} in {count(found.total, "group")}, the worst first.
+              </Text>
               <Pager
                 page={found.page}
                 size={found.size}
-                shown={found.items.length}
                 total={found.total}
                 onPage={(page) => choose("page", String(page))}
-              >
-                <Text>{count(found.alerts, "alert")} in all, the worst first</Text>
-              </Pager>
+              />
               <DataTable
                 label="Alerts"
                 columns={COLUMNS}

@@ -208,26 +208,32 @@ export type ClusterSummary = {
 };
 
 export type ComparedPair = {
-  one_case_id: string;
-  other_case_id: string;
-  one_cluster: string;
-  other_cluster: string;
-  one_run_id: string;
-  other_run_id: string;
+  standing: "faster" | "slower" | "unclear" | "only_one" | "only_other";
+  one_case_id: string | null;
+  other_case_id: string | null;
+  one_cluster: string | null;
+  other_cluster: string | null;
+  one_run_id: string | null;
+  other_run_id: string | null;
   one_version: string | null;
   other_version: string | null;
-  one_throughput: number;
-  other_throughput: number;
-  one_n: number;
-  other_n: number;
+  one_throughput: number | null;
+  other_throughput: number | null;
+  one_n: number | null;
+  other_n: number | null;
   unit: string;
-  ratio: number;
+  ratio: number | null;
   ratio_low: number | null;
   ratio_high: number | null;
 };
 
 export type ComparedPairs = {
   items: Array<ComparedPair>;
+  faster: number;
+  slower: number;
+  unclear: number;
+  only_one: number;
+  only_other: number;
   total: number;
   page: number;
   size: number;
@@ -458,6 +464,7 @@ export type RepeatResult = {
   time_to_first_step_s: number | null;
   peak_resident_bytes: number | null;
   sent_bytes_per_step: number | null;
+  data_wait_s: number | null;
   loss_first: number | null;
   loss_median: number | null;
   error: string | null;

@@ -5,7 +5,7 @@ import { type FormEvent, useMemo } from "react";
 import { apiAddress, useApi } from "./api";
 import type { AxisValues, SeriesPage, SeriesRow } from "./api-types";
 import { Choice, useChoices } from "./choice";
-import { ago, change, figure, moment, percent } from "./format";
+import { ago, change, count, figure, moment, percent } from "./format";
 import { Pager } from "./pager";
 import { AlertLink, Answered, Change, Download, Link, Note, State, useTitle } from "./parts";
 import { routes } from "./routes";
@@ -188,18 +188,19 @@ export function Explore() {
             <Note>No series fits this choice.</Note>
           ) : (
             <>
-              <Pager
-                page={found.page}
-                size={found.size}
-                shown={found.items.length}
-                total={found.total}
-                onPage={(page) => choose("page", String(page))}
-              >
+              <Flex gap={3} align="center" wrap="wrap" fontSize="sm">
+                <Text color="fg.muted">{count(found.total, "series", "series")}</Text>
                 <Download
                   address={apiAddress("series", { ...Object.fromEntries(query), format: "csv" })}
                   file="series.csv"
                 />
-              </Pager>
+              </Flex>
+              <Pager
+                page={found.page}
+                size={found.size}
+                total={found.total}
+                onPage={(page) => choose("page", String(page))}
+              />
               <DataTable
                 label="Series"
                 columns={columns}

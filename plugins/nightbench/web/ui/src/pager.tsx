@@ -1,45 +1,35 @@
-// Where a page of a longer list stands, and the way to its neighbours.
+// Which rows of many are shown, and the way to the others.
 import { Button, Flex, Text } from "@chakra-ui/react";
-import type { ReactNode } from "react";
 
 export function Pager({
   page,
   size,
-  shown,
   total,
-  children,
   onPage,
 }: {
+  /** From 1. */
   page: number;
   size: number;
-  /** How many this page has. */
-  shown: number;
   total: number;
-  children?: ReactNode;
   onPage: (page: number) => void;
 }) {
-  const first = (page - 1) * size;
+  if (total <= size && page <= 1) return null;
   return (
-    <Flex gap={3} align="center" mb={2} color="fg.muted" fontSize="sm" wrap="wrap">
+    <Flex gap={3} align="center" my={2} color="fg.muted" fontSize="sm" wrap="wrap">
       <Text>
-        {shown ? `${first + 1} to ${first + shown} of ${total}` : `nothing on page ${page}`}
+        {Math.min((page - 1) * size + 1, total)} to {Math.min(page * size, total)} of {total}
       </Text>
-      {(page > 1 || first + shown < total) && (
-        <>
-          <Button size="xs" variant="outline" disabled={page <= 1} onClick={() => onPage(page - 1)}>
-            Previous
-          </Button>
-          <Button
-            size="xs"
-            variant="outline"
-            disabled={first + shown >= total}
-            onClick={() => onPage(page + 1)}
-          >
-            Next
-          </Button>
-        </>
-      )}
-      {children}
+      <Button size="xs" variant="outline" disabled={page <= 1} onClick={() => onPage(page - 1)}>
+        Previous
+      </Button>
+      <Button
+        size="xs"
+        variant="outline"
+        disabled={page * size >= total}
+        onClick={() => onPage(page + 1)}
+      >
+        Next
+      </Button>
     </Flex>
   );
 }
