@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param, task
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from nightbench.config import locations
 from nightbench.config.suite_heads import cluster_names, suite_heads
@@ -127,7 +127,12 @@ def _bisect(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
     spool = open_spool()
     folder = spool.bisect(name)
     if folder.run() is None:
-        request, context = _request(params)
+        try:
+            request, context = _request(params)
+        except UserError as error:
+            # No retry mends what a person asked for.
+            log.error("%s", error)
+            raise AirflowFailException(str(error)) from None
     else:
         resumable_request(folder, BISECT)
         request = request_of(folder)
