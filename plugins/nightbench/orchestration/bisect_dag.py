@@ -127,12 +127,7 @@ def _bisect(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
     spool = open_spool()
     folder = spool.bisect(name)
     if folder.run() is None:
-        try:
-            request, context = _request(params)
-        except UserError as error:
-            # No retry mends what a person asked for.
-            log.error("%s", error)
-            raise AirflowFailException(str(error)) from None
+        request, context = _request(params)
     else:
         resumable_request(folder, BISECT)
         request = request_of(folder)
@@ -162,9 +157,14 @@ def _request(params: Mapping[str, Any]) -> tuple[BisectRequest, ExperimentContex
         versions=params.get("versions") or (),
         **named,
     )
-    goal = complete_goal(goal, connect)
-    if not goal.suite:
-        raise UserError("suite: found nothing; expected an alert, or the suite of the case")
+    try:
+        goal = complete_goal(goal, connect)
+        if not goal.suite:
+            raise UserError("suite: found nothing; expected an alert, or the suite of the case")
+    except UserError as error:
+        # No retry mends what a person asked for.
+        log.error("%s", error)
+        raise AirflowFailException(str(error)) from None
     limits = {
         "budget_s": params["budget_h"] * 3600.0,
         "most_tests": params["most_tests"],
