@@ -13,6 +13,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 
 from nightbench.core.errors import UserError
+from nightbench.spool import open_spool
 from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
 from nightbench.web.alert_models import AlertDetail, AlertGroups, AlertList, Nodes, Trust
 from nightbench.web.answer_cache import AnswerCache
@@ -26,7 +27,7 @@ from nightbench.web.compare_models import (
 from nightbench.web.errors import BadInput, status_of
 from nightbench.web.guard import PageAccess, PageUser, hosts_of
 from nightbench.web.headers import HEADERS
-from nightbench.web.health_api import HealthApi
+from nightbench.web.health_api import HealthApi, OpenSpool
 from nightbench.web.page_queries import OpenQueries
 from nightbench.web.run_api import RunApi
 from nightbench.web.ui_api import UiApi
@@ -72,6 +73,7 @@ def create_app(
     triage: OpenTriage,
     access: PageAccess,
     base_url: str = "",
+    spool: OpenSpool = open_spool,
 ) -> FastAPI:
     """Return the app.
 
@@ -80,6 +82,7 @@ def create_app(
         triage: opens, by a person's name, what a request changes alerts through.
         access: authorisation of requests.
         base_url: the address by which browsers see the site, where it is known.
+        spool: opens the spool, where controllers write what goes on.
     """
 
     def remember(request: Request, user: PageUser = Depends(access.user)) -> None:  # noqa: B008 - how FastAPI injects
@@ -99,7 +102,7 @@ def create_app(
     cache = AnswerCache(CACHED_S)
     ui, runs = UiApi(repository, cache), RunApi(repository)
     api = AlertApi(repository, triage, hosts, cache)
-    health, compare = HealthApi(repository), CompareApi(repository)
+    health, compare = HealthApi(repository, spool), CompareApi(repository)
     for path, handler, answer in (
         ("morning", ui.morning, Morning),
         ("series", ui.series_list, SeriesPage),
