@@ -99,6 +99,9 @@ def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
         refusal = _refused(framework, _value(case, axis, workload), axis)
         if refusal is not None:
             return refusal
+    refusal = _combined(case, framework, workload)
+    if refusal is not None:
+        return refusal
     if case.batch_size_per_device == MAX_BATCH:
         if "command" in workload.scales.get(case.scale, {}):
             return Refusal("batch_size_per_device", "max is for workloads of `benchmarks`")
@@ -109,6 +112,19 @@ def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
         have = ", ".join(sorted(workload.scales))
         return Refusal("scale", f"{case.workload} has no scale {case.scale} (it has {have})")
     return _wrong_length(case, workload.scales[case.scale])
+
+
+def _combined(case: Case, framework: FrameworkInfo, workload: WorkloadInfo) -> Refusal | None:
+    """Refuse values that the line runs each, but not together."""
+    found = {axis: _value(case, axis, workload) for axis in LINE_AXES}
+    found |= {"workload": case.workload, "trainers": str(case.trainers)}
+    found["optimizer"] = workload.scales.get(case.scale, {}).get("optimizer")
+    for combination in framework.refused_combinations:
+        if all(found[key] in values for key, values in combination.when.items()):
+            together = " with ".join(f"{key} {found[key]}" for key in combination.when)
+            said = f"{framework.line} does not run {together}: {combination.refused}"
+            return Refusal(list(combination.when)[-1], said)
+    return None
 
 
 def _wrong_length(case: Case, params: Mapping[str, Any]) -> Refusal | None:
