@@ -226,11 +226,11 @@ def _contradictions(
             said = f"found {refused}, which has no {file.api}.py; expected one that has"
             yield ("refused_workloads", refused), said
     for number, combination in enumerate(file.refused_combinations):
-        for key, values in combination.when.items():
-            known = _known_values(file, key, workloads)
+        for name, values in combination.when.items():
+            known = _known_values(file, name, workloads)
             for value in values:
                 if known is not None and value not in known:
-                    yield ("refused_combinations", number, "when", key), one_of(value, known)
+                    yield ("refused_combinations", number, "when", name), one_of(value, known)
     if drilled is not None and not (workloads / drilled / "spec.json").is_file():
         yield ("drill_workload",), one_of(drilled, [each.name for each in _folders(workloads)])
 
