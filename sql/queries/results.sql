@@ -66,6 +66,7 @@ select
     p.time_to_first_step_s,
     p.peak_resident_bytes,
     p.sent_bytes_per_step,
+    p.data_wait_s,
     v.kind as verdict,
     v.sentence as verdict_sentence,
     v.baseline,

@@ -315,6 +315,7 @@ select
     time_to_first_step_s,
     peak_resident_bytes,
     sent_bytes_per_step,
+    data_wait_s,
     loss_first,
     loss_median,
     error

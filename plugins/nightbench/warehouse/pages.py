@@ -67,6 +67,7 @@ class PageRepository(Repository):
         cluster: str | None,
         framework: str | None,
         limit: int,
+        offset: int,
     ) -> Sequence[Row]:
         """Alerts with what their case is."""
         return self._page_alerts(
@@ -74,12 +75,33 @@ class PageRepository(Repository):
             cluster=cluster,
             framework=framework,
             max_rows=limit,
+            skipped=offset,
         )
+
+    def alert_marks(
+        self, states: Sequence[str] | None, cluster: str | None, framework: str | None
+    ) -> Sequence[Row]:
+        """What alerts are grouped and ranked by, newest first."""
+        return self._read(
+            "page_alert_marks",
+            states=None if states is None else list(states),
+            cluster=cluster,
+            framework=framework,
+        )
+
+    def alerts(self, alert_ids: Sequence[int]) -> Mapping[int, Row]:
+        """Some alerts by their numbers."""
+        found = self._page_alerts(alert_ids=list(alert_ids), max_rows=len(alert_ids))
+        return {row["alert_id"]: row for row in found}
 
     def alert(self, alert_id: int) -> Row | None:
         """One alert."""
-        found = self._page_alerts(alert_id=alert_id)
-        return found[0] if found else None
+        return self.alerts([alert_id]).get(alert_id)
+
+    def newest_bisects(self, alert_ids: Sequence[int]) -> Mapping[int, Row]:
+        """The newest search for the version behind each of some alerts, by their numbers."""
+        found = self._read("page_bisects", alert_ids=list(alert_ids))
+        return {row["alert_id"]: row for row in found}
 
     def group(self, group_key: str) -> Sequence[Row]:
         """The alerts of one cause."""
@@ -257,5 +279,5 @@ class PageRepository(Repository):
         return self._read("ui_published", source_document=source_document, figure=figure)
 
     def _page_alerts(self, **given: Any) -> list[Row]:
-        nothing = dict.fromkeys(("states", "cluster", "framework", "alert_id", "group_key"))
-        return self._read("page_alerts", **{**nothing, "max_rows": 1, **given})
+        nothing = dict.fromkeys(("states", "cluster", "framework", "alert_ids", "group_key"))
+        return self._read("page_alerts", **{**nothing, "max_rows": 1, "skipped": 0, **given})

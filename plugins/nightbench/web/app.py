@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from nightbench.core.errors import UserError
 from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
-from nightbench.web.alert_models import AlertDetail, AlertList, Nodes, Trust
+from nightbench.web.alert_models import AlertDetail, AlertGroups, AlertList, Nodes, Trust
 from nightbench.web.answer_cache import AnswerCache
 from nightbench.web.case_api import CaseApi, OpenSpool
 from nightbench.web.case_models import CaseDetail, RepeatLog, RepeatSteps, RepeatTelemetry
@@ -139,6 +139,9 @@ def create_app(
     )
     app.add_api_route(f"{API}/openapi.json", _openapi, methods=["GET"], include_in_schema=False)
     app.add_api_route(f"{API}/alerts", api.index, methods=["GET"], response_model=AlertList)
+    app.add_api_route(
+        f"{API}/alerts/groups", api.groups, methods=["GET"], response_model=AlertGroups
+    )
     app.add_api_route(
         f"{API}/alerts/{{alert_id:alert}}", api.show, methods=["GET"], response_model=AlertDetail
     )

@@ -37,8 +37,20 @@ class PageQueries(Protocol):
         cluster: str | None,
         framework: str | None,
         limit: int,
+        offset: int,
     ) -> Sequence[Row]:
         """Alerts with workload, framework and unit, newest first; None does not constrain."""
+
+    def alert_marks(
+        self, states: Sequence[str] | None, cluster: str | None, framework: str | None
+    ) -> Sequence[Row]:
+        """What alerts are grouped and ranked by, newest first; None does not constrain."""
+
+    def alerts(self, alert_ids: Sequence[int]) -> Mapping[int, Row]:
+        """Some alerts as `find_alerts` gives them, by their numbers."""
+
+    def newest_bisects(self, alert_ids: Sequence[int]) -> Mapping[int, Row]:
+        """The newest search for the version behind each of some alerts, by their numbers."""
 
     def alert(self, alert_id: int) -> Row | None:
         """One alert as `find_alerts` gives it; None where there is none of that number."""

@@ -41,6 +41,8 @@ export type AlertDetail = {
   evidence_sentences: Array<string>;
   events: Array<AlertEvent>;
   bisects: Array<BisectSearch>;
+  severity: string;
+  severity_because: string;
   group: Array<AlertRow>;
   actions: Array<OfferedAction>;
   reasons: Record<string, string>;
@@ -58,6 +60,24 @@ export type AlertEvent = {
   run_id: string | null;
 };
 
+export type AlertGroupRow = {
+  head: AlertRow;
+  alerts: number;
+  states: Record<string, number>;
+  severity: string;
+  severity_because: string;
+  medians: Array<number>;
+  bisect: BisectProgress | null;
+};
+
+export type AlertGroups = {
+  items: Array<AlertGroupRow>;
+  total: number;
+  alerts: number;
+  page: number;
+  size: number;
+};
+
 export type AlertLabels = {
   cluster: string;
   alerts: number;
@@ -70,6 +90,9 @@ export type AlertLabels = {
 
 export type AlertList = {
   alerts: Array<AlertRow>;
+  total: number;
+  page: number;
+  size: number;
 };
 
 export type AlertRow = {
@@ -120,6 +143,20 @@ export type AxisValue = {
 
 export type AxisValues = {
   items: Array<AxisValue>;
+};
+
+export type BisectProgress = {
+  bisect_id: string;
+  line: string;
+  good: string;
+  bad: string;
+  versions: number;
+  state: string;
+  outcome: string | null;
+  first_bad: string | null;
+  tests: number;
+  spent_s: number;
+  budget_s: number;
 };
 
 export type BisectSearch = {
@@ -311,6 +348,8 @@ export type Morning = {
   at: string;
   since: string;
   alerts: Array<MorningAlert>;
+  new_alerts: number;
+  older_alerts: number;
   suites: Array<SuiteRun>;
   missing: Array<MissingNight>;
   left_out: Array<LeftOutCase>;
@@ -345,6 +384,8 @@ export type MorningAlert = {
   confirmation: string | null;
   confirmation_state: string | null;
   alerts_of_cause: number;
+  severity: string;
+  severity_because: string;
   medians: Array<number>;
 };
 
@@ -489,6 +530,7 @@ export type RepeatResult = {
   time_to_first_step_s: number | null;
   peak_resident_bytes: number | null;
   sent_bytes_per_step: number | null;
+  data_wait_s: number | null;
   loss_first: number | null;
   loss_median: number | null;
   error: string | null;
