@@ -19,7 +19,10 @@ READ = [
     "/static/nightbench.js",
     "/api/openapi.json",
     *(f"/api/{name}" for name in ("morning", "series", "axes", "trust", "nodes", "runs")),
-    *(f"/api/{name}" for name in ("alerts", "alerts/7", "runs/x", "runs/x/y", "series/a/b")),
+    *(
+        f"/api/{name}"
+        for name in ("alerts", "alerts/groups", "alerts/7", "runs/x", "runs/x/y", "series/a/b")
+    ),
     "/api/runs/of-dag-run?dag_id=a&dag_run_id=b",
     "/api/compare?by=run&one=a&other=b",
     "/api/compare/sides?by=run",

@@ -8,7 +8,7 @@ import { AlertState, Confirmation } from "./alerts";
 import { useApi } from "./api";
 import type { AlertDetail, AlertEvent, AlertRow, BisectSearch, BisectTest, SeriesHistory } from "./api-types";
 import { figure, moment, percent, words } from "./format";
-import { AlertLink, Answered, Change, Link, Note, Section, useTitle } from "./parts";
+import { AlertLink, Answered, Change, Link, Note, Section, State, useTitle } from "./parts";
 import { routes } from "./routes";
 import { Plot } from "./series";
 import { type Column, DataTable } from "./table";
@@ -139,6 +139,9 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
       >
         <Fact name="State">
           <AlertState alert={alert} />
+        </Fact>
+        <Fact name="Severity">
+          <State name={alert.severity} /> {alert.severity_because}
         </Fact>
         <Fact name="Owner">
           <bdi>{alert.owner || "nobody"}</bdi>

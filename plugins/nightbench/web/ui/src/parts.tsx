@@ -46,6 +46,8 @@ const COLOURS: Record<string, string> = {
   quarantined: "orange",
   watched: "orange",
   acknowledged: "orange",
+  high: "red",
+  medium: "orange",
   "not good enough": "red",
   suspect: "orange",
   cancelled: "orange",
