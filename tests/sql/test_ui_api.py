@@ -6,6 +6,7 @@ import csv
 import io
 from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -15,6 +16,7 @@ from tests.sql.given import NIGHT, Given
 from nightbench.core.model import RunKind, Verdict, VerdictKind
 from nightbench.orchestration import page_app
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE
+from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse, connect
 from nightbench.web import PageAccess, PageUser, create_app
 
@@ -22,11 +24,15 @@ CASE = "resnet50_v1.5-pytorch-collective-1x1-bs2-smoke"
 
 
 @pytest.fixture
-def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> TestClient:
+def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TestClient:
     roles = {WAREHOUSE_READER: warehouse.reader, WAREHOUSE_TRIAGE: warehouse.triage}
     monkeypatch.setattr(page_app, "connect", lambda conn_id: connect(roles[conn_id]))
-    access = PageAccess(lambda: None, lambda: None, lambda: PageUser("ada", may_change=True))
-    return TestClient(create_app(page_app.open_repository, page_app.open_triage, access))
+    user = PageUser("ada", may_change=True)
+    access = PageAccess(lambda: None, lambda: None, lambda: user, lambda: None)
+    spool = Spool(tmp_path)
+    return TestClient(
+        create_app(page_app.open_repository, page_app.open_triage, access, lambda: spool)
+    )
 
 
 @pytest.fixture
@@ -158,7 +164,7 @@ def test_a_run_has_its_cases_and_their_repeats(app: TestClient, nights: list[str
     assert (found["run"]["measured"], found["run"]["planned"]) == (2, 2)
     states = {case["case_id"]: case["state"] for case in found["cases"]}
     assert states[CASE] == "regressed"
-    repeats = app.get(f"/api/runs/{nights[-1]}/{CASE}").json()["items"]
+    repeats = app.get(f"/api/runs/{nights[-1]}/{CASE}").json()["repeats"]
     assert [each["throughput"] for each in repeats] == [89.0, 90.0, 91.0]
     assert app.get("/api/runs/nope").status_code == 404
 

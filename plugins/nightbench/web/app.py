@@ -16,6 +16,8 @@ from nightbench.core.errors import UserError
 from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
 from nightbench.web.alert_models import AlertDetail, AlertGroups, AlertList, Nodes, Trust
 from nightbench.web.answer_cache import AnswerCache
+from nightbench.web.case_api import CaseApi, OpenSpool
+from nightbench.web.case_models import CaseDetail, RepeatLog, RepeatSteps, RepeatTelemetry
 from nightbench.web.compare_api import CompareApi
 from nightbench.web.compare_models import (
     ComparedPairs,
@@ -32,7 +34,6 @@ from nightbench.web.run_api import RunApi
 from nightbench.web.ui_api import UiApi
 from nightbench.web.ui_models import (
     AxisValues,
-    CaseRepeats,
     DagRunRun,
     Morning,
     RunPage,
@@ -71,6 +72,7 @@ def create_app(
     repository: OpenQueries,
     triage: OpenTriage,
     access: PageAccess,
+    spool: OpenSpool,
     base_url: str = "",
 ) -> FastAPI:
     """Return the app.
@@ -79,6 +81,7 @@ def create_app(
         repository: opens what a request reads from.
         triage: opens, by a person's name, what a request changes alerts through.
         access: authorisation of requests.
+        spool: opens the files of runs: logs, and samples of nodes.
         base_url: the address by which browsers see the site, where it is known.
     """
 
@@ -98,6 +101,8 @@ def create_app(
 
     cache = AnswerCache(CACHED_S)
     ui, runs = UiApi(repository, cache), RunApi(repository)
+    cases = CaseApi(repository, spool)
+    repeat = "runs/{run_id}/{case_id}/repeats/{generation}/{repeat}"
     api = AlertApi(repository, triage, hosts, cache)
     health, compare = HealthApi(repository), CompareApi(repository)
     for path, handler, answer in (
@@ -114,7 +119,9 @@ def create_app(
         ("runs", runs.index, RunPage),
         ("runs/of-dag-run", runs.of_dag_run, DagRunRun),
         ("runs/{run_id}", runs.show, RunResults),
-        ("runs/{run_id}/{case_id:path}", runs.repeats, CaseRepeats),
+        (f"{repeat}/steps", cases.steps, RepeatSteps),
+        (f"{repeat}/telemetry", cases.telemetry, RepeatTelemetry),
+        ("runs/{run_id}/{case_id}", cases.show, CaseDetail),
     ):
         app.add_api_route(
             f"{API}/{path}",
@@ -123,6 +130,13 @@ def create_app(
             response_model=answer,
             dependencies=[Depends(_headers)],
         )
+    app.add_api_route(
+        f"{API}/{repeat}/log",
+        cases.log,
+        methods=["GET"],
+        response_model=RepeatLog,
+        dependencies=[Depends(access.logs), Depends(_headers)],
+    )
     app.add_api_route(f"{API}/openapi.json", _openapi, methods=["GET"], include_in_schema=False)
     app.add_api_route(f"{API}/alerts", api.index, methods=["GET"], response_model=AlertList)
     app.add_api_route(
