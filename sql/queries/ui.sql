@@ -593,6 +593,18 @@ newest as (
     order by w.side asc, work asc, place asc, m.run_at desc, m.run_id desc
 ),
 
+newest_of_one as (
+    select *
+    from newest
+    where side = :one
+),
+
+newest_of_other as (
+    select *
+    from newest
+    where side = :other
+),
+
 compared as (
     select
         a.case_id as one_case_id,
@@ -610,8 +622,8 @@ compared as (
         coalesce(a.unit, b.unit) as unit,
         b.throughput / a.throughput as ratio,
         sqrt(a.half_width * a.half_width + b.half_width * b.half_width) as relative_error
-    from (select * from newest where side = :one) as a
-    full join (select * from newest where side = :other) as b
+    from newest_of_one as a
+    full join newest_of_other as b
         on a.work = b.work and a.place = b.place and a.unit = b.unit
 ),
 

@@ -16,6 +16,7 @@ from nightbench.core.model import Verdict, VerdictKind
 from nightbench.core.model.alerts import CauseEvidence
 from nightbench.orchestration import page_app
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE
+from nightbench.spool import open_spool
 from nightbench.warehouse import Triage, Warehouse, connect
 from nightbench.warehouse.alerts import REASONS
 from nightbench.warehouse.connection import Connection
@@ -33,8 +34,10 @@ def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     def anyone() -> None:
         pass
 
-    access = PageAccess(anyone, anyone, lambda: PageUser("ada", may_change=True))
-    return TestClient(create_app(page_app.open_repository, page_app.open_triage, access))
+    access = PageAccess(anyone, anyone, lambda: PageUser("ada", may_change=True), anyone)
+    return TestClient(
+        create_app(page_app.open_repository, page_app.open_triage, access, open_spool)
+    )
 
 
 def test_an_alert_is_found_read_and_moved(app: TestClient, alert_id: int) -> None:

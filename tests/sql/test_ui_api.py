@@ -25,11 +25,15 @@ CASE = "resnet50_v1.5-pytorch-collective-1x1-bs2-smoke"
 
 
 @pytest.fixture
-def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> TestClient:
+def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TestClient:
     roles = {WAREHOUSE_READER: warehouse.reader, WAREHOUSE_TRIAGE: warehouse.triage}
     monkeypatch.setattr(page_app, "connect", lambda conn_id: connect(roles[conn_id]))
-    access = PageAccess(lambda: None, lambda: None, lambda: PageUser("ada", may_change=True))
-    return TestClient(create_app(page_app.open_repository, page_app.open_triage, access))
+    user = PageUser("ada", may_change=True)
+    access = PageAccess(lambda: None, lambda: None, lambda: user, lambda: None)
+    spool = Spool(tmp_path)
+    return TestClient(
+        create_app(page_app.open_repository, page_app.open_triage, access, lambda: spool)
+    )
 
 
 @pytest.fixture
@@ -161,7 +165,7 @@ def test_a_run_has_its_cases_and_their_repeats(app: TestClient, nights: list[str
     assert (found["run"]["measured"], found["run"]["planned"]) == (2, 2)
     states = {case["case_id"]: case["state"] for case in found["cases"]}
     assert states[CASE] == "regressed"
-    repeats = app.get(f"/api/runs/{nights[-1]}/{CASE}").json()["items"]
+    repeats = app.get(f"/api/runs/{nights[-1]}/{CASE}").json()["repeats"]
     assert [each["throughput"] for each in repeats] == [89.0, 90.0, 91.0]
     assert app.get("/api/runs/nope").status_code == 404
 
@@ -291,18 +295,9 @@ def test_clusters_nodes_and_controls_are_listed(app: TestClient, nights: list[st
 
 
 def test_nodes_say_who_holds_them_and_how_full_their_night_was(
-    warehouse: Database,
-    loader: Warehouse,
-    given: Given,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    app: TestClient, loader: Warehouse, given: Given, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(page_app, "connect", lambda conn_id: connect(warehouse.reader))
-    access = PageAccess(lambda: None, lambda: None, lambda: PageUser("ada", may_change=True))
     spool = Spool(tmp_path)
-    app = TestClient(
-        create_app(page_app.open_repository, page_app.open_triage, access, spool=lambda: spool)
-    )
     one, two = given.case(), given.case(nodes=2)
     for night, seconds in enumerate((100.0, 140.0, 300.0)):
         run = given.run(night)

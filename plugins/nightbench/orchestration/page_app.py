@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import Depends, FastAPI, HTTPException, Request
 
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE, connect
+from nightbench.spool import open_spool
 from nightbench.warehouse import Triage
 from nightbench.warehouse.pages import PageRepository
 from nightbench.web import PageAccess, PageUser, create_app
@@ -39,6 +40,7 @@ def build_app() -> FastAPI:
         open_repository,
         open_triage,
         _access(),
+        open_spool,
         base_url=conf.get("api", "base_url", fallback=""),
     )
 
@@ -58,5 +60,8 @@ def _access() -> PageAccess:
         return PageUser(user.get_name(), may_change=True)
 
     return PageAccess(
-        reader=requires_access_dag("GET", DagAccessEntity.RUN), trigger=trigger, user=page_user
+        reader=requires_access_dag("GET", DagAccessEntity.RUN),
+        trigger=trigger,
+        user=page_user,
+        logs=requires_access_dag("GET", DagAccessEntity.TASK_LOGS),
     )

@@ -39,9 +39,27 @@ class PageRepository(Repository):
         """One run with its counts."""
         return next(iter(self._runs.find(run_ids=[run_id], imported=True)), None)
 
-    def results(self, run_id: str) -> Sequence[Row]:
-        """Every planned case of a run."""
-        return self._runs.results(run_id)
+    def results(self, run_id: str, case_id: str | None = None) -> Sequence[Row]:
+        """Every planned case of a run, or the one that is named."""
+        return self._runs.results(run_id, case_id)
+
+    def case_head(self, run_id: str, case_id: str) -> Row | None:
+        """Generation, checks that were met and the last good run before; None where unplanned."""
+        return self._first("case_head", run_id=run_id, case_id=case_id)
+
+    def case_states(self, case_id: str, run_ids: Sequence[str]) -> Mapping[str, Row]:
+        """What a case was measured with in some runs, by run."""
+        return self._runs.case_states(case_id, run_ids)
+
+    def failed_checks(self, run_id: str, case_id: str) -> Sequence[Row]:
+        """Checks that results of a case did not meet."""
+        return self._read("case_failed_checks", run_id=run_id, case_id=case_id)
+
+    def ranks(self, run_id: str, case_id: str, generation: int, repeat: int) -> Sequence[Row]:
+        """The processes of a repeat with their steps, the longest window first."""
+        return self._read(
+            "case_ranks", run_id=run_id, case_id=case_id, generation=generation, repeat=repeat
+        )
 
     def find_alerts(
         self,

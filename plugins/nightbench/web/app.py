@@ -13,10 +13,11 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 
 from nightbench.core.errors import UserError
-from nightbench.spool import open_spool
 from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
 from nightbench.web.alert_models import AlertDetail, AlertGroups, AlertList, Nodes, Trust
 from nightbench.web.answer_cache import AnswerCache
+from nightbench.web.case_api import CaseApi, OpenSpool
+from nightbench.web.case_models import CaseDetail, RepeatLog, RepeatSteps, RepeatTelemetry
 from nightbench.web.compare_api import CompareApi
 from nightbench.web.compare_models import (
     ComparedPairs,
@@ -27,13 +28,12 @@ from nightbench.web.compare_models import (
 from nightbench.web.errors import BadInput, status_of
 from nightbench.web.guard import PageAccess, PageUser, hosts_of
 from nightbench.web.headers import HEADERS
-from nightbench.web.health_api import HealthApi, OpenSpool
+from nightbench.web.health_api import HealthApi
 from nightbench.web.page_queries import OpenQueries
 from nightbench.web.run_api import RunApi
 from nightbench.web.ui_api import UiApi
 from nightbench.web.ui_models import (
     AxisValues,
-    CaseRepeats,
     DagRunRun,
     Morning,
     RunPage,
@@ -72,8 +72,8 @@ def create_app(
     repository: OpenQueries,
     triage: OpenTriage,
     access: PageAccess,
+    spool: OpenSpool,
     base_url: str = "",
-    spool: OpenSpool = open_spool,
 ) -> FastAPI:
     """Return the app.
 
@@ -81,8 +81,8 @@ def create_app(
         repository: opens what a request reads from.
         triage: opens, by a person's name, what a request changes alerts through.
         access: authorisation of requests.
+        spool: opens the files of runs: logs, samples of nodes, and what goes on.
         base_url: the address by which browsers see the site, where it is known.
-        spool: opens the spool, where controllers write what goes on.
     """
 
     def remember(request: Request, user: PageUser = Depends(access.user)) -> None:  # noqa: B008 - how FastAPI injects
@@ -101,6 +101,8 @@ def create_app(
 
     cache = AnswerCache(CACHED_S)
     ui, runs = UiApi(repository, cache), RunApi(repository)
+    cases = CaseApi(repository, spool)
+    repeat = "runs/{run_id}/{case_id}/repeats/{generation}/{repeat}"
     api = AlertApi(repository, triage, hosts, cache)
     health, compare = HealthApi(repository, spool), CompareApi(repository)
     for path, handler, answer in (
@@ -117,7 +119,9 @@ def create_app(
         ("runs", runs.index, RunPage),
         ("runs/of-dag-run", runs.of_dag_run, DagRunRun),
         ("runs/{run_id}", runs.show, RunResults),
-        ("runs/{run_id}/{case_id:path}", runs.repeats, CaseRepeats),
+        (f"{repeat}/steps", cases.steps, RepeatSteps),
+        (f"{repeat}/telemetry", cases.telemetry, RepeatTelemetry),
+        ("runs/{run_id}/{case_id}", cases.show, CaseDetail),
     ):
         app.add_api_route(
             f"{API}/{path}",
@@ -126,6 +130,13 @@ def create_app(
             response_model=answer,
             dependencies=[Depends(_headers)],
         )
+    app.add_api_route(
+        f"{API}/{repeat}/log",
+        cases.log,
+        methods=["GET"],
+        response_model=RepeatLog,
+        dependencies=[Depends(access.logs), Depends(_headers)],
+    )
     app.add_api_route(f"{API}/openapi.json", _openapi, methods=["GET"], include_in_schema=False)
     app.add_api_route(f"{API}/alerts", api.index, methods=["GET"], response_model=AlertList)
     app.add_api_route(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from nightbench.core.model import reasons_from_json
 from nightbench.core.sentences import sentence
-from nightbench.spool import Spool
 from nightbench.web.alert_models import (
     AlertLabels,
     ClusterSummary,
@@ -19,12 +17,11 @@ from nightbench.web.alert_models import (
     NodeUse,
     Trust,
 )
+from nightbench.web.case_api import OpenSpool
 from nightbench.web.node_activity import node_activity
 from nightbench.web.page_queries import OpenQueries
 from nightbench.web.ui_models import DriftingSeries, NoisySeries
 from nightbench.web.views import grade_sentences
-
-OpenSpool = Callable[[], Spool]
 
 UNDER_WAY = timedelta(days=3)
 """How long ago a run began at most that is looked for in the spool."""

@@ -16,8 +16,20 @@ class PageQueries(Protocol):
     def run(self, run_id: str) -> Row | None:
         """One run; None where the warehouse does not know it."""
 
-    def results(self, run_id: str) -> Sequence[Row]:
-        """Every planned case of a run with its figures and its verdict."""
+    def results(self, run_id: str, case_id: str | None = None) -> Sequence[Row]:
+        """Every planned case of a run, or the one that is named, with figures and verdict."""
+
+    def case_head(self, run_id: str, case_id: str) -> Row | None:
+        """Generation, checks that were met and the last good run before; None where unplanned."""
+
+    def case_states(self, case_id: str, run_ids: Sequence[str]) -> Mapping[str, Row]:
+        """By run: build, code and fingerprints that a case was measured with."""
+
+    def failed_checks(self, run_id: str, case_id: str) -> Sequence[Row]:
+        """Checks that results of a case did not meet."""
+
+    def ranks(self, run_id: str, case_id: str, generation: int, repeat: int) -> Sequence[Row]:
+        """The processes of a repeat with their steps, the longest window first."""
 
     def find_alerts(
         self,

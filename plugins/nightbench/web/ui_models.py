@@ -389,12 +389,6 @@ class RepeatResult(ApiModel):
     error: str | None
 
 
-class CaseRepeats(ApiModel):
-    """The launches of a case in a run."""
-
-    items: list[RepeatResult]
-
-
 class DagRunRun(ApiModel):
     """The run that a DAG run made; null where it made none, or none yet."""
 

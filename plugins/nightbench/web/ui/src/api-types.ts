@@ -192,8 +192,26 @@ export type BisectTest = {
   rounds: number | null;
 };
 
-export type CaseRepeats = {
-  items: Array<RepeatResult>;
+export type CaseChange = {
+  field: string;
+  before: string;
+  since: string;
+  nodes: Array<string>;
+};
+
+export type CaseDetail = {
+  run: RunRow;
+  case: RunCase;
+  generation: number | null;
+  repeats: Array<RepeatResult>;
+  checks_met: number;
+  failed_checks: Array<FailedCheck>;
+  good: GoodRun | null;
+  changes: Array<CaseChange>;
+  changes_sentence: string | null;
+  fingerprints: Array<NodeFingerprint>;
+  commands: Array<CommandLine>;
+  may_trigger: boolean;
 };
 
 export type ClusterSummary = {
@@ -205,6 +223,11 @@ export type ClusterSummary = {
   runs: number;
   first_run_at: string;
   last_run_at: string;
+};
+
+export type CommandLine = {
+  purpose: string;
+  command: string;
 };
 
 export type ComparedPair = {
@@ -288,6 +311,22 @@ export type DriftingSeries = {
   seen_run_id: string;
 };
 
+export type FailedCheck = {
+  generation: number;
+  repeat: number;
+  check_name: string;
+  severity: string;
+  observed: string;
+  expected: string;
+};
+
+export type GoodRun = {
+  run_id: string;
+  started_at: string;
+  throughput: number | null;
+  framework_version: string | null;
+};
+
 export type LeftOutCase = {
   case_id: string;
   cluster: string;
@@ -368,6 +407,11 @@ export type NodeActivity = {
   repeats: number | null;
   since: string;
   at: string;
+};
+
+export type NodeFingerprint = {
+  node: string;
+  fields: Record<string, string>;
 };
 
 export type NodeHealth = {
@@ -481,6 +525,28 @@ export type PublishedTables = {
   items: Array<PublishedTable>;
 };
 
+export type RankSteps = {
+  process: string;
+  role: string;
+  rank: number;
+  node: string;
+  warmup: number;
+  window: number;
+  median_s: number;
+  longest_s: number;
+  outliers: number;
+  limit_s: number;
+  seconds: Array<number | null>;
+};
+
+export type RepeatLog = {
+  processes: Array<string>;
+  process: string | null;
+  text: string;
+  is_cut: boolean;
+  sentence: string | null;
+};
+
 export type RepeatResult = {
   generation: number;
   repeat: number;
@@ -501,6 +567,16 @@ export type RepeatResult = {
   loss_first: number | null;
   loss_median: number | null;
   error: string | null;
+};
+
+export type RepeatSteps = {
+  items: Array<RankSteps>;
+  sentence: string | null;
+};
+
+export type RepeatTelemetry = {
+  items: Array<TelemetryMetric>;
+  sentences: Array<string>;
 };
 
 export type RunCase = {
@@ -673,6 +749,18 @@ export type SuiteRun = {
   left_out: number;
   regressed: number;
   improved: number;
+};
+
+export type TelemetryMetric = {
+  node: string;
+  device: string;
+  metric: string;
+  unit: string;
+  smallest: number;
+  median: number;
+  largest: number;
+  seconds: Array<number>;
+  values: Array<number | null>;
 };
 
 export type Trust = {

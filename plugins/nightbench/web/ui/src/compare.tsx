@@ -52,7 +52,7 @@ function Median({ runId, caseId, value, unit }: {
 }) {
   if (runId === null || caseId === null || value === null) return <>not measured</>;
   return (
-    <Link to={routes.run(runId)}>
+    <Link to={routes.case(runId, caseId)}>
       {figure(value)} {unit}/s
     </Link>
   );
@@ -117,11 +117,11 @@ function Pairs({ query, set }: { query: URLSearchParams; set: (changed: Record<s
             {(
               [
                 ["", found.faster + found.slower + found.unclear, "pairs of equal work"],
-                ["slower", found.slower, `clearly slower by ${other}`],
-                ["faster", found.faster, `clearly faster by ${other}`],
+                ["slower", found.slower, `clearly slower with ${other}`],
+                ["faster", found.faster, `clearly faster with ${other}`],
                 ["unclear", found.unclear, "unclear"],
-                ["only_one", found.only_one, `only by ${one}`],
-                ["only_other", found.only_other, `only by ${other}`],
+                ["only_one", found.only_one, `only with ${one}`],
+                ["only_other", found.only_other, `only with ${other}`],
               ] as const
             ).map(([name, number, label]) => (
               <Button

@@ -4,6 +4,7 @@ import { NavLink, Route, Routes } from "react-router-dom";
 
 import { AlertPage } from "./alert";
 import { Alerts } from "./alerts";
+import { CasePage } from "./case";
 import { Compare } from "./compare";
 import { Explore } from "./explore";
 import { MorningPage } from "./morning";
@@ -61,6 +62,7 @@ export function Pages() {
           <Route path="published" element={<PublishedPage />} />
           <Route path="runs" element={<RunsPage />} />
           <Route path="runs/:runId" element={<RunPage />} />
+          <Route path="runs/:runId/:caseId" element={<CasePage />} />
           <Route path="alerts" element={<Alerts />} />
           <Route path="alerts/:alertId" element={<AlertPage />} />
           <Route path="nodes" element={<NodesPage />} />

@@ -12,6 +12,8 @@ export const routes = {
     `${HOME}/published${source && `?${new URLSearchParams({ source, figure })}`}`,
   runs: () => `${HOME}/runs`,
   run: (runId: string) => `${HOME}/runs/${encodeURIComponent(runId)}`,
+  case: (runId: string, caseId: string) =>
+    `${HOME}/runs/${encodeURIComponent(runId)}/${encodeURIComponent(caseId)}`,
   alerts: () => `${HOME}/alerts`,
   alert: (alertId: number) => `${HOME}/alerts/${alertId}`,
   nodes: () => `${HOME}/nodes`,
