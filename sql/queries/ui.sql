@@ -733,21 +733,23 @@ order by newest_at desc, side asc
 limit :max_rows;
 
 -- name: ui_published_figures()
--- The documents with published figures: how many cells each figure has, and how many of them
--- have a median of ours beside.
+-- The documents with published figures: how many values each figure has, how many of them have a
+-- median of ours beside, and how many cells the original leaves empty.
 select
     source_document,
     figure,
-    count(distinct reference_id) as cells,
-    count(distinct reference_id) filter (where measured_value is not null) as measured
+    count(distinct reference_id) filter (where not is_empty) as cells,
+    count(distinct reference_id) filter (
+        where measured_value is not null and not is_empty
+    ) as measured,
+    count(distinct reference_id) filter (where is_empty) as empty
 from marts.fct_reference
-where published_value is not null
 group by source_document, figure
 order by source_document asc, figure asc;
 
 -- name: ui_published(source_document, figure)
--- The cells of a published figure, each beside the newest medians of ours that match it on every
--- axis that it states; on other hardware.
+-- The cells of a published figure, empty ones too, each beside the newest medians of ours that match
+-- it on every axis that it states; on other hardware.
 select
     reference_id,
     workload,
@@ -781,5 +783,4 @@ from marts.fct_reference
 where
     source_document = :source_document
     and figure is not distinct from :figure
-    and published_value is not null
 order by reference_id asc, cluster asc, case_id asc;

@@ -281,10 +281,13 @@ def test_a_csv_of_series_is_never_cut(
 
 def test_published_figures_are_listed_with_their_cells(app: TestClient) -> None:
     tables = app.get("/api/published").json()["items"]
-    first = next(table for table in tables if table["cells"])
+    first = next(table for table in tables if table["cells"] and table["empty"])
     query = {"source_document": first["source_document"], "figure": first["figure"] or ""}
     cells = app.get("/api/published/cells", params=query).json()["items"]
-    assert len({cell["reference_id"] for cell in cells}) == first["cells"]
+    empty = {cell["reference_id"] for cell in cells if cell["published_value"] is None}
+    assert len({cell["reference_id"] for cell in cells} - empty) == first["cells"]
+    assert len(empty) == first["empty"]
+    assert all(cell["remark"] for cell in cells if cell["reference_id"] in empty)
     assert all(cell["measured_value"] is None for cell in cells)
 
 

@@ -484,7 +484,7 @@ export type PublishedCell = {
   metric: string;
   unit: string | null;
   is_unit_doubtful: boolean;
-  published_value: number;
+  published_value: number | null;
   published_device: string | null;
   published_dataset: string | null;
   remark: string | null;
@@ -519,6 +519,7 @@ export type PublishedTable = {
   figure: string | null;
   cells: number;
   measured: number;
+  empty: number;
 };
 
 export type PublishedTables = {
