@@ -54,9 +54,10 @@ where run_id = any(:run_ids)
 order by suite asc, case_id asc
 limit :max_rows;
 
--- name: ui_series(axes, cluster, suite, state, search, sort, max_rows, skipped)
+-- name: ui_series(axes, cluster, suite, state, search, sort, together, max_rows, skipped)
 -- Series with their newest median and newest verdict, and how many there are in all. `axes` is an
--- object of axes and the values wanted, as texts; null parameters do not constrain.
+-- object of axes and the values wanted, as texts; null parameters do not constrain. Those with the
+-- same value of the axis `together` come one after another.
 with judged as (
     select v.*
     from raw.series as s
@@ -140,6 +141,12 @@ series as (
 
 select
     *,
+    case
+        when :together::text = 'cluster' then cluster
+        when :together = 'suite' then suite
+        when :together = 'state' then state
+        else axes ->> :together
+    end as together,
     count(*) over () as total
 from series
 where
@@ -153,6 +160,7 @@ where
         where series.axes ->> w.axis is distinct from w.wanted
     )
 order by
+    together asc nulls last,
     case when :sort = 'change' then change end asc nulls last,
     case when :sort = 'spread' then spread end desc nulls last,
     case when :sort = 'efficiency' then efficiency end asc nulls last,
@@ -237,6 +245,7 @@ select
     v.low as change_low,
     v.high as change_high,
     v.smallest_slowdown,
+    r.code_digest,
     coalesce(m.run_id, v.run_id) as run_id,
     coalesce(m.suite, v.suite) as suite,
     coalesce(m.run_kind, v.run_kind) as run_kind,
@@ -247,10 +256,20 @@ select
     coalesce(v.is_quarantined, false) as is_quarantined
 from measured as m
 full join judged as v on m.run_id = v.run_id
+left join raw.run as r on coalesce(m.run_id, v.run_id) = r.run_id
 where
     (:since::timestamptz is null or coalesce(m.started_at, v.started_at) >= :since)
     and (:until::timestamptz is null or coalesce(m.started_at, v.started_at) < :until)
 order by coalesce(m.started_at, v.started_at) asc, coalesce(m.run_id, v.run_id) asc;
+
+-- name: ui_fingerprint_fields(fingerprint_ids)
+-- What some states of nodes were, field by field.
+select
+    fingerprint_id,
+    field,
+    value
+from marts.fingerprint_field
+where fingerprint_id = any(:fingerprint_ids);
 
 -- name: ui_series_alerts(case_id, cluster)
 -- The alerts that a series ever had, oldest first.
@@ -287,6 +306,7 @@ select
     published_device,
     published_version,
     is_unit_doubtful,
+    measured_value,
     measured_is_synthetic
 from marts.fct_reference
 where

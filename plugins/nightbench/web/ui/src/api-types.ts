@@ -509,6 +509,7 @@ export type PublishedFigure = {
   metric: string;
   unit: string | null;
   published_value: number;
+  measured_value: number | null;
   published_device: string | null;
   published_version: string | null;
   is_unit_doubtful: boolean;
@@ -689,7 +690,9 @@ export type SeriesPoint = {
   framework_version: string | null;
   build_id: string | null;
   definition_digest: string | null;
+  code_digest: string | null;
   fingerprint_id: string | null;
+  state_changes: Array<string>;
   node_names: Array<string> | null;
   is_private_build: boolean;
   is_quarantined: boolean;
@@ -733,6 +736,7 @@ export type SeriesRow = {
   alert_change: number | null;
   drift: number | null;
   noisy: string | null;
+  together: string | null;
   medians: Array<number>;
 };
 
