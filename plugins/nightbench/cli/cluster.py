@@ -62,13 +62,10 @@ def from_inventory(
         str, typer.Option("--group", "-g", help="Only hosts of this group of Ansible's.")
     ] = "all",
 ) -> None:
-    r"""Print the YAML of a cluster from what Ansible or Slurm knows of its nodes.
+    """Print the YAML of a cluster from what Ansible or Slurm knows of its nodes.
 
-    \b
-    ansible-inventory -i hosts.ini --list |
-        nightbench cluster from ansible gpu --group gpu --ssh-conn-id gpu > dags/clusters/gpu.yaml
-    sinfo -hN -p gpu -o '%N %o %G' |
-        nightbench cluster from slurm gpu --ssh-conn-id gpu > dags/clusters/gpu.yaml
+    Ansible: what `ansible-inventory -i FILE --list` prints. Slurm: what
+    `sinfo -hN -p PARTITION -o '%N %o %G'` prints.
     """
     from nightbench.config.inventory import ansible_hosts, cluster_yaml, slurm_hosts
 

@@ -65,7 +65,7 @@ def test_a_thousand_nodes_of_slurm_are_an_entry_for_each_subnet(tmp_path: Path) 
         tuple(line.split()[:2]) for line in lines
     ]
     assert (cluster.device_kind, cluster.devices_per_node) == ("gpu", 8)
-    assert cluster_yaml("gpu", hosts, "lab").count("hosts:") == 4
+    assert cluster_yaml("gpu", hosts, "lab").count("- hosts:") == 4
 
 
 @pytest.mark.parametrize(
