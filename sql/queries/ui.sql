@@ -358,16 +358,38 @@ order by cluster asc, node asc;
 
 -- name: ui_controls()
 -- The newest control measurement of each node, metric, device and backend.
-with latest as (
-    select distinct on (cluster, node, metric, device, backend)
-        cluster,
-        node,
-        metric,
-        device,
-        backend,
-        at
-    from raw.control
-    order by cluster asc, node asc, metric asc, device asc, backend asc, at desc
+with recursive measured as (
+    -- From key to key in the index: most rows are older measurements.
+    (
+        select
+            cluster,
+            node,
+            metric,
+            device,
+            backend
+        from raw.control
+        order by cluster asc, node asc, metric asc, device asc, backend asc
+        limit 1
+    )
+    union all
+    select following.*
+    from measured as m
+    cross join
+        lateral (
+            select
+                c.cluster,
+                c.node,
+                c.metric,
+                c.device,
+                c.backend
+            from raw.control as c
+            where
+                (c.cluster, c.node, c.metric, c.device, c.backend)
+                > (m.cluster, m.node, m.metric, m.device, m.backend)
+            order by
+                c.cluster asc, c.node asc, c.metric asc, c.device asc, c.backend asc
+            limit 1
+        ) as following
 )
 
 select
@@ -382,16 +404,122 @@ select
     h.unit,
     h.median_before,
     h.ratio
-from latest as l
-inner join marts.control_history as h
-    on
-        l.cluster = h.cluster
-        and l.node = h.node
-        and l.metric = h.metric
-        and l.device = h.device
-        and l.backend = h.backend
-        and l.at = h.at
+from measured as m
+cross join
+    lateral (
+        select c.at
+        from raw.control as c
+        where
+            c.cluster = m.cluster
+            and c.node = m.node
+            and c.metric = m.metric
+            and c.device = m.device
+            and c.backend = m.backend
+        order by c.at desc
+        limit 1
+    ) as newest
+cross join
+    lateral (
+        -- One each: else all measurements would be looked up and joined.
+        select n.*
+        from marts.control_history as n
+        where
+            n.cluster = m.cluster
+            and n.node = m.node
+            and n.metric = m.metric
+            and n.device = m.device
+            and n.backend = m.backend
+            and n.at = newest.at
+        order by n.at desc
+        limit 1
+    ) as h
 order by h.cluster asc, h.node asc, h.metric asc, h.device asc, h.backend asc;
+
+-- name: ui_unloaded_runs(since)
+-- Runs that may be under way: they have begun and are not loaded, newest first.
+select
+    run_id,
+    cluster
+from raw.run
+where
+    loaded_at is null
+    and started_at > :since
+order by started_at desc
+limit 50;
+
+-- name: ui_node_use()
+-- What each node spent on which suite in the last night of its cluster (runs from twelve hours
+-- before its newest nightly run on): seconds of its cases, and those that these cases usually
+-- take. A case of several nodes counts on each. Cases that ran on a node at once count each. Cases
+-- without a node were not measured.
+with last_night as (
+    select
+        cluster,
+        max(started_at) - interval '12 hours' as since
+    from raw.run
+    where run_kind = 'nightly' and origin <> 'import' and loaded_at is not null
+    group by cluster
+),
+
+ran as (
+    select
+        r.cluster,
+        r.suite,
+        r.run_id,
+        r.started_at,
+        m.series_key,
+        m.elapsed_s,
+        m.node_names
+    from last_night as l
+    inner join raw.run as r on l.cluster = r.cluster and l.since <= r.started_at
+    inner join raw.measurement as m on r.run_key = m.run_key and r.started_at = m.run_at
+    where
+        m.elapsed_s is not null
+        and m.node_names is not null
+)
+
+select
+    n.cluster,
+    u.node,
+    n.suite,
+    min(n.started_at) as first_at,
+    count(*) as cases,
+    sum(n.elapsed_s) as used_s,
+    sum(coalesce(usual.seconds, n.elapsed_s)) as planned_s
+from ran as n
+cross join unnest(n.node_names) as u (node)
+cross join
+    lateral (
+        select percentile_cont(0.5) within group (order by e.elapsed_s) as seconds
+        from raw.measurement as e
+        where
+            e.series_key = n.series_key
+            and e.is_good
+            and e.run_at < n.started_at
+            and e.run_at > n.started_at - interval '14 days'
+    ) as usual
+group by n.cluster, u.node, n.suite
+order by n.cluster asc, u.node asc, n.suite asc;
+
+-- name: ui_night_windows()
+-- From when to when each cluster's suites were to measure in its last night.
+with last_night as (
+    select
+        cluster,
+        max(scheduled_at) - interval '12 hours' as since
+    from raw.night
+    where state not in ('paused', 'overtaken')
+    group by cluster
+)
+
+select
+    n.cluster,
+    min(n.scheduled_at) as begins_at,
+    max(n.due_at) as ends_at
+from last_night as l
+inner join raw.night as n on l.cluster = n.cluster and l.since <= n.scheduled_at
+where n.state not in ('paused', 'overtaken')
+group by n.cluster;
 
 -- name: ui_compare(by, one, other, search, standing, max_rows, skipped)
 -- Medians of two runs, builds, versions, clusters or frameworks that did equal work: all other

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 from contextlib import closing
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -298,3 +299,30 @@ def test_clusters_nodes_and_controls_are_listed(app: TestClient, nights: list[st
     found = app.get("/api/nodes").json()
     (cluster,) = found["clusters"]
     assert (cluster["cluster"], cluster["nodes"], cluster["runs"]) == ("local", 2, 4)
+
+
+def test_nodes_say_who_holds_them_and_how_full_their_night_was(
+    app: TestClient, loader: Warehouse, given: Given, tmp_path: Path
+) -> None:
+    spool = Spool(tmp_path)
+    one, two = given.case(), given.case(nodes=2)
+    for night, seconds in enumerate((100.0, 140.0, 300.0)):
+        run = given.run(night)
+        came = [replace(given.came_back(run, case), elapsed_s=seconds) for case in (one, two)]
+        loader.runs.load(given.bundle(run, *came))
+    now = datetime.now(UTC)
+    live = replace(given.run(9), started_at=now)
+    loader.runs.plan(live, [])
+    for case, state in ((one, "running"), (two, "waiting")):
+        store = spool.case(live.run_id, case.case_id)
+        store.save_job({"nodes": [{"name": "n1"}]})
+        store.save_progress({"state": state, "message": "locked", "repeat": 2, "repeats": 7})
+    nodes = app.get("/api/nodes").json()
+    held = {each["case_id"]: (each["is_holding"], each["nodes"]) for each in nodes["activity"]}
+    assert held == {one.case_id: (True, ["n1"]), two.case_id: (False, ["n1"])}
+    assert all(each["since"] >= now.isoformat()[:19] for each in nodes["activity"])
+    use = {
+        each["node"]: (each["cases"], each["used_s"], each["planned_s"]) for each in nodes["use"]
+    }
+    # The two nights before took 100 and 140 s.
+    assert use == {"n1": (2, 600.0, 240.0), "n2": (1, 300.0, 120.0)}

@@ -253,6 +253,18 @@ class PageRepository(Repository):
         """The newest control measurement of each node, metric, device and backend."""
         return self._read("ui_controls")
 
+    def unloaded_runs(self, since: datetime) -> Sequence[Row]:
+        """Runs that began since then and may be under way."""
+        return self._read("ui_unloaded_runs", since=since)
+
+    def node_use(self) -> Sequence[Row]:
+        """Seconds that each node spent on each suite in the last night of its cluster."""
+        return self._read("ui_node_use")
+
+    def night_windows(self) -> Sequence[Row]:
+        """From when to when each cluster was to measure in its last night."""
+        return self._read("ui_night_windows")
+
     def compare(
         self,
         by: str,

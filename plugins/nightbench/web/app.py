@@ -84,7 +84,7 @@ def create_app(
         repository: opens what a request reads from.
         triage: opens, by a person's name, what a request changes alerts through.
         access: authorisation of requests.
-        spool: opens the files of runs: logs, and samples of nodes.
+        spool: opens the files of runs: logs, samples of nodes, and what goes on.
         comparisons: opens what the spool has of comparisons.
         base_url: the address by which browsers see the site, where it is known.
     """
@@ -109,7 +109,7 @@ def create_app(
     experiments = ExperimentApi(repository, comparisons, cache)
     repeat = "runs/{run_id}/{case_id}/repeats/{generation}/{repeat}"
     api = AlertApi(repository, triage, hosts, cache)
-    health, compare = HealthApi(repository), CompareApi(repository)
+    health, compare = HealthApi(repository, spool), CompareApi(repository)
     for path, handler, answer in (
         ("morning", ui.morning, Morning),
         ("series", ui.series_list, SeriesPage),

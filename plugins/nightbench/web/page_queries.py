@@ -147,6 +147,15 @@ class PageQueries(Protocol):
     def controls(self) -> Sequence[Row]:
         """The newest control measurement of each node, metric, device and backend."""
 
+    def unloaded_runs(self, since: datetime) -> Sequence[Row]:
+        """Runs that began since then and may be under way, newest first."""
+
+    def node_use(self) -> Sequence[Row]:
+        """Seconds that each node spent on each suite in the last night of its cluster."""
+
+    def night_windows(self) -> Sequence[Row]:
+        """From when to when each cluster was to measure in its last night."""
+
     def compare(
         self,
         by: str,

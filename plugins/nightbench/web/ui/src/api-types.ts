@@ -529,6 +529,26 @@ export type MorningAlert = {
   medians: Array<number>;
 };
 
+export type NightWindowRow = {
+  cluster: string;
+  begins_at: string;
+  ends_at: string;
+};
+
+export type NodeActivity = {
+  cluster: string;
+  run_id: string;
+  case_id: string;
+  nodes: Array<string>;
+  is_holding: boolean;
+  state: string;
+  message: string;
+  repeat: number | null;
+  repeats: number | null;
+  since: string;
+  at: string;
+};
+
 export type NodeFingerprint = {
   node: string;
   fields: Record<string, string>;
@@ -550,10 +570,23 @@ export type NodeHealth = {
   last_complaints: Array<string>;
 };
 
+export type NodeUse = {
+  cluster: string;
+  node: string;
+  suite: string;
+  first_at: string;
+  cases: number;
+  used_s: number;
+  planned_s: number;
+};
+
 export type Nodes = {
   clusters: Array<ClusterSummary>;
   nodes: Array<NodeHealth>;
   controls: Array<ControlMedian>;
+  activity: Array<NodeActivity>;
+  use: Array<NodeUse>;
+  windows: Array<NightWindowRow>;
 };
 
 export type NoisySeries = {
