@@ -14,6 +14,7 @@ from tests.sql.conftest import Database
 from tests.sql.given import NIGHT, Given
 
 from nightbench.core.model import RunKind, Verdict, VerdictKind
+from nightbench.experiments.experiment_reader import ExperimentReader
 from nightbench.orchestration import page_app
 from nightbench.orchestration.connections import WAREHOUSE_READER
 from nightbench.spool import CaseStore, Spool
@@ -55,7 +56,13 @@ def app(
 
     access = PageAccess(lambda: None, lambda: None, lambda: user, logs)
     return TestClient(
-        create_app(page_app.open_repository, page_app.open_triage, access, lambda: spool)
+        create_app(
+            page_app.open_repository,
+            page_app.open_triage,
+            access,
+            lambda: spool,
+            lambda: ExperimentReader(spool),
+        )
     )
 
 

@@ -15,6 +15,7 @@ from tests.sql.conftest import Database
 from tests.sql.given import NIGHT, Given
 
 from nightbench.core.model import RunKind, Verdict, VerdictKind
+from nightbench.experiments.experiment_reader import ExperimentReader
 from nightbench.orchestration import page_app
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE
 from nightbench.spool import Spool
@@ -32,7 +33,13 @@ def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     access = PageAccess(lambda: None, lambda: None, lambda: user, lambda: None)
     spool = Spool(tmp_path)
     return TestClient(
-        create_app(page_app.open_repository, page_app.open_triage, access, lambda: spool)
+        create_app(
+            page_app.open_repository,
+            page_app.open_triage,
+            access,
+            lambda: spool,
+            lambda: ExperimentReader(spool),
+        )
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request
 
+from nightbench.experiments.experiment_reader import ExperimentReader
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE, connect
 from nightbench.spool import open_spool
 from nightbench.warehouse import Triage
@@ -32,6 +33,11 @@ def open_triage(by: str) -> Iterator[Triage]:
         yield Triage(connection, by)
 
 
+def open_comparisons() -> ExperimentReader:
+    """What the spool has of comparisons."""
+    return ExperimentReader(open_spool())
+
+
 def build_app() -> FastAPI:
     """The app, guarded by Airflow's own access rules."""
     from airflow.sdk.configuration import conf
@@ -41,6 +47,7 @@ def build_app() -> FastAPI:
         open_triage,
         _access(),
         open_spool,
+        open_comparisons,
         base_url=conf.get("api", "base_url", fallback=""),
     )
 

@@ -118,6 +118,15 @@ class PageRepository(Repository):
             row["tests"] = self._read("bisect_steps", bisect_id=row["bisect_id"])
         return found
 
+    def find_bisects(self, limit: int) -> Sequence[Row]:
+        """Searches for first bad versions, newest first."""
+        return self._read("bisects", alert_id=None, bisect_id=None, max_rows=limit)
+
+    def bisect(self, bisect_id: str) -> Row | None:
+        """One search with its tests."""
+        found = self._first("bisects", alert_id=None, bisect_id=bisect_id, max_rows=1)
+        return found and {**found, "tests": self._read("bisect_steps", bisect_id=bisect_id)}
+
     def noisy(self) -> Sequence[Row]:
         """Series that are noisy now."""
         return self._read("noisy_series", cluster=None)

@@ -26,6 +26,8 @@ from nightbench.web.compare_models import (
     PublishedTables,
 )
 from nightbench.web.errors import BadInput, status_of
+from nightbench.web.experiment_api import ExperimentApi, OpenComparisons
+from nightbench.web.experiment_models import BisectDetail, ComparisonDetail, Experiments
 from nightbench.web.guard import PageAccess, PageUser, hosts_of
 from nightbench.web.headers import HEADERS
 from nightbench.web.health_api import HealthApi
@@ -73,6 +75,7 @@ def create_app(
     triage: OpenTriage,
     access: PageAccess,
     spool: OpenSpool,
+    comparisons: OpenComparisons,
     base_url: str = "",
 ) -> FastAPI:
     """Return the app.
@@ -82,6 +85,7 @@ def create_app(
         triage: opens, by a person's name, what a request changes alerts through.
         access: authorisation of requests.
         spool: opens the files of runs: logs, samples of nodes, and what goes on.
+        comparisons: opens what the spool has of comparisons.
         base_url: the address by which browsers see the site, where it is known.
     """
 
@@ -102,6 +106,7 @@ def create_app(
     cache = AnswerCache(CACHED_S)
     ui, runs = UiApi(repository, cache), RunApi(repository)
     cases = CaseApi(repository, spool)
+    experiments = ExperimentApi(repository, comparisons, cache)
     repeat = "runs/{run_id}/{case_id}/repeats/{generation}/{repeat}"
     api = AlertApi(repository, triage, hosts, cache)
     health, compare = HealthApi(repository, spool), CompareApi(repository)
@@ -114,6 +119,9 @@ def create_app(
         ("nodes", health.nodes, Nodes),
         ("compare", compare.pairs, ComparedPairs),
         ("compare/sides", compare.sides, ComparedSides),
+        ("experiments", experiments.index, Experiments),
+        ("experiments/ab/{comparison_id}", experiments.comparison, ComparisonDetail),
+        ("experiments/bisects/{bisect_id}", experiments.bisect, BisectDetail),
         ("published", compare.tables, PublishedTables),
         ("published/cells", compare.cells, PublishedCells),
         ("runs", runs.index, RunPage),

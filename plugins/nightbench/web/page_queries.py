@@ -64,6 +64,12 @@ class PageQueries(Protocol):
     def bisects(self, alert_id: int) -> Sequence[Row]:
         """Searches for the version behind an alert, newest first, each with its `tests`."""
 
+    def find_bisects(self, limit: int) -> Sequence[Row]:
+        """Searches for first bad versions, newest first."""
+
+    def bisect(self, bisect_id: str) -> Row | None:
+        """One search with its `tests`; None where there is none of that name."""
+
     def noisy(self) -> Sequence[Row]:
         """Series that are noisy now (`marts.noisy_series`)."""
 

@@ -11,7 +11,6 @@ from fastapi import HTTPException, Request
 from fastapi.testclient import TestClient
 
 from nightbench.core.errors import UserError
-from nightbench.spool import Spool
 from nightbench.warehouse import MoveRefused
 from nightbench.web import PageAccess, PageUser, create_app
 
@@ -265,9 +264,9 @@ def client(
         assert who is not None
         return who
 
-    def no_spool() -> Spool:
+    def no_spool() -> Any:
         raise AssertionError("no test of this folder reads files of runs")
 
     access = PageAccess(reader, trigger, user, reader)
-    app = create_app(open_repository, open_triage, access, no_spool, base_url)
+    app = create_app(open_repository, open_triage, access, no_spool, no_spool, base_url)
     return TestClient(app, follow_redirects=False)

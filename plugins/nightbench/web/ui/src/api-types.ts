@@ -145,6 +145,57 @@ export type AxisValues = {
   items: Array<AxisValue>;
 };
 
+export type BisectDetail = {
+  bisect_id: string;
+  alert_id: number | null;
+  case_id: string;
+  cluster: string;
+  suite: string;
+  line: string;
+  good: string;
+  bad: string;
+  versions: Array<string>;
+  state: string;
+  outcome: string | null;
+  first_bad: string | null;
+  last_good: string | null;
+  sentence: string | null;
+  notes: Array<string>;
+  requested_by: string;
+  started_at: string;
+  ended_at: string | null;
+  spent_s: number;
+  budget_s: number;
+  steps: number;
+  suspects: Array<string>;
+  tests: Array<BisectStep>;
+  searched: Array<SearchedVersion>;
+};
+
+export type BisectHead = {
+  bisect_id: string;
+  alert_id: number | null;
+  case_id: string;
+  cluster: string;
+  suite: string;
+  line: string;
+  good: string;
+  bad: string;
+  versions: Array<string>;
+  state: string;
+  outcome: string | null;
+  first_bad: string | null;
+  last_good: string | null;
+  sentence: string | null;
+  notes: Array<string>;
+  requested_by: string;
+  started_at: string;
+  ended_at: string | null;
+  spent_s: number;
+  budget_s: number;
+  steps: number;
+};
+
 export type BisectProgress = {
   bisect_id: string;
   line: string;
@@ -176,6 +227,23 @@ export type BisectSearch = {
   spent_s: number;
   budget_s: number;
   tests: Array<BisectTest>;
+};
+
+export type BisectStep = {
+  number: number;
+  kind: string;
+  version: string;
+  against: string;
+  status: string;
+  result: string | null;
+  why: string | null;
+  ratio: number | null;
+  low: number | null;
+  high: number | null;
+  rounds: number | null;
+  comparison_id: string;
+  wanted_rounds: number;
+  spent_s: number;
 };
 
 export type BisectTest = {
@@ -266,6 +334,66 @@ export type ComparedSides = {
   items: Array<string>;
 };
 
+export type ComparisonCase = {
+  case_id: string;
+  unit: string | null;
+  nodes: Array<string>;
+  level: number;
+  verdict: string | null;
+  sentence: string | null;
+  ratio: number | null;
+  low: number | null;
+  high: number | null;
+  stopped: string | null;
+  rounds: Array<ComparisonRound>;
+  dropped: Array<DroppedLaunch>;
+};
+
+export type ComparisonDetail = {
+  comparison_id: string;
+  suite: string;
+  cluster: string;
+  requested_by: string;
+  started_at: string;
+  ended_at: string | null;
+  a: string;
+  b: string;
+  state: string;
+  verdict: string | null;
+  case_ids: Array<string>;
+  rounds: number;
+  min_effect: number;
+  combined: string | null;
+  not_combined: string | null;
+  command: string | null;
+  cases: Array<ComparisonCase>;
+};
+
+export type ComparisonHead = {
+  comparison_id: string;
+  suite: string;
+  cluster: string;
+  requested_by: string;
+  started_at: string;
+  ended_at: string | null;
+  a: string;
+  b: string;
+  state: string;
+  verdict: string | null;
+  case_ids: Array<string>;
+};
+
+export type ComparisonRound = {
+  round: number;
+  order: string;
+  a: number;
+  b: number;
+  ratio: number;
+  running_ratio: number | null;
+  running_low: number | null;
+  running_high: number | null;
+};
+
 export type ControlMedian = {
   cluster: string;
   node: string;
@@ -309,6 +437,18 @@ export type DriftingSeries = {
   since: string;
   seen_at: string;
   seen_run_id: string;
+};
+
+export type DroppedLaunch = {
+  round: number;
+  arm: string;
+  status: string;
+  why: string;
+};
+
+export type Experiments = {
+  bisects: Array<BisectHead>;
+  comparisons: Array<ComparisonHead>;
 };
 
 export type FailedCheck = {
@@ -638,6 +778,12 @@ export type RunRow = {
   failed: number;
   quarantined: number;
   left_out: number;
+};
+
+export type SearchedVersion = {
+  version: string;
+  standing: "good" | "bad" | "unsure" | "skipped" | "first_bad" | "suspect" | "untested";
+  is_inferred: boolean;
 };
 
 export type SeriesAlert = {

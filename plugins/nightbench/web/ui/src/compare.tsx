@@ -195,6 +195,10 @@ export function Compare() {
       <Heading as="h1" size="lg">
         Compare
       </Heading>
+      <Text color="fg.muted">
+        Medians as they were measured, maybe weeks apart. Two builds that were launched in turn on the
+        same nodes: <Link to={routes.experiments()}>experiments</Link>.
+      </Text>
       <form key={`${by} ${query.get("one")} ${query.get("other")} ${query.get("search")}`} onSubmit={send} aria-label="What to compare">
         <Flex gap={3} wrap="wrap" align="end" my={3}>
           <Field.Root w="auto">

@@ -7,6 +7,9 @@ import style from "uplot/dist/uPlot.min.css";
 import { colour, useColourMode } from "./chart";
 import { figure } from "./format";
 
+/** Distances of ticks on an axis of whole numbers. */
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 50_000];
+
 export type Line = {
   name: string;
   values: (number | null)[];
@@ -87,9 +90,18 @@ export function LineChart({
         padding: [10, 12, 0, 0],
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false } },
-        scales: { x: { time: false } },
+        scales: {
+          x: { time: false },
+          y: {
+            range: (_u, low, high) => {
+              if (!Number.isFinite(low) || !Number.isFinite(high)) return [0, 1];
+              const [from, to] = [Math.min(low, limit ?? low), Math.max(high, limit ?? high)];
+              return uPlot.rangeNum(from, to, 0.1, true);
+            },
+          },
+        },
         axes: [
-          axis,
+          { ...axis, ...(x.every(Number.isInteger) && { incrs: WHOLE }) },
           { ...axis, size: 64, values: (_u, splits) => splits.map((value) => figure(value)) },
         ],
         series: [
