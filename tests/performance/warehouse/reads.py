@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import psycopg2.errors
@@ -198,7 +199,7 @@ def measure_reads(history: History, only: str | None = None) -> Iterator[Figure]
             if only and only not in name:
                 continue
             print(name, file=sys.stderr, flush=True)
-            yield measured(name, lambda t=text, g=given: len(_all(connection, t, g)), whole)  # type: ignore[misc]
+            yield measured(name, partial(_count, connection, text, given), whole)
 
 
 def measured(name: str, call: Callable[[], int], whole: bool = False) -> Figure:
@@ -254,6 +255,10 @@ def _chosen(
                 yield f"{label}_unpartitioned", text, chosen, whole
     for path in sorted((SQL / "queries" / "analysts").glob("*.sql")):
         yield f"analysts/{path.stem}", path.read_text(encoding="utf-8"), None, True
+
+
+def _count(connection: Connection, text: str, given: Mapping[str, Any] | None) -> int:
+    return len(_all(connection, text, given))
 
 
 def _all(connection: Connection, text: str, *given: Any) -> list[Any]:
