@@ -58,25 +58,50 @@ limit :max_rows;
 -- Series with their newest median and newest verdict, and how many there are in all. `axes` is an
 -- object of axes and the values wanted, as texts; null parameters do not constrain.
 with judged as (
-    select v.*
-    from raw.series as s
+    select
+        s.series_key,
+        s.case_id,
+        s.cluster,
+        s.workload,
+        s.framework,
+        s.strategy,
+        v.*,
+        m.unit,
+        m.framework_version
+    from staging.series as s
     cross join
         lateral (
             -- Stops at the newest month that has one.
             select
                 n.run_key,
-                n.run_at
+                n.run_at as started_at,
+                r.run_id,
+                r.suite,
+                n.kind as verdict,
+                n.sentence,
+                n.change,
+                n.low,
+                n.high,
+                n.smallest_slowdown
             from raw.verdict as n
             inner join raw.run as r on n.run_key = r.run_key
             where n.series_key = s.series_key and r.run_kind not in ('drill', 'confirm')
             order by n.run_at desc
             limit 1
-        ) as newest
-    inner join marts.fct_verdict as v
-        on
-            s.series_key = v.series_key
-            and newest.run_key = v.run_key
-            and newest.run_at = v.started_at
+        ) as v
+    left join lateral (
+        select
+            n.unit,
+            n.framework_version
+        from raw.measurement as n
+        where
+            n.run_key = v.run_key
+            and n.series_key = s.series_key
+            and n.run_at = v.started_at
+            and not n.is_superseded
+        order by n.run_at desc
+        limit 1
+    ) as m on true
 ),
 
 series as (
@@ -131,7 +156,7 @@ series as (
             else coalesce(j.verdict, 'measured')
         end as state
     from marts.latest_median as l
-    full join judged as j on l.case_id = j.case_id and l.cluster = j.cluster
+    full join judged as j on l.series_key = j.series_key
     left join marts.series_state as s
         on
             coalesce(l.case_id, j.case_id) = s.case_id
@@ -357,18 +382,6 @@ order by cluster asc, node asc;
 
 -- name: ui_controls()
 -- The newest control measurement of each node, metric, device and backend.
-with latest as (
-    select distinct on (cluster, node, metric, device, backend)
-        cluster,
-        node,
-        metric,
-        device,
-        backend,
-        at
-    from raw.control
-    order by cluster asc, node asc, metric asc, device asc, backend asc, at desc
-)
-
 select
     h.cluster,
     h.node,
@@ -381,15 +394,35 @@ select
     h.unit,
     h.median_before,
     h.ratio
-from latest as l
-inner join marts.control_history as h
-    on
-        l.cluster = h.cluster
-        and l.node = h.node
-        and l.metric = h.metric
-        and l.device = h.device
-        and l.backend = h.backend
-        and l.at = h.at
+from staging.control_series as s
+cross join
+    lateral (
+        select c.at
+        from raw.control as c
+        where
+            c.cluster = s.cluster
+            and c.node = s.node
+            and c.metric = s.metric
+            and c.device = s.device
+            and c.backend = s.backend
+        order by c.at desc
+        limit 1
+    ) as newest
+cross join
+    lateral (
+        -- One at a time: all of history has its medians before.
+        select c.*
+        from marts.control_history as c
+        where
+            c.cluster = s.cluster
+            and c.node = s.node
+            and c.metric = s.metric
+            and c.device = s.device
+            and c.backend = s.backend
+            and c.at = newest.at
+        order by c.at desc
+        limit 1
+    ) as h
 order by h.cluster asc, h.node asc, h.metric asc, h.device asc, h.backend asc;
 
 -- name: ui_compare(by, one, other, search, max_rows, skipped)

@@ -147,6 +147,7 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "suite": run["suite"],
         "run_id": run["run_id"],
         "run_ids": run_ids,
+        "run_keys": [run["run_key"]],
         "alert_id": alert_ids[0] if alert_ids else 0,
         "alert_ids": alert_ids,
         "group_key": f"framework_version-{at:%Y-%m-%d}",
