@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Most tests wait for processes: two for each core.
 TEST_WORKERS ?= $(shell echo $$((2 * $$(nproc))))
-.PHONY: help setup demo test test-all test-rest test-lines test-browser drills figures lint ui lock lock-line down clean
+.PHONY: help setup demo test test-all test-rest test-lines test-browser drills figures lint ui docs lock lock-line down clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ lint: setup  ## format, lint, types, import rules, SQL, schemas, Dockerfiles
 
 ui: setup  ## build the pages inside Airflow from their TypeScript (after editing web/ui)
 	@.venv/bin/python tools/ui.py
+
+docs: setup  ## the documentation as a site in build/site; warnings are errors
+	@.venv/bin/sphinx-build -qW --keep-going docs build/site
+	@echo "build/site/index.html"
 
 lock:  ## resolve requirements/*.in again (after editing one)
 	@tools/setup --lock

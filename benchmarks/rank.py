@@ -219,8 +219,8 @@ def main():
     }
     waits_s = getattr(trainer, "data_waits_s", None)
     if waits_s is not None:
-        begin = measured.warmup_steps
-        rank["data_wait_s"] = sum(waits_s[begin : begin + len(measured.step_seconds)])
+        begin, steps = measured.warmup_steps, len(measured.step_seconds)
+        rank["data_wait_s"] = sum(waits_s[begin : begin + steps]) / steps
     if searched:
         rank["batch_size_per_device"] = context.batch_size
     sent_bytes = getattr(trainer, "sent_bytes_per_step", None)

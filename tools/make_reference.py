@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write docs/reference/*.md from the classes that read the files; `--check` only compares.
+"""Write docs/reference/*.md from the code that they are about; `--check` only compares.
 
 .venv/bin/python tools/make_reference.py
 """
@@ -7,8 +7,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import typer.main
+
+from nightbench.cli.main import app
 from nightbench.config.reference import PAGES, page
 from nightbench.report.rows import FIELDS
 
@@ -31,9 +36,55 @@ def results_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def commands_page() -> str:
+    """Return the page on the commands, from their help texts."""
+    lines = [
+        "<!-- Made by tools/make_reference.py from plugins/nightbench/cli. Do not edit. -->",
+        "",
+        "# Commands",
+        "",
+        "What `--help` says of each command. State lies in `NIGHTBENCH_HOME` (`.nightbench`).",
+    ]
+    panel = None
+    for name, command in _commands("nightbench", typer.main.get_command(app)):
+        if command.rich_help_panel != panel:
+            panel = command.rich_help_panel
+            lines += ["", f"## {panel}"]
+        lines += ["", f"### {name}", "", *_help(command.help or "")]
+        if rows := [_parameter(each) for each in command.params if each.name != "help"]:
+            lines += ["", "| | |", "|---|---|", *rows]
+    return "\n".join(lines) + "\n"
+
+
+def _commands(name: str, group: Any) -> Iterator[tuple[str, Any]]:
+    """Yield commands with their names; those of a group under its panel."""
+    for word, command in group.commands.items():
+        if hasattr(command, "commands"):
+            for inner_name, inner in _commands(f"{name} {word}", command):
+                inner.rich_help_panel = command.rich_help_panel
+                yield inner_name, inner
+        else:
+            yield f"{name} {word}", command
+
+
+def _help(text: str) -> list[str]:
+    return [line.replace("\b", "").replace("<", r"\<") for line in text.splitlines()]
+
+
+def _parameter(parameter: Any) -> str:
+    """Return the row of an argument or an option."""
+    if parameter.param_type_name == "argument":
+        name = f"`{parameter.metavar or parameter.name.upper()}`"
+    else:
+        name = ", ".join(f"`{word}`" for word in parameter.opts)
+    said = " ".join((parameter.help or "").split()).replace("|", r"\|").replace("<", r"\<")
+    return f"| {name} | {said} |"
+
+
 def pages() -> dict[Path, str]:
     """Return every page by its path."""
     made = {FOLDER / f"{name}.md": page(name) for name in PAGES}
+    made[FOLDER / "commands.md"] = commands_page()
     return made | {FOLDER / "results.md": results_page()}
 
 

@@ -98,7 +98,12 @@ class Reading:
         return first if first > second - first else 0
 
     def warmed(self, steps: int) -> List[Record]:
-        """Return the records behind the warm-up; of unnumbered ones each counts as a step."""
+        """Return the records behind the warm-up; of unnumbered ones each counts as a step.
+
+        Without a warm-up all of them: the first may be one step or, resumed, many.
+        """
+        if steps == 0:
+            return self.records
         begin = self.begin()
         return [
             record

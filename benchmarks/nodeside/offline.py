@@ -52,13 +52,19 @@ def run(folder: str, python: str, agent_file: str) -> dict[str, Any]:
             "{}: schema is {!r}, expected {!r}".format(path, export.get("schema"), SCHEMA),
             "name the folder that `nightbench plan SUITE --export` wrote",
         )
+    interpreter = shutil.which(python)
+    if interpreter is None:
+        raise AgentError(
+            "--python: found {!r}, which is no program here".format(python),
+            "name the interpreter that has the framework",
+        )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     found = {}
     for number, case_id in enumerate(export["cases"], start=1):
         where = "case {} of {}, {}".format(number, len(export["cases"]), case_id)
         job = OfflineJob(os.path.join(folder, "jobs", case_id), export["node"], where)
         if not job.is_measured():
-            job.measure(python, agent_file)
+            job.measure(os.path.abspath(interpreter), agent_file)
         found[case_id] = job.statuses()
     return {"run_id": export["run_id"], "cases": found}
 
@@ -108,13 +114,25 @@ class OfflineJob:
                 status = self._run_repeat(number)
                 times = {"started_at": began, "ended_at": utc_now()}
                 write_json(self._path(number, "times.json"), times)
-                self._say(number, status, end="\n")
+                self._say(number, ": ".join([status, *self._why(number)]), end="\n")
         finally:
             # A second Ctrl-C must not interrupt the clean-up.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             self._stop()
             signal.signal(signal.SIGINT, signal.default_int_handler)
         self._write_measured()
+
+    def _why(self, number: int) -> list[str]:
+        """Return why a repeat is not good, with the first error of its ranks; nothing if it is."""
+        result = read_json(self._path(number, "result.json")) or {}
+        if result.get("status") == "ok":
+            return []
+        said = "; ".join(
+            " ".join(filter(None, (each["subject"], each["code"], each["observed"])))
+            for each in result.get("reasons") or []
+        )
+        errors = [str(each["error"]) for each in result["processes"] if each.get("error")]
+        return ["\n".join([said, *errors[:1], "its logs: " + self._path(number)])]
 
     def _is_complete(self) -> bool:
         statuses = self.statuses()

@@ -55,6 +55,7 @@ select
     m.time_to_first_step_s,
     m.peak_resident_bytes,
     m.sent_bytes_per_step,
+    m.data_wait_s,
     nullif(m.definition_digest, '') as definition_digest,
     nullif(m.fingerprint_id, '') as fingerprint_id,
     m.node_names,
@@ -87,6 +88,9 @@ comment on column marts.fct_measurement.peak_resident_bytes is 'Largest rank''s,
 comment on column marts.fct_measurement.sent_bytes_per_step is
 'Bytes of gradients that a rank sends in a step, the largest rank''s; null where the framework '
 'exchanges them and does not count';
+comment on column marts.fct_measurement.data_wait_s is
+'Seconds that a step waited for its batch, median of the repeats; null for synthetic data. '
+'Times minibatches_per_s it is the share of a step';
 comment on column marts.fct_measurement.is_synthetic is
 'Made from synthetic data: never stand it unmarked beside a published real-data figure';
 comment on column marts.fct_measurement.axes is

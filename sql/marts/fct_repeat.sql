@@ -28,6 +28,7 @@ select
     e.time_to_first_step_s,
     e.peak_resident_bytes,
     e.sent_bytes_per_step,
+    e.data_wait_s,
     e.loss_first,
     e.loss_median,
     e.error
@@ -43,6 +44,9 @@ comment on column marts.fct_repeat.error is
 comment on column marts.fct_repeat.sent_bytes_per_step is
 'Bytes of gradients that a rank sent in a step, the largest rank''s; null where they are not '
 'counted';
+comment on column marts.fct_repeat.data_wait_s is
+'Seconds that a step of the rank that waited longest waited for its batch, mean over the window; '
+'null for synthetic data';
 comment on column marts.fct_repeat.throughput is 'Units of work per second over all ranks';
 comment on column marts.fct_repeat.reasons is
 'Why it does not count, as data; marts.fct_reason has a row for each';

@@ -55,6 +55,7 @@ select
     m.time_to_first_step_s,
     m.peak_resident_bytes,
     m.sent_bytes_per_step,
+    m.data_wait_s,
     m.definition_digest,
     m.fingerprint_id,
     m.node_names,

@@ -52,6 +52,7 @@ create table raw.measurement (
     elapsed_s double precision check (elapsed_s >= 0 and elapsed_s < 'infinity'),
     peak_resident_bytes bigint check (peak_resident_bytes > 0),
     sent_bytes_per_step bigint check (sent_bytes_per_step >= 0),
+    data_wait_s double precision check (data_wait_s >= 0 and data_wait_s < 'infinity'),
     found_batch_size integer check (found_batch_size >= 1),
     checks_met integer not null default 0 check (checks_met >= 0),
     run_kind text not null,
@@ -99,6 +100,8 @@ comment on column raw.measurement.elapsed_s is
 comment on column raw.measurement.peak_resident_bytes is 'Largest resident memory of any rank';
 comment on column raw.measurement.sent_bytes_per_step is
 'Bytes of gradients that a rank sent in a step; the largest of its repeats';
+comment on column raw.measurement.data_wait_s is
+'Seconds that a step waited for its batch; median of the repeats; null for synthetic data';
 comment on column raw.measurement.found_batch_size is
 'What was found where the case says max; null otherwise';
 comment on column raw.measurement.checks_met is
@@ -156,6 +159,7 @@ create table raw.repeat (
     loss_median double precision,
     peak_resident_bytes bigint check (peak_resident_bytes > 0),
     sent_bytes_per_step bigint check (sent_bytes_per_step >= 0),
+    data_wait_s double precision check (data_wait_s >= 0 and data_wait_s < 'infinity'),
     steps integer check (steps >= 0),
     status text not null check (status in ('ok', 'failed', 'aborted', 'disturbed')),
     slowest_rank text,
@@ -187,6 +191,8 @@ comment on column raw.repeat.loss_first is 'Loss of the untrained weights';
 comment on column raw.repeat.loss_median is 'Median loss in the window';
 comment on column raw.repeat.peak_resident_bytes is 'Largest resident memory of any rank, bytes';
 comment on column raw.repeat.sent_bytes_per_step is 'The largest rank''s';
+comment on column raw.repeat.data_wait_s is
+'Seconds that a step of the rank that waited longest waited for its batch; null for synthetic data';
 comment on column raw.repeat.steps is 'Steps of the slowest rank in the window';
 comment on column raw.repeat.status is
 'ok; failed; aborted; disturbed: measured with others'' work in the window, never counted';
@@ -218,6 +224,7 @@ create table raw.repeat_rank (
     peak_resident_bytes bigint,
     peak_allocator_bytes bigint,
     sent_bytes_per_step bigint check (sent_bytes_per_step >= 0),
+    data_wait_s double precision check (data_wait_s >= 0 and data_wait_s < 'infinity'),
     process text not null check (process <> ''),
     role text not null check (role <> ''),
     node text not null check (node <> ''),
@@ -259,6 +266,8 @@ comment on column raw.repeat_rank.peak_allocator_bytes is
 'Largest memory of the framework''s allocator on the device';
 comment on column raw.repeat_rank.sent_bytes_per_step is
 'Bytes of gradients that it sent in a step; null where the framework exchanges them';
+comment on column raw.repeat_rank.data_wait_s is
+'Seconds that a step waited for its batch, mean over the window; null for synthetic data';
 comment on column raw.repeat_rank.process is 'trainer-0, pserver-1';
 comment on column raw.repeat_rank.role is 'What its framework calls it: trainer, pserver, ...';
 comment on column raw.repeat_rank.node is 'Node that it ran on';

@@ -1,6 +1,6 @@
 -- Questions of the web pages alone.
 
--- name: page_alerts(states, cluster, framework, alert_id, group_key, max_rows)
+-- name: page_alerts(states, cluster, framework, alert_ids, group_key, max_rows, skipped)
 -- Alerts with the axes of their case, newest first. A null parameter does not constrain. The plan
 -- is that of the run that opened the alert.
 select
@@ -16,10 +16,51 @@ where
     (:states::text[] is null or a.state = any(:states))
     and (:cluster::text is null or a.cluster = :cluster)
     and (:framework::text is null or c.framework = :framework)
-    and (:alert_id::bigint is null or a.alert_id = :alert_id)
+    and (:alert_ids::bigint[] is null or a.alert_id = any(:alert_ids))
     and (:group_key::text is null or a.group_key = :group_key)
 order by a.opened_at desc, a.alert_id desc
-limit :max_rows;
+limit :max_rows offset :skipped;
+
+-- name: page_alert_marks(states, cluster, framework)
+-- What alerts are grouped and ranked by, newest first. A null parameter does not constrain.
+select
+    a.alert_id,
+    a.cluster,
+    a.state,
+    a.snoozed_until,
+    a.opened_at,
+    a.opened_run_id,
+    a.first_bad_run_id,
+    a.group_key,
+    a.change,
+    a.change_high,
+    a.confirmation
+from marts.fct_alert as a
+inner join staging.series as c on a.case_id = c.case_id and a.cluster = c.cluster
+where
+    (:states::text[] is null or a.state = any(:states))
+    and (:cluster::text is null or a.cluster = :cluster)
+    and (:framework::text is null or c.framework = :framework)
+order by a.opened_at desc, a.alert_id desc;
+
+-- name: page_bisects(alert_ids)
+-- The newest search for the version behind each of some alerts, and how far it is.
+select distinct on (alert_id)
+    alert_id,
+    bisect_id,
+    line,
+    good,
+    bad,
+    cardinality(versions) as versions,
+    state,
+    outcome,
+    first_bad,
+    steps as tests,
+    spent_s,
+    budget_s
+from marts.fct_bisect
+where alert_id = any(:alert_ids)
+order by alert_id asc, started_at desc, bisect_id desc;
 
 -- name: page_labels()
 -- How many alerts of the last year ended in which way.

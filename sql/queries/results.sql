@@ -21,8 +21,9 @@ from staging.result
 where run_id = :run_id
 order by case_id;
 
--- name: results_rows(run_id)
+-- name: results_rows(run_id, case_id)
 -- Every planned case of a run with its result: measured, quarantined, failed, left out or missing.
+-- A case that is not null is the only one.
 -- A quarantined figure is shown with its mark and its reasons; marts.fct_measurement has none.
 select
     p.case_id,
@@ -65,6 +66,7 @@ select
     p.time_to_first_step_s,
     p.peak_resident_bytes,
     p.sent_bytes_per_step,
+    p.data_wait_s,
     v.kind as verdict,
     v.sentence as verdict_sentence,
     v.baseline,
@@ -119,7 +121,9 @@ left join lateral (
     order by f.run_at desc
     limit 1
 ) as night on true
-where p.run_id = :run_id
+where
+    p.run_id = :run_id
+    and (:case_id::text is null or p.case_id = :case_id)
 order by p.workload, p.framework, p.strategy, p.sync, p.nodes, p.trainers, p.case_id;
 
 -- name: case_error(run_id, case_id)

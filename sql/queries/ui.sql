@@ -340,6 +340,7 @@ select
     time_to_first_step_s,
     peak_resident_bytes,
     sent_bytes_per_step,
+    data_wait_s,
     loss_first,
     loss_median,
     error
@@ -425,9 +426,97 @@ cross join
     ) as h
 order by h.cluster asc, h.node asc, h.metric asc, h.device asc, h.backend asc;
 
--- name: ui_compare(by, one, other, search, max_rows, skipped)
+-- name: ui_unloaded_runs(since)
+-- Runs that may be under way: they have begun and are not loaded, newest first.
+select
+    run_id,
+    cluster
+from raw.run
+where
+    loaded_at is null
+    and started_at > :since
+order by started_at desc
+limit 50;
+
+-- name: ui_node_use()
+-- What each node spent on which suite in the last night of its cluster (runs from twelve hours
+-- before its newest nightly run on): seconds of its cases, and those that these cases usually
+-- take. A case of several nodes counts on each. Cases that ran on a node at once count each. Cases
+-- without a node were not measured.
+with last_night as (
+    select
+        cluster,
+        max(started_at) - interval '12 hours' as since
+    from raw.run
+    where run_kind = 'nightly' and origin <> 'import' and loaded_at is not null
+    group by cluster
+),
+
+ran as (
+    select
+        r.cluster,
+        r.suite,
+        r.run_id,
+        r.started_at,
+        m.series_key,
+        m.elapsed_s,
+        m.node_names
+    from last_night as l
+    inner join raw.run as r on l.cluster = r.cluster and l.since <= r.started_at
+    inner join raw.measurement as m on r.run_key = m.run_key and r.started_at = m.run_at
+    where
+        m.elapsed_s is not null
+        and m.node_names is not null
+)
+
+select
+    n.cluster,
+    u.node,
+    n.suite,
+    min(n.started_at) as first_at,
+    count(*) as cases,
+    sum(n.elapsed_s) as used_s,
+    sum(coalesce(usual.seconds, n.elapsed_s)) as planned_s
+from ran as n
+cross join unnest(n.node_names) as u (node)
+cross join
+    lateral (
+        select percentile_cont(0.5) within group (order by e.elapsed_s) as seconds
+        from raw.measurement as e
+        where
+            e.series_key = n.series_key
+            and e.is_good
+            and e.run_at < n.started_at
+            and e.run_at > n.started_at - interval '14 days'
+    ) as usual
+group by n.cluster, u.node, n.suite
+order by n.cluster asc, u.node asc, n.suite asc;
+
+-- name: ui_night_windows()
+-- From when to when each cluster's suites were to measure in its last night.
+with last_night as (
+    select
+        cluster,
+        max(scheduled_at) - interval '12 hours' as since
+    from raw.night
+    where state not in ('paused', 'overtaken')
+    group by cluster
+)
+
+select
+    n.cluster,
+    min(n.scheduled_at) as begins_at,
+    max(n.due_at) as ends_at
+from last_night as l
+inner join raw.night as n on l.cluster = n.cluster and l.since <= n.scheduled_at
+where n.state not in ('paused', 'overtaken')
+group by n.cluster;
+
+-- name: ui_compare(by, one, other, search, standing, max_rows, skipped)
 -- Medians of two runs, builds, versions, clusters or frameworks that did equal work: all other
--- axes are equal. Of each the newest; the largest difference first.
+-- axes are equal. Of each the newest; clear differences first, and of these the largest. What only
+-- one side did comes last. Each row has the counts of all; one row without a case says that no row
+-- was left, and has them too. A null `standing` gives the pairs.
 with wanted as (
     -- A run's results all lie at its start.
     select
@@ -495,6 +584,18 @@ newest as (
     order by w.side asc, work asc, place asc, m.run_at desc, m.run_id desc
 ),
 
+newest_of_one as (
+    select *
+    from newest
+    where side = :one
+),
+
+newest_of_other as (
+    select *
+    from newest
+    where side = :other
+),
+
 compared as (
     select
         a.case_id as one_case_id,
@@ -509,27 +610,72 @@ compared as (
         b.throughput as other_throughput,
         a.n as one_n,
         b.n as other_n,
-        a.unit,
+        coalesce(a.unit, b.unit) as unit,
         b.throughput / a.throughput as ratio,
         sqrt(a.half_width * a.half_width + b.half_width * b.half_width) as relative_error
-    from newest as a
-    inner join newest as b
+    from newest_of_one as a
+    full join newest_of_other as b
         on a.work = b.work and a.place = b.place and a.unit = b.unit
+),
+
+bounded as (
+    select
+        *,
+        ratio * (1 - relative_error) as ratio_low,
+        ratio * (1 + relative_error) as ratio_high
+    from compared
     where
-        a.side = :one
-        and b.side = :other
-        and a.throughput > 0
+        :search::text is null
+        or position(lower(:search) in lower(coalesce(one_case_id, other_case_id))) > 0
+),
+
+placed as (
+    select
+        *,
+        case
+            when other_case_id is null then 'only_one'
+            when one_case_id is null then 'only_other'
+            when ratio_high < 1 then 'slower'
+            when ratio_low > 1 then 'faster'
+            else 'unclear'
+        end as standing
+    from bounded
+),
+
+counted as (
+    select
+        count(*) filter (where standing = 'faster') as faster,
+        count(*) filter (where standing = 'slower') as slower,
+        count(*) filter (where standing = 'unclear') as unclear,
+        count(*) filter (where standing = 'only_one') as only_one,
+        count(*) filter (where standing = 'only_other') as only_other
+    from placed
+),
+
+chosen as (
+    select *
+    from placed
+    where
+        standing = :standing
+        or (:standing::text is null and standing in ('faster', 'slower', 'unclear'))
+    order by
+        standing = 'unclear' asc,
+        abs(ln(ratio)) desc,
+        coalesce(one_case_id, other_case_id) asc,
+        coalesce(one_cluster, other_cluster) asc
+    limit :max_rows offset :skipped
 )
 
 select
-    *,
-    ratio * (1 - relative_error) as ratio_low,
-    ratio * (1 + relative_error) as ratio_high,
-    count(*) over () as total
-from compared
-where :search::text is null or position(lower(:search) in lower(one_case_id)) > 0
-order by abs(ln(ratio)) desc, one_case_id asc, one_cluster asc
-limit :max_rows offset :skipped;
+    counted.*,
+    chosen.*
+from counted
+left join chosen on true
+order by
+    chosen.standing = 'unclear' asc,
+    abs(ln(chosen.ratio)) desc,
+    coalesce(chosen.one_case_id, chosen.other_case_id) asc,
+    coalesce(chosen.one_cluster, chosen.other_cluster) asc;
 
 -- name: ui_compare_sides(by, max_rows)
 -- What can be compared by some property, the newest first, of the last year that was measured.

@@ -25,6 +25,7 @@ select
     e.time_to_first_step_s,
     e.peak_resident_bytes,
     e.sent_bytes_per_step,
+    e.data_wait_s,
     e.loss_first,
     e.loss_median,
     e.slowest_rank,

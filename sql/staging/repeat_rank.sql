@@ -28,6 +28,7 @@ select
     k.parameters,
     k.peak_resident_bytes,
     k.sent_bytes_per_step,
+    k.data_wait_s,
     k.peak_allocator_bytes,
     k.precision,
     k.transport,

@@ -64,6 +64,7 @@ select
     m.time_to_first_step_s,
     m.peak_resident_bytes,
     m.sent_bytes_per_step,
+    m.data_wait_s,
     nullif(coalesce(m.definition_digest, p.definition_digest), '') as definition_digest,
     nullif(m.fingerprint_id, '') as fingerprint_id,
     m.elapsed_s,

@@ -71,10 +71,11 @@ def test_the_tab_of_a_dag_run_shows_its_results(page: Page, live: Live, dag_run:
     expect(page.get_by_role("heading", name=f"Run {run_id}")).to_be_visible(timeout=60_000)
     cases = page.get_by_role("table", name="Cases of this run")
     expect(cases).to_contain_text("insufficient data")
-    cases.get_by_role("button", name="Repeats").first.click()
+    shoot(page, "run-tab")
+    cases.get_by_role("link", name=CASE, exact=True).click()
+    expect(page).to_have_url(re.compile(f"{HOME}/runs/{run_id}/{CASE}$"))
     repeats = page.get_by_role("table", name=re.compile("^Repeats of "))
     expect(repeats.get_by_role("row")).to_have_count(1 + 2)
-    shoot(page, "run-tab")
 
 
 def test_the_tabs_of_a_dag_and_of_a_task_show_their_results(
@@ -86,10 +87,8 @@ def test_the_tabs_of_a_dag_and_of_a_task_show_their_results(
     expect(page.get_by_role("table", name="Runs")).to_contain_text(run_id)
     page.goto(address(live, f"/dags/on_demand/runs/{dag_run}/tasks/measure/mapped/0"))
     page.get_by_role("link", name="Results", exact=True).click(timeout=60_000)
-    expect(page.get_by_role("heading", name=f"Run {run_id}")).to_be_visible()
-    # The case of this task and no other, its repeats open.
-    cases = page.get_by_role("table", name="Cases of this run")
-    expect(cases.get_by_role("row")).to_have_count(1 + 1)
+    expect(page.get_by_role("link", name=run_id, exact=True)).to_be_visible()
+    # The case of this task and no other.
     expect(page.get_by_role("table", name=re.compile("^Repeats of "))).to_be_visible()
     shoot(page, "task-tab")
 

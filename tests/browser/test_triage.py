@@ -169,4 +169,4 @@ def test_a_program_moves_an_alert_with_airflow_s_token(live: Live, alert_id: int
         answer = http_client.post(f"{at}/dismiss", json=dismiss, headers=admin)
         assert answer.status_code == 409
         assert "cannot become dismissed" in answer.json()["detail"]
-        assert http_client.get("/nightbench/api/alerts", headers=viewer).json() == {"alerts": []}
+        assert http_client.get("/nightbench/api/alerts", headers=viewer).json()["alerts"] == []

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from tests.drills.hosts import Host, Lab, tool
+
+REPO = Path(__file__).resolve().parents[2]
 
 
 def ssh(lab: Lab, host: Host, command: str, user: str = "bench", timeout_s: float = 10) -> str:
@@ -102,3 +108,17 @@ def test_disks_memory_and_keys(lab: Lab) -> None:
     n1.change_host_key()
     with pytest.raises(ConnectionError, match="HOST IDENTIFICATION HAS CHANGED"):
         ssh(lab, n1, "true")
+
+
+def test_the_bandwidth_figure_removes_what_it_made_when_it_is_ended(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "tests.performance", "bandwidth"]
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(argv, cwd=REPO, env=env) as figure:
+        try:
+            while not list(tmp_path.glob("*/home/connections.json")):
+                assert figure.poll() is None
+                time.sleep(0.1)
+        finally:
+            figure.terminate()
+        assert figure.wait(60) == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []

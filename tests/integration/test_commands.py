@@ -44,6 +44,7 @@ SUITE = json.dumps(
         "commands": {
             "sleeper": command("none"),
             "headed": {**command("none"), "launch": "head"},
+            "fed": {**command("none"), "argv": [*command("none")["argv"], "--data", "{data}"]},
             **{fault: command(fault) for fault in FAULTS},
         },
         "matrix": [
@@ -54,6 +55,12 @@ SUITE = json.dumps(
                 "batch_size_per_device": 8,
             },
             {"command": list(FAULTS), "strategy": "single", "batch_size_per_device": 8},
+            {
+                "command": "fed",
+                "strategy": "single",
+                "batch_size_per_device": 8,
+                "data": ["digits", "letters", "absent"],
+            },
         ],
     }
 )
@@ -61,7 +68,13 @@ SUITE = json.dumps(
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    with terminal(tmp_path_factory.mktemp("commands"), SUITE) as made:
+    place = tmp_path_factory.mktemp("commands")
+    for name, content in (("digits", "4711"), ("letters", "abc")):
+        (place / name).write_text(content)
+    data = {name: str(place / name) for name in ("digits", "letters", "absent")}
+    with terminal(place, SUITE) as made:
+        with (place / "dags/clusters/local.yaml").open("a") as cluster:
+            cluster.write(f"data: {json.dumps(data)}\n")
         yield made
 
 
@@ -100,3 +113,12 @@ def test_a_script_that_fails_has_no_figure(here: Terminal) -> None:
     for fault, said in FAULTS.items():
         assert said in json.dumps(rows[fault]), fault
     assert marked(rows["hang"]["run_id"]) == []
+
+
+def test_a_script_reads_the_data_of_the_cluster(here: Terminal) -> None:
+    done = here.run("run", "trial", "--direct", "--workloads", "fed")
+    assert done.returncode == 1
+    rows = {row["data"]: row for row in json.loads(here.run("results", "--json").stdout)}
+    assert rows["digits"]["throughput"] > 200
+    assert "invalid literal for int() with base 10: 'abc'" in json.dumps(rows["letters"])
+    assert "absent: no such file or folder on this node" in json.dumps(rows["absent"])

@@ -97,6 +97,25 @@ def test_a_run_is_loaded_once(here: Terminal, measured: Path) -> None:
     assert {path: path.read_bytes() for path in Path(str(run.folder)).rglob("*.json")} == before
 
 
+def test_what_fails_there_says_why(here: Terminal, tmp_path: Path) -> None:
+    folder = exported(here, tmp_path / "plan")
+    absent = subprocess.run(
+        [*agent_run(folder), "--python", str(tmp_path / "none")], capture_output=True, text=True
+    )
+    assert absent.returncode != 0
+    refused = json.loads(absent.stdout)["error"]
+    assert refused == f"--python: found '{tmp_path / 'none'}', which is no program here"
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho 'no module named framework'\nexit 3\n")
+    broken.chmod(0o755)
+    done = subprocess.run(
+        [*agent_run(folder), "--python", str(broken)], capture_output=True, text=True, timeout=300
+    )
+    assert "repeat 1 of 2: failed: trainer-0 process_exited code 3" in done.stderr
+    assert "no module named framework" in done.stderr
+    assert f"its logs: {folder / 'jobs' / CASE / 'repeats/001'}" in done.stderr
+
+
 def test_ctrl_c_leaves_nothing_and_the_next_call_goes_on(here: Terminal, tmp_path: Path) -> None:
     folder = exported(here, tmp_path / "plan", "--repeats", "3")
     run_id = json.loads((folder / "export.json").read_text())["run_id"]

@@ -16,6 +16,7 @@ from nightbench.core.model import Verdict, VerdictKind
 from nightbench.core.model.alerts import CauseEvidence
 from nightbench.orchestration import page_app
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE
+from nightbench.spool import open_spool
 from nightbench.warehouse import Triage, Warehouse, connect
 from nightbench.warehouse.alerts import REASONS
 from nightbench.warehouse.connection import Connection
@@ -33,14 +34,23 @@ def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     def anyone() -> None:
         pass
 
-    access = PageAccess(anyone, anyone, lambda: PageUser("ada", may_change=True))
-    return TestClient(create_app(page_app.open_repository, page_app.open_triage, access))
+    access = PageAccess(anyone, anyone, lambda: PageUser("ada", may_change=True), anyone)
+    return TestClient(
+        create_app(
+            page_app.open_repository,
+            page_app.open_triage,
+            access,
+            open_spool,
+            page_app.open_comparisons,
+        )
+    )
 
 
 def test_an_alert_is_found_read_and_moved(app: TestClient, alert_id: int) -> None:
     (listed,) = app.get("/api/alerts?framework=pytorch").json()["alerts"]
     assert (listed["alert_id"], listed["framework"]) == (alert_id, "pytorch")
-    assert app.get("/api/alerts?framework=other").json() == {"alerts": []}
+    nothing = {"alerts": [], "total": 0, "page": 1, "size": 200}
+    assert app.get("/api/alerts?framework=other").json() == nothing
     assert "slower" in app.get(f"/api/alerts/{alert_id}").json()["sentence"]
     at = f"/api/alerts/{alert_id}"
     app.post(f"{at}/acknowledge", json={"why": "looking"}, headers=BEARER)
@@ -54,7 +64,7 @@ def test_an_alert_is_found_read_and_moved(app: TestClient, alert_id: int) -> Non
     refused = app.post(f"{at}/resolve", json={}, headers=BEARER)
     assert refused.status_code == 409
     assert "is dismissed and cannot become resolved" in refused.json()["detail"]
-    assert app.get("/api/alerts").json() == {"alerts": []}
+    assert app.get("/api/alerts").json() == nothing
     assert len(app.get("/api/alerts?state=all").json()["alerts"]) == 1
 
 
@@ -92,6 +102,61 @@ def test_a_group_is_found_shown_and_moved_as_one(
     assert [states[alert_id] for alert_id in ids] == ["acknowledged", "acknowledged", "open"]
     again = app.post(f"/api/alerts/{ids[0]}/acknowledge", json=triage, headers=BEARER)
     assert again.status_code == 409
+
+
+def test_groups_come_the_worst_first_page_by_page(
+    app: TestClient, connection: Connection, loader: Warehouse, given: Given
+) -> None:
+    run = given.run()
+    falls = {1: -0.04, 2: -0.3, 4: -0.05, 8: -0.06, 16: None}
+    cases = {batch: given.case(batch_size_per_device=batch) for batch in falls}
+    loader.runs.load(given.bundle(run, *(given.came_back(run, c) for c in cases.values())))
+    opened = []
+    for batch, change in falls.items():
+        kind = VerdictKind.FAILED if change is None else VerdictKind.REGRESSED
+        verdict = Verdict(
+            cases[batch].case_id, "local", run.run_id, kind, "said", 9.0, 10.0, change
+        )
+        loader.series.store_verdicts([verdict])
+        loader.alerts.open(verdict)
+        opened.append(reader_id(connection, cases[batch].case_id))
+    for alert_id in opened[2:4]:
+        connection.cursor().execute(
+            "insert into raw.alert_cause (alert_id, run_id, kind, suspect, sentence, evidence, "
+            "group_key, night) values (%s, %s, 'node', 'n1', 'all on n1', '[]', 'local/n1', %s)",
+            (alert_id, run.run_id, run.started_at),
+        )
+    connection.cursor().execute(
+        "insert into raw.bisect (bisect_id, alert_id, case_id, cluster, suite, line, good, bad, "
+        "versions, state, budget_s, started_at) "
+        "values ('b1', %s, 'x', 'local', 'demo', 'pytorch', '1', '3', '{1,2,3}', 'running', 60, "
+        "%s)",
+        (opened[3], run.started_at),
+    )
+    whole = app.get("/api/alerts/groups").json()
+    assert [(each["head"]["alert_id"], each["severity"]) for each in whole["items"]] == [
+        (opened[4], "high"), (opened[1], "high"), (opened[3], "medium"), (opened[0], "low"),
+    ]  # fmt: skip
+    third = whole["items"][2]
+    assert (third["alerts"], third["states"], third["medians"]) == (2, {"open": 2}, [11.0])
+    assert (third["bisect"]["bisect_id"], third["bisect"]["tests"]) == ("b1", 0)
+    assert (whole["total"], whole["alerts"]) == (4, 5)
+    last = app.get("/api/alerts/groups?size=3&page=2").json()
+    assert [each["head"]["alert_id"] for each in last["items"]] == [opened[0]]
+    (one,) = app.get("/api/alerts/groups?together=onset").json()["items"]
+    assert (one["alerts"], one["head"]["alert_id"]) == (5, opened[4])
+    assert app.get("/api/alerts/groups?together=nothing").json()["total"] == 5
+    assert app.get("/api/alerts/groups?cluster=elsewhere").json()["items"] == []
+    assert app.get(f"/api/alerts/{opened[2]}").json()["severity"] == "medium"
+    assert app.get("/api/alerts?size=2&page=3").json()["total"] == 5
+
+
+def reader_id(connection: Connection, case_id: str) -> int:
+    """The number of a series' only alert."""
+    with connection.cursor() as cursor:
+        cursor.execute("select alert_id from raw.alert where case_id = %s", (case_id,))
+        ((alert_id,),) = cursor.fetchall()
+    return int(alert_id)
 
 
 def test_each_page_finds_its_rows_with_the_reader_s_rights(app: TestClient, alert_id: int) -> None:

@@ -37,29 +37,30 @@ def test_without_a_good_median_the_newest_attempt_says_why(loader, reader, given
     assert all(each.throughput is None for each in found.values())
 
 
-def test_the_bytes_that_a_compression_sends_are_stored(loader, reader, given, rows):
+def test_the_bytes_sent_and_the_wait_for_data_are_stored(loader, reader, given, rows):
     case, run = given.case(), given.run()
     back = given.came_back(run, case)
+    figures = {"sent_bytes_per_step": 204_720, "data_wait_s": 0.25}
     repeats = tuple(
         replace(
             each,
-            summary=replace(each.summary, sent_bytes_per_step=204_720),
+            summary=replace(each.summary, **figures),
             record=replace(
-                each.record,
-                ranks=tuple(replace(r, sent_bytes_per_step=204_720) for r in each.record.ranks),
+                each.record, ranks=tuple(replace(r, **figures) for r in each.record.ranks)
             ),
         )
         for each in back.repeats
     )
-    measured = replace(back.measurement, sent_bytes_per_step=204_720)
+    measured = replace(back.measurement, **figures)
     loader.runs.load(given.bundle(run, replace(back, repeats=repeats, measurement=measured)))
     (found,) = reader.tables.results([case.case_id], run.cluster).values()
     assert found.sent_bytes_per_step == 204_720
     (row,) = reader.runs.results(run.run_id)
-    assert row["sent_bytes_per_step"] == 204_720
-    for view in ("marts.fct_measurement", "marts.fct_repeat", "staging.repeat_rank"):
-        found = rows(f"select distinct sent_bytes_per_step as sent from {view}")
-        assert found == [{"sent": 204_720}], view
+    assert figures.items() <= row.items()
+    views = ("staging.repeat", "staging.repeat_rank", "staging.result")
+    views += ("marts.fct_measurement", "marts.fct_repeat", "marts.latest_median")
+    for view in views:
+        assert rows(f"select distinct sent_bytes_per_step, data_wait_s from {view}") == [figures]
 
 
 def test_a_drill_is_no_result(loader, reader, given):

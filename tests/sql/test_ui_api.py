@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from datetime import timedelta
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -12,8 +15,10 @@ from tests.sql.conftest import Database
 from tests.sql.given import NIGHT, Given
 
 from nightbench.core.model import RunKind, Verdict, VerdictKind
+from nightbench.experiments.experiment_reader import ExperimentReader
 from nightbench.orchestration import page_app
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE
+from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse, connect
 from nightbench.web import PageAccess, PageUser, create_app
 
@@ -21,11 +26,21 @@ CASE = "resnet50_v1.5-pytorch-collective-1x1-bs2-smoke"
 
 
 @pytest.fixture
-def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> TestClient:
+def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TestClient:
     roles = {WAREHOUSE_READER: warehouse.reader, WAREHOUSE_TRIAGE: warehouse.triage}
     monkeypatch.setattr(page_app, "connect", lambda conn_id: connect(roles[conn_id]))
-    access = PageAccess(lambda: None, lambda: None, lambda: PageUser("ada", may_change=True))
-    return TestClient(create_app(page_app.open_repository, page_app.open_triage, access))
+    user = PageUser("ada", may_change=True)
+    access = PageAccess(lambda: None, lambda: None, lambda: user, lambda: None)
+    spool = Spool(tmp_path)
+    return TestClient(
+        create_app(
+            page_app.open_repository,
+            page_app.open_triage,
+            access,
+            lambda: spool,
+            lambda: ExperimentReader(spool),
+        )
+    )
 
 
 @pytest.fixture
@@ -157,7 +172,7 @@ def test_a_run_has_its_cases_and_their_repeats(app: TestClient, nights: list[str
     assert (found["run"]["measured"], found["run"]["planned"]) == (2, 2)
     states = {case["case_id"]: case["state"] for case in found["cases"]}
     assert states[CASE] == "regressed"
-    repeats = app.get(f"/api/runs/{nights[-1]}/{CASE}").json()["items"]
+    repeats = app.get(f"/api/runs/{nights[-1]}/{CASE}").json()["repeats"]
     assert [each["throughput"] for each in repeats] == [89.0, 90.0, 91.0]
     assert app.get("/api/runs/nope").status_code == 404
 
@@ -198,12 +213,77 @@ def test_two_sides_of_equal_work_are_compared(
     assert pairs["items"][0]["one_run_id"] == nights[-1]
     runs = app.get(f"/api/compare?by=run&one={nights[0]}&other={nights[-1]}").json()
     assert [pair["ratio"] for pair in runs["items"]] == [0.9, 1.0]
+    assert (runs["unclear"], runs["total"]) == (2, 2)
     sides = app.get("/api/compare/sides?by=cluster").json()
     assert sides == {"items": ["elsewhere", "local"]}
     for by in ("framework", "version", "build"):
         assert app.get(f"/api/compare?by={by}&one=a&other=b").json()["total"] == 0
         assert len(app.get(f"/api/compare/sides?by={by}").json()["items"]) == 1
     assert app.get("/api/compare?by=evil&one=a&other=b").status_code == 422
+
+
+def test_clear_differences_come_first_and_one_sided_work_is_counted(
+    app: TestClient, loader: Warehouse, given: Given
+) -> None:
+    one, other = given.run(), given.run(1)
+    width = {"half_width": 0.01}
+    loader.runs.load(
+        given.bundle(
+            one,
+            given.came_back(one, given.case(), (100.0,) * 3, **width),
+            given.came_back(one, given.case(nodes=2), (100.0,) * 3, half_width=0.5),
+            given.came_back(one, given.case(nodes=4), (100.0,) * 3, **width),
+            given.came_back(one, given.case(nodes=8), (100.0,) * 3, **width),
+        )
+    )
+    loader.runs.load(
+        given.bundle(
+            other,
+            given.came_back(other, given.case(), (95.0,) * 3, **width),
+            given.came_back(other, given.case(nodes=2), (80.0,) * 3, half_width=0.5),
+            given.came_back(other, given.case(nodes=4), (110.0,) * 3, **width),
+            given.came_back(other, given.case(precision="bf16"), (300.0,) * 3, **width),
+        )
+    )
+    asked = f"/api/compare?by=run&one={one.run_id}&other={other.run_id}"
+    found = app.get(asked).json()
+    assert [(pair["standing"], pair["ratio"]) for pair in found["items"]] == [
+        ("faster", 1.1), ("slower", 0.95), ("unclear", 0.8),
+    ]  # fmt: skip
+    counts = [found[key] for key in ("faster", "slower", "unclear", "only_one", "only_other")]
+    assert (counts, found["total"]) == ([1, 1, 1, 1, 1], 3)
+    (alone,) = app.get(f"{asked}&standing=only_other").json()["items"]
+    assert (alone["one_case_id"], alone["ratio"], alone["other_throughput"]) == (None, None, 300.0)
+    # The counts stay where no row is left.
+    after = app.get(f"{asked}&page=99").json()
+    assert (after["items"], after["faster"], after["total"]) == ([], 1, 3)
+    table = list(csv.DictReader(io.StringIO(app.get(f"{asked}&format=csv&size=1").text)))
+    assert [line["ratio"] for line in table] == ["1.1", "0.95", "0.8"]
+
+
+def test_a_csv_of_series_is_never_cut(
+    app: TestClient, warehouse: Database, loader: Warehouse, given: Given
+) -> None:
+    run = given.run()
+    loader.runs.load(given.bundle(run, given.came_back(run, given.case())))
+    named = f"'{CASE}-' || i"
+    case_key = f'(select c.case_key from raw."case" as c where c.case_id = {named})'
+    series_key = f"(select n.series_key from raw.series as n where n.case_id = {named})"
+    changed = {"case_id": named, "case_key": case_key, "series_key": series_key}
+    with closing(connect(warehouse.loader)) as connection, connection.cursor() as cursor:
+        for table in ('"case"', "series", "planned_case", "measurement"):
+            cursor.execute(
+                "select attname from pg_attribute where attrelid = %s::regclass and attnum > 0 "
+                "and attgenerated = '' and attidentity = ''",
+                [f"raw.{table}"],
+            )
+            columns = [name for (name,) in cursor.fetchall()]
+            values = ", ".join(changed.get(name, f"t.{name}") for name in columns)
+            cursor.execute(
+                f"insert into raw.{table} ({', '.join(columns)}) select {values} "
+                f"from raw.{table} as t, generate_series(1, 10000) as i"
+            )
+    assert len(app.get("/api/series?format=csv").text.splitlines()) == 1 + 10_001
 
 
 def test_published_figures_are_listed_with_their_cells(app: TestClient) -> None:
@@ -219,3 +299,30 @@ def test_clusters_nodes_and_controls_are_listed(app: TestClient, nights: list[st
     found = app.get("/api/nodes").json()
     (cluster,) = found["clusters"]
     assert (cluster["cluster"], cluster["nodes"], cluster["runs"]) == ("local", 2, 4)
+
+
+def test_nodes_say_who_holds_them_and_how_full_their_night_was(
+    app: TestClient, loader: Warehouse, given: Given, tmp_path: Path
+) -> None:
+    spool = Spool(tmp_path)
+    one, two = given.case(), given.case(nodes=2)
+    for night, seconds in enumerate((100.0, 140.0, 300.0)):
+        run = given.run(night)
+        came = [replace(given.came_back(run, case), elapsed_s=seconds) for case in (one, two)]
+        loader.runs.load(given.bundle(run, *came))
+    now = datetime.now(UTC)
+    live = replace(given.run(9), started_at=now)
+    loader.runs.plan(live, [])
+    for case, state in ((one, "running"), (two, "waiting")):
+        store = spool.case(live.run_id, case.case_id)
+        store.save_job({"nodes": [{"name": "n1"}]})
+        store.save_progress({"state": state, "message": "locked", "repeat": 2, "repeats": 7})
+    nodes = app.get("/api/nodes").json()
+    held = {each["case_id"]: (each["is_holding"], each["nodes"]) for each in nodes["activity"]}
+    assert held == {one.case_id: (True, ["n1"]), two.case_id: (False, ["n1"])}
+    assert all(each["since"] >= now.isoformat()[:19] for each in nodes["activity"])
+    use = {
+        each["node"]: (each["cases"], each["used_s"], each["planned_s"]) for each in nodes["use"]
+    }
+    # The two nights before took 100 and 140 s.
+    assert use == {"n1": (2, 600.0, 240.0), "n2": (1, 300.0, 120.0)}

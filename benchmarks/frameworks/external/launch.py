@@ -55,8 +55,9 @@ def placeholders(job, process, ports, python):
     slots = case["devices_per_node"]
     protocol = job["protocol"]
     steps = protocol["warmup_steps"] + protocol["measured_steps"]
+    prefix = os.path.expanduser(command["prefix"] or "")
     known = {
-        "python": os.path.join(command["prefix"], "bin/python") if command["prefix"] else python,
+        "python": os.path.join(prefix, "bin/python") if prefix else python,
         "rank": process["rank"],
         "local_rank": process["local_rank"],
         "world_size": len(job["processes"]),
@@ -86,5 +87,6 @@ def placeholders(job, process, ports, python):
         "threads": case["threads"] or "",
         "scale": case["scale"],
         "seed": job["workload"]["seed"],
+        "data": os.path.expanduser(job["workload"]["data_path"] or ""),
     }
     return {name: str(value) for name, value in known.items()}

@@ -291,6 +291,9 @@ def main():
     recorder = Recorder(os.path.join(process_dir, "steps.jsonl"))
     recorder.phase("build")
     folder = os.path.expanduser(command["folder"] or process_dir)
+    data = os.path.expanduser(context.data_path or folder)
+    if not os.path.exists(data):
+        sys.exit("{}: no such file or folder on this node".format(data))
     reader = LogReader(context, recorder, folder) if context.measured else None
     script = None
     if command["launch"] != "head" or context.rank == 0:

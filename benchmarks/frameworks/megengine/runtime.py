@@ -1,4 +1,4 @@
-"""A MegEngine process on a node: alone, on the CPU."""
+"""A MegEngine process on a node: alone, on the CPU or a GPU."""
 
 import time
 
@@ -13,17 +13,25 @@ class Runtime(Base):
     line = "megengine"
 
     def init(self):
-        """Chooses the CPU."""
-        megengine.set_default_device("cpux")
+        """Chooses the CPU or the one GPU that the launcher has left visible."""
+        self.device = "cpux" if self.context.device is None else "gpu0"
+        megengine.set_default_device(self.device)
 
     def device_sync(self):
-        """Waits until all that was queued has run: on the CPU too it runs behind Python."""
+        """Waits until all that was queued has run: on the CPU, too, it runs behind Python."""
         megengine._full_sync()
 
     def mark(self):
-        """A reading of the clock when nothing is queued: there are no events on the CPU."""
+        """A reading of the clock when nothing is queued: Python is shown no device events."""
         self.device_sync()
         return time.perf_counter()
+
+    def peak_memory(self):
+        """Also what MegEngine's allocator took at most of a GPU."""
+        found = super().peak_memory()
+        if self.context.device is not None:
+            found["allocator_bytes"] = megengine.device.get_max_allocated_memory(self.device)
+        return found
 
     def versions(self):
         """MegEngine's version and NumPy's."""

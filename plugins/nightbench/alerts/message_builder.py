@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Any
 
 from nightbench.alerts import AlertItem, EndedAlert, Picture, grouped, picture
-from nightbench.alerts.reproduce import command_of
 from nightbench.alerts.routing import Routed
-from nightbench.alerts.run_differences import differences
+from nightbench.causes.run_differences import differences
 from nightbench.core.model import HistoryPoint, Verdict, VerdictKind
 from nightbench.core.model.alerts import Cause, Confirmation
+from nightbench.core.reproduce import command_of
 from nightbench.core.run_plan import RunPlan
 from nightbench.warehouse import Warehouse
 
@@ -86,7 +86,7 @@ class MessageBuilder:
             alert_id=each.alert_id,
             last_good=_point(good),
             first_bad=_point(bad) if all(ends) else None,
-            changes=differences(good, bad) if good and bad else None,
+            changes=tuple(map(str, differences(good, bad))) if good and bad else None,
             cause=self._causes.get(each.alert_id),
             confirmation=self._confirmations.get(each.alert_id),
             error=self._warehouse.runs.case_error(verdict.run_id, verdict.case_id)

@@ -54,8 +54,8 @@ def parse(
         return
     out.print(f"{file}: {found['title']}", highlight=False, markup=False)
     out.print(
-        f"{found['lines']} lines, {found['steps']}; {found['warmup_lines']} lines of the warm-up "
-        "left out",
+        f"{found['lines']} lines, {found['steps']}; of the warm-up "
+        f"{found['warmup_lines']} left out",
         highlight=False,
     )
     unit_said = f"{found['unit'] or 'units'}/s"

@@ -23,7 +23,9 @@ from nightbench.config.validate import validate
 from nightbench.core.code_digest import IGNORED_FOLDERS, code_digest
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
+    LINE_AXES,
     Catalog,
+    Combination,
     FrameworkInfo,
     Role,
     Strategy,
@@ -141,6 +143,9 @@ def _framework(path: Path) -> FrameworkInfo:
             for strategy, roles in file.roles.items()
         },
         refused_workloads=dict(file.refused_workloads),
+        refused_combinations=tuple(
+            Combination(each.when, each.refused) for each in file.refused_combinations
+        ),
         launcher_env=frozenset(file.launcher_env),
         drill_workload=file.drill_workload,
         for_tests=file.for_tests,
@@ -220,8 +225,24 @@ def _contradictions(
         if not (workloads / refused / f"{file.api}.py").is_file():
             said = f"found {refused}, which has no {file.api}.py; expected one that has"
             yield ("refused_workloads", refused), said
+    for number, combination in enumerate(file.refused_combinations):
+        for name, values in combination.when.items():
+            known = _known_values(file, name, workloads)
+            for value in values:
+                if known is not None and value not in known:
+                    yield ("refused_combinations", number, "when", name), one_of(value, known)
     if drilled is not None and not (workloads / drilled / "spec.json").is_file():
         yield ("drill_workload",), one_of(drilled, [each.name for each in _folders(workloads)])
+
+
+def _known_values(file: FrameworkFile, key: str, workloads: Path) -> list[str] | None:
+    """What a combination may name under a key; None where that is anything."""
+    if key == "workload":
+        return [each.name for each in _folders(workloads)]
+    if key not in LINE_AXES:
+        return None
+    default = LINE_AXES[key]
+    return sorted({*file.axes.get(key, {}), *([default] if default else [])})
 
 
 def _missing_locks(file: FrameworkFile, folder: Path) -> dict[str, str]:

@@ -44,10 +44,27 @@ def _number(value: Any) -> Any:
     return value
 
 
+def _values(value: Any) -> tuple[str, ...]:
+    """One value, or a list of them, as text."""
+    values = value if isinstance(value, list) else [value]
+    if not values or not all(isinstance(x, str | int) and not isinstance(x, bool) for x in values):
+        raise ValueError(f"found {value!r}; expected a value, or a list of values")
+    return tuple(str(each) for each in values)
+
+
+def _several(when: dict[str, Any]) -> dict[str, Any]:
+    if len(when) < 2:
+        found = ", ".join(when) or "nothing"
+        raise ValueError(f"found {found}; expected several axes: a single value stands in `axes`")
+    return when
+
+
 _COUNTS = ("nodes", "pservers", "trainers")
 _Support = Annotated[Any, AfterValidator(_support), v.Words("true, or the reason why not")]
 _Kind = Annotated[str, _one_of(("cpu", "gpu")), v.Words("device kind")]
 _Axis = Annotated[str, _one_of(LINE_AXES), v.Words("axis")]
+_Of = Annotated[str, _one_of((*LINE_AXES, "workload", "trainers", "optimizer")), v.Words("axis")]
+_Values = Annotated[Any, AfterValidator(_values), v.Words("value or list of values")]
 _Strategy = Annotated[str, _one_of([str(each) for each in Strategy]), v.Words("strategy")]
 _RoleName = Annotated[v.Name, v.Words("role")]
 _Variant = Annotated[v.Name, v.Words("variant")]
@@ -119,6 +136,17 @@ class RoleFile(StrictModel):
     )
 
 
+class CombinationFile(StrictModel):
+    """Values of several axes that a line runs each, but not together."""
+
+    when: Annotated[dict[_Of, _Values], AfterValidator(_several)] = Field(
+        description="Axis, `workload`, `trainers` or `optimizer` (the workload's): its value, or a "
+        "list of values of which one is enough. All keys have to hold. Of real data the value is "
+        "the format."
+    )
+    refused: v.Text = Field(description="The reason for users.")
+
+
 class FrameworkFile(StrictModel):
     """A framework line: `benchmarks/frameworks/<line>/framework.json`."""
 
@@ -160,6 +188,11 @@ class FrameworkFile(StrictModel):
         default_factory=dict,
         description="Workload with a model file of the line's API that the line does not run: the "
         "reason for users.",
+    )
+    refused_combinations: list[CombinationFile] = Field(
+        default_factory=list,
+        description="Values that the line runs each, but not together: a suite that asks for them "
+        "is refused, or skips these cases where it may.",
     )
     launcher_env: list[v.Text] = Field(
         default_factory=list,

@@ -20,6 +20,7 @@ PLACEHOLDERS = (
     *("devices_per_node", "host", "hosts", "host_slots", "master", "master_port", "port"),
     *("endpoints", "device", "devices", "batch_size", "global_batch_size", "steps"),
     *("warmup_steps", "measured_steps", "precision", "sequence_length", "threads", "scale", "seed"),
+    "data",
 )
 """What the launcher of such a line replaces in a word of a command."""
 

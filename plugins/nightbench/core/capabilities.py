@@ -26,6 +26,9 @@ SYNTHETIC = Case.data
 SHIPPED_DATA = (SYNTHETIC, "sample")
 """Data that every cluster has: those that are made, and a few examples that ship with the code."""
 
+DATA_PLACEHOLDER = "{data}"
+"""What the path of the data stands for in a command."""
+
 
 @dataclass(frozen=True)
 class Refusal:
@@ -91,14 +94,15 @@ def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
             "framework",
             f"{case.workload} is not written for {case.framework} (for {have}): found no {file}",
         )
-    if case.data != SYNTHETIC and workload.reads is None:
-        return Refusal(
-            "data", f"{case.workload} reads no real data: found {case.data}; expected {SYNTHETIC}"
-        )
+    if problem := _wrong_data(case, workload):
+        return Refusal("data", problem)
     for axis in LINE_AXES:
         refusal = _refused(framework, _value(case, axis, workload), axis)
         if refusal is not None:
             return refusal
+    refusal = _combined(case, framework, workload)
+    if refusal is not None:
+        return refusal
     if case.batch_size_per_device == MAX_BATCH:
         if "command" in workload.scales.get(case.scale, {}):
             return Refusal("batch_size_per_device", "max is for workloads of `benchmarks`")
@@ -109,6 +113,35 @@ def unsupported(case: Case, catalog: Catalog) -> Refusal | None:
         have = ", ".join(sorted(workload.scales))
         return Refusal("scale", f"{case.workload} has no scale {case.scale} (it has {have})")
     return _wrong_length(case, workload.scales[case.scale])
+
+
+def _wrong_data(case: Case, workload: WorkloadInfo) -> str | None:
+    if case.data == SYNTHETIC:
+        return None
+    command = workload.scales.get(case.scale, {}).get("command")
+    if command is None and workload.reads is None:
+        return f"{case.workload} reads no real data: found {case.data}; expected {SYNTHETIC}"
+    if command is not None and case.data in SHIPPED_DATA:
+        return f"found {case.data}, which is for workloads of `benchmarks`; expected data of sites"
+    if command is not None and not any(
+        DATA_PLACEHOLDER in word for word in (*command["argv"], *command["env"].values())
+    ):
+        said = f"expected {DATA_PLACEHOLDER} in its `argv` or `env`, or {SYNTHETIC}"
+        return f"{case.workload} is not told where the data {case.data} lie: {said}"
+    return None
+
+
+def _combined(case: Case, framework: FrameworkInfo, workload: WorkloadInfo) -> Refusal | None:
+    """Refuse values that the line runs each, but not together."""
+    found = {axis: _value(case, axis, workload) for axis in LINE_AXES}
+    found |= {"workload": case.workload, "trainers": str(case.trainers)}
+    found["optimizer"] = workload.scales.get(case.scale, {}).get("optimizer")
+    for combination in framework.refused_combinations:
+        if all(found[key] in values for key, values in combination.when.items()):
+            together = " with ".join(f"{key} {found[key]}" for key in combination.when)
+            said = f"{framework.line} does not run {together}: {combination.refused}"
+            return Refusal(list(combination.when)[-1], said)
+    return None
 
 
 def _wrong_length(case: Case, params: Mapping[str, Any]) -> Refusal | None:

@@ -105,6 +105,7 @@ def summarize_repeat(record: RepeatRecord, case: Case) -> RepeatSummary:
         time_to_first_step_s=_largest(r.time_to_first_step_s for r in trainers),
         peak_resident_bytes=_largest(r.peak_resident_bytes for r in trainers),
         sent_bytes_per_step=_largest(r.sent_bytes_per_step for r in trainers),
+        data_wait_s=_largest(r.data_wait_s for r in trainers),
         loss_first=statistics.fmean(first_losses) if first_losses else None,
         loss_median=statistics.median(window_losses) if window_losses else None,
         problem=rates.problem or (_first_reason(record) if record.status == "disturbed" else None),
@@ -287,6 +288,7 @@ def summarize_case(
         problems = dict.fromkeys(r.problem for r in repeats if r.problem)
         reasons = reasons or tuple(problems) or (Reason(ReasonCode.NO_GOOD_REPEAT), *refusals)
     first_steps = [r.time_to_first_step_s for r in counted if r.time_to_first_step_s is not None]
+    data_waits = [r.data_wait_s for r in counted if r.data_wait_s is not None]
     return Measurement(
         run_id=run_id,
         case=case,
@@ -305,6 +307,7 @@ def summarize_case(
         time_to_first_step_s=statistics.median(first_steps) if first_steps else None,
         peak_resident_bytes=_largest(r.peak_resident_bytes for r in counted),
         sent_bytes_per_step=_largest(r.sent_bytes_per_step for r in counted),
+        data_wait_s=statistics.median(data_waits) if data_waits else None,
         found_batch_size=_largest(rank.batch_size for x in records for rank in x.ranks),
         definition_digest=definition_digest,
         fingerprint_id=_fingerprint(records),

@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nightbench.alerts.reproduce import command_of
 from nightbench.core.model import Build, JobSpec
+from nightbench.core.reproduce import command_of
 from nightbench.night.exported_run import SCHEMA, for_loopback
 from nightbench.spool import RunSpool
 from nightbench.spool.planned_job import load_job

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param, task
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from nightbench.config import locations
 from nightbench.config.suite_heads import cluster_names, suite_heads
@@ -157,9 +157,14 @@ def _request(params: Mapping[str, Any]) -> tuple[BisectRequest, ExperimentContex
         versions=params.get("versions") or (),
         **named,
     )
-    goal = complete_goal(goal, connect)
-    if not goal.suite:
-        raise UserError("suite: found nothing; expected an alert, or the suite of the case")
+    try:
+        goal = complete_goal(goal, connect)
+        if not goal.suite:
+            raise UserError("suite: found nothing; expected an alert, or the suite of the case")
+    except UserError as error:
+        # No retry mends what a person asked for.
+        log.error("%s", error)
+        raise AirflowFailException(str(error)) from None
     limits = {
         "budget_s": params["budget_h"] * 3600.0,
         "most_tests": params["most_tests"],

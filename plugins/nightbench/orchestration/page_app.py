@@ -8,7 +8,9 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request
 
+from nightbench.experiments.experiment_reader import ExperimentReader
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE, connect
+from nightbench.spool import open_spool
 from nightbench.warehouse import Triage
 from nightbench.warehouse.pages import PageRepository
 from nightbench.web import PageAccess, PageUser, create_app
@@ -31,6 +33,11 @@ def open_triage(by: str) -> Iterator[Triage]:
         yield Triage(connection, by)
 
 
+def open_comparisons() -> ExperimentReader:
+    """What the spool has of comparisons."""
+    return ExperimentReader(open_spool())
+
+
 def build_app() -> FastAPI:
     """The app, guarded by Airflow's own access rules."""
     from airflow.sdk.configuration import conf
@@ -39,6 +46,8 @@ def build_app() -> FastAPI:
         open_repository,
         open_triage,
         _access(),
+        open_spool,
+        open_comparisons,
         base_url=conf.get("api", "base_url", fallback=""),
     )
 
@@ -58,5 +67,8 @@ def _access() -> PageAccess:
         return PageUser(user.get_name(), may_change=True)
 
     return PageAccess(
-        reader=requires_access_dag("GET", DagAccessEntity.RUN), trigger=trigger, user=page_user
+        reader=requires_access_dag("GET", DagAccessEntity.RUN),
+        trigger=trigger,
+        user=page_user,
+        logs=requires_access_dag("GET", DagAccessEntity.TASK_LOGS),
     )

@@ -50,6 +50,8 @@ FIELDS: dict[str, str] = {
     "peak_resident_bytes": "largest resident memory of a trainer",
     "sent_bytes_per_step": "bytes of gradients that a trainer sends in a step, where it counts "
     "them (compression); null elsewhere",
+    "data_wait_s": "seconds that a step waited for its batch, median of the repeats; null for "
+    "synthetic data",
     "verdict": "ok, watched, regressed, improved, insufficient_data, failed, unavailable, missing; "
     "null before judging and where it was left out",
     "verdict_sentence": "the verdict's evidence",

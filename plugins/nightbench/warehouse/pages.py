@@ -39,9 +39,27 @@ class PageRepository(Repository):
         """One run with its counts."""
         return next(iter(self._runs.find(run_ids=[run_id], imported=True)), None)
 
-    def results(self, run_id: str) -> Sequence[Row]:
-        """Every planned case of a run."""
-        return self._runs.results(run_id)
+    def results(self, run_id: str, case_id: str | None = None) -> Sequence[Row]:
+        """Every planned case of a run, or the one that is named."""
+        return self._runs.results(run_id, case_id)
+
+    def case_head(self, run_id: str, case_id: str) -> Row | None:
+        """Generation, checks that were met and the last good run before; None where unplanned."""
+        return self._first("case_head", run_id=run_id, case_id=case_id)
+
+    def case_states(self, case_id: str, run_ids: Sequence[str]) -> Mapping[str, Row]:
+        """What a case was measured with in some runs, by run."""
+        return self._runs.case_states(case_id, run_ids)
+
+    def failed_checks(self, run_id: str, case_id: str) -> Sequence[Row]:
+        """Checks that results of a case did not meet."""
+        return self._read("case_failed_checks", run_id=run_id, case_id=case_id)
+
+    def ranks(self, run_id: str, case_id: str, generation: int, repeat: int) -> Sequence[Row]:
+        """The processes of a repeat with their steps, the longest window first."""
+        return self._read(
+            "case_ranks", run_id=run_id, case_id=case_id, generation=generation, repeat=repeat
+        )
 
     def find_alerts(
         self,
@@ -49,6 +67,7 @@ class PageRepository(Repository):
         cluster: str | None,
         framework: str | None,
         limit: int,
+        offset: int,
     ) -> Sequence[Row]:
         """Alerts with what their case is."""
         return self._page_alerts(
@@ -56,12 +75,33 @@ class PageRepository(Repository):
             cluster=cluster,
             framework=framework,
             max_rows=limit,
+            skipped=offset,
         )
+
+    def alert_marks(
+        self, states: Sequence[str] | None, cluster: str | None, framework: str | None
+    ) -> Sequence[Row]:
+        """What alerts are grouped and ranked by, newest first."""
+        return self._read(
+            "page_alert_marks",
+            states=None if states is None else list(states),
+            cluster=cluster,
+            framework=framework,
+        )
+
+    def alerts(self, alert_ids: Sequence[int]) -> Mapping[int, Row]:
+        """Some alerts by their numbers."""
+        found = self._page_alerts(alert_ids=list(alert_ids), max_rows=len(alert_ids))
+        return {row["alert_id"]: row for row in found}
 
     def alert(self, alert_id: int) -> Row | None:
         """One alert."""
-        found = self._page_alerts(alert_id=alert_id)
-        return found[0] if found else None
+        return self.alerts([alert_id]).get(alert_id)
+
+    def newest_bisects(self, alert_ids: Sequence[int]) -> Mapping[int, Row]:
+        """The newest search for the version behind each of some alerts, by their numbers."""
+        found = self._read("page_bisects", alert_ids=list(alert_ids))
+        return {row["alert_id"]: row for row in found}
 
     def group(self, group_key: str) -> Sequence[Row]:
         """The alerts of one cause."""
@@ -77,6 +117,15 @@ class PageRepository(Repository):
         for row in found:
             row["tests"] = self._read("bisect_steps", bisect_id=row["bisect_id"])
         return found
+
+    def find_bisects(self, limit: int) -> Sequence[Row]:
+        """Searches for first bad versions, newest first."""
+        return self._read("bisects", alert_id=None, bisect_id=None, max_rows=limit)
+
+    def bisect(self, bisect_id: str) -> Row | None:
+        """One search with its tests."""
+        found = self._first("bisects", alert_id=None, bisect_id=bisect_id, max_rows=1)
+        return found and {**found, "tests": self._read("bisect_steps", bisect_id=bisect_id)}
 
     def noisy(self) -> Sequence[Row]:
         """Series that are noisy now."""
@@ -153,10 +202,13 @@ class PageRepository(Repository):
         state: str | None,
         search: str | None,
         sort: str,
-        limit: int,
+        limit: int | None,
         offset: int,
     ) -> Sequence[Row]:
-        """Series with their newest median and verdict; `total` says how many there are."""
+        """Series with their newest median and verdict, all where there is no limit.
+
+        `total` says how many there are.
+        """
         return self._read(
             "ui_series",
             axes=Json(dict(axes)),
@@ -201,16 +253,36 @@ class PageRepository(Repository):
         """The newest control measurement of each node, metric, device and backend."""
         return self._read("ui_controls")
 
+    def unloaded_runs(self, since: datetime) -> Sequence[Row]:
+        """Runs that began since then and may be under way."""
+        return self._read("ui_unloaded_runs", since=since)
+
+    def node_use(self) -> Sequence[Row]:
+        """Seconds that each node spent on each suite in the last night of its cluster."""
+        return self._read("ui_node_use")
+
+    def night_windows(self) -> Sequence[Row]:
+        """From when to when each cluster was to measure in its last night."""
+        return self._read("ui_night_windows")
+
     def compare(
-        self, by: str, one: str, other: str, search: str | None, limit: int, offset: int
+        self,
+        by: str,
+        one: str,
+        other: str,
+        search: str | None,
+        standing: str | None,
+        limit: int | None,
+        offset: int,
     ) -> Sequence[Row]:
-        """Pairs of medians that differ by one property; `total` says how many there are."""
+        """Pairs of medians that differ by one property; each row has the counts of all."""
         return self._read(
             "ui_compare",
             by=by,
             one=one,
             other=other,
             search=search,
+            standing=standing,
             max_rows=limit,
             skipped=offset,
         )
@@ -228,5 +300,5 @@ class PageRepository(Repository):
         return self._read("ui_published", source_document=source_document, figure=figure)
 
     def _page_alerts(self, **given: Any) -> list[Row]:
-        nothing = dict.fromkeys(("states", "cluster", "framework", "alert_id", "group_key"))
-        return self._read("page_alerts", **{**nothing, "max_rows": 1, **given})
+        nothing = dict.fromkeys(("states", "cluster", "framework", "alert_ids", "group_key"))
+        return self._read("page_alerts", **{**nothing, "max_rows": 1, "skipped": 0, **given})

@@ -115,10 +115,13 @@ class RunRepository(RunWriter):
         row = self._first("case_error", run_id=run_id, case_id=case_id)
         return str(row["error"]) if row else None
 
-    def results(self, run_id: str | None = None) -> list[Row]:
-        """Every planned case of a run (the newest by default) with figures and verdict."""
+    def results(self, run_id: str | None = None, case_id: str | None = None) -> list[Row]:
+        """Every planned case of a run (the newest by default) with figures and verdict.
+
+        A case that is named is the only one.
+        """
         chosen = self.latest() if run_id is None else run_id
-        return self._read("results_rows", run_id=chosen) if chosen else []
+        return self._read("results_rows", run_id=chosen, case_id=case_id) if chosen else []
 
     def case_past(self, cluster: str) -> dict[str, CaseHistory]:
         """Case id -> how long the case takes there, and when a scheduled run last tried it."""

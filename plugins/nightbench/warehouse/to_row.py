@@ -30,7 +30,7 @@ Row = dict[str, Any]
 MEASUREMENT_COLUMNS = (
     *("framework_version", "unit", "n", "throughput", "minimum", "maximum", "mad"),
     *("spread", "half_width", "speedup", "efficiency", "baseline_case_id"),
-    *("time_to_first_step_s", "peak_resident_bytes", "sent_bytes_per_step"),
+    *("time_to_first_step_s", "peak_resident_bytes", "sent_bytes_per_step", "data_wait_s"),
     "found_batch_size",
     *("definition_digest", "fingerprint_id"),
 )
@@ -105,7 +105,10 @@ def repeat_row(bundle: RepeatBundle) -> Row:
             # The column takes positive finite figures only; what was found stays readable.
             reasons.append(Reason(ReasonCode.BAD_FIGURE, subject=column, observed=str(value)))
     row["reasons"] = reasons_document(reasons)
-    for column in ("overlap", "drift", "time_to_first_step_s", "loss_first", "loss_median"):
+    for column in (
+        *("overlap", "drift", "time_to_first_step_s", "data_wait_s"),
+        *("loss_first", "loss_median"),
+    ):
         row[column] = number(getattr(summary, column, None))
     for column in ("peak_resident_bytes", "sent_bytes_per_step"):
         row[column] = _whole(getattr(summary, column, None))
@@ -116,7 +119,7 @@ def rank_row(rank: RankResult) -> Row:
     """One process of a repeat."""
     numbers = (
         *("samples_per_step", "window_open_s", "window_close_s", "window_wall_s"),
-        *("time_to_first_step_s", "loss_first"),
+        *("time_to_first_step_s", "data_wait_s", "loss_first"),
     )
     return {
         "process": rank.name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
@@ -25,11 +26,15 @@ from nightbench.web.actions import (
     apply_change,
     parse_change,
 )
+from nightbench.web.alert_groups import AlertGroup, Together, group_alerts, ids_of
 from nightbench.web.alert_models import (
     AlertDetail,
     AlertEvent,
+    AlertGroupRow,
+    AlertGroups,
     AlertList,
     AlertRow,
+    BisectProgress,
     BisectSearch,
     BisectTest,
     OfferedAction,
@@ -115,26 +120,61 @@ class AlertApi:
         state: Annotated[list[str] | None, Query()] = None,
         cluster: str = "",
         framework: str = "",
-        limit: Annotated[int, Query(ge=1, le=MOST)] = 200,
+        page: Annotated[int, Query(ge=1, le=100_000)] = 1,
+        size: Annotated[int, Query(ge=1, le=MOST)] = 200,
     ) -> JSONResponse:
         """Alerts, newest first; the live ones unless states are named."""
+        chosen = (states_of(state or []), cluster or None, framework or None)
         with self._repository() as repository:
-            rows = repository.find_alerts(
-                states_of(state or []), cluster or None, framework or None, limit
+            rows = repository.find_alerts(*chosen, size, (page - 1) * size)
+            total = len(repository.alert_marks(*chosen))
+        found = [AlertRow.of(row) for row in rows]
+        return json_response(
+            AlertList(alerts=found, total=total, page=page, size=size).model_dump()
+        )
+
+    def groups(
+        self,
+        state: Annotated[list[str] | None, Query()] = None,
+        cluster: str = "",
+        framework: str = "",
+        together: Together = "cause",
+        page: Annotated[int, Query(ge=1, le=100_000)] = 1,
+        size: Annotated[int, Query(ge=1, le=200)] = 50,
+    ) -> JSONResponse:
+        """Alerts of one cause or onset in one item, the worst first."""
+        with self._repository() as repository:
+            marks = repository.alert_marks(
+                states_of(state or []), cluster or None, framework or None
             )
-        return json_response(AlertList(alerts=[AlertRow.of(row) for row in rows]).model_dump())
+            groups = group_alerts(marks, together)
+            shown = groups[(page - 1) * size : page * size]
+            heads = repository.alerts([group.head["alert_id"] for group in shown])
+            medians = repository.sparklines(_series(row) for row in heads.values())
+            bisects = repository.newest_bisects(ids_of(shown))
+        items = [
+            _group_row(group, heads[group.head["alert_id"]], medians, bisects) for group in shown
+        ]
+        answer = AlertGroups(
+            items=items, total=len(groups), alerts=len(marks), page=page, size=size
+        )
+        return json_response(answer.model_dump())
 
     def show(self, request: Request, alert_id: int) -> JSONResponse:
         """One alert with its history, and what its reader may do with it."""
         user: PageUser = request.state.nightbench_user
         with known_alert(self._repository, alert_id) as (repository, row):
+            group = group_of(repository, row)
+            severity = AlertGroup(tuple(group) or (row,)).severity
             evidence = [CauseEvidence.from_json(each) for each in row["evidence"] or ()]
             shown = AlertDetail.of(
                 row,
                 evidence_sentences=[evidence_sentence(each) for each in evidence],
                 events=[AlertEvent.of(each) for each in repository.alert_events(alert_id)],
                 bisects=[_bisect(each) for each in repository.bisects(alert_id)],
-                group=[AlertRow.of(each) for each in group_of(repository, row)],
+                severity=severity.level,
+                severity_because=severity.because,
+                group=[AlertRow.of(each) for each in group],
                 actions=[
                     OfferedAction.of(vars(action))
                     for action in (actions_for(row["state"]) if user.may_change else ())
@@ -162,6 +202,29 @@ class AlertApi:
             apply_change(change, chosen, triage, row, group)
         self._cache.clear()
         return self.show(request, alert_id)
+
+
+def _series(row: Row) -> tuple[str, str]:
+    return row["case_id"], row["cluster"]
+
+
+def _group_row(
+    group: AlertGroup,
+    head: Row,
+    medians: Mapping[tuple[str, str], list[float]],
+    bisects: Mapping[int, Row],
+) -> AlertGroupRow:
+    severity = group.severity
+    bisect = next((bisects[i] for i in ids_of([group]) if i in bisects), None)
+    return AlertGroupRow(
+        head=AlertRow.of(head),
+        alerts=len(group.members),
+        states=Counter(row["state"] for row in group.members),
+        severity=severity.level,
+        severity_because=severity.because,
+        medians=medians.get(_series(head), []),
+        bisect=BisectProgress.of(bisect) if bisect else None,
+    )
 
 
 def _bisect(row: Row) -> BisectSearch:

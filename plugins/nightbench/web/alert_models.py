@@ -54,9 +54,57 @@ class AlertRow(ApiModel):
 
 
 class AlertList(ApiModel):
-    """Alerts, newest first."""
+    """A page of alerts, newest first."""
 
     alerts: list[AlertRow]
+    total: int
+    page: int
+    size: int
+
+
+class BisectProgress(ApiModel):
+    """How far a search for the first bad version is."""
+
+    bisect_id: str
+    line: str
+    good: str
+    bad: str
+    versions: int
+    state: str
+    outcome: str | None
+    first_bad: str | None
+    tests: int
+    """Those that have ended."""
+    spent_s: float
+    budget_s: float
+
+
+class AlertGroupRow(ApiModel):
+    """Alerts that hang together; most stand alone."""
+
+    head: AlertRow
+    """The worst of them."""
+    alerts: int
+    states: dict[str, int]
+    """How many of them are in which state."""
+    severity: str
+    """high, medium or low."""
+    severity_because: str
+    medians: list[float]
+    """The newest of the head's series, oldest first, units of work per second."""
+    bisect: BisectProgress | None
+    """The newest one of any of them."""
+
+
+class AlertGroups(ApiModel):
+    """A page of groups of alerts, the worst first."""
+
+    items: list[AlertGroupRow]
+    total: int
+    alerts: int
+    """In all groups."""
+    page: int
+    size: int
 
 
 class AlertEvent(ApiModel):
@@ -127,6 +175,8 @@ class AlertDetail(AlertRow):
     """For and against its cause."""
     events: list[AlertEvent]
     bisects: list[BisectSearch]
+    severity: str
+    severity_because: str
     group: list[AlertRow]
     """All alerts of its cause, itself included; empty where it is the only one."""
     actions: list[OfferedAction]
@@ -233,9 +283,53 @@ class ClusterSummary(ApiModel):
     last_run_at: datetime
 
 
+class NodeActivity(ApiModel):
+    """A case under way, with its nodes."""
+
+    cluster: str
+    run_id: str
+    case_id: str
+    nodes: list[str]
+    is_holding: bool
+    """It has the locks of all its nodes; else it prepares, or waits for one."""
+    state: str
+    message: str
+    """What it waits for: who holds which node since when."""
+    repeat: int | None
+    repeats: int | None
+    since: datetime
+    """When it was handed to its controller."""
+    at: datetime
+    """When its controller said so last."""
+
+
+class NodeUse(ApiModel):
+    """What a node spent on a suite in the last night."""
+
+    cluster: str
+    node: str
+    suite: str
+    first_at: datetime
+    cases: int
+    used_s: float
+    planned_s: float
+    """What its cases usually take: median of the good ones of two weeks before."""
+
+
+class NightWindowRow(ApiModel):
+    """From when to when a cluster's suites were to measure in the last night."""
+
+    cluster: str
+    begins_at: datetime
+    ends_at: datetime
+
+
 class Nodes(ApiModel):
     """Clusters with their nodes and control measurements."""
 
     clusters: list[ClusterSummary]
     nodes: list[NodeHealth]
     controls: list[ControlMedian]
+    activity: list[NodeActivity]
+    use: list[NodeUse]
+    windows: list[NightWindowRow]

@@ -7,7 +7,13 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from nightbench.web import alert_models, compare_models, ui_models
+from nightbench.web import (
+    alert_models,
+    case_models,
+    compare_models,
+    experiment_models,
+    ui_models,
+)
 
 _SCALARS = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
 
@@ -16,7 +22,7 @@ def typescript() -> str:
     """Return the text of `src/api-types.ts`."""
     models = {
         value
-        for module in (ui_models, alert_models, compare_models)
+        for module in (ui_models, alert_models, case_models, compare_models, experiment_models)
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, ui_models.ApiModel)
     } - {ui_models.ApiModel}
@@ -34,6 +40,8 @@ def _type(schema: Mapping[str, Any]) -> str:
         return str(schema["$ref"]).rpartition("/")[2]
     if "anyOf" in schema:
         return " | ".join(dict.fromkeys(_type(each) for each in schema["anyOf"]))
+    if "enum" in schema:
+        return " | ".join(f'"{value}"' for value in schema["enum"])
     kind = schema["type"]
     if kind == "null":
         return "null"

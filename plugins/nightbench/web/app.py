@@ -14,8 +14,10 @@ from starlette.exceptions import HTTPException
 
 from nightbench.core.errors import UserError
 from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
-from nightbench.web.alert_models import AlertDetail, AlertList, Nodes, Trust
+from nightbench.web.alert_models import AlertDetail, AlertGroups, AlertList, Nodes, Trust
 from nightbench.web.answer_cache import AnswerCache
+from nightbench.web.case_api import CaseApi, OpenSpool
+from nightbench.web.case_models import CaseDetail, RepeatLog, RepeatSteps, RepeatTelemetry
 from nightbench.web.compare_api import CompareApi
 from nightbench.web.compare_models import (
     ComparedPairs,
@@ -24,6 +26,8 @@ from nightbench.web.compare_models import (
     PublishedTables,
 )
 from nightbench.web.errors import BadInput, status_of
+from nightbench.web.experiment_api import ExperimentApi, OpenComparisons
+from nightbench.web.experiment_models import BisectDetail, ComparisonDetail, Experiments
 from nightbench.web.guard import PageAccess, PageUser, hosts_of
 from nightbench.web.headers import HEADERS
 from nightbench.web.health_api import HealthApi
@@ -32,7 +36,6 @@ from nightbench.web.run_api import RunApi
 from nightbench.web.ui_api import UiApi
 from nightbench.web.ui_models import (
     AxisValues,
-    CaseRepeats,
     DagRunRun,
     Morning,
     RunPage,
@@ -71,6 +74,8 @@ def create_app(
     repository: OpenQueries,
     triage: OpenTriage,
     access: PageAccess,
+    spool: OpenSpool,
+    comparisons: OpenComparisons,
     base_url: str = "",
 ) -> FastAPI:
     """Return the app.
@@ -79,6 +84,8 @@ def create_app(
         repository: opens what a request reads from.
         triage: opens, by a person's name, what a request changes alerts through.
         access: authorisation of requests.
+        spool: opens the files of runs: logs, samples of nodes, and what goes on.
+        comparisons: opens what the spool has of comparisons.
         base_url: the address by which browsers see the site, where it is known.
     """
 
@@ -98,8 +105,11 @@ def create_app(
 
     cache = AnswerCache(CACHED_S)
     ui, runs = UiApi(repository, cache), RunApi(repository)
+    cases = CaseApi(repository, spool)
+    experiments = ExperimentApi(repository, comparisons, cache)
+    repeat = "runs/{run_id}/{case_id}/repeats/{generation}/{repeat}"
     api = AlertApi(repository, triage, hosts, cache)
-    health, compare = HealthApi(repository), CompareApi(repository)
+    health, compare = HealthApi(repository, spool), CompareApi(repository)
     for path, handler, answer in (
         ("morning", ui.morning, Morning),
         ("series", ui.series_list, SeriesPage),
@@ -109,12 +119,17 @@ def create_app(
         ("nodes", health.nodes, Nodes),
         ("compare", compare.pairs, ComparedPairs),
         ("compare/sides", compare.sides, ComparedSides),
+        ("experiments", experiments.index, Experiments),
+        ("experiments/ab/{comparison_id}", experiments.comparison, ComparisonDetail),
+        ("experiments/bisects/{bisect_id}", experiments.bisect, BisectDetail),
         ("published", compare.tables, PublishedTables),
         ("published/cells", compare.cells, PublishedCells),
         ("runs", runs.index, RunPage),
         ("runs/of-dag-run", runs.of_dag_run, DagRunRun),
         ("runs/{run_id}", runs.show, RunResults),
-        ("runs/{run_id}/{case_id:path}", runs.repeats, CaseRepeats),
+        (f"{repeat}/steps", cases.steps, RepeatSteps),
+        (f"{repeat}/telemetry", cases.telemetry, RepeatTelemetry),
+        ("runs/{run_id}/{case_id}", cases.show, CaseDetail),
     ):
         app.add_api_route(
             f"{API}/{path}",
@@ -123,8 +138,18 @@ def create_app(
             response_model=answer,
             dependencies=[Depends(_headers)],
         )
+    app.add_api_route(
+        f"{API}/{repeat}/log",
+        cases.log,
+        methods=["GET"],
+        response_model=RepeatLog,
+        dependencies=[Depends(access.logs), Depends(_headers)],
+    )
     app.add_api_route(f"{API}/openapi.json", _openapi, methods=["GET"], include_in_schema=False)
     app.add_api_route(f"{API}/alerts", api.index, methods=["GET"], response_model=AlertList)
+    app.add_api_route(
+        f"{API}/alerts/groups", api.groups, methods=["GET"], response_model=AlertGroups
+    )
     app.add_api_route(
         f"{API}/alerts/{{alert_id:alert}}", api.show, methods=["GET"], response_model=AlertDetail
     )

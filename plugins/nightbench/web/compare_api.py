@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from fastapi import Query
 
@@ -14,9 +14,10 @@ from nightbench.web.compare_models import (
     PublishedCells,
     PublishedTable,
     PublishedTables,
+    Standing,
 )
 from nightbench.web.page_queries import OpenQueries
-from nightbench.web.ui_api import CSV_ROWS, csv_response
+from nightbench.web.ui_api import csv_response
 
 By = Literal["framework", "cluster", "version", "build", "run"]
 Format = Literal["json", "csv"]
@@ -34,22 +35,29 @@ class CompareApi:
         one: str,
         other: str,
         search: str = "",
+        standing: Standing | Literal[""] = "",
         page: Annotated[int, Query(ge=1, le=100_000)] = 1,
         size: Annotated[int, Query(ge=1, le=500)] = 100,
         format: Format = "json",
     ) -> Any:
-        """Medians that did equal work but for one property, the largest difference first."""
+        """Medians that did equal work but for one property: pairs, or those of one standing."""
         is_csv = format == "csv"
-        limit, offset = (CSV_ROWS, 0) if is_csv else (size, (page - 1) * size)
+        limit, offset = (None, 0) if is_csv else (size, (page - 1) * size)
         with self._repository() as repository:
-            rows = repository.compare(by, one, other, search or None, limit, offset)
+            found = repository.compare(
+                by, one, other, search or None, standing or None, limit, offset
+            )
+        rows = [row for row in found if row["standing"] is not None]
         if is_csv:
             return csv_response(rows, list(ComparedPair.model_fields))
+        counts = {name: found[0][name] for name in get_args(Standing)}
+        shown = [standing] if standing else ["faster", "slower", "unclear"]
         return ComparedPairs(
             items=[ComparedPair.of(row) for row in rows],
-            total=rows[0]["total"] if rows else 0,
+            total=sum(counts[name] for name in shown),
             page=page,
             size=size,
+            **counts,
         )
 
     def sides(self, by: By) -> ComparedSides:

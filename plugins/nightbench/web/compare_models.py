@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from nightbench.web.ui_models import ApiModel
 
+Standing = Literal["faster", "slower", "unclear", "only_one", "only_other"]
+"""How the other side stands beside the one; unclear where the interval of the ratio holds 1."""
+
 
 class ComparedPair(ApiModel):
-    """Two medians of equal work."""
+    """Two medians of equal work, or the only one where one side has none."""
 
-    one_case_id: str
-    other_case_id: str
-    one_cluster: str
-    other_cluster: str
-    one_run_id: str
-    other_run_id: str
+    standing: Standing
+    one_case_id: str | None
+    other_case_id: str | None
+    one_cluster: str | None
+    other_cluster: str | None
+    one_run_id: str | None
+    other_run_id: str | None
     one_version: str | None
     other_version: str | None
-    one_throughput: float
-    other_throughput: float
-    one_n: int
-    other_n: int
+    one_throughput: float | None
+    other_throughput: float | None
+    one_n: int | None
+    other_n: int | None
     unit: str
-    ratio: float
+    ratio: float | None
     """other / one: above 1 the other is faster."""
     ratio_low: float | None
     """With high: from the confidence half-widths of both medians; null where one has none."""
@@ -31,10 +36,18 @@ class ComparedPair(ApiModel):
 
 
 class ComparedPairs(ApiModel):
-    """A page of a comparison, the largest difference first."""
+    """A page of a comparison: clear differences first, and of these the largest."""
 
     items: list[ComparedPair]
+    faster: int
+    """Pairs of all pages whose other side is clearly faster; so the next ones."""
+    slower: int
+    unclear: int
+    only_one: int
+    """Work that the other side did not do."""
+    only_other: int
     total: int
+    """Rows of all pages."""
     page: int
     size: int
 

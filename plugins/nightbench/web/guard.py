@@ -42,6 +42,8 @@ class PageAccess:
     """Refuses users who may not trigger the DAG on_demand; guards every change."""
     user: Dependency
     """Returns the `PageUser`."""
+    logs: Dependency
+    """Refuses users who may not read the logs of tasks; guards those of ranks."""
 
 
 def has_bearer(headers: Mapping[str, str]) -> bool:

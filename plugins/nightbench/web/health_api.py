@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 from nightbench.core.model import reasons_from_json
 from nightbench.core.sentences import sentence
 from nightbench.web.alert_models import (
@@ -9,20 +11,28 @@ from nightbench.web.alert_models import (
     ClusterSummary,
     ControlMedian,
     DetectorGrade,
+    NightWindowRow,
     NodeHealth,
     Nodes,
+    NodeUse,
     Trust,
 )
+from nightbench.web.case_api import OpenSpool
+from nightbench.web.node_activity import node_activity
 from nightbench.web.page_queries import OpenQueries
 from nightbench.web.ui_models import DriftingSeries, NoisySeries
 from nightbench.web.views import grade_sentences
+
+UNDER_WAY = timedelta(days=3)
+"""How long ago a run began at most that is looked for in the spool."""
 
 
 class HealthApi:
     """Handlers of the API that the pages Trust and Nodes read."""
 
-    def __init__(self, repository: OpenQueries) -> None:
+    def __init__(self, repository: OpenQueries, spool: OpenSpool) -> None:
         self._repository = repository
+        self._spool = spool
 
     def trust(self) -> Trust:
         """Grades of the detector, noisy and drifting series, how alerts ended."""
@@ -37,8 +47,9 @@ class HealthApi:
             )
 
     def nodes(self) -> Nodes:
-        """Clusters with their nodes and the newest control measurements."""
+        """Clusters with their nodes: health, what holds them now, how full the night was."""
         with self._repository() as repository:
+            unloaded = repository.unloaded_runs(datetime.now(UTC) - UNDER_WAY)
             return Nodes(
                 clusters=[ClusterSummary.of(row) for row in repository.clusters()],
                 nodes=[
@@ -51,4 +62,7 @@ class HealthApi:
                     for row in repository.nodes()
                 ],
                 controls=[ControlMedian.of(row) for row in repository.controls()],
+                activity=list(node_activity(self._spool(), unloaded)),
+                use=[NodeUse.of(row) for row in repository.node_use()],
+                windows=[NightWindowRow.of(row) for row in repository.night_windows()],
             )

@@ -16,8 +16,20 @@ class PageQueries(Protocol):
     def run(self, run_id: str) -> Row | None:
         """One run; None where the warehouse does not know it."""
 
-    def results(self, run_id: str) -> Sequence[Row]:
-        """Every planned case of a run with its figures and its verdict."""
+    def results(self, run_id: str, case_id: str | None = None) -> Sequence[Row]:
+        """Every planned case of a run, or the one that is named, with figures and verdict."""
+
+    def case_head(self, run_id: str, case_id: str) -> Row | None:
+        """Generation, checks that were met and the last good run before; None where unplanned."""
+
+    def case_states(self, case_id: str, run_ids: Sequence[str]) -> Mapping[str, Row]:
+        """By run: build, code and fingerprints that a case was measured with."""
+
+    def failed_checks(self, run_id: str, case_id: str) -> Sequence[Row]:
+        """Checks that results of a case did not meet."""
+
+    def ranks(self, run_id: str, case_id: str, generation: int, repeat: int) -> Sequence[Row]:
+        """The processes of a repeat with their steps, the longest window first."""
 
     def find_alerts(
         self,
@@ -25,8 +37,20 @@ class PageQueries(Protocol):
         cluster: str | None,
         framework: str | None,
         limit: int,
+        offset: int,
     ) -> Sequence[Row]:
         """Alerts with workload, framework and unit, newest first; None does not constrain."""
+
+    def alert_marks(
+        self, states: Sequence[str] | None, cluster: str | None, framework: str | None
+    ) -> Sequence[Row]:
+        """What alerts are grouped and ranked by, newest first; None does not constrain."""
+
+    def alerts(self, alert_ids: Sequence[int]) -> Mapping[int, Row]:
+        """Some alerts as `find_alerts` gives them, by their numbers."""
+
+    def newest_bisects(self, alert_ids: Sequence[int]) -> Mapping[int, Row]:
+        """The newest search for the version behind each of some alerts, by their numbers."""
 
     def alert(self, alert_id: int) -> Row | None:
         """One alert as `find_alerts` gives it; None where there is none of that number."""
@@ -39,6 +63,12 @@ class PageQueries(Protocol):
 
     def bisects(self, alert_id: int) -> Sequence[Row]:
         """Searches for the version behind an alert, newest first, each with its `tests`."""
+
+    def find_bisects(self, limit: int) -> Sequence[Row]:
+        """Searches for first bad versions, newest first."""
+
+    def bisect(self, bisect_id: str) -> Row | None:
+        """One search with its `tests`; None where there is none of that name."""
 
     def noisy(self) -> Sequence[Row]:
         """Series that are noisy now (`marts.noisy_series`)."""
@@ -86,10 +116,13 @@ class PageQueries(Protocol):
         state: str | None,
         search: str | None,
         sort: str,
-        limit: int,
+        limit: int | None,
         offset: int,
     ) -> Sequence[Row]:
-        """Series with their newest median and verdict; `total` says how many there are."""
+        """Series with their newest median and verdict, all where there is no limit.
+
+        `total` says how many there are.
+        """
 
     def axis_values(self) -> Sequence[Row]:
         """The axes that series have, each value with the number of its series."""
@@ -114,10 +147,26 @@ class PageQueries(Protocol):
     def controls(self) -> Sequence[Row]:
         """The newest control measurement of each node, metric, device and backend."""
 
+    def unloaded_runs(self, since: datetime) -> Sequence[Row]:
+        """Runs that began since then and may be under way, newest first."""
+
+    def node_use(self) -> Sequence[Row]:
+        """Seconds that each node spent on each suite in the last night of its cluster."""
+
+    def night_windows(self) -> Sequence[Row]:
+        """From when to when each cluster was to measure in its last night."""
+
     def compare(
-        self, by: str, one: str, other: str, search: str | None, limit: int, offset: int
+        self,
+        by: str,
+        one: str,
+        other: str,
+        search: str | None,
+        standing: str | None,
+        limit: int | None,
+        offset: int,
     ) -> Sequence[Row]:
-        """Pairs of medians that differ by one property; `total` says how many there are."""
+        """Pairs of medians that differ by one property; each row has the counts of all."""
 
     def compare_sides(self, by: str) -> Sequence[Row]:
         """What can be compared by some property, the newest first."""

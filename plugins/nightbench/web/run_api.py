@@ -1,4 +1,4 @@
-"""The read-only JSON API of the pages: runs with their cases and repeats."""
+"""The read-only JSON API of the pages: runs with their cases."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Query
 
-from nightbench.core.model import reasons_from_json
-from nightbench.core.sentences import sentence
 from nightbench.web.errors import NotFound
 from nightbench.web.page_queries import OpenQueries, Row
 from nightbench.web.ui_api import csv_response
 from nightbench.web.ui_models import (
-    CaseRepeats,
     DagRunRun,
-    RepeatResult,
     RunCase,
     RunPage,
     RunResults,
@@ -59,27 +55,18 @@ class RunApi:
             run = repository.run(run_id)
             if run is None:
                 raise NotFound(f"The warehouse has no run {run_id[:200]}.")
-            cases = [_case(row) for row in repository.results(run_id)]
+            cases = [case_of(row) for row in repository.results(run_id)]
         if format == "csv":
             columns = [key for key in RunCase.model_fields if key != "error"]
             return csv_response([case.model_dump() for case in cases], columns)
         return RunResults(run=RunRow.of(run), cases=cases)
 
-    def repeats(self, run_id: str, case_id: str) -> CaseRepeats:
-        """The launches of one case of a run, those that do not count with their reasons."""
-        with self._repository() as repository:
-            return CaseRepeats(items=[_repeat(row) for row in repository.repeats(run_id, case_id)])
 
-
-def _case(row: Row) -> RunCase:
+def case_of(row: Row) -> RunCase:
+    """Return what came of a case, from a row of `PageQueries.results`."""
     return RunCase.of(
         row,
         state=result_state(row),
         sentences=result_sentences(row),
         is_private_build=bool(row["private_build"]),
     )
-
-
-def _repeat(row: Row) -> RepeatResult:
-    reasons = [*(row["reasons"] or ()), *(row["quarantine_reasons"] or ())]
-    return RepeatResult.of(row, sentences=[sentence(each) for each in reasons_from_json(reasons)])

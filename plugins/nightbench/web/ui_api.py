@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request, Response
+from fastapi.responses import StreamingResponse
 
 from nightbench.web.actions import LIVE
+from nightbench.web.alert_groups import AlertGroup, group_alerts
 from nightbench.web.answer_cache import AnswerCache
 from nightbench.web.errors import BadInput, NotFound
 from nightbench.web.page_queries import OpenQueries, Row
@@ -32,10 +34,11 @@ from nightbench.web.ui_models import (
     SeriesRow,
     SuiteRun,
 )
-from nightbench.web.views import group_alerts
 
-ALERTS = 200
-CSV_ROWS = 10_000
+ALERTS = 100
+"""Groups of alerts on the page Morning."""
+CSV_CHUNK = 500
+"""Rows of a CSV answer that are sent at once."""
 NOT_AXES = {"cluster", "suite", "state", "search", "sort", "page", "size", "format"}
 SORTS = Literal["case_id", "change", "spread", "efficiency", "measured_at"]
 
@@ -55,17 +58,26 @@ class UiApi:
         now = datetime.now(UTC)
         since = now - timedelta(days=days)
         with self._repository() as repository:
-            alerts = repository.find_alerts(LIVE, None, None, ALERTS)
+            new, older = _new_first(repository.alert_marks(LIVE, None, None), since, now)
+            shown = [*new, *older][:ALERTS]
+            heads = repository.alerts([group.head["alert_id"] for group in shown])
             runs = sorted(repository.newest_runs(), key=lambda run: (run["suite"], run["cluster"]))
             run_ids = [run["run_id"] for run in runs]
             counts: dict[str, dict[str, int]] = defaultdict(dict)
             for row in repository.verdict_counts(run_ids):
                 counts[row["run_id"]][row["verdict"]] = row["cases"]
-            medians = repository.sparklines((row["case_id"], row["cluster"]) for row in alerts)
+            medians = repository.sparklines(
+                (row["case_id"], row["cluster"]) for row in heads.values()
+            )
             return Morning(
                 at=now,
                 since=since,
-                alerts=_live_alerts(alerts, since, now, medians),
+                alerts=[
+                    _morning_alert(group, heads[group.head["alert_id"]], group in new, medians)
+                    for group in shown
+                ],
+                new_alerts=len(new),
+                older_alerts=len(older),
                 suites=[
                     SuiteRun.of(
                         run,
@@ -83,7 +95,7 @@ class UiApi:
                     for row in repository.grades()
                     if row["below"]
                 ],
-                is_empty=not runs and not alerts and not repository.axis_values(),
+                is_empty=not runs and not shown and not repository.axis_values(),
             )
 
     def series_list(
@@ -102,7 +114,7 @@ class UiApi:
         given = request.query_params
         axes = {key: given[key] for key in given if key not in NOT_AXES and given[key]}
         is_csv = format == "csv"
-        limit = CSV_ROWS if is_csv else size
+        limit = None if is_csv else size
         offset = 0 if is_csv else (page - 1) * size
         with self._repository() as repository:
             rows = repository.find_series(
@@ -164,12 +176,22 @@ class UiApi:
 
 
 def csv_response(rows: Sequence[Row], columns: Sequence[str]) -> Response:
-    """Return rows as CSV with a header line; no text begins like a spreadsheet's formula."""
+    """Return all rows as CSV with a header line; no text begins like a spreadsheet's formula."""
+    return StreamingResponse(csv_text(rows, columns), media_type="text/csv; charset=utf-8")
+
+
+def csv_text(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
+    """Yield the text of `csv_response` in parts."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
-    return Response(text.getvalue(), media_type="text/csv; charset=utf-8")
+    for number, row in enumerate(rows, start=1):
+        writer.writerow([_cell(row.get(column)) for column in columns])
+        if number % CSV_CHUNK == 0:
+            yield text.getvalue()
+            text.seek(0)
+            text.truncate()
+    yield text.getvalue()
 
 
 def _cell(value: Any) -> Any:
@@ -194,25 +216,29 @@ def _utc(moment: datetime | None) -> datetime | None:
         raise BadInput(f'found "{moment}", expected a time between the years 1 and 9999') from None
 
 
-def _live_alerts(
-    rows: Sequence[Row],
-    since: datetime,
-    now: datetime,
-    medians: Mapping[tuple[str, str], list[float]],
-) -> list[MorningAlert]:
-    alerts = [
-        MorningAlert.of(
-            group.head,
-            is_new=any(row["opened_at"] >= since for row in group.members),
-            alerts_of_cause=len(group.members),
-            medians=medians.get((group.head["case_id"], group.head["cluster"]), []),
-        )
-        for group in group_alerts(rows)
-    ]
+def _new_first(
+    rows: Sequence[Row], since: datetime, now: datetime
+) -> tuple[list[AlertGroup], list[AlertGroup]]:
+    """Return groups of live alerts: new ones and older ones, the worst first, snoozed ones last."""
 
-    def worst_first(alert: MorningAlert) -> tuple[bool, bool, float]:
-        is_quiet = alert.snoozed_until is not None and alert.snoozed_until > now
-        # What brings no figure at all is worse than any fall.
-        return (not alert.is_new, is_quiet, -2.0 if alert.change is None else alert.change)
+    def is_quiet(group: AlertGroup) -> bool:
+        until = group.head["snoozed_until"]
+        return until is not None and until > now
 
-    return sorted(alerts, key=worst_first)
+    groups = sorted(group_alerts(rows), key=is_quiet)
+    new = [group for group in groups if any(row["opened_at"] >= since for row in group.members)]
+    return new, [group for group in groups if group not in new]
+
+
+def _morning_alert(
+    group: AlertGroup, head: Row, is_new: bool, medians: Mapping[tuple[str, str], list[float]]
+) -> MorningAlert:
+    severity = group.severity
+    return MorningAlert.of(
+        head,
+        is_new=is_new,
+        alerts_of_cause=len(group.members),
+        severity=severity.level,
+        severity_because=severity.because,
+        medians=medians.get((head["case_id"], head["cluster"]), []),
+    )

@@ -54,6 +54,9 @@ class MorningAlert(ApiModel):
     confirmation_state: str | None
     alerts_of_cause: int
     """How many live alerts have its cause, itself included."""
+    severity: str
+    """high, medium or low."""
+    severity_because: str
     medians: list[float]
     """The newest of its series, oldest first, units of work per second."""
 
@@ -131,7 +134,11 @@ class Morning(ApiModel):
     at: datetime
     since: datetime
     alerts: list[MorningAlert]
-    """New ones first, and of these the worst first."""
+    """New ones first, and of these the worst first; 100 at most."""
+    new_alerts: int
+    """All that are new, those of one cause counted once."""
+    older_alerts: int
+    """All that are live and not new, counted so."""
     suites: list[SuiteRun]
     missing: list[MissingNight]
     left_out: list[LeftOutCase]
@@ -376,15 +383,10 @@ class RepeatResult(ApiModel):
     time_to_first_step_s: float | None
     peak_resident_bytes: int | None
     sent_bytes_per_step: float | None
+    data_wait_s: float | None
     loss_first: float | None
     loss_median: float | None
     error: str | None
-
-
-class CaseRepeats(ApiModel):
-    """The launches of a case in a run."""
-
-    items: list[RepeatResult]
 
 
 class DagRunRun(ApiModel):

@@ -1,10 +1,9 @@
-"""Views of warehouse rows: results in words, groups of alerts, grades in sentences. Pure."""
+"""Views of warehouse rows: results in words, grades in sentences. Pure."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from nightbench.core.model import reasons_from_json
 from nightbench.core.sentences import sentence, sentences
@@ -33,30 +32,6 @@ def result_sentences(row: Row) -> list[str]:
         return [sentence(reason) for reason in reasons_from_json(row["quarantine_reasons"])]
     said = row["verdict_sentence"] or sentences(reasons_from_json(row["reasons"]))
     return [said] if said else []
-
-
-# --- alerts -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class AlertGroup:
-    """Alerts of one cause; most groups have one."""
-
-    members: tuple[Row, ...]
-    """Newest first."""
-
-    @property
-    def head(self) -> Row:
-        """The alert with the largest fall."""
-        return min(self.members, key=lambda row: row["change"] or 0.0)
-
-
-def group_alerts(rows: Iterable[Row]) -> list[AlertGroup]:
-    """Return rows of `PageQueries.find_alerts`, grouped by cause, in the order of their first."""
-    found: dict[object, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row.get("group_key") or row["alert_id"], []).append(row)
-    return [AlertGroup(tuple(members)) for members in found.values()]
 
 
 # --- grades of the detector ---------------------------------------------------------------

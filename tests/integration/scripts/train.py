@@ -14,7 +14,12 @@ parser.add_argument("--world-size", type=int, default=1)
 parser.add_argument("--steps", type=int, default=10**6)
 parser.add_argument("--step-s", type=float, default=0.01)
 parser.add_argument("--fault", default="none")
+parser.add_argument("--data", help="a file of digits")
 options = parser.parse_args()
+
+if options.data:
+    with open(options.data, encoding="ascii") as file:
+        int(file.read())
 
 begin_s, total_s = time.perf_counter(), 0.0
 for step in range(1, options.steps + 1):

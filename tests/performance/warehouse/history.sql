@@ -554,7 +554,7 @@ select
     'framework_version',
     '2.1',
     'Its framework changed from 2.0 to 2.1 in the first slow night.',
-    '[{"text": "both other lines held their level", "is_against": false}]',
+    '[{"text": "both other lines held their level", "is_against": false, "rival": null}]',
     'framework_version-' || opened_at::date,
     opened_at::date
 from raw.alert;

@@ -10,7 +10,7 @@ import pytest
 from tests.sql.nights import receiving
 from tests.unit.cli.test_command import CLUSTER, SUITE, nightbench
 
-from nightbench.alerts.reproduce import command_of
+from nightbench.core.reproduce import command_of
 
 CASE = "sleep-fake-collective-1x1-bs2-smoke"
 STATE = {"line": "fake", "source": "index", "build_version": "1.0"}

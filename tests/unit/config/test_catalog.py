@@ -109,8 +109,8 @@ def test_all_wrong_descriptions_are_said_together(
         'strategy, sync (did you mean "strategy"?)',
         'benchmarks/frameworks/thing/framework.json:19: extra: found the unknown key "extra"; '
         "expected one of api, axes, commands, controls, devices, drill_workload, for_tests, "
-        "launcher_env, line, package, python, refused_workloads, roles, size_bytes, title, "
-        "variants, version",
+        "launcher_env, line, package, python, refused_combinations, refused_workloads, roles, "
+        "size_bytes, title, variants, version",
         'benchmarks/workloads/net/spec.json:10: scales.full.converges: found "yes"; expected true '
         "or false",
         "benchmarks/workloads/net/spec.json:11: scales.full.units_per_example: found 0; expected a "
@@ -169,6 +169,31 @@ TRAINER = {"count": "trainers", "measured": True}
             "refused_workloads",
             {"nett": "no"},
             "refused_workloads.nett: found nett, which has no lang.py; expected one that has",
+        ),
+        (
+            "refused_combinations",
+            [{"when": {"strategy": "single"}, "refused": "no"}],
+            "refused_combinations[0].when: found strategy; expected several axes: a single value",
+        ),
+        (
+            "refused_combinations",
+            [{"when": {"strategy": "single", "sharding": "zero"}, "refused": "no"}],
+            'refused_combinations[0].when.sharding: found "sharding"; expected one of compiler, co',
+        ),
+        (
+            "refused_combinations",
+            [{"when": {"strategy": "single", "precision": []}, "refused": "no"}],
+            "refused_combinations[0].when.precision: found []; expected a value, or a list of va",
+        ),
+        (
+            "refused_combinations",
+            [{"when": {"strategy": "single", "precision": "fp23"}, "refused": "no"}],
+            'refused_combinations[0].when.precision: found "fp23"; expected fp32 (did you mean "f',
+        ),
+        (
+            "refused_combinations",
+            [{"when": {"workload": ["net", "nett"], "precision": "fp32"}, "refused": "no"}],
+            'refused_combinations[0].when.workload: found "nett"; expected net (did you mean "net',
         ),
         ("drill_workload", "nett", 'drill_workload: found "nett"; expected net (did you mean "ne'),
     ],

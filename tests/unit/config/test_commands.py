@@ -78,6 +78,47 @@ def test_another_command_is_another_definition(suite_file, dags, with_commands):
     assert len(digests) == 2
 
 
+def with_data(suite_file, data, commands=COMMANDS):
+    commands = commands.replace("--rank={rank}", "--data={data}")
+    return written(suite_file, commands, f"command: mine\n    data: {data}")
+
+
+def test_a_command_is_told_where_data_lie(suite_file, dags, with_commands):
+    cluster = dags / "clusters" / "pair.yaml"
+    cluster.write_text(cluster.read_text() + "data: {imagenet: /data/imagenet}\n")
+    suite = load_suite(with_data(suite_file, "[synthetic, imagenet]"), with_commands)
+    assert [case.case_id for case in suite.cases if case.trainers == 1] == [
+        "mine-foreign-collective-1x1-bs2",
+        "mine-foreign-collective-1x1-bs2-imagenet",
+    ]
+    jobs = [
+        resolve(case, suite, load_cluster(cluster), with_commands, "run-1") for case in suite.cases
+    ]
+    assert {(job.case.data, job.data_path) for job in jobs} == {
+        ("synthetic", None),
+        ("imagenet", "/data/imagenet"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "placeholder", "message"),
+    [
+        ("imagenet", "{data}", "cluster pair has no data imagenet (it has sample, synthetic)"),
+        ("sample", "{data}", "found sample, which is for workloads of `benchmarks`"),
+        ("imagenet", "/data", "mine is not told where the data imagenet lie: expected {data} in"),
+    ],
+)
+def test_data_that_a_command_would_not_read_are_refused(
+    suite_file, with_commands, data, placeholder, message
+):
+    path = with_data(suite_file, data)
+    path.write_text(path.read_text().replace("{data}", placeholder))
+    with pytest.raises(ConfigError) as caught:
+        load_suite(path, with_commands)
+    assert message in str(caught.value)
+    assert "matrix[0].data" in str(caught.value)
+
+
 def test_suites_that_define_a_command_differently_are_named(suite_file, dags, with_commands):
     def suite(name, commands=COMMANDS):
         path = written(suite_file, commands)

@@ -53,6 +53,16 @@ def test_a_prefix_has_the_interpreter():
     assert one["argv"][3] == "/opt/torch/bin/python"
 
 
+def test_paths_begin_at_the_home_folder_of_the_node(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/bench")
+    document = job("{python}", "--data={data}", prefix="~/torch")
+    document["workload"]["data_path"] = "~/imagenet"
+    (one, *_) = started(document)
+    assert one["argv"][3:] == ["/home/bench/torch/bin/python", "--data=/home/bench/imagenet"]
+    document["workload"]["data_path"] = None
+    assert started(document)[0]["argv"][4] == "--data="
+
+
 def test_variables_have_placeholders_too():
     (one, *_) = started(job("x", env={"PADDLE_TRAINER_ID": "{rank}"}))
     assert one["env"]["PADDLE_TRAINER_ID"] == one["env"]["RANK"] == "0"

@@ -182,6 +182,15 @@ class TestSteps:
         log = samples.oneflow().replace("iter ", "iter 70")
         assert [r.step for r in reading.read("oneflow", log).warmed(20)] == [7040, 7050, 7060]
 
+    def test_without_a_warm_up_are_all_kept_however_far_apart_they_lie(self):
+        lines = (
+            f':::MLLOG {{"time_ms": 1, "key": "tracked_stats", "value": {{"throughput": 400.0}}, '
+            f'"metadata": {{"step": {step}}}}}\n'
+            for step in (127, 244, 390)
+        )
+        found = reading.read("mlperf", "".join(lines))
+        assert [r.step for r in found.warmed(0)] == [127, 244, 390]
+
     def test_may_be_stated_for_a_log_that_numbers_none(self):
         found = reading.read("tensorflow", samples.tensorflow_rates(), {"every": 100})
         assert [r.step for r in found.records] == [100, 200, 300, 400, 500, 600]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 
 from nightbench.core.errors import UserError
 from nightbench.experiments.bisect_request import BisectRequest, store_bisect
@@ -27,3 +28,8 @@ def test_what_a_terminal_measures_right_now_is_left_alone(begun: RunSpool) -> No
     with begun.steered(), pytest.raises(UserError, match="measured right now by another process"):
         bisect_dag._bisect("bisect-1", PARAMS)
     assert begun.run() == was
+
+
+def test_what_cannot_be_asked_is_not_tried_again(begun: RunSpool) -> None:
+    with pytest.raises(AirflowFailException, match="expected an alert, or a good version"):
+        bisect_dag._bisect("bisect-2", PARAMS)

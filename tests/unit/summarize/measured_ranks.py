@@ -51,6 +51,7 @@ def rank(
         loss_window=tuple(6.0 for _ in laps),
         peak_resident_bytes=1000 + number,
         sent_bytes_per_step=500 + number,
+        data_wait_s=0.25 * number,
         versions={"fake": "1.0"},
     )
 

@@ -40,6 +40,7 @@ def repeat(number: int, throughput: float | None, problem: Reason | None = None)
         time_to_first_step_s=float(number),
         peak_resident_bytes=number,
         sent_bytes_per_step=10 * number,
+        data_wait_s=0.25 * number,
     )
 
 
@@ -83,6 +84,7 @@ def test_the_median_and_what_stands_beside_it() -> None:
     assert made.time_to_first_step_s == 2.0
     assert made.peak_resident_bytes == 3
     assert made.sent_bytes_per_step == 30
+    assert made.data_wait_s == 0.5
     logs = [math.log(x) for x in (10, 12, 11)]
     mean = sum(logs) / 3
     deviation = math.sqrt(sum((x - mean) ** 2 for x in logs) / 2)

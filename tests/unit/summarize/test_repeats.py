@@ -27,6 +27,7 @@ def test_collective_counts_all_samples_over_the_slowest_window() -> None:
     assert summary.time_to_first_step_s == 4.0
     assert summary.peak_resident_bytes == 1001
     assert summary.sent_bytes_per_step == 501
+    assert summary.data_wait_s == 0.25
     assert (summary.loss_first, summary.loss_median) == (7.0, 6.0)
 
 

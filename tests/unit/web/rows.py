@@ -138,9 +138,24 @@ class Rows:
         cluster: str | None,
         framework: str | None,
         limit: int,
+        offset: int,
     ) -> Sequence[Row]:
         self.asked.append((states, cluster, framework, limit))
-        return [a for a in self._alerts if states is None or a["state"] in states][:limit]
+        return self._of_states(states)[offset : offset + limit]
+
+    def alert_marks(
+        self, states: Sequence[str] | None, cluster: str | None, framework: str | None
+    ) -> Sequence[Row]:
+        return self._of_states(states)
+
+    def _of_states(self, states: Sequence[str] | None) -> list[Row]:
+        return [a for a in self._alerts if states is None or a["state"] in states]
+
+    def alerts(self, alert_ids: Sequence[int]) -> dict[int, Row]:
+        return {a["alert_id"]: a for a in self._alerts if a["alert_id"] in alert_ids}
+
+    def newest_bisects(self, alert_ids: Sequence[int]) -> dict[int, Row]:
+        return {}
 
     def alert(self, alert_id: int) -> Row | None:
         return next((a for a in self._alerts if a["alert_id"] == alert_id), None)
@@ -249,6 +264,9 @@ def client(
         assert who is not None
         return who
 
-    access = PageAccess(reader, trigger, user)
-    app = create_app(open_repository, open_triage, access, base_url)
+    def no_spool() -> Any:
+        raise AssertionError("no test of this folder reads files of runs")
+
+    access = PageAccess(reader, trigger, user, reader)
+    app = create_app(open_repository, open_triage, access, no_spool, no_spool, base_url)
     return TestClient(app, follow_redirects=False)

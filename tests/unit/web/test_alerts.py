@@ -221,7 +221,7 @@ def test_programs_list_and_read_alerts() -> None:
     assert listed["opened_at"] == "2026-11-02T01:00:00+00:00"
     shown = app.get("/api/alerts/7").json()
     assert shown["events"][0]["by_whom"] == "nightbench"
-    app.get("/api/alerts?state=resolved&state=dismissed&limit=5&cluster=local")
+    app.get("/api/alerts?state=resolved&state=dismissed&size=5&cluster=local")
     assert rows.asked[-1] == (("resolved", "dismissed"), "local", None, 5)
 
 
@@ -243,8 +243,8 @@ def test_programs_change_alerts() -> None:
         ("/api/alerts/99999999999999999999", 404),
         ("/api/alerts/x", 404),
         ("/api/alerts?state=gone", 422),
-        ("/api/alerts?limit=0", 422),
-        ("/api/alerts?limit=many", 422),
+        ("/api/alerts?size=0", 422),
+        ("/api/alerts?size=many", 422),
         ("/api/alerts?cluster=%00", 422),
         ("/api/nothing", 404),
     ],

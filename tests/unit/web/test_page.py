@@ -10,7 +10,7 @@ from tests.unit.web.rows import Rows, alert, client, row
 from nightbench.core.model import Reason, ReasonCode
 from nightbench.web.api_types import typescript
 from nightbench.web.app import BUNDLE
-from nightbench.web.ui_api import csv_response
+from nightbench.web.ui_api import csv_text
 
 WEIGHTS = Reason(ReasonCode.CHECK_FAILED, None, "weights_agree", "2", "1")
 EXITED = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1", "code 0")
@@ -19,7 +19,10 @@ READ = [
     "/static/nightbench.js",
     "/api/openapi.json",
     *(f"/api/{name}" for name in ("morning", "series", "axes", "trust", "nodes", "runs")),
-    *(f"/api/{name}" for name in ("alerts", "alerts/7", "runs/x", "runs/x/y", "series/a/b")),
+    *(
+        f"/api/{name}"
+        for name in ("alerts", "alerts/groups", "alerts/7", "runs/x", "runs/x/y", "series/a/b")
+    ),
     "/api/runs/of-dag-run?dag_id=a&dag_run_id=b",
     "/api/compare?by=run&one=a&other=b",
     "/api/compare/sides?by=run",
@@ -107,8 +110,13 @@ def test_a_run_has_its_dag_run_and_who_asked_for_it() -> None:
 
 
 def test_no_cell_of_a_csv_is_a_formula() -> None:
-    text = csv_response([{"a": "=1+1", "b": -1.5}, {"a": "@x", "b": None}], ["a", "b"]).body
-    assert text == b"a,b\n'=1+1,-1.5\n'@x,\n"
+    text = "".join(csv_text([{"a": "=1+1", "b": -1.5}, {"a": "@x", "b": None}], ["a", "b"]))
+    assert text == "a,b\n'=1+1,-1.5\n'@x,\n"
+
+
+def test_a_long_csv_has_every_row() -> None:
+    rows = [{"a": number} for number in range(20_001)]
+    assert "".join(csv_text(rows, ["a"])).splitlines() == ["a", *map(str, range(20_001))]
 
 
 def test_every_model_has_a_type() -> None:

@@ -41,6 +41,7 @@ from nightbench.core.model.runs import JobSpec, Limits, Process, Run
 from nightbench.core.model.suites import (
     TRAINERS,
     Catalog,
+    Combination,
     FrameworkInfo,
     NightPolicy,
     RegressionPolicy,
@@ -77,6 +78,7 @@ __all__ = [
     "CheckResult",
     "ClockOffset",
     "Cluster",
+    "Combination",
     "EnvironmentPolicy",
     "FrameworkInfo",
     "HealthPolicy",

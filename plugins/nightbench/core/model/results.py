@@ -44,6 +44,8 @@ class RankResult:
     peak_allocator_bytes: int | None = None
     sent_bytes_per_step: int | None = None
     """Gradients that it sent in a step, where the trainer itself exchanges them (compression)."""
+    data_wait_s: float | None = None
+    """Seconds that a step waited for its batch, mean over the window; None for synthetic data."""
     precision: str | None = None
     transport: str | None = None
     batch_size: int | None = None
@@ -76,6 +78,7 @@ class RankResult:
             peak_resident_bytes=peak["resident_bytes"],
             peak_allocator_bytes=peak["allocator_bytes"],
             sent_bytes_per_step=doc.get("sent_bytes_per_step"),
+            data_wait_s=doc.get("data_wait_s"),
             precision=doc["precision"],
             transport=doc["transport"],
             batch_size=doc.get("batch_size_per_device"),
@@ -135,6 +138,8 @@ class RepeatSummary:
     peak_resident_bytes: int | None = None
     sent_bytes_per_step: int | None = None
     """The largest rank's."""
+    data_wait_s: float | None = None
+    """Of a step of the rank that waited longest; None for synthetic data."""
     loss_first: float | None = None
     loss_median: float | None = None
     problem: Reason | None = None
@@ -196,6 +201,8 @@ class Measurement:
     time_to_first_step_s: float | None = None
     peak_resident_bytes: int | None = None
     sent_bytes_per_step: int | None = None
+    data_wait_s: float | None = None
+    """Median of the repeats; None for synthetic data."""
     found_batch_size: int | None = None
     """Samples in a step of one trainer, as found where the case says `max`."""
     definition_digest: str = ""

@@ -164,6 +164,16 @@ Support = Mapping[str, str | None]
 
 
 @dataclass(frozen=True)
+class Combination:
+    """Values that a line runs each, but not together."""
+
+    when: Mapping[str, tuple[str, ...]]
+    """Axis, `workload`, `trainers` or `optimizer` (the workload's) -> values."""
+    refused: str
+    """Why the line does not run a case that has one of the values of every key."""
+
+
+@dataclass(frozen=True)
 class FrameworkInfo:
     """What the control plane knows of a framework line: its `framework.json`, as data."""
 
@@ -183,6 +193,7 @@ class FrameworkInfo:
     """Processes of a gang, in the order of launch; see `roles_of`."""
     refused_workloads: Mapping[str, str] = field(default_factory=dict)
     """Workload that has a model file of the line's API -> why the line does not run it."""
+    refused_combinations: tuple[Combination, ...] = ()
     launcher_env: frozenset[str] = frozenset()
     """Environment variables that the line's launcher sets: no file may."""
     commands: bool = False

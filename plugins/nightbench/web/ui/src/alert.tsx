@@ -8,7 +8,7 @@ import { AlertState, Confirmation } from "./alerts";
 import { useApi } from "./api";
 import type { AlertDetail, AlertEvent, AlertRow, BisectSearch, BisectTest, SeriesHistory } from "./api-types";
 import { figure, moment, percent, words } from "./format";
-import { AlertLink, Answered, Change, Link, Note, Section, useTitle } from "./parts";
+import { AlertLink, Answered, Change, Link, Note, Section, State, useTitle } from "./parts";
 import { routes } from "./routes";
 import { Plot } from "./series";
 import { type Column, DataTable } from "./table";
@@ -79,7 +79,7 @@ function Bisect({ bisect }: { bisect: BisectSearch }) {
         {bisect.sentence || `${bisect.line} ${bisect.good} to ${bisect.bad}: ${bisect.state}`}
       </Text>
       <Text color="fg.muted">
-        Bisect {bisect.bisect_id} of {bisect.versions.length} versions of {bisect.line}, {bisect.state},
+        <Link to={routes.bisect(bisect.bisect_id)}>Bisect {bisect.bisect_id}</Link> of {bisect.versions.length} versions of {bisect.line}, {bisect.state},
         begun {moment(bisect.started_at)} UTC; {Math.round(bisect.spent_s / 60)} of{" "}
         {Math.round(bisect.budget_s / 60)} minutes used. {bisect.notes.join(" ")}
       </Text>
@@ -139,6 +139,9 @@ function Shown({ alert, onDone }: { alert: AlertDetail; onDone: () => void }) {
       >
         <Fact name="State">
           <AlertState alert={alert} />
+        </Fact>
+        <Fact name="Severity">
+          <State name={alert.severity} /> {alert.severity_because}
         </Fact>
         <Fact name="Owner">
           <bdi>{alert.owner || "nobody"}</bdi>

@@ -1,31 +1,21 @@
-// Alerts, newest first; those of one cause in one row.
+// Alerts, the worst first; those of one cause, or of one first slow run, in one row.
 import { Box, Flex, Heading, Text } from "@chakra-ui/react";
-import { useSearchParams } from "react-router-dom";
 
 import { useApi } from "./api";
-import type { AlertList, AlertRow, AxisValues } from "./api-types";
-import { Choice } from "./choice";
-import { day, moment, words } from "./format";
+import type { AlertGroupRow, AlertGroups, AlertRow, AxisValues, BisectProgress } from "./api-types";
+import { Choice, useChoices } from "./choice";
+import { count, day, moment, words } from "./format";
+import { Pager } from "./pager";
 import { AlertLink, Answered, Change, Link, Note, State, useTitle } from "./parts";
 import { routes } from "./routes";
+import { Sparkline } from "./sparkline";
 import { type Column, DataTable } from "./table";
 
 const STATES = ["open", "acknowledged", "resolved", "dismissed", "all"];
-const SHOWN = 200;
-
-type Group = { head: AlertRow; members: AlertRow[] };
-
-function groups(alerts: AlertRow[]): Group[] {
-  const found = new Map<string, AlertRow[]>();
-  for (const alert of alerts) {
-    const key = alert.group_key || `alert ${alert.alert_id}`;
-    found.set(key, [...(found.get(key) ?? []), alert]);
-  }
-  return [...found.values()].map((members) => ({
-    head: members.reduce((worst, each) => ((each.change ?? 0) < (worst.change ?? 0) ? each : worst)),
-    members,
-  }));
-}
+const TOGETHER = [
+  { value: "onset", label: "first slow run" },
+  { value: "nothing", label: "nothing" },
+];
 
 export function AlertState({ alert }: { alert: AlertRow }) {
   return (
@@ -45,20 +35,34 @@ export function Confirmation({ alert }: { alert: AlertRow }) {
   return state === "skipped" ? <State name="not measured again" /> : null;
 }
 
-const COLUMNS: Column<Group>[] = [
-  { name: "Alert", cell: ({ head }) => <AlertLink alertId={head.alert_id} /> },
+function Bisect({ bisect }: { bisect: BisectProgress }) {
+  if (bisect.first_bad) {
+    return (
+      <Text fontSize="xs">
+        bisect: {bisect.line} {bisect.first_bad} did it
+      </Text>
+    );
+  }
+  const minutes = `${Math.round(bisect.spent_s / 60)} of ${Math.round(bisect.budget_s / 60)} minutes`;
+  return (
+    <Text fontSize="xs">
+      bisect of {bisect.versions} versions {words(bisect.outcome ?? bisect.state)}:{" "}
+      {count(bisect.tests, "test")}, {minutes}
+    </Text>
+  );
+}
+
+const COLUMNS: Column<AlertGroupRow>[] = [
   {
-    name: "State",
-    cell: ({ head, members }) =>
-      members.length > 1 ? (
-        <Text as="span">
-          {[...new Set(members.map((each) => each.state))]
-            .map((state) => `${members.filter((each) => each.state === state).length} ${state}`)
-            .join(", ")}
+    name: "Severity",
+    cell: ({ severity, severity_because }) => (
+      <Box>
+        <State name={severity} />
+        <Text color="fg.muted" fontSize="xs">
+          {severity_because}
         </Text>
-      ) : (
-        <AlertState alert={head} />
-      ),
+      </Box>
+    ),
   },
   {
     name: "What",
@@ -73,49 +77,70 @@ const COLUMNS: Column<Group>[] = [
   },
   {
     name: "Series",
-    cell: ({ head, members }) => (
+    cell: ({ head, alerts }) => (
       <Box>
         <Link to={routes.series(head.case_id, head.cluster)}>{head.case_id}</Link>
         <Text color="fg.muted" fontSize="xs">
           on {head.cluster}
-          {members.length > 1 && `, and ${members.length - 1} more of this cause`}
+          {alerts > 1 && `, and ${alerts - 1} more with it`}
         </Text>
       </Box>
     ),
   },
   {
+    name: "Newest medians",
+    cell: ({ head, medians }) => <Sparkline medians={medians} unit={head.unit} />,
+  },
+  {
     name: "Cause",
-    cell: ({ head }) => (
-      <Text as="span">
-        {head.cause ? words(head.cause) : "–"}
+    cell: ({ head, bisect }) => (
+      <Box>
+        {head.cause ? words(head.cause) : "unknown"}
         {head.cause_suspect && `: ${head.cause_suspect}`}
+        <Text color="fg.muted" fontSize="xs">
+          {head.cause_sentence}
+        </Text>
+        {bisect && <Bisect bisect={bisect} />}
+      </Box>
+    ),
+  },
+  {
+    name: "State",
+    cell: ({ head, alerts, states }) =>
+      alerts > 1 ? (
+        <Text as="span">
+          {Object.entries(states)
+            .map(([state, number]) => `${number} ${state}`)
+            .join(", ")}
+        </Text>
+      ) : (
+        <AlertState alert={head} />
+      ),
+  },
+  { name: "Owner", cell: ({ head }) => <bdi>{head.owner || "nobody"}</bdi> },
+  {
+    name: "Onset",
+    cell: ({ head }) => (
+      <Text as="span" whiteSpace="nowrap" title={`opened ${moment(head.opened_at)} UTC`}>
+        {day(head.since ?? head.opened_at)}
       </Text>
     ),
   },
-  { name: "Owner", cell: ({ head }) => <bdi>{head.owner || "–"}</bdi> },
-  { name: "Onset", cell: ({ head }) => day(head.since ?? head.opened_at) },
   {
-    name: "Opened (UTC)",
+    name: "Alert",
     cell: ({ head }) => (
       <Text as="span" whiteSpace="nowrap">
-        {moment(head.opened_at)}
+        <AlertLink alertId={head.alert_id} />
       </Text>
     ),
   },
 ];
 
 export function Alerts() {
-  const [query, setQuery] = useSearchParams();
+  const [query, choose] = useChoices();
   useTitle("Alerts");
   const axes = useApi<AxisValues>("axes");
-  const answer = useApi<AlertList>("alerts", { limit: SHOWN, ...Object.fromEntries(query) });
-  const choose = (name: string, value: string) =>
-    setQuery((before) => {
-      const next = new URLSearchParams(before);
-      if (value) next.set(name, value);
-      else next.delete(name);
-      return next;
-    });
+  const answer = useApi<AlertGroups>("alerts/groups", Object.fromEntries(query));
   const values = (axis: string) =>
     (axes.data?.items ?? [])
       .filter((each) => each.axis === axis)
@@ -142,24 +167,42 @@ export function Alerts() {
             onChoose={(value) => choose(axis, value)}
           />
         ))}
+        <Choice
+          name="together"
+          none="cause"
+          value={query.get("together") ?? ""}
+          values={TOGETHER}
+          onChoose={(value) => choose("together", value)}
+        />
       </Flex>
       <Answered answer={answer}>
-        {({ alerts }) =>
-          alerts.length ? (
+        {(found) =>
+          found.total ? (
             <>
+              <Text color="fg.muted" fontSize="sm">
+                {count(found.alerts, "alert")} in {count(found.total, "group")}, the worst first.
+              </Text>
+              <Pager
+                page={found.page}
+                size={found.size}
+                total={found.total}
+                onPage={(page) => choose("page", String(page))}
+              />
               <DataTable
                 label="Alerts"
                 columns={COLUMNS}
-                rows={groups(alerts)}
+                rows={found.items}
                 rowKey={({ head }) => String(head.alert_id)}
               />
-              {alerts.length >= SHOWN && (
-                <Note>The newest {SHOWN} are shown: choose a state, cluster or framework above.</Note>
-              )}
+              <Text color="fg.muted" fontSize="xs" mt={2}>
+                High: no figure any more, a loss of 10 % for certain (the near end of its interval), or
+                five series that fall together. Low: not confirmed when it was measured again, or less
+                than 3 % for certain and alone. Medium: the others.
+              </Text>
             </>
           ) : (
             <Note>
-              No {query.get("state") ? "" : "open "}alert fits this choice.{" "}
+              No {query.get("state") ? "" : "live "}alert fits this choice.{" "}
               <Link to={`${routes.alerts()}?state=all`}>All that there ever were</Link>
             </Note>
           )

@@ -41,6 +41,8 @@ export type AlertDetail = {
   evidence_sentences: Array<string>;
   events: Array<AlertEvent>;
   bisects: Array<BisectSearch>;
+  severity: string;
+  severity_because: string;
   group: Array<AlertRow>;
   actions: Array<OfferedAction>;
   reasons: Record<string, string>;
@@ -58,6 +60,24 @@ export type AlertEvent = {
   run_id: string | null;
 };
 
+export type AlertGroupRow = {
+  head: AlertRow;
+  alerts: number;
+  states: Record<string, number>;
+  severity: string;
+  severity_because: string;
+  medians: Array<number>;
+  bisect: BisectProgress | null;
+};
+
+export type AlertGroups = {
+  items: Array<AlertGroupRow>;
+  total: number;
+  alerts: number;
+  page: number;
+  size: number;
+};
+
 export type AlertLabels = {
   cluster: string;
   alerts: number;
@@ -70,6 +90,9 @@ export type AlertLabels = {
 
 export type AlertList = {
   alerts: Array<AlertRow>;
+  total: number;
+  page: number;
+  size: number;
 };
 
 export type AlertRow = {
@@ -122,6 +145,71 @@ export type AxisValues = {
   items: Array<AxisValue>;
 };
 
+export type BisectDetail = {
+  bisect_id: string;
+  alert_id: number | null;
+  case_id: string;
+  cluster: string;
+  suite: string;
+  line: string;
+  good: string;
+  bad: string;
+  versions: Array<string>;
+  state: string;
+  outcome: string | null;
+  first_bad: string | null;
+  last_good: string | null;
+  sentence: string | null;
+  notes: Array<string>;
+  requested_by: string;
+  started_at: string;
+  ended_at: string | null;
+  spent_s: number;
+  budget_s: number;
+  steps: number;
+  suspects: Array<string>;
+  tests: Array<BisectStep>;
+  searched: Array<SearchedVersion>;
+};
+
+export type BisectHead = {
+  bisect_id: string;
+  alert_id: number | null;
+  case_id: string;
+  cluster: string;
+  suite: string;
+  line: string;
+  good: string;
+  bad: string;
+  versions: Array<string>;
+  state: string;
+  outcome: string | null;
+  first_bad: string | null;
+  last_good: string | null;
+  sentence: string | null;
+  notes: Array<string>;
+  requested_by: string;
+  started_at: string;
+  ended_at: string | null;
+  spent_s: number;
+  budget_s: number;
+  steps: number;
+};
+
+export type BisectProgress = {
+  bisect_id: string;
+  line: string;
+  good: string;
+  bad: string;
+  versions: number;
+  state: string;
+  outcome: string | null;
+  first_bad: string | null;
+  tests: number;
+  spent_s: number;
+  budget_s: number;
+};
+
 export type BisectSearch = {
   bisect_id: string;
   line: string;
@@ -141,6 +229,23 @@ export type BisectSearch = {
   tests: Array<BisectTest>;
 };
 
+export type BisectStep = {
+  number: number;
+  kind: string;
+  version: string;
+  against: string;
+  status: string;
+  result: string | null;
+  why: string | null;
+  ratio: number | null;
+  low: number | null;
+  high: number | null;
+  rounds: number | null;
+  comparison_id: string;
+  wanted_rounds: number;
+  spent_s: number;
+};
+
 export type BisectTest = {
   number: number;
   kind: string;
@@ -155,8 +260,26 @@ export type BisectTest = {
   rounds: number | null;
 };
 
-export type CaseRepeats = {
-  items: Array<RepeatResult>;
+export type CaseChange = {
+  field: string;
+  before: string;
+  since: string;
+  nodes: Array<string>;
+};
+
+export type CaseDetail = {
+  run: RunRow;
+  case: RunCase;
+  generation: number | null;
+  repeats: Array<RepeatResult>;
+  checks_met: number;
+  failed_checks: Array<FailedCheck>;
+  good: GoodRun | null;
+  changes: Array<CaseChange>;
+  changes_sentence: string | null;
+  fingerprints: Array<NodeFingerprint>;
+  commands: Array<CommandLine>;
+  may_trigger: boolean;
 };
 
 export type ClusterSummary = {
@@ -170,27 +293,38 @@ export type ClusterSummary = {
   last_run_at: string;
 };
 
+export type CommandLine = {
+  purpose: string;
+  command: string;
+};
+
 export type ComparedPair = {
-  one_case_id: string;
-  other_case_id: string;
-  one_cluster: string;
-  other_cluster: string;
-  one_run_id: string;
-  other_run_id: string;
+  standing: "faster" | "slower" | "unclear" | "only_one" | "only_other";
+  one_case_id: string | null;
+  other_case_id: string | null;
+  one_cluster: string | null;
+  other_cluster: string | null;
+  one_run_id: string | null;
+  other_run_id: string | null;
   one_version: string | null;
   other_version: string | null;
-  one_throughput: number;
-  other_throughput: number;
-  one_n: number;
-  other_n: number;
+  one_throughput: number | null;
+  other_throughput: number | null;
+  one_n: number | null;
+  other_n: number | null;
   unit: string;
-  ratio: number;
+  ratio: number | null;
   ratio_low: number | null;
   ratio_high: number | null;
 };
 
 export type ComparedPairs = {
   items: Array<ComparedPair>;
+  faster: number;
+  slower: number;
+  unclear: number;
+  only_one: number;
+  only_other: number;
   total: number;
   page: number;
   size: number;
@@ -198,6 +332,66 @@ export type ComparedPairs = {
 
 export type ComparedSides = {
   items: Array<string>;
+};
+
+export type ComparisonCase = {
+  case_id: string;
+  unit: string | null;
+  nodes: Array<string>;
+  level: number;
+  verdict: string | null;
+  sentence: string | null;
+  ratio: number | null;
+  low: number | null;
+  high: number | null;
+  stopped: string | null;
+  rounds: Array<ComparisonRound>;
+  dropped: Array<DroppedLaunch>;
+};
+
+export type ComparisonDetail = {
+  comparison_id: string;
+  suite: string;
+  cluster: string;
+  requested_by: string;
+  started_at: string;
+  ended_at: string | null;
+  a: string;
+  b: string;
+  state: string;
+  verdict: string | null;
+  case_ids: Array<string>;
+  rounds: number;
+  min_effect: number;
+  combined: string | null;
+  not_combined: string | null;
+  command: string | null;
+  cases: Array<ComparisonCase>;
+};
+
+export type ComparisonHead = {
+  comparison_id: string;
+  suite: string;
+  cluster: string;
+  requested_by: string;
+  started_at: string;
+  ended_at: string | null;
+  a: string;
+  b: string;
+  state: string;
+  verdict: string | null;
+  case_ids: Array<string>;
+};
+
+export type ComparisonRound = {
+  round: number;
+  order: string;
+  a: number;
+  b: number;
+  ratio: number;
+  running_ratio: number | null;
+  running_low: number | null;
+  running_high: number | null;
 };
 
 export type ControlMedian = {
@@ -245,6 +439,34 @@ export type DriftingSeries = {
   seen_run_id: string;
 };
 
+export type DroppedLaunch = {
+  round: number;
+  arm: string;
+  status: string;
+  why: string;
+};
+
+export type Experiments = {
+  bisects: Array<BisectHead>;
+  comparisons: Array<ComparisonHead>;
+};
+
+export type FailedCheck = {
+  generation: number;
+  repeat: number;
+  check_name: string;
+  severity: string;
+  observed: string;
+  expected: string;
+};
+
+export type GoodRun = {
+  run_id: string;
+  started_at: string;
+  throughput: number | null;
+  framework_version: string | null;
+};
+
 export type LeftOutCase = {
   case_id: string;
   cluster: string;
@@ -266,6 +488,8 @@ export type Morning = {
   at: string;
   since: string;
   alerts: Array<MorningAlert>;
+  new_alerts: number;
+  older_alerts: number;
   suites: Array<SuiteRun>;
   missing: Array<MissingNight>;
   left_out: Array<LeftOutCase>;
@@ -300,7 +524,34 @@ export type MorningAlert = {
   confirmation: string | null;
   confirmation_state: string | null;
   alerts_of_cause: number;
+  severity: string;
+  severity_because: string;
   medians: Array<number>;
+};
+
+export type NightWindowRow = {
+  cluster: string;
+  begins_at: string;
+  ends_at: string;
+};
+
+export type NodeActivity = {
+  cluster: string;
+  run_id: string;
+  case_id: string;
+  nodes: Array<string>;
+  is_holding: boolean;
+  state: string;
+  message: string;
+  repeat: number | null;
+  repeats: number | null;
+  since: string;
+  at: string;
+};
+
+export type NodeFingerprint = {
+  node: string;
+  fields: Record<string, string>;
 };
 
 export type NodeHealth = {
@@ -319,10 +570,23 @@ export type NodeHealth = {
   last_complaints: Array<string>;
 };
 
+export type NodeUse = {
+  cluster: string;
+  node: string;
+  suite: string;
+  first_at: string;
+  cases: number;
+  used_s: number;
+  planned_s: number;
+};
+
 export type Nodes = {
   clusters: Array<ClusterSummary>;
   nodes: Array<NodeHealth>;
   controls: Array<ControlMedian>;
+  activity: Array<NodeActivity>;
+  use: Array<NodeUse>;
+  windows: Array<NightWindowRow>;
 };
 
 export type NoisySeries = {
@@ -401,6 +665,28 @@ export type PublishedTables = {
   items: Array<PublishedTable>;
 };
 
+export type RankSteps = {
+  process: string;
+  role: string;
+  rank: number;
+  node: string;
+  warmup: number;
+  window: number;
+  median_s: number;
+  longest_s: number;
+  outliers: number;
+  limit_s: number;
+  seconds: Array<number | null>;
+};
+
+export type RepeatLog = {
+  processes: Array<string>;
+  process: string | null;
+  text: string;
+  is_cut: boolean;
+  sentence: string | null;
+};
+
 export type RepeatResult = {
   generation: number;
   repeat: number;
@@ -417,9 +703,20 @@ export type RepeatResult = {
   time_to_first_step_s: number | null;
   peak_resident_bytes: number | null;
   sent_bytes_per_step: number | null;
+  data_wait_s: number | null;
   loss_first: number | null;
   loss_median: number | null;
   error: string | null;
+};
+
+export type RepeatSteps = {
+  items: Array<RankSteps>;
+  sentence: string | null;
+};
+
+export type RepeatTelemetry = {
+  items: Array<TelemetryMetric>;
+  sentences: Array<string>;
 };
 
 export type RunCase = {
@@ -479,6 +776,12 @@ export type RunRow = {
   failed: number;
   quarantined: number;
   left_out: number;
+};
+
+export type SearchedVersion = {
+  version: string;
+  standing: "good" | "bad" | "unsure" | "skipped" | "first_bad" | "suspect" | "untested";
+  is_inferred: boolean;
 };
 
 export type SeriesAlert = {
@@ -592,6 +895,18 @@ export type SuiteRun = {
   left_out: number;
   regressed: number;
   improved: number;
+};
+
+export type TelemetryMetric = {
+  node: string;
+  device: string;
+  metric: string;
+  unit: string;
+  smallest: number;
+  median: number;
+  largest: number;
+  seconds: Array<number>;
+  values: Array<number | null>;
 };
 
 export type Trust = {

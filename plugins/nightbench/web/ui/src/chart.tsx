@@ -15,12 +15,12 @@ const LABEL_GAP = 70;
 export type Range = { from: number; to: number };
 
 /** A colour of the host's theme as a canvas needs it. */
-function colour(name: string): string {
+export function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--chakra-colors-${name}`);
 }
 
 /** Counts how often the colour mode has changed. */
-function useColourMode(): number {
+export function useColourMode(): number {
   const [changes, setChanges] = useState(0);
   useEffect(() => {
     const observer = new MutationObserver(() => setChanges((before) => before + 1));

@@ -1,7 +1,22 @@
-// A labelled choice among values, or none of them.
+// Choices that the address holds: a labelled choice among values, or none of them.
 import { Box, NativeSelect, Text } from "@chakra-ui/react";
+import { useSearchParams } from "react-router-dom";
 
 import { words } from "./format";
+
+/** What the address holds, and a function that sets a part of it; another choice begins at page 1. */
+export function useChoices(): [URLSearchParams, (name: string, value: string) => void] {
+  const [query, setQuery] = useSearchParams();
+  const choose = (name: string, value: string) =>
+    setQuery((before) => {
+      const next = new URLSearchParams(before);
+      if (name !== "page") next.delete("page");
+      if (value) next.set(name, value);
+      else next.delete(name);
+      return next;
+    });
+  return [query, choose];
+}
 
 export function Choice({
   name,

@@ -6,105 +6,169 @@ import { useSearchParams } from "react-router-dom";
 import { apiAddress, useApi } from "./api";
 import type { ComparedPair, ComparedPairs, ComparedSides } from "./api-types";
 import { change, figure, interval } from "./format";
+import { Pager } from "./pager";
 import { Answered, Download, Link, Note, useTitle } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
 
 const PROPERTIES = ["framework", "cluster", "version", "build", "run"];
 
+function Work({ pair }: { pair: ComparedPair }) {
+  const first = pair.one_case_id ?? pair.other_case_id ?? "";
+  const firstCluster = pair.one_cluster ?? pair.other_cluster ?? "";
+  const isOtherCase = pair.other_case_id !== null && pair.other_case_id !== first;
+  const isElsewhere = pair.other_cluster !== null && pair.other_cluster !== firstCluster;
+  return (
+    <Box>
+      <Link to={routes.series(first, firstCluster)}>{first}</Link>
+      <Text color="fg.muted" fontSize="xs">
+        {isOtherCase && (
+          <>
+            beside{" "}
+            <Link to={routes.series(pair.other_case_id ?? "", pair.other_cluster ?? "")}>
+              {pair.other_case_id}
+            </Link>{" "}
+          </>
+        )}
+        on {firstCluster}
+        {isElsewhere && (
+          <>
+            {" and "}
+            <Link to={routes.series(pair.other_case_id ?? "", pair.other_cluster ?? "")}>
+              {pair.other_cluster}
+            </Link>
+          </>
+        )}
+      </Text>
+    </Box>
+  );
+}
+
+function Median({ runId, caseId, value, unit }: {
+  runId: string | null;
+  caseId: string | null;
+  value: number | null;
+  unit: string;
+}) {
+  if (runId === null || caseId === null || value === null) return <>not measured</>;
+  return (
+    <Link to={routes.case(runId, caseId)}>
+      {figure(value)} {unit}/s
+    </Link>
+  );
+}
+
+function Difference({ pair }: { pair: ComparedPair }) {
+  const { ratio, ratio_low: low, ratio_high: high, standing } = pair;
+  if (ratio === null) return <>–</>;
+  const ink = { slower: "fg.error", faster: "fg.success" }[standing as string];
+  return (
+    <Box whiteSpace="nowrap">
+      <Text as="span" fontWeight={ink && "semibold"} color={ink}>
+        {change(ratio - 1)}
+      </Text>
+      <Text color="fg.muted" fontSize="xs">
+        {low === null || high === null ? "no interval" : interval(low - 1, high - 1)}
+      </Text>
+    </Box>
+  );
+}
+
 function columns(one: string, other: string): Column<ComparedPair>[] {
   return [
+    { name: "Work", cell: (pair) => <Work pair={pair} /> },
     {
-      name: "Work",
-      cell: (pair) => (
-        <Box>
-          <Link to={routes.series(pair.one_case_id, pair.one_cluster)}>{pair.one_case_id}</Link>
-          <Text color="fg.muted" fontSize="xs">
-            {pair.other_case_id !== pair.one_case_id && (
-              <>
-                beside <Link to={routes.series(pair.other_case_id, pair.other_cluster)}>{pair.other_case_id}</Link>{" "}
-              </>
-            )}
-            on {pair.one_cluster}
-            {pair.other_cluster !== pair.one_cluster && (
-              <>
-                {" and "}
-                <Link to={routes.series(pair.other_case_id, pair.other_cluster)}>{pair.other_cluster}</Link>
-              </>
-            )}
-          </Text>
-        </Box>
-      ),
-    },
-    {
-      name: one,
+      name: one === other ? `${one} (one)` : one,
       isNumber: true,
       cell: (pair) => (
-        <Link to={routes.run(pair.one_run_id)}>
-          {figure(pair.one_throughput)} {pair.unit}/s
-        </Link>
+        <Median runId={pair.one_run_id} caseId={pair.one_case_id} value={pair.one_throughput} unit={pair.unit} />
       ),
     },
     {
       name: other,
       isNumber: true,
       cell: (pair) => (
-        <Link to={routes.run(pair.other_run_id)}>
-          {figure(pair.other_throughput)} {pair.unit}/s
-        </Link>
+        <Median
+          runId={pair.other_run_id}
+          caseId={pair.other_case_id}
+          value={pair.other_throughput}
+          unit={pair.unit}
+        />
       ),
     },
-    { name: "Ratio", isNumber: true, cell: (pair) => pair.ratio.toFixed(3) },
-    {
-      name: "Difference",
-      isNumber: true,
-      cell: (pair) => {
-        const { ratio_low: low, ratio_high: high } = pair;
-        const isClear = low !== null && high !== null && (low > 1 || high < 1);
-        const ink = pair.ratio < 1 ? "fg.error" : "fg.success";
-        return (
-          <Box whiteSpace="nowrap">
-            <Text as="span" fontWeight={isClear ? "semibold" : undefined} color={isClear ? ink : undefined}>
-              {change(pair.ratio - 1)}
-            </Text>
-            <Text color="fg.muted" fontSize="xs">
-              {low === null || high === null ? "no interval" : interval(low - 1, high - 1)}
-            </Text>
-          </Box>
-        );
-      },
-    },
-    { name: "n", isNumber: true, cell: (pair) => `${pair.one_n}, ${pair.other_n}` },
+    { name: "Ratio", isNumber: true, cell: (pair) => pair.ratio?.toFixed(3) ?? "–" },
+    { name: "Difference", isNumber: true, cell: (pair) => <Difference pair={pair} /> },
+    { name: "n", isNumber: true, cell: (pair) => `${pair.one_n ?? "–"}, ${pair.other_n ?? "–"}` },
     { name: "Versions", cell: (pair) => `${pair.one_version ?? "–"}, ${pair.other_version ?? "–"}` },
   ];
 }
 
-function Pairs({ query }: { query: URLSearchParams }) {
+function Pairs({ query, set }: { query: URLSearchParams; set: (changed: Record<string, string>) => void }) {
   const [one, other] = [query.get("one") ?? "", query.get("other") ?? ""];
   const asked = Object.fromEntries(query);
   const answer = useApi<ComparedPairs>(one && other ? "compare" : "", asked);
   if (!one || !other) return <Note>Choose what to compare with what.</Note>;
+  const standing = query.get("standing") ?? "";
   return (
     <Answered answer={answer}>
-      {(found) =>
-        found.items.length ? (
-          <>
-            <Text color="fg.muted" mb={2}>
-              {found.items.length} of {found.total} pairs of equal work, the largest difference first; of
-              each the newest median. A ratio above 1: {other} is faster.{" "}
-              <Download address={apiAddress("compare", { ...asked, format: "csv" })} file="compare.csv" />
-            </Text>
-            <DataTable
-              label="Pairs of equal work"
-              columns={columns(one, other)}
-              rows={found.items}
-              rowKey={(pair) => `${pair.one_case_id} ${pair.one_cluster} ${pair.other_cluster}`}
-            />
-          </>
-        ) : (
-          <Note>No work was measured by both.</Note>
-        )
-      }
+      {(found) => (
+        <>
+          <Flex role="group" aria-label="How the pairs stand" gap={2} wrap="wrap" mb={2}>
+            {(
+              [
+                ["", found.faster + found.slower + found.unclear, "pairs of equal work"],
+                ["slower", found.slower, `clearly slower with ${other}`],
+                ["faster", found.faster, `clearly faster with ${other}`],
+                ["unclear", found.unclear, "unclear"],
+                ["only_one", found.only_one, `only with ${one}`],
+                ["only_other", found.only_other, `only with ${other}`],
+              ] as const
+            ).map(([name, number, label]) => (
+              <Button
+                key={name}
+                size="xs"
+                variant={standing === name ? "solid" : "outline"}
+                aria-pressed={standing === name}
+                disabled={number === 0 && standing !== name}
+                maxW="100%"
+                h="auto"
+                py={1}
+                whiteSpace="normal"
+                overflowWrap="anywhere"
+                onClick={() => set({ standing: name, page: "" })}
+              >
+                {number} {label}
+              </Button>
+            ))}
+          </Flex>
+          {found.items.length ? (
+            <>
+              <Text color="fg.muted" mb={2}>
+                Clear differences first, and of these the largest; of each side the newest median. A
+                ratio above 1: {other} is faster. It is clear where its whole interval lies on one side
+                of 1.{" "}
+                <Download address={apiAddress("compare", { ...asked, format: "csv" })} file="compare.csv" />
+              </Text>
+              <DataTable
+                label="Pairs of equal work"
+                columns={columns(one, other)}
+                rows={found.items}
+                rowKey={(pair) =>
+                  `${pair.one_case_id} ${pair.one_cluster} ${pair.other_case_id} ${pair.other_cluster}`
+                }
+              />
+              <Pager
+                page={found.page}
+                size={found.size}
+                total={found.total}
+                onPage={(page) => set({ page: String(page) })}
+              />
+            </>
+          ) : (
+            <Note>{standing ? "There is none of these." : "No work was measured by both."}</Note>
+          )}
+        </>
+      )}
     </Answered>
   );
 }
@@ -114,17 +178,28 @@ export function Compare() {
   useTitle("Compare");
   const by = PROPERTIES.find((name) => name === query.get("by")) ?? "framework";
   const sides = useApi<ComparedSides>("compare/sides", { by });
+  const set = (changed: Record<string, string>) =>
+    setQuery((before) => {
+      const next = new URLSearchParams({ by, ...Object.fromEntries(before), ...changed });
+      for (const [name, value] of [...next]) if (!value) next.delete(name);
+      return next;
+    });
   const send = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     const typed = new FormData(event.currentTarget);
-    setQuery({ by, one: String(typed.get("one")), other: String(typed.get("other")) });
+    const given = (name: string) => String(typed.get(name) ?? "");
+    set({ one: given("one"), other: given("other"), search: given("search"), page: "", standing: "" });
   };
   return (
     <>
       <Heading as="h1" size="lg">
         Compare
       </Heading>
-      <form key={`${by} ${query.get("one")} ${query.get("other")}`} onSubmit={send} aria-label="What to compare">
+      <Text color="fg.muted">
+        Medians as they were measured, maybe weeks apart. Two builds that were launched in turn on the
+        same nodes: <Link to={routes.experiments()}>experiments</Link>.
+      </Text>
+      <form key={`${by} ${query.get("one")} ${query.get("other")} ${query.get("search")}`} onSubmit={send} aria-label="What to compare">
         <Flex gap={3} wrap="wrap" align="end" my={3}>
           <Field.Root w="auto">
             <Field.Label>By</Field.Label>
@@ -143,6 +218,10 @@ export function Compare() {
               <Input name={side} size="sm" list="sides" defaultValue={query.get(side) ?? ""} autoComplete="off" />
             </Field.Root>
           ))}
+          <Field.Root w="auto">
+            <Field.Label>Only cases with</Field.Label>
+            <Input name="search" size="sm" defaultValue={query.get("search") ?? ""} autoComplete="off" />
+          </Field.Root>
           <datalist id="sides">
             {(sides.data?.items ?? []).map((side) => (
               <option key={side} value={side} />
@@ -153,7 +232,10 @@ export function Compare() {
           </Button>
         </Flex>
       </form>
-      <Pairs query={query.has("by") ? query : new URLSearchParams({ by, ...Object.fromEntries(query) })} />
+      <Pairs
+        query={query.has("by") ? query : new URLSearchParams({ by, ...Object.fromEntries(query) })}
+        set={set}
+      />
     </>
   );
 }

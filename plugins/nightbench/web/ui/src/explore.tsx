@@ -1,12 +1,12 @@
 // All series: filters by every axis, search, sort; the address holds the state.
 import { Box, Button, Flex, Heading, Input, Text } from "@chakra-ui/react";
 import { type FormEvent, useMemo } from "react";
-import { useSearchParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
 import type { AxisValues, SeriesPage, SeriesRow } from "./api-types";
-import { Choice } from "./choice";
-import { ago, change, figure, moment, percent } from "./format";
+import { Choice, useChoices } from "./choice";
+import { ago, change, count, figure, moment, percent } from "./format";
+import { Pager } from "./pager";
 import { AlertLink, Answered, Change, Download, Link, Note, State, useTitle } from "./parts";
 import { routes } from "./routes";
 import { Sparkline } from "./sparkline";
@@ -154,18 +154,10 @@ function Filters({
 }
 
 export function Explore() {
-  const [query, setQuery] = useSearchParams();
+  const [query, choose] = useChoices();
   useTitle("Series");
   const axes = useApi<AxisValues>("axes");
   const answer = useApi<SeriesPage>("series", { size: SIZE, ...Object.fromEntries(query) });
-  const choose = (name: string, value: string) =>
-    setQuery((before) => {
-      const next = new URLSearchParams(before);
-      if (name !== "page") next.delete("page");
-      if (value) next.set(name, value);
-      else next.delete(name);
-      return next;
-    });
   const sort = query.get("sort") ?? "case_id";
   const columns = COLUMNS.map((column) => {
     const sortable = SORTABLE[column.name];
@@ -182,7 +174,6 @@ export function Explore() {
       ),
     };
   });
-  const page = Number(query.get("page") ?? "1");
   return (
     <>
       <Heading as="h1" size="lg">
@@ -197,32 +188,19 @@ export function Explore() {
             <Note>No series fits this choice.</Note>
           ) : (
             <>
-              <Flex gap={3} align="center" mb={2} color="fg.muted" fontSize="sm" wrap="wrap">
-                <Text>
-                  {(found.page - 1) * found.size + 1} to{" "}
-                  {(found.page - 1) * found.size + found.items.length} of {found.total}
-                </Text>
-                <Button
-                  size="xs"
-                  variant="outline"
-                  disabled={page <= 1}
-                  onClick={() => choose("page", String(page - 1))}
-                >
-                  Previous
-                </Button>
-                <Button
-                  size="xs"
-                  variant="outline"
-                  disabled={page * found.size >= found.total}
-                  onClick={() => choose("page", String(page + 1))}
-                >
-                  Next
-                </Button>
+              <Flex gap={3} align="center" wrap="wrap" fontSize="sm">
+                <Text color="fg.muted">{count(found.total, "series", "series")}</Text>
                 <Download
                   address={apiAddress("series", { ...Object.fromEntries(query), format: "csv" })}
                   file="series.csv"
                 />
               </Flex>
+              <Pager
+                page={found.page}
+                size={found.size}
+                total={found.total}
+                onPage={(page) => choose("page", String(page))}
+              />
               <DataTable
                 label="Series"
                 columns={columns}

@@ -22,8 +22,8 @@ export function Headline({ morning }: { morning: Morning }) {
   const fresh = morning.alerts.filter((alert) => alert.is_new);
   const failed = morning.suites.reduce((sum, run) => sum + run.failed, 0);
   const parts = [
-    fresh.length ? count(fresh.length, "new alert") : "no new alert",
-    `${morning.alerts.length - fresh.length} still open`,
+    morning.new_alerts ? count(morning.new_alerts, "new alert") : "no new alert",
+    `${morning.older_alerts} still open`,
     failed ? `${count(failed, "case")} failed in the newest runs` : "",
     morning.missing.length ? `${count(morning.missing.length, "night")} missing` : "",
   ].filter(Boolean);
@@ -43,6 +43,10 @@ export function Headline({ morning }: { morning: Morning }) {
 }
 
 const ALERT_COLUMNS: Column<MorningAlert>[] = [
+  {
+    name: "Severity",
+    cell: (alert) => <State name={alert.severity} title={alert.severity_because} />,
+  },
   {
     name: "Change",
     cell: (alert) =>
@@ -106,7 +110,11 @@ const ALERT_COLUMNS: Column<MorningAlert>[] = [
   { name: "Owner", cell: (alert) => <bdi>{alert.owner || "nobody"}</bdi> },
   {
     name: "Alert",
-    cell: (alert) => <AlertLink alertId={alert.alert_id} />,
+    cell: (alert) => (
+      <Text as="span" whiteSpace="nowrap">
+        <AlertLink alertId={alert.alert_id} />
+      </Text>
+    ),
   },
 ];
 
@@ -176,14 +184,19 @@ function Report({ morning }: { morning: Morning }) {
         </Note>
       ))}
       {fresh.length > 0 && (
-        <Section title={`New: ${fresh.length}`}>
+        <Section title={`New: ${morning.new_alerts}`}>
           <DataTable label="New alerts" columns={ALERT_COLUMNS} rows={fresh} rowKey={key} />
         </Section>
       )}
       {older.length > 0 && (
-        <Section title={`Still open: ${older.length}`}>
+        <Section title={`Still open: ${morning.older_alerts}`}>
           <DataTable label="Alerts still open" columns={ALERT_COLUMNS} rows={older} rowKey={key} />
         </Section>
+      )}
+      {morning.new_alerts + morning.older_alerts > morning.alerts.length && (
+        <Text mt={2}>
+          The worst {morning.alerts.length} are shown: <Link to={routes.alerts()}>all alerts</Link>
+        </Text>
       )}
       <Section title="What ran">
         {morning.suites.length ? (

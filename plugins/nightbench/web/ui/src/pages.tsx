@@ -4,7 +4,9 @@ import { NavLink, Route, Routes } from "react-router-dom";
 
 import { AlertPage } from "./alert";
 import { Alerts } from "./alerts";
+import { CasePage } from "./case";
 import { Compare } from "./compare";
+import { BisectPage, ComparisonPage, ExperimentsPage } from "./experiments";
 import { Explore } from "./explore";
 import { MorningPage } from "./morning";
 import { NodesPage } from "./nodes";
@@ -20,6 +22,7 @@ const TABS = [
   ["Morning", routes.morning()],
   ["Series", routes.explore()],
   ["Compare", routes.compare()],
+  ["Experiments", routes.experiments()],
   ["Published", routes.published()],
   ["Runs", routes.runs()],
   ["Alerts", routes.alerts()],
@@ -58,9 +61,13 @@ export function Pages() {
           <Route path="explore" element={<Explore />} />
           <Route path="series" element={<SeriesPage />} />
           <Route path="compare" element={<Compare />} />
+          <Route path="experiments" element={<ExperimentsPage />} />
+          <Route path="experiments/ab/:comparisonId" element={<ComparisonPage />} />
+          <Route path="experiments/bisects/:bisectId" element={<BisectPage />} />
           <Route path="published" element={<PublishedPage />} />
           <Route path="runs" element={<RunsPage />} />
           <Route path="runs/:runId" element={<RunPage />} />
+          <Route path="runs/:runId/:caseId" element={<CasePage />} />
           <Route path="alerts" element={<Alerts />} />
           <Route path="alerts/:alertId" element={<AlertPage />} />
           <Route path="nodes" element={<NodesPage />} />

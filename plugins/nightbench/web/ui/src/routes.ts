@@ -8,10 +8,15 @@ export const routes = {
   series: (caseId: string, cluster: string) =>
     `${HOME}/series?${new URLSearchParams({ case: caseId, cluster })}`,
   compare: () => `${HOME}/compare`,
+  experiments: () => `${HOME}/experiments`,
+  comparison: (comparisonId: string) => `${HOME}/experiments/ab/${encodeURIComponent(comparisonId)}`,
+  bisect: (bisectId: string) => `${HOME}/experiments/bisects/${encodeURIComponent(bisectId)}`,
   published: (source = "", figure = "") =>
     `${HOME}/published${source && `?${new URLSearchParams({ source, figure })}`}`,
   runs: () => `${HOME}/runs`,
   run: (runId: string) => `${HOME}/runs/${encodeURIComponent(runId)}`,
+  case: (runId: string, caseId: string) =>
+    `${HOME}/runs/${encodeURIComponent(runId)}/${encodeURIComponent(caseId)}`,
   alerts: () => `${HOME}/alerts`,
   alert: (alertId: number) => `${HOME}/alerts/${alertId}`,
   nodes: () => `${HOME}/nodes`,

@@ -1,14 +1,19 @@
-// One run: what came of each of its cases; of one case all of its launches.
-import { Box, Button, Code, Heading, Text } from "@chakra-ui/react";
-import { useState } from "react";
-import { useParams } from "react-router-dom";
+// One run: what came of each of its cases.
+import { Box, Button, Flex, Heading, Input, Text } from "@chakra-ui/react";
+import type { FormEvent } from "react";
+import { useParams, useSearchParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
-import type { CaseRepeats, RunCase, RepeatResult, RunResults } from "./api-types";
+import type { RunCase, RunResults } from "./api-types";
+import { Choice } from "./choice";
 import { change, count, figure, moment, percent, words } from "./format";
+import { Pager } from "./pager";
 import { AlertLink, Answered, Change, Download, Link, Note, Section, State, useTitle } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
+
+/** Cases of a page. */
+const SIZE = 100;
 
 function because(sentences: string[]) {
   return (
@@ -22,88 +27,18 @@ function because(sentences: string[]) {
   );
 }
 
-function Traceback({ error, runId, caseId }: { error: string; runId: string; caseId: string }) {
-  return (
-    <details>
-      <summary>error</summary>
-      <Box as="pre" fontSize="xs" textAlign="start" overflowX="auto" whiteSpace="pre-wrap" maxW="60em">
-        {error}
-      </Box>
-      <Text color="fg.muted">
-        The whole log: <Code>{`nightbench logs --run ${runId} --case ${caseId}`}</Code>
-      </Text>
-    </details>
-  );
-}
-
-const REPEAT_COLUMNS: Column<RepeatResult>[] = [
-  {
-    name: "Repeat",
-    cell: (each) => (each.generation ? `${each.generation}.${each.repeat}` : each.repeat),
-  },
-  { name: "Started (UTC)", cell: (each) => (each.started_at ? moment(each.started_at) : "–") },
-  { name: "Result", cell: (each) => <State name={each.is_quarantined ? "quarantined" : each.status} /> },
-  { name: "Throughput", isNumber: true, cell: (each) => figure(each.throughput) },
-  { name: "Steps", isNumber: true, cell: (each) => each.steps ?? "–" },
-  {
-    name: "Median step, ms",
-    isNumber: true,
-    cell: (each) => figure(each.median_step_s === null ? null : 1000 * each.median_step_s),
-  },
-  { name: "Drift", isNumber: true, cell: (each) => percent(each.drift) },
-  { name: "First step after, s", isNumber: true, cell: (each) => figure(each.time_to_first_step_s) },
-  {
-    name: "Memory, MB",
-    isNumber: true,
-    cell: (each) => figure(each.peak_resident_bytes === null ? null : each.peak_resident_bytes / 1e6),
-  },
-  {
-    name: "Loss",
-    isNumber: true,
-    cell: (each) => `${figure(each.loss_first)} → ${figure(each.loss_median)}`,
-  },
-  { name: "Because", cell: (each) => because(each.sentences) },
-];
-
-function Repeats({ runId, caseId }: { runId: string; caseId: string }) {
-  const answer = useApi<CaseRepeats>(
-    `runs/${encodeURIComponent(runId)}/${encodeURIComponent(caseId)}`,
-  );
-  return (
-    <Answered answer={answer}>
-      {(found) =>
-        found.items.length ? (
-          <DataTable
-            label={`Repeats of ${caseId}`}
-            columns={REPEAT_COLUMNS}
-            rows={found.items}
-            rowKey={(each) => `${each.generation} ${each.repeat}`}
-          />
-        ) : (
-          <Text color="fg.muted">No launch of it has been stored.</Text>
-        )
-      }
-    </Answered>
-  );
-}
-
-function caseColumns(runId: string, open: string, onOpen: (caseId: string) => void): Column<RunCase>[] {
+function caseColumns(runId: string): Column<RunCase>[] {
   return [
     {
       name: "Case",
       cell: (row) => (
         <Box>
-          <Link to={routes.series(row.case_id, row.cluster)}>{row.case_id}</Link>
-          <Box>
-            <Button
-              size="2xs"
-              variant="outline"
-              aria-expanded={open === row.case_id}
-              onClick={() => onOpen(open === row.case_id ? "" : row.case_id)}
-            >
-              Repeats
-            </Button>
-          </Box>
+          <Link to={routes.case(runId, row.case_id)}>{row.case_id}</Link>
+          <Text fontSize="xs">
+            <Link to={routes.series(row.case_id, row.cluster)} label={`Series of ${row.case_id}`}>
+              series
+            </Link>
+          </Text>
         </Box>
       ),
     },
@@ -147,17 +82,87 @@ function caseColumns(runId: string, open: string, onOpen: (caseId: string) => vo
       cell: (row) => (
         <Box>
           {because(row.sentences)}
-          {row.error && <Traceback error={row.error} runId={runId} caseId={row.case_id} />}
+          {row.error && (
+            <Text color="fg.muted" fontSize="xs" lineClamp={3}>
+              <bdi>{lastLine(row.error)}</bdi>
+            </Text>
+          )}
         </Box>
       ),
     },
   ];
 }
 
-function Results({ results, only }: { results: RunResults; only: string }) {
+/** A traceback ends with the exception itself. */
+const lastLine = (error: string) => error.trimEnd().split("\n").at(-1) ?? "";
+
+function Cases({ results }: { results: RunResults }) {
+  const [query, setQuery] = useSearchParams();
+  const choose = (name: string, value: string) =>
+    setQuery((before) => {
+      const next = new URLSearchParams(before);
+      if (name !== "page") next.delete("page");
+      if (value) next.set(name, value);
+      else next.delete(name);
+      return next;
+    });
+  const [state, search] = [query.get("state") ?? "", query.get("search") ?? ""];
+  const counts = new Map<string, number>();
+  for (const each of results.cases) counts.set(each.state, (counts.get(each.state) ?? 0) + 1);
+  const found = results.cases.filter(
+    (each) =>
+      (!state || each.state === state) && each.case_id.toLowerCase().includes(search.toLowerCase()),
+  );
+  const pages = Math.max(1, Math.ceil(found.length / SIZE));
+  const page = Math.min(pages, Math.max(1, Number(query.get("page")) || 1));
+  const send = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    choose("search", String(new FormData(event.currentTarget).get("search") ?? ""));
+  };
+  return (
+    <Section title="Cases">
+      {results.cases.length > 1 && (
+        <Flex gap={3} wrap="wrap" align="end" mb={2}>
+          <Choice
+            name="result"
+            value={state}
+            values={[...counts].map(([value, number]) => ({ value, label: `${words(value)} (${number})` }))}
+            onChoose={(value) => choose("state", value)}
+          />
+          <form onSubmit={send} role="search">
+            <Flex gap={2}>
+              <Input
+                key={search}
+                name="search"
+                size="sm"
+                aria-label="Search cases by name"
+                placeholder="Search by name"
+                defaultValue={search}
+              />
+              <Button type="submit" size="sm" variant="outline">
+                Search
+              </Button>
+            </Flex>
+          </form>
+        </Flex>
+      )}
+      {found.length ? (
+        <DataTable
+          label="Cases of this run"
+          columns={caseColumns(results.run.run_id)}
+          rows={found.slice((page - 1) * SIZE, page * SIZE)}
+          rowKey={(row) => row.case_id}
+        />
+      ) : (
+        <Note>No case of this run fits.</Note>
+      )}
+      <Pager page={page} size={SIZE} total={found.length} onPage={(to) => choose("page", String(to))} />
+    </Section>
+  );
+}
+
+function Results({ results }: { results: RunResults }) {
   const { run } = results;
-  const cases = results.cases.filter((each) => !only || each.case_id === only);
-  const [open, setOpen] = useState(only);
   const others = (["quarantined", "failed", "left_out"] as const)
     .filter((key) => run[key])
     .map((key) => `, ${run[key]} ${words(key)}`);
@@ -190,19 +195,7 @@ function Results({ results, only }: { results: RunResults; only: string }) {
           way.
         </Note>
       )}
-      <Section title="Cases">
-        <DataTable
-          label="Cases of this run"
-          columns={caseColumns(run.run_id, open, setOpen)}
-          rows={cases}
-          rowKey={(row) => row.case_id}
-        />
-      </Section>
-      {open && (
-        <Section title={`Repeats of ${open}`}>
-          <Repeats runId={run.run_id} caseId={open} />
-        </Section>
-      )}
+      <Cases results={results} />
       <Text color="fg.muted" fontSize="xs" mt={2}>
         {run.code_digest && `Code ${run.code_digest.slice(0, 12)}. `}A quarantined figure is shown with its
         reasons and never becomes a median.
@@ -211,12 +204,10 @@ function Results({ results, only }: { results: RunResults; only: string }) {
   );
 }
 
-/** A run; with `only` no more of it than one case, whose repeats are open. */
-export function Run({ runId, only = "" }: { runId: string; only?: string }) {
+/** A run with its cases. */
+export function Run({ runId }: { runId: string }) {
   const answer = useApi<RunResults>(`runs/${encodeURIComponent(runId)}`);
-  return (
-    <Answered answer={answer}>{(results) => <Results results={results} only={only} />}</Answered>
-  );
+  return <Answered answer={answer}>{(results) => <Results results={results} />}</Answered>;
 }
 
 export function RunPage() {

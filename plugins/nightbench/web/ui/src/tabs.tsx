@@ -4,6 +4,7 @@ import { type ReactNode, useEffect, useState } from "react";
 
 import { address, request, useApi } from "./api";
 import type { DagRunRun } from "./api-types";
+import { Case } from "./case";
 import { Answered, Boundary, Note } from "./parts";
 import { Run } from "./run";
 import { Runs } from "./runs";
@@ -43,8 +44,10 @@ function RunOfDagRun({ dagId = "", runId = "", only = "" }: Props & { only?: str
             The DAG run {runId} has no run in the warehouse. It appears when the task plan has ended,
             with figures when ingest has. DAGs that measure nothing have none.
           </Note>
+        ) : only ? (
+          <Case runId={run_id} caseId={only} />
         ) : (
-          <Run key={only} runId={run_id} only={only} />
+          <Run runId={run_id} />
         )
       }
     </Answered>

@@ -4,9 +4,9 @@ import shlex
 
 import pytest
 
-from nightbench.alerts.reproduce import command_of
-from nightbench.alerts.run_differences import differences
+from nightbench.causes.run_differences import RunDifference, differences
 from nightbench.config import parse_build
+from nightbench.core.reproduce import command_of
 
 NODE = {
     "schema": "nightbench.fingerprint/1",
@@ -50,7 +50,7 @@ def test_all_that_differs_is_listed_once_with_its_nodes():
         "code_digest": "c2",
         "nodes": {"n1": other, "n2": NODE | {"kernel": "6.2"}},
     }
-    assert differences(GOOD, bad) == (
+    assert tuple(map(str, differences(GOOD, bad))) == (
         "pytorch: 2.12.0+cpu -> 2.13.0+cpu",
         "benchmark code: c1 -> c2",
         "kernel: 6.1 -> 6.2 (on n1, n2)",
@@ -65,7 +65,7 @@ def test_all_that_differs_is_listed_once_with_its_nodes():
 
 def test_other_nodes_and_what_nobody_knows():
     assert differences(GOOD, GOOD | {"nodes": {"n1": NODE, "n3": NODE}}) == (
-        "nodes: n1, n2 -> n1, n3",
+        RunDifference("nodes", "n1, n2", "n1, n3"),
     )
     assert differences(GOOD | {"code_digest": ""}, GOOD | {"nodes": None}) == ()
 

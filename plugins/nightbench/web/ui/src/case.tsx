@@ -1,0 +1,357 @@
+// One case of a run: its result, what changed before it, its repeats, and how to measure it again.
+import { Box, Button, Heading, Text } from "@chakra-ui/react";
+import { useParams, useSearchParams } from "react-router-dom";
+
+import { useApi } from "./api";
+import type { CaseChange, CaseDetail, FailedCheck, NodeFingerprint, RepeatResult } from "./api-types";
+import { CommandLine } from "./command-line";
+import { change, count, figure, moment, percent, words } from "./format";
+import { AlertLink, Answered, Change, Link, Note, Section, State, useTitle } from "./parts";
+import { RepeatDetail } from "./repeat";
+import { Rerun } from "./rerun";
+import { routes } from "./routes";
+import { type Column, DataTable } from "./table";
+
+const GOOD = ["ok", "improved", "measured", "watched", "insufficient_data", "private_build"];
+
+function Fact({ name, children }: { name: string; children: React.ReactNode }) {
+  return (
+    <Box>
+      <Text as="dt" color="fg.muted" fontSize="sm">
+        {name}
+      </Text>
+      <Box as="dd" m={0} overflowWrap="anywhere">
+        {children}
+      </Box>
+    </Box>
+  );
+}
+
+function Facts({ detail }: { detail: CaseDetail }) {
+  const { case: found } = detail;
+  const between =
+    found.minimum !== null && found.maximum !== null
+      ? ` (${figure(found.minimum)} to ${figure(found.maximum)})`
+      : "";
+  return (
+    <Box
+      as="dl"
+      display="grid"
+      gridTemplateColumns="repeat(auto-fill, minmax(min(100%, 13em), 1fr))"
+      gap={3}
+      my={3}
+    >
+      {found.throughput !== null && (
+        <Fact name="Median">{`${figure(found.throughput)} ${found.unit}/s${between}`}</Fact>
+      )}
+      {found.throughput !== null && (
+        <Fact name="Repeats, spread">{`n = ${found.n}, ${percent(found.spread)}`}</Fact>
+      )}
+      {found.baseline !== null && <Fact name="Baseline">{`${figure(found.baseline)} ${found.unit}/s`}</Fact>}
+      {found.change !== null && (
+        <Fact name="Change">
+          <Change value={found.change} low={found.change_low} high={found.change_high} />
+        </Fact>
+      )}
+      {found.smallest_slowdown !== null && (
+        <Fact name="Smallest slowdown it would tell">{percent(found.smallest_slowdown)}</Fact>
+      )}
+      {found.speedup !== null && (
+        <Fact name="Speed-up, efficiency">{`${found.speedup.toFixed(2)}, ${percent(found.efficiency, 0)}`}</Fact>
+      )}
+      <Fact name="Framework">{found.framework_version ?? "–"}</Fact>
+      <Fact name="Build">{found.build_id ?? "–"}</Fact>
+    </Box>
+  );
+}
+
+const CHANGE_COLUMNS: Column<CaseChange>[] = [
+  { name: "What", cell: (row) => row.field },
+  { name: "Then", cell: (row) => <bdi>{row.before}</bdi> },
+  { name: "In this run", cell: (row) => <bdi>{row.since}</bdi> },
+  { name: "On", cell: (row) => row.nodes.join(", ") || "the run" },
+];
+
+function Changes({ detail }: { detail: CaseDetail }) {
+  const { good, changes } = detail;
+  return (
+    <Section title="What changed since the last good run">
+      {good && (
+        <Text>
+          <Link to={routes.case(good.run_id, detail.case.case_id)}>{good.run_id}</Link> of{" "}
+          {moment(good.started_at)} UTC
+          {good.throughput !== null && `, ${figure(good.throughput)} ${detail.case.unit ?? "units"}/s`}
+          {good.framework_version && `, ${good.framework_version}`}
+        </Text>
+      )}
+      {detail.changes_sentence && <Text color="fg.muted">{detail.changes_sentence}</Text>}
+      {good && !changes.length && (
+        <Text>Nothing that was recorded: version, build, benchmark code and nodes are the same.</Text>
+      )}
+      {changes.length > 0 && (
+        <DataTable
+          label="What changed since the last good run"
+          columns={CHANGE_COLUMNS}
+          rows={changes}
+          rowKey={(row) => `${row.field} ${row.before} ${row.since}`}
+        />
+      )}
+    </Section>
+  );
+}
+
+function Error({ text }: { text: string }) {
+  return (
+    <Box
+      as="pre"
+      tabIndex={0}
+      role="region"
+      aria-label="Traceback"
+      fontSize="xs"
+      p={2}
+      my={2}
+      borderWidth="1px"
+      borderRadius="md"
+      maxH="30em"
+      overflow="auto"
+      whiteSpace="pre-wrap"
+      overflowWrap="anywhere"
+    >
+      {text}
+    </Box>
+  );
+}
+
+const nameOf = (each: RepeatResult) => (each.generation ? `${each.generation}.${each.repeat}` : `${each.repeat}`);
+
+function repeatColumns(open: string, onOpen: (name: string) => void): Column<RepeatResult>[] {
+  return [
+    {
+      name: "Repeat",
+      cell: (each) => (
+        <Button
+          size="2xs"
+          variant={open === nameOf(each) ? "solid" : "outline"}
+          aria-pressed={open === nameOf(each)}
+          aria-label={`Repeat ${nameOf(each)}`}
+          onClick={() => onOpen(nameOf(each))}
+        >
+          {nameOf(each)}
+        </Button>
+      ),
+    },
+    { name: "Started (UTC)", cell: (each) => (each.started_at ? moment(each.started_at) : "–") },
+    { name: "Result", cell: (each) => <State name={each.status === "ok" && each.is_quarantined ? "quarantined" : each.status} /> },
+    { name: "Throughput", isNumber: true, cell: (each) => figure(each.throughput) },
+    { name: "Steps", isNumber: true, cell: (each) => each.steps ?? "–" },
+    {
+      name: "Median step, ms",
+      isNumber: true,
+      cell: (each) => figure(each.median_step_s === null ? null : 1000 * each.median_step_s),
+    },
+    { name: "Drift", isNumber: true, cell: (each) => percent(each.drift) },
+    { name: "First step after, s", isNumber: true, cell: (each) => figure(each.time_to_first_step_s) },
+    {
+      name: "Memory, MB",
+      isNumber: true,
+      cell: (each) => figure(each.peak_resident_bytes === null ? null : each.peak_resident_bytes / 1e6),
+    },
+    {
+      name: "Loss",
+      isNumber: true,
+      cell: (each) => `${figure(each.loss_first)} → ${figure(each.loss_median)}`,
+    },
+    {
+      name: "Because",
+      cell: (each) => (
+        <Box>
+          {each.sentences.map((sentence) => (
+            <Text key={sentence}>
+              <bdi>{sentence}</bdi>
+            </Text>
+          ))}
+        </Box>
+      ),
+    },
+  ];
+}
+
+const CHECK_COLUMNS: Column<FailedCheck>[] = [
+  { name: "Check", cell: (check) => words(check.check_name) },
+  {
+    name: "Of",
+    cell: (check) =>
+      check.repeat === 0
+        ? "the median"
+        : `repeat ${check.generation ? `${check.generation}.` : ""}${check.repeat}`,
+  },
+  {
+    name: "Means",
+    cell: (check) => (check.severity === "fail" ? <State name="quarantined" /> : "a warning"),
+  },
+  { name: "Found", cell: (check) => <bdi>{check.observed}</bdi> },
+  { name: "Expected", cell: (check) => <bdi>{check.expected}</bdi> },
+];
+
+function Checks({ detail }: { detail: CaseDetail }) {
+  const { failed_checks: failed, checks_met: met } = detail;
+  return (
+    <Section title="Checks">
+      <Text>
+        {met || failed.length
+          ? `${count(met, "check")} met, ${failed.length} not.`
+          : "Nothing came that could be checked."}
+      </Text>
+      {failed.length > 0 && (
+        <DataTable
+          label="Checks that were not met"
+          columns={CHECK_COLUMNS}
+          rows={failed}
+          rowKey={(check) =>
+            `${check.generation} ${check.repeat} ${check.check_name} ${check.observed} ${check.expected}`
+          }
+        />
+      )}
+    </Section>
+  );
+}
+
+function Fingerprint({ found }: { found: NodeFingerprint }) {
+  const rows = Object.entries(found.fields).sort(([one], [other]) => (one < other ? -1 : 1));
+  return (
+    <Box as="details" mb={2}>
+      <summary>
+        {found.node}: {count(rows.length, "field")}
+      </summary>
+      <Box maxH="30em" overflowY="auto">
+        <DataTable
+          label={`Fingerprint of ${found.node}`}
+          columns={[
+            { name: "Field", cell: ([field]: [string, string]) => field },
+            { name: "Value", cell: ([, value]: [string, string]) => <bdi>{value}</bdi> },
+          ]}
+          rows={rows}
+          rowKey={([field]) => field}
+        />
+      </Box>
+    </Box>
+  );
+}
+
+function Result({ detail }: { detail: CaseDetail }) {
+  const { case: found } = detail;
+  const status = GOOD.includes(found.state) ? "info" : "error";
+  return (
+    <Note status={["quarantined", "left_out", "cancelled"].includes(found.state) ? "warning" : status}>
+      <State name={found.state} />{" "}
+      {found.alert_id !== null && (
+        <AlertLink alertId={found.alert_id}>
+          alert {found.alert_id}
+          {found.alert_change !== null && `: ${change(found.alert_change)}`}
+        </AlertLink>
+      )}{" "}
+      {found.noisy && <State name="noisy" title={found.noisy} />}{" "}
+      {found.drift !== null && <State name="drifting" title={change(found.drift)} />}
+      {found.sentences.map((sentence) => (
+        <Text key={sentence}>
+          <bdi>{sentence}</bdi>
+        </Text>
+      ))}
+    </Note>
+  );
+}
+
+function Shown({ detail }: { detail: CaseDetail }) {
+  const [query, setQuery] = useSearchParams();
+  const { run, case: found, repeats } = detail;
+  const choose = (name: string, value: string) =>
+    setQuery(
+      (before) => {
+        const next = new URLSearchParams(before);
+        if (value) next.set(name, value);
+        else next.delete(name);
+        return next;
+      },
+      { replace: true, preventScrollReset: true },
+    );
+  const chosen = (name: string) => query.get(name) ?? "";
+  // A launch that failed explains a case; else the last one stands for the others.
+  const failed = repeats.findLast((each) => !["ok", "disturbed"].includes(each.status));
+  const open = repeats.find((each) => nameOf(each) === chosen("repeat")) ?? failed ?? repeats.at(-1);
+  const parts = [run.run_id, found.case_id].map(encodeURIComponent).join("/");
+  return (
+    <>
+      <Heading as="h1" size="lg" wordBreak="break-word">
+        {found.case_id}
+      </Heading>
+      <Text>
+        In run <Link to={routes.run(run.run_id)}>{run.run_id}</Link>: suite {run.suite} on {run.cluster},
+        started {moment(run.started_at)} UTC.{" "}
+        <Link to={routes.series(found.case_id, found.cluster)}>Its series</Link>
+        {run.dag_id && run.dag_run_id && (
+          <>
+            {" · "}
+            <Link to={routes.dagRun(run.dag_id, run.dag_run_id)}>The run in Airflow</Link>
+          </>
+        )}
+      </Text>
+      <Result detail={detail} />
+      {open?.error ? <Error text={open.error} /> : found.error && <Error text={found.error} />}
+      <Facts detail={detail} />
+      <Changes detail={detail} />
+      <Section title="Repeats">
+        {repeats.length ? (
+          <DataTable
+            label={`Repeats of ${found.case_id}`}
+            columns={repeatColumns(open ? nameOf(open) : "", (name) => choose("repeat", name))}
+            rows={repeats}
+            rowKey={(each) => `${each.generation} ${each.repeat}`}
+          />
+        ) : (
+          <Text color="fg.muted">No launch of it has been stored.</Text>
+        )}
+      </Section>
+      {open && (
+        <RepeatDetail
+          key={nameOf(open)}
+          name={nameOf(open)}
+          path={`runs/${parts}/repeats/${open.generation}/${open.repeat}`}
+          chosen={chosen}
+          choose={choose}
+        />
+      )}
+      <Checks detail={detail} />
+      <Section title="The nodes as they were found">
+        {detail.fingerprints.length ? (
+          detail.fingerprints.map((each) => <Fingerprint key={each.node} found={each} />)
+        ) : (
+          <Text color="fg.muted">No fingerprint came back with this case.</Text>
+        )}
+      </Section>
+      <Section title="Again">
+        {detail.commands.map(({ purpose, command }) => (
+          <CommandLine key={purpose} purpose={purpose} command={command} />
+        ))}
+        {detail.may_trigger ? (
+          !run.is_imported && <Rerun run={run} caseId={found.case_id} />
+        ) : (
+          <Text color="fg.muted" fontSize="sm">
+            Whoever may trigger the DAG on_demand has a button here that measures it again.
+          </Text>
+        )}
+      </Section>
+    </>
+  );
+}
+
+/** One case of a run. */
+export function Case({ runId, caseId }: { runId: string; caseId: string }) {
+  const answer = useApi<CaseDetail>(`runs/${encodeURIComponent(runId)}/${encodeURIComponent(caseId)}`);
+  return <Answered answer={answer}>{(detail) => <Shown detail={detail} />}</Answered>;
+}
+
+export function CasePage() {
+  const { runId = "", caseId = "" } = useParams();
+  useTitle(`${caseId} in ${runId}`);
+  return <Case key={`${runId} ${caseId}`} runId={runId} caseId={caseId} />;
+}

@@ -1,0 +1,88 @@
+// Has one case measured again, by Airflow's own trigger of the DAG on_demand.
+import { Box, Button, Code, Field, Flex, Input, Text } from "@chakra-ui/react";
+import { type FormEvent, useState } from "react";
+
+import { address, request } from "./api";
+import type { RunRow } from "./api-types";
+import { Failure, Link, Note } from "./parts";
+import { routes } from "./routes";
+
+const DAG = "on_demand";
+
+type Conf = Record<string, unknown>;
+
+/** What the run's own form asked for beyond its suite; nothing where Airflow has forgotten it. */
+async function asked(run: RunRow): Promise<Conf> {
+  if (run.dag_id !== DAG || !run.dag_run_id) return {};
+  const path = `api/v2/dags/${DAG}/dagRuns/${encodeURIComponent(run.dag_run_id)}`;
+  const { conf } = await request<{ conf: Conf | null }>(address(path)).catch(() => ({ conf: null }));
+  const kept = Object.entries(conf ?? {}).filter(([name]) => ["scale", "builds"].includes(name));
+  return Object.fromEntries(kept);
+}
+
+async function trigger(run: RunRow, caseId: string, repeats: number | undefined): Promise<string> {
+  const conf = {
+    ...(await asked(run)),
+    suite: run.suite,
+    cluster: run.cluster,
+    cases: [caseId],
+    ...(repeats && { repeats }),
+  };
+  const { dag_run_id } = await request<{ dag_run_id: string }>(address(`api/v2/dags/${DAG}/dagRuns`), {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ logical_date: null, conf, note: `again: ${caseId} of ${run.run_id}`.slice(0, 1000) }),
+  });
+  return dag_run_id;
+}
+
+export function Rerun({ run, caseId }: { run: RunRow; caseId: string }) {
+  const [isOpen, setOpen] = useState(false);
+  const [isSent, setSent] = useState(false);
+  const [dagRun, setDagRun] = useState("");
+  const [error, setError] = useState<Error>();
+  const send = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const repeats = Number(new FormData(event.currentTarget).get("repeats")) || undefined;
+    setSent(true);
+    setError(undefined);
+    trigger(run, caseId, repeats)
+      .then(setDagRun, setError)
+      .finally(() => setSent(false));
+  };
+  if (dagRun) {
+    return (
+      <Note status="success">
+        Triggered: <Link to={routes.dagRun(DAG, dagRun)}>{dagRun}</Link>
+      </Note>
+    );
+  }
+  if (!isOpen) {
+    return (
+      <Button size="sm" variant="outline" onClick={() => setOpen(true)}>
+        Measure it again…
+      </Button>
+    );
+  }
+  return (
+    <Box as="form" aria-label="Measure it again" onSubmit={send as never} borderWidth="1px" borderRadius="md" p={3}>
+      <Text>
+        Triggers <Code>{DAG}</Code> with suite {run.suite} on {run.cluster} and this case alone, with the
+        scale and builds that the run was asked for. It is no night: baselines stay as they are.
+      </Text>
+      <Flex gap={3} mt={2} wrap="wrap" align="end">
+        <Field.Root w="auto">
+          <Field.Label>Repeats (empty: the suite's own)</Field.Label>
+          <Input name="repeats" type="number" min={1} max={99} size="sm" w="8em" autoFocus />
+        </Field.Root>
+        <Button type="submit" size="sm" disabled={isSent}>
+          Trigger
+        </Button>
+        <Button size="sm" variant="outline" onClick={() => setOpen(false)}>
+          Cancel
+        </Button>
+      </Flex>
+      {error && <Failure error={error} />}
+    </Box>
+  );
+}

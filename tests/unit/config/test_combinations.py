@@ -1,0 +1,81 @@
+"""Combinations of values that a line does not run: refused before anything is launched."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nightbench.config import ConfigError, load_catalog, load_suite
+from nightbench.core.capabilities import unsupported
+from nightbench.core.model import Case, Catalog, Combination, Strategy
+
+Write = Callable[..., Path]
+SHIPPED = load_catalog(Path(__file__).resolve().parents[3] / "benchmarks")
+SERVERS = {"strategy": Strategy.PARAMETER_SERVER, "trainers": 2, "pservers": 1, "sync": "async"}
+RANKS = {"strategy": Strategy.COLLECTIVE, "nodes": 2, "trainers": 2}
+ALONE = {"strategy": Strategy.COLLECTIVE, "trainers": 1}
+
+
+def refusal(line: str, workload: str, **axes: object) -> str:
+    case = Case(workload, line, **{"scale": "smoke", "batch_size_per_device": 2, **axes})
+    found = unsupported(case, SHIPPED)
+    return found.message if found else ""
+
+
+@pytest.mark.parametrize(
+    ("line", "workload", "axes", "said"),
+    [
+        ("tensorflow2", "ctr_dnn", {**SERVERS, "compiler": "xla"}, "does not compile the steps"),
+        ("tensorflow2", "ctr_dnn", {**SERVERS, "execution": "eager"}, "schedules steps as graphs"),
+        ("tensorflow2", "ctr_dnn", {**SERVERS, "data": "clicks"}, "do not read real data"),
+        ("pytorch", "bert_base", {**RANKS, "layout": "channels_last"}, "a layout of images"),
+        ("pytorch", "resnet50_v1.5", {**ALONE, "compression": "dgc"}, "one rank exchanges nothing"),
+        ("pytorch", "resnet50_v1.5", {**RANKS, "compression": "dgc", "precision": "fp16"}, "fp16"),
+        ("pytorch", "transformer_base", {**RANKS, "compression": "dgc"}, "the momentum of SGD"),
+    ],
+)
+def test_what_trainers_cannot_run_together_is_refused(
+    line: str, workload: str, axes: dict[str, object], said: str
+) -> None:
+    assert said in refusal(line, workload, **axes)
+
+
+@pytest.mark.parametrize(
+    ("line", "workload", "axes"),
+    [
+        ("tensorflow2", "ctr_dnn", SERVERS),
+        ("tensorflow2", "resnet50_v1.5", {**RANKS, "compiler": "xla"}),
+        ("tensorflow2", "resnet50_v1.5", {**RANKS, "execution": "eager"}),
+        ("tensorflow2", "resnet50_v1.5", {**RANKS, "data": "images"}),
+        ("tensorflow1", "ctr_dnn", {**SERVERS, "data": "clicks"}),
+        ("pytorch", "resnet50_v1.5", {**RANKS, "layout": "channels_last"}),
+        ("pytorch", "resnet50_v1.5", {**RANKS, "compression": "dgc"}),
+    ],
+)
+def test_each_of_the_values_runs_elsewhere(
+    line: str, workload: str, axes: dict[str, object]
+) -> None:
+    assert refusal(line, workload, **axes) == ""
+
+
+def with_combination(catalog: Catalog) -> Catalog:
+    combination = Combination({"trainers": ("2", "4"), "precision": ("fp32",)}, "no room")
+    line = dataclasses.replace(catalog.frameworks["pytorch"], refused_combinations=(combination,))
+    return dataclasses.replace(catalog, frameworks={**catalog.frameworks, "pytorch": line})
+
+
+def test_a_suite_that_asks_for_one_is_refused_or_skips_it(
+    suite_file: Write, catalog: Catalog
+) -> None:
+    sentence = "pytorch does not run trainers 2 with precision fp32: no room"
+    catalog = with_combination(catalog)
+    with pytest.raises(ConfigError, match=rf"trial.yaml:\d+: matrix\[0\].*: {sentence}"):
+        load_suite(suite_file(), catalog)
+    skip = ("strategy: collective", "strategy: collective\n    unsupported: skip")
+    suite = load_suite(suite_file(skip), catalog)
+    assert suite.skipped == {"net-pytorch-collective-2x1-bs2": sentence}
+    assert "net-pytorch-collective-2x1-bs2" not in {case.case_id for case in suite.cases}
+    assert len(suite.cases) == 3
