@@ -59,25 +59,50 @@ limit :max_rows;
 -- object of axes and the values wanted, as texts; null parameters do not constrain. Those with the
 -- same value of the axis `together` come one after another.
 with judged as (
-    select v.*
-    from raw.series as s
+    select
+        s.series_key,
+        s.case_id,
+        s.cluster,
+        s.workload,
+        s.framework,
+        s.strategy,
+        v.*,
+        m.unit,
+        m.framework_version
+    from staging.series as s
     cross join
         lateral (
             -- Stops at the newest month that has one.
             select
                 n.run_key,
-                n.run_at
+                n.run_at as started_at,
+                r.run_id,
+                r.suite,
+                n.kind as verdict,
+                n.sentence,
+                n.change,
+                n.low,
+                n.high,
+                n.smallest_slowdown
             from raw.verdict as n
             inner join raw.run as r on n.run_key = r.run_key
             where n.series_key = s.series_key and r.run_kind not in ('drill', 'confirm')
             order by n.run_at desc
             limit 1
-        ) as newest
-    inner join marts.fct_verdict as v
-        on
-            s.series_key = v.series_key
-            and newest.run_key = v.run_key
-            and newest.run_at = v.started_at
+        ) as v
+    left join lateral (
+        select
+            n.unit,
+            n.framework_version
+        from raw.measurement as n
+        where
+            n.run_key = v.run_key
+            and n.series_key = s.series_key
+            and n.run_at = v.started_at
+            and not n.is_superseded
+        order by n.run_at desc
+        limit 1
+    ) as m on true
 ),
 
 series as (
@@ -132,7 +157,7 @@ series as (
             else coalesce(j.verdict, 'measured')
         end as state
     from marts.latest_median as l
-    full join judged as j on l.case_id = j.case_id and l.cluster = j.cluster
+    full join judged as j on l.series_key = j.series_key
     left join marts.series_state as s
         on
             coalesce(l.case_id, j.case_id) = s.case_id
@@ -378,40 +403,6 @@ order by cluster asc, node asc;
 
 -- name: ui_controls()
 -- The newest control measurement of each node, metric, device and backend.
-with recursive measured as (
-    -- From key to key in the index: most rows are older measurements.
-    (
-        select
-            cluster,
-            node,
-            metric,
-            device,
-            backend
-        from raw.control
-        order by cluster asc, node asc, metric asc, device asc, backend asc
-        limit 1
-    )
-    union all
-    select following.*
-    from measured as m
-    cross join
-        lateral (
-            select
-                c.cluster,
-                c.node,
-                c.metric,
-                c.device,
-                c.backend
-            from raw.control as c
-            where
-                (c.cluster, c.node, c.metric, c.device, c.backend)
-                > (m.cluster, m.node, m.metric, m.device, m.backend)
-            order by
-                c.cluster asc, c.node asc, c.metric asc, c.device asc, c.backend asc
-            limit 1
-        ) as following
-)
-
 select
     h.cluster,
     h.node,
@@ -424,33 +415,33 @@ select
     h.unit,
     h.median_before,
     h.ratio
-from measured as m
+from staging.control_series as s
 cross join
     lateral (
         select c.at
         from raw.control as c
         where
-            c.cluster = m.cluster
-            and c.node = m.node
-            and c.metric = m.metric
-            and c.device = m.device
-            and c.backend = m.backend
+            c.cluster = s.cluster
+            and c.node = s.node
+            and c.metric = s.metric
+            and c.device = s.device
+            and c.backend = s.backend
         order by c.at desc
         limit 1
     ) as newest
 cross join
     lateral (
-        -- One each: else all measurements would be looked up and joined.
-        select n.*
-        from marts.control_history as n
+        -- One at a time: all of history has its medians before.
+        select c.*
+        from marts.control_history as c
         where
-            n.cluster = m.cluster
-            and n.node = m.node
-            and n.metric = m.metric
-            and n.device = m.device
-            and n.backend = m.backend
-            and n.at = newest.at
-        order by n.at desc
+            c.cluster = s.cluster
+            and c.node = s.node
+            and c.metric = s.metric
+            and c.device = s.device
+            and c.backend = s.backend
+            and c.at = newest.at
+        order by c.at desc
         limit 1
     ) as h
 order by h.cluster asc, h.node asc, h.metric asc, h.device asc, h.backend asc;
