@@ -1,6 +1,10 @@
 -- Questions of the pages inside Airflow's UI, by their JSON API. Drills and what was measured to
 -- confirm an alert are no part of a series.
 
+-- name: ui_snapshot()
+-- Which transactions are visible now: while that is the same, all statements read the same rows.
+select pg_current_snapshot()::text as snapshot;
+
 -- name: ui_newest_runs()
 -- The newest nightly run of each suite and cluster; the newest on demand where there is none.
 select distinct on (suite, cluster) run_id
