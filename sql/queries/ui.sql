@@ -80,9 +80,10 @@ where run_id = any(:run_ids)
 order by suite asc, case_id asc
 limit :max_rows;
 
--- name: ui_series(axes, cluster, suite, state, search, sort, max_rows, skipped)
+-- name: ui_series(axes, cluster, suite, state, search, sort, together, max_rows, skipped)
 -- Series with their newest median and newest verdict, and how many there are in all. `axes` is an
--- object of axes and the values wanted, as texts; null parameters do not constrain.
+-- object of axes and the values wanted, as texts; null parameters do not constrain. Those with the
+-- same value of the axis `together` come one after another.
 with judged as (
     select
         s.series_key,
@@ -191,6 +192,12 @@ series as (
 
 select
     *,
+    case
+        when :together::text = 'cluster' then cluster
+        when :together = 'suite' then suite
+        when :together = 'state' then state
+        else axes ->> :together
+    end as together,
     count(*) over () as total
 from series
 where
@@ -204,6 +211,7 @@ where
         where series.axes ->> w.axis is distinct from w.wanted
     )
 order by
+    together asc nulls last,
     case when :sort = 'change' then change end asc nulls last,
     case when :sort = 'spread' then spread end desc nulls last,
     case when :sort = 'efficiency' then efficiency end asc nulls last,
@@ -288,6 +296,7 @@ select
     v.low as change_low,
     v.high as change_high,
     v.smallest_slowdown,
+    r.code_digest,
     coalesce(m.run_id, v.run_id) as run_id,
     coalesce(m.suite, v.suite) as suite,
     coalesce(m.run_kind, v.run_kind) as run_kind,
@@ -298,10 +307,20 @@ select
     coalesce(v.is_quarantined, false) as is_quarantined
 from measured as m
 full join judged as v on m.run_id = v.run_id
+left join raw.run as r on coalesce(m.run_id, v.run_id) = r.run_id
 where
     (:since::timestamptz is null or coalesce(m.started_at, v.started_at) >= :since)
     and (:until::timestamptz is null or coalesce(m.started_at, v.started_at) < :until)
 order by coalesce(m.started_at, v.started_at) asc, coalesce(m.run_id, v.run_id) asc;
+
+-- name: ui_fingerprint_fields(fingerprint_ids)
+-- What some states of nodes were, field by field.
+select
+    fingerprint_id,
+    field,
+    value
+from marts.fingerprint_field
+where fingerprint_id = any(:fingerprint_ids);
 
 -- name: ui_series_alerts(case_id, cluster)
 -- The alerts that a series ever had, oldest first.
@@ -338,6 +357,7 @@ select
     published_device,
     published_version,
     is_unit_doubtful,
+    measured_value,
     measured_is_synthetic
 from marts.fct_reference
 where
@@ -750,21 +770,23 @@ order by newest_at desc, side asc
 limit :max_rows;
 
 -- name: ui_published_figures()
--- The documents with published figures: how many cells each figure has, and how many of them
--- have a median of ours beside.
+-- The documents with published figures: how many values each figure has, how many of them have a
+-- median of ours beside, and how many cells the original leaves empty.
 select
     source_document,
     figure,
-    count(distinct reference_id) as cells,
-    count(distinct reference_id) filter (where measured_value is not null) as measured
+    count(distinct reference_id) filter (where not is_empty) as cells,
+    count(distinct reference_id) filter (
+        where measured_value is not null and not is_empty
+    ) as measured,
+    count(distinct reference_id) filter (where is_empty) as empty
 from marts.fct_reference
-where published_value is not null
 group by source_document, figure
 order by source_document asc, figure asc;
 
 -- name: ui_published(source_document, figure)
--- The cells of a published figure, each beside the newest medians of ours that match it on every
--- axis that it states; on other hardware.
+-- The cells of a published figure, empty ones too, each beside the newest medians of ours that match
+-- it on every axis that it states; on other hardware.
 select
     reference_id,
     workload,
@@ -798,5 +820,4 @@ from marts.fct_reference
 where
     source_document = :source_document
     and figure is not distinct from :figure
-    and published_value is not null
 order by reference_id asc, cluster asc, case_id asc;

@@ -58,6 +58,7 @@ class CaseApi:
                 run=RunRow.of(run),
                 case=case_of(row),
                 generation=head["generation"],
+                nodes=head["node_names"] or sorted((this and this["nodes"]) or ()),
                 repeats=[_repeat(each) for each in repository.repeats(run_id, case_id)],
                 checks_met=head["checks_met"],
                 failed_checks=[

@@ -60,6 +60,8 @@ class CaseDetail(ApiModel):
     case: RunCase
     generation: int | None
     """The one that counts; null where nothing came."""
+    nodes: list[str]
+    """Those that it ran on; empty where that is not known."""
     repeats: list[RepeatResult]
     """All launches, of every generation."""
     checks_met: int

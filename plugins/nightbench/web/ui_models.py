@@ -187,6 +187,8 @@ class SeriesRow(ApiModel):
     alert_change: float | None
     drift: float | None
     noisy: str | None
+    together: str | None
+    """Its value of the axis that series were asked to be grouped by."""
     medians: list[float]
     """The newest ones, oldest first, units of work per second."""
 
@@ -230,7 +232,10 @@ class SeriesPoint(ApiModel):
     framework_version: str | None
     build_id: str | None
     definition_digest: str | None
+    code_digest: str | None
     fingerprint_id: str | None
+    state_changes: list[str]
+    """What of the node was different in the median before: drivers, kernel, clocks."""
     node_names: list[str] | None
     is_private_build: bool
     is_quarantined: bool
@@ -273,6 +278,8 @@ class PublishedFigure(ApiModel):
     metric: str
     unit: str | None
     published_value: float
+    measured_value: float | None
+    """The series' newest median in the published unit."""
     published_device: str | None
     published_version: str | None
     is_unit_doubtful: bool

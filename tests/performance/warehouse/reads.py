@@ -163,6 +163,7 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "state": "alert",
         "search": "bert",
         "sort": "change",
+        "together": "framework",
         "skipped": 0,
         "view": "marts.fct_measurement",
         "node": f"{cluster}-1",
