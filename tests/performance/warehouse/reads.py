@@ -152,6 +152,8 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "run_id": run["run_id"],
         "run_ids": run_ids,
         "run_keys": [run["run_key"]],
+        "generation": 0,
+        "repeat": 1,
         "alert_id": alert_ids[0] if alert_ids else 0,
         "alert_ids": alert_ids,
         "group_key": f"framework_version-{at:%Y-%m-%d}",
