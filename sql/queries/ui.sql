@@ -54,29 +54,55 @@ where run_id = any(:run_ids)
 order by suite asc, case_id asc
 limit :max_rows;
 
--- name: ui_series(axes, cluster, suite, state, search, sort, max_rows, skipped)
+-- name: ui_series(axes, cluster, suite, state, search, sort, together, max_rows, skipped)
 -- Series with their newest median and newest verdict, and how many there are in all. `axes` is an
--- object of axes and the values wanted, as texts; null parameters do not constrain.
+-- object of axes and the values wanted, as texts; null parameters do not constrain. Those with the
+-- same value of the axis `together` come one after another.
 with judged as (
-    select v.*
-    from raw.series as s
+    select
+        s.series_key,
+        s.case_id,
+        s.cluster,
+        s.workload,
+        s.framework,
+        s.strategy,
+        v.*,
+        m.unit,
+        m.framework_version
+    from staging.series as s
     cross join
         lateral (
             -- Stops at the newest month that has one.
             select
                 n.run_key,
-                n.run_at
+                n.run_at as started_at,
+                r.run_id,
+                r.suite,
+                n.kind as verdict,
+                n.sentence,
+                n.change,
+                n.low,
+                n.high,
+                n.smallest_slowdown
             from raw.verdict as n
             inner join raw.run as r on n.run_key = r.run_key
             where n.series_key = s.series_key and r.run_kind not in ('drill', 'confirm')
             order by n.run_at desc
             limit 1
-        ) as newest
-    inner join marts.fct_verdict as v
-        on
-            s.series_key = v.series_key
-            and newest.run_key = v.run_key
-            and newest.run_at = v.started_at
+        ) as v
+    left join lateral (
+        select
+            n.unit,
+            n.framework_version
+        from raw.measurement as n
+        where
+            n.run_key = v.run_key
+            and n.series_key = s.series_key
+            and n.run_at = v.started_at
+            and not n.is_superseded
+        order by n.run_at desc
+        limit 1
+    ) as m on true
 ),
 
 series as (
@@ -131,7 +157,7 @@ series as (
             else coalesce(j.verdict, 'measured')
         end as state
     from marts.latest_median as l
-    full join judged as j on l.case_id = j.case_id and l.cluster = j.cluster
+    full join judged as j on l.series_key = j.series_key
     left join marts.series_state as s
         on
             coalesce(l.case_id, j.case_id) = s.case_id
@@ -140,6 +166,12 @@ series as (
 
 select
     *,
+    case
+        when :together::text = 'cluster' then cluster
+        when :together = 'suite' then suite
+        when :together = 'state' then state
+        else axes ->> :together
+    end as together,
     count(*) over () as total
 from series
 where
@@ -153,6 +185,7 @@ where
         where series.axes ->> w.axis is distinct from w.wanted
     )
 order by
+    together asc nulls last,
     case when :sort = 'change' then change end asc nulls last,
     case when :sort = 'spread' then spread end desc nulls last,
     case when :sort = 'efficiency' then efficiency end asc nulls last,
@@ -237,6 +270,7 @@ select
     v.low as change_low,
     v.high as change_high,
     v.smallest_slowdown,
+    r.code_digest,
     coalesce(m.run_id, v.run_id) as run_id,
     coalesce(m.suite, v.suite) as suite,
     coalesce(m.run_kind, v.run_kind) as run_kind,
@@ -247,10 +281,20 @@ select
     coalesce(v.is_quarantined, false) as is_quarantined
 from measured as m
 full join judged as v on m.run_id = v.run_id
+left join raw.run as r on coalesce(m.run_id, v.run_id) = r.run_id
 where
     (:since::timestamptz is null or coalesce(m.started_at, v.started_at) >= :since)
     and (:until::timestamptz is null or coalesce(m.started_at, v.started_at) < :until)
 order by coalesce(m.started_at, v.started_at) asc, coalesce(m.run_id, v.run_id) asc;
+
+-- name: ui_fingerprint_fields(fingerprint_ids)
+-- What some states of nodes were, field by field.
+select
+    fingerprint_id,
+    field,
+    value
+from marts.fingerprint_field
+where fingerprint_id = any(:fingerprint_ids);
 
 -- name: ui_series_alerts(case_id, cluster)
 -- The alerts that a series ever had, oldest first.
@@ -287,6 +331,7 @@ select
     published_device,
     published_version,
     is_unit_doubtful,
+    measured_value,
     measured_is_synthetic
 from marts.fct_reference
 where
@@ -358,40 +403,6 @@ order by cluster asc, node asc;
 
 -- name: ui_controls()
 -- The newest control measurement of each node, metric, device and backend.
-with recursive measured as (
-    -- From key to key in the index: most rows are older measurements.
-    (
-        select
-            cluster,
-            node,
-            metric,
-            device,
-            backend
-        from raw.control
-        order by cluster asc, node asc, metric asc, device asc, backend asc
-        limit 1
-    )
-    union all
-    select following.*
-    from measured as m
-    cross join
-        lateral (
-            select
-                c.cluster,
-                c.node,
-                c.metric,
-                c.device,
-                c.backend
-            from raw.control as c
-            where
-                (c.cluster, c.node, c.metric, c.device, c.backend)
-                > (m.cluster, m.node, m.metric, m.device, m.backend)
-            order by
-                c.cluster asc, c.node asc, c.metric asc, c.device asc, c.backend asc
-            limit 1
-        ) as following
-)
-
 select
     h.cluster,
     h.node,
@@ -404,33 +415,33 @@ select
     h.unit,
     h.median_before,
     h.ratio
-from measured as m
+from staging.control_series as s
 cross join
     lateral (
         select c.at
         from raw.control as c
         where
-            c.cluster = m.cluster
-            and c.node = m.node
-            and c.metric = m.metric
-            and c.device = m.device
-            and c.backend = m.backend
+            c.cluster = s.cluster
+            and c.node = s.node
+            and c.metric = s.metric
+            and c.device = s.device
+            and c.backend = s.backend
         order by c.at desc
         limit 1
     ) as newest
 cross join
     lateral (
-        -- One each: else all measurements would be looked up and joined.
-        select n.*
-        from marts.control_history as n
+        -- One at a time: all of history has its medians before.
+        select c.*
+        from marts.control_history as c
         where
-            n.cluster = m.cluster
-            and n.node = m.node
-            and n.metric = m.metric
-            and n.device = m.device
-            and n.backend = m.backend
-            and n.at = newest.at
-        order by n.at desc
+            c.cluster = s.cluster
+            and c.node = s.node
+            and c.metric = s.metric
+            and c.device = s.device
+            and c.backend = s.backend
+            and c.at = newest.at
+        order by c.at desc
         limit 1
     ) as h
 order by h.cluster asc, h.node asc, h.metric asc, h.device asc, h.backend asc;
@@ -733,21 +744,23 @@ order by newest_at desc, side asc
 limit :max_rows;
 
 -- name: ui_published_figures()
--- The documents with published figures: how many cells each figure has, and how many of them
--- have a median of ours beside.
+-- The documents with published figures: how many values each figure has, how many of them have a
+-- median of ours beside, and how many cells the original leaves empty.
 select
     source_document,
     figure,
-    count(distinct reference_id) as cells,
-    count(distinct reference_id) filter (where measured_value is not null) as measured
+    count(distinct reference_id) filter (where not is_empty) as cells,
+    count(distinct reference_id) filter (
+        where measured_value is not null and not is_empty
+    ) as measured,
+    count(distinct reference_id) filter (where is_empty) as empty
 from marts.fct_reference
-where published_value is not null
 group by source_document, figure
 order by source_document asc, figure asc;
 
 -- name: ui_published(source_document, figure)
--- The cells of a published figure, each beside the newest medians of ours that match it on every
--- axis that it states; on other hardware.
+-- The cells of a published figure, empty ones too, each beside the newest medians of ours that match
+-- it on every axis that it states; on other hardware.
 select
     reference_id,
     workload,
@@ -781,5 +794,4 @@ from marts.fct_reference
 where
     source_document = :source_document
     and figure is not distinct from :figure
-    and published_value is not null
 order by reference_id asc, cluster asc, case_id asc;

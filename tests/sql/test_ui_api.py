@@ -140,6 +140,32 @@ def test_series_are_sorted_and_paged(app: TestClient, nights: list[str]) -> None
     assert app.get("/api/series?sort=evil").status_code == 422
 
 
+def test_series_are_grouped_by_an_axis(app: TestClient, nights: list[str]) -> None:
+    def grouped(query: str) -> list[str | None]:
+        return [row["together"] for row in app.get(f"/api/series?{query}").json()["items"]]
+
+    # The slower series has one node and comes first by its change.
+    assert grouped("sort=change") == [None, None]
+    assert grouped("sort=change&together=nodes") == ["1", "2"]
+    assert grouped("together=state") == ["alert", "measured"]
+    assert grouped("together=no_such_axis") == [None, None]
+
+
+def test_a_point_says_what_its_node_had_become(
+    app: TestClient, loader: Warehouse, given: Given
+) -> None:
+    for night, (fingerprint, driver) in enumerate((("a", "550"), ("a", "550"), ("b", "560"))):
+        run = given.run(night, code_digest=f"code-{fingerprint}")
+        came = given.came_back(run, given.case(), fingerprint_id=f"fp-{fingerprint}")
+        document = {"schema": "nightbench.fingerprint/1", "node": "n1", "driver": driver}
+        bundle = given.bundle(run, came)
+        fingerprints = {**bundle.fingerprints, f"fp-{fingerprint}": document}
+        loader.runs.load(replace(bundle, fingerprints=fingerprints))
+    points = app.get(f"/api/series/local/{CASE}").json()["points"]
+    assert [point["state_changes"] for point in points] == [[], [], ["driver 550 → 560"]]
+    assert [point["code_digest"] for point in points] == ["code-a", "code-a", "code-b"]
+
+
 def test_axes_count_their_series(app: TestClient, nights: list[str]) -> None:
     values = {(v["axis"], v["value"]): v["series"] for v in app.get("/api/axes").json()["items"]}
     assert values[("framework", "pytorch")] == 2
@@ -288,10 +314,13 @@ def test_a_csv_of_series_is_never_cut(
 
 def test_published_figures_are_listed_with_their_cells(app: TestClient) -> None:
     tables = app.get("/api/published").json()["items"]
-    first = next(table for table in tables if table["cells"])
+    first = next(table for table in tables if table["cells"] and table["empty"])
     query = {"source_document": first["source_document"], "figure": first["figure"] or ""}
     cells = app.get("/api/published/cells", params=query).json()["items"]
-    assert len({cell["reference_id"] for cell in cells}) == first["cells"]
+    empty = {cell["reference_id"] for cell in cells if cell["published_value"] is None}
+    assert len({cell["reference_id"] for cell in cells} - empty) == first["cells"]
+    assert len(empty) == first["empty"]
+    assert all(cell["remark"] for cell in cells if cell["reference_id"] in empty)
     assert all(cell["measured_value"] is None for cell in cells)
 
 

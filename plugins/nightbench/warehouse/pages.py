@@ -202,6 +202,7 @@ class PageRepository(Repository):
         state: str | None,
         search: str | None,
         sort: str,
+        together: str | None,
         limit: int | None,
         offset: int,
     ) -> Sequence[Row]:
@@ -217,6 +218,7 @@ class PageRepository(Repository):
             state=state,
             search=search,
             sort=sort,
+            together=together,
             max_rows=limit,
             skipped=offset,
         )
@@ -232,6 +234,10 @@ class PageRepository(Repository):
         return self._read(
             "ui_series_points", case_id=case_id, cluster=cluster, since=since, until=until
         )
+
+    def fingerprint_fields(self, fingerprint_ids: Sequence[str]) -> Sequence[Row]:
+        """What some states of nodes were, field by field."""
+        return self._read("ui_fingerprint_fields", fingerprint_ids=list(fingerprint_ids))
 
     def series_alerts(self, case_id: str, cluster: str) -> Sequence[Row]:
         """The alerts that a series ever had, oldest first."""

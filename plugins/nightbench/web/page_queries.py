@@ -116,6 +116,7 @@ class PageQueries(Protocol):
         state: str | None,
         search: str | None,
         sort: str,
+        together: str | None,
         limit: int | None,
         offset: int,
     ) -> Sequence[Row]:
@@ -131,6 +132,9 @@ class PageQueries(Protocol):
         self, case_id: str, cluster: str, since: datetime | None, until: datetime | None
     ) -> Sequence[Row]:
         """The results of one series, oldest first."""
+
+    def fingerprint_fields(self, fingerprint_ids: Sequence[str]) -> Sequence[Row]:
+        """What some states of nodes were: `fingerprint_id`, `field`, `value`."""
 
     def series_alerts(self, case_id: str, cluster: str) -> Sequence[Row]:
         """The alerts that a series ever had, oldest first."""

@@ -73,8 +73,10 @@ def measure_night(history: History) -> Iterator[Figure]:
         run_plans = [_plan(night) for night in nights]
         _say(f"judging {len(run_plans)} runs")
         began = time.perf_counter()
-        verdicts = sum(len(judge_and_store(warehouse, plan).cases) for plan in run_plans)
-        yield Figure("judge_night", _since(began), verdicts, False)
+        verdicts = [v for plan in run_plans for v in judge_and_store(warehouse, plan).verdicts]
+        yield Figure("judge_night", _since(began), len(verdicts), False)
+        if not any(verdict.baseline for verdict in verdicts):
+            raise UserError("No case had enough nights like tonight: the detector had no work.")
     with TemporaryDirectory(dir=history.folder) as folder:
         spool = Spool(Path(folder))
         for plan in run_plans:
@@ -85,7 +87,7 @@ def measure_night(history: History) -> Iterator[Figure]:
             with _without_errors():
                 for plan in run_plans:
                     judge_run(spool, plan.run.run_id, history.connect)
-            yield Figure("judge_night_with_alerts", _since(began), verdicts, False)
+            yield Figure("judge_night_with_alerts", _since(began), len(verdicts), False)
 
 
 class _Errors(logging.Handler):
@@ -152,7 +154,8 @@ def _bundle(connection: Connection, run: Run, planned: Sequence[PlannedCase]) ->
     with connection.cursor() as cursor:
         cursor.execute(
             "select s.case_id, s.node_names, m.throughput, m.framework_version, "
-            "s.sigma from benchmark.series as s cross join lateral ("
+            "m.definition_digest, m.fingerprint_id, s.sigma "
+            "from benchmark.series as s cross join lateral ("
             "select n.* from raw.measurement as n where n.series_key = s.series_key and n.is_good "
             "order by n.run_at desc limit 1) as m where s.suite = %s",
             (run.suite,),
@@ -173,6 +176,8 @@ def _case(
     nodes: tuple[str, ...],
     level: float,
     version: str,
+    definition: str,
+    fingerprint: str,
     sigma: float,
     drawn: random.Random,
 ) -> CaseBundle:
@@ -184,7 +189,8 @@ def _case(
         build=planned.build,
         unit=planned.unit or "",
         framework_version=version,
-        fingerprint_id=f"fp-{nodes[0]}",
+        definition_digest=definition,
+        fingerprint_id=fingerprint,
     )
     repeats = tuple(_repeat(run, n, figure, nodes) for n, figure in enumerate(figures, start=1))
     checks = [

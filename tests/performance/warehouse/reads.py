@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import psycopg2.errors
@@ -147,6 +148,7 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "suite": run["suite"],
         "run_id": run["run_id"],
         "run_ids": run_ids,
+        "run_keys": [run["run_key"]],
         "alert_id": alert_ids[0] if alert_ids else 0,
         "alert_ids": alert_ids,
         "group_key": f"framework_version-{at:%Y-%m-%d}",
@@ -158,6 +160,7 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "state": "alert",
         "search": "bert",
         "sort": "change",
+        "together": "framework",
         "skipped": 0,
         "view": "marts.fct_measurement",
         "node": f"{cluster}-1",
@@ -199,7 +202,7 @@ def measure_reads(history: History, only: str | None = None) -> Iterator[Figure]
             if only and only not in name:
                 continue
             print(name, file=sys.stderr, flush=True)
-            yield measured(name, lambda t=text, g=given: len(_all(connection, t, g)), whole)  # type: ignore[misc]
+            yield measured(name, partial(_count, connection, text, given), whole)
 
 
 def measured(name: str, call: Callable[[], int], whole: bool = False) -> Figure:
@@ -255,6 +258,10 @@ def _chosen(
                 yield f"{label}_unpartitioned", text, chosen, whole
     for path in sorted((SQL / "queries" / "analysts").glob("*.sql")):
         yield f"analysts/{path.stem}", path.read_text(encoding="utf-8"), None, True
+
+
+def _count(connection: Connection, text: str, given: Mapping[str, Any] | None) -> int:
+    return len(_all(connection, text, given))
 
 
 def _all(connection: Connection, text: str, *given: Any) -> list[Any]:

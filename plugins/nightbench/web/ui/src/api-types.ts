@@ -271,6 +271,7 @@ export type CaseDetail = {
   run: RunRow;
   case: RunCase;
   generation: number | null;
+  nodes: Array<string>;
   repeats: Array<RepeatResult>;
   checks_met: number;
   failed_checks: Array<FailedCheck>;
@@ -624,7 +625,7 @@ export type PublishedCell = {
   metric: string;
   unit: string | null;
   is_unit_doubtful: boolean;
-  published_value: number;
+  published_value: number | null;
   published_device: string | null;
   published_dataset: string | null;
   remark: string | null;
@@ -649,6 +650,7 @@ export type PublishedFigure = {
   metric: string;
   unit: string | null;
   published_value: number;
+  measured_value: number | null;
   published_device: string | null;
   published_version: string | null;
   is_unit_doubtful: boolean;
@@ -659,6 +661,7 @@ export type PublishedTable = {
   figure: string | null;
   cells: number;
   measured: number;
+  empty: number;
 };
 
 export type PublishedTables = {
@@ -834,7 +837,9 @@ export type SeriesPoint = {
   framework_version: string | null;
   build_id: string | null;
   definition_digest: string | null;
+  code_digest: string | null;
   fingerprint_id: string | null;
+  state_changes: Array<string>;
   node_names: Array<string> | null;
   is_private_build: boolean;
   is_quarantined: boolean;
@@ -878,6 +883,7 @@ export type SeriesRow = {
   alert_change: number | null;
   drift: number | null;
   noisy: string | null;
+  together: string | null;
   medians: Array<number>;
 };
 
