@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from nightbench.web.ui_models import ApiModel, RepeatResult, RunCase, RunRow
+from nightbench.web.run_models import RepeatResult, RunCase, RunRow
+from nightbench.web.ui_models import ApiModel
 
 
 class FailedCheck(ApiModel):
