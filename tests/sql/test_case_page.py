@@ -122,7 +122,7 @@ def test_a_case_has_what_changed_since_the_last_good_run(app: TestClient, runs: 
     assert [(c["repeat"], c["severity"]) for c in found["failed_checks"]] == [
         (0, "fail"), (2, "fail"),
     ]  # fmt: skip
-    assert found["may_trigger"] is True
+    assert (found["may_trigger"], found["nodes"], found["generation"]) == (True, ["n1"], 0)
 
 
 def test_the_verdict_names_the_last_good_run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from datetime import UTC, datetime
 from math import exp, log, sqrt
 from pathlib import Path
@@ -12,19 +11,17 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from tests.sql.conftest import Database
+from tests.sql.spooled import COMPARED_CASE as CASE
+from tests.sql.spooled import compared
 
-from nightbench.core.model import Build, Reason, ReasonCode
 from nightbench.experiments import comparison
 from nightbench.experiments.experiment_reader import ExperimentReader
-from nightbench.experiments.experiment_spool import COMPARISON, store_request
-from nightbench.experiments.rounds import Arm, Launch, LaunchOrder, progress
 from nightbench.orchestration import page_app
 from nightbench.orchestration.connections import WAREHOUSE_READER
-from nightbench.spool import RunSpool, Spool
+from nightbench.spool import Spool
 from nightbench.warehouse import Warehouse, connect
 from nightbench.web import PageAccess, PageUser, create_app
 
-CASE = "sleep-fake-collective-1x1-bs2-smoke"
 BISECT = "bisect-20261121T010203-9f3a"
 VERSIONS = ["1.0", "1.1", "1.2", "1.3", "1.4"]
 T_QUANTILE_2 = 4.302652729911275
@@ -48,41 +45,6 @@ def app(warehouse: Database, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> T
             page_app.open_repository, page_app.open_triage, access, lambda: spool, lambda: reader
         )
     )
-
-
-def compared(spool: Spool, name: str, ratios: list[float], by: str = "ada") -> RunSpool:
-    """A comparison of one case with a disturbed first launch and then rounds of these ratios."""
-    folder = spool.comparison(name)
-    builds = {"a": Build("fake", version="1.0"), "b": Build("fake", version="1.1")}
-    store_request(
-        folder,
-        COMPARISON,
-        {"a": "fake=1.0", "b": "fake=1.1", "suite": "demo", "cases": [CASE], "cluster": None},
-        {
-            "builds": {arm: dataclasses.asdict(build) for arm, build in builds.items()},
-            "cases": {CASE: {"definition_digest": "d1", "nodes": ["n1"]}},
-            "code": "c1",
-            "rounds": 5,
-            "min_effect": 0.01,
-            "seed": 1,
-        },
-        by,
-        suite="demo",
-        cluster="local",
-        left_out={},
-    )
-    order = LaunchOrder.seeded(5, 1, CASE)
-    why = (Reason(ReasonCode.FOREIGN_CPU, "n1", observed="31 %", expected="under 10 %"),)
-    launches = [Launch(1, order.first, "disturbed", None, why)]
-    for ratio in ratios:
-        for _ in Arm:
-            following = progress(order, launches).next
-            assert following is not None
-            value = 100.0 * (ratio if following[1] is Arm.B else 1.0)
-            launches.append(Launch(*following, "ok", value))
-    for number, launch in enumerate(launches):
-        comparison.save_launch(folder.case(CASE, number), launch)
-    return folder
 
 
 def bisect(**changed: Any) -> dict[str, Any]:

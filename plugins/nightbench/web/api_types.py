@@ -12,6 +12,7 @@ from nightbench.web import (
     case_models,
     compare_models,
     experiment_models,
+    run_models,
     ui_models,
 )
 
@@ -22,7 +23,14 @@ def typescript() -> str:
     """Return the text of `src/api-types.ts`."""
     models = {
         value
-        for module in (ui_models, alert_models, case_models, compare_models, experiment_models)
+        for module in (
+            ui_models,
+            alert_models,
+            case_models,
+            compare_models,
+            experiment_models,
+            run_models,
+        )
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, ui_models.ApiModel)
     } - {ui_models.ApiModel}

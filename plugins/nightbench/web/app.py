@@ -33,16 +33,9 @@ from nightbench.web.headers import HEADERS
 from nightbench.web.health_api import HealthApi
 from nightbench.web.page_queries import OpenQueries
 from nightbench.web.run_api import RunApi
+from nightbench.web.run_models import DagRunRun, RunPage, RunResults
 from nightbench.web.ui_api import UiApi
-from nightbench.web.ui_models import (
-    AxisValues,
-    DagRunRun,
-    Morning,
-    RunPage,
-    RunResults,
-    SeriesHistory,
-    SeriesPage,
-)
+from nightbench.web.ui_models import AxisValues, Morning, SeriesHistory, SeriesPage
 
 BUNDLE = Path(__file__).resolve().parent / "static" / "nightbench.js"
 

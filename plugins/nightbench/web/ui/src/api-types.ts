@@ -271,6 +271,7 @@ export type CaseDetail = {
   run: RunRow;
   case: RunCase;
   generation: number | null;
+  nodes: Array<string>;
   repeats: Array<RepeatResult>;
   checks_met: number;
   failed_checks: Array<FailedCheck>;

@@ -60,6 +60,7 @@ function Facts({ detail }: { detail: CaseDetail }) {
         <Fact name="Speed-up, efficiency">{`${found.speedup.toFixed(2)}, ${percent(found.efficiency, 0)}`}</Fact>
       )}
       <Fact name="Framework">{found.framework_version ?? "–"}</Fact>
+      <Fact name="Nodes">{detail.nodes.join(", ") || "–"}</Fact>
       <Fact name="Build">{found.build_id ?? "–"}</Fact>
     </Box>
   );

@@ -219,7 +219,7 @@ export function Compare() {
             </Field.Root>
           ))}
           <Field.Root w="auto">
-            <Field.Label>Only cases with</Field.Label>
+            <Field.Label>Search cases</Field.Label>
             <Input name="search" size="sm" defaultValue={query.get("search") ?? ""} autoComplete="off" />
           </Field.Root>
           <datalist id="sides">
