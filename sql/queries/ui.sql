@@ -13,27 +13,31 @@ with suites as (
         and run_kind in ('nightly', 'on_demand')
 )
 
-select newest.run_id
+select coalesce(nightly.run_id, on_demand.run_id) as run_id
 from suites as s
-cross join
-    lateral (
-        select r.run_id
-        from unnest('{nightly,on_demand}'::text[]) with ordinality as k (run_kind, place)
-        cross join
-            lateral (
-                select n.run_id
-                from raw.run as n
-                where
-                    n.suite = s.suite
-                    and n.cluster = s.cluster
-                    and n.run_kind = k.run_kind
-                    and n.origin <> 'import'
-                order by n.started_at desc, n.run_id desc
-                limit 1
-            ) as r
-        order by k.place asc
-        limit 1
-    ) as newest
+left join lateral (
+    select r.run_id
+    from raw.run as r
+    where
+        r.suite = s.suite
+        and r.cluster = s.cluster
+        and r.run_kind = 'nightly'
+        and r.origin <> 'import'
+    order by r.started_at desc, r.run_id desc
+    limit 1
+) as nightly on true
+left join lateral (
+    select r.run_id
+    from raw.run as r
+    where
+        r.suite = s.suite
+        and r.cluster = s.cluster
+        and r.run_kind = 'on_demand'
+        and r.origin <> 'import'
+        and nightly.run_id is null
+    order by r.started_at desc, r.run_id desc
+    limit 1
+) as on_demand on true
 order by s.suite asc, s.cluster asc;
 
 -- name: ui_sparklines(case_ids, clusters, max_points)
@@ -730,34 +734,49 @@ with last_year as (
     from raw.run
 ),
 
+-- Grouped before they are named: they are a million.
+built as (
+    select
+        m.build_key,
+        m.framework_version,
+        max(m.run_at) as started_at
+    from raw.measurement as m
+    where
+        :by in ('framework', 'version', 'build')
+        and m.is_good
+        and m.run_kind not in ('drill', 'confirm')
+        and m.run_at >= (select y.since from last_year as y)
+    group by m.build_key, m.framework_version
+),
+
 named as (
     select
         r.started_at,
         case :by when 'cluster' then r.cluster else r.run_id end as side
     from raw.run as r
     inner join last_year as y on r.started_at >= y.since
+    cross join
+        lateral (
+            -- Looked up for each run: else the measurements of all years would be read.
+            select m.run_key
+            from raw.measurement as m
+            where m.run_key = r.run_key and m.run_at = r.started_at and m.is_good
+            order by m.run_key asc
+            limit 1
+        ) as brought
     where
         :by in ('cluster', 'run')
         and r.run_kind not in ('drill', 'confirm')
-        and exists (
-            select from raw.measurement as m
-            where m.run_key = r.run_key and m.run_at = r.started_at and m.is_good
-        )
     union all
     select
-        m.run_at as started_at,
+        m.started_at,
         case :by
             when 'framework' then b.line
             when 'version' then b.line || ' ' || m.framework_version
             when 'build' then b.build_id
         end as side
-    from raw.measurement as m
+    from built as m
     inner join raw.build as b on m.build_key = b.build_key
-    inner join last_year as y on m.run_at >= y.since
-    where
-        :by in ('framework', 'version', 'build')
-        and m.is_good
-        and m.run_kind not in ('drill', 'confirm')
 )
 
 select
