@@ -513,10 +513,37 @@ ran as (
         m.node_names
     from last_night as l
     inner join raw.run as r on l.cluster = r.cluster and l.since <= r.started_at
-    inner join raw.measurement as m on r.run_key = m.run_key and r.started_at = m.run_at
+    cross join
+        lateral (
+            select o.*
+            from raw.measurement as o
+            where
+                o.run_key = r.run_key
+                and o.run_at = r.started_at
+                and o.elapsed_s is not null
+                and o.node_names is not null
+            order by o.series_key asc
+            -- Run by run: each lies in one month of results.
+            offset 0
+        ) as m
+),
+
+-- Of all cases at once: one by one, each would open the months again.
+usual as (
+    select
+        n.run_id,
+        n.series_key,
+        percentile_cont(0.5) within group (order by e.elapsed_s) as seconds
+    from ran as n
+    inner join raw.measurement as e
+        on
+            n.series_key = e.series_key
+            and n.started_at > e.run_at
     where
-        m.elapsed_s is not null
-        and m.node_names is not null
+        e.is_good
+        and e.run_at > n.started_at - interval '14 days'
+        and e.run_at > (select min(o.started_at) - interval '14 days' from ran as o)
+    group by n.run_id, n.series_key
 )
 
 select
@@ -529,16 +556,7 @@ select
     sum(coalesce(usual.seconds, n.elapsed_s)) as planned_s
 from ran as n
 cross join unnest(n.node_names) as u (node)
-cross join
-    lateral (
-        select percentile_cont(0.5) within group (order by e.elapsed_s) as seconds
-        from raw.measurement as e
-        where
-            e.series_key = n.series_key
-            and e.is_good
-            and e.run_at < n.started_at
-            and e.run_at > n.started_at - interval '14 days'
-    ) as usual
+left join usual on n.run_id = usual.run_id and n.series_key = usual.series_key
 group by n.cluster, u.node, n.suite
 order by n.cluster asc, u.node asc, n.suite asc;
 
