@@ -43,7 +43,7 @@ NOTHING: Mapping[str, Any] = dict.fromkeys(
     (
         *("suite", "cluster", "workload", "framework", "case_id", "run_id", "alert_id"),
         *("group_key", "states", "confirmation_id", "bisect_id", "node", "before", "since"),
-        *("state", "search"),
+        *("state", "search", "shown"),
     )
 )
 """Parameters that do not constrain where they are null: pages and commands leave them out."""
@@ -159,6 +159,9 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "axes": "{}",
         "state": "alert",
         "search": "bert",
+        "shown": "slower",
+        "generation": 0,
+        "repeat": 1,
         "sort": "change",
         "together": "framework",
         "skipped": 0,
