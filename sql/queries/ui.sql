@@ -1,14 +1,44 @@
 -- Questions of the pages inside Airflow's UI, by their JSON API. Drills and what was measured to
 -- confirm an alert are no part of a series.
 
+-- name: ui_snapshot()
+-- Which transactions are visible now: while that is the same, all statements read the same rows.
+select pg_current_snapshot()::text as snapshot;
+
 -- name: ui_newest_runs()
 -- The newest nightly run of each suite and cluster; the newest on demand where there is none.
-select distinct on (suite, cluster) run_id
-from staging.run
-where
-    not is_imported
-    and run_kind in ('nightly', 'on_demand')
-order by suite asc, cluster asc, run_kind = 'nightly' desc, started_at desc, run_id desc;
+with suites as (
+    select distinct
+        suite,
+        cluster
+    from raw.run
+    where
+        origin <> 'import'
+        and run_kind in ('nightly', 'on_demand')
+)
+
+select newest.run_id
+from suites as s
+cross join
+    lateral (
+        select r.run_id
+        from unnest('{nightly,on_demand}'::text[]) with ordinality as k (run_kind, place)
+        cross join
+            lateral (
+                select n.run_id
+                from raw.run as n
+                where
+                    n.suite = s.suite
+                    and n.cluster = s.cluster
+                    and n.run_kind = k.run_kind
+                    and n.origin <> 'import'
+                order by n.started_at desc, n.run_id desc
+                limit 1
+            ) as r
+        order by k.place asc
+        limit 1
+    ) as newest
+order by s.suite asc, s.cluster asc;
 
 -- name: ui_sparklines(case_ids, clusters, max_points)
 -- The newest medians of some series (arrays of the same length name them), newest first.

@@ -79,6 +79,9 @@ WHOLE: Mapping[str, Mapping[str, Any]] = {
 """Statements that can go over all series and years, with the parameters that make them do so.
 `every_case` stands for the cases of the largest suite."""
 
+OWN: Mapping[str, Mapping[str, Any]] = {"ui_compare": {"standing": None}}
+"""Values of parameters that mean something else in one statement than in the others."""
+
 _FACTS = re.compile(r"\braw\.measurement\b")
 _VIEWS = re.compile(r"\b(marts\.|staging\.(result|repeat))")
 
@@ -149,6 +152,8 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "run_id": run["run_id"],
         "run_ids": run_ids,
         "run_keys": [run["run_key"]],
+        "generation": 0,
+        "repeat": 1,
         "alert_id": alert_ids[0] if alert_ids else 0,
         "alert_ids": alert_ids,
         "group_key": f"framework_version-{at:%Y-%m-%d}",
@@ -243,7 +248,8 @@ def _chosen(
                 f"statement {name}: no value for {', '.join(unknown)}; expected one in "
                 f"{parameters_of.__name__} of {__name__}"
             )
-        given = {each: values[each] for each in statement.parameters}
+        own = values | OWN.get(name, {})
+        given = {each: own[each] for each in statement.parameters}
         forms = [(name, given, False)]
         if name in WHOLE:
             widest = {
