@@ -79,9 +79,6 @@ WHOLE: Mapping[str, Mapping[str, Any]] = {
 """Statements that can go over all series and years, with the parameters that make them do so.
 `every_case` stands for the cases of the largest suite."""
 
-OWN: Mapping[str, Mapping[str, Any]] = {"ui_compare": {"standing": None}}
-"""Values of parameters that mean something else in one statement than in the others."""
-
 _FACTS = re.compile(r"\braw\.measurement\b")
 _VIEWS = re.compile(r"\b(marts\.|staging\.(result|repeat))")
 
@@ -165,8 +162,6 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "state": "alert",
         "search": "bert",
         "shown": "slower",
-        "generation": 0,
-        "repeat": 1,
         "sort": "change",
         "together": "framework",
         "skipped": 0,
@@ -248,8 +243,7 @@ def _chosen(
                 f"statement {name}: no value for {', '.join(unknown)}; expected one in "
                 f"{parameters_of.__name__} of {__name__}"
             )
-        own = values | OWN.get(name, {})
-        given = {each: own[each] for each in statement.parameters}
+        given = {each: values[each] for each in statement.parameters}
         forms = [(name, given, False)]
         if name in WHOLE:
             widest = {
