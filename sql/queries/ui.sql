@@ -1,6 +1,10 @@
 -- Questions of the pages inside Airflow's UI, by their JSON API. Drills and what was measured to
 -- confirm an alert are no part of a series.
 
+-- name: ui_snapshot()
+-- Which transactions are visible now: while that is the same, all statements read the same rows.
+select pg_current_snapshot()::text as snapshot;
+
 -- name: ui_newest_runs()
 -- The newest nightly run of each suite and cluster; the newest on demand where there is none.
 with suites as (
@@ -580,11 +584,12 @@ inner join raw.night as n on l.cluster = n.cluster and l.since <= n.scheduled_at
 where n.state not in ('paused', 'overtaken')
 group by n.cluster;
 
--- name: ui_compare(by, one, other, search, standing, max_rows, skipped)
+-- name: ui_compare(by, one, other, search, shown, max_rows, skipped)
 -- Medians of two runs, builds, versions, clusters or frameworks that did equal work: all other
 -- axes are equal. Of each the newest; clear differences first, and of these the largest. What only
 -- one side did comes last. Each row has the counts of all; one row without a case says that no row
--- was left, and has them too. A null `standing` gives the pairs.
+-- was left, and has them too. `shown` chooses one
+-- standing; null gives the pairs.
 with wanted as (
     -- A run's results all lie at its start.
     select
@@ -724,8 +729,8 @@ chosen as (
     select *
     from placed
     where
-        standing = :standing
-        or (:standing::text is null and standing in ('faster', 'slower', 'unclear'))
+        standing = :shown
+        or (:shown::text is null and standing in ('faster', 'slower', 'unclear'))
     order by
         standing = 'unclear' asc,
         abs(ln(ratio)) desc,

@@ -78,6 +78,18 @@ def test_the_morning_has_the_alert_and_the_newest_run_of_the_suite(
     assert morning["is_empty"] is False
 
 
+def test_an_answer_is_never_older_than_the_warehouse(
+    app: TestClient, nights: list[str], loader: Warehouse, given: Given
+) -> None:
+    before = app.get("/api/series?nodes=1").json()
+    assert app.get("/api/series?nodes=1").json() == before
+    run = given.run(5)
+    came = given.came_back(run, given.case(), (94.0, 95.0, 96.0))
+    loader.runs.load(given.bundle(run, came))
+    (after,) = app.get("/api/series?nodes=1").json()["items"]
+    assert (before["items"][0]["throughput"], after["throughput"]) == (90.0, 95.0)
+
+
 def test_a_suite_that_runs_seldom_keeps_its_line(
     app: TestClient, nights: list[str], loader: Warehouse, given: Given
 ) -> None:
@@ -187,6 +199,7 @@ def test_a_series_has_its_points_and_alerts(app: TestClient, nights: list[str]) 
 def test_answers_are_csv_on_demand(app: TestClient, nights: list[str]) -> None:
     answer = app.get(f"/api/series/local/{CASE}?format=csv")
     assert answer.headers["content-type"].startswith("text/csv")
+    assert answer.headers["cache-control"] == "no-store"
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     assert [row["throughput"] for row in rows] == ["100.0", "101.0", "90.0"]
     assert len(app.get("/api/series?format=csv&size=1").text.splitlines()) == 1 + 2

@@ -35,6 +35,10 @@ class PageRepository(Repository):
         self._alerts = AlertRepository(connection)
         self._series = SeriesRepository(connection)
 
+    def snapshot(self) -> str:
+        """Identify what the warehouse shows now."""
+        return str(self._read("ui_snapshot")[0]["snapshot"])
+
     def run(self, run_id: str) -> Row | None:
         """One run with its counts."""
         return next(iter(self._runs.find(run_ids=[run_id], imported=True)), None)
@@ -288,7 +292,7 @@ class PageRepository(Repository):
             one=one,
             other=other,
             search=search,
-            standing=standing,
+            shown=standing,
             max_rows=limit,
             skipped=offset,
         )

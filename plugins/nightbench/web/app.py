@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from nightbench.core.errors import UserError
 from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
 from nightbench.web.alert_models import AlertDetail, AlertGroups, AlertList, Nodes, Trust
-from nightbench.web.answer_cache import AnswerCache
+from nightbench.web.answer_cache import AnswerCache, SharedAnswers
 from nightbench.web.case_api import CaseApi, OpenSpool
 from nightbench.web.case_models import CaseDetail, RepeatLog, RepeatSteps, RepeatTelemetry
 from nightbench.web.compare_api import CompareApi
@@ -40,7 +40,7 @@ from nightbench.web.ui_models import AxisValues, Morning, SeriesHistory, SeriesP
 BUNDLE = Path(__file__).resolve().parent / "static" / "nightbench.js"
 
 CACHED_S = 10.0
-"""How old the morning and the values of axes may be, which every reader asks for."""
+"""How old the list of experiments may be, which is read from files as well."""
 
 BODY_BYTES = 64 * 1024
 API = "/api"
@@ -96,30 +96,31 @@ def create_app(
     hosts = hosts_of(base_url)
     changing = [Depends(access.trigger), Depends(_body)]
 
-    cache = AnswerCache(CACHED_S)
-    ui, runs = UiApi(repository, cache), RunApi(repository)
+    shared = SharedAnswers(repository).of
+    ui, runs = UiApi(repository), RunApi(repository)
     cases = CaseApi(repository, spool)
-    experiments = ExperimentApi(repository, comparisons, cache)
+    experiments = ExperimentApi(repository, comparisons, AnswerCache(CACHED_S))
     repeat = "runs/{run_id}/{case_id}/repeats/{generation}/{repeat}"
-    api = AlertApi(repository, triage, hosts, cache)
+    api = AlertApi(repository, triage, hosts)
     health, compare = HealthApi(repository, spool), CompareApi(repository)
     for path, handler, answer in (
-        ("morning", ui.morning, Morning),
-        ("series", ui.series_list, SeriesPage),
-        ("series/{cluster}/{case_id:path}", ui.series, SeriesHistory),
-        ("axes", ui.axis_values, AxisValues),
-        ("trust", health.trust, Trust),
+        ("morning", shared(ui.morning), Morning),
+        ("series", shared(ui.series_list), SeriesPage),
+        ("series/{cluster}/{case_id:path}", shared(ui.series), SeriesHistory),
+        ("axes", shared(ui.axis_values), AxisValues),
+        ("trust", shared(health.trust), Trust),
         ("nodes", health.nodes, Nodes),
-        ("compare", compare.pairs, ComparedPairs),
-        ("compare/sides", compare.sides, ComparedSides),
+        ("compare", shared(compare.pairs), ComparedPairs),
+        ("compare/sides", shared(compare.sides), ComparedSides),
         ("experiments", experiments.index, Experiments),
         ("experiments/ab/{comparison_id}", experiments.comparison, ComparisonDetail),
         ("experiments/bisects/{bisect_id}", experiments.bisect, BisectDetail),
-        ("published", compare.tables, PublishedTables),
-        ("published/cells", compare.cells, PublishedCells),
-        ("runs", runs.index, RunPage),
+        ("alerts/groups", shared(api.groups), AlertGroups),
+        ("published", shared(compare.tables), PublishedTables),
+        ("published/cells", shared(compare.cells), PublishedCells),
+        ("runs", shared(runs.index), RunPage),
         ("runs/of-dag-run", runs.of_dag_run, DagRunRun),
-        ("runs/{run_id}", runs.show, RunResults),
+        ("runs/{run_id}", shared(runs.show), RunResults),
         (f"{repeat}/steps", cases.steps, RepeatSteps),
         (f"{repeat}/telemetry", cases.telemetry, RepeatTelemetry),
         ("runs/{run_id}/{case_id}", cases.show, CaseDetail),
@@ -140,9 +141,6 @@ def create_app(
     )
     app.add_api_route(f"{API}/openapi.json", _openapi, methods=["GET"], include_in_schema=False)
     app.add_api_route(f"{API}/alerts", api.index, methods=["GET"], response_model=AlertList)
-    app.add_api_route(
-        f"{API}/alerts/groups", api.groups, methods=["GET"], response_model=AlertGroups
-    )
     app.add_api_route(
         f"{API}/alerts/{{alert_id:alert}}", api.show, methods=["GET"], response_model=AlertDetail
     )

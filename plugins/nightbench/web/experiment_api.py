@@ -39,7 +39,7 @@ class ExperimentApi:
     """Handlers of the API that the page Experiments reads."""
 
     def __init__(
-        self, repository: OpenQueries, comparisons: OpenComparisons, cache: AnswerCache
+        self, repository: OpenQueries, comparisons: OpenComparisons, cache: AnswerCache[Experiments]
     ) -> None:
         self._repository = repository
         self._comparisons = comparisons
@@ -47,7 +47,7 @@ class ExperimentApi:
 
     def index(self) -> Experiments:
         """The newest bisects and comparisons."""
-        return self._cache.get("experiments", self._index)
+        return self._cache.get("experiments", "", self._index)
 
     def _index(self) -> Experiments:
         with self._repository() as repository:

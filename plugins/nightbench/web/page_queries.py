@@ -13,6 +13,9 @@ Row = Mapping[str, Any]
 class PageQueries(Protocol):
     """Reads for one request; a method raises `UserError` where the warehouse is away."""
 
+    def snapshot(self) -> str:
+        """Identify what the warehouse shows now: the same text, the same rows."""
+
     def run(self, run_id: str) -> Row | None:
         """One run; None where the warehouse does not know it."""
 

@@ -14,8 +14,8 @@ from fastapi.responses import StreamingResponse
 
 from nightbench.web.actions import LIVE
 from nightbench.web.alert_groups import AlertGroup, group_alerts
-from nightbench.web.answer_cache import AnswerCache
 from nightbench.web.errors import BadInput, NotFound
+from nightbench.web.headers import HEADERS
 from nightbench.web.page_queries import OpenQueries, PageQueries, Row
 from nightbench.web.ui_models import (
     AxisValue,
@@ -48,15 +48,11 @@ SORTS = Literal["case_id", "change", "spread", "efficiency", "measured_at"]
 class UiApi:
     """Handlers of the API that the pages read."""
 
-    def __init__(self, repository: OpenQueries, cache: AnswerCache) -> None:
+    def __init__(self, repository: OpenQueries) -> None:
         self._repository = repository
-        self._cache = cache
 
     def morning(self, days: Annotated[int, Query(ge=1, le=31)] = 1) -> Morning:
         """What is new in the last days, what ran, and what did not."""
-        return self._cache.get(("morning", days), lambda: self._morning(days))
-
-    def _morning(self, days: int) -> Morning:
         now = datetime.now(UTC)
         since = now - timedelta(days=days)
         with self._repository() as repository:
@@ -143,9 +139,6 @@ class UiApi:
 
     def axis_values(self) -> AxisValues:
         """The axes that series have, with the values of each."""
-        return self._cache.get("axes", self._axis_values)
-
-    def _axis_values(self) -> AxisValues:
         with self._repository() as repository:
             return AxisValues(items=[AxisValue.of(row) for row in repository.axis_values()])
 
@@ -185,7 +178,9 @@ class UiApi:
 
 def csv_response(rows: Sequence[Row], columns: Sequence[str]) -> Response:
     """Return all rows as CSV with a header line; no text begins like a spreadsheet's formula."""
-    return StreamingResponse(csv_text(rows, columns), media_type="text/csv; charset=utf-8")
+    return StreamingResponse(
+        csv_text(rows, columns), media_type="text/csv; charset=utf-8", headers=HEADERS
+    )
 
 
 def csv_text(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:

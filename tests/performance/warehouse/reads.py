@@ -43,7 +43,7 @@ NOTHING: Mapping[str, Any] = dict.fromkeys(
     (
         *("suite", "cluster", "workload", "framework", "case_id", "run_id", "alert_id"),
         *("group_key", "states", "confirmation_id", "bisect_id", "node", "before", "since"),
-        *("state", "search"),
+        *("state", "search", "shown"),
     )
 )
 """Parameters that do not constrain where they are null: pages and commands leave them out."""
@@ -161,6 +161,7 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "axes": "{}",
         "state": "alert",
         "search": "bert",
+        "shown": "slower",
         "sort": "change",
         "together": "framework",
         "skipped": 0,
@@ -190,7 +191,6 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "figures": ["1"],
         "metric": "throughput",
         # What means something else in one statement than in the others.
-        "ui_compare.standing": None,
         "night_runs.since": at - timedelta(days=7),
     }
 

@@ -104,6 +104,7 @@ class Rows:
         self, rows: Sequence[Row], alerts: Sequence[Row] = (), events: Sequence[Row] = ()
     ) -> None:
         self.rows = rows
+        self._snapshots = 0
         self._alerts = alerts
         self._events = events
         self.asked: list[tuple[object, ...]] = []
@@ -113,6 +114,11 @@ class Rows:
         """Alerts that somebody else has moved."""
         self.known: dict[str, Sequence[Row]] = {}
         """What it answers to the questions named so."""
+
+    def snapshot(self) -> str:
+        """Another one each time: a test changes what it likes."""
+        self._snapshots += 1
+        return str(self._snapshots)
 
     def run(self, run_id: str) -> Row | None:
         found = [r for r in self.rows if r["run_id"] == run_id]

@@ -5,6 +5,7 @@ import type { SeriesRow } from "./api-types";
 import { figure } from "./format";
 import { AlertLink, Change, Link, State } from "./parts";
 import { routes } from "./routes";
+import { consecutive } from "./series-groups";
 import { Sparkline } from "./sparkline";
 
 function Small({ row }: { row: SeriesRow }) {
@@ -28,17 +29,6 @@ function Small({ row }: { row: SeriesRow }) {
       </Flex>
     </Box>
   );
-}
-
-/** Rows that follow each other with one value of the axis that groups them. */
-export function runsOf(rows: SeriesRow[]): { value: string | null; rows: SeriesRow[] }[] {
-  const found: { value: string | null; rows: SeriesRow[] }[] = [];
-  for (const row of rows) {
-    const last = found.at(-1);
-    if (last && last.value === row.together) last.rows.push(row);
-    else found.push({ value: row.together, rows: [row] });
-  }
-  return found;
 }
 
 export function SmallMultiples({ rows }: { rows: SeriesRow[] }) {
@@ -68,7 +58,7 @@ export function Grouped({
   if (!axis) return <>{children(rows, "Series")}</>;
   return (
     <>
-      {runsOf(rows).map((run) => {
+      {consecutive(rows).map((run) => {
         const label = `${axis.replaceAll("_", " ")}: ${run.value ?? "none"}`;
         return (
           <Box as="section" key={label} mt={4}>
