@@ -292,7 +292,7 @@ class PageRepository(Repository):
             one=one,
             other=other,
             search=search,
-            standing=standing,
+            shown=standing,
             max_rows=limit,
             skipped=offset,
         )

@@ -43,7 +43,7 @@ NOTHING: Mapping[str, Any] = dict.fromkeys(
     (
         *("suite", "cluster", "workload", "framework", "case_id", "run_id", "alert_id"),
         *("group_key", "states", "confirmation_id", "bisect_id", "node", "before", "since"),
-        *("state", "search"),
+        *("state", "search", "shown"),
     )
 )
 """Parameters that do not constrain where they are null: pages and commands leave them out."""
@@ -78,9 +78,6 @@ WHOLE: Mapping[str, Mapping[str, Any]] = {
 }
 """Statements that can go over all series and years, with the parameters that make them do so.
 `every_case` stands for the cases of the largest suite."""
-
-OWN: Mapping[str, Mapping[str, Any]] = {"ui_compare": {"standing": None}}
-"""Values of parameters that mean something else in one statement than in the others."""
 
 _FACTS = re.compile(r"\braw\.measurement\b")
 _VIEWS = re.compile(r"\b(marts\.|staging\.(result|repeat))")
@@ -164,6 +161,7 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "axes": "{}",
         "state": "alert",
         "search": "bert",
+        "shown": "slower",
         "sort": "change",
         "together": "framework",
         "skipped": 0,
@@ -192,6 +190,8 @@ def parameters_of(history: History, connection: Connection) -> dict[str, Any]:
         "document": "paddle-fluid",
         "figures": ["1"],
         "metric": "throughput",
+        # What means something else in one statement than in the others.
+        "night_runs.since": at - timedelta(days=7),
     }
 
 
@@ -245,8 +245,7 @@ def _chosen(
                 f"statement {name}: no value for {', '.join(unknown)}; expected one in "
                 f"{parameters_of.__name__} of {__name__}"
             )
-        own = values | OWN.get(name, {})
-        given = {each: own[each] for each in statement.parameters}
+        given = {each: values.get(f"{name}.{each}", values[each]) for each in statement.parameters}
         forms = [(name, given, False)]
         if name in WHOLE:
             widest = {

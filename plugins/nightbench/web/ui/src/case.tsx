@@ -125,7 +125,18 @@ function Error({ text }: { text: string }) {
 
 const nameOf = (each: RepeatResult) => (each.generation ? `${each.generation}.${each.repeat}` : `${each.repeat}`);
 
-function repeatColumns(open: string, onOpen: (name: string) => void): Column<RepeatResult>[] {
+const WAITED: Column<RepeatResult> = {
+  name: "Waited for data, ms",
+  isNumber: true,
+  cell: (each) => figure(each.data_wait_s === null ? null : 1000 * each.data_wait_s),
+};
+
+/** Columns of the repeats; synthetic data are not waited for. */
+function repeatColumns(
+  repeats: RepeatResult[],
+  open: string,
+  onOpen: (name: string) => void,
+): Column<RepeatResult>[] {
   return [
     {
       name: "Repeat",
@@ -150,6 +161,7 @@ function repeatColumns(open: string, onOpen: (name: string) => void): Column<Rep
       isNumber: true,
       cell: (each) => figure(each.median_step_s === null ? null : 1000 * each.median_step_s),
     },
+    ...(repeats.some((each) => each.data_wait_s !== null) ? [WAITED] : []),
     { name: "Drift", isNumber: true, cell: (each) => percent(each.drift) },
     { name: "First step after, s", isNumber: true, cell: (each) => figure(each.time_to_first_step_s) },
     {
@@ -304,7 +316,7 @@ function Shown({ detail }: { detail: CaseDetail }) {
         {repeats.length ? (
           <DataTable
             label={`Repeats of ${found.case_id}`}
-            columns={repeatColumns(open ? nameOf(open) : "", (name) => choose("repeat", name))}
+            columns={repeatColumns(repeats, open ? nameOf(open) : "", (name) => choose("repeat", name))}
             rows={repeats}
             rowKey={(each) => `${each.generation} ${each.repeat}`}
           />

@@ -215,7 +215,7 @@ export function Compare() {
           {(["one", "other"] as const).map((side) => (
             <Field.Root key={side} w="auto" required>
               <Field.Label>{side === "one" ? "One" : "With"}</Field.Label>
-              <Input name={side} size="sm" list="sides" defaultValue={query.get(side) ?? ""} autoComplete="off" />
+              <Input name={side} size="sm" w="18em" maxW="100%" list="sides" defaultValue={query.get(side) ?? ""} autoComplete="off" />
             </Field.Root>
           ))}
           <Field.Root w="auto">

@@ -1,6 +1,6 @@
 // Lines over a number: drawn on a canvas, read out point by point with mouse or arrow keys.
 import { Box, Text } from "@chakra-ui/react";
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
 import style from "uplot/dist/uPlot.min.css";
 
@@ -20,11 +20,13 @@ export type Line = {
 /** A part of the x axis that is shaded. */
 export type Band = { from: number; to: number };
 
+const NO_BANDS: Band[] = [];
+
 export function LineChart({
   label,
   x,
   lines,
-  bands = [],
+  bands = NO_BANDS,
   limit,
   unit,
   readout,
@@ -47,7 +49,7 @@ export function LineChart({
   const [at, setAt] = useState<number>();
   const mode = useColourMode();
   // The parent makes its arrays anew each time it is drawn.
-  const drawn = JSON.stringify([x, lines, bands, limit]);
+  const drawn = useMemo(() => JSON.stringify([x, lines, bands, limit]), [x, lines, bands, limit]);
 
   useEffect(() => {
     const element = box.current;
