@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from fastapi import Response
-
 from nightbench.core.model import reasons_from_json
 from nightbench.core.sentences import sentence
 from nightbench.web.alert_models import (
@@ -14,13 +12,13 @@ from nightbench.web.alert_models import (
     ControlMedian,
     DetectorGrade,
     NightWindowRow,
+    NodeActivities,
     NodeHealth,
     Nodes,
     NodeUse,
     Trust,
 )
 from nightbench.web.case_api import OpenSpool
-from nightbench.web.headers import HEADERS
 from nightbench.web.node_activity import node_activity
 from nightbench.web.page_queries import OpenQueries
 from nightbench.web.ui_models import DriftingSeries, NoisySeries
@@ -49,11 +47,16 @@ class HealthApi:
                 labels=[AlertLabels.of(row) for row in repository.labels()],
             )
 
-    def nodes(self) -> Response:
-        """Clusters with their nodes: health, what holds them now, how full the night was."""
+    def activity(self) -> NodeActivities:
+        """What holds nodes now, and what waits for them."""
         with self._repository() as repository:
             unloaded = repository.unloaded_runs(datetime.now(UTC) - UNDER_WAY)
-            found = Nodes(
+        return NodeActivities(items=list(node_activity(self._spool(), unloaded)))
+
+    def nodes(self) -> Nodes:
+        """Clusters with their nodes: health, and how full the last night was."""
+        with self._repository() as repository:
+            return Nodes(
                 clusters=[ClusterSummary.of(row) for row in repository.clusters()],
                 nodes=[
                     NodeHealth.of(
@@ -65,8 +68,6 @@ class HealthApi:
                     for row in repository.nodes()
                 ],
                 controls=[ControlMedian.of(row) for row in repository.controls()],
-                activity=list(node_activity(self._spool(), unloaded)),
                 use=[NodeUse.of(row) for row in repository.node_use()],
                 windows=[NightWindowRow.of(row) for row in repository.night_windows()],
             )
-        return Response(found.model_dump_json(), media_type="application/json", headers=HEADERS)
