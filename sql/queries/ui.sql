@@ -17,27 +17,31 @@ with suites as (
         and run_kind in ('nightly', 'on_demand')
 )
 
-select newest.run_id
+select coalesce(nightly.run_id, on_demand.run_id) as run_id
 from suites as s
-cross join
-    lateral (
-        select r.run_id
-        from unnest('{nightly,on_demand}'::text[]) with ordinality as k (run_kind, place)
-        cross join
-            lateral (
-                select n.run_id
-                from raw.run as n
-                where
-                    n.suite = s.suite
-                    and n.cluster = s.cluster
-                    and n.run_kind = k.run_kind
-                    and n.origin <> 'import'
-                order by n.started_at desc, n.run_id desc
-                limit 1
-            ) as r
-        order by k.place asc
-        limit 1
-    ) as newest
+left join lateral (
+    select r.run_id
+    from raw.run as r
+    where
+        r.suite = s.suite
+        and r.cluster = s.cluster
+        and r.run_kind = 'nightly'
+        and r.origin <> 'import'
+    order by r.started_at desc, r.run_id desc
+    limit 1
+) as nightly on true
+left join lateral (
+    select r.run_id
+    from raw.run as r
+    where
+        r.suite = s.suite
+        and r.cluster = s.cluster
+        and r.run_kind = 'on_demand'
+        and r.origin <> 'import'
+        and nightly.run_id is null
+    order by r.started_at desc, r.run_id desc
+    limit 1
+) as on_demand on true
 order by s.suite asc, s.cluster asc;
 
 -- name: ui_sparklines(case_ids, clusters, max_points)
@@ -513,10 +517,37 @@ ran as (
         m.node_names
     from last_night as l
     inner join raw.run as r on l.cluster = r.cluster and l.since <= r.started_at
-    inner join raw.measurement as m on r.run_key = m.run_key and r.started_at = m.run_at
+    cross join
+        lateral (
+            select o.*
+            from raw.measurement as o
+            where
+                o.run_key = r.run_key
+                and o.run_at = r.started_at
+                and o.elapsed_s is not null
+                and o.node_names is not null
+            order by o.series_key asc
+            -- Run by run: each lies in one month of results.
+            offset 0
+        ) as m
+),
+
+-- Of all cases at once: one by one, each would open the months again.
+usual as (
+    select
+        n.run_id,
+        n.series_key,
+        percentile_cont(0.5) within group (order by e.elapsed_s) as seconds
+    from ran as n
+    inner join raw.measurement as e
+        on
+            n.series_key = e.series_key
+            and n.started_at > e.run_at
     where
-        m.elapsed_s is not null
-        and m.node_names is not null
+        e.is_good
+        and e.run_at > n.started_at - interval '14 days'
+        and e.run_at > (select min(o.started_at) - interval '14 days' from ran as o)
+    group by n.run_id, n.series_key
 )
 
 select
@@ -529,16 +560,7 @@ select
     sum(coalesce(usual.seconds, n.elapsed_s)) as planned_s
 from ran as n
 cross join unnest(n.node_names) as u (node)
-cross join
-    lateral (
-        select percentile_cont(0.5) within group (order by e.elapsed_s) as seconds
-        from raw.measurement as e
-        where
-            e.series_key = n.series_key
-            and e.is_good
-            and e.run_at < n.started_at
-            and e.run_at > n.started_at - interval '14 days'
-    ) as usual
+left join usual on n.run_id = usual.run_id and n.series_key = usual.series_key
 group by n.cluster, u.node, n.suite
 order by n.cluster asc, u.node asc, n.suite asc;
 
@@ -735,34 +757,49 @@ with last_year as (
     from raw.run
 ),
 
+-- Grouped before they are named: they are a million.
+built as (
+    select
+        m.build_key,
+        m.framework_version,
+        max(m.run_at) as started_at
+    from raw.measurement as m
+    where
+        :by in ('framework', 'version', 'build')
+        and m.is_good
+        and m.run_kind not in ('drill', 'confirm')
+        and m.run_at >= (select y.since from last_year as y)
+    group by m.build_key, m.framework_version
+),
+
 named as (
     select
         r.started_at,
         case :by when 'cluster' then r.cluster else r.run_id end as side
     from raw.run as r
     inner join last_year as y on r.started_at >= y.since
+    cross join
+        lateral (
+            -- Looked up for each run: else the measurements of all years would be read.
+            select m.run_key
+            from raw.measurement as m
+            where m.run_key = r.run_key and m.run_at = r.started_at and m.is_good
+            order by m.run_key asc
+            limit 1
+        ) as brought
     where
         :by in ('cluster', 'run')
         and r.run_kind not in ('drill', 'confirm')
-        and exists (
-            select from raw.measurement as m
-            where m.run_key = r.run_key and m.run_at = r.started_at and m.is_good
-        )
     union all
     select
-        m.run_at as started_at,
+        m.started_at,
         case :by
             when 'framework' then b.line
             when 'version' then b.line || ' ' || m.framework_version
             when 'build' then b.build_id
         end as side
-    from raw.measurement as m
+    from built as m
     inner join raw.build as b on m.build_key = b.build_key
-    inner join last_year as y on m.run_at >= y.since
-    where
-        :by in ('framework', 'version', 'build')
-        and m.is_good
-        and m.run_kind not in ('drill', 'confirm')
 )
 
 select
