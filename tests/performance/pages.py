@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -93,7 +93,7 @@ def _client(login: deployment.Logins) -> httpx.Client:
 
 
 def _figures(login: deployment.Logins, readers: int) -> Iterator[dict[str, Any]]:
-    with _client(login) as client:
+    with closing(_client(login)) as client:
         with _health(client) as quiet:
             time.sleep(QUIET_S)
         yield _line("health", 0, quiet)
@@ -147,7 +147,7 @@ def _read(login: deployment.Logins, routes: dict[str, str], begin: int) -> dict[
     names = list(routes)
     turned = [*names[begin % len(names) :], *names[: begin % len(names)]]
     spent: dict[str, list[float]] = {name: [] for name in names}
-    with _client(login) as client:
+    with closing(_client(login)) as client:
         for name in turned * ROUNDS:
             spent[name].append(_timed(client, routes[name])[0])
     return spent

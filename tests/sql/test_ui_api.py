@@ -34,7 +34,7 @@ def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     spool = Spool(tmp_path)
     return TestClient(
         create_app(
-            page_app.open_repository,
+            page_app.pooled_repository(),
             page_app.open_triage,
             access,
             lambda: spool,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from fastapi import Response
+
 from nightbench.core.model import reasons_from_json
 from nightbench.core.sentences import sentence
 from nightbench.web.alert_models import (
@@ -18,6 +20,7 @@ from nightbench.web.alert_models import (
     Trust,
 )
 from nightbench.web.case_api import OpenSpool
+from nightbench.web.headers import HEADERS
 from nightbench.web.node_activity import node_activity
 from nightbench.web.page_queries import OpenQueries
 from nightbench.web.ui_models import DriftingSeries, NoisySeries
@@ -46,11 +49,11 @@ class HealthApi:
                 labels=[AlertLabels.of(row) for row in repository.labels()],
             )
 
-    def nodes(self) -> Nodes:
+    def nodes(self) -> Response:
         """Clusters with their nodes: health, what holds them now, how full the night was."""
         with self._repository() as repository:
             unloaded = repository.unloaded_runs(datetime.now(UTC) - UNDER_WAY)
-            return Nodes(
+            found = Nodes(
                 clusters=[ClusterSummary.of(row) for row in repository.clusters()],
                 nodes=[
                     NodeHealth.of(
@@ -66,3 +69,4 @@ class HealthApi:
                 use=[NodeUse.of(row) for row in repository.node_use()],
                 windows=[NightWindowRow.of(row) for row in repository.night_windows()],
             )
+        return Response(found.model_dump_json(), media_type="application/json", headers=HEADERS)
