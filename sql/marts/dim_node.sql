@@ -1,9 +1,15 @@
 -- Grain: one row per node that was ever looked at, or that somebody spoke for or against.
 create or replace view marts.dim_node as
 with latest as (
-    select distinct on (cluster, node) *
-    from raw.node_preflight
-    order by cluster asc, node asc, at desc
+    select p.*
+    from staging.node as n
+    cross join lateral (
+        select l.*
+        from raw.node_preflight as l
+        where l.cluster = n.cluster and l.node = n.node
+        order by l.at desc
+        limit 1
+    ) as p
 ),
 
 complaints as (

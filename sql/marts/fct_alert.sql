@@ -46,24 +46,40 @@ select
 from raw.alert as a
 inner join raw.series as s on a.case_id = s.case_id and a.cluster = s.cluster
 inner join raw.run as opened on a.opened_run_id = opened.run_id
-left join raw.verdict as v
-    on
-        opened.run_key = v.run_key
-        and opened.started_at = v.run_at
-        and s.series_key = v.series_key
+-- Verdicts one at a time: for some hundred alerts, a join would read those of all years.
+left join lateral (
+    select n.*
+    from raw.verdict as n
+    where
+        n.run_key = opened.run_key
+        and n.run_at = opened.started_at
+        and n.series_key = s.series_key
+    order by n.run_at desc
+    limit 1
+) as v on true
 inner join raw.run as last_run on a.last_run_id = last_run.run_id
-left join raw.verdict as latest
-    on
-        last_run.run_key = latest.run_key
-        and last_run.started_at = latest.run_at
-        and s.series_key = latest.series_key
+left join lateral (
+    select n.*
+    from raw.verdict as n
+    where
+        n.run_key = last_run.run_key
+        and n.run_at = last_run.started_at
+        and n.series_key = s.series_key
+    order by n.run_at desc
+    limit 1
+) as latest on true
 inner join raw.run as news_run on a.news_run_id = news_run.run_id
-left join raw.verdict as news
-    on
-        news_run.run_key = news.run_key
-        and news_run.started_at = news.run_at
-        and s.series_key = news.series_key
+left join lateral (
+    select n.*
+    from raw.verdict as n
+    where
+        n.run_key = news_run.run_key
+        and n.run_at = news_run.started_at
+        and n.series_key = s.series_key
         and a.told_at is not null
+    order by n.run_at desc
+    limit 1
+) as news on true
 left join lateral (
     select k.*
     from raw.alert_cause as k

@@ -6,7 +6,7 @@ select
     r.run_id,
     r.suite,
     r.run_kind,
-    r.started_at,
+    v.run_at as started_at,
     s.workload,
     s.framework,
     s.strategy,
@@ -28,7 +28,9 @@ select
     v.series_key,
     v.run_key
 from raw.verdict as v
-inner join raw.run as r on v.run_key = r.run_key and v.run_at = r.started_at
+-- As marts.fct_measurement joins it.
+inner join raw.run as r
+    on v.run_key = r.run_key and v.run_at >= r.started_at and v.run_at <= r.started_at
 inner join staging.series as s on v.series_key = s.series_key
 left join raw.measurement as m
     on

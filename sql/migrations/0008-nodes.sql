@@ -17,6 +17,7 @@ create table raw.node_preflight (
     orphans_ended integer not null default 0 check (orphans_ended >= 0),
     primary key (cluster, node, at)
 );
+create index node_preflight_by_time on raw.node_preflight (cluster, at);
 create index node_preflight_by_run on raw.node_preflight (run_id) where run_id <> '';
 comment on table raw.node_preflight is 'A look at a node before a night: what was found, judged';
 comment on column raw.node_preflight.at is 'When, by the controller''s clock';
@@ -58,6 +59,7 @@ create table raw.control (
     primary key (cluster, node, metric, device, backend, at),
     constraint median_in_range check (median between minimum and maximum)
 );
+create index control_by_time on raw.control (cluster, at);
 create index control_by_run on raw.control (run_id) where run_id <> '';
 comment on table raw.control is
 'Short control measurements: series of their own, to tell a slow node from a slow framework';
@@ -87,6 +89,9 @@ create table raw.node_event (
     -- A run may be loaded again: what it says of a node is counted once.
     primary key (cluster, node, at, run_id, subject)
 );
+create index node_event_of_fault on raw.node_event (run_id) where kind = 'fault';
+create index node_event_of_person on raw.node_event (cluster, node)
+where kind in ('quarantined', 'released');
 comment on table raw.node_event is 'What speaks for and against a node; raw.node_state follows';
 comment on column raw.node_event.subject is
 'preflight, person, or the case that was measured there with its generation';

@@ -1,12 +1,12 @@
 -- Questions of the page of one case of a run.
 
 -- name: case_head(run_id, case_id)
--- What the page says beside the case's result: the generation that counts, how many checks its
--- results met, and the last good run before it: the one that its verdict names, else the newest
+-- What the page says beside the case's result: the generation that counts, its nodes, how many
+-- checks its results met, and the last good run before it: the one that its verdict names, else the newest
 -- earlier night that was not judged slower.
 select
     p.generation,
-    p.started_at,
+    p.node_names,
     coalesce(m.checks_met, 0) as checks_met,
     coalesce(v.last_good_run_id, good.run_id) as good_run_id
 from staging.result as p

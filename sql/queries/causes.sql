@@ -184,16 +184,26 @@ order by s.case_id, r.run_id;
 select
     s.case_id,
     r.run_id,
-    n.node,
-    max(n.fingerprint_id) as fingerprint_id
+    k.node,
+    k.fingerprint_id
 from raw.run as r
-inner join raw.measurement_node as n on r.run_key = n.run_key and r.started_at = n.run_at
-inner join raw.series as s on n.series_key = s.series_key
+inner join raw.series as s on r.cluster = s.cluster
+cross join
+    lateral (
+        select
+            n.node,
+            max(n.fingerprint_id) as fingerprint_id
+        from raw.measurement_node as n
+        where
+            n.run_key = r.run_key
+            and n.series_key = s.series_key
+            and n.run_at = r.started_at
+        group by n.node
+    ) as k
 where
     s.case_id = any(:case_ids)
     and r.run_id = any(:run_ids)
-group by s.case_id, r.run_id, n.node
-order by s.case_id, r.run_id, n.node;
+order by s.case_id, r.run_id, k.node;
 
 -- name: cause_versions(case_ids, run_ids)
 -- Versions that the ranks of some series reported in some runs.

@@ -122,14 +122,33 @@ where run_id = :run_id and measure = :measure and told_at is null;
 
 -- name: detector_grades(suite, cluster, before)
 -- The newest grade of each suite and cluster, of runs that began before `before`.
-with newest as (
-    select distinct on (suite, cluster) run_id
-    from marts.detector_grade
+with suites as (
+    select distinct
+        suite,
+        cluster
+    from raw.run
     where
         (:suite::text is null or suite = :suite)
         and (:cluster::text is null or cluster = :cluster)
-        and (:before::timestamptz is null or started_at < :before)
-    order by suite asc, cluster asc, started_at desc, run_id desc
+),
+
+newest as (
+    select n.run_id
+    from suites as s
+    cross join lateral (
+        select r.run_id
+        from raw.run as r
+        where
+            r.suite = s.suite
+            and r.cluster = s.cluster
+            and (:before::timestamptz is null or r.started_at < :before)
+            and exists (
+                select from raw.detector_grade as d
+                where d.run_id = r.run_id
+            )
+        order by r.started_at desc, r.run_id desc
+        limit 1
+    ) as n
 )
 
 select g.*

@@ -111,26 +111,35 @@ values (:cluster, :node, :state, :since, :reasons, :by_whom);
 -- name: node_events(cluster, max_rows)
 -- The newest events of each node of a cluster, and all that people entered: a node that a person
 -- put into quarantine is released by a person only, however many events have followed.
-with numbered as (
-    select
-        *,
-        row_number() over (partition by node order by at desc) as age
-    from raw.node_event
-    where cluster = :cluster
-)
-
 select
-    cluster,
-    node,
-    run_id,
-    subject,
-    at,
-    kind,
-    reasons,
-    by_whom
-from numbered
-where age <= :max_rows or kind in ('quarantined', 'released')
-order by node, at;
+    e.cluster,
+    e.node,
+    e.run_id,
+    e.subject,
+    e.at,
+    e.kind,
+    e.reasons,
+    e.by_whom
+from staging.node as n
+cross join
+    lateral (
+        (
+            select l.*
+            from raw.node_event as l
+            where l.cluster = n.cluster and l.node = n.node
+            order by l.at desc
+            limit :max_rows
+        )
+        union
+        select p.*
+        from raw.node_event as p
+        where
+            p.cluster = n.cluster
+            and p.node = n.node
+            and p.kind in ('quarantined', 'released')
+    ) as e
+where n.cluster = :cluster
+order by e.node, e.at;
 
 -- name: node_states(cluster)
 -- State of each node of a cluster.
@@ -172,21 +181,11 @@ limit :max_rows;
 
 -- name: control_baselines(cluster, before)
 -- The median of the newest control measurements of each series of a cluster.
-with measured as (
-    select distinct
-        node,
-        metric,
-        device,
-        backend
-    from raw.control
-    where cluster = :cluster
-),
-
-newest as (
+with newest as (
     select
         m.*,
         c.median
-    from measured as m
+    from staging.control_series as m
     cross join
         lateral (
             select r.median
@@ -201,6 +200,7 @@ newest as (
             order by r.at desc
             limit 10
         ) as c
+    where m.cluster = :cluster
 )
 
 select

@@ -118,12 +118,12 @@ order by
 select
     s.case_id,
     coalesce(
-        n.status, case when n.left_out is null then 'missing' else 'left_out' end
+        a.status, case when newest.left_out is null then 'missing' else 'left_out' end
     ) as status,
-    n.is_quarantined as quarantined,
-    coalesce(n.reasons, jsonb_path_query_array(n.left_out, '$'), '[]') as reasons,
-    coalesce(n.quarantine_reasons, '[]') as quarantine_reasons,
-    n.unit,
+    a.quarantine_reasons is not null as quarantined,
+    coalesce(a.reasons, jsonb_path_query_array(newest.left_out, '$'), '[]') as reasons,
+    coalesce(a.quarantine_reasons, '[]') as quarantine_reasons,
+    coalesce(a.unit, newest.unit) as unit,
     g.run_id,
     g.started_at,
     g.throughput,
@@ -136,7 +136,11 @@ select
 from raw.series as s
 cross join
     lateral (
-        select p.run_key
+        select
+            p.run_key,
+            p.run_at,
+            p.left_out,
+            p.unit
         from raw.planned_case as p
         inner join raw.run as r on p.run_key = r.run_key
         where
@@ -147,26 +151,30 @@ cross join
         order by p.run_at desc
         limit 1
     ) as newest
-inner join staging.result as n
-    on newest.run_key = n.run_key and s.series_key = n.series_key
 left join lateral (
     select
-        m.run_key,
-        m.run_at
+        m.status,
+        m.reasons,
+        m.quarantine_reasons,
+        m.unit
     from raw.measurement as m
     where
-        m.series_key = s.series_key
-        and m.is_good
-        and m.run_kind in ('nightly', 'on_demand')
-        and not m.is_private_build
-    order by m.run_at desc
+        m.run_key = newest.run_key
+        and m.series_key = s.series_key
+        and m.run_at = newest.run_at
+        and not m.is_superseded
+) as a on true
+left join lateral (
+    -- Stops at the newest month that has one.
+    select f.*
+    from marts.fct_measurement as f
+    where
+        f.series_key = s.series_key
+        and f.run_kind in ('nightly', 'on_demand')
+        and not f.is_private_build
+    order by f.started_at desc
     limit 1
-) as good on true
-left join marts.fct_measurement as g
-    on
-        good.run_key = g.run_key
-        and good.run_at = g.started_at
-        and s.series_key = g.series_key
+) as g on true
 where
     s.cluster = :cluster
     and s.case_id = any(:case_ids);

@@ -1,74 +1,56 @@
 -- Series: medians and verdicts over the nights, noise and drift.
 
--- name: latest_medians(suite, cluster, run_id)
+-- name: latest_medians(cluster, run_id)
 -- The newest median of each series. A null parameter does not constrain; drills, what was measured
 -- to confirm, and private builds show only in their own run.
-with newest as (
-    select
-        n.run_key,
-        n.run_at,
-        s.series_key
+with medians as (
+    select m.*
     from raw.series as s
     cross join
         lateral (
-            select
-                m.run_key,
-                m.run_at
-            from raw.measurement as m
-            inner join raw.run as r on m.run_key = r.run_key
+            -- Stops at the newest month that has one.
+            select f.*
+            from marts.fct_measurement as f
             where
-                m.series_key = s.series_key
-                and m.is_good
-                and m.run_kind not in ('drill', 'confirm')
-                and not m.is_private_build
-                and (:suite::text is null or r.suite = :suite)
-            order by m.run_at desc, m.run_key desc
+                f.series_key = s.series_key
+                and f.run_kind not in ('drill', 'confirm')
+                and not f.is_private_build
+            order by f.started_at desc, f.run_key desc
             limit 1
-        ) as n
+        ) as m
     where
         :run_id::text is null
         and (:cluster::text is null or s.cluster = :cluster)
-        -- A suite's series are among those that its runs have planned.
-        and (
-            :suite::text is null
-            or exists (
-                select from raw.planned_case as p
-                inner join raw.run as r on p.run_key = r.run_key
-                where p.series_key = s.series_key and r.suite = :suite
-            )
-        )
     union all
-    select
-        m.run_key,
-        m.run_at,
-        m.series_key
+    select m.*
     from raw.run as r
-    inner join raw.measurement as m on r.run_key = m.run_key and r.started_at = m.run_at
+    inner join marts.fct_measurement as m
+        on
+            r.run_key = m.run_key
+            and r.started_at <= m.started_at
+            and r.started_at >= m.started_at
     where
         r.run_id = :run_id
-        and m.is_good
-        and (:suite::text is null or r.suite = :suite)
         and (:cluster::text is null or r.cluster = :cluster)
 )
 
-select m.*
-from newest as n
-inner join marts.fct_measurement as m
-    on n.series_key = m.series_key and n.run_key = m.run_key and n.run_at = m.started_at
-order by m.case_id asc, m.cluster asc;
+select *
+from medians
+order by case_id asc, cluster asc;
 
 -- name: histories(case_ids, cluster, kinds, before, max_nights)
--- Some series of a cluster, oldest first: medians that passed the checks, of the run kinds asked
--- for, at most so many of each. Private builds are no part of them.
+-- Some series of a cluster, in no order: medians that passed the checks, of the run kinds asked for,
+-- at most so many of each, the newest. Private builds are no part of them. Runs by their keys: a
+-- join of runs to hundreds of nights of thousands of series takes longer than all else.
 select
     s.case_id,
-    m.run_at as started_at,
+    m.run_key,
+    m.run_at,
     m.throughput,
-    r.run_id,
     m.n,
     m.spread,
-    nullif(m.fingerprint_id, '') as fingerprint_id,
-    nullif(m.definition_digest, '') as definition_digest,
+    m.fingerprint_id,
+    m.definition_digest,
     m.framework_version
 from raw.series as s
 cross join
@@ -84,11 +66,17 @@ cross join
         order by n.run_at desc, n.run_key desc
         limit :max_nights
     ) as m
-inner join raw.run as r on m.run_key = r.run_key
 where
     s.cluster = :cluster
-    and s.case_id = any(:case_ids)
-order by s.case_id asc, m.run_at asc, r.run_id asc;
+    and s.case_id = any(:case_ids);
+
+-- name: run_ids(run_keys)
+-- Names of some runs by their keys.
+select
+    run_key,
+    run_id
+from raw.run
+where run_key = any(:run_keys);
 
 -- name: series(cluster, suite)
 -- Series with nightly results, and the suite that measured them last; imported results count where

@@ -1,14 +1,48 @@
 -- Questions of the pages inside Airflow's UI, by their JSON API. Drills and what was measured to
 -- confirm an alert are no part of a series.
 
+-- name: ui_snapshot()
+-- Which transactions are visible now: while that is the same, all statements read the same rows.
+select pg_current_snapshot()::text as snapshot;
+
 -- name: ui_newest_runs()
 -- The newest nightly run of each suite and cluster; the newest on demand where there is none.
-select distinct on (suite, cluster) run_id
-from staging.run
-where
-    not is_imported
-    and run_kind in ('nightly', 'on_demand')
-order by suite asc, cluster asc, run_kind = 'nightly' desc, started_at desc, run_id desc;
+with suites as (
+    select distinct
+        suite,
+        cluster
+    from raw.run
+    where
+        origin <> 'import'
+        and run_kind in ('nightly', 'on_demand')
+)
+
+select coalesce(nightly.run_id, on_demand.run_id) as run_id
+from suites as s
+left join lateral (
+    select r.run_id
+    from raw.run as r
+    where
+        r.suite = s.suite
+        and r.cluster = s.cluster
+        and r.run_kind = 'nightly'
+        and r.origin <> 'import'
+    order by r.started_at desc, r.run_id desc
+    limit 1
+) as nightly on true
+left join lateral (
+    select r.run_id
+    from raw.run as r
+    where
+        r.suite = s.suite
+        and r.cluster = s.cluster
+        and r.run_kind = 'on_demand'
+        and r.origin <> 'import'
+        and nightly.run_id is null
+    order by r.started_at desc, r.run_id desc
+    limit 1
+) as on_demand on true
+order by s.suite asc, s.cluster asc;
 
 -- name: ui_sparklines(case_ids, clusters, max_points)
 -- The newest medians of some series (arrays of the same length name them), newest first.
@@ -54,29 +88,55 @@ where run_id = any(:run_ids)
 order by suite asc, case_id asc
 limit :max_rows;
 
--- name: ui_series(axes, cluster, suite, state, search, sort, max_rows, skipped)
+-- name: ui_series(axes, cluster, suite, state, search, sort, together, max_rows, skipped)
 -- Series with their newest median and newest verdict, and how many there are in all. `axes` is an
--- object of axes and the values wanted, as texts; null parameters do not constrain.
+-- object of axes and the values wanted, as texts; null parameters do not constrain. Those with the
+-- same value of the axis `together` come one after another.
 with judged as (
-    select v.*
-    from raw.series as s
+    select
+        s.series_key,
+        s.case_id,
+        s.cluster,
+        s.workload,
+        s.framework,
+        s.strategy,
+        v.*,
+        m.unit,
+        m.framework_version
+    from staging.series as s
     cross join
         lateral (
             -- Stops at the newest month that has one.
             select
                 n.run_key,
-                n.run_at
+                n.run_at as started_at,
+                r.run_id,
+                r.suite,
+                n.kind as verdict,
+                n.sentence,
+                n.change,
+                n.low,
+                n.high,
+                n.smallest_slowdown
             from raw.verdict as n
             inner join raw.run as r on n.run_key = r.run_key
             where n.series_key = s.series_key and r.run_kind not in ('drill', 'confirm')
             order by n.run_at desc
             limit 1
-        ) as newest
-    inner join marts.fct_verdict as v
-        on
-            s.series_key = v.series_key
-            and newest.run_key = v.run_key
-            and newest.run_at = v.started_at
+        ) as v
+    left join lateral (
+        select
+            n.unit,
+            n.framework_version
+        from raw.measurement as n
+        where
+            n.run_key = v.run_key
+            and n.series_key = s.series_key
+            and n.run_at = v.started_at
+            and not n.is_superseded
+        order by n.run_at desc
+        limit 1
+    ) as m on true
 ),
 
 series as (
@@ -131,7 +191,7 @@ series as (
             else coalesce(j.verdict, 'measured')
         end as state
     from marts.latest_median as l
-    full join judged as j on l.case_id = j.case_id and l.cluster = j.cluster
+    full join judged as j on l.series_key = j.series_key
     left join marts.series_state as s
         on
             coalesce(l.case_id, j.case_id) = s.case_id
@@ -140,6 +200,12 @@ series as (
 
 select
     *,
+    case
+        when :together::text = 'cluster' then cluster
+        when :together = 'suite' then suite
+        when :together = 'state' then state
+        else axes ->> :together
+    end as together,
     count(*) over () as total
 from series
 where
@@ -153,6 +219,7 @@ where
         where series.axes ->> w.axis is distinct from w.wanted
     )
 order by
+    together asc nulls last,
     case when :sort = 'change' then change end asc nulls last,
     case when :sort = 'spread' then spread end desc nulls last,
     case when :sort = 'efficiency' then efficiency end asc nulls last,
@@ -237,6 +304,7 @@ select
     v.low as change_low,
     v.high as change_high,
     v.smallest_slowdown,
+    r.code_digest,
     coalesce(m.run_id, v.run_id) as run_id,
     coalesce(m.suite, v.suite) as suite,
     coalesce(m.run_kind, v.run_kind) as run_kind,
@@ -247,10 +315,20 @@ select
     coalesce(v.is_quarantined, false) as is_quarantined
 from measured as m
 full join judged as v on m.run_id = v.run_id
+left join raw.run as r on coalesce(m.run_id, v.run_id) = r.run_id
 where
     (:since::timestamptz is null or coalesce(m.started_at, v.started_at) >= :since)
     and (:until::timestamptz is null or coalesce(m.started_at, v.started_at) < :until)
 order by coalesce(m.started_at, v.started_at) asc, coalesce(m.run_id, v.run_id) asc;
+
+-- name: ui_fingerprint_fields(fingerprint_ids)
+-- What some states of nodes were, field by field.
+select
+    fingerprint_id,
+    field,
+    value
+from marts.fingerprint_field
+where fingerprint_id = any(:fingerprint_ids);
 
 -- name: ui_series_alerts(case_id, cluster)
 -- The alerts that a series ever had, oldest first.
@@ -287,6 +365,7 @@ select
     published_device,
     published_version,
     is_unit_doubtful,
+    measured_value,
     measured_is_synthetic
 from marts.fct_reference
 where
@@ -358,18 +437,6 @@ order by cluster asc, node asc;
 
 -- name: ui_controls()
 -- The newest control measurement of each node, metric, device and backend.
-with latest as (
-    select distinct on (cluster, node, metric, device, backend)
-        cluster,
-        node,
-        metric,
-        device,
-        backend,
-        at
-    from raw.control
-    order by cluster asc, node asc, metric asc, device asc, backend asc, at desc
-)
-
 select
     h.cluster,
     h.node,
@@ -382,22 +449,147 @@ select
     h.unit,
     h.median_before,
     h.ratio
-from latest as l
-inner join marts.control_history as h
-    on
-        l.cluster = h.cluster
-        and l.node = h.node
-        and l.metric = h.metric
-        and l.device = h.device
-        and l.backend = h.backend
-        and l.at = h.at
+from staging.control_series as s
+cross join
+    lateral (
+        select c.at
+        from raw.control as c
+        where
+            c.cluster = s.cluster
+            and c.node = s.node
+            and c.metric = s.metric
+            and c.device = s.device
+            and c.backend = s.backend
+        order by c.at desc
+        limit 1
+    ) as newest
+cross join
+    lateral (
+        -- One at a time: all of history has its medians before.
+        select c.*
+        from marts.control_history as c
+        where
+            c.cluster = s.cluster
+            and c.node = s.node
+            and c.metric = s.metric
+            and c.device = s.device
+            and c.backend = s.backend
+            and c.at = newest.at
+        order by c.at desc
+        limit 1
+    ) as h
 order by h.cluster asc, h.node asc, h.metric asc, h.device asc, h.backend asc;
 
--- name: ui_compare(by, one, other, search, standing, max_rows, skipped)
+-- name: ui_unloaded_runs(since)
+-- Runs that may be under way: they have begun and are not loaded, newest first.
+select
+    run_id,
+    cluster
+from raw.run
+where
+    loaded_at is null
+    and started_at > :since
+order by started_at desc
+limit 50;
+
+-- name: ui_node_use()
+-- What each node spent on which suite in the last night of its cluster (runs from twelve hours
+-- before its newest nightly run on): seconds of its cases, and those that these cases usually
+-- take. A case of several nodes counts on each. Cases that ran on a node at once count each. Cases
+-- without a node were not measured.
+with last_night as (
+    select
+        cluster,
+        max(started_at) - interval '12 hours' as since
+    from raw.run
+    where run_kind = 'nightly' and origin <> 'import' and loaded_at is not null
+    group by cluster
+),
+
+ran as (
+    select
+        r.cluster,
+        r.suite,
+        r.run_id,
+        r.started_at,
+        m.series_key,
+        m.elapsed_s,
+        m.node_names
+    from last_night as l
+    inner join raw.run as r on l.cluster = r.cluster and l.since <= r.started_at
+    cross join
+        lateral (
+            select o.*
+            from raw.measurement as o
+            where
+                o.run_key = r.run_key
+                and o.run_at = r.started_at
+                and o.elapsed_s is not null
+                and o.node_names is not null
+            order by o.series_key asc
+            -- Run by run: each lies in one month of results.
+            offset 0
+        ) as m
+),
+
+-- Of all cases at once: one by one, each would open the months again.
+usual as (
+    select
+        n.run_id,
+        n.series_key,
+        percentile_cont(0.5) within group (order by e.elapsed_s) as seconds
+    from ran as n
+    inner join raw.measurement as e
+        on
+            n.series_key = e.series_key
+            and n.started_at > e.run_at
+    where
+        e.is_good
+        and e.run_at > n.started_at - interval '14 days'
+        and e.run_at > (select min(o.started_at) - interval '14 days' from ran as o)
+    group by n.run_id, n.series_key
+)
+
+select
+    n.cluster,
+    u.node,
+    n.suite,
+    min(n.started_at) as first_at,
+    count(*) as cases,
+    sum(n.elapsed_s) as used_s,
+    sum(coalesce(usual.seconds, n.elapsed_s)) as planned_s
+from ran as n
+cross join unnest(n.node_names) as u (node)
+left join usual on n.run_id = usual.run_id and n.series_key = usual.series_key
+group by n.cluster, u.node, n.suite
+order by n.cluster asc, u.node asc, n.suite asc;
+
+-- name: ui_night_windows()
+-- From when to when each cluster's suites were to measure in its last night.
+with last_night as (
+    select
+        cluster,
+        max(scheduled_at) - interval '12 hours' as since
+    from raw.night
+    where state not in ('paused', 'overtaken')
+    group by cluster
+)
+
+select
+    n.cluster,
+    min(n.scheduled_at) as begins_at,
+    max(n.due_at) as ends_at
+from last_night as l
+inner join raw.night as n on l.cluster = n.cluster and l.since <= n.scheduled_at
+where n.state not in ('paused', 'overtaken')
+group by n.cluster;
+
+-- name: ui_compare(by, one, other, search, shown, max_rows, skipped)
 -- Medians of two runs, builds, versions, clusters or frameworks that did equal work: all other
 -- axes are equal. Of each the newest; clear differences first, and of these the largest. What only
 -- one side did comes last. Each row has the counts of all; one row without a case says that no row
--- was left, and has them too. A null `standing` gives the pairs.
+-- was left, and has them too. `shown` chooses one
+-- standing; null gives the pairs.
 with wanted as (
     -- A run's results all lie at its start.
     select
@@ -537,8 +729,8 @@ chosen as (
     select *
     from placed
     where
-        standing = :standing
-        or (:standing::text is null and standing in ('faster', 'slower', 'unclear'))
+        standing = :shown
+        or (:shown::text is null and standing in ('faster', 'slower', 'unclear'))
     order by
         standing = 'unclear' asc,
         abs(ln(ratio)) desc,
@@ -565,34 +757,49 @@ with last_year as (
     from raw.run
 ),
 
+-- Grouped before they are named: they are a million.
+built as (
+    select
+        m.build_key,
+        m.framework_version,
+        max(m.run_at) as started_at
+    from raw.measurement as m
+    where
+        :by in ('framework', 'version', 'build')
+        and m.is_good
+        and m.run_kind not in ('drill', 'confirm')
+        and m.run_at >= (select y.since from last_year as y)
+    group by m.build_key, m.framework_version
+),
+
 named as (
     select
         r.started_at,
         case :by when 'cluster' then r.cluster else r.run_id end as side
     from raw.run as r
     inner join last_year as y on r.started_at >= y.since
+    cross join
+        lateral (
+            -- Looked up for each run: else the measurements of all years would be read.
+            select m.run_key
+            from raw.measurement as m
+            where m.run_key = r.run_key and m.run_at = r.started_at and m.is_good
+            order by m.run_key asc
+            limit 1
+        ) as brought
     where
         :by in ('cluster', 'run')
         and r.run_kind not in ('drill', 'confirm')
-        and exists (
-            select from raw.measurement as m
-            where m.run_key = r.run_key and m.run_at = r.started_at and m.is_good
-        )
     union all
     select
-        m.run_at as started_at,
+        m.started_at,
         case :by
             when 'framework' then b.line
             when 'version' then b.line || ' ' || m.framework_version
             when 'build' then b.build_id
         end as side
-    from raw.measurement as m
+    from built as m
     inner join raw.build as b on m.build_key = b.build_key
-    inner join last_year as y on m.run_at >= y.since
-    where
-        :by in ('framework', 'version', 'build')
-        and m.is_good
-        and m.run_kind not in ('drill', 'confirm')
 )
 
 select
@@ -605,21 +812,23 @@ order by newest_at desc, side asc
 limit :max_rows;
 
 -- name: ui_published_figures()
--- The documents with published figures: how many cells each figure has, and how many of them
--- have a median of ours beside.
+-- The documents with published figures: how many values each figure has, how many of them have a
+-- median of ours beside, and how many cells the original leaves empty.
 select
     source_document,
     figure,
-    count(distinct reference_id) as cells,
-    count(distinct reference_id) filter (where measured_value is not null) as measured
+    count(distinct reference_id) filter (where not is_empty) as cells,
+    count(distinct reference_id) filter (
+        where measured_value is not null and not is_empty
+    ) as measured,
+    count(distinct reference_id) filter (where is_empty) as empty
 from marts.fct_reference
-where published_value is not null
 group by source_document, figure
 order by source_document asc, figure asc;
 
 -- name: ui_published(source_document, figure)
--- The cells of a published figure, each beside the newest medians of ours that match it on every
--- axis that it states; on other hardware.
+-- The cells of a published figure, empty ones too, each beside the newest medians of ours that match
+-- it on every axis that it states; on other hardware.
 select
     reference_id,
     workload,
@@ -653,5 +862,4 @@ from marts.fct_reference
 where
     source_document = :source_document
     and figure is not distinct from :figure
-    and published_value is not null
 order by reference_id asc, cluster asc, case_id asc;

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from tests.browser.browsing import CASE, address, shoot, watched
 from tests.integration.live_airflow import Live
+from tests.sql.spooled import compared
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
@@ -18,7 +19,10 @@ SERIES = f"{HOME}/series?{urlencode({'case': CASE, 'cluster': 'local'})}"
 PAGES = (
     HOME,
     SERIES,
-    *(f"{HOME}/{each}" for each in ("explore", "runs", "compare", "published", "nodes", "trust")),
+    *(
+        f"{HOME}/{each}"
+        for each in ("explore", "runs", "compare", "experiments", "published", "nodes", "trust")
+    ),
 )
 HOSTILE = "<img src=x onerror=alert(1)>\"'"
 
@@ -84,7 +88,7 @@ def test_the_tabs_of_a_dag_and_of_a_task_show_their_results(
     run_id = live.run_of(dag_run).run_id
     page.goto(address(live, "/dags/on_demand"))
     page.get_by_role("link", name="Results", exact=True).click(timeout=60_000)
-    expect(page.get_by_role("table", name="Runs")).to_contain_text(run_id)
+    expect(page.get_by_role("table", name="Runs")).to_contain_text(run_id, timeout=60_000)
     page.goto(address(live, f"/dags/on_demand/runs/{dag_run}/tasks/measure/mapped/0"))
     page.get_by_role("link", name="Results", exact=True).click(timeout=60_000)
     expect(page.get_by_role("link", name=run_id, exact=True)).to_be_visible()
@@ -103,6 +107,23 @@ def test_two_sides_are_compared(page: Page, live: Live, dag_run: str, alert_id: 
     pairs = page.get_by_role("table", name="Pairs of equal work")
     expect(pairs.get_by_role("row")).to_have_count(1 + 2)
     expect(pairs).to_contain_text("1.000")
+
+
+def test_a_comparison_of_two_builds_shows_its_rounds(page: Page, live: Live) -> None:
+    name = "ab-20261121T010203-9f3a"
+    compared(live.spool, name, [0.9, 0.92, 0.91], by=HOSTILE)
+    page.goto(address(live, f"{HOME}/experiments"))
+    listed = page.get_by_role("table", name="Comparisons")
+    expect(listed).to_contain_text(HOSTILE, timeout=60_000)
+    listed.get_by_role("link", name=name).click()
+    expect(page.get_by_role("heading", name=f"Comparison {name}")).to_be_visible()
+    rounds = page.get_by_role("table", name=f"Rounds of {CASE}")
+    expect(rounds.get_by_role("row")).to_have_count(1 + 3)
+    plot = page.get_by_role("group", name=re.compile("^B against A in 3 rounds"))
+    plot.focus()
+    page.keyboard.press("End")
+    expect(page.get_by_text(re.compile("round 3: −9.0 %; all so far"))).to_be_visible()
+    shoot(page, "comparison")
 
 
 def test_a_series_is_read_by_keyboard(page: Page, live: Live, dag_run: str) -> None:
@@ -153,7 +174,11 @@ def test_pages_fit_a_narrow_screen_in_airflow_s_colours(
 
 
 @pytest.mark.parametrize(
-    "path", ["", "explore", "series", "runs/x", "alerts/x", "compare", "published"]
+    "path",
+    [
+        *("", "explore", "series", "runs/x", "runs/x/x", "alerts/x", "compare", "published"),
+        *("experiments", "experiments/ab/x", "experiments/bisects/x"),
+    ],
 )
 def test_an_address_is_never_markup(page: Page, live: Live, dag_run: str, path: str) -> None:
     query = urlencode(dict.fromkeys(("search", "case", "cluster", "state", "days"), HOSTILE))

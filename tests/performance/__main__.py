@@ -18,8 +18,8 @@ FIGURES = (
     "lines",
     "warehouse",
 )
-NAMED = ("bandwidth",)
-"""Run only where they are named: they need root."""
+NAMED = ("bandwidth", "pages")
+"""Run only where they are named: they need root, or start a whole Airflow."""
 
 
 def main(words: list[str]) -> int:

@@ -1,7 +1,8 @@
-"""Runs as files in a spool, written as a controller would have written them."""
+"""Runs and comparisons as files in a spool, as a controller would have written them."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -22,6 +23,9 @@ from nightbench.core.model import (
     Strategy,
 )
 from nightbench.core.run_plan import CasePlan, RunPlan
+from nightbench.experiments import comparison
+from nightbench.experiments.experiment_spool import COMPARISON, store_request
+from nightbench.experiments.rounds import Arm, Launch, LaunchOrder, progress
 from nightbench.spool import CaseOutcome, RunSpool, Spool
 from nightbench.spool.plans import mark_ended, store_plan
 
@@ -31,6 +35,7 @@ PROTOCOL = Protocol(warmup_steps=1, measured_steps=STEPS, repeats=3)
 DIGEST = "d1"
 
 EXITED = Reason(ReasonCode.PROCESS_EXITED, "n1", "trainer-0", "code 1", "code 0")
+COMPARED_CASE = "sleep-fake-collective-1x1-bs2-smoke"
 LOST = Reason(ReasonCode.CONTROLLER_ERROR, observed="lost")
 
 
@@ -166,3 +171,44 @@ def _result(
             }
         ],
     }
+
+
+def compared(spool: Spool, name: str, ratios: list[float], by: str = "ada") -> RunSpool:
+    """A comparison of one case with a disturbed first launch and then rounds of these ratios."""
+    folder = spool.comparison(name)
+    builds = {"a": Build("fake", version="1.0"), "b": Build("fake", version="1.1")}
+    store_request(
+        folder,
+        COMPARISON,
+        {
+            "a": "fake=1.0",
+            "b": "fake=1.1",
+            "suite": "demo",
+            "cases": [COMPARED_CASE],
+            "cluster": None,
+        },
+        {
+            "builds": {arm: dataclasses.asdict(build) for arm, build in builds.items()},
+            "cases": {COMPARED_CASE: {"definition_digest": "d1", "nodes": ["n1"]}},
+            "code": "c1",
+            "rounds": 5,
+            "min_effect": 0.01,
+            "seed": 1,
+        },
+        by,
+        suite="demo",
+        cluster="local",
+        left_out={},
+    )
+    order = LaunchOrder.seeded(5, 1, COMPARED_CASE)
+    why = (Reason(ReasonCode.FOREIGN_CPU, "n1", observed="31 %", expected="under 10 %"),)
+    launches = [Launch(1, order.first, "disturbed", None, why)]
+    for ratio in ratios:
+        for _ in Arm:
+            following = progress(order, launches).next
+            assert following is not None
+            value = 100.0 * (ratio if following[1] is Arm.B else 1.0)
+            launches.append(Launch(*following, "ok", value))
+    for number, launch in enumerate(launches):
+        comparison.save_launch(folder.case(COMPARED_CASE, number), launch)
+    return folder

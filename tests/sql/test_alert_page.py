@@ -36,7 +36,13 @@ def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> TestClient:
 
     access = PageAccess(anyone, anyone, lambda: PageUser("ada", may_change=True), anyone)
     return TestClient(
-        create_app(page_app.open_repository, page_app.open_triage, access, open_spool)
+        create_app(
+            page_app.pooled_repository(),
+            page_app.open_triage,
+            access,
+            open_spool,
+            page_app.open_comparisons,
+        )
     )
 
 

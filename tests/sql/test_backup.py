@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from contextlib import closing
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from nightbench.cli import services
 from nightbench.cli.main import app
 from nightbench.core.errors import UserError
 from nightbench.core.model import Verdict, VerdictKind
+from nightbench.local import backup
 from nightbench.local.backup import back_up, restore
 from nightbench.local.deployment import Stack
 from nightbench.local.home import Home
@@ -138,6 +141,53 @@ def test_what_is_no_archive_changes_nothing(stack, stored, warehouse, tmp_path):
     assert len(answers(warehouse.reader, "select 1 from marts.fct_measurement")) == 1
     databases = {name for (name,) in answers(warehouse.owner, "select datname from pg_database")}
     assert not {f"{warehouse.name}_restoring", f"{warehouse.name}_20260305t080000"} & databases
+
+
+def test_a_restore_that_is_killed_between_the_two_names_changes_nothing(
+    stack, stored, warehouse, tmp_path, monkeypatch
+):
+    file = tmp_path / "warehouse.backup"
+    back_up(stack, file, warehouse.name)
+    execute = backup._execute
+
+    def killed(cursor, statement, *names):
+        if names == (f"{warehouse.name}_restoring", warehouse.name):
+            raise KeyboardInterrupt
+        execute(cursor, statement, *names)
+
+    monkeypatch.setattr(backup, "_execute", killed)
+    with pytest.raises(KeyboardInterrupt):
+        put_back(stack, warehouse, file)
+    assert len(answers(warehouse.reader, "select 1 from marts.fct_measurement")) == 1
+    monkeypatch.undo()
+    kept, _ = put_back(stack, warehouse, file)
+    assert len(answers(warehouse.reader, "select 1 from marts.fct_measurement")) == 1
+    warehouse.server.execute(f"drop database {kept} with (force)")
+
+
+def test_a_restore_ends_whoever_is_connected(stack, stored, warehouse, tmp_path):
+    file = tmp_path / "warehouse.backup"
+    back_up(stack, file, warehouse.name)
+    done = threading.Event()
+
+    def reconnect() -> int:
+        ended = 0
+        while not done.is_set():
+            with suppress(psycopg2.OperationalError):
+                answers(warehouse.reader, "select pg_sleep(0.05)")
+                continue
+            ended += 1
+        return ended
+
+    with ThreadPoolExecutor(4) as pool:
+        clients = [pool.submit(reconnect) for _ in range(4)]
+        try:
+            kept, _ = put_back(stack, warehouse, file)
+        finally:
+            done.set()
+        assert sum(client.result() for client in clients)
+    assert len(answers(warehouse.reader, "select 1 from marts.fct_measurement")) == 1
+    warehouse.server.execute(f"drop database {kept} with (force)")
 
 
 def test_a_backup_that_cannot_be_written_says_so(stack, warehouse, tmp_path):

@@ -14,6 +14,7 @@ from tests.sql.conftest import Database
 from tests.sql.given import NIGHT, Given
 
 from nightbench.core.model import RunKind, Verdict, VerdictKind
+from nightbench.experiments.experiment_reader import ExperimentReader
 from nightbench.orchestration import page_app
 from nightbench.orchestration.connections import WAREHOUSE_READER
 from nightbench.spool import CaseStore, Spool
@@ -55,7 +56,13 @@ def app(
 
     access = PageAccess(lambda: None, lambda: None, lambda: user, logs)
     return TestClient(
-        create_app(page_app.open_repository, page_app.open_triage, access, lambda: spool)
+        create_app(
+            page_app.pooled_repository(),
+            page_app.open_triage,
+            access,
+            lambda: spool,
+            lambda: ExperimentReader(spool),
+        )
     )
 
 
@@ -115,7 +122,7 @@ def test_a_case_has_what_changed_since_the_last_good_run(app: TestClient, runs: 
     assert [(c["repeat"], c["severity"]) for c in found["failed_checks"]] == [
         (0, "fail"), (2, "fail"),
     ]  # fmt: skip
-    assert found["may_trigger"] is True
+    assert (found["may_trigger"], found["nodes"], found["generation"]) == (True, ["n1"], 0)
 
 
 def test_the_verdict_names_the_last_good_run(

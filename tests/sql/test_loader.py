@@ -413,7 +413,6 @@ def test_latest_medians_take_the_newest_of_each_series_that_is_measured_for_itse
     assert found == {one.case_id: 11.0, two.case_id: 10.0}
     (row,) = reader.series.latest_medians(run_id=given.run(2).run_id)
     assert row["throughput"] == 12.0
-    assert reader.series.latest_medians(suite="other") == []
     assert reader.series.latest_medians(cluster="other") == []
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 from contextlib import closing
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.sql.conftest import Database
 from tests.sql.given import NIGHT, Given
 
 from nightbench.core.model import RunKind, Verdict, VerdictKind
+from nightbench.experiments.experiment_reader import ExperimentReader
 from nightbench.orchestration import page_app
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE
 from nightbench.spool import Spool
@@ -31,7 +33,13 @@ def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     access = PageAccess(lambda: None, lambda: None, lambda: user, lambda: None)
     spool = Spool(tmp_path)
     return TestClient(
-        create_app(page_app.open_repository, page_app.open_triage, access, lambda: spool)
+        create_app(
+            page_app.pooled_repository(),
+            page_app.open_triage,
+            access,
+            lambda: spool,
+            lambda: ExperimentReader(spool),
+        )
     )
 
 
@@ -68,6 +76,18 @@ def test_the_morning_has_the_alert_and_the_newest_run_of_the_suite(
     (suite,) = morning["suites"]
     assert (suite["run_id"], suite["measured"], suite["regressed"]) == (nights[-1], 2, 1)
     assert morning["is_empty"] is False
+
+
+def test_an_answer_is_never_older_than_the_warehouse(
+    app: TestClient, nights: list[str], loader: Warehouse, given: Given
+) -> None:
+    before = app.get("/api/series?nodes=1").json()
+    assert app.get("/api/series?nodes=1").json() == before
+    run = given.run(5)
+    came = given.came_back(run, given.case(), (94.0, 95.0, 96.0))
+    loader.runs.load(given.bundle(run, came))
+    (after,) = app.get("/api/series?nodes=1").json()["items"]
+    assert (before["items"][0]["throughput"], after["throughput"]) == (90.0, 95.0)
 
 
 def test_a_suite_that_runs_seldom_keeps_its_line(
@@ -132,6 +152,32 @@ def test_series_are_sorted_and_paged(app: TestClient, nights: list[str]) -> None
     assert app.get("/api/series?sort=evil").status_code == 422
 
 
+def test_series_are_grouped_by_an_axis(app: TestClient, nights: list[str]) -> None:
+    def grouped(query: str) -> list[str | None]:
+        return [row["together"] for row in app.get(f"/api/series?{query}").json()["items"]]
+
+    # The slower series has one node and comes first by its change.
+    assert grouped("sort=change") == [None, None]
+    assert grouped("sort=change&together=nodes") == ["1", "2"]
+    assert grouped("together=state") == ["alert", "measured"]
+    assert grouped("together=no_such_axis") == [None, None]
+
+
+def test_a_point_says_what_its_node_had_become(
+    app: TestClient, loader: Warehouse, given: Given
+) -> None:
+    for night, (fingerprint, driver) in enumerate((("a", "550"), ("a", "550"), ("b", "560"))):
+        run = given.run(night, code_digest=f"code-{fingerprint}")
+        came = given.came_back(run, given.case(), fingerprint_id=f"fp-{fingerprint}")
+        document = {"schema": "nightbench.fingerprint/1", "node": "n1", "driver": driver}
+        bundle = given.bundle(run, came)
+        fingerprints = {**bundle.fingerprints, f"fp-{fingerprint}": document}
+        loader.runs.load(replace(bundle, fingerprints=fingerprints))
+    points = app.get(f"/api/series/local/{CASE}").json()["points"]
+    assert [point["state_changes"] for point in points] == [[], [], ["driver 550 → 560"]]
+    assert [point["code_digest"] for point in points] == ["code-a", "code-a", "code-b"]
+
+
 def test_axes_count_their_series(app: TestClient, nights: list[str]) -> None:
     values = {(v["axis"], v["value"]): v["series"] for v in app.get("/api/axes").json()["items"]}
     assert values[("framework", "pytorch")] == 2
@@ -153,6 +199,7 @@ def test_a_series_has_its_points_and_alerts(app: TestClient, nights: list[str]) 
 def test_answers_are_csv_on_demand(app: TestClient, nights: list[str]) -> None:
     answer = app.get(f"/api/series/local/{CASE}?format=csv")
     assert answer.headers["content-type"].startswith("text/csv")
+    assert answer.headers["cache-control"] == "no-store"
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     assert [row["throughput"] for row in rows] == ["100.0", "101.0", "90.0"]
     assert len(app.get("/api/series?format=csv&size=1").text.splitlines()) == 1 + 2
@@ -280,10 +327,13 @@ def test_a_csv_of_series_is_never_cut(
 
 def test_published_figures_are_listed_with_their_cells(app: TestClient) -> None:
     tables = app.get("/api/published").json()["items"]
-    first = next(table for table in tables if table["cells"])
+    first = next(table for table in tables if table["cells"] and table["empty"])
     query = {"source_document": first["source_document"], "figure": first["figure"] or ""}
     cells = app.get("/api/published/cells", params=query).json()["items"]
-    assert len({cell["reference_id"] for cell in cells}) == first["cells"]
+    empty = {cell["reference_id"] for cell in cells if cell["published_value"] is None}
+    assert len({cell["reference_id"] for cell in cells} - empty) == first["cells"]
+    assert len(empty) == first["empty"]
+    assert all(cell["remark"] for cell in cells if cell["reference_id"] in empty)
     assert all(cell["measured_value"] is None for cell in cells)
 
 
@@ -291,3 +341,30 @@ def test_clusters_nodes_and_controls_are_listed(app: TestClient, nights: list[st
     found = app.get("/api/nodes").json()
     (cluster,) = found["clusters"]
     assert (cluster["cluster"], cluster["nodes"], cluster["runs"]) == ("local", 2, 4)
+
+
+def test_nodes_say_who_holds_them_and_how_full_their_night_was(
+    app: TestClient, loader: Warehouse, given: Given, tmp_path: Path
+) -> None:
+    spool = Spool(tmp_path)
+    one, two = given.case(), given.case(nodes=2)
+    for night, seconds in enumerate((100.0, 140.0, 300.0)):
+        run = given.run(night)
+        came = [replace(given.came_back(run, case), elapsed_s=seconds) for case in (one, two)]
+        loader.runs.load(given.bundle(run, *came))
+    now = datetime.now(UTC)
+    live = replace(given.run(9), started_at=now)
+    loader.runs.plan(live, [])
+    for case, state in ((one, "running"), (two, "waiting")):
+        store = spool.case(live.run_id, case.case_id)
+        store.save_job({"nodes": [{"name": "n1"}]})
+        store.save_progress({"state": state, "message": "locked", "repeat": 2, "repeats": 7})
+    nodes = app.get("/api/nodes").json()
+    held = {each["case_id"]: (each["is_holding"], each["nodes"]) for each in nodes["activity"]}
+    assert held == {one.case_id: (True, ["n1"]), two.case_id: (False, ["n1"])}
+    assert all(each["since"] >= now.isoformat()[:19] for each in nodes["activity"])
+    use = {
+        each["node"]: (each["cases"], each["used_s"], each["planned_s"]) for each in nodes["use"]
+    }
+    # The two nights before took 100 and 140 s.
+    assert use == {"n1": (2, 600.0, 240.0), "n2": (1, 300.0, 120.0)}

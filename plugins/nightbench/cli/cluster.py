@@ -1,4 +1,4 @@
-"""cluster: host keys of a cluster's nodes, and wheels for them."""
+"""cluster: the YAML of a cluster, host keys of its nodes, and wheels for them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import dataclasses
 import sys
 import tempfile
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,17 +26,52 @@ if TYPE_CHECKING:
     from nightbench.gang import SshTarget
     from nightbench.gang.hostkeys import HostKey
 
-app = typer.Typer(help="Host keys and wheels of a cluster.", no_args_is_help=True)
+app = typer.Typer(help="YAML, host keys and wheels of a cluster.", no_args_is_help=True)
 
 AT_ONCE = 16
 """Hosts that are scanned at the same time."""
+
+
+class Inventory(StrEnum):
+    """What knows the nodes of a cluster."""
+
+    ANSIBLE = "ansible"
+    SLURM = "slurm"
+
 
 _STYLES = {"new": "yellow", "same": "green", "by authority": "green"}
 
 
 @app.callback()
 def group() -> None:
-    """Host keys and wheels of a cluster."""
+    """YAML, host keys and wheels of a cluster."""
+
+
+@app.command("from")
+def from_inventory(
+    source: Annotated[Inventory, typer.Argument(help="What the inventory is.")],
+    cluster: Annotated[str, typer.Argument(help="Name of the cluster.")],
+    ssh_conn_id: Annotated[
+        str,
+        typer.Option("--ssh-conn-id", metavar="ID", help="Airflow Connection with user and key."),
+    ],
+    file: Annotated[
+        typer.FileText, typer.Option("--file", "-f", help="Where it is read from.")
+    ] = "-",  # type: ignore[assignment]  # opened by typer
+    group: Annotated[
+        str, typer.Option("--group", "-g", help="Only hosts of this group of Ansible's.")
+    ] = "all",
+) -> None:
+    """Print the YAML of a cluster from what Ansible or Slurm knows of its nodes.
+
+    Ansible: what `ansible-inventory -i FILE --list` prints. Slurm: what
+    `sinfo -hN -p PARTITION -o '%N %o %G'` prints.
+    """
+    from nightbench.config.inventory import ansible_hosts, cluster_yaml, slurm_hosts
+
+    text = file.read()
+    hosts = ansible_hosts(text, group) if source is Inventory.ANSIBLE else slurm_hosts(text)
+    print(cluster_yaml(cluster, hosts, ssh_conn_id), end="")
 
 
 @app.command()

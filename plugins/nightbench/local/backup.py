@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg2
+import psycopg2.errors
 from psycopg2 import sql
 
 from nightbench.core.errors import UserError
@@ -17,6 +18,8 @@ from nightbench.warehouse import migrate
 from nightbench.warehouse.connection import reported
 
 OWNER = postgres.DATABASES[postgres.WAREHOUSE]
+EXCHANGES = 5
+"""Attempts to exchange the databases' names, each of about five seconds, while others connect."""
 
 
 def back_up(stack: Stack, file: Path, database: str = postgres.WAREHOUSE) -> None:
@@ -63,26 +66,38 @@ def restore(
         closing(psycopg2.connect(superuser)) as connection,
         connection.cursor() as cursor,
     ):
-        connection.autocommit = True  # no database is made or renamed inside a transaction
+        connection.autocommit = True  # no database is made or dropped inside a transaction
         _execute(cursor, "drop database if exists {} with (force)", fresh)
         try:
             applied = _fill(stack, cursor, file, fresh)
         except BaseException:
             _execute(cursor, "drop database if exists {} with (force)", fresh)
             raise
-        _execute(cursor, "alter database {} with allow_connections false", database)
-        try:
-            cursor.execute(
-                "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = %s",
-                (database,),
-            )
-            _execute(cursor, "alter database {} rename to {}", database, kept)
-        except psycopg2.Error:
-            _execute(cursor, "alter database {} with allow_connections true", database)
-            raise
-        _execute(cursor, "alter database {} rename to {}", fresh, database)
-        _execute(cursor, "alter database {} with allow_connections true", kept)
+        connection.autocommit = False
+        for attempt in range(1, EXCHANGES + 1):
+            try:
+                with connection:
+                    _exchange(cursor, database, kept, fresh)
+                break
+            except psycopg2.errors.ObjectInUse:
+                if attempt == EXCHANGES:
+                    raise
     return kept, applied
+
+
+def _exchange(cursor: psycopg2.extensions.cursor, database: str, kept: str, fresh: str) -> None:
+    """Rename both databases in the caller's transaction: whoever is killed has renamed neither.
+
+    Raises:
+        psycopg2.errors.ObjectInUse: somebody connected after all others were disconnected, or
+            needs more than five seconds to end.
+    """
+    cursor.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", (database,)
+    )
+    # Locks the name, so that nobody connects any more, and waits for the ended ones.
+    _execute(cursor, "alter database {} rename to {}", database, kept)
+    _execute(cursor, "alter database {} rename to {}", fresh, database)
 
 
 def _fill(stack: Stack, cursor: psycopg2.extensions.cursor, file: Path, database: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -85,14 +86,17 @@ def judge(loaded: str) -> str:
     from nightbench.night.judge import judge_run
     from nightbench.night.run_digest import write_run_digest
     from nightbench.orchestration.connections import channel_url, connect
+    from nightbench.orchestration.metrics import count_judged
     from nightbench.spool import open_spool
+    from nightbench.spool.plans import read_plan
 
-    run = open_spool().run(loaded)
+    run, began_s = open_spool().run(loaded), time.monotonic()
     with user_errors_fail_task():
         result = judge_run(
             open_spool(), loaded, connect, resolve=channel_url, base_url=base_url(), confirms=True
         )
         log_refused(result.deliveries)
+        count_judged(read_plan(run).run, result, timedelta(seconds=time.monotonic() - began_s))
         link = f"{base_url()}/nightbench/?run={loaded}"
         headline, path = write_run_digest(
             run, connect, home_folder() / "reports", [f"Results page: {link}"], result.graded

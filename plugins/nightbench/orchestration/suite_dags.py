@@ -7,6 +7,7 @@ checks) is imported in the body of a task.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -205,6 +206,7 @@ def ingest(**context: Any) -> dict[str, Any]:
     """Load the run, and others that wait; publishes the asset."""
     from nightbench.night.ingest import close_ended, ingest_ended
     from nightbench.orchestration.connections import connect
+    from nightbench.orchestration.metrics import count_loaded
     from nightbench.spool import open_spool
 
     # Asked for here, not as an argument: one that a refused plan never gave is an error there,
@@ -212,9 +214,10 @@ def ingest(**context: Any) -> dict[str, Any]:
     nightbench_run = context["ti"].xcom_pull(task_ids="plan", key=RUN)
     if not nightbench_run:
         raise AirflowSkipException("nothing was planned, so there is nothing to load")
-    spool = open_spool()
+    spool, began_s = open_spool(), time.monotonic()
     close_ended(spool, dag_run_state(context), datetime.now(UTC))
     with user_errors_fail_task():
         loaded = ingest_ended(spool, connect, nightbench_run)
+    count_loaded(len(loaded), timedelta(seconds=time.monotonic() - began_s))
     context["outlet_events"][MEDIANS].extra = {"run_ids": loaded}
     return {"run_ids": loaded}

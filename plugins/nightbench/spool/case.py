@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from upath import UPath
@@ -35,6 +36,10 @@ class CaseStore:
     def save_job(self, document: Mapping[str, Any]) -> None:
         """Keep the job.json that is sent to the nodes."""
         write_json(self.folder / "job.json", document)
+
+    def prepared_at(self) -> datetime:
+        """When job.json was kept: the case was handed to its controller."""
+        return datetime.fromtimestamp((self.folder / "job.json").stat().st_mtime, UTC)
 
     def progress(self) -> Document | None:
         """Where the gang stands, as its controller said last; None where a power cut took it."""

@@ -35,6 +35,8 @@ VIEWS = (
     "staging/repeat",
     "staging/repeat_rank",
     "staging/reference_result",
+    "staging/control_series",
+    "staging/node",
     "marts/fct_measurement",
     "marts/latest_median",
     "marts/fct_repeat",

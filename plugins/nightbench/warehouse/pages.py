@@ -35,6 +35,10 @@ class PageRepository(Repository):
         self._alerts = AlertRepository(connection)
         self._series = SeriesRepository(connection)
 
+    def snapshot(self) -> str:
+        """Identify what the warehouse shows now."""
+        return str(self._read("ui_snapshot")[0]["snapshot"])
+
     def run(self, run_id: str) -> Row | None:
         """One run with its counts."""
         return next(iter(self._runs.find(run_ids=[run_id], imported=True)), None)
@@ -118,6 +122,15 @@ class PageRepository(Repository):
             row["tests"] = self._read("bisect_steps", bisect_id=row["bisect_id"])
         return found
 
+    def find_bisects(self, limit: int) -> Sequence[Row]:
+        """Searches for first bad versions, newest first."""
+        return self._read("bisects", alert_id=None, bisect_id=None, max_rows=limit)
+
+    def bisect(self, bisect_id: str) -> Row | None:
+        """One search with its tests."""
+        found = self._first("bisects", alert_id=None, bisect_id=bisect_id, max_rows=1)
+        return found and {**found, "tests": self._read("bisect_steps", bisect_id=bisect_id)}
+
     def noisy(self) -> Sequence[Row]:
         """Series that are noisy now."""
         return self._read("noisy_series", cluster=None)
@@ -193,6 +206,7 @@ class PageRepository(Repository):
         state: str | None,
         search: str | None,
         sort: str,
+        together: str | None,
         limit: int | None,
         offset: int,
     ) -> Sequence[Row]:
@@ -208,6 +222,7 @@ class PageRepository(Repository):
             state=state,
             search=search,
             sort=sort,
+            together=together,
             max_rows=limit,
             skipped=offset,
         )
@@ -223,6 +238,10 @@ class PageRepository(Repository):
         return self._read(
             "ui_series_points", case_id=case_id, cluster=cluster, since=since, until=until
         )
+
+    def fingerprint_fields(self, fingerprint_ids: Sequence[str]) -> Sequence[Row]:
+        """What some states of nodes were, field by field."""
+        return self._read("ui_fingerprint_fields", fingerprint_ids=list(fingerprint_ids))
 
     def series_alerts(self, case_id: str, cluster: str) -> Sequence[Row]:
         """The alerts that a series ever had, oldest first."""
@@ -244,6 +263,18 @@ class PageRepository(Repository):
         """The newest control measurement of each node, metric, device and backend."""
         return self._read("ui_controls")
 
+    def unloaded_runs(self, since: datetime) -> Sequence[Row]:
+        """Runs that began since then and may be under way."""
+        return self._read("ui_unloaded_runs", since=since)
+
+    def node_use(self) -> Sequence[Row]:
+        """Seconds that each node spent on each suite in the last night of its cluster."""
+        return self._read("ui_node_use")
+
+    def night_windows(self) -> Sequence[Row]:
+        """From when to when each cluster was to measure in its last night."""
+        return self._read("ui_night_windows")
+
     def compare(
         self,
         by: str,
@@ -261,7 +292,7 @@ class PageRepository(Repository):
             one=one,
             other=other,
             search=search,
-            standing=standing,
+            shown=standing,
             max_rows=limit,
             skipped=offset,
         )

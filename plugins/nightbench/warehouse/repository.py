@@ -48,6 +48,12 @@ class Repository:
         run = getattr(queries(), name)
         return [dict(row) for row in run(self._connection, **parameters)]
 
+    def _tuples(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
+        """Rows of a statement as `_read` gives them, but as tuples: for very many."""
+        with reported(f"read from the warehouse ({name})"), self._connection.cursor() as cursor:
+            cursor.execute(getattr(queries(), name).sql, parameters)
+            return cursor.fetchall()
+
     def _lock_for_transaction(self, name: str) -> None:
         """Lock a name until the transaction ends."""
         self._rows("lock_for_transaction", lock_name=name)

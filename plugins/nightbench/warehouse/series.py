@@ -10,6 +10,9 @@ from nightbench.core.model import HistoryPoint, RunKind, Verdict, VerdictKind
 from nightbench.warehouse import to_row
 from nightbench.warehouse.repository import Repository, Row
 
+SERIES_AT_ONCE = 200
+"""Series whose histories are read together: as rows they take several times the memory."""
+
 
 class SeriesRepository(Repository):
     """Medians and verdicts of series, and whether they are noisy or creep."""
@@ -18,11 +21,9 @@ class SeriesRepository(Repository):
         """Series with nightly results: case_id, cluster, suite (the last), nights."""
         return self._read("series", suite=suite, cluster=cluster)
 
-    def latest_medians(
-        self, suite: str | None = None, cluster: str | None = None, run_id: str | None = None
-    ) -> list[Row]:
+    def latest_medians(self, cluster: str | None = None, run_id: str | None = None) -> list[Row]:
         """The newest median of each series: rows of `marts.fct_measurement`."""
-        return self._read("latest_medians", suite=suite, cluster=cluster, run_id=run_id)
+        return self._read("latest_medians", cluster=cluster, run_id=run_id)
 
     def history(
         self,
@@ -51,17 +52,26 @@ class SeriesRepository(Repository):
             before: leaves out that instant and all later ones.
             max_nights: the newest so many of each; all where None.
         """
+        same: dict[str | None, str | None] = {"": None}
         found: dict[str, list[HistoryPoint]] = {case_id: [] for case_id in case_ids}
-        rows = self._read(
-            "histories",
-            case_ids=list(case_ids),
-            cluster=cluster,
-            kinds=[kind.value for kind in kinds],
-            before=before,
-            max_nights=max_nights,
-        )
-        for row in rows:
-            found[row["case_id"]].append(point_of(row))
+        names = list(found)
+        for start in range(0, len(names), SERIES_AT_ONCE):
+            rows = self._tuples(
+                "histories",
+                case_ids=names[start : start + SERIES_AT_ONCE],
+                cluster=cluster,
+                kinds=[kind.value for kind in kinds],
+                before=before,
+                max_nights=max_nights,
+            )
+            run_ids = dict(self._tuples("run_ids", run_keys=list({row[1] for row in rows})))
+            for case_id, run_key, at, value, n, spread, *texts in rows:
+                # Hundreds of thousands of rows repeat a few texts: each is kept once.
+                shared = [same.setdefault(text, text) for text in texts]
+                run_id = run_ids[run_key]
+                found[case_id].append(HistoryPoint(at, value, run_id, n, spread, *shared))
+        for points in found.values():
+            points.sort(key=lambda point: (point.at, point.run_id))
         return found
 
     def store_verdicts(self, verdicts: Iterable[Verdict]) -> int:

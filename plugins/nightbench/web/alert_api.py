@@ -39,7 +39,6 @@ from nightbench.web.alert_models import (
     BisectTest,
     OfferedAction,
 )
-from nightbench.web.answer_cache import AnswerCache
 from nightbench.web.errors import BadInput, NotFound, Refused
 from nightbench.web.guard import HEADER, PageUser, has_bearer, refuse_foreign
 from nightbench.web.headers import HEADERS
@@ -108,12 +107,10 @@ class AlertApi:
         repository: OpenQueries,
         triage: OpenTriage,
         hosts: frozenset[str],
-        cache: AnswerCache,
     ) -> None:
         self._repository = repository
         self._triage = triage
         self._hosts = hosts
-        self._cache = cache
 
     def index(
         self,
@@ -141,7 +138,7 @@ class AlertApi:
         together: Together = "cause",
         page: Annotated[int, Query(ge=1, le=100_000)] = 1,
         size: Annotated[int, Query(ge=1, le=200)] = 50,
-    ) -> JSONResponse:
+    ) -> AlertGroups:
         """Alerts of one cause or onset in one item, the worst first."""
         with self._repository() as repository:
             marks = repository.alert_marks(
@@ -155,10 +152,7 @@ class AlertApi:
         items = [
             _group_row(group, heads[group.head["alert_id"]], medians, bisects) for group in shown
         ]
-        answer = AlertGroups(
-            items=items, total=len(groups), alerts=len(marks), page=page, size=size
-        )
-        return json_response(answer.model_dump())
+        return AlertGroups(items=items, total=len(groups), alerts=len(marks), page=page, size=size)
 
     def show(self, request: Request, alert_id: int) -> JSONResponse:
         """One alert with its history, and what its reader may do with it."""
@@ -200,7 +194,6 @@ class AlertApi:
             group = group_of(repository, row) if whole else ()
         with self._triage(user.name) as triage:
             apply_change(change, chosen, triage, row, group)
-        self._cache.clear()
         return self.show(request, alert_id)
 
 

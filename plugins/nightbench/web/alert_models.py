@@ -283,9 +283,53 @@ class ClusterSummary(ApiModel):
     last_run_at: datetime
 
 
+class NodeActivity(ApiModel):
+    """A case under way, with its nodes."""
+
+    cluster: str
+    run_id: str
+    case_id: str
+    nodes: list[str]
+    is_holding: bool
+    """It has the locks of all its nodes; else it prepares, or waits for one."""
+    state: str
+    message: str
+    """What it waits for: who holds which node since when."""
+    repeat: int | None
+    repeats: int | None
+    since: datetime
+    """When it was handed to its controller."""
+    at: datetime
+    """When its controller said so last."""
+
+
+class NodeUse(ApiModel):
+    """What a node spent on a suite in the last night."""
+
+    cluster: str
+    node: str
+    suite: str
+    first_at: datetime
+    cases: int
+    used_s: float
+    planned_s: float
+    """What its cases usually take: median of the good ones of two weeks before."""
+
+
+class NightWindowRow(ApiModel):
+    """From when to when a cluster's suites were to measure in the last night."""
+
+    cluster: str
+    begins_at: datetime
+    ends_at: datetime
+
+
 class Nodes(ApiModel):
     """Clusters with their nodes and control measurements."""
 
     clusters: list[ClusterSummary]
     nodes: list[NodeHealth]
     controls: list[ControlMedian]
+    activity: list[NodeActivity]
+    use: list[NodeUse]
+    windows: list[NightWindowRow]

@@ -1,48 +1,99 @@
-"""Answers that many readers share for some seconds, so that few of them ask the warehouse."""
+"""Answers that many readers share, so that few of them ask the warehouse."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import wraps
 from threading import Lock
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
+
+from fastapi import Request, Response
+
+from nightbench.web.headers import HEADERS
+from nightbench.web.page_queries import OpenQueries
+from nightbench.web.ui_models import ApiModel
 
 T = TypeVar("T")
 
-KEPT = 64
+KEPT = 256
+LIVES_S = 60.0
+"""Answers also say how long ago something was."""
 
 
-class AnswerCache:
-    """Keeps answers for some seconds; those who ask for one at the same time wait for one query.
+@dataclass
+class _Slot(Generic[T]):
+    """An answer, with the stamp of what it was made from."""
 
-    It belongs to one process: what another one changes is seen when an answer has grown old.
+    lock: Lock = field(default_factory=Lock)
+    begun_s: float = float("-inf")
+    stamp: Hashable = None
+    answer: T | None = None
+
+
+class AnswerCache(Generic[T]):
+    """Keeps answers by question; those who ask at the same time wait for one answer.
+
+    An answer serves whoever has the same stamp, and whoever asked before it was begun: neither can
+    tell it from an answer of their own.
     """
 
     def __init__(self, lives_s: float, clock: Callable[[], float] = monotonic) -> None:
         self._lives_s = lives_s
         self._clock = clock
         self._lock = Lock()
-        self._answers: dict[Hashable, tuple[float, Any]] = {}
-        self._asking: dict[Hashable, Lock] = {}
+        self._slots: OrderedDict[Hashable, _Slot[T]] = OrderedDict()
 
-    def get(self, key: Hashable, ask: Callable[[], T]) -> T:
-        """Return the answer to a question, from `ask` where none is known that is young enough."""
+    def get(self, key: Hashable, stamp: Hashable, ask: Callable[[], T]) -> T:
+        """Return the answer to a question, from `ask` where none is known that serves."""
+        asked_s = self._clock()
         with self._lock:
-            asking = self._asking.setdefault(key, Lock())
-        with asking:
-            with self._lock:
-                at, answer = self._answers.get(key, (float("-inf"), None))
-            if self._clock() - at < self._lives_s:
-                found: T = answer
-                return found
-            fresh = ask()
-            with self._lock:
-                if len(self._answers) >= KEPT:
-                    self._answers.clear()
-                self._answers[key] = (self._clock(), fresh)
-            return fresh
+            slot = self._slots.pop(key, None) or _Slot()
+            self._slots[key] = slot
+            while len(self._slots) > KEPT:
+                self._slots.popitem(last=False)
+        with slot.lock:
+            is_same = slot.stamp == stamp and self._clock() - slot.begun_s < self._lives_s
+            if slot.answer is not None and (is_same or slot.begun_s > asked_s):
+                return slot.answer
+            begun_s = self._clock()
+            answer = ask()
+            slot.begun_s, slot.stamp, slot.answer = begun_s, stamp, answer
+            return answer
 
-    def clear(self) -> None:
-        """Forget all answers: something was changed."""
-        with self._lock:
-            self._answers.clear()
+
+class SharedAnswers:
+    """Makes handlers answer from a cache while the warehouse is as it was.
+
+    The stamp is the warehouse's snapshot: where it is the same, every statement reads the same
+    rows. So nothing that was loaded, judged or changed is ever missing.
+    """
+
+    def __init__(self, repository: OpenQueries) -> None:
+        self._repository = repository
+        self._cache = AnswerCache[str](LIVES_S)
+
+    def of(self, handler: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a handler that shares its answers; it must read the warehouse and nothing else."""
+
+        @wraps(handler)
+        def shared(**given: Any) -> Any:
+            if given.get("format") == "csv":
+                return handler(**given)
+            named = {
+                name: value.url.query if isinstance(value, Request) else value
+                for name, value in given.items()
+            }
+            with self._repository() as repository:
+                snapshot = repository.snapshot()
+
+            def ask() -> str:
+                answer: ApiModel = handler(**given)
+                return answer.model_dump_json()
+
+            text = self._cache.get(repr((handler.__qualname__, named)), snapshot, ask)
+            return Response(text, media_type="application/json", headers=HEADERS)
+
+        return shared

@@ -7,7 +7,14 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from nightbench.web import alert_models, case_models, compare_models, ui_models
+from nightbench.web import (
+    alert_models,
+    case_models,
+    compare_models,
+    experiment_models,
+    run_models,
+    ui_models,
+)
 
 _SCALARS = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
 
@@ -16,7 +23,14 @@ def typescript() -> str:
     """Return the text of `src/api-types.ts`."""
     models = {
         value
-        for module in (ui_models, alert_models, case_models, compare_models)
+        for module in (
+            ui_models,
+            alert_models,
+            case_models,
+            compare_models,
+            experiment_models,
+            run_models,
+        )
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, ui_models.ApiModel)
     } - {ui_models.ApiModel}

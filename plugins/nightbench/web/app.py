@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from nightbench.core.errors import UserError
 from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
 from nightbench.web.alert_models import AlertDetail, AlertGroups, AlertList, Nodes, Trust
-from nightbench.web.answer_cache import AnswerCache
+from nightbench.web.answer_cache import AnswerCache, SharedAnswers
 from nightbench.web.case_api import CaseApi, OpenSpool
 from nightbench.web.case_models import CaseDetail, RepeatLog, RepeatSteps, RepeatTelemetry
 from nightbench.web.compare_api import CompareApi
@@ -26,26 +26,21 @@ from nightbench.web.compare_models import (
     PublishedTables,
 )
 from nightbench.web.errors import BadInput, status_of
+from nightbench.web.experiment_api import ExperimentApi, OpenComparisons
+from nightbench.web.experiment_models import BisectDetail, ComparisonDetail, Experiments
 from nightbench.web.guard import PageAccess, PageUser, hosts_of
 from nightbench.web.headers import HEADERS
 from nightbench.web.health_api import HealthApi
 from nightbench.web.page_queries import OpenQueries
 from nightbench.web.run_api import RunApi
+from nightbench.web.run_models import DagRunRun, RunPage, RunResults
 from nightbench.web.ui_api import UiApi
-from nightbench.web.ui_models import (
-    AxisValues,
-    DagRunRun,
-    Morning,
-    RunPage,
-    RunResults,
-    SeriesHistory,
-    SeriesPage,
-)
+from nightbench.web.ui_models import AxisValues, Morning, SeriesHistory, SeriesPage
 
 BUNDLE = Path(__file__).resolve().parent / "static" / "nightbench.js"
 
 CACHED_S = 10.0
-"""How old the morning and the values of axes may be, which every reader asks for."""
+"""How old the list of experiments may be, which is read from files as well."""
 
 BODY_BYTES = 64 * 1024
 API = "/api"
@@ -73,6 +68,7 @@ def create_app(
     triage: OpenTriage,
     access: PageAccess,
     spool: OpenSpool,
+    comparisons: OpenComparisons,
     base_url: str = "",
 ) -> FastAPI:
     """Return the app.
@@ -81,7 +77,8 @@ def create_app(
         repository: opens what a request reads from.
         triage: opens, by a person's name, what a request changes alerts through.
         access: authorisation of requests.
-        spool: opens the files of runs: logs, and samples of nodes.
+        spool: opens the files of runs: logs, samples of nodes, and what goes on.
+        comparisons: opens what the spool has of comparisons.
         base_url: the address by which browsers see the site, where it is known.
     """
 
@@ -99,26 +96,31 @@ def create_app(
     hosts = hosts_of(base_url)
     changing = [Depends(access.trigger), Depends(_body)]
 
-    cache = AnswerCache(CACHED_S)
-    ui, runs = UiApi(repository, cache), RunApi(repository)
+    shared = SharedAnswers(repository).of
+    ui, runs = UiApi(repository), RunApi(repository)
     cases = CaseApi(repository, spool)
+    experiments = ExperimentApi(repository, comparisons, AnswerCache(CACHED_S))
     repeat = "runs/{run_id}/{case_id}/repeats/{generation}/{repeat}"
-    api = AlertApi(repository, triage, hosts, cache)
-    health, compare = HealthApi(repository), CompareApi(repository)
+    api = AlertApi(repository, triage, hosts)
+    health, compare = HealthApi(repository, spool), CompareApi(repository)
     for path, handler, answer in (
-        ("morning", ui.morning, Morning),
-        ("series", ui.series_list, SeriesPage),
-        ("series/{cluster}/{case_id:path}", ui.series, SeriesHistory),
-        ("axes", ui.axis_values, AxisValues),
-        ("trust", health.trust, Trust),
+        ("morning", shared(ui.morning), Morning),
+        ("series", shared(ui.series_list), SeriesPage),
+        ("series/{cluster}/{case_id:path}", shared(ui.series), SeriesHistory),
+        ("axes", shared(ui.axis_values), AxisValues),
+        ("trust", shared(health.trust), Trust),
         ("nodes", health.nodes, Nodes),
-        ("compare", compare.pairs, ComparedPairs),
-        ("compare/sides", compare.sides, ComparedSides),
-        ("published", compare.tables, PublishedTables),
-        ("published/cells", compare.cells, PublishedCells),
-        ("runs", runs.index, RunPage),
+        ("compare", shared(compare.pairs), ComparedPairs),
+        ("compare/sides", shared(compare.sides), ComparedSides),
+        ("experiments", experiments.index, Experiments),
+        ("experiments/ab/{comparison_id}", experiments.comparison, ComparisonDetail),
+        ("experiments/bisects/{bisect_id}", experiments.bisect, BisectDetail),
+        ("alerts/groups", shared(api.groups), AlertGroups),
+        ("published", shared(compare.tables), PublishedTables),
+        ("published/cells", shared(compare.cells), PublishedCells),
+        ("runs", shared(runs.index), RunPage),
         ("runs/of-dag-run", runs.of_dag_run, DagRunRun),
-        ("runs/{run_id}", runs.show, RunResults),
+        ("runs/{run_id}", shared(runs.show), RunResults),
         (f"{repeat}/steps", cases.steps, RepeatSteps),
         (f"{repeat}/telemetry", cases.telemetry, RepeatTelemetry),
         ("runs/{run_id}/{case_id}", cases.show, CaseDetail),
@@ -139,9 +141,6 @@ def create_app(
     )
     app.add_api_route(f"{API}/openapi.json", _openapi, methods=["GET"], include_in_schema=False)
     app.add_api_route(f"{API}/alerts", api.index, methods=["GET"], response_model=AlertList)
-    app.add_api_route(
-        f"{API}/alerts/groups", api.groups, methods=["GET"], response_model=AlertGroups
-    )
     app.add_api_route(
         f"{API}/alerts/{{alert_id:alert}}", api.show, methods=["GET"], response_model=AlertDetail
     )

@@ -30,7 +30,7 @@ from nightbench.web.case_views import missing_telemetry, rank_steps, telemetry
 from nightbench.web.errors import NotFound
 from nightbench.web.page_queries import OpenQueries, PageQueries, Row
 from nightbench.web.run_api import case_of
-from nightbench.web.ui_models import RepeatResult, RunRow
+from nightbench.web.run_models import RepeatResult, RunRow
 
 OpenSpool = Callable[[], Spool]
 """Opens the spool, which may lie in an object store."""
@@ -58,6 +58,7 @@ class CaseApi:
                 run=RunRow.of(run),
                 case=case_of(row),
                 generation=head["generation"],
+                nodes=head["node_names"] or sorted((this and this["nodes"]) or ()),
                 repeats=[_repeat(each) for each in repository.repeats(run_id, case_id)],
                 checks_met=head["checks_met"],
                 failed_checks=[

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from nightbench.web.ui_models import ApiModel, RepeatResult, RunCase, RunRow
+from nightbench.web.run_models import RepeatResult, RunCase, RunRow
+from nightbench.web.ui_models import ApiModel
 
 
 class FailedCheck(ApiModel):
@@ -60,6 +61,8 @@ class CaseDetail(ApiModel):
     case: RunCase
     generation: int | None
     """The one that counts; null where nothing came."""
+    nodes: list[str]
+    """Those that it ran on; empty where that is not known."""
     repeats: list[RepeatResult]
     """All launches, of every generation."""
     checks_met: int

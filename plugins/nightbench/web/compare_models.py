@@ -66,6 +66,8 @@ class PublishedTable(ApiModel):
     cells: int
     measured: int
     """Cells with a median of ours beside."""
+    empty: int
+    """Cells that the original leaves empty."""
 
 
 class PublishedTables(ApiModel):
@@ -94,7 +96,8 @@ class PublishedCell(ApiModel):
     unit: str | None
     is_unit_doubtful: bool
     """The original's axis label contradicts its magnitude: compare ratios only."""
-    published_value: float
+    published_value: float | None
+    """None: the original leaves the cell empty; `remark` says how."""
     published_device: str | None
     published_dataset: str | None
     remark: str | None

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
+from fastapi import Response
+
 from nightbench.core.model import reasons_from_json
 from nightbench.core.sentences import sentence
 from nightbench.web.alert_models import (
@@ -9,20 +13,29 @@ from nightbench.web.alert_models import (
     ClusterSummary,
     ControlMedian,
     DetectorGrade,
+    NightWindowRow,
     NodeHealth,
     Nodes,
+    NodeUse,
     Trust,
 )
+from nightbench.web.case_api import OpenSpool
+from nightbench.web.headers import HEADERS
+from nightbench.web.node_activity import node_activity
 from nightbench.web.page_queries import OpenQueries
 from nightbench.web.ui_models import DriftingSeries, NoisySeries
 from nightbench.web.views import grade_sentences
+
+UNDER_WAY = timedelta(days=3)
+"""How long ago a run began at most that is looked for in the spool."""
 
 
 class HealthApi:
     """Handlers of the API that the pages Trust and Nodes read."""
 
-    def __init__(self, repository: OpenQueries) -> None:
+    def __init__(self, repository: OpenQueries, spool: OpenSpool) -> None:
         self._repository = repository
+        self._spool = spool
 
     def trust(self) -> Trust:
         """Grades of the detector, noisy and drifting series, how alerts ended."""
@@ -36,10 +49,11 @@ class HealthApi:
                 labels=[AlertLabels.of(row) for row in repository.labels()],
             )
 
-    def nodes(self) -> Nodes:
-        """Clusters with their nodes and the newest control measurements."""
+    def nodes(self) -> Response:
+        """Clusters with their nodes: health, what holds them now, how full the night was."""
         with self._repository() as repository:
-            return Nodes(
+            unloaded = repository.unloaded_runs(datetime.now(UTC) - UNDER_WAY)
+            found = Nodes(
                 clusters=[ClusterSummary.of(row) for row in repository.clusters()],
                 nodes=[
                     NodeHealth.of(
@@ -51,4 +65,8 @@ class HealthApi:
                     for row in repository.nodes()
                 ],
                 controls=[ControlMedian.of(row) for row in repository.controls()],
+                activity=list(node_activity(self._spool(), unloaded)),
+                use=[NodeUse.of(row) for row in repository.node_use()],
+                windows=[NightWindowRow.of(row) for row in repository.night_windows()],
             )
+        return Response(found.model_dump_json(), media_type="application/json", headers=HEADERS)

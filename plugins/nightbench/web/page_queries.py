@@ -13,6 +13,9 @@ Row = Mapping[str, Any]
 class PageQueries(Protocol):
     """Reads for one request; a method raises `UserError` where the warehouse is away."""
 
+    def snapshot(self) -> str:
+        """Identify what the warehouse shows now: the same text, the same rows."""
+
     def run(self, run_id: str) -> Row | None:
         """One run; None where the warehouse does not know it."""
 
@@ -64,6 +67,12 @@ class PageQueries(Protocol):
     def bisects(self, alert_id: int) -> Sequence[Row]:
         """Searches for the version behind an alert, newest first, each with its `tests`."""
 
+    def find_bisects(self, limit: int) -> Sequence[Row]:
+        """Searches for first bad versions, newest first."""
+
+    def bisect(self, bisect_id: str) -> Row | None:
+        """One search with its `tests`; None where there is none of that name."""
+
     def noisy(self) -> Sequence[Row]:
         """Series that are noisy now (`marts.noisy_series`)."""
 
@@ -110,6 +119,7 @@ class PageQueries(Protocol):
         state: str | None,
         search: str | None,
         sort: str,
+        together: str | None,
         limit: int | None,
         offset: int,
     ) -> Sequence[Row]:
@@ -126,6 +136,9 @@ class PageQueries(Protocol):
     ) -> Sequence[Row]:
         """The results of one series, oldest first."""
 
+    def fingerprint_fields(self, fingerprint_ids: Sequence[str]) -> Sequence[Row]:
+        """What some states of nodes were: `fingerprint_id`, `field`, `value`."""
+
     def series_alerts(self, case_id: str, cluster: str) -> Sequence[Row]:
         """The alerts that a series ever had, oldest first."""
 
@@ -140,6 +153,15 @@ class PageQueries(Protocol):
 
     def controls(self) -> Sequence[Row]:
         """The newest control measurement of each node, metric, device and backend."""
+
+    def unloaded_runs(self, since: datetime) -> Sequence[Row]:
+        """Runs that began since then and may be under way, newest first."""
+
+    def node_use(self) -> Sequence[Row]:
+        """Seconds that each node spent on each suite in the last night of its cluster."""
+
+    def night_windows(self) -> Sequence[Row]:
+        """From when to when each cluster was to measure in its last night."""
 
     def compare(
         self,

@@ -8,14 +8,8 @@ from fastapi import Query
 
 from nightbench.web.errors import NotFound
 from nightbench.web.page_queries import OpenQueries, Row
+from nightbench.web.run_models import DagRunRun, RunCase, RunPage, RunResults, RunRow
 from nightbench.web.ui_api import csv_response
-from nightbench.web.ui_models import (
-    DagRunRun,
-    RunCase,
-    RunPage,
-    RunResults,
-    RunRow,
-)
 from nightbench.web.views import result_sentences, result_state
 
 

@@ -14,9 +14,9 @@ from fastapi.responses import StreamingResponse
 
 from nightbench.web.actions import LIVE
 from nightbench.web.alert_groups import AlertGroup, group_alerts
-from nightbench.web.answer_cache import AnswerCache
 from nightbench.web.errors import BadInput, NotFound
-from nightbench.web.page_queries import OpenQueries, Row
+from nightbench.web.headers import HEADERS
+from nightbench.web.page_queries import OpenQueries, PageQueries, Row
 from nightbench.web.ui_models import (
     AxisValue,
     AxisValues,
@@ -39,22 +39,20 @@ ALERTS = 100
 """Groups of alerts on the page Morning."""
 CSV_CHUNK = 500
 """Rows of a CSV answer that are sent at once."""
-NOT_AXES = {"cluster", "suite", "state", "search", "sort", "page", "size", "format"}
+STATE_CHANGES = 4
+"""Fields of a node's state that are named where they change."""
+NOT_AXES = {"cluster", "suite", "state", "search", "sort", "together", "page", "size", "format"}
 SORTS = Literal["case_id", "change", "spread", "efficiency", "measured_at"]
 
 
 class UiApi:
     """Handlers of the API that the pages read."""
 
-    def __init__(self, repository: OpenQueries, cache: AnswerCache) -> None:
+    def __init__(self, repository: OpenQueries) -> None:
         self._repository = repository
-        self._cache = cache
 
     def morning(self, days: Annotated[int, Query(ge=1, le=31)] = 1) -> Morning:
         """What is new in the last days, what ran, and what did not."""
-        return self._cache.get(("morning", days), lambda: self._morning(days))
-
-    def _morning(self, days: int) -> Morning:
         now = datetime.now(UTC)
         since = now - timedelta(days=days)
         with self._repository() as repository:
@@ -106,6 +104,7 @@ class UiApi:
         state: str = "",
         search: str = "",
         sort: SORTS = "case_id",
+        together: str = "",
         page: Annotated[int, Query(ge=1, le=100_000)] = 1,
         size: Annotated[int, Query(ge=1, le=500)] = 50,
         format: Literal["json", "csv"] = "json",
@@ -124,6 +123,7 @@ class UiApi:
                 state or None,
                 search or None,
                 sort,
+                together or None,
                 limit,
                 offset,
             )
@@ -139,9 +139,6 @@ class UiApi:
 
     def axis_values(self) -> AxisValues:
         """The axes that series have, with the values of each."""
-        return self._cache.get("axes", self._axis_values)
-
-    def _axis_values(self) -> AxisValues:
         with self._repository() as repository:
             return AxisValues(items=[AxisValue.of(row) for row in repository.axis_values()])
 
@@ -159,7 +156,8 @@ class UiApi:
             if not points and since is None and until is None:
                 raise NotFound(f"There is no series {case_id[:200]} on {cluster[:80]}.")
             if format == "csv":
-                return csv_response(points, list(SeriesPoint.model_fields))
+                columns = [k for k in SeriesPoint.model_fields if k != "state_changes"]
+                return csv_response(points, columns)
             key = (case_id, cluster)
             noisy = [row for row in repository.noisy() if (row["case_id"], row["cluster"]) == key]
             drifts = [row for row in repository.drifts() if (row["case_id"], row["cluster"]) == key]
@@ -167,7 +165,10 @@ class UiApi:
                 case_id=case_id,
                 cluster=cluster,
                 unit=next((row["unit"] for row in reversed(points) if row["unit"]), None),
-                points=[SeriesPoint.of(row) for row in points],
+                points=[
+                    SeriesPoint.of(row, state_changes=changes)
+                    for row, changes in zip(points, _state_changes(repository, points), strict=True)
+                ],
                 alerts=[SeriesAlert.of(row) for row in repository.series_alerts(*key)],
                 published=[PublishedFigure.of(row) for row in repository.series_references(*key)],
                 noisy=NoisySeries.of(noisy[0]) if noisy else None,
@@ -177,7 +178,9 @@ class UiApi:
 
 def csv_response(rows: Sequence[Row], columns: Sequence[str]) -> Response:
     """Return all rows as CSV with a header line; no text begins like a spreadsheet's formula."""
-    return StreamingResponse(csv_text(rows, columns), media_type="text/csv; charset=utf-8")
+    return StreamingResponse(
+        csv_text(rows, columns), media_type="text/csv; charset=utf-8", headers=HEADERS
+    )
 
 
 def csv_text(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
@@ -242,3 +245,29 @@ def _morning_alert(
         severity_because=severity.because,
         medians=medians.get((head["case_id"], head["cluster"]), []),
     )
+
+
+def _state_changes(repository: PageQueries, points: Sequence[Row]) -> list[list[str]]:
+    """Return for each point what of its node differs from the point before on the same nodes."""
+    before: dict[tuple[str, ...], str] = {}
+    pairs: list[tuple[str, str] | None] = []
+    for row in points:
+        nodes, new = tuple(row["node_names"] or ()), row["fingerprint_id"]
+        old = before.get(nodes)
+        pairs.append((old, new) if old and new and old != new else None)
+        if new:
+            before[nodes] = new
+    wanted = {fingerprint for pair in pairs if pair for fingerprint in pair}
+    fields: dict[str, dict[str, str]] = defaultdict(dict)
+    for row in repository.fingerprint_fields(sorted(wanted)) if wanted else ():
+        fields[row["fingerprint_id"]][row["field"]] = str(row["value"])
+    return [_differences(fields[pair[0]], fields[pair[1]]) if pair else [] for pair in pairs]
+
+
+def _differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """Return what differs in words; of a gang's common digest nothing more is known."""
+    if not old or not new:
+        return ["state of the nodes"]
+    names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+    shown = [f"{n} {old.get(n, 'none')} → {new.get(n, 'none')}" for n in names[:STATE_CHANGES]]
+    return shown + ([f"{len(names) - len(shown)} more"] if len(names) > len(shown) else [])

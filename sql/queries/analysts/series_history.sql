@@ -1,4 +1,4 @@
--- How did a series go? Its nights, each beside the median of up to ten nights before it (30 days before
+-- How did a series go? Its nights, each beside the median of up to ten nights before it (14 days before
 -- the period at most), with the version and driver that it was measured with, and what had changed since the
 -- night before. Null in `chosen` does not constrain.
 with chosen as not materialized (
@@ -11,7 +11,20 @@ with chosen as not materialized (
 
 nights as materialized (
     select
-        m.*,
+        m.series_key,
+        m.run_key,
+        m.run_id,
+        m.case_id,
+        m.cluster,
+        m.started_at,
+        m.framework_version,
+        m.definition_digest,
+        m.fingerprint_id,
+        m.node_names,
+        m.throughput,
+        m.unit,
+        m.n,
+        m.spread,
         r.code_digest,
         array_agg(m.throughput) over (
             of_series
@@ -24,12 +37,12 @@ nights as materialized (
         lag(m.definition_digest) over of_series as definition_before,
         lag(r.code_digest) over of_series as code_before
     from marts.fct_measurement as m
-    inner join staging.run as r on m.run_id = r.run_id
+    inner join staging.run as r on m.run_key = r.run_key
     cross join chosen as c
     where
         m.run_kind = 'nightly'
         and not m.is_private_build
-        and m.started_at > c.since - interval '30 days'
+        and m.started_at > c.since - interval '14 days'
         and m.started_at <= c.until
         and (c.case_id is null or m.case_id = c.case_id)
         and (c.cluster is null or m.cluster = c.cluster)
@@ -42,13 +55,14 @@ drivers as materialized (
         s.fingerprint_id,
         d.driver
     from (
-        select distinct on (fingerprint_id)
-            fingerprint_id,
-            run_id,
-            case_id
-        from nights
-        where fingerprint_id is not null
-        order by fingerprint_id asc, started_at desc
+        select distinct on (n.fingerprint_id)
+            n.fingerprint_id,
+            n.run_id,
+            n.case_id
+        from nights as n
+        cross join chosen as c
+        where n.fingerprint_id is not null and n.started_at > c.since
+        order by n.fingerprint_id asc, n.started_at desc
     ) as s
     cross join lateral (
         select string_agg(distinct f.value, ', ') as driver

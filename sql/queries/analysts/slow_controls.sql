@@ -5,22 +5,6 @@ with chosen as not materialized (
     select
         null::text as cluster,
         null::timestamptz as until
-),
-
-latest as (
-    select distinct on (r.cluster, r.node, r.metric, r.device, r.backend)
-        r.cluster,
-        r.node,
-        r.metric,
-        r.device,
-        r.backend,
-        r.at
-    from raw.control as r
-    cross join chosen as c
-    where
-        (c.cluster is null or r.cluster = c.cluster)
-        and (c.until is null or r.at <= c.until)
-    order by r.cluster asc, r.node asc, r.metric asc, r.device asc, r.backend asc, r.at desc
 )
 
 select
@@ -36,14 +20,38 @@ select
     h.median_before,
     h.nights_before,
     round((100 * (h.ratio - 1))::numeric, 1) as change_percent
-from latest as l
-inner join marts.control_history as h
-    on
-        l.cluster = h.cluster
-        and l.node = h.node
-        and l.metric = h.metric
-        and l.device = h.device
-        and l.backend = h.backend
-        and l.at = h.at
-where h.nights_before >= 3
+from staging.control_series as s
+cross join chosen as k
+cross join
+    lateral (
+        select c.at
+        from raw.control as c
+        where
+            c.cluster = s.cluster
+            and c.node = s.node
+            and c.metric = s.metric
+            and c.device = s.device
+            and c.backend = s.backend
+            and (k.until is null or c.at <= k.until)
+        order by c.at desc
+        limit 1
+    ) as newest
+cross join
+    lateral (
+        -- One at a time: all of history has its medians before.
+        select c.*
+        from marts.control_history as c
+        where
+            c.cluster = s.cluster
+            and c.node = s.node
+            and c.metric = s.metric
+            and c.device = s.device
+            and c.backend = s.backend
+            and c.at = newest.at
+        order by c.at desc
+        limit 1
+    ) as h
+where
+    (k.cluster is null or s.cluster = k.cluster)
+    and h.nights_before >= 3
 order by h.ratio asc, h.cluster asc, h.node asc;

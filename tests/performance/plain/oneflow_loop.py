@@ -5,11 +5,12 @@ import sys
 import time
 
 import oneflow
+from _arguments import batch, module, params, steps, warmup
 
+# The model file, which `module` loads, imports them.
 sys.modules["torch"] = oneflow
 sys.modules["torch.nn"] = oneflow.nn
 sys.modules["torch.nn.functional"] = oneflow.nn.functional
-from _arguments import batch, module, params, steps, warmup  # noqa: E402
 
 network = module("pytorch")
 batch = {name: oneflow.tensor(value) for name, value in batch.items()}

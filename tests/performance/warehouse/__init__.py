@@ -17,7 +17,7 @@ import json
 import sys
 from pathlib import Path
 
-from tests.performance.warehouse.history import opened
+from tests.performance.warehouse.history import NIGHTS_OF_RANKS, opened
 from tests.performance.warehouse.night import measure_night
 from tests.performance.warehouse.reads import Figure, measure_reads
 
@@ -33,13 +33,19 @@ def main(words: list[str]) -> int:
     )
     parser.add_argument("--series", type=int, default=500)
     parser.add_argument("--nights", type=int, default=365)
+    parser.add_argument(
+        "--nights-of-ranks",
+        type=int,
+        default=NIGHTS_OF_RANKS,
+        help="the last nights, whose ranks have their steps; 30 kB for each median of them",
+    )
     parser.add_argument("--keep", type=Path, help="folder of the server; stays, to be used again")
     parser.add_argument("--only", help="measure only the queries with this in their names")
     asked = parser.parse_args(words)
     if asked.series < 1 or asked.nights < 2:
         parser.error("expected one series and two nights at least")
     try:
-        with opened(asked.series, asked.nights, asked.keep) as history:
+        with opened(asked.series, asked.nights, asked.nights_of_ranks, asked.keep) as history:
             for figure in measure_reads(history, asked.only):
                 _print(figure)
             if asked.only is None:

@@ -42,26 +42,32 @@ AXES: dict[str, tuple[Any, ...]] = {
     "precision": ("fp32", "bf16"),
     "compiler": ("none", "xla"),
 }
+CLUSTERS = ("a100", "h100", "cpu")
 SUITES = (
-    ("training", "a100", 0.6),
-    ("scaling", "a100", 0.1),
-    ("training", "h100", 0.2),
-    ("training", "cpu", 0.1),
+    ("training", "a100", 0.4),
+    ("training", "h100", 0.24),
+    *(
+        (suite, cluster, 0.02)
+        for suite in ("scaling", "precision", "compilers", "batch_sizes", "bandwidth", "serving")
+        for cluster in CLUSTERS
+    ),
 )
 """Suite, cluster, and their share of the series."""
 
 NODES = 8
-RANKS_KEPT = 90
-"""Nights of which ranks have their steps, as raw.retention has it."""
+NIGHTS_OF_RANKS = 90
+"""Nights of which ranks have their steps, as the DAG maintenance keeps them."""
 
-BYTES_OF_MEDIAN = 3_500
+BYTES_OF_MEDIAN = 3_000
 """With its plan, repeats, nodes, verdict and all indexes, and the copy without partitions."""
-BYTES_OF_RANKS = 32_000
+BYTES_OF_RANKS = 31_000
 """Of a median whose ranks are kept."""
 SERVER_BYTES = 1_500_000_000
 """PostgreSQL's log, its own tables, and room to sort."""
 
 STATEMENT_TIMEOUT_S = 3600.0
+UNSAFE = ("fsync", "full_page_writes", "synchronous_commit", "autovacuum")
+"""Off while the history is made: a crash then means to make it again."""
 FACTS = (
     *("planned_case", "measurement", "measurement_node", "repeat"),
     *("repeat_rank", "failed_check", "verdict"),
@@ -96,7 +102,7 @@ def clusters() -> dict[str, Cluster]:
             tuple(Node(f"{name}-{n}", f"10.0.0.{n}", name) for n in range(1, NODES + 1)),
             description=f"{NODES} nodes",
         )
-        for _, name, _ in SUITES
+        for name in CLUSTERS
     }
 
 
@@ -109,9 +115,9 @@ def plans(series: int, at: datetime) -> Iterator[tuple[Run, list[PlannedCase]]]:
     """Yield a run of each suite at a time, and what it plans: so many series together."""
     counts = [math.floor(series * share) for _, _, share in SUITES]
     counts[0] += series - sum(counts)
-    cases = {cluster: _cases() for _, cluster, _ in SUITES}
+    cases = {cluster: _cases() for cluster in CLUSTERS}
     for number, ((suite, cluster, _), count) in enumerate(zip(SUITES, counts, strict=True)):
-        name, began = f"{suite}_{cluster}", at + number * timedelta(minutes=10)
+        name, began = f"{suite}_{cluster}", at + number * timedelta(minutes=2)
         run_id = f"{name}-{began:%Y%m%dT%H%M%S}-0a1b"
         run = Run(run_id, name, cluster, RunKind.NIGHTLY, began)
         planned = [
@@ -135,7 +141,7 @@ def _cases() -> Iterator[Case]:
 
 
 @contextmanager
-def opened(series: int, nights: int, keep: Path | None) -> Iterator[History]:
+def opened(series: int, nights: int, nights_of_ranks: int, keep: Path | None) -> Iterator[History]:
     """Start a server, and fill it unless the folder holds a history already.
 
     Raises:
@@ -146,7 +152,7 @@ def opened(series: int, nights: int, keep: Path | None) -> Iterator[History]:
     try:
         is_new = not (home.postgres / "PG_VERSION").is_file()
         if is_new:
-            _check_disk(folder, series, nights)
+            _check_disk(folder, series, nights, nights_of_ranks)
         home.make()
         secrets = load_or_create_secrets(home)
         postgres.initialise(home, secrets)
@@ -160,7 +166,7 @@ def opened(series: int, nights: int, keep: Path | None) -> Iterator[History]:
             with closing(psycopg2.connect(superuser)) as connection:
                 connection.autocommit = True
                 if is_new:
-                    _fill(connection, series, nights)
+                    _fill(connection, series, nights, nights_of_ranks)
                 tonight = _tonight(connection, folder, series, nights)
             yield History(ports, secrets, folder, tonight)
         finally:
@@ -170,9 +176,9 @@ def opened(series: int, nights: int, keep: Path | None) -> Iterator[History]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check_disk(folder: Path, series: int, nights: int) -> None:
+def _check_disk(folder: Path, series: int, nights: int, nights_of_ranks: int) -> None:
     needed = (
-        series * (nights * BYTES_OF_MEDIAN + min(nights, RANKS_KEPT) * BYTES_OF_RANKS)
+        series * (nights * BYTES_OF_MEDIAN + min(nights, nights_of_ranks) * BYTES_OF_RANKS)
         + SERVER_BYTES
     )
     place = next(each for each in (folder, *folder.parents) if each.is_dir())
@@ -188,7 +194,7 @@ def _check_disk(folder: Path, series: int, nights: int) -> None:
         )
 
 
-def _fill(connection: Connection, series: int, nights: int) -> None:
+def _fill(connection: Connection, series: int, nights: int, nights_of_ranks: int) -> None:
     started = time.monotonic()
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     first = now - timedelta(hours=2, days=nights)
@@ -204,8 +210,11 @@ def _fill(connection: Connection, series: int, nights: int) -> None:
     with connection.cursor() as cursor:
         # All rows fit together: triggers of foreign keys would take most of the time.
         cursor.execute("set session_replication_role = replica")
-        cursor.execute("set synchronous_commit = off")
         cursor.execute("set work_mem = '256MB'")
+        cursor.execute("set maintenance_work_mem = '512MB'")
+        for name in UNSAFE:
+            cursor.execute(f"alter system set {name} = off")
+        cursor.execute("select pg_reload_conf()")
     statements.prepare(connection)
     list(statements.store_runs(connection, nights=nights))
     statements.number_runs(connection)
@@ -216,7 +225,8 @@ def _fill(connection: Connection, series: int, nights: int) -> None:
         statements.forget_results(connection)
         statements.draw_results(connection, month=month, nights=nights)
         for table in FACTS:
-            getattr(statements, f"fill_{table}")(connection, nights=nights)
+            fill = getattr(statements, f"fill_{table}")
+            fill(connection, nights=nights, nights_of_ranks=nights_of_ranks)
         spent = time.monotonic() - started
         _say(f"{month:%Y-%m}: {number} of {len(months)} months, {spent:.0f} s")
     statements.fill_nodes(connection)
@@ -227,6 +237,9 @@ def _fill(connection: Connection, series: int, nights: int) -> None:
     statements.settle(connection)
     with connection.cursor() as cursor:
         cursor.execute("reset session_replication_role")
+        cursor.execute("alter system reset all")
+        cursor.execute("select pg_reload_conf()")
+        cursor.execute("checkpoint")
         cursor.execute("select pg_database_size(current_database())")
         (size,) = cursor.fetchone() or (0,)
     _say(f"filled: {size / 1e9:.2f} GB in {time.monotonic() - started:.0f} s")

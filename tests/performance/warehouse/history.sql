@@ -333,7 +333,7 @@ inner join benchmark.series as s on t.series_key = s.series_key
 cross join generate_series(1, 7) as n (repeat)
 cross join lateral generate_series(0, s.trainers - 1) as k (rank)
 inner join benchmark.steps as p on p.number = (t.run_key + 7 * t.series_key + n.repeat + k.rank) %% 64
-where t.value is not null and t.number >= :nights - 90;
+where t.value is not null and t.number >= :nights - :nights_of_ranks;
 
 -- name: fill_failed_check!
 -- Of quarantined medians.
@@ -648,10 +648,12 @@ where r.number >= :nights - 365;
 -- name: copy_unpartitioned#
 -- Beside raw.measurement: the same rows and indexes in one table.
 create table benchmark.measurement (
-    like raw.measurement including all excluding generated
+    like raw.measurement including all excluding generated excluding indexes
 );
 insert into benchmark.measurement
 select * from raw.measurement order by run_at, run_key, series_key;
+alter table benchmark.measurement add primary key (run_key, series_key, generation, run_at);
+create index on benchmark.measurement (series_key, run_at desc);
 
 -- name: settle#
 -- What autovacuum does in time.

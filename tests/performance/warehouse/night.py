@@ -7,11 +7,15 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 from unittest.mock import patch
 
 from tests.performance.warehouse.history import FACTS, History, clusters, plans
@@ -34,6 +38,7 @@ from nightbench.core.model import (
     RunBundle,
     RunKind,
     Severity,
+    Verdict,
 )
 from nightbench.core.run_plan import CasePlan, RunPlan
 from nightbench.night import detector_grade
@@ -43,6 +48,10 @@ from nightbench.spool.plans import store_plan
 from nightbench.warehouse import Warehouse, repository
 from nightbench.warehouse.connection import Connection
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+TASKS = 2
 REPEATS = 7
 STEPS = 100
 CHECKS_OF_REPEAT = 20
@@ -54,7 +63,8 @@ ROW_BY_ROW = 100
 def measure_night(history: History) -> Iterator[Figure]:
     """Load tonight and judge it, each once; yield the figures, with the rows that were stored.
 
-    `load_night_row_by_row` loads a part of the largest run again, under another name.
+    It is judged two runs at a time. `load_night_row_by_row` loads a part of the largest run again,
+    under another name.
     """
     with closing(history.connect()) as connection:
         warehouse = Warehouse(connection)
@@ -71,21 +81,37 @@ def measure_night(history: History) -> Iterator[Figure]:
             )
         warehouse.runs.refresh_statistics()
         run_plans = [_plan(night) for night in nights]
-        _say(f"judging {len(run_plans)} runs")
-        began = time.perf_counter()
-        verdicts = sum(len(judge_and_store(warehouse, plan).cases) for plan in run_plans)
-        yield Figure("judge_night", _since(began), verdicts, False)
+    _say(f"judging {len(run_plans)} runs")
+    began = time.perf_counter()
+    verdicts = [v for found in _in_processes(partial(_judge, history), run_plans) for v in found]
+    yield Figure("judge_night", _since(began), len(verdicts), False)
+    if not any(verdict.baseline for verdict in verdicts):
+        raise UserError("No case had enough nights like tonight: the detector had no work.")
     with TemporaryDirectory(dir=history.folder) as folder:
-        spool = Spool(Path(folder))
         for plan in run_plans:
-            store_plan(plan, spool)
-        # Grading takes the minute that it is given, after everything else.
-        with patch.dict(detector_grade.grade.__kwdefaults__, {"budget_s": 0.0}):
-            began = time.perf_counter()
-            with _without_errors():
-                for plan in run_plans:
-                    judge_run(spool, plan.run.run_id, history.connect)
-            yield Figure("judge_night_with_alerts", _since(began), verdicts, False)
+            store_plan(plan, Spool(Path(folder)))
+        run_ids = [plan.run.run_id for plan in run_plans]
+        began = time.perf_counter()
+        _in_processes(partial(_judge_with_alerts, history, Path(folder)), run_ids)
+        yield Figure("judge_night_with_alerts", _since(began), len(verdicts), False)
+
+
+def _in_processes(call: Callable[[Item], Result], each: Sequence[Item]) -> list[Result]:
+    """Results of a call for each item, two at a time, as a scheduler runs tasks on two cores."""
+    with ProcessPoolExecutor(TASKS, get_context("spawn")) as pool:
+        return list(pool.map(call, each))
+
+
+def _judge(history: History, plan: RunPlan) -> Sequence[Verdict]:
+    with closing(history.connect()) as connection:
+        return judge_and_store(Warehouse(connection), plan).verdicts
+
+
+def _judge_with_alerts(history: History, spool: Path, run_id: str) -> None:
+    # Grading takes the minute that it is given, after everything else.
+    no_time = patch.dict(detector_grade.grade.__kwdefaults__, {"budget_s": 0.0})
+    with no_time, _without_errors():
+        judge_run(Spool(spool), run_id, history.connect)
 
 
 class _Errors(logging.Handler):
@@ -152,7 +178,8 @@ def _bundle(connection: Connection, run: Run, planned: Sequence[PlannedCase]) ->
     with connection.cursor() as cursor:
         cursor.execute(
             "select s.case_id, s.node_names, m.throughput, m.framework_version, "
-            "s.sigma from benchmark.series as s cross join lateral ("
+            "m.definition_digest, m.fingerprint_id, s.sigma "
+            "from benchmark.series as s cross join lateral ("
             "select n.* from raw.measurement as n where n.series_key = s.series_key and n.is_good "
             "order by n.run_at desc limit 1) as m where s.suite = %s",
             (run.suite,),
@@ -173,6 +200,8 @@ def _case(
     nodes: tuple[str, ...],
     level: float,
     version: str,
+    definition: str,
+    fingerprint: str,
     sigma: float,
     drawn: random.Random,
 ) -> CaseBundle:
@@ -184,7 +213,8 @@ def _case(
         build=planned.build,
         unit=planned.unit or "",
         framework_version=version,
-        fingerprint_id=f"fp-{nodes[0]}",
+        definition_digest=definition,
+        fingerprint_id=fingerprint,
     )
     repeats = tuple(_repeat(run, n, figure, nodes) for n, figure in enumerate(figures, start=1))
     checks = [

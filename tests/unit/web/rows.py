@@ -11,7 +11,6 @@ from fastapi import HTTPException, Request
 from fastapi.testclient import TestClient
 
 from nightbench.core.errors import UserError
-from nightbench.spool import Spool
 from nightbench.warehouse import MoveRefused
 from nightbench.web import PageAccess, PageUser, create_app
 
@@ -105,6 +104,7 @@ class Rows:
         self, rows: Sequence[Row], alerts: Sequence[Row] = (), events: Sequence[Row] = ()
     ) -> None:
         self.rows = rows
+        self._snapshots = 0
         self._alerts = alerts
         self._events = events
         self.asked: list[tuple[object, ...]] = []
@@ -114,6 +114,11 @@ class Rows:
         """Alerts that somebody else has moved."""
         self.known: dict[str, Sequence[Row]] = {}
         """What it answers to the questions named so."""
+
+    def snapshot(self) -> str:
+        """Another one each time: a test changes what it likes."""
+        self._snapshots += 1
+        return str(self._snapshots)
 
     def run(self, run_id: str) -> Row | None:
         found = [r for r in self.rows if r["run_id"] == run_id]
@@ -265,9 +270,9 @@ def client(
         assert who is not None
         return who
 
-    def no_spool() -> Spool:
+    def no_spool() -> Any:
         raise AssertionError("no test of this folder reads files of runs")
 
     access = PageAccess(reader, trigger, user, reader)
-    app = create_app(open_repository, open_triage, access, no_spool, base_url)
+    app = create_app(open_repository, open_triage, access, no_spool, no_spool, base_url)
     return TestClient(app, follow_redirects=False)

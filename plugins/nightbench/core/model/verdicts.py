@@ -8,7 +8,7 @@ from datetime import datetime
 from nightbench.core.model.words import VerdictKind
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class HistoryPoint:
     """One night of a series."""
 

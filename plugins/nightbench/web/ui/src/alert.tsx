@@ -79,7 +79,7 @@ function Bisect({ bisect }: { bisect: BisectSearch }) {
         {bisect.sentence || `${bisect.line} ${bisect.good} to ${bisect.bad}: ${bisect.state}`}
       </Text>
       <Text color="fg.muted">
-        Bisect {bisect.bisect_id} of {bisect.versions.length} versions of {bisect.line}, {bisect.state},
+        <Link to={routes.bisect(bisect.bisect_id)}>Bisect {bisect.bisect_id}</Link> of {bisect.versions.length} versions of {bisect.line}, {bisect.state},
         begun {moment(bisect.started_at)} UTC; {Math.round(bisect.spent_s / 60)} of{" "}
         {Math.round(bisect.budget_s / 60)} minutes used. {bisect.notes.join(" ")}
       </Text>

@@ -168,7 +168,7 @@ export function Alerts() {
           />
         ))}
         <Choice
-          name="together"
+          name="group by"
           none="cause"
           value={query.get("together") ?? ""}
           values={TOGETHER}

@@ -145,6 +145,57 @@ export type AxisValues = {
   items: Array<AxisValue>;
 };
 
+export type BisectDetail = {
+  bisect_id: string;
+  alert_id: number | null;
+  case_id: string;
+  cluster: string;
+  suite: string;
+  line: string;
+  good: string;
+  bad: string;
+  versions: Array<string>;
+  state: string;
+  outcome: string | null;
+  first_bad: string | null;
+  last_good: string | null;
+  sentence: string | null;
+  notes: Array<string>;
+  requested_by: string;
+  started_at: string;
+  ended_at: string | null;
+  spent_s: number;
+  budget_s: number;
+  steps: number;
+  suspects: Array<string>;
+  tests: Array<BisectStep>;
+  searched: Array<SearchedVersion>;
+};
+
+export type BisectHead = {
+  bisect_id: string;
+  alert_id: number | null;
+  case_id: string;
+  cluster: string;
+  suite: string;
+  line: string;
+  good: string;
+  bad: string;
+  versions: Array<string>;
+  state: string;
+  outcome: string | null;
+  first_bad: string | null;
+  last_good: string | null;
+  sentence: string | null;
+  notes: Array<string>;
+  requested_by: string;
+  started_at: string;
+  ended_at: string | null;
+  spent_s: number;
+  budget_s: number;
+  steps: number;
+};
+
 export type BisectProgress = {
   bisect_id: string;
   line: string;
@@ -178,6 +229,23 @@ export type BisectSearch = {
   tests: Array<BisectTest>;
 };
 
+export type BisectStep = {
+  number: number;
+  kind: string;
+  version: string;
+  against: string;
+  status: string;
+  result: string | null;
+  why: string | null;
+  ratio: number | null;
+  low: number | null;
+  high: number | null;
+  rounds: number | null;
+  comparison_id: string;
+  wanted_rounds: number;
+  spent_s: number;
+};
+
 export type BisectTest = {
   number: number;
   kind: string;
@@ -203,6 +271,7 @@ export type CaseDetail = {
   run: RunRow;
   case: RunCase;
   generation: number | null;
+  nodes: Array<string>;
   repeats: Array<RepeatResult>;
   checks_met: number;
   failed_checks: Array<FailedCheck>;
@@ -266,6 +335,66 @@ export type ComparedSides = {
   items: Array<string>;
 };
 
+export type ComparisonCase = {
+  case_id: string;
+  unit: string | null;
+  nodes: Array<string>;
+  level: number;
+  verdict: string | null;
+  sentence: string | null;
+  ratio: number | null;
+  low: number | null;
+  high: number | null;
+  stopped: string | null;
+  rounds: Array<ComparisonRound>;
+  dropped: Array<DroppedLaunch>;
+};
+
+export type ComparisonDetail = {
+  comparison_id: string;
+  suite: string;
+  cluster: string;
+  requested_by: string;
+  started_at: string;
+  ended_at: string | null;
+  a: string;
+  b: string;
+  state: string;
+  verdict: string | null;
+  case_ids: Array<string>;
+  rounds: number;
+  min_effect: number;
+  combined: string | null;
+  not_combined: string | null;
+  command: string | null;
+  cases: Array<ComparisonCase>;
+};
+
+export type ComparisonHead = {
+  comparison_id: string;
+  suite: string;
+  cluster: string;
+  requested_by: string;
+  started_at: string;
+  ended_at: string | null;
+  a: string;
+  b: string;
+  state: string;
+  verdict: string | null;
+  case_ids: Array<string>;
+};
+
+export type ComparisonRound = {
+  round: number;
+  order: string;
+  a: number;
+  b: number;
+  ratio: number;
+  running_ratio: number | null;
+  running_low: number | null;
+  running_high: number | null;
+};
+
 export type ControlMedian = {
   cluster: string;
   node: string;
@@ -309,6 +438,18 @@ export type DriftingSeries = {
   since: string;
   seen_at: string;
   seen_run_id: string;
+};
+
+export type DroppedLaunch = {
+  round: number;
+  arm: string;
+  status: string;
+  why: string;
+};
+
+export type Experiments = {
+  bisects: Array<BisectHead>;
+  comparisons: Array<ComparisonHead>;
 };
 
 export type FailedCheck = {
@@ -389,6 +530,26 @@ export type MorningAlert = {
   medians: Array<number>;
 };
 
+export type NightWindowRow = {
+  cluster: string;
+  begins_at: string;
+  ends_at: string;
+};
+
+export type NodeActivity = {
+  cluster: string;
+  run_id: string;
+  case_id: string;
+  nodes: Array<string>;
+  is_holding: boolean;
+  state: string;
+  message: string;
+  repeat: number | null;
+  repeats: number | null;
+  since: string;
+  at: string;
+};
+
 export type NodeFingerprint = {
   node: string;
   fields: Record<string, string>;
@@ -410,10 +571,23 @@ export type NodeHealth = {
   last_complaints: Array<string>;
 };
 
+export type NodeUse = {
+  cluster: string;
+  node: string;
+  suite: string;
+  first_at: string;
+  cases: number;
+  used_s: number;
+  planned_s: number;
+};
+
 export type Nodes = {
   clusters: Array<ClusterSummary>;
   nodes: Array<NodeHealth>;
   controls: Array<ControlMedian>;
+  activity: Array<NodeActivity>;
+  use: Array<NodeUse>;
+  windows: Array<NightWindowRow>;
 };
 
 export type NoisySeries = {
@@ -451,7 +625,7 @@ export type PublishedCell = {
   metric: string;
   unit: string | null;
   is_unit_doubtful: boolean;
-  published_value: number;
+  published_value: number | null;
   published_device: string | null;
   published_dataset: string | null;
   remark: string | null;
@@ -476,6 +650,7 @@ export type PublishedFigure = {
   metric: string;
   unit: string | null;
   published_value: number;
+  measured_value: number | null;
   published_device: string | null;
   published_version: string | null;
   is_unit_doubtful: boolean;
@@ -486,6 +661,7 @@ export type PublishedTable = {
   figure: string | null;
   cells: number;
   measured: number;
+  empty: number;
 };
 
 export type PublishedTables = {
@@ -605,6 +781,12 @@ export type RunRow = {
   left_out: number;
 };
 
+export type SearchedVersion = {
+  version: string;
+  standing: "good" | "bad" | "unsure" | "skipped" | "first_bad" | "suspect" | "untested";
+  is_inferred: boolean;
+};
+
 export type SeriesAlert = {
   alert_id: number;
   verdict: string;
@@ -655,7 +837,9 @@ export type SeriesPoint = {
   framework_version: string | null;
   build_id: string | null;
   definition_digest: string | null;
+  code_digest: string | null;
   fingerprint_id: string | null;
+  state_changes: Array<string>;
   node_names: Array<string> | null;
   is_private_build: boolean;
   is_quarantined: boolean;
@@ -699,6 +883,7 @@ export type SeriesRow = {
   alert_change: number | null;
   drift: number | null;
   noisy: string | null;
+  together: string | null;
   medians: Array<number>;
 };
 

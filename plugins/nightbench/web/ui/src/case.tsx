@@ -60,6 +60,7 @@ function Facts({ detail }: { detail: CaseDetail }) {
         <Fact name="Speed-up, efficiency">{`${found.speedup.toFixed(2)}, ${percent(found.efficiency, 0)}`}</Fact>
       )}
       <Fact name="Framework">{found.framework_version ?? "–"}</Fact>
+      <Fact name="Nodes">{detail.nodes.join(", ") || "–"}</Fact>
       <Fact name="Build">{found.build_id ?? "–"}</Fact>
     </Box>
   );
@@ -124,7 +125,18 @@ function Error({ text }: { text: string }) {
 
 const nameOf = (each: RepeatResult) => (each.generation ? `${each.generation}.${each.repeat}` : `${each.repeat}`);
 
-function repeatColumns(open: string, onOpen: (name: string) => void): Column<RepeatResult>[] {
+const WAITED: Column<RepeatResult> = {
+  name: "Waited for data, ms",
+  isNumber: true,
+  cell: (each) => figure(each.data_wait_s === null ? null : 1000 * each.data_wait_s),
+};
+
+/** Columns of the repeats; synthetic data are not waited for. */
+function repeatColumns(
+  repeats: RepeatResult[],
+  open: string,
+  onOpen: (name: string) => void,
+): Column<RepeatResult>[] {
   return [
     {
       name: "Repeat",
@@ -149,6 +161,7 @@ function repeatColumns(open: string, onOpen: (name: string) => void): Column<Rep
       isNumber: true,
       cell: (each) => figure(each.median_step_s === null ? null : 1000 * each.median_step_s),
     },
+    ...(repeats.some((each) => each.data_wait_s !== null) ? [WAITED] : []),
     { name: "Drift", isNumber: true, cell: (each) => percent(each.drift) },
     { name: "First step after, s", isNumber: true, cell: (each) => figure(each.time_to_first_step_s) },
     {
@@ -303,7 +316,7 @@ function Shown({ detail }: { detail: CaseDetail }) {
         {repeats.length ? (
           <DataTable
             label={`Repeats of ${found.case_id}`}
-            columns={repeatColumns(open ? nameOf(open) : "", (name) => choose("repeat", name))}
+            columns={repeatColumns(repeats, open ? nameOf(open) : "", (name) => choose("repeat", name))}
             rows={repeats}
             rowKey={(each) => `${each.generation} ${each.repeat}`}
           />

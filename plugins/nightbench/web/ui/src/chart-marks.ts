@@ -3,7 +3,31 @@
 import type { SeriesHistory, SeriesPoint } from "./api-types";
 import { day } from "./format";
 
-export type Event = { at: number; label: string; kind: "alert" | "version" | "other" };
+export type Event = {
+  at: number;
+  label: string;
+  /** More than fits beside a line. */
+  detail?: string;
+  kind: "alert" | "version" | "other";
+};
+
+/** A published figure in the series' own unit. */
+export type Reference = { value: number; label: string };
+
+/** The published figures that a series can be held against, in its own unit. */
+export function references(series: SeriesHistory): Reference[] {
+  const newest = series.points.findLast(counts)?.throughput;
+  const found = new Map<string, Reference>();
+  for (const each of series.published) {
+    if (each.metric !== "throughput" || each.is_unit_doubtful) continue;
+    if (!each.measured_value || !newest) continue;
+    // The warehouse has the newest median in both units.
+    const value = (each.published_value * newest) / each.measured_value;
+    const device = each.published_device ?? "hardware not stated";
+    found.set(each.reference_id, { value, label: `${each.source_document}, ${device}` });
+  }
+  return [...found.values()];
+}
 
 /** The state of a result in one word. */
 export function pointState(point: SeriesPoint): string {
@@ -29,12 +53,16 @@ export function events(series: SeriesHistory): Event[] {
     if (!counts(point)) continue;
     if (before) {
       const at = seconds(point.started_at);
-      const differs = (key: "framework_version" | "definition_digest") =>
+      const differs = (key: "framework_version" | "definition_digest" | "code_digest") =>
         before?.[key] && point[key] && before[key] !== point[key];
       if (differs("framework_version")) {
         found.push({ at, label: point.framework_version ?? "", kind: "version" });
       }
-      if (differs("definition_digest")) found.push({ at, label: "protocol or code", kind: "other" });
+      if (differs("definition_digest")) found.push({ at, label: "protocol", kind: "other" });
+      if (differs("code_digest")) found.push({ at, label: "code", kind: "other" });
+      if (point.state_changes.length) {
+        found.push({ at, label: "node", detail: point.state_changes.join(", "), kind: "other" });
+      }
       if (before.node_names && point.node_names && `${before.node_names}` !== `${point.node_names}`) {
         found.push({ at, label: `nodes ${point.node_names.join(", ")}`, kind: "other" });
       }
@@ -51,9 +79,23 @@ export function events(series: SeriesHistory): Event[] {
   return found.sort((one, other) => one.at - other.at);
 }
 
-export function describe(event: Event): string {
-  const what = { alert: event.label, version: `version ${event.label}`, other: event.label };
-  return `${day(event.at * 1000)}: ${what[event.kind]}`;
+/** Changes day by day, oldest first. */
+export function byDay(changes: Event[]): { at: number; events: Event[] }[] {
+  const found = new Map<string, Event[]>();
+  for (const event of changes) {
+    const key = day(event.at * 1000);
+    found.set(key, [...(found.get(key) ?? []), event]);
+  }
+  return [...found.values()].map((those) => ({ at: those[0]?.at ?? 0, events: those }));
+}
+
+/** What changed on a day. */
+export function describe({ at, events }: { at: number; events: Event[] }): string {
+  const said = events.map(
+    (event) =>
+      `${event.kind === "version" ? "version " : ""}${event.label}${event.detail ? ` (${event.detail})` : ""}`,
+  );
+  return `${day(at * 1000)}: ${said.join("; ")}`;
 }
 
 function quantile(sorted: number[], share: number): number {

@@ -6,7 +6,7 @@ import uPlot from "uplot";
 import style from "uplot/dist/uPlot.min.css";
 
 import type { SeriesHistory } from "./api-types";
-import { counts, events, pointState, robustRange, seconds } from "./chart-marks";
+import { counts, events, pointState, type Reference, robustRange, seconds } from "./chart-marks";
 import { figure } from "./format";
 
 const HEIGHT = 340;
@@ -65,7 +65,7 @@ const SHAPES: Record<string, readonly [shape: string, colour: string]> = {
 
 export function HistoryChart({
   series,
-  reference,
+  published,
   range,
   selected,
   onRange,
@@ -73,8 +73,7 @@ export function HistoryChart({
   onOpen,
 }: {
   series: SeriesHistory;
-  /** A published figure in the series' own unit. */
-  reference?: { value: number; label: string };
+  published: Reference[];
   range?: Range;
   selected?: number;
   onRange: (range?: Range) => void;
@@ -145,7 +144,7 @@ export function HistoryChart({
         ctx.fillText(event.label, x + (ctx.textAlign === "left" ? 3 : -3) * unit, bbox.top - 4 * unit);
         free = x + LABEL_GAP * unit;
       }
-      if (reference) {
+      for (const reference of published) {
         const y = u.valToPos(reference.value, "y", true);
         if (y > bbox.top && y < bbox.top + bbox.height) {
           ctx.strokeStyle = colour("purple-fg");
@@ -258,7 +257,7 @@ export function HistoryChart({
       made.destroy();
       plot.current = null;
     };
-  }, [series, points, times, reference, mode]);
+  }, [series, points, times, published, mode]);
 
   useEffect(() => {
     plot.current?.setScale("x", { min: from, max: to });

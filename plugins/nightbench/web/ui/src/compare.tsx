@@ -195,6 +195,10 @@ export function Compare() {
       <Heading as="h1" size="lg">
         Compare
       </Heading>
+      <Text color="fg.muted">
+        Medians as they were measured, maybe weeks apart. Two builds that were launched in turn on the
+        same nodes: <Link to={routes.experiments()}>experiments</Link>.
+      </Text>
       <form key={`${by} ${query.get("one")} ${query.get("other")} ${query.get("search")}`} onSubmit={send} aria-label="What to compare">
         <Flex gap={3} wrap="wrap" align="end" my={3}>
           <Field.Root w="auto">
@@ -211,11 +215,11 @@ export function Compare() {
           {(["one", "other"] as const).map((side) => (
             <Field.Root key={side} w="auto" required>
               <Field.Label>{side === "one" ? "One" : "With"}</Field.Label>
-              <Input name={side} size="sm" list="sides" defaultValue={query.get(side) ?? ""} autoComplete="off" />
+              <Input name={side} size="sm" w="18em" maxW="100%" list="sides" defaultValue={query.get(side) ?? ""} autoComplete="off" />
             </Field.Root>
           ))}
           <Field.Root w="auto">
-            <Field.Label>Only cases with</Field.Label>
+            <Field.Label>Search cases</Field.Label>
             <Input name="search" size="sm" defaultValue={query.get("search") ?? ""} autoComplete="off" />
           </Field.Root>
           <datalist id="sides">

@@ -1,20 +1,23 @@
-// All series: filters by every axis, search, sort; the address holds the state.
+// All series: filters by every axis, search, sort, groups, small plots; the address holds the state.
 import { Box, Button, Flex, Heading, Input, Text } from "@chakra-ui/react";
 import { type FormEvent, useMemo } from "react";
 
 import { apiAddress, useApi } from "./api";
 import type { AxisValues, SeriesPage, SeriesRow } from "./api-types";
 import { Choice, useChoices } from "./choice";
-import { ago, change, count, figure, moment, percent } from "./format";
+import { ago, change, count, figure, moment, percent, words } from "./format";
 import { Pager } from "./pager";
 import { AlertLink, Answered, Change, Download, Link, Note, State, useTitle } from "./parts";
 import { routes } from "./routes";
+import { Grouped, SmallMultiples } from "./small-multiples";
 import { Sparkline } from "./sparkline";
 import { type Column, DataTable } from "./table";
 
-const SIZE = 50;
+const SIZES = { table: 50, plots: 24 };
 const STATES = ["alert", "noisy", "drifting", "ok", "improved", "regressed", "failed", "missing"];
 const MAIN = ["workload", "framework", "strategy", "cluster", "suite"];
+
+const SORTS = ["change", "spread", "efficiency", "measured_at"];
 
 const SORTABLE: Record<string, readonly [key: string, order: "ascending" | "descending"]> = {
   Series: ["case_id", "ascending"],
@@ -144,6 +147,27 @@ function Filters({
         values={STATES.map((value) => ({ value, label: value }))}
         onChoose={(value) => choose("state", value)}
       />
+      <Choice
+        name="group by"
+        none="nothing"
+        value={query.get("together") ?? ""}
+        values={[...MAIN, "state", ...others].map((value) => ({ value, label: words(value) }))}
+        onChoose={(value) => choose("together", value)}
+      />
+      <Choice
+        name="sort"
+        none="series"
+        value={query.get("sort") ?? ""}
+        values={SORTS.map((value) => ({ value, label: words(value) }))}
+        onChoose={(value) => choose("sort", value)}
+      />
+      <Choice
+        name="shown"
+        none="table"
+        value={query.get("shown") ?? ""}
+        values={[{ value: "plots", label: "small plots" }]}
+        onChoose={(value) => choose("shown", value)}
+      />
       {query.size > 0 && (
         <Button asChild size="sm" variant="ghost">
           <Link to={routes.explore()}>all series</Link>
@@ -157,7 +181,12 @@ export function Explore() {
   const [query, choose] = useChoices();
   useTitle("Series");
   const axes = useApi<AxisValues>("axes");
-  const answer = useApi<SeriesPage>("series", { size: SIZE, ...Object.fromEntries(query) });
+  const { shown, ...asked } = Object.fromEntries(query);
+  const arePlots = shown === "plots";
+  const answer = useApi<SeriesPage>("series", {
+    size: arePlots ? SIZES.plots : SIZES.table,
+    ...asked,
+  });
   const sort = query.get("sort") ?? "case_id";
   const columns = COLUMNS.map((column) => {
     const sortable = SORTABLE[column.name];
@@ -191,7 +220,7 @@ export function Explore() {
               <Flex gap={3} align="center" wrap="wrap" fontSize="sm">
                 <Text color="fg.muted">{count(found.total, "series", "series")}</Text>
                 <Download
-                  address={apiAddress("series", { ...Object.fromEntries(query), format: "csv" })}
+                  address={apiAddress("series", { ...asked, format: "csv" })}
                   file="series.csv"
                 />
               </Flex>
@@ -201,12 +230,20 @@ export function Explore() {
                 total={found.total}
                 onPage={(page) => choose("page", String(page))}
               />
-              <DataTable
-                label="Series"
-                columns={columns}
-                rows={found.items}
-                rowKey={(row) => `${row.case_id} ${row.cluster}`}
-              />
+              <Grouped axis={query.get("together") ?? ""} rows={found.items}>
+                {(rows, label) =>
+                  arePlots ? (
+                    <SmallMultiples rows={rows} />
+                  ) : (
+                    <DataTable
+                      label={label}
+                      columns={columns}
+                      rows={rows}
+                      rowKey={(row) => `${row.case_id} ${row.cluster}`}
+                    />
+                  )
+                }
+              </Grouped>
               <Text color="fg.muted" fontSize="xs" mt={2}>
                 A median over n fresh launches; spread is (largest − smallest) / median; speed-up and
                 efficiency are against the smallest case of the same run at the same batch per device.

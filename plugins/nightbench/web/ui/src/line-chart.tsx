@@ -1,11 +1,14 @@
 // Lines over a number: drawn on a canvas, read out point by point with mouse or arrow keys.
 import { Box, Text } from "@chakra-ui/react";
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
 import style from "uplot/dist/uPlot.min.css";
 
 import { colour, useColourMode } from "./chart";
 import { figure } from "./format";
+
+/** Distances of ticks on an axis of whole numbers. */
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 50_000];
 
 export type Line = {
   name: string;
@@ -17,11 +20,13 @@ export type Line = {
 /** A part of the x axis that is shaded. */
 export type Band = { from: number; to: number };
 
+const NO_BANDS: Band[] = [];
+
 export function LineChart({
   label,
   x,
   lines,
-  bands = [],
+  bands = NO_BANDS,
   limit,
   unit,
   readout,
@@ -44,7 +49,7 @@ export function LineChart({
   const [at, setAt] = useState<number>();
   const mode = useColourMode();
   // The parent makes its arrays anew each time it is drawn.
-  const drawn = JSON.stringify([x, lines, bands, limit]);
+  const drawn = useMemo(() => JSON.stringify([x, lines, bands, limit]), [x, lines, bands, limit]);
 
   useEffect(() => {
     const element = box.current;
@@ -87,9 +92,18 @@ export function LineChart({
         padding: [10, 12, 0, 0],
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false } },
-        scales: { x: { time: false } },
+        scales: {
+          x: { time: false },
+          y: {
+            range: (_u, low, high) => {
+              if (!Number.isFinite(low) || !Number.isFinite(high)) return [0, 1];
+              const [from, to] = [Math.min(low, limit ?? low), Math.max(high, limit ?? high)];
+              return uPlot.rangeNum(from, to, 0.1, true);
+            },
+          },
+        },
         axes: [
-          axis,
+          { ...axis, ...(x.every(Number.isInteger) && { incrs: WHOLE }) },
           { ...axis, size: 64, values: (_u, splits) => splits.map((value) => figure(value)) },
         ],
         series: [

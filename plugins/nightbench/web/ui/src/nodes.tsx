@@ -1,12 +1,15 @@
-// Clusters, their nodes and what was last found on them, control measurements.
-import { Heading, List, Text } from "@chakra-ui/react";
+// Clusters, what holds their nodes now, what was last found on them, how full the night was.
+import { Box, Heading, List, Text } from "@chakra-ui/react";
 
 import { useApi } from "./api";
-import type { ControlMedian, NodeHealth, Nodes } from "./api-types";
+import type { ControlMedian, NodeActivity, NodeHealth, Nodes } from "./api-types";
 import { ago, change, count, figure, moment } from "./format";
+import { NightLoad } from "./node-use";
 import { Answered, Link, Note, Section, State, useTitle } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
+
+const SILENT_MS = 120_000;
 
 const NODES: Column<NodeHealth>[] = [
   { name: "Node", cell: (node) => node.node },
@@ -61,6 +64,38 @@ const NODES: Column<NodeHealth>[] = [
   },
 ];
 
+const ACTIVITY: Column<NodeActivity>[] = [
+  {
+    name: "Case",
+    cell: (each) => (
+      <Box>
+        <Link to={routes.series(each.case_id, each.cluster)}>{each.case_id}</Link>
+        <Text fontSize="xs">
+          <Link to={routes.run(each.run_id)}>{each.run_id}</Link>
+        </Text>
+      </Box>
+    ),
+  },
+  {
+    name: "Nodes",
+    cell: (each) => `${each.is_holding ? "holds" : "wants"} ${each.nodes.join(", ")}`,
+  },
+  { name: "Since", cell: (each) => ago(each.since) },
+  {
+    name: "State",
+    cell: (each) => (
+      <Box>
+        <State name={each.state} />
+        {each.repeat ? ` repeat ${each.repeat} of ${each.repeats}` : ""}
+        <Text color="fg.muted" fontSize="xs">
+          {each.message}
+          {Date.now() - Date.parse(each.at) > SILENT_MS && ` (its controller is silent: ${ago(each.at)})`}
+        </Text>
+      </Box>
+    ),
+  },
+];
+
 const CONTROLS: Column<ControlMedian>[] = [
   { name: "Node", cell: (each) => each.node },
   { name: "Measurement", cell: (each) => [each.metric, each.device, each.backend].filter(Boolean).join(", ") },
@@ -88,6 +123,8 @@ export function NodesPage() {
             found.clusters.map((cluster) => {
               const nodes = found.nodes.filter((each) => each.cluster === cluster.cluster);
               const controls = found.controls.filter((each) => each.cluster === cluster.cluster);
+              const activity = found.activity.filter((each) => each.cluster === cluster.cluster);
+              const use = found.use.filter((each) => each.cluster === cluster.cluster);
               return (
                 <Section key={cluster.cluster} title={cluster.cluster}>
                   <Text color="fg.muted" mb={2}>
@@ -96,6 +133,16 @@ export function NodesPage() {
                       `${count(cluster.nodes, "node")} with ${cluster.devices_per_node} ${cluster.device_kind} each. `}
                     {count(cluster.runs, "run")}, the last {ago(cluster.last_run_at)}.
                   </Text>
+                  {activity.length > 0 ? (
+                    <DataTable
+                      label={`What holds nodes of ${cluster.cluster} now`}
+                      columns={ACTIVITY}
+                      rows={activity}
+                      rowKey={(each) => `${each.run_id} ${each.case_id}`}
+                    />
+                  ) : (
+                    <Text mb={2}>Nothing of ours holds or awaits a node of it now.</Text>
+                  )}
                   {nodes.length ? (
                     <DataTable
                       label={`Nodes of ${cluster.cluster}`}
@@ -105,6 +152,12 @@ export function NodesPage() {
                     />
                   ) : (
                     <Text>No node of it has been examined from here.</Text>
+                  )}
+                  {use.length > 0 && (
+                    <NightLoad
+                      use={use}
+                      window={found.windows.find((each) => each.cluster === cluster.cluster)}
+                    />
                   )}
                   {controls.length > 0 && (
                     <DataTable

@@ -6,6 +6,7 @@ import { AlertPage } from "./alert";
 import { Alerts } from "./alerts";
 import { CasePage } from "./case";
 import { Compare } from "./compare";
+import { BisectPage, ComparisonPage, ExperimentsPage } from "./experiments";
 import { Explore } from "./explore";
 import { MorningPage } from "./morning";
 import { NodesPage } from "./nodes";
@@ -21,6 +22,7 @@ const TABS = [
   ["Morning", routes.morning()],
   ["Series", routes.explore()],
   ["Compare", routes.compare()],
+  ["Experiments", routes.experiments()],
   ["Published", routes.published()],
   ["Runs", routes.runs()],
   ["Alerts", routes.alerts()],
@@ -59,6 +61,9 @@ export function Pages() {
           <Route path="explore" element={<Explore />} />
           <Route path="series" element={<SeriesPage />} />
           <Route path="compare" element={<Compare />} />
+          <Route path="experiments" element={<ExperimentsPage />} />
+          <Route path="experiments/ab/:comparisonId" element={<ComparisonPage />} />
+          <Route path="experiments/bisects/:bisectId" element={<BisectPage />} />
           <Route path="published" element={<PublishedPage />} />
           <Route path="runs" element={<RunsPage />} />
           <Route path="runs/:runId" element={<RunPage />} />

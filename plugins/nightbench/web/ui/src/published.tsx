@@ -4,15 +4,16 @@ import { useSearchParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
 import type { PublishedCell, PublishedCells, PublishedTables } from "./api-types";
-import { figure, words } from "./format";
+import { count, figure, words } from "./format";
 import { Answered, Download, Link, Note, Section, useTitle } from "./parts";
+import { PublishedFigure } from "./published-figure";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
 
 function scale(cell: PublishedCell): string {
   const parts = [
     cell.strategy && words(cell.strategy),
-    cell.nodes !== null && `${cell.nodes} x ${cell.devices_per_node ?? "?"}`,
+    cell.nodes !== null && `${cell.nodes}${cell.devices_per_node === null ? " nodes" : ` x ${cell.devices_per_node}`}`,
     cell.pservers !== null && `${cell.pservers} pservers`,
     cell.trainers !== null && `${cell.trainers} trainers`,
     cell.batch_size && `batch ${cell.batch_size}`,
@@ -35,7 +36,7 @@ const COLUMNS: Column<PublishedCell>[] = [
     isNumber: true,
     cell: (cell) => (
       <Box>
-        {figure(cell.published_value)} {cell.unit}
+        {cell.published_value === null ? "empty" : `${figure(cell.published_value)} ${cell.unit ?? ""}`}
         <Text color="fg.muted" fontSize="xs">
           {cell.published_device ?? "device not stated"}
           {cell.is_unit_doubtful && "; unit doubtful"}
@@ -79,12 +80,15 @@ function Table({ source, name }: { source: string; name: string }) {
       <Answered answer={answer}>
         {({ items }) =>
           items.length ? (
-            <DataTable
-              label="Published values"
-              columns={COLUMNS}
-              rows={items}
-              rowKey={(cell) => `${cell.reference_id} ${cell.case_id} ${cell.cluster}`}
-            />
+            <>
+              <PublishedFigure cells={items} />
+              <DataTable
+                label="Published values"
+                columns={COLUMNS}
+                rows={items}
+                rowKey={(cell) => `${cell.reference_id} ${cell.case_id} ${cell.cluster}`}
+              />
+            </>
           ) : (
             <Note>There is no such table.</Note>
           )
@@ -115,7 +119,8 @@ export function PublishedPage() {
                     <Link to={routes.published(item.source_document, item.figure ?? "")}>
                       {item.source_document} {item.figure}
                     </Link>
-                    : {item.cells} values, {item.measured} with ours beside
+                    : {count(item.cells, "value")}, {item.measured} with ours beside
+                    {item.empty > 0 && `, ${count(item.empty, "cell")} empty in the original`}
                   </List.Item>
                 ))}
               </List.Root>

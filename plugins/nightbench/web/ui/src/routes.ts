@@ -8,6 +8,9 @@ export const routes = {
   series: (caseId: string, cluster: string) =>
     `${HOME}/series?${new URLSearchParams({ case: caseId, cluster })}`,
   compare: () => `${HOME}/compare`,
+  experiments: () => `${HOME}/experiments`,
+  comparison: (comparisonId: string) => `${HOME}/experiments/ab/${encodeURIComponent(comparisonId)}`,
+  bisect: (bisectId: string) => `${HOME}/experiments/bisects/${encodeURIComponent(bisectId)}`,
   published: (source = "", figure = "") =>
     `${HOME}/published${source && `?${new URLSearchParams({ source, figure })}`}`,
   runs: () => `${HOME}/runs`,

@@ -1,12 +1,12 @@
 // One series: its history, what changed on the way, its alerts, published figures beside it.
-import { Box, Button, Flex, Heading, Text } from "@chakra-ui/react";
+import { Box, Button, Flex, Heading, List, Text } from "@chakra-ui/react";
 import { useMemo, useState } from "react";
 import { useNavigate, useSearchParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
 import type { SeriesHistory, SeriesAlert, SeriesPoint } from "./api-types";
 import { HistoryChart, type Range } from "./chart";
-import { counts, describe, events, pointState, seconds } from "./chart-marks";
+import { byDay, counts, describe, events, pointState, references, seconds } from "./chart-marks";
 import { day, figure, moment, percent, words } from "./format";
 import { AlertLink, Answered, Change, Download, Link, Note, Section, State, useTitle } from "./parts";
 import { routes } from "./routes";
@@ -124,13 +124,7 @@ export function Plot({ series }: { series: SeriesHistory }) {
     );
   const newest = series.points.at(-1);
   const last = newest ? seconds(newest.started_at) : 0;
-  const published = series.published.find(
-    (each) => each.metric === "throughput" && each.unit === `${unit}/s` && !each.is_unit_doubtful,
-  );
-  const reference = useMemo(
-    () => published && { value: published.published_value, label: published.source_document },
-    [published],
-  );
+  const published = useMemo(() => references(series), [series]);
   return (
     <>
       <Flex gap={2} wrap="wrap" mb={2} role="group" aria-label="Range">
@@ -150,7 +144,7 @@ export function Plot({ series }: { series: SeriesHistory }) {
       </Flex>
       <HistoryChart
         series={series}
-        reference={reference}
+        published={published}
         range={range}
         selected={selected}
         onRange={setRange}
@@ -165,8 +159,10 @@ export function Plot({ series }: { series: SeriesHistory }) {
         Triangles down: regressed; up: improved; crosses: no result that counts; rings: private
         builds; triangles at an edge: outside of the range shown. Grey band: the baseline and the
         smallest slowdown that would be found. Times in UTC.
-        {published &&
-          ` Purple line: published in ${published.source_document}, ${figure(published.published_value)} ${unit}/s on ${published.published_device ?? "other hardware"}.`}
+        {published.length > 0 &&
+          ` Purple lines, where they lie in the range shown: published on other hardware, ${published
+            .map((each) => `${figure(each.value)} ${unit}/s (${each.label})`)
+            .join("; ")}.`}
       </Text>
     </>
   );
@@ -178,7 +174,7 @@ function History({ series }: { series: SeriesHistory }) {
   const range = rangeOf(query);
   const newest = series.points.at(-1);
   const latest = series.points.findLast(counts);
-  const changes = useMemo(() => events(series), [series]);
+  const changes = useMemo(() => byDay(events(series)), [series]);
   const visible = series.points.filter((point) => {
     const at = seconds(point.started_at);
     return !range || (at >= range.from && at <= range.to);
@@ -237,7 +233,11 @@ function History({ series }: { series: SeriesHistory }) {
       <Plot series={series} />
       {changes.length > 0 && (
         <Section title="What changed">
-          <Text>{changes.map(describe).join("; ")}</Text>
+          <List.Root ps={5}>
+            {changes.toReversed().map((each) => (
+              <List.Item key={each.at}>{describe(each)}</List.Item>
+            ))}
+          </List.Root>
         </Section>
       )}
       {series.alerts.length > 0 && (

@@ -7,7 +7,16 @@ const WIDTH = 120;
 const HEIGHT = 28;
 const EDGE = 3;
 
-export function Sparkline({ medians, unit }: { medians: number[]; unit: string | null }) {
+export function Sparkline({
+  medians,
+  unit,
+  isWide = false,
+}: {
+  medians: number[];
+  unit: string | null;
+  /** As wide as its place. */
+  isWide?: boolean;
+}) {
   const last = medians.at(-1);
   if (last === undefined) return <>–</>;
   const low = Math.min(...medians);
@@ -17,10 +26,11 @@ export function Sparkline({ medians, unit }: { medians: number[]; unit: string |
   const y = (value: number) =>
     high === low ? HEIGHT / 2 : EDGE + ((high - value) * (HEIGHT - 2 * EDGE)) / (high - low);
   return (
-    <Box color="fg.info" display="inline-block" lineHeight="0">
+    <Box color="fg.info" display={isWide ? "block" : "inline-block"} lineHeight="0">
       <svg
-        width={WIDTH}
-        height={HEIGHT}
+        width={isWide ? "100%" : WIDTH}
+        height={isWide ? undefined : HEIGHT}
+        viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
         role="img"
         aria-label={`${medians.length} medians, ${figure(low)} to ${figure(high)} ${unit ?? "units"}/s, the last ${figure(last)}`}
       >

@@ -1,0 +1,163 @@
+// The functions of the pages that compute, by Node.js's own test runner: tools/ui.py.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import type { NodeUse, PublishedCell, SeriesHistory, SeriesPoint } from "../src/api-types";
+import { byDay, counts, describe, events, pointState, references, robustRange } from "../src/chart-marks";
+import { panels } from "../src/figure-cells";
+import { ago, change, count, figure, interval, moment, percent, words } from "../src/format";
+import { loads } from "../src/node-load";
+import { routes } from "../src/routes";
+import { consecutive } from "../src/series-groups";
+
+function point(night: number, given: Partial<SeriesPoint> = {}): SeriesPoint {
+  return {
+    run_id: `run-${night}`,
+    started_at: new Date(Date.UTC(2026, 2, night, 1)).toISOString(),
+    throughput: 100 + night,
+    framework_version: "2.0",
+    definition_digest: "d1",
+    code_digest: "c1",
+    node_names: ["n1"],
+    state_changes: [] as string[],
+    is_private_build: false,
+    is_quarantined: false,
+    verdict: "ok",
+    ...given,
+  } as SeriesPoint;
+}
+
+function series(points: SeriesPoint[], given: Partial<SeriesHistory> = {}): SeriesHistory {
+  return { points, alerts: [], published: [], ...given } as unknown as SeriesHistory;
+}
+
+test("figures have four digits, percentages their sign", () => {
+  assert.equal(figure(1234.5678), "1,235");
+  assert.equal(figure(0.00012345), "0.000123");
+  assert.equal(figure(123456.7), "123,457");
+  assert.equal(figure(null), "–");
+  assert.equal(percent(-0.0004), "0.0 %");
+  assert.equal(percent(-0.051), "−5.1 %");
+  assert.equal(change(0.02), "+2.0 %");
+  assert.equal(interval(-0.07, -0.05), "−7.0 % to −5.0 %");
+  assert.equal(interval(null, 1), "");
+});
+
+test("times are UTC, ages in the largest unit", () => {
+  assert.equal(moment("2026-03-01T23:30:00-05:00"), "2026-03-02 04:30");
+  assert.equal(ago("2026-03-01T00:00:00Z", "2026-03-03T01:00:00Z"), "2 days ago");
+  assert.equal(ago("2026-03-01T00:00:00Z", "2026-03-01T01:59:00Z"), "1 hour ago");
+  assert.equal(ago("2026-03-01T00:00:10Z", "2026-03-01T00:00:00Z"), "just now");
+  assert.equal(count(1, "night"), "1 night");
+  assert.equal(count(2, "series", "series"), "2 series");
+  assert.equal(words("left_out"), "left out");
+});
+
+test("names in addresses are encoded", () => {
+  const hostile = "<a>&\"'/..%#?";
+  const address = new URL(routes.series(hostile, "x y"), "http://airflow");
+  assert.equal(address.searchParams.get("case"), hostile);
+  assert.equal(address.pathname, "/plugin/benchmarks/series");
+  assert.ok(routes.run(hostile).endsWith(encodeURIComponent(hostile)));
+});
+
+test("what counts, and its state in a word", () => {
+  assert.equal(pointState(point(1, { is_quarantined: true, is_private_build: true })), "quarantined");
+  assert.equal(pointState(point(1, { is_private_build: true })), "private_build");
+  assert.equal(pointState(point(1, { verdict: null })), "measured");
+  assert.ok(counts(point(1)));
+  assert.ok(!counts(point(1, { throughput: null })));
+  assert.ok(!counts(point(1, { is_quarantined: true })));
+});
+
+test("changes stand where a median differs from the one before it that counts", () => {
+  const found = events(
+    series([
+      point(1),
+      point(2, { framework_version: "9.9", is_private_build: true }),
+      point(3, { framework_version: "2.1", code_digest: "c2" }),
+      point(4, { framework_version: "2.1", code_digest: "c2", node_names: ["n2"] }),
+      point(5, {
+        framework_version: "2.1",
+        code_digest: "c2",
+        node_names: ["n2"],
+        state_changes: ["driver 550 → 560"],
+      }),
+    ]),
+  );
+  assert.deepEqual(
+    found.map((event) => event.label),
+    ["2.1", "code", "nodes n2", "node"],
+  );
+  const days = byDay(found);
+  assert.equal(days.length, 3);
+  assert.equal(describe(days[0]!), "2026-03-03: version 2.1; code");
+  assert.equal(describe(days[2]!), "2026-03-05: node (driver 550 → 560)");
+});
+
+test("single outliers do not widen the range of a plot", () => {
+  const quiet = Array.from({ length: 100 }, (_, index) => 100 + (index % 5));
+  const [low, high] = robustRange([...quiet, 1, 10_000]);
+  assert.ok(low > 90 && high < 115);
+  assert.deepEqual(robustRange([]), [0, 1]);
+});
+
+test("published figures are drawn in the series' own unit", () => {
+  const figures = [
+    { reference_id: "a", metric: "throughput", published_value: 3, measured_value: 2 },
+    { reference_id: "b", metric: "speedup", published_value: 3, measured_value: 2 },
+    { reference_id: "c", metric: "throughput", published_value: 3, measured_value: null },
+    { reference_id: "d", metric: "throughput", published_value: 3, measured_value: 2, is_unit_doubtful: true },
+  ];
+  const published = figures as unknown as SeriesHistory["published"];
+  const found = references(series([point(1, { throughput: 64 })], { published }));
+  assert.deepEqual(found.map(({ value }) => value), [96]);
+  assert.deepEqual(references(series([], { published })), []);
+});
+
+function cell(given: Partial<PublishedCell>): PublishedCell {
+  const nothing = { published_version: null, nodes: null, devices_per_node: null, trainers: null };
+  const more = { pservers: null, batch_size: null, precision: "fp32", compiler: null, variant: null };
+  const what = { workload: "w", framework: "f", metric: "throughput", unit: "images/s" };
+  const values = { published_value: 1, measured_value: null, case_id: null, cluster: null };
+  return { ...nothing, ...more, ...what, ...values, ...given } as PublishedCell;
+}
+
+test("a figure is divided by the axis that varies, in the order of numbers", () => {
+  const cells = [4, 16, 8].flatMap((nodes) =>
+    ["sync", "async"].map((variant) => cell({ nodes, variant, published_value: nodes })),
+  );
+  const [panel, ...others] = panels([...cells, cell({ metric: "speedup", published_value: null })]);
+  assert.equal(others.length, 0);
+  assert.equal(panel!.axis, "nodes x devices");
+  assert.deepEqual(panel!.groups.map(({ x }) => x), ["4 nodes", "8 nodes", "16 nodes"]);
+  assert.deepEqual(panel!.groups[0]!.bars.map(({ label }) => label), ["f, async", "f, sync"]);
+  assert.equal(panel!.highest, 16);
+});
+
+test("the minutes of a node are those of all its suites", () => {
+  const use = [
+    { node: "n1", suite: "a", used_s: 600, planned_s: 300 },
+    { node: "n2", suite: "a", used_s: 1200, planned_s: 60 },
+    { node: "n1", suite: "b", used_s: 60, planned_s: 60 },
+  ] as NodeUse[];
+  assert.deepEqual(
+    loads(use).map(({ node, used, planned }) => [node, used, planned]),
+    [
+      ["n2", 20, 1],
+      ["n1", 11, 6],
+    ],
+  );
+});
+
+test("rows of one value that follow each other are a group", () => {
+  const rows = ["a", "a", null, "b"].map((together) => ({ together }));
+  assert.deepEqual(
+    consecutive(rows).map(({ value, rows: those }) => [value, those.length]),
+    [
+      ["a", 2],
+      [null, 1],
+      ["b", 1],
+    ],
+  );
+});
