@@ -88,7 +88,7 @@ def test_the_tabs_of_a_dag_and_of_a_task_show_their_results(
     run_id = live.run_of(dag_run).run_id
     page.goto(address(live, "/dags/on_demand"))
     page.get_by_role("link", name="Results", exact=True).click(timeout=60_000)
-    expect(page.get_by_role("table", name="Runs")).to_contain_text(run_id)
+    expect(page.get_by_role("table", name="Runs")).to_contain_text(run_id, timeout=60_000)
     page.goto(address(live, f"/dags/on_demand/runs/{dag_run}/tasks/measure/mapped/0"))
     page.get_by_role("link", name="Results", exact=True).click(timeout=60_000)
     expect(page.get_by_role("link", name=run_id, exact=True)).to_be_visible()

@@ -4,7 +4,8 @@ python -m tests.performance lines [--lines pytorch,paddle3] [--rounds 5] [--step
 
 The plain loop, `plain/<line or api>_loop.py`, is written as the framework's own examples
 write theirs and knows nothing of Nightbench. Rounds alternate which of the two goes first. Each
-process has one core and one thread; the first steps of both are left out.
+process has one core and one thread; the first steps of both are left out. Work of others on the
+machine disturbs: its load average stands beside each figure.
 """
 
 from __future__ import annotations
@@ -105,7 +106,8 @@ def main(words: list[str]) -> int:
             good = good and middle >= 0.99
             print(
                 f"{line:12} {given.workload}: {middle:.3f} of the plain loop's throughput, "
-                f"{min(found):.3f} to {max(found):.3f} in {given.rounds} rounds",
+                f"{min(found):.3f} to {max(found):.3f} in {given.rounds} rounds, "
+                f"load average {os.getloadavg()[1]:.1f}",
                 flush=True,
             )
     return 0 if good else 1

@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -40,6 +40,7 @@ ROUNDS = 3
 HEALTH_S = 0.5
 QUIET_S = 10.0
 API = "/nightbench/api"
+MORNING = "morning?days=1"
 HEALTH = "/api/v2/monitor/health"
 
 
@@ -93,16 +94,18 @@ def _client(login: deployment.Logins) -> httpx.Client:
 
 
 def _figures(login: deployment.Logins, readers: int) -> Iterator[dict[str, Any]]:
-    with _client(login) as client:
+    with closing(_client(login)) as client:
         with _health(client) as quiet:
             time.sleep(QUIET_S)
         yield _line("health", 0, quiet)
         first: dict[str, float] = {}
         sizes: dict[str, int] = {}
         with _health(client) as alone:
+            # What is asked for first of all also waits for code that is loaded then.
+            first["morning"], sizes["morning"] = _timed(client, MORNING)
             routes = _routes(client)
-            for name, path in routes.items():
-                first[name], sizes[name] = _timed(client, path)
+            for name in routes.keys() - first.keys():
+                first[name], sizes[name] = _timed(client, routes[name])
             spent = _read(login, routes, 0)
         yield _line("health", 1, alone)
         for name in routes:
@@ -124,7 +127,7 @@ def _routes(client: httpx.Client) -> dict[str, str]:
     series = read("series?size=1&sort=change")["items"][0]
     of = f"{quote(series['cluster'], safe='')}/{quote(series['case_id'], safe='')}"
     found = {
-        "morning": "morning?days=1",
+        "morning": MORNING,
         "axes": "axes",
         "explore": "series?size=50",
         "explore_plots": "series?size=24&sort=change&together=framework&framework=pytorch",
@@ -135,6 +138,7 @@ def _routes(client: httpx.Client) -> dict[str, str]:
         "run": f"runs/{quote(run_id, safe='')}",
         "alerts": "alerts/groups",
         "nodes": "nodes",
+        "node_activity": "nodes/activity",
         "trust": "trust",
     }
     if alerts := read("alerts?state=all&size=1")["alerts"]:
@@ -147,7 +151,7 @@ def _read(login: deployment.Logins, routes: dict[str, str], begin: int) -> dict[
     names = list(routes)
     turned = [*names[begin % len(names) :], *names[: begin % len(names)]]
     spent: dict[str, list[float]] = {name: [] for name in names}
-    with _client(login) as client:
+    with closing(_client(login)) as client:
         for name in turned * ROUNDS:
             spent[name].append(_timed(client, routes[name])[0])
     return spent

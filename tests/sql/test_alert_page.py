@@ -37,7 +37,7 @@ def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     access = PageAccess(anyone, anyone, lambda: PageUser("ada", may_change=True), anyone)
     return TestClient(
         create_app(
-            page_app.open_repository,
+            page_app.pooled_repository(),
             page_app.open_triage,
             access,
             open_spool,

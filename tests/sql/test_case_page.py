@@ -57,7 +57,7 @@ def app(
     access = PageAccess(lambda: None, lambda: None, lambda: user, logs)
     return TestClient(
         create_app(
-            page_app.open_repository,
+            page_app.pooled_repository(),
             page_app.open_triage,
             access,
             lambda: spool,

@@ -42,7 +42,11 @@ def app(warehouse: Database, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> T
     reader = ExperimentReader(spool)
     return TestClient(
         create_app(
-            page_app.open_repository, page_app.open_triage, access, lambda: spool, lambda: reader
+            page_app.pooled_repository(),
+            page_app.open_triage,
+            access,
+            lambda: spool,
+            lambda: reader,
         )
     )
 

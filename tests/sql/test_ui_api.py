@@ -34,7 +34,7 @@ def app(warehouse: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     spool = Spool(tmp_path)
     return TestClient(
         create_app(
-            page_app.open_repository,
+            page_app.pooled_repository(),
             page_app.open_triage,
             access,
             lambda: spool,
@@ -360,9 +360,10 @@ def test_nodes_say_who_holds_them_and_how_full_their_night_was(
         store.save_job({"nodes": [{"name": "n1"}]})
         store.save_progress({"state": state, "message": "locked", "repeat": 2, "repeats": 7})
     nodes = app.get("/api/nodes").json()
-    held = {each["case_id"]: (each["is_holding"], each["nodes"]) for each in nodes["activity"]}
+    activity = app.get("/api/nodes/activity").json()["items"]
+    held = {each["case_id"]: (each["is_holding"], each["nodes"]) for each in activity}
     assert held == {one.case_id: (True, ["n1"]), two.case_id: (False, ["n1"])}
-    assert all(each["since"] >= now.isoformat()[:19] for each in nodes["activity"])
+    assert all(each["since"] >= now.isoformat()[:19] for each in activity)
     use = {
         each["node"]: (each["cases"], each["used_s"], each["planned_s"]) for each in nodes["use"]
     }

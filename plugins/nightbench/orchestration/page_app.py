@@ -12,18 +12,25 @@ from nightbench.experiments.experiment_reader import ExperimentReader
 from nightbench.orchestration.connections import WAREHOUSE_READER, WAREHOUSE_TRIAGE, connect
 from nightbench.spool import open_spool
 from nightbench.warehouse import Triage
+from nightbench.warehouse.connection_pool import ConnectionPool
 from nightbench.warehouse.pages import PageRepository
 from nightbench.web import PageAccess, PageUser, create_app
+from nightbench.web.page_queries import OpenQueries
 
 GUARD = "on_demand"
 """A user who may trigger this DAG may change alerts."""
 
 
-@contextmanager
-def open_repository() -> Iterator[PageRepository]:
-    """A repository for one request, through the read-only Connection."""
-    with closing(connect(WAREHOUSE_READER)) as connection:
-        yield PageRepository(connection)
+def pooled_repository() -> OpenQueries:
+    """Return what opens a repository for one request, through the read-only Connection."""
+    pool = ConnectionPool(lambda: connect(WAREHOUSE_READER))
+
+    @contextmanager
+    def opened() -> Iterator[PageRepository]:
+        with pool.lend() as connection:
+            yield PageRepository(connection)
+
+    return opened
 
 
 @contextmanager
@@ -43,7 +50,7 @@ def build_app() -> FastAPI:
     from airflow.sdk.configuration import conf
 
     return create_app(
-        open_repository,
+        pooled_repository(),
         open_triage,
         _access(),
         open_spool,

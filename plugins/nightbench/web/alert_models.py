@@ -303,6 +303,12 @@ class NodeActivity(ApiModel):
     """When its controller said so last."""
 
 
+class NodeActivities(ApiModel):
+    """The cases under way."""
+
+    items: list[NodeActivity]
+
+
 class NodeUse(ApiModel):
     """What a node spent on a suite in the last night."""
 
@@ -330,6 +336,5 @@ class Nodes(ApiModel):
     clusters: list[ClusterSummary]
     nodes: list[NodeHealth]
     controls: list[ControlMedian]
-    activity: list[NodeActivity]
     use: list[NodeUse]
     windows: list[NightWindowRow]

@@ -14,7 +14,14 @@ from starlette.exceptions import HTTPException
 
 from nightbench.core.errors import UserError
 from nightbench.web.alert_api import AlertApi, OpenTriage, json_response
-from nightbench.web.alert_models import AlertDetail, AlertGroups, AlertList, Nodes, Trust
+from nightbench.web.alert_models import (
+    AlertDetail,
+    AlertGroups,
+    AlertList,
+    NodeActivities,
+    Nodes,
+    Trust,
+)
 from nightbench.web.answer_cache import AnswerCache, SharedAnswers
 from nightbench.web.case_api import CaseApi, OpenSpool
 from nightbench.web.case_models import CaseDetail, RepeatLog, RepeatSteps, RepeatTelemetry
@@ -109,7 +116,8 @@ def create_app(
         ("series/{cluster}/{case_id:path}", shared(ui.series), SeriesHistory),
         ("axes", shared(ui.axis_values), AxisValues),
         ("trust", shared(health.trust), Trust),
-        ("nodes", health.nodes, Nodes),
+        ("nodes", shared(health.nodes), Nodes),
+        ("nodes/activity", health.activity, NodeActivities),
         ("compare", shared(compare.pairs), ComparedPairs),
         ("compare/sides", shared(compare.sides), ComparedSides),
         ("experiments", experiments.index, Experiments),

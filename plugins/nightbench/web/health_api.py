@@ -12,6 +12,7 @@ from nightbench.web.alert_models import (
     ControlMedian,
     DetectorGrade,
     NightWindowRow,
+    NodeActivities,
     NodeHealth,
     Nodes,
     NodeUse,
@@ -46,10 +47,15 @@ class HealthApi:
                 labels=[AlertLabels.of(row) for row in repository.labels()],
             )
 
-    def nodes(self) -> Nodes:
-        """Clusters with their nodes: health, what holds them now, how full the night was."""
+    def activity(self) -> NodeActivities:
+        """What holds nodes now, and what waits for them."""
         with self._repository() as repository:
             unloaded = repository.unloaded_runs(datetime.now(UTC) - UNDER_WAY)
+        return NodeActivities(items=list(node_activity(self._spool(), unloaded)))
+
+    def nodes(self) -> Nodes:
+        """Clusters with their nodes: health, and how full the last night was."""
+        with self._repository() as repository:
             return Nodes(
                 clusters=[ClusterSummary.of(row) for row in repository.clusters()],
                 nodes=[
@@ -62,7 +68,6 @@ class HealthApi:
                     for row in repository.nodes()
                 ],
                 controls=[ControlMedian.of(row) for row in repository.controls()],
-                activity=list(node_activity(self._spool(), unloaded)),
                 use=[NodeUse.of(row) for row in repository.node_use()],
                 windows=[NightWindowRow.of(row) for row in repository.night_windows()],
             )

@@ -21,11 +21,20 @@ READ = [
     *(f"/api/{name}" for name in ("morning", "series", "axes", "trust", "nodes", "runs")),
     *(
         f"/api/{name}"
-        for name in ("alerts", "alerts/groups", "alerts/7", "runs/x", "runs/x/y", "series/a/b")
+        for name in (
+            "alerts",
+            "alerts/groups",
+            "nodes/activity",
+            "alerts/7",
+            "runs/x",
+            "runs/x/y",
+            "series/a/b",
+        )
     ),
     "/api/runs/of-dag-run?dag_id=a&dag_run_id=b",
     "/api/compare?by=run&one=a&other=b",
     "/api/compare/sides?by=run",
+    "/api/nodes/activity",
     "/api/published",
     "/api/published/cells?source_document=a",
 ]

@@ -536,6 +536,10 @@ export type NightWindowRow = {
   ends_at: string;
 };
 
+export type NodeActivities = {
+  items: Array<NodeActivity>;
+};
+
 export type NodeActivity = {
   cluster: string;
   run_id: string;
@@ -585,7 +589,6 @@ export type Nodes = {
   clusters: Array<ClusterSummary>;
   nodes: Array<NodeHealth>;
   controls: Array<ControlMedian>;
-  activity: Array<NodeActivity>;
   use: Array<NodeUse>;
   windows: Array<NightWindowRow>;
 };

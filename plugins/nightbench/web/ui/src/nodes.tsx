@@ -2,7 +2,7 @@
 import { Box, Heading, List, Text } from "@chakra-ui/react";
 
 import { useApi } from "./api";
-import type { ControlMedian, NodeActivity, NodeHealth, Nodes } from "./api-types";
+import type { ControlMedian, NodeActivities, NodeActivity, NodeHealth, Nodes } from "./api-types";
 import { ago, change, count, figure, moment } from "./format";
 import { NightLoad } from "./node-use";
 import { Answered, Link, Note, Section, State, useTitle } from "./parts";
@@ -109,8 +109,21 @@ const CONTROLS: Column<ControlMedian>[] = [
   { name: "When", cell: (each) => ago(each.at) },
 ];
 
+function Activity({ cluster, items }: { cluster: string; items: NodeActivity[] }) {
+  if (!items.length) return <Text mb={2}>Nothing of ours holds or awaits a node of it now.</Text>;
+  return (
+    <DataTable
+      label={`What holds nodes of ${cluster} now`}
+      columns={ACTIVITY}
+      rows={items}
+      rowKey={(each) => `${each.run_id} ${each.case_id}`}
+    />
+  );
+}
+
 export function NodesPage() {
   const answer = useApi<Nodes>("nodes");
+  const activity = useApi<NodeActivities>("nodes/activity");
   useTitle("Nodes");
   return (
     <>
@@ -123,7 +136,6 @@ export function NodesPage() {
             found.clusters.map((cluster) => {
               const nodes = found.nodes.filter((each) => each.cluster === cluster.cluster);
               const controls = found.controls.filter((each) => each.cluster === cluster.cluster);
-              const activity = found.activity.filter((each) => each.cluster === cluster.cluster);
               const use = found.use.filter((each) => each.cluster === cluster.cluster);
               return (
                 <Section key={cluster.cluster} title={cluster.cluster}>
@@ -133,16 +145,14 @@ export function NodesPage() {
                       `${count(cluster.nodes, "node")} with ${cluster.devices_per_node} ${cluster.device_kind} each. `}
                     {count(cluster.runs, "run")}, the last {ago(cluster.last_run_at)}.
                   </Text>
-                  {activity.length > 0 ? (
-                    <DataTable
-                      label={`What holds nodes of ${cluster.cluster} now`}
-                      columns={ACTIVITY}
-                      rows={activity}
-                      rowKey={(each) => `${each.run_id} ${each.case_id}`}
-                    />
-                  ) : (
-                    <Text mb={2}>Nothing of ours holds or awaits a node of it now.</Text>
-                  )}
+                  <Answered answer={activity}>
+                    {({ items }) => (
+                      <Activity
+                        cluster={cluster.cluster}
+                        items={items.filter((each) => each.cluster === cluster.cluster)}
+                      />
+                    )}
+                  </Answered>
                   {nodes.length ? (
                     <DataTable
                       label={`Nodes of ${cluster.cluster}`}
