@@ -131,7 +131,7 @@ def _why_no_steps(items: Sequence[Any], launch: Row) -> str | None:
     if launch["steps"]:
         return (
             "The step times of this repeat have been dropped: they are kept for 90 days unless "
-            "`detail_days` of the DAG nightbench_maintenance says otherwise. The figures of the "
+            "detail_days of the DAG nightbench_maintenance says otherwise. The figures of the "
             "repeat are kept for ever."
         )
     return "No process of this repeat reported step times."

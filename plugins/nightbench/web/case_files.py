@@ -38,7 +38,7 @@ class RepeatFiles:
             return "This repeat left none in the spool."
         return (
             "The files of this run have left the spool, where they are kept for 90 days unless "
-            "`spool_days` of the DAG nightbench_maintenance says otherwise."
+            "spool_days of the DAG nightbench_maintenance says otherwise."
         )
 
     def samples(self) -> Mapping[str, Sequence[Sample]]:

@@ -67,7 +67,7 @@ class ExperimentApi:
         if row is None:
             raise NotFound(
                 f"The spool has no comparison {comparison_id[:200]}: its files are kept 90 days "
-                "unless `spool_days` of the DAG nightbench_maintenance says otherwise."
+                "unless spool_days of the DAG nightbench_maintenance says otherwise."
             )
         return ComparisonDetail.of(row)
 
