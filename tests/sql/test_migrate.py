@@ -6,6 +6,7 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Barrier
 
 import psycopg2
 import pytest
@@ -145,6 +146,20 @@ def test_a_later_migration_that_fails_keeps_tables_and_views(warehouse, tmp_path
     assert _select(warehouse.owner, "select count(*) from marts.fct_measurement") == [(0,)]
     bad.write_text("alter table raw.run add column extra int;\n")
     assert migrate.apply(warehouse.owner, tmp_path / "migrations") == ["0900-half"]
+
+
+def test_many_at_once_make_their_lock_once(empty):
+    def lock(start):
+        with closing(migrate._connect(empty.owner)) as connection:
+            start.wait()
+            migrate._lock(connection)
+
+    # Each of the errors that are suppressed came within some sixty rounds.
+    for _ in range(60):
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(lock, [Barrier(4)] * 4)) == [None] * 4
+        with closing(migrate._connect(empty.owner)) as connection, connection.cursor() as cursor:
+            cursor.execute("drop schema migrations cascade")
 
 
 def test_two_at_once_apply_each_migration_once(empty):

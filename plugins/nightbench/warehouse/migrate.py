@@ -70,6 +70,14 @@ _BOOK = "migrations"
 _PURPOSE = "Views for analysts and pages; the grain stands in the header of each"
 _TIMEOUT_S = 600.0
 
+_JUST_MADE = (
+    psycopg2.errors.UniqueViolation,
+    psycopg2.errors.DuplicateObject,
+    psycopg2.errors.DuplicateTable,
+    psycopg2.errors.DuplicateSchema,
+)
+"""What `create … if not exists` says where another process has just made it: which is chance."""
+
 
 def apply(dsn: str | Mapping[str, Any], folder: Path | None = None) -> list[str]:
     """Bring a warehouse up to date; safe when two call at once, and free when nothing is new.
@@ -107,8 +115,7 @@ def _lock(connection: Connection) -> None:
     book = sql.Identifier(_BOOK)
     with connection.cursor() as cursor:
         for what in ("schema if not exists {}", "table if not exists {}.applying ()"):
-            # A second process that applies them may just have made it.
-            with suppress(psycopg2.errors.UniqueViolation):
+            with suppress(*_JUST_MADE):
                 cursor.execute(sql.SQL("create " + what).format(book))
         cursor.execute("begin")
         cursor.execute(sql.SQL("lock table {}.applying in exclusive mode").format(book))
