@@ -56,16 +56,17 @@ def test_killed_in_a_test_it_goes_on_and_finds_the_version(here: Terminal) -> No
     assert document["last_good"] == "1.10.0"
     # By version, not by text; a candidate is no final version, and 2.0.0 lies beyond.
     assert document["versions"] == ["1.10.0", "1.11.0", "1.12.0"]
-    first, second = document["steps"]
+    steps = document["steps"]
+    first = steps[0]
     assert first["comparison_id"] == begun["comparison_id"]
-    assert [(s["kind"], s["version"], s["result"]) for s in (first, second)] == [
-        ("check", "1.12.0", "bad"),
-        ("search", "1.11.0", "bad"),
-    ]
+    # On a busy machine three rounds may leave it open; then the same version has six.
+    tests = [(s["kind"], s["version"], s["result"]) for s in steps if s["result"] != "unsure"]
+    assert tests == [("check", "1.12.0", "bad"), ("search", "1.11.0", "bad")]
+    assert {s["version"] for s in steps if s["result"] == "unsure"} <= {"1.11.0", "1.12.0"}
     # Steps of 20 ms and of 30 ms.
     assert 0.6 < first["ratio"] < 0.8
     # One comparison for each test: nothing was measured twice, and none is a run.
-    assert len(here.spool.comparisons()) == 2
+    assert len(here.spool.comparisons()) == len(steps)
     assert here.spool.runs() == []
     again = here.run("bisect", "--resume", folder.run_id)
     assert again.returncode == 0
