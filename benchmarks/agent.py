@@ -25,6 +25,12 @@ def _start(options: argparse.Namespace) -> object:
     return agent_daemon.start(options.jobdir, options.node, __file__)
 
 
+def _task(options: argparse.Namespace) -> object:
+    from nodeside import agent_daemon
+
+    return agent_daemon.serve_as_task(options.dir, dict(options.node), __file__)
+
+
 def _provision(options: argparse.Namespace) -> object:
     from nodeside import provision
 
@@ -116,6 +122,14 @@ def _cores(text: str) -> list[int]:
     return [int(word) for word in text.split(",") if word]
 
 
+def _task_and_node(text: str) -> tuple[str, str]:
+    """Task and node: "gpu01=n1"."""
+    task, mark, node = text.partition("=")
+    if not (task and mark and node):
+        raise argparse.ArgumentTypeError("expected TASK=NODE, found {!r}".format(text))
+    return task, node
+
+
 def _line_and_folder(text: str) -> tuple[str, str]:
     """Framework line and folder: "pytorch=/opt/envs/torch"."""
     line, mark, folder = text.partition("=")
@@ -156,6 +170,17 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--node", required=True, help="name of this node in job.json")
     verb.set_defaults(run=_start)
 
+    verb = verbs.add_parser("task", help="be the agent of one task of a batch job")
+    verb.add_argument("dir", help="folder with a job directory for each node")
+    verb.add_argument(
+        "--node",
+        type=_task_and_node,
+        action="append",
+        required=True,
+        help="TASK=NODE: Slurm's name of a node, or the index of a pod, and the node in job.json",
+    )
+    verb.set_defaults(run=_task)
+
     verb = verbs.add_parser("serve", help="what `start` leaves behind; not for people")
     verb.add_argument("jobdir")
     verb.add_argument("--node", required=True)
@@ -165,6 +190,7 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("jobdir")
     verb.add_argument("--node", required=True)
     verb.add_argument("--pid", type=int, required=True)
+    verb.add_argument("--forward", action="store_true", help="pass signals on to the agent")
 
     verb = verbs.add_parser("provision", help="build or find the environment of a line")
     verb.add_argument("--root", required=True)
@@ -282,7 +308,9 @@ def main() -> int:
         if options.verb == "reap":
             from nodeside import agent_daemon
 
-            return agent_daemon.reap_after(options.jobdir, options.node, __file__, options.pid)
+            return agent_daemon.reap_after(
+                options.jobdir, options.node, __file__, options.pid, options.forward
+            )
         for name in ("root", "uv", "wheel", "wheelhouse", "lock_dir", "job_root", "jobdir", "dir"):
             value = getattr(options, name, None)
             if value:

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from typing import Any
+from typing import Any, Mapping
 
 from nodeside.cgroups import clear_left_behind
 from nodeside.commands import CommandFolder
@@ -46,7 +46,16 @@ from nodeside.reasons import (
 TICK_S = 0.25
 """Interval of the agent's loop; one pass takes far less than 1 ms of a measured core."""
 
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+"""They end an agent; SIGUSR1 is a batch system's warning before its time limit or preemption."""
+
+EXIT_NOT_STOPPED = 3
+"""The agent has ended, and no controller told it to: the other tasks of a batch job end as well."""
+
 EXIT_CANNOT_WRITE = 4
+
+TASK_VARIABLES = ("SLURMD_NODENAME", "JOB_COMPLETION_INDEX")
+"""Where a batch system says which of a job's tasks this is: Slurm; an indexed Job of Kubernetes."""
 
 
 def start(folder: str, node: str, agent_file: str) -> dict[str, Any]:
@@ -84,6 +93,38 @@ def start(folder: str, node: str, agent_file: str) -> dict[str, Any]:
     return {"pid": pid, "started": True}
 
 
+def serve_as_task(folder: str, nodes: Mapping[str, str], agent_file: str) -> None:
+    """Become the agent's parent in the foreground; a batch system owns and ends this process.
+
+    Args:
+        folder: the job directories of all nodes, each below its node's name.
+        nodes: task, as the batch system names it -> node.
+        agent_file: path of agent.py.
+
+    Raises:
+        AgentError: the task is not one of `nodes`, or another agent serves the job directory.
+    """
+    task = next((os.environ[name] for name in TASK_VARIABLES if name in os.environ), None)
+    if task not in nodes:
+        raise AgentError(
+            "found {!r} as this task's name ({}); expected one of {}".format(
+                task, " or ".join(TASK_VARIABLES), ", ".join(sorted(nodes))
+            ),
+            "start it as a task of a Slurm step or of an indexed Job",
+        )
+    node = nodes[str(task)]
+    job = NodeJob(os.path.join(folder, node), node, os.path.dirname(os.path.abspath(agent_file)))
+    probe_writable(os.path.join(job.folder, "control"), "environments.root")
+    lock = lock_file(os.path.join(job.folder, "agent.lock"))
+    if lock is None:
+        raise AgentError("another agent serves {}".format(job.folder), "end that job first")
+    become_subreaper()
+    agent = os.fork()
+    if agent == 0:
+        _exec_verb(job, agent_file, lock, "serve", "--lock-fd", str(lock))
+    _exec_verb(job, agent_file, None, "reap", "--pid", str(agent), "--forward")
+
+
 def _exec_verb(job: NodeJob, agent_file: str, keep: int | None, verb: str, *words: str) -> None:
     """Replace this process by a verb; exec puts the agent's mark into /proc/PID/environ.
 
@@ -113,24 +154,27 @@ def _exec_verb(job: NodeJob, agent_file: str, keep: int | None, verb: str, *word
     os.execve(sys.executable, argv + list(words), environment)
 
 
-def reap_after(folder: str, node: str, agent_file: str, pid: int) -> int:
-    """Wait for the agent to end, then end the processes that it left; return the exit code.
+def reap_after(folder: str, node: str, agent_file: str, pid: int, forward: bool = False) -> int:
+    """Wait for the agent to end, then end the processes that it left; return its exit code.
 
     This process is the agent's parent and a subreaper. Where the agent is killed, it adopts what
     no mark, session or cgroup would find: daemons that have emptied their environment.
     """
     job = NodeJob(folder, node, os.path.dirname(os.path.abspath(agent_file)))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)  # the agent obeys it, and its end is waited for
+    for number in ENDING_SIGNALS:
+        # The agent obeys it, and its end is waited for. A batch system may send it here only.
+        signal.signal(number, (lambda n, _: os.kill(pid, n)) if forward else signal.SIG_IGN)
     become_subreaper()
-    os.waitpid(pid, 0)
+    status = os.waitpid(pid, 0)[1]
+    for number in ENDING_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     left = end_adopted()
     if left:
         job.log.write("kill", pids=left, reason="left by an agent that died")
     if job.document["case"]["link_bandwidth"] != FULL:
         # Twice does no harm, and an agent that was killed has not done it.
         limit_link(job, FULL)
-    return 0
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else EXIT_NOT_STOPPED
 
 
 def serve(folder: str, node: str, agent_file: str, lock_fd: int) -> int:
@@ -138,7 +182,7 @@ def serve(folder: str, node: str, agent_file: str, lock_fd: int) -> int:
     os.set_inheritable(lock_fd, False)
     job = NodeJob(folder, node, os.path.dirname(os.path.abspath(agent_file)))
     agent = Agent(job)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ENDING_SIGNALS:
         signal.signal(number, agent.on_signal)
     try:
         return agent.run()
@@ -171,6 +215,7 @@ class Agent:
         self._rebooted = before.get("boot_id") not in (None, self._boot_id)
         self._signal: int | None = None
         self._expired = False
+        self._stopped = False
 
     def run(self) -> int:
         """Take the lock, run repeats, end all processes; return the exit code."""
@@ -191,7 +236,7 @@ class Agent:
         finally:
             if self._lock is not None:
                 self._lock.close()
-        return 0
+        return 0 if self._stopped else EXIT_NOT_STOPPED
 
     def note_end(self, reasons: list[Reason]) -> None:
         """Write into agent.json that the agent has ended, and why."""
@@ -238,6 +283,7 @@ class Agent:
         release = self.commands.command("release", os.getpid())
         stop = self.commands.command("stop") or release
         if stop is not None:
+            self._stopped = True
             self.job.log.write("stop" if stop is not release else "release")
             return list(stop.get("reasons") or [reason(STOPPED, self.job.node)])
         lease_s = self.job.limits["lease_s"]

@@ -24,8 +24,11 @@ DEFAULT_DIR = "/tmp/nightbench-locks"
 def node_key(environment: Mapping[str, str]) -> str:
     """Return the name of the node: address and port of its sshd, from SSH_CONNECTION.
 
-    Two servers on one machine are two nodes. Without SSH it is the host name.
+    Two servers on one machine are two nodes. Under Slurm it is Slurm's name of the node, and
+    else, without SSH, the host name.
     """
+    if environment.get("SLURMD_NODENAME"):
+        return re.sub(r"[^A-Za-z0-9._-]", "_", "slurm_" + environment["SLURMD_NODENAME"])
     words = environment.get("SSH_CONNECTION", "").split()
     name = "_".join(words[2:4]) if len(words) == 4 else "local_" + socket.gethostname()
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)

@@ -108,8 +108,11 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def openssh_nodes(folder: Path, count: int = 2) -> Iterator[SshNodes]:
-    """OpenSSH servers on 127.0.0.2, 127.0.0.3, ...; skips where there is no sshd."""
+def openssh_nodes(folder: Path, count: int = 2, more: str = "") -> Iterator[SshNodes]:
+    """OpenSSH servers on 127.0.0.2, 127.0.0.3, ...; skips where there is no sshd.
+
+    `more` are lines of sshd_config.
+    """
     if SSHD is None:
         pytest.skip("no sshd on this machine (package openssh-server)")
     if os.getuid() == 0:
@@ -129,7 +132,8 @@ def openssh_nodes(folder: Path, count: int = 2) -> Iterator[SshNodes]:
             name = f"n{number}"
             subprocess.run([*keygen, str(folder / f"host_{name}")], check=True)
             config = folder / f"{name}.conf"
-            config.write_text(CONFIG.format(host=host, port=port, folder=folder, name=name))
+            text = CONFIG.format(host=host, port=port, folder=folder, name=name)
+            config.write_text(text + more)
             log = folder / f"{name}.log"
             servers.append(subprocess.Popen([SSHD, "-D", "-f", str(config), "-E", str(log)]))
             log.touch()

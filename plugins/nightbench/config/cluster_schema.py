@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -10,6 +11,38 @@ from nightbench.config import values as v
 from nightbench.config.schema import FrameworkName, RoleName
 from nightbench.config.validate import StrictModel
 from nightbench.core.capabilities import SHIPPED_DATA
+
+SLURM_RESERVED = frozenset(
+    [
+        "--array",
+        "--begin",
+        "--chdir",
+        "--dependency",
+        "--error",
+        "--exclude",
+        "--export",
+        "--export-file",
+        "--hold",
+        "--input",
+        "--job-name",
+        "--no-requeue",
+        "--nodefile",
+        "--nodelist",
+        "--nodes",
+        "--ntasks",
+        "--ntasks-per-node",
+        "--open-mode",
+        "--output",
+        "--parsable",
+        "--requeue",
+        "--signal",
+        "--test-only",
+        "--time",
+        "--wait",
+        "--wrap",
+    ]
+)
+"""Options of `sbatch` that would change what a gang's job is, or that have keys of their own."""
 
 
 def _data_name(name: str) -> str:
@@ -165,6 +198,39 @@ class LinkFile(StrictModel):
     )
 
 
+def _slurm_option(option: str) -> str:
+    name = option.partition("=")[0]
+    if not re.fullmatch(r"--[a-z][a-z-]*", name):
+        raise ValueError(f'found "{option}"; expected `--name` or `--name=value`')
+    if name in SLURM_RESERVED:
+        raise ValueError(f'found "{option}"; expected another option: Nightbench gives {name}')
+    return option
+
+
+SlurmOption = Annotated[v.Text, AfterValidator(_slurm_option)]
+
+
+class SlurmFile(StrictModel):
+    """Gangs become jobs of Slurm: `hosts` of `nodes` are Slurm's names of nodes (docs/slurm.md)."""
+
+    login: v.Hosts = Field(
+        description="SSH address of a login node: it submits jobs and sees `environments.root`, "
+        "which all nodes share. Its Connection is the `ssh_conn_id` of the nodes."
+    )
+    partition: v.Name | None = Field(None, description="Partition; Slurm's default unless given.")
+    account: v.Name | None = Field(None, description="Account; the user's default unless given.")
+    time_limit: v.PositiveDuration | None = Field(
+        None, description="Time limit of a job, for a case; the partition's unless given."
+    )
+    warning: v.PositiveDuration = Field(
+        60.0, description="How long before its end Slurm tells a job's agents of it."
+    )
+    options: list[SlurmOption] = Field(
+        default_factory=list,
+        description="Further options of `sbatch`, each `--name=value`, `--gres=gpu:8` say.",
+    )
+
+
 class LimitsFile(StrictModel):
     """When, and how much at once, a cluster may be measured on."""
 
@@ -213,6 +279,9 @@ class ClusterFile(StrictModel):
         default_factory=dict,
         description="Role of a process (`trainer`, `pserver`, …, as the lines have them): its "
         "environment.",
+    )
+    slurm: SlurmFile | None = Field(
+        None, description="Launch gangs as jobs of Slurm; over SSH to each node unless given."
     )
     link: LinkFile = Field(default_factory=LinkFile, description="How a node's link is limited.")
     data: dict[Annotated[v.Name, AfterValidator(_data_name)], v.NodePath] = Field(

@@ -27,6 +27,7 @@ from nightbench.core.model import (
     JumpHost,
     NeighbourPolicy,
     Node,
+    SlurmPolicy,
     Strategy,
 )
 
@@ -116,6 +117,7 @@ def load_cluster(
         neighbours=_neighbours(file),
         health=_health(file),
         data=dict(file.data),
+        slurm=_slurm(file, document, problems),
         link_command=tuple(file.link.command),
     )
     if problems:
@@ -214,6 +216,33 @@ class _Paths:
             self._problems.append(self._document.problem(key, message))
             return None
         return str(found)
+
+
+def _slurm(file: ClusterFile, document: Document, problems: list[Problem]) -> SlurmPolicy | None:
+    written = file.slurm
+    if written is None:
+        return None
+    job_root = file.environments.job_root
+    if job_root is not None:
+        message = (
+            f'found "{job_root}" beside `slurm`; expected none: the login node must see the '
+            "state of jobs, so it lies below `root`, which all nodes share"
+        )
+        problems.append(document.problem(("environments", "job_root"), message))
+    if file.lock != "node":
+        message = (
+            f'found "{file.lock}" beside `slurm`; expected "node": a gang has the nodes of its '
+            "job for itself"
+        )
+        problems.append(document.problem(("lock",), message))
+    return SlurmPolicy(
+        login=values.hosts(written.login)[0],
+        partition=written.partition,
+        account=written.account,
+        time_limit_s=written.time_limit,
+        warning_s=round(written.warning),
+        options=tuple(written.options),
+    )
 
 
 def _jump(hops: Iterable[JumpFile]) -> tuple[JumpHost, ...]:

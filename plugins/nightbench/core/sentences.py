@@ -54,6 +54,7 @@ _SENTENCES = {
     R.LAUNCHES_FAILED: "{observed} failed, the last one because",
     R.DISTURBED_TOO_OFTEN: "{observed} were disturbed, expected {expected}, the last one because",
     R.CODE_BROKEN: "{observed}",
+    R.BATCH_JOB_ENDED: "{subject} ended: {observed}",
     R.TIME_LIMIT: "not measured within {expected}, waiting for nodes included",
     R.NO_OUTCOME: "no outcome was recorded: whoever steered the gang was ended from outside",
     R.WINDOW_ENDED: "the window ended at {subject} after {observed}, expected {expected}",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from nightbench.core.sentences import sentences
 from nightbench.gang.decisions import SERVING
-from nightbench.gang.errors import DeadlinePassed, NodeError
+from nightbench.gang.errors import Cancelled, DeadlinePassed, NodeError
 from nightbench.gang.fanout import call_each
 from nightbench.gang.gang_context import GangContext
 from nightbench.gang.node_client import NodeClient
@@ -66,6 +66,8 @@ class AgentSupervisor:
             self._gang.on_event(GangEvent("agent", why, client.name, repeat))
         except NodeError as error:
             client.note_error(error)
+        except Cancelled:
+            return  # the repeat fails, and whoever starts the agents of the next one is told
 
     async def sweep(self, clients: list[NodeClient]) -> None:
         """End the processes of agents that have died on these nodes."""
@@ -96,6 +98,7 @@ class AgentSupervisor:
         gang = self._gang
         starts = 0
         reported_holder: object = None
+        reported_wait: str | None = None
         checked_s: float | None = None
         while True:
             now = gang.clock()
@@ -137,7 +140,13 @@ class AgentSupervisor:
                     continue
             if checked_s is not None and client.holds_lock:
                 return
-            if client.view.agent == "waiting":
+            waits = client.launcher.waits if client.launcher is not None else None
+            if waits is not None and waits != reported_wait:
+                gang.on_event(GangEvent("waiting", waits))
+                await gang.write_progress("waiting", repeat, waits, force=True)
+            reported_wait = waits
+            # A batch system has given all nodes to one gang: none is held for another.
+            if client.view.agent == "waiting" and client.launcher is None:
                 await self._release(later, client, repeat)
             holder = client.view.lock_holder
             if client.view.agent == "waiting" and holder != reported_holder:

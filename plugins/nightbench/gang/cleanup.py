@@ -34,6 +34,7 @@ from nightbench.gang.node_access import (
 from nightbench.gang.node_client import EPOCH
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.shipping import Shipment, ship_code
+from nightbench.gang.slurm_launcher import end_job
 from nightbench.gang.ssh_pool import shared_transport
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.gang.transport import Transport
@@ -84,7 +85,13 @@ async def cancel(
     async def on_node(node: str, transport: Transport) -> tuple[list[str], list[int]]:
         folder = (await Layout.of(transport, job.environments)).job(job, node)
         return await _end(
-            transport, [folder], job.environments, job.job_id, job.limits.term_s, reason
+            transport,
+            [folder],
+            job.environments,
+            job.job_id,
+            job.limits.term_s,
+            reason,
+            in_slurm=targets[node].slurm is not None,
         )
 
     try:
@@ -112,7 +119,11 @@ async def cancel_run(
         for case in await transport.listdir(run):
             for generation in await transport.listdir(posixpath.join(run, case)):
                 folders.append(posixpath.join(run, case, generation, node))
-        return await _end(transport, folders, cluster.environments, f"{run_id}/", 10.0, reason)
+        in_slurm = targets[node].slurm is not None
+        prefix = f"{run_id}/"
+        return await _end(
+            transport, folders, cluster.environments, prefix, 10.0, reason, in_slurm=in_slurm
+        )
 
     async with connections(cluster.nodes, targets, connect) as transports:
         return await _on_nodes(transports, on_node, on_event)
@@ -143,13 +154,16 @@ async def _end(
     prefix: str,
     term_s: float,
     reason: str,
+    in_slurm: bool,
 ) -> tuple[list[str], list[int]]:
     """Stop the agents of job folders on one node, then sweep; (folders, swept pids).
 
+    The agents of Slurm's jobs are then gone with their jobs, and the login node is swept.
     The sweep also ends the job's builds of environments, which have no job folder yet.
     """
     layout = await Layout.of(transport, policy)
     stopped = []
+    jobs = []
     agent: str | None = None
     for folder in folders:
         job = await _json(transport, posixpath.join(folder, "job.json"))
@@ -169,10 +183,13 @@ async def _end(
         path = posixpath.join(control, "stop.json")
         await transport.write_atomic(path, json.dumps(stop).encode())
         stopped.append(folder)
+        jobs.append(str(job["job_id"]))
     agent = agent or await _any_agent(transport, layout)
     if agent is None:
         return [], []
     await _wait_for_end(transport, stopped, term_s + AGENT_ENDS_S)
+    for job_id in jobs if in_slurm else ():
+        await end_job(transport, job_id)
     words = ["--root", layout.root, "--job", prefix, *lock_options(policy)]
     killed: list[int] = []
     for _ in range(SWEEPS):

@@ -17,6 +17,7 @@ from nightbench.gang.node_access import Connect, connections, on_all
 from nightbench.gang.node_client import NodeClient
 from nightbench.gang.progress import GangEvent, OnEvent, ignore
 from nightbench.gang.repeat_controller import RepeatController
+from nightbench.gang.slurm_launcher import launcher_of
 from nightbench.gang.ssh_pool import shared_transport
 from nightbench.gang.ssh_target import SshTarget
 from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome
@@ -62,7 +63,13 @@ async def run_gang(
         return CaseOutcome.from_json(known)
     async with connections(job.nodes, targets, connect) as transports:
         gang = GangContext(
-            job, transports, store, on_event, throughput_of=throughput_of, today=today
+            job,
+            transports,
+            store,
+            on_event,
+            throughput_of=throughput_of,
+            today=today,
+            launcher=launcher_of(job, targets, on_event),
         )
         return await GangController(gang).run()
 
@@ -193,6 +200,11 @@ class GangController:
         # An agent that was killed cannot have ended its ranks' descendants: the sweep does.
         killed = [c for c in gang.clients if c.name in dead and c.view.agent != "ended"]
         await self._agents.sweep(killed)
+        if gang.launcher is not None:
+            try:
+                await gang.launcher.end(gang.lead.transport)
+            except NodeError as error:
+                gang.on_event(GangEvent("lost", f"could not be ended: {error}"))
 
     def _outcome(self, end: Conclusion) -> CaseOutcome:
         outcomes = self._gang.outcomes

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nightbench.core.model import JobSpec, reasons_from_json, reasons_to_json
+from nightbench.gang.agent_launcher import AgentLauncher
 from nightbench.gang.decisions import is_too_late
 from nightbench.gang.errors import Cancelled, Superseded
 from nightbench.gang.fanout import NodeMonitor, call_each
@@ -39,6 +40,7 @@ class GangContext:
         clock: the controller's monotonic clock.
         throughput_of: throughput of a repeat, which an adaptive protocol needs.
         today: the controller's date.
+        launcher: starts the agents; each over SSH when None.
     """
 
     def __init__(
@@ -50,12 +52,16 @@ class GangContext:
         clock: Callable[[], float] = time.monotonic,
         throughput_of: ThroughputOf | None = None,
         today: Callable[[], datetime] = utc_date,
+        launcher: AgentLauncher | None = None,
     ) -> None:
         self.job = job
+        self.launcher = launcher
         self.store = store
         self.on_event = on_event
         self.clock = clock
-        self.clients = [NodeClient(job, node, transports[node.name], clock) for node in job.nodes]
+        self.clients = [
+            NodeClient(job, node, transports[node.name], clock, launcher) for node in job.nodes
+        ]
         self.throughput_of = throughput_of
         self.today = today
         self.outcomes: list[RepeatOutcome] = []

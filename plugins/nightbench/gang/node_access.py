@@ -223,9 +223,10 @@ async def measure_offset(
     agent: str,
     exchanges: int = EXCHANGES,
     clock: Callable[[], float] = time.monotonic,
+    before: Sequence[str] = (),
 ) -> ClockOffset:
     """Return how far a node's monotonic clock is from the controller's."""
-    return (await measure_clocks(transport, python, agent, exchanges, clock))[0]
+    return (await measure_clocks(transport, python, agent, exchanges, clock, before=before))[0]
 
 
 async def measure_clocks(
@@ -235,10 +236,14 @@ async def measure_clocks(
     exchanges: int = EXCHANGES,
     clock: Callable[[], float] = time.monotonic,
     wall_clock: Callable[[], float] = time.time,
+    before: Sequence[str] = (),
 ) -> tuple[ClockOffset, ClockOffset]:
-    """Return the offsets of a node's monotonic and wall clock, by several readings of both."""
+    """Return the offsets of a node's monotonic and wall clock, by several readings of both.
+
+    `before` are words before the command, which bring it to the node.
+    """
     monotonic, wall = [], []
-    async with transport.converse([python, agent, "clock"]) as conversation:
+    async with transport.converse([*before, python, agent, "clock"]) as conversation:
         for _ in range(exchanges):
             sent, sent_wall = clock(), wall_clock()
             answer = json.loads(await conversation.ask(""))

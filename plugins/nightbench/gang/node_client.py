@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nightbench.core.model import ClockOffset, JobSpec, Node, reasons_from_json
+from nightbench.gang.agent_launcher import AgentLauncher
 from nightbench.gang.decisions import SERVING, NodeView, ProcessView
 from nightbench.gang.errors import NodeError, RemoteFailure
 from nightbench.gang.node_access import (
@@ -40,6 +41,7 @@ class NodeClient:
         node: the node.
         transport: access to it.
         clock: the controller's monotonic clock.
+        launcher: starts the agents; each is started over its node's transport when None.
     """
 
     def __init__(
@@ -48,8 +50,10 @@ class NodeClient:
         node: Node,
         transport: Transport,
         clock: Callable[[], float] = time.monotonic,
+        launcher: AgentLauncher | None = None,
     ) -> None:
         self.job = job
+        self.launcher = launcher
         self.node = node
         self.name = node.name
         self.transport = transport
@@ -151,7 +155,9 @@ class NodeClient:
         )
 
     async def start_agent(self) -> bool:
-        """Start the agent; return False where one runs already."""
+        """Start the agent; return False where one runs already, or waits for its node."""
+        if self.launcher is not None:
+            return await self.launcher.start(self.transport)
         answer = await call_agent(
             self.transport, self._python, self._agent, "start", self._folder, "--node", self.name
         )
@@ -237,11 +243,15 @@ class NodeClient:
 
     async def is_agent_running(self) -> bool:
         """Return whether the process of the agent that was seen last exists."""
+        if self.launcher is not None:
+            return await self.launcher.is_running(self.transport)
         pid = self.view.pid
         return pid is not None and await self.transport.exists(f"/proc/{pid}")
 
     async def check_reboot(self) -> bool:
         """Return whether the node has rebooted since it was seen first."""
+        if self.launcher is not None:
+            return self.view.rebooted  # by what its agent writes
         done = await self.transport.run(["cat", BOOT_ID], timeout_s=30.0)
         now = done.stdout.decode(errors="replace").strip() if done.exit == 0 else None
         rebooted = self._has_rebooted(now or None)
@@ -293,6 +303,11 @@ class NodeClient:
 
     async def clock_offset(self) -> ClockOffset:
         """Return the offset of the node's monotonic clock to the controller's, s."""
+        if self.launcher is not None:
+            words = await self.launcher.on_node(self.transport, self.node.host)
+            return await measure_offset(
+                self.transport, self._python, self._agent, clock=self._clock, before=words
+            )
         readings = []
         for _ in range(EXCHANGES):
             sent = self._clock()
@@ -306,6 +321,8 @@ class NodeClient:
 
     async def sweep_orphans(self) -> list[int]:
         """End all processes of Nightbench on the node whose agent has died; return their pids."""
+        if self.launcher is not None:
+            return []  # the batch system ends what its jobs leave
         words = ["--root", self._root, "--kill"]
         if self.job.environments.lock_dir:
             words += ["--lock-dir", self.job.environments.lock_dir]

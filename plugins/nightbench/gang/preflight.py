@@ -74,7 +74,7 @@ async def preflight(
 
     Returns:
         The nodes in the cluster's order (one that does not answer is an entry, not an error), and
-        the network; None where fewer than two nodes are free.
+        the network; None where fewer than two nodes are free, or Slurm has them.
     """
     places = asyncio.Semaphore(AT_ONCE)
 
@@ -82,6 +82,8 @@ async def preflight(
         async with places:
             return await _examine(cluster, node, transport, shipment, controls, sweep, on_event)
 
+    # A login node's figures would pass for those of Slurm's nodes.
+    controls = controls and cluster.slurm is None
     async with connections(cluster.nodes, targets, connect) as transports:
         examined = await asyncio.gather(*(examine(n, transports[n.name]) for n in cluster.nodes))
         free = [
@@ -89,7 +91,8 @@ async def preflight(
             for node, (seen, agent) in zip(cluster.nodes, examined, strict=True)
             if agent is not None and seen.document and not seen.document["lock_holders"]
         ]
-        network = await _network(cluster, free, transports) if len(free) > 1 else None
+        several = len(free) > 1 and cluster.slurm is None
+        network = await _network(cluster, free, transports) if several else None
     return [seen for seen, _ in examined], network
 
 

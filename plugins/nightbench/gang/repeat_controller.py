@@ -117,6 +117,9 @@ class RepeatController:
         results = await self._collect()
         await self._fetch_logs(results)
         status, reasons = self._judge(results, reasons)
+        end = gang.launcher.take_end() if gang.launcher is not None else None
+        if end is not None and status == "failed":
+            reasons = (end, *reasons)
         if status == "ok":
             gang.progress.repeat_ended(gang.clock() - began_s)
         outcome = await self._record(status, reasons, results, started_at)

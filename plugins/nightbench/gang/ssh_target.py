@@ -12,6 +12,7 @@ from typing import Any
 
 import asyncssh
 
+from nightbench.core.model import SlurmPolicy
 from nightbench.gang.errors import GangError
 
 CONNECT_TIMEOUT_S = 15.0
@@ -39,6 +40,8 @@ class SshTarget:
     agent: str | None = None
     """Socket of the SSH agent whose keys are offered too; "" means SSH_AUTH_SOCK of this process,
     None none but where there are no client keys."""
+    slurm: SlurmPolicy | None = None
+    """Set where this is the login node of the Slurm cluster that the node belongs to."""
     jump: tuple[SshTarget, ...] = ()
     """Hosts that the connection passes through, the first first."""
 

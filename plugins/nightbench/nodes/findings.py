@@ -60,7 +60,8 @@ def findings(
     if node is None:
         raise ValueError(f"cluster {cluster.name} has no node {seen.node}")
     given = _CheckInput(seen, seen.document, cluster, node, lines)
-    found = [finding for check in _CHECKS for finding in check(given)]
+    checks = _CHECKS_OF_A_LOGIN_NODE if cluster.slurm else _CHECKS
+    found = [finding for check in checks for finding in check(given)]
     order = (FindingLevel.FAIL, FindingLevel.WARN, FindingLevel.INFO)
     return tuple(sorted(found, key=lambda finding: order.index(finding.level)))
 
@@ -349,6 +350,10 @@ _CHECKS = (
     _held,
     _orphans,
 )
+
+
+_CHECKS_OF_A_LOGIN_NODE = (_root, _disk, _interpreters)
+"""What a login node of Slurm tells of its cluster: the shared folder, what builds environments."""
 
 
 def _size(count: float) -> str:

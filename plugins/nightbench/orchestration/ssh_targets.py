@@ -95,7 +95,8 @@ def _targets(
 ) -> dict[str, SshTarget]:
     found = {}
     for node in cluster.nodes:
-        here = _Endpoint(cluster, node.name, node.host, node.ssh_conn_id, node.port, node.user)
+        host = cluster.slurm.login if cluster.slurm else node.host
+        here = _Endpoint(cluster, node.name, host, node.ssh_conn_id, node.port, node.user)
         hops = []
         for hop in _hops(cluster, node):
             there = _Endpoint(cluster, node.name, hop.host, hop.ssh_conn_id, hop.port, None)
@@ -149,6 +150,7 @@ class _Endpoint:
             password=connection.password or None,
             certificates=tuple(_path(one) for one in certificates),
             agent=_agent(extra, self.conn_id),
+            slurm=self.cluster.slurm,
             jump=jump,
         )
 

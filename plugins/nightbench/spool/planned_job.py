@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from upath import UPath
 
 from nightbench.core.errors import UserError
-from nightbench.core.model import Cluster, JobSpec, JumpHost
+from nightbench.core.model import Cluster, JobSpec, JumpHost, SlurmPolicy
 from nightbench.spool.documents import read_json, write_json
 from nightbench.spool.run import RunSpool
 
@@ -42,6 +42,8 @@ class PlannedJob:
     """Hops on the way to the cluster's nodes."""
     hours: str | None = None
     """When the cluster may be measured on; None: at any time, or the request overrides it."""
+    slurm: SlurmPolicy | None = None
+    """How the gang becomes a job of Slurm; None: its nodes are reached over SSH."""
 
     @classmethod
     def of(cls, job: JobSpec, cluster: Cluster, *, outside_hours: bool = False) -> PlannedJob:
@@ -53,7 +55,7 @@ class PlannedJob:
             outside_hours: the cluster's hours do not count.
         """
         hours = None if outside_hours else cluster.window
-        return cls(job, cluster.known_hosts, cluster.jump, hours)
+        return cls(job, cluster.known_hosts, cluster.jump, hours, cluster.slurm)
 
     @property
     def cluster(self) -> Cluster:
@@ -65,6 +67,7 @@ class PlannedJob:
             known_hosts=self.known_hosts,
             jump=self.jump,
             window=self.hours,
+            slurm=self.slurm,
         )
 
     def generation(self, number: int) -> PlannedJob:

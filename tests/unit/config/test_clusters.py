@@ -9,7 +9,7 @@ import pytest
 
 from nightbench.config import ConfigError, load_cluster
 from nightbench.config.values import duration, hosts, percentage
-from nightbench.core.model import HealthPolicy, NeighbourPolicy
+from nightbench.core.model import HealthPolicy, NeighbourPolicy, SlurmPolicy
 
 Write = Callable[..., Path]
 
@@ -101,6 +101,20 @@ def test_what_a_cluster_says_of_neighbours_health_and_limits(cluster_file: Write
     )
 
 
+SLURM = (
+    "slurm:\n  login: login.example.org\n  partition: gpu\n  time_limit: 90m\n"
+    '  options: ["--gres=gpu:8"]\nnodes:'
+)
+
+
+def test_a_cluster_of_slurm(cluster_file: Write) -> None:
+    assert load_cluster(cluster_file()).slurm is None
+    cluster = load_cluster(cluster_file(("nodes:", SLURM)))
+    assert cluster.slurm == SlurmPolicy(
+        "login.example.org", "gpu", None, 5400.0, 60, ("--gres=gpu:8",)
+    )
+
+
 def test_the_state_folder_is_a_variable(cluster_file: Write, tmp_path: Path) -> None:
     path = cluster_file(("nodes:", "known_hosts: ${NIGHTBENCH_HOME}/cluster/known_hosts\nnodes:"))
     assert load_cluster(path, home=tmp_path / "h").known_hosts == str(
@@ -141,6 +155,26 @@ def test_the_state_folder_is_a_variable(cluster_file: Write, tmp_path: Path) -> 
             "hosts: node[1-2]",
             "hosts: node[1-2]\n    devices: [0]",
             ':4: nodes[0].devices: found devices on a cluster of kind "cpu"',
+        ),
+        (
+            "nodes:",
+            SLURM.replace("--gres=gpu:8", "--array=1-4"),
+            ':6: slurm.options[0]: found "--array=1-4"; expected another option',
+        ),
+        (
+            "nodes:",
+            SLURM.replace("--gres=gpu:8", "-N 3"),
+            ':6: slurm.options[0]: found "-N 3"; expected `--name` or `--name=value`',
+        ),
+        (
+            "nodes:",
+            "environments: {job_root: /local}\n" + SLURM,
+            ':2: environments.job_root: found "/local" beside `slurm`; expected none',
+        ),
+        (
+            "nodes:",
+            "lock: devices\n" + SLURM,
+            ':2: lock: found "devices" beside `slurm`; expected "node"',
         ),
         ("nodes:", "known_hosts: gone\nnodes:", ':2: known_hosts: found "gone", which is not the'),
         ("nodes:", "known_hosts: ${HOME}/x\nnodes:", ":2: known_hosts: found"),

@@ -38,6 +38,43 @@ def test_start_returns_although_its_output_is_a_pipe(drive):
     assert not any(target.startswith("pipe:") for target in targets)
 
 
+def task(node: NodeDriver, **variables: str) -> subprocess.Popen[str]:
+    """`agent.py task` for the node `n1`, which is the task `0`."""
+    words = [PYTHON, str(AGENT), "task", str(node.folder.parent), "--node", "0=n1"]
+    environment = {**os.environ, **node.env, **variables}
+    return subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+def test_a_task_of_a_batch_job_is_the_agent(drive, tmp_path, number):
+    """It stays in the foreground; a signal to it ends the agent, which says why."""
+    node = drive(one_node(), start=False)
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "n1").symlink_to(node.folder)
+    node.folder = tmp_path / "all" / "n1"
+    with task(node, JOB_COMPLETION_INDEX="0") as process:
+        wait_until(lambda: node.agent().get("state") == "idle")
+        assert process.poll() is None
+        with task(node, JOB_COMPLETION_INDEX="0") as second:
+            assert "another agent serves" in second.communicate()[0]
+            assert second.returncode == 1
+        process.send_signal(number)
+        assert process.wait(20) == 3, "the batch system is told that nobody stopped it"
+    assert why(node.agent()) == f"agent_signalled : {number.name} ()"
+    assert node.marked() == []
+    with task(node, SLURMD_NODENAME="0") as process:
+        wait_until(lambda: node.agent().get("state") == "idle")
+        node.stop()
+        assert process.wait(20) == 0
+
+
+def test_a_task_that_is_not_of_the_job(drive):
+    node = drive(one_node(), start=False)
+    with task(node, JOB_COMPLETION_INDEX="7") as process:
+        assert "found '7' as this task's name" in process.communicate()[0]
+        assert process.returncode == 1
+
+
 def test_second_agent_waits_and_shows_the_holder(drive):
     first = drive(one_node())
     wait_until(lambda: first.agent().get("state") == "idle")

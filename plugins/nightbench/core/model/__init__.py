@@ -22,6 +22,7 @@ from nightbench.core.model.clusters import (
     JumpHost,
     NeighbourPolicy,
     Node,
+    SlurmPolicy,
 )
 from nightbench.core.model.reasons import (
     Reason,
@@ -107,6 +108,7 @@ __all__ = [
     "RunBundle",
     "RunKind",
     "Severity",
+    "SlurmPolicy",
     "Strategy",
     "Suite",
     "SuiteTable",

@@ -99,6 +99,22 @@ class EnvironmentPolicy:
 
 
 @dataclass(frozen=True)
+class SlurmPolicy:
+    """How gangs become jobs of Slurm."""
+
+    login: str
+    """SSH address of the login node, on which files are written and jobs are submitted."""
+    partition: str | None = None
+    account: str | None = None
+    time_limit_s: float | None = None
+    """Of one job; the partition's when None."""
+    warning_s: int = 60
+    """So long before its end a job is told of it, by a signal to its agents."""
+    options: tuple[str, ...] = ()
+    """Further options of `sbatch`."""
+
+
+@dataclass(frozen=True)
 class Cluster:
     """Nodes that gangs are launched on."""
 
@@ -128,5 +144,7 @@ class Cluster:
     health: HealthPolicy = field(default_factory=HealthPolicy)
     data: Mapping[str, str] = field(default_factory=dict)
     """Name of a data set -> where it lies on every node."""
+    slurm: SlurmPolicy | None = None
+    """Gangs are jobs of Slurm, and nodes are Slurm's; each is reached over SSH when None."""
     link_command: tuple[str, ...] = ()
     """What limits the link of a node, given a bandwidth as its last word; empty: nothing can."""

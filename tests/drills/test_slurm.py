@@ -1,0 +1,212 @@
+"""Gangs as jobs of a real Slurm on this machine, whose daemons and controller are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.drills.gangs import (
+    Controller,
+    check_accounts,
+    eventually,
+    in_phase,
+    left,
+    make_job,
+    make_store,
+    measure,
+)
+from tests.drills.slurm import NODES, SlurmCluster, missing, slurm_cluster
+
+from nightbench.core.model import CaseStatus, JobSpec, ReasonCode
+from nightbench.core.summarize import throughput_of
+from nightbench.gang import GangEvent, Shipment, cancel
+from nightbench.spool import CaseOutcome, CaseStore
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    with slurm_cluster(tmp_path_factory.mktemp("slurm")) as cluster:
+        yield cluster
+
+
+def jobs_of(slurm: SlurmCluster, job: JobSpec) -> list[str]:
+    """The states of the jobs that were submitted for a gang."""
+    name = f"--name=nightbench/{job.job_id}"
+    listed = slurm.run("squeue", "--noheader", "--states=all", name, "--format=%T")
+    return [line.strip() for line in listed.splitlines()]
+
+
+async def measured(
+    slurm: SlurmCluster,
+    shipment: Shipment,
+    job: JobSpec,
+    store: CaseStore,
+    events: list[GangEvent],
+    **policy: object,
+) -> CaseOutcome:
+    return await measure(slurm, shipment, job, store, events, slurm.targets(**policy))
+
+
+async def check(slurm: SlurmCluster, job: JobSpec, store: CaseStore, outcome: CaseOutcome) -> None:
+    """Each repeat is accounted for, nothing is left on a node, and no job in the queue."""
+    check_accounts(slurm, job, store, outcome)
+    await eventually(lambda: not slurm.run("squeue", "--noheader").strip(), 30)
+
+
+async def test_a_case_is_measured_in_one_job(
+    slurm: SlurmCluster, shipment: Shipment, tmp_path: Path
+) -> None:
+    """Two nodes, three repeats, one job; repeats have throughputs, clocks and fingerprints."""
+    job = make_job(slurm, shipment, repeats=3)
+    store, events = make_store(tmp_path), []
+    outcome = await measured(slurm, shipment, job, store, events)
+    assert outcome.status is CaseStatus.OK, (outcome.why, events)
+    await check(slurm, job, store, outcome)
+    assert jobs_of(slurm, job) == ["COMPLETED"]
+    figures = [throughput_of(job.case)(store.repeat(k), store.results(k)) for k in (1, 2, 3)]
+    print("samples/s:", figures)
+    assert all(figure and figure > 0 for figure in figures)
+    assert store.fingerprint("node-n1") is not None
+
+
+async def test_a_cancelled_case_leaves_nothing(
+    slurm: SlurmCluster, shipment: Shipment, tmp_path: Path
+) -> None:
+    job = make_job(slurm, shipment, steps=2000)
+    store = make_store(tmp_path)
+    running = asyncio.create_task(measured(slurm, shipment, job, store, []))
+    await eventually(in_phase(store, "window"))
+    began = time.monotonic()
+    await cancel(job, slurm.targets(), "by the drill", store)
+    print(f"cancelled within {time.monotonic() - began:.1f} s")
+    assert (await running).status is CaseStatus.CANCELLED
+    assert left(job) == []
+    assert not slurm.run("squeue", "--noheader").strip()
+
+
+async def test_scancel_cancels_the_case(
+    slurm: SlurmCluster, shipment: Shipment, tmp_path: Path
+) -> None:
+    """A person who ends the job has ended the case: it is not submitted again."""
+    job = make_job(slurm, shipment, steps=2000)
+    store = make_store(tmp_path)
+    running = asyncio.create_task(measured(slurm, shipment, job, store, []))
+    await eventually(in_phase(store, "window"))
+    slurm.run("scancel", "--me", f"--name=nightbench/{job.job_id}")
+    outcome = await running
+    assert outcome.status is CaseStatus.CANCELLED
+    assert "scancel" in outcome.why
+    assert jobs_of(slurm, job) == ["CANCELLED"]
+    await check(slurm, job, store, outcome)
+
+
+@pytest.mark.parametrize("daemon", ["slurmctld", *NODES])
+async def test_a_daemon_dies_in_the_middle(
+    slurm: SlurmCluster, shipment: Shipment, tmp_path: Path, daemon: str
+) -> None:
+    """The job goes on without it, and the case is measured as if nothing had happened."""
+    job = make_job(slurm, shipment, repeats=2, steps=100)
+    store, events = make_store(tmp_path), []
+    running = asyncio.create_task(measured(slurm, shipment, job, store, events))
+    await eventually(in_phase(store, "window", repeat=1))
+    slurm.kill(daemon)
+    await eventually(lambda: store.repeat(1) is not None)
+    await asyncio.sleep(5)
+    slurm.start(daemon)
+    outcome = await running
+    assert [r.status for r in outcome.repeats] == ["ok", "ok"], (outcome.why, events)
+    await check(slurm, job, store, outcome)
+    assert jobs_of(slurm, job) == ["COMPLETED"]
+
+
+async def test_a_killed_controller_finds_the_job_again(
+    slurm: SlurmCluster, shipment: Shipment, tmp_path: Path
+) -> None:
+    job = make_job(slurm, shipment, repeats=2, steps=100)
+    store = make_store(tmp_path)
+    first = Controller(tmp_path / "first", shipment, job, store, slurm.targets())
+    await eventually(in_phase(store, "window", repeat=1))
+    first.kill()
+    second = Controller(tmp_path / "second", shipment, job, store, slurm.targets())
+    assert await second.end() == 0, second.log.read_text()
+    outcome = CaseOutcome.from_json(store.outcome())
+    assert [r.status for r in outcome.repeats] == ["ok", "ok"], second.log.read_text()
+    assert "submitted" not in second.log.read_text()
+    await check(slurm, job, store, outcome)
+    assert jobs_of(slurm, job) == ["COMPLETED"]
+
+
+async def test_a_controller_killed_while_the_job_waits_submits_none_again(
+    slurm: SlurmCluster, shipment: Shipment, tmp_path: Path
+) -> None:
+    """Another job holds the nodes; the queue is shown as what is waited for."""
+    words = ["--parsable", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 600"]
+    other = slurm.run("sbatch", *words).strip()
+    job = make_job(slurm, shipment, repeats=1)
+    store = make_store(tmp_path)
+    first = Controller(tmp_path / "first", shipment, job, store, slurm.targets())
+    await eventually(lambda: (store.progress() or {}).get("state") == "waiting")
+    assert "Slurm job" in str(store.progress()) or "submitted" in str(store.progress())
+    await eventually(lambda: jobs_of(slurm, job) == ["PENDING"])
+    first.kill()
+    second = Controller(tmp_path / "second", shipment, job, store, slurm.targets())
+    await eventually(lambda: "PENDING" in second.log.read_text())
+    slurm.run("scancel", other)
+    assert await second.end() == 0, second.log.read_text()
+    outcome = CaseOutcome.from_json(store.outcome())
+    assert outcome.status is CaseStatus.OK, outcome.why
+    await check(slurm, job, store, outcome)
+    assert jobs_of(slurm, job) == ["COMPLETED"]
+
+
+async def test_the_time_limit_ends_one_repeat(
+    slurm: SlurmCluster, shipment: Shipment, tmp_path: Path
+) -> None:
+    """Slurm warns, the agents end the repeat and say why, and the next job has the others."""
+    job = make_job(slurm, shipment, repeats=2, repeat=1, steps=1200, limits={"repeat_s": 200})
+    store, events = make_store(tmp_path), []
+    began = time.monotonic()
+    running = asyncio.create_task(
+        measured(slurm, shipment, job, store, events, time_limit_s=60, warning_s=40)
+    )
+    await eventually(lambda: store.repeat(1) is not None, 120)
+    record = store.repeat(1)
+    print(f"warned and ended {time.monotonic() - began:.0f} s after the start: {record['reasons']}")
+    assert record["status"] == "failed"
+    codes = {reason["code"] for reason in record["reasons"]}
+    assert codes & {ReasonCode.AGENT_SIGNALLED, ReasonCode.BATCH_JOB_ENDED}, record
+    await eventually(lambda: len(jobs_of(slurm, job)) == 2, 60)
+    await cancel(job, slurm.targets(), "by the drill", store)
+    assert (await running).status is CaseStatus.CANCELLED
+    assert left(job) == []
+
+
+async def test_an_agent_dies(slurm: SlurmCluster, shipment: Shipment, tmp_path: Path) -> None:
+    """The job ends with it; a new job has the next repeat."""
+    job = make_job(slurm, shipment, repeats=2, steps=60)
+    store, events = make_store(tmp_path), []
+    running = asyncio.create_task(measured(slurm, shipment, job, store, events))
+    await eventually(in_phase(store, "window", repeat=1))
+    agents = [pid for pid, what in left_agents(job) if "serve" in what and "node-n2" in what]
+    assert len(agents) == 1
+    import os
+
+    os.kill(agents[0], signal.SIGKILL)
+    outcome = await running
+    assert [r.status for r in outcome.repeats] == ["failed", "ok"], (outcome.why, events)
+    print("why:", outcome.repeats[0].why)
+    await check(slurm, job, store, outcome)
+    assert sorted(jobs_of(slurm, job)) == ["COMPLETED", "FAILED"]
+
+
+def left_agents(job: JobSpec) -> list[tuple[int, str]]:
+    """Processes of the job, with their command lines."""
+    from tests.drills.hosts import marked
+
+    return marked(job.run_id)
