@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import os
 import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.drills.gangs import (
     Controller,
@@ -19,7 +23,9 @@ from tests.drills.gangs import (
     make_store,
     measure,
 )
+from tests.drills.hosts import marked
 from tests.drills.slurm import NODES, SlurmCluster, missing, slurm_cluster
+from tests.integration.terminal import TRIAL, Terminal
 
 from nightbench.core.model import CaseStatus, JobSpec, ReasonCode
 from nightbench.core.summarize import throughput_of
@@ -195,8 +201,6 @@ async def test_an_agent_dies(slurm: SlurmCluster, shipment: Shipment, tmp_path: 
     await eventually(in_phase(store, "window", repeat=1))
     agents = [pid for pid, what in left_agents(job) if "serve" in what and "node-n2" in what]
     assert len(agents) == 1
-    import os
-
     os.kill(agents[0], signal.SIGKILL)
     outcome = await running
     assert [r.status for r in outcome.repeats] == ["failed", "ok"], (outcome.why, events)
@@ -207,6 +211,74 @@ async def test_an_agent_dies(slurm: SlurmCluster, shipment: Shipment, tmp_path: 
 
 def left_agents(job: JobSpec) -> list[tuple[int, str]]:
     """Processes of the job, with their command lines."""
-    from tests.drills.hosts import marked
-
     return marked(job.run_id)
+
+
+CLUSTER = """\
+cluster: farm
+shared: true
+nodes:
+  - {{hosts: n1, ssh_conn_id: farm_login, data_address: 127.0.0.1}}
+  - {{hosts: n2, ssh_conn_id: farm_login, data_address: 127.0.0.1}}
+environments: {{kind: venv, root: {root}, python: /usr/bin/python3, lock_dir: {locks}}}
+known_hosts: {known_hosts}
+slurm: {{login: 127.0.0.2, partition: bench, time_limit: 30m}}
+"""
+
+
+def test_the_command_line(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """A cluster's YAML and a Connection: doctor, a run to its medians, a cancelled one."""
+    target = slurm.target
+    assert target is not None
+    policy = slurm.environments
+    text = CLUSTER.format(root=policy.root, locks=policy.lock_dir, known_hosts=target.known_hosts)
+    connection = {
+        "conn_type": "ssh",
+        "port": target.port,
+        "login": target.user,
+        "extra": {"key_file": target.client_keys[0]},
+    }
+    here = Terminal(tmp_path)
+    for name, content in (
+        ("dags/suites/trial.yaml", TRIAL.replace("cluster: local", "cluster: farm")),
+        ("dags/clusters/farm.yaml", text),
+        ("home/connections.json", json.dumps({"farm_login": connection})),
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    done = here.run("doctor", "farm")
+    print(done.stdout, done.stderr)
+    assert done.returncode == 0
+    done = here.run("run", "trial", "--direct")
+    print(done.stdout, done.stderr)
+    run = here.newest()
+    outcomes = {case["case_id"]: run.case(case["case_id"]).outcome() for case in run.planned()}
+    assert len(outcomes) == 3
+    assert {outcome["status"] for outcome in outcomes.values() if outcome} == {"ok"}
+    assert not slurm.run("squeue", "--noheader").strip()
+
+
+async def test_a_node_is_lost(slurm: SlurmCluster, shipment: Shipment, tmp_path: Path) -> None:
+    """Its slurmd and all that it started die at once; a new job has what is left."""
+    job = make_job(slurm, shipment, repeats=2, steps=200, limits={"progress_s": 15})
+    store, events = make_store(tmp_path), []
+    running = asyncio.create_task(measured(slurm, shipment, job, store, events))
+    await eventually(in_phase(store, "window", repeat=1))
+    there = [
+        psutil.Process(pid)
+        for pid, _ in marked(job.run_id)
+        if b"SLURMD_NODENAME=n2" in Path(f"/proc/{pid}/environ").read_bytes()
+    ]
+    agents_parent = next(each for each in there if "reap" in each.cmdline())
+    slurm.kill("n2")
+    # Slurm's own process of the step is the first to go: it would tell srun of its tasks' ends.
+    for process in (agents_parent.parent(), *there):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    await eventually(lambda: store.repeat(1) is not None, 120)
+    slurm.start("n2")
+    outcome = await running
+    print("why:", outcome.repeats[0].why)
+    assert [r.status for r in outcome.repeats] == ["failed", "ok"], (outcome.why, events)
+    await check(slurm, job, store, outcome)

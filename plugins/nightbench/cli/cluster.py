@@ -61,6 +61,14 @@ def from_inventory(
     group: Annotated[
         str, typer.Option("--group", "-g", help="Only hosts of this group of Ansible's.")
     ] = "all",
+    login: Annotated[
+        str | None,
+        typer.Option(
+            "--login",
+            metavar="HOST",
+            help="Login node of Slurm, which is to launch the gangs; the Connection is its own.",
+        ),
+    ] = None,
 ) -> None:
     """Print the YAML of a cluster from what Ansible or Slurm knows of its nodes.
 
@@ -71,7 +79,9 @@ def from_inventory(
 
     text = file.read()
     hosts = ansible_hosts(text, group) if source is Inventory.ANSIBLE else slurm_hosts(text)
-    print(cluster_yaml(cluster, hosts, ssh_conn_id), end="")
+    if login is not None and source is not Inventory.SLURM:
+        raise UserError(f'--login: found it with "{source}"; expected it with "slurm"')
+    print(cluster_yaml(cluster, hosts, ssh_conn_id, login), end="")
 
 
 @app.command()

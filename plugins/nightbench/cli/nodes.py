@@ -53,6 +53,10 @@ def doctor(
         out.print(nodes_view.overview(preflight, states))
         found = nodes_view.findings_table(preflight)
         out.print(found if found is not None else "[green]Nothing was found.[/green]")
+        if where.slurm:
+            login = where.slurm.login
+            said = f"Slurm has these nodes: what is shown of each is the login node, {login}."
+            out.print(said, markup=False, soft_wrap=True)
         if controls:
             out.print(nodes_view.controls_table(preflight, baselines))
     if preflight.failed:

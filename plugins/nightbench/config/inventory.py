@@ -109,13 +109,16 @@ def slurm_hosts(text: str) -> list[Host]:
     return list(found.values())
 
 
-def cluster_yaml(name: str, hosts: Sequence[Host], ssh_conn_id: str) -> str:
+def cluster_yaml(
+    name: str, hosts: Sequence[Host], ssh_conn_id: str, login: str | None = None
+) -> str:
     """Return the YAML of a cluster; hosts that differ by one rising number are one entry.
 
     Args:
         name: of the cluster.
         hosts: in the order in which gangs fill them.
         ssh_conn_id: Airflow Connection with user and key.
+        login: login node of Slurm, which is to launch the gangs.
 
     Raises:
         UserError: there is no host, or hosts have different numbers of GPUs.
@@ -129,14 +132,21 @@ def cluster_yaml(name: str, hosts: Sequence[Host], ssh_conn_id: str) -> str:
     document: dict[str, Any] = {"cluster": name, "known_hosts": f"{name}.known_hosts"}
     if hosts[0].gpus:
         document["devices"] = {"kind": "gpu", "per_node": hosts[0].gpus}
-    document["nodes"] = [_entry(each, ssh_conn_id) for each in _runs(hosts)]
+    document["nodes"] = [_entry(each, ssh_conn_id, login) for each in _runs(hosts)]
+    if login is not None:
+        document["slurm"] = {"login": login}
+        if hosts[0].gpus:
+            document["slurm"]["options"] = [f"--gres=gpu:{hosts[0].gpus}"]
     return yaml.safe_dump(document, sort_keys=False, width=100)
 
 
-def _entry(hosts: Sequence[Host], ssh_conn_id: str) -> dict[str, Any]:
-    entry: dict[str, Any] = {"hosts": _pattern([host.address for host in hosts])}
-    if any(host.name != host.address for host in hosts):
-        entry["name"] = _pattern([host.name for host in hosts])
+def _entry(hosts: Sequence[Host], ssh_conn_id: str, login: str | None) -> dict[str, Any]:
+    names, addresses = map(_pattern, _columns(hosts))
+    entry: dict[str, Any] = {"hosts": addresses if login is None else names}
+    if names != addresses and login is None:
+        entry["name"] = names
+    elif names != addresses:
+        entry["data_address"] = addresses
     entry["ssh_conn_id"] = ssh_conn_id
     entry |= {
         key: value

@@ -12,7 +12,7 @@ from nightbench.cli.main import app
 from nightbench.config import load_cluster
 from nightbench.config.inventory import Host, ansible_hosts, cluster_yaml, slurm_hosts
 from nightbench.core.errors import UserError
-from nightbench.core.model import Cluster
+from nightbench.core.model import Cluster, SlurmPolicy
 
 ANSIBLE = {
     "_meta": {
@@ -66,6 +66,24 @@ def test_a_thousand_nodes_of_slurm_are_an_entry_for_each_subnet(tmp_path: Path) 
     ]
     assert (cluster.device_kind, cluster.devices_per_node) == ("gpu", 8)
     assert cluster_yaml("gpu", hosts, "lab").count("- hosts:") == 4
+
+
+def test_nodes_to_which_slurm_brings_gangs(tmp_path: Path) -> None:
+    """They are named as Slurm names them, and reached through its login node."""
+    hosts = slurm_hosts("g1 10.1.0.1 gpu:a100:8\ng2 10.1.0.2 gpu:a100:8\n")
+    cluster = loaded(tmp_path, cluster_yaml("gpu", hosts, "lab", "login.example.org"))
+    assert [(n.host, n.name, n.data_address) for n in cluster.nodes] == [
+        ("g1", "g1", "10.1.0.1"),
+        ("g2", "g2", "10.1.0.2"),
+    ]
+    assert cluster.slurm == SlurmPolicy("login.example.org", options=("--gres=gpu:8",))
+
+
+def test_ansible_has_no_login_node() -> None:
+    words = ["cluster", "from", "ansible", "gpu", "--ssh-conn-id", "lab", "--login", "x"]
+    done = CliRunner().invoke(app, words, input=json.dumps(ANSIBLE))
+    assert isinstance(done.exception, UserError)
+    assert 'found it with "ansible"' in str(done.exception)
 
 
 @pytest.mark.parametrize(
