@@ -183,12 +183,13 @@ async def _end(
         path = posixpath.join(control, "stop.json")
         await transport.write_atomic(path, json.dumps(stop).encode())
         stopped.append(folder)
-        jobs.append(str(job["job_id"]))
+        if in_slurm:
+            jobs.append(str(job["job_id"]))
     agent = agent or await _any_agent(transport, layout)
     if agent is None:
         return [], []
     await _wait_for_end(transport, stopped, term_s + AGENT_ENDS_S)
-    for job_id in jobs if in_slurm else ():
+    for job_id in jobs:
         await end_job(transport, job_id)
     words = ["--root", layout.root, "--job", prefix, *lock_options(policy)]
     killed: list[int] = []
