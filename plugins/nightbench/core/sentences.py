@@ -131,3 +131,10 @@ def sentences(reasons: Iterable[Reason]) -> str:
         text += ": " if explained else "; "
         named = (reason.node or named) if explained else None
     return text.removesuffix("; ").removesuffix(": ")
+
+
+def percent(value: float | None, digits: int = 1, *, signed: bool = False) -> str:
+    """Return a fraction as a percentage: `1.5 %`, or `+1.5 %` where it is `signed`."""
+    if value is None:
+        return "-"
+    return f"{value * 100:{'+' if signed else ''}.{digits}f} %"
