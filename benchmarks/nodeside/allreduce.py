@@ -19,7 +19,8 @@ from typing import Any, Sequence
 from nodeside.files import AgentError
 
 TIMEOUT_S = 60.0
-"""Limit for the arrival of the other ranks, and for one round."""
+"""Limit for the arrival of the other ranks, and for all rounds: no rank outlives its controller."""
+_SEED_BYTES = 32
 _HELLO = struct.Struct("!32sI")
 
 
@@ -177,29 +178,32 @@ def _run(
 ) -> dict[str, Any]:
     chunk = -(-size_bytes // world)
     seconds = []
+    deadline = time.monotonic() + TIMEOUT_S
     for number in range(rounds + 1):  # not counted: the first round opens the connections' windows
-        mine = [_pattern(rank, number, index, chunk) for index in range(world)]
+        mine = _parts(_seeds(rank, number, world), chunk)
         begin_s = time.monotonic()
-        _reduce(right, left, rank, mine)
+        _reduce(right, left, rank, mine, deadline)
         if number:
             seconds.append(time.monotonic() - begin_s)
-        for index in range(world):
-            expected = bytes(chunk)
-            for other in range(world):
-                expected = _xor(expected, _pattern(other, number, index, chunk))
+        seeds = bytes(_SEED_BYTES * world)
+        for other in range(world):
+            seeds = _xor(seeds, _seeds(other, number, world))
+        for index, expected in enumerate(_parts(seeds, chunk)):
             if mine[index] != expected:
                 raise AgentError("rank {}: part {} came out wrong".format(rank, index))
     return {"seconds": seconds, "bytes": chunk * world, "ranks": world}
 
 
-def _reduce(right: socket.socket, left: socket.socket, rank: int, parts: list[bytes]) -> None:
+def _reduce(
+    right: socket.socket, left: socket.socket, rank: int, parts: list[bytes], deadline: float
+) -> None:
     world = len(parts)
-    for step in range(world - 1):
-        received = _exchange(right, left, parts[(rank - step) % world])
+    for step in range(2 * (world - 1)):
+        if time.monotonic() > deadline:
+            raise AgentError("rank {}: the rounds take longer than {:g} s".format(rank, TIMEOUT_S))
         index = (rank - step - 1) % world
-        parts[index] = _xor(parts[index], received)
-    for step in range(world - 1):
-        parts[(rank - step) % world] = _exchange(right, left, parts[(rank - step + 1) % world])
+        received = _exchange(right, left, parts[(rank - step) % world])
+        parts[index] = _xor(parts[index], received) if step < world - 1 else received
 
 
 def _exchange(right: socket.socket, left: socket.socket, piece: bytes) -> bytes:
@@ -223,10 +227,18 @@ def _exchange(right: socket.socket, left: socket.socket, piece: bytes) -> bytes:
     return received
 
 
-def _pattern(rank: int, number: int, index: int, size: int) -> bytes:
-    """Return bytes that every rank can compute for every other."""
-    seed = hashlib.sha256("{}/{}/{}".format(rank, number, index).encode()).digest()
-    return (seed * (-(-size // len(seed))))[:size]
+def _seeds(rank: int, number: int, world: int) -> bytes:
+    """Return the seeds of a rank's parts in a round; every rank can compute those of all."""
+    return hashlib.shake_256("{}/{}".format(rank, number).encode()).digest(_SEED_BYTES * world)
+
+
+def _parts(seeds: bytes, size: int) -> list[bytes]:
+    """Return the parts that repeat these seeds; parts of combined seeds are the combined parts."""
+    times = -(-size // _SEED_BYTES)
+    return [
+        (seeds[begin : begin + _SEED_BYTES] * times)[:size]
+        for begin in range(0, len(seeds), _SEED_BYTES)
+    ]
 
 
 def _xor(one: bytes, other: bytes) -> bytes:

@@ -22,6 +22,7 @@ import pytest
 
 from nightbench.core.model import EnvironmentPolicy, Node
 from nightbench.gang import SshTarget
+from nightbench.local.local_cluster import address_of
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 REPO = Path(__file__).resolve().parents[2]
@@ -147,7 +148,7 @@ def openssh_nodes(folder: Path, count: int = 2) -> Iterator[SshNodes]:
 def local_nodes(folder: Path, count: int = 2, *options: str) -> Iterator[SshNodes]:
     """The product's local cluster, with further options of its command."""
     folder.mkdir(parents=True, exist_ok=True)
-    hosts = [f"127.0.0.{i + 2}" for i in range(count)]
+    hosts = [address_of(i + 1) for i in range(count)]
     port = free_port(hosts)
     log = folder / "cluster.log"
     words = ["--home", str(folder), "--nodes", str(count), "--port", str(port), *options]

@@ -16,6 +16,7 @@ FIGURES = (
     "turns",
     "promises",
     "lines",
+    "fleet",
     "warehouse",
 )
 NAMED = ("bandwidth", "pages")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,8 +24,9 @@ from nightbench.local import backup
 from nightbench.local.backup import back_up, restore
 from nightbench.local.deployment import Stack
 from nightbench.local.home import Home
+from nightbench.local.lifecycle import migrate_warehouse
 from nightbench.local.postgres import SUPERUSER, WAREHOUSE, limit_reader
-from nightbench.warehouse import Triage, Warehouse, connect, migrate
+from nightbench.warehouse import Triage, Warehouse, connect, migrate, statements
 
 NOW = datetime(2026, 3, 5, 8, 0, tzinfo=UTC)
 RIGHTS = """
@@ -193,6 +196,52 @@ def test_a_restore_ends_whoever_is_connected(stack, stored, warehouse, tmp_path)
 def test_a_backup_that_cannot_be_written_says_so(stack, warehouse, tmp_path):
     with pytest.raises(UserError, match=r"Cannot back up the warehouse: .*No such file"):
         back_up(stack, tmp_path / "no" / "folder", warehouse.name)
+
+
+@contextmanager
+def newer_release(monkeypatch, tmp_path) -> Iterator[None]:
+    """The code with one migration more, which loses something."""
+    newer = tmp_path / "newer"
+    shutil.copytree(statements.SQL, newer)
+    (newer / "migrations" / "0099_mistake.sql").write_text("delete from raw.repeat;\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(statements, "SQL", newer)
+        yield
+
+
+REPEATS = "select * from raw.repeat"
+
+
+def test_an_upgrade_archives_the_warehouse_first_and_the_archive_brings_it_back(
+    stack, stored, warehouse, monkeypatch, tmp_path
+):
+    before = answers(warehouse.reader, REPEATS)
+    assert before
+    assert list(migrate_warehouse(stack, True, warehouse.name)) == []
+    file = stack.home.backups / "warehouse-before-0099_mistake.backup"
+    with newer_release(monkeypatch, tmp_path):
+        assert list(migrate_warehouse(stack, True, warehouse.name)) == [
+            f"warehouse: archiving it as {file} before it changes",
+            "warehouse: applied 0099_mistake",
+        ]
+    assert answers(warehouse.reader, REPEATS) == []
+    kept, applied = put_back(stack, warehouse, file)
+    assert applied == []
+    assert answers(warehouse.reader, REPEATS) == before
+    warehouse.server.execute(f"drop database {kept} with (force)")
+
+
+def test_what_cannot_be_archived_is_not_migrated_unless_told_to(
+    stack, stored, warehouse, monkeypatch, tmp_path
+):
+    before = answers(warehouse.reader, REPEATS)
+    stack.home.backups.write_text("no folder")
+    with newer_release(monkeypatch, tmp_path):
+        with pytest.raises(UserError, match=r"(?s)backups.*0099_mistake would.*--no-backup"):
+            list(migrate_warehouse(stack, True, warehouse.name))
+        assert answers(warehouse.reader, REPEATS) == before
+        said = list(migrate_warehouse(stack, False, warehouse.name))
+    assert said == ["warehouse: applied 0099_mistake"]
 
 
 def test_the_commands_back_up_and_restore_this_machines_warehouse(

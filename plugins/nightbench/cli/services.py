@@ -20,12 +20,22 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
+BackupOption = Annotated[
+    bool,
+    typer.Option(
+        "--backup/--no-backup",
+        help="Archive this machine's warehouse below backups/ of the state folder before a newer "
+        "version changes its tables.",
+    ),
+]
+
+
 @app.command()
-def up() -> None:
+def up(backup: BackupOption = True) -> None:
     """Start PostgreSQL, Airflow and the local nodes; what runs already is left alone."""
     from nightbench.local import lifecycle
 
-    for line in lifecycle.up(common.home()):
+    for line in lifecycle.up(common.home(), backup=backup):
         say(line)
     show_access()
 
@@ -142,8 +152,10 @@ def migrate(
             f"one that {common.WAREHOUSE_VARIABLE} names, unless given."
         ),
     ] = None,
+    backup: BackupOption = True,
 ) -> None:
     """Bring the warehouse's tables and views up to date; done twice it changes nothing."""
+    from nightbench.local import lifecycle
     from nightbench.warehouse import migrate as migrations
 
     where = dsn or common.warehouse_dsn("nightbench_owner")
@@ -151,8 +163,11 @@ def migrate(
         raise UserError(
             "There is no warehouse yet. Start one with `nightbench up`, or name one with --dsn"
         )
-    applied = migrations.apply(where)
-    say("\n".join(f"applied {name}" for name in applied) or "up to date: nothing to apply")
+    if dsn is None and not os.environ.get(common.WAREHOUSE_VARIABLE):
+        lines = list(lifecycle.migrate_warehouse(_running_stack(), backup))
+    else:
+        lines = [f"applied {name}" for name in migrations.apply(where)]
+    say("\n".join(lines) or "up to date: nothing to apply")
 
 
 @app.command()

@@ -141,3 +141,10 @@ def kept_unless(param: str) -> str:
     return (
         f"kept for {KEPT_DAYS} days unless {param} of the DAG nightbench_maintenance says otherwise"
     )
+
+
+def percent(value: float | None, digits: int = 1, *, signed: bool = False) -> str:
+    """Return a fraction as a percentage: `1.5 %`, or `+1.5 %` where it is `signed`."""
+    if value is None:
+        return "-"
+    return f"{value * 100:{'+' if signed else ''}.{digits}f} %"

@@ -57,6 +57,11 @@ class Home:
         return self.root / "cluster"
 
     @property
+    def backups(self) -> Path:
+        """Archives of the warehouse as it was before an upgrade."""
+        return self.root / "backups"
+
+    @property
     def spool(self) -> Path:
         """Runs as they were measured, before and after they are loaded."""
         return self.root / "spool"

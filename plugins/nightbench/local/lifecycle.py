@@ -32,12 +32,13 @@ class HomeLocked(UserError):
     """Another `up` or `down` works on this home."""
 
 
-def up(home: Home, wait_s: float = LOCK_WAIT_S) -> Iterator[str]:
+def up(home: Home, wait_s: float = LOCK_WAIT_S, backup: bool = True) -> Iterator[str]:
     """Start the services that do not run, wait until all answer; yield lines of progress.
 
     Args:
         home: the state folder.
         wait_s: how long to wait for another `up` or `down`, such as a keeper's.
+        backup: archive the warehouse before migrations change it.
 
     Raises:
         HomeLocked: it has not ended by then.
@@ -47,13 +48,13 @@ def up(home: Home, wait_s: float = LOCK_WAIT_S) -> Iterator[str]:
     with _locked(home, wait_s), ExitStack() as reserved:
         stack = _prepare(home, reserved)
         if all(stack.running(name) for name in SERVICES) and not unhealthy(stack):
-            yield from migrate_warehouse(stack)  # the code may be newer than what runs
+            yield from migrate_warehouse(stack, backup)  # the code may be newer than what runs
             yield f"everything runs: {airflow.base_url(stack.ports)}"
             return
         removed = logfiles.expire(home.logs)
         if removed:
             yield f"removed {removed} old log files"
-        yield from _start_base(stack)
+        yield from _start_base(stack, backup)
         yield from _stop_with_old_port(stack)
         lacking = {name for name in airflow.SERVICES if not stack.running(name)}
         yield from _start_airflow(stack, lacking)
@@ -90,7 +91,7 @@ def _prepare(home: Home, reserved: ExitStack) -> Stack:
     return Stack(home, choose_ports(home, reserved, held), load_or_create_secrets(home))
 
 
-def _start_base(stack: Stack) -> Iterator[str]:
+def _start_base(stack: Stack, backup: bool) -> Iterator[str]:
     home, ports, secrets = stack.home, stack.ports, stack.secrets
     if not stack.running(CLUSTER):
         (home.cluster / "server.json").unlink(missing_ok=True)
@@ -102,7 +103,7 @@ def _start_base(stack: Stack) -> Iterator[str]:
     postgres.wait_ready(home, ports, secrets)
     made = postgres.provide(home, ports, secrets)
     yield f"PostgreSQL answers on 127.0.0.1:{ports.postgres}" + _listed("made", made)
-    yield from migrate_warehouse(stack)
+    yield from migrate_warehouse(stack, backup)
     _wait(
         lambda: (home.cluster / "server.json").is_file(),
         lambda: stack.running(CLUSTER) is not None,
@@ -115,14 +116,42 @@ def _start_base(stack: Stack) -> Iterator[str]:
         yield "Airflow: metadata database migrated"
 
 
-def migrate_warehouse(stack: Stack) -> Iterator[str]:
-    """Apply the warehouse's migrations; yield one line when there were any."""
+def migrate_warehouse(
+    stack: Stack, backup: bool, database: str = postgres.WAREHOUSE
+) -> Iterator[str]:
+    """Apply the warehouse's migrations; yield what was applied, and where the archive lies.
+
+    Args:
+        stack: whose PostgreSQL runs.
+        backup: archive the warehouse first, where it holds tables that a migration may change.
+        database: the warehouse's.
+
+    Raises:
+        UserError: it cannot be archived, or a migration failed; the warehouse is as it was.
+    """
     # Imported here: `down` and `status` need neither the module nor its libraries.
+    from nightbench.local.backup import OWNER, back_up
+    from nightbench.report.export_files import replaced
     from nightbench.warehouse import migrate
 
     # A migration may grant to a role that an earlier version did not make.
     postgres.provide(stack.home, stack.ports, stack.secrets)
-    applied = migrate.apply(stack.dsn("nightbench_owner"))
+    owner = postgres.dsn(stack.ports, stack.secrets, OWNER, database)
+    pending = migrate.pending(owner) if backup else []
+    if pending:
+        # Named by the migration: a keeper that tries again replaces it and fills no disk.
+        file = stack.home.backups / f"warehouse-before-{pending[0]}.backup"
+        yield f"warehouse: archiving it as {file} before it changes"
+        try:
+            with replaced(file) as beside:
+                back_up(stack, beside, database)
+        except UserError as error:
+            raise UserError(
+                f"{error}\nThe warehouse is as it was: {', '.join(pending)} would change it, and "
+                "it is archived before that. --no-backup of `nightbench up` and `migrate` goes on "
+                "without an archive"
+            ) from error
+    applied = migrate.apply(owner)
     if applied:
         yield "warehouse: applied " + ", ".join(applied)
 

@@ -1,6 +1,6 @@
 """A cluster on one machine: nodes that speak real SSH and SFTP, served by one unprivileged process.
 
-Node i is 127.0.0.(i+1) on a common port, named n<i>, with a home folder of its own. What a client
+Node i is 127.0.0.1 + i on a common port, named n<i>, with a home folder of its own. What a client
 sees is what OpenSSH would show: exec with environment and signals, SFTP over the same paths, keys
 only, and a job without a terminal that outlives its channel. There is no terminal (pty) support.
 
@@ -20,6 +20,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import asyncssh
@@ -37,6 +38,11 @@ class LocalNode:
     host: str
     home: Path
     core: int | None
+
+
+def address_of(number: int) -> str:
+    """Return the address of the node with a number, from 1: loopback's 127.0.0.0/8 has room."""
+    return str(IPv4Address("127.0.0.1") + number)
 
 
 def login_environment(source: Mapping[str, str], user_home: Path, cache: Path) -> dict[str, str]:
@@ -200,7 +206,7 @@ class LocalCluster:
         self.nodes = [
             LocalNode(
                 name=f"n{i}",
-                host=f"127.0.0.{i + 1}",
+                host=address_of(i),
                 home=self.folder / f"n{i}",
                 core=cores[(i - 1) % len(cores)] if pin else None,
             )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nightbench.core.model import Run
+from nightbench.core.sentences import percent
 from nightbench.report.run_report import (
     RunReport,
     caveats,
@@ -16,7 +17,7 @@ from nightbench.report.run_report import (
     method_lines,
     version_rows,
 )
-from nightbench.report.tables import figure, markdown_table, percent, verdict, verdict_lines
+from nightbench.report.tables import figure, markdown_table, verdict, verdict_lines
 
 Row = Mapping[str, Any]
 

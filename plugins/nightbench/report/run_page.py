@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from nightbench.core.plot_geometry import PlotArea, PlotGeometry
+from nightbench.core.sentences import percent
 from nightbench.report import suite_tables
 from nightbench.report.digest import headline
 from nightbench.report.run_report import (
@@ -23,7 +24,7 @@ from nightbench.report.run_report import (
     method_lines,
     version_rows,
 )
-from nightbench.report.tables import change, figure, live, percent, verdict, verdict_lines
+from nightbench.report.tables import change, figure, live, verdict, verdict_lines
 
 Row = Mapping[str, Any]
 

@@ -10,9 +10,9 @@ from typing import Any
 from nightbench.config.scales import FULL
 from nightbench.core.model import Run, SuiteTable, reasons_from_json
 from nightbench.core.run_plan import RunPlan
-from nightbench.core.sentences import sentence
+from nightbench.core.sentences import percent, sentence
 from nightbench.core.tables import Cell
-from nightbench.report.tables import percent, verdict
+from nightbench.report.tables import verdict
 
 Row = Mapping[str, Any]
 FEW_REPEATS = 6

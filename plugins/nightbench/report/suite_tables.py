@@ -13,8 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from nightbench.core.model import SuiteTable
+from nightbench.core.sentences import percent
 from nightbench.core.tables import Cell, Label
-from nightbench.report.tables import figure, percent
+from nightbench.report.tables import figure
 
 
 def to_rich(table: SuiteTable, cells: Sequence[Cell]) -> Table:

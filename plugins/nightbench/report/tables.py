@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nightbench.core.model import ReasonCode, reasons_from_json
-from nightbench.core.sentences import sentence, sentences
+from nightbench.core.sentences import percent, sentence, sentences
 
 Row = Mapping[str, Any]
 
@@ -63,18 +63,23 @@ def change(row: Row) -> str:
     if row["change"] is None:
         return "-"
     low, high = row["change_low"], row["change_high"]
-    interval = "" if low is None or high is None else f" ({low:+.1%} to {high:+.1%})"
-    return f"{row['change']:+.1%}{interval}".replace("%", " %")
+    interval = (
+        ""
+        if low is None or high is None
+        else f" ({percent(low, signed=True)} to {percent(high, signed=True)})"
+    )
+    return f"{percent(row['change'], signed=True)}{interval}"
 
 
 def live(row: Row) -> list[str]:
     """Return what is live beside the verdict of one night: build, alert, drift, noise."""
     said = ["private build"] if row["private_build"] else []
     if row["alert_id"] is not None:
-        size = "" if row["alert_change"] is None else f" {row['alert_change']:+.1%}"
-        said.append(f"alert {row['alert_id']} {row['alert_verdict']}{size}".replace("%", " %"))
+        change = row["alert_change"]
+        size = "" if change is None else f" {percent(change, signed=True)}"
+        said.append(f"alert {row['alert_id']} {row['alert_verdict']}{size}")
     if row["drift"] is not None:
-        said.append(f"drifts {row['drift']:+.1%}".replace("%", " %"))
+        said.append(f"drifts {percent(row['drift'], signed=True)}")
     return said + (["noisy"] if row["noisy"] else [])
 
 
@@ -83,11 +88,6 @@ def figure(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:#.4g}".rstrip(".")
-
-
-def percent(value: float | None, digits: int = 1) -> str:
-    """Return a fraction as a percentage."""
-    return "-" if value is None else f"{value * 100:.{digits}f} %"
 
 
 class ResultsTable:

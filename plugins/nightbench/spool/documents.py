@@ -7,6 +7,7 @@ import logging
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,22 @@ log = logging.getLogger(__name__)
 
 class SpoolError(UserError):
     """A document that cannot be read or written, or a name that is no path component."""
+
+
+@contextmanager
+def of_this_version(path: UPath) -> Iterator[None]:
+    """Turn what a plan of another version lacks, or has too much, into a sentence.
+
+    Raises:
+        SpoolError: a field is missing, unknown, or holds what this version does not know.
+    """
+    try:
+        yield
+    except (TypeError, KeyError, ValueError) as error:
+        raise SpoolError(
+            f"{path}: planned by another version of Nightbench, which this one does not read "
+            f"({type(error).__name__}: {error}). Start a new run"
+        ) from error
 
 
 def write_json(path: UPath, document: object, lasting: bool = True) -> None:

@@ -23,7 +23,7 @@ from upath import UPath
 
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, JobSpec, JumpHost
-from nightbench.spool.documents import read_json, write_json
+from nightbench.spool.documents import of_this_version, read_json, write_json
 from nightbench.spool.run import RunSpool
 
 SCHEMA = "nightbench.planned-job/1"
@@ -101,7 +101,8 @@ def load_job(run: RunSpool, case_id: str, generation: int) -> PlannedJob:
             "triggerer must share the spool (NIGHTBENCH_SPOOL), or the run was removed: start a "
             "new one"
         )
-    return decode(PlannedJob, _fields(document, SCHEMA, path)).generation(generation)
+    with of_this_version(path):
+        return decode(PlannedJob, _fields(document, SCHEMA, path)).generation(generation)
 
 
 def save_cluster(run: RunSpool, cluster: Cluster) -> None:
@@ -116,7 +117,8 @@ def load_cluster(run: RunSpool) -> Cluster:
         UserError: the run has none, or one of another version.
     """
     path = _cluster_path(run)
-    return decode(Cluster, _fields(read_json(path) or {}, CLUSTER_SCHEMA, path))
+    with of_this_version(path):
+        return decode(Cluster, _fields(read_json(path) or {}, CLUSTER_SCHEMA, path))
 
 
 def _fields(document: Mapping[str, Any], schema: str, path: UPath) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from nightbench.core.model import (
     VerdictKind,
 )
 from nightbench.core.run_plan import CasePlan, RunPlan
-from nightbench.spool.documents import utc_now
+from nightbench.spool.documents import of_this_version, utc_now
 from nightbench.spool.root import Spool
 from nightbench.spool.run import RunSpool
 
@@ -117,22 +117,23 @@ def read_plan(folder: RunSpool) -> RunPlan:
             f'{folder.folder}/run.json: schema: found "{document.get("schema")}", '
             f'expected "{SCHEMA}"'
         )
-    return RunPlan(
-        run=_run(document),
-        owner=document["owner"],
-        protocol=Protocol(**document["protocol"]),
-        policy=RegressionPolicy(**document["policy"]),
-        channels=tuple(document["channels"]),
-        cluster=Cluster(
-            name=document["cluster"],
-            nodes=tuple(Node(name, host=name, ssh_conn_id="") for name in document["nodes"]),
-            **document["cluster_info"],
-        ),
-        cases=tuple(_case(entry) for entry in folder.planned()),
-        # Plans of older versions have neither.
-        routes=tuple(_route(entry) for entry in document.get("routes", ())),
-        zone=document.get("zone", "UTC"),
-    )
+    with of_this_version(folder.folder / "run.json"):
+        return RunPlan(
+            run=_run(document),
+            owner=document["owner"],
+            protocol=Protocol(**document["protocol"]),
+            policy=RegressionPolicy(**document["policy"]),
+            channels=tuple(document["channels"]),
+            cluster=Cluster(
+                name=document["cluster"],
+                nodes=tuple(Node(name, host=name, ssh_conn_id="") for name in document["nodes"]),
+                **document["cluster_info"],
+            ),
+            cases=tuple(_case(entry) for entry in folder.planned()),
+            # Plans of older versions have neither.
+            routes=tuple(_route(entry) for entry in document.get("routes", ())),
+            zone=document.get("zone", "UTC"),
+        )
 
 
 def _route(entry: Mapping[str, Any]) -> Route:

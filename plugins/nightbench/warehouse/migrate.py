@@ -100,6 +100,23 @@ def apply(dsn: str | Mapping[str, Any], folder: Path | None = None) -> list[str]
             return _apply_locked(applying, folder or statements.SQL / "migrations")
 
 
+def pending(dsn: str | Mapping[str, Any]) -> list[str]:
+    """Return the migrations that would change a warehouse; none for one that has no tables yet."""
+    with (
+        reported("read which migrations were applied"),
+        closing(_connect(dsn)) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("select to_regclass(%s)", (f"{_BOOK}._yoyo_migration",))
+        if cursor.fetchone() == (None,):
+            return []
+        book = sql.Identifier(_BOOK)
+        cursor.execute(sql.SQL("select migration_id from {}._yoyo_migration").format(book))
+        applied = {name for (name,) in cursor.fetchall()}
+    files = (file.stem for file in (statements.SQL / "migrations").glob("*.sql"))
+    return sorted(set(files) - applied) if applied else []
+
+
 def _connect(dsn: str | Mapping[str, Any]) -> Connection:
     return connect(
         dsn,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from nightbench.core.sentences import percent
 from nightbench.web.page_queries import Row
 
 Together = Literal["cause", "onset", "nothing"]
@@ -55,14 +56,14 @@ class AlertGroup:
         if series >= MANY:
             return AlertSeverity(HIGH, f"{series} series fall together")
         if least >= LARGE:
-            return AlertSeverity(HIGH, f"loses {least:.1%} at least".replace("%", " %"))
+            return AlertSeverity(HIGH, f"loses {percent(least)} at least")
         if "confirmed" in outcomes:
             return AlertSeverity(MEDIUM, "was confirmed when it was measured again")
         if least >= SMALL:
-            return AlertSeverity(MEDIUM, f"loses {least:.1%} at least".replace("%", " %"))
+            return AlertSeverity(MEDIUM, f"loses {percent(least)} at least")
         if series > 1:
             return AlertSeverity(MEDIUM, f"{series} series fall together")
-        return AlertSeverity(LOW, f"may lose less than {SMALL:.0%}".replace("%", " %"))
+        return AlertSeverity(LOW, f"may lose less than {percent(SMALL, 0)}")
 
     @property
     def order(self) -> tuple[int, float, int]:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 
 from nightbench.core.model import reasons_from_json
-from nightbench.core.sentences import sentence, sentences
+from nightbench.core.sentences import percent, sentence, sentences
 from nightbench.web.page_queries import Row
 
 GRADED_SLOWDOWN = "5%"
@@ -66,8 +66,3 @@ def _alarms(row: Row | None) -> str:
     if row is None or row["rate"] is None:
         return ""
     return f"{row['rate']:.1f} false alarms in 1,000 nights ({row['low']:.1f} to {row['high']:.1f})"
-
-
-def percent(value: float | None, digits: int = 1) -> str:
-    """Return a fraction as a percentage."""
-    return "–" if value is None else f"{value * 100:.{digits}f} %"

@@ -25,6 +25,7 @@ from nightbench.core.model import (
     Verdict,
     VerdictKind,
 )
+from nightbench.core.sentences import percent
 from nightbench.report import (
     FIELDS,
     ResultsTable,
@@ -36,7 +37,7 @@ from nightbench.report import (
     write_report,
 )
 from nightbench.report.digest import headline
-from nightbench.report.tables import cells, figure, percent, verdict
+from nightbench.report.tables import cells, figure, verdict
 
 RUN = Run("demo-1", "demo", "local", RunKind.ON_DEMAND, datetime(2026, 11, 21, tzinfo=UTC), "ann")
 ONE = Case("net", "fake", Strategy.COLLECTIVE, batch_size_per_device=2)

@@ -126,6 +126,30 @@ def test_a_job_of_an_older_version_has_defaults(tmp_path: Path) -> None:
     assert (old.hours, old.jump, old.job.deadline) == (None, (), None)
 
 
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        (("job",), {"field_of_a_later_version": 1}),
+        (("job", "limits"), {"seconds": "many"}),
+        (("job", "case"), {"strategy": "swarm"}),
+    ],
+)
+def test_a_job_of_a_later_version_is_refused_in_a_sentence(
+    tmp_path: Path, part: tuple[str, ...], change: dict[str, object]
+) -> None:
+    run = Spool(tmp_path).run(JOB.run_id)
+    save_job(run, PlannedJob.of(JOB, CLUSTER))
+    path = tmp_path / "runs" / JOB.run_id / "jobs" / f"{CASE.case_id}.json"
+    document = json.loads(path.read_text())
+    inner = document
+    for name in part:
+        inner = inner[name]
+    inner |= change
+    path.write_text(json.dumps(document))
+    with pytest.raises(UserError, match=r"planned by another version.*Start a new run"):
+        load_job(run, CASE.case_id, 0)
+
+
 def test_cluster_comes_back_as_it_was_planned(tmp_path: Path) -> None:
     cluster = Cluster(
         "lab",
