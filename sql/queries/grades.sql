@@ -22,24 +22,51 @@ group by s.case_id, v.month, v.shadow;
 -- Outcomes of the shadows of a suite on a cluster, after `since` and up to `until`.
 -- A planted slowdown counts only after it has had all its nights: one that is caught is decided at
 -- once, one that is missed only after so many nights.
-with last_planted as (
-    select distinct v.at
-    from raw.shadow_verdict as v
-    inner join raw.series as s on v.series_key = s.series_key
-    where
-        v.suite = :suite
-        and s.cluster = :cluster
-        and v.at > :since
-        and v.at <= :until
-    order by v.at desc
+with recursive judged_nights as (
+    -- From night to night in the index: each has thousands of shadows.
+    (
+        select v.at
+        from raw.shadow_verdict as v
+        inner join raw.series as s on v.series_key = s.series_key
+        where
+            v.suite = :suite
+            and s.cluster = :cluster
+            and v.at > :since
+            and v.at <= :until
+        order by v.at desc
+        limit 1
+    )
+    union all
+    select
+        (
+            select v.at
+            from raw.shadow_verdict as v
+            inner join raw.series as s on v.series_key = s.series_key
+            where
+                v.suite = :suite
+                and s.cluster = :cluster
+                and v.at > :since
+                and v.at < n.at
+            order by v.at desc
+            limit 1
+        ) as at
+    from judged_nights as n
+    where n.at is not null
+),
+
+last_planted as (
+    select at
+    from judged_nights
+    where at is not null
+    order by at desc
     limit 1 offset :watched - 1
 ),
 
 -- A window instead of a join: right after a suite's first night there are no statistics yet.
 -- Whole months, and one before: the first night of a shadow is among them or too early to count.
-dated as (
+planted as (
     select
-        case when v.size is null then 'quiet' else v.shadow end as shadow,
+        v.shadow,
         v.night,
         v.at,
         v.outcome,
@@ -52,6 +79,24 @@ dated as (
         and v.month >= :month
         and v.at >= :month_begins
         and v.at <= :until
+        and v.size is not null
+),
+
+-- Most nights are of quiet copies, which count from their first one on: nothing is sorted.
+quiet as (
+    select
+        count(*) as nights,
+        count(*) filter (where v.outcome = 'alarm') as alarms
+    from raw.shadow_verdict as v
+    inner join raw.series as s on v.series_key = s.series_key
+    where
+        v.suite = :suite
+        and s.cluster = :cluster
+        and v.month >= :month
+        and v.at >= :month_begins
+        and v.at > :since
+        and v.at <= :until
+        and v.size is null
 )
 
 select
@@ -60,17 +105,26 @@ select
     count(*) filter (where outcome = 'caught') as caught,
     count(*) filter (where outcome = 'missed') as missed,
     count(*) filter (where outcome = 'spoiled') as spoiled,
-    count(*) filter (where outcome = 'alarm') as alarms,
+    0 as alarms,
     percentile_cont(0.5) within group (order by night)
     filter (where outcome = 'caught') as median_delay
-from dated
+from planted
 where
     at > :since
-    and (
-        shadow = 'quiet'
-        or (planted_at > :since and planted_at <= (select last_planted.at from last_planted))
-    )
-group by shadow;
+    and planted_at > :since
+    and planted_at <= (select last_planted.at from last_planted)
+group by shadow
+union all
+select
+    'quiet' as shadow,
+    nights,
+    0 as caught,
+    0 as missed,
+    0 as spoiled,
+    alarms,
+    null as median_delay
+from quiet
+where nights > 0;
 
 -- name: store_detector_grade*!
 -- A grade of a night. When it was notified is kept.

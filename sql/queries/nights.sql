@@ -132,18 +132,21 @@ select
     r.started_at,
     r.loaded_at,
     c.planned,
-    c.without,
+    -- Few are: names of all cases would be sorted.
+    array(
+        select s.case_id
+        from raw.series as s
+        where s.series_key = any(c.without)
+        order by s.case_id
+    ) as without,
     c.is_judged
 from raw.run as r
 cross join
     lateral (
         select
             count(*) filter (where p.left_out is null) as planned,
-            coalesce(
-                array_agg(s.case_id order by s.case_id)
-                filter (where p.left_out is null and m.run_key is null),
-                '{}'
-            ) as without,
+            array_agg(p.series_key)
+            filter (where p.left_out is null and m.run_key is null) as without,
             -- A night that had no room for any case has nothing to judge.
             coalesce(
                 bool_or(v.run_key is not null)
@@ -151,18 +154,20 @@ cross join
                 false
             ) as is_judged
         from raw.planned_case as p
-        inner join raw.series as s on p.series_key = s.series_key
         left join raw.measurement as m
             on
                 p.series_key = m.series_key
                 and r.run_key = m.run_key
                 and r.started_at = m.run_at
+                -- Older months are not even planned.
+                and m.run_at >= :since
                 and not m.is_superseded
         left join raw.verdict as v
             on
                 p.series_key = v.series_key
                 and r.run_key = v.run_key
                 and r.started_at = v.run_at
+                and v.run_at >= :since
         where p.run_key = r.run_key
     ) as c
 where

@@ -27,6 +27,7 @@ with medians as (
     inner join marts.fct_measurement as m
         on
             r.run_key = m.run_key
+            -- As marts.fct_measurement joins it: equal, and only so months are left out.
             and r.started_at <= m.started_at
             and r.started_at >= m.started_at
     where

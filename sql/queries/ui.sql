@@ -66,12 +66,18 @@ left join raw.series as k on s.case_id = k.case_id and s.cluster = k.cluster;
 -- name: ui_verdict_counts(run_ids)
 -- How many cases of some runs have which verdict.
 select
-    run_id,
-    verdict,
+    r.run_id,
+    v.kind as verdict,
     count(*) as cases
-from marts.fct_verdict
-where run_id = any(:run_ids)
-group by run_id, verdict;
+from raw.run as r
+inner join raw.verdict as v
+    on
+        r.run_key = v.run_key
+        -- As marts.fct_verdict joins it, whose other tables are not needed here.
+        and r.started_at <= v.run_at
+        and r.started_at >= v.run_at
+where r.run_id = any(:run_ids)
+group by r.run_id, v.kind;
 
 -- name: ui_left_out(run_ids, max_rows)
 -- The cases that some runs had no room for.
@@ -137,6 +143,24 @@ with judged as (
         order by n.run_at desc
         limit 1
     ) as m on true
+    -- Said of both sides of the full join, so that nothing is looked up for the others.
+    where
+        (:cluster::text is null or s.cluster = :cluster)
+        and (
+            :search::text is null
+            or position(lower(:search) in lower(s.case_id || ' ' || s.cluster)) > 0
+        )
+),
+
+measured as (
+    select *
+    from marts.latest_median
+    where
+        (:cluster::text is null or cluster = :cluster)
+        and (
+            :search::text is null
+            or position(lower(:search) in lower(case_id || ' ' || cluster)) > 0
+        )
 ),
 
 series as (
@@ -190,7 +214,7 @@ series as (
             when s.drift is not null then 'drifting'
             else coalesce(j.verdict, 'measured')
         end as state
-    from marts.latest_median as l
+    from measured as l
     full join judged as j on l.series_key = j.series_key
     left join marts.series_state as s
         on
@@ -209,10 +233,8 @@ select
     count(*) over () as total
 from series
 where
-    (:cluster::text is null or cluster = :cluster)
-    and (:suite::text is null or suite = :suite)
+    (:suite::text is null or suite = :suite)
     and (:state::text is null or state = :state)
-    and (:search::text is null or position(lower(:search) in lower(case_id || ' ' || cluster)) > 0)
     and not exists (
         select 1
         from jsonb_each_text(:axes::jsonb) as w (axis, wanted)
@@ -276,6 +298,9 @@ with measured as (
         case_id = :case_id
         and cluster = :cluster
         and run_kind not in ('drill', 'confirm')
+        -- On both sides of the join, where they choose the months that are read.
+        and (:since::timestamptz is null or started_at >= :since)
+        and (:until::timestamptz is null or started_at < :until)
 ),
 
 judged as (
@@ -285,6 +310,8 @@ judged as (
         case_id = :case_id
         and cluster = :cluster
         and run_kind not in ('drill', 'confirm')
+        and (:since::timestamptz is null or started_at >= :since)
+        and (:until::timestamptz is null or started_at < :until)
 )
 
 select
@@ -316,9 +343,6 @@ select
 from measured as m
 full join judged as v on m.run_id = v.run_id
 left join raw.run as r on coalesce(m.run_id, v.run_id) = r.run_id
-where
-    (:since::timestamptz is null or coalesce(m.started_at, v.started_at) >= :since)
-    and (:until::timestamptz is null or coalesce(m.started_at, v.started_at) < :until)
 order by coalesce(m.started_at, v.started_at) asc, coalesce(m.run_id, v.run_id) asc;
 
 -- name: ui_fingerprint_fields(fingerprint_ids)
@@ -465,7 +489,8 @@ cross join
     ) as newest
 cross join
     lateral (
-        -- One at a time: all of history has its medians before.
+        -- The newest alone, by its time from the lateral before: without that one the medians before
+        -- are looked up for each row of all history, which takes 1,000 times longer.
         select c.*
         from marts.control_history as c
         where

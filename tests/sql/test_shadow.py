@@ -399,6 +399,22 @@ def test_a_night_that_was_judged_is_graded(
     assert result.graded.judged > 0
 
 
+def test_histories_that_the_judge_has_read_give_the_same_grades(
+    as_loader: Connect, loader: Warehouse, tonight: Run, rows: Rows, warehouse: Database
+) -> None:
+    every = "select * from raw.shadow_verdict order by series_key, month, shadow, night"
+    case_ids = [each.case_id for each in CASES]
+    # One of them the judge did not read: it was left out.
+    known = loader.series.histories(case_ids[1:], "local", before=tonight.started_at)
+    with_known = grade(as_loader, plan(tonight, CASES), known)
+    stored = rows(every)
+    assert {tonight.started_at} <= {row["at"] for row in stored}
+    with closing(connect(warehouse.owner)) as connection, connection.cursor() as cursor:
+        cursor.execute("delete from raw.shadow_verdict")
+    assert graded(as_loader, tonight) == with_known
+    assert rows(every) == stored
+
+
 def test_what_goes_wrong_in_grading_keeps_no_alert_back(
     spool: Spool, as_loader: Connect, loader: Warehouse, given: Given, warehouse: Database
 ) -> None:

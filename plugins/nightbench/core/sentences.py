@@ -14,6 +14,10 @@ from nightbench.core.model.reasons import EXPLAINED_BY_THE_NEXT
 
 R = ReasonCode
 
+KEPT_DAYS = 90
+"""Days for which the DAG nightbench_maintenance keeps the spool and the steps of ranks, if it is
+not told otherwise."""
+
 _SENTENCES = {
     R.PROCESS_EXITED: "{subject} exited with {observed}",
     R.PROCESS_KILLED: "{subject} was ended by {observed}",
@@ -131,6 +135,13 @@ def sentences(reasons: Iterable[Reason]) -> str:
         text += ": " if explained else "; "
         named = (reason.node or named) if explained else None
     return text.removesuffix("; ").removesuffix(": ")
+
+
+def kept_unless(param: str) -> str:
+    """Return how long something is kept for which a parameter of the maintenance DAG says."""
+    return (
+        f"kept for {KEPT_DAYS} days unless {param} of the DAG nightbench_maintenance says otherwise"
+    )
 
 
 def percent(value: float | None, digits: int = 1, *, signed: bool = False) -> str:

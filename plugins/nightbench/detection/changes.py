@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nightbench.detection.acceptance import WEIGHTS, Weights, log_odds
-from nightbench.detection.evidence import REFERENCE, Evidence, evidence_at
+from nightbench.detection.evidence import REFERENCE, Evidence, evidence_of, nights_before
 from nightbench.detection.levels import NOISE_FLOOR, LevelEstimate, estimate_level
 from nightbench.detection.robust import Floats, median
 from nightbench.detection.series import Series
@@ -173,7 +173,7 @@ def _search(
     def test(first: int) -> float:
         nonlocal best
         tested.add(first)
-        evidence = evidence_at(window, past, first, sign)
+        evidence = evidence_of(nights_before(window, past, first), past.values[first:], sign)
         odds = log_odds(evidence, weights) + float(prior[first])
         if odds > best[0]:
             best = odds, evidence

@@ -104,18 +104,39 @@ class _Noise:
     """Probability that the night is a slow one."""
 
 
-def evidence_at(series: Series, past: LevelEstimate, first: int, sign: int) -> Evidence:
-    """Return the evidence that the level fell (`sign` -1) or rose (+1) at `first`.
+@dataclass(frozen=True)
+class NightsBefore:
+    """What the nights before `first` say, whatever the values are from there on."""
+
+    first: int
+    reference: int
+    """Nights of the level before."""
+    middle: float
+    """Their median."""
+    noise: float
+    line: _Line
+    flat: _Line
+    nights: _Noise
+    """Of the nights that are tested."""
+    worth: float
+    """Of a night: those that resemble their neighbours are worth fewer than they are."""
+    history: Floats
+    """Distance of each night from the level of its time; `then` from the present level."""
+    then: Floats
+    has_levels: bool
+    """There are levels before the present one."""
+
+
+def nights_before(series: Series, past: LevelEstimate, first: int) -> NightsBefore:
+    """Return what the nights before `first` say.
 
     Args:
-        series: the window that `past` describes.
+        series: the window that `past` describes; it may have more nights from `first` on.
         past: see `levels.estimate_level`.
         first: a night with at least one night of the present level before it.
-        sign: -1 or +1.
     """
     start = max(past.base, first - REFERENCE)
     reference = past.values[start:first]
-    tail = past.values[first:]
     middle = median(reference)
     offsets = reference - middle
     is_known, usual_within, relative_noise = _relative_noise(series, start, first)
@@ -123,38 +144,59 @@ def evidence_at(series: Series, past: LevelEstimate, first: int, sign: int) -> E
     recent = MAD_TO_SIGMA * median(np.abs(past.residual[max(0, first - 120) : first]))
     noise = max(math.sqrt((own**2 + recent**2) / 2), 0.7 * past.step_noise, NOISE_FLOOR)
     line, flat = _line(offsets, relative_noise, noise)
-    nights = _noise(series, past, first, noise, is_known, usual_within)
+    then = past.values[:first] - middle
+    history = np.where(np.isnan(past.aligned[:first]), then, past.aligned[:first])
+    return NightsBefore(
+        first=first,
+        reference=len(reference),
+        middle=middle,
+        noise=noise,
+        line=line,
+        flat=flat,
+        nights=_noise(series, past, first, noise, is_known, usual_within),
+        worth=1 / variance_inflation(history[-ALIKE_NIGHTS:]),
+        history=history,
+        then=then,
+        has_levels=past.base > 0,
+    )
 
+
+def evidence_of(before: NightsBefore, tail: Floats, sign: int) -> Evidence:
+    """Return the evidence that the level fell (`sign` -1) or rose (+1) after the nights before.
+
+    Args:
+        before: see `nights_before`.
+        tail: logarithms of the nights from there on.
+        sign: -1 or +1.
+    """
+    middle, line, flat = before.middle, before.line, before.flat
     steps = np.arange(1, len(tail) + 1)
     drifting = _bayes_factor(
         tail - middle - line.level - line.slope * steps,
-        nights,
+        before.nights,
         max(line.variance_at((len(tail) + 1) / 2), flat.variance_at(0)),
         sign,
     )
-    steady = _bayes_factor(tail - middle - flat.level, nights, flat.variance_at(0), sign)
-    then = past.values[:first] - middle
-    history = np.where(np.isnan(past.aligned[:first]), then, past.aligned[:first])
-    # Nights that resemble their neighbours are worth fewer than they are.
-    worth = 1 / variance_inflation(history[-ALIKE_NIGHTS:])
-    distinct = abs(drifting.step) / noise
-    visits = earlier_visits(history / drifting.step, distinct)
-    before = earlier_visits(then / drifting.step, distinct) if past.base else visits
+    steady = _bayes_factor(tail - middle - flat.level, before.nights, flat.variance_at(0), sign)
+    distinct = abs(drifting.step) / before.noise
+    visits = earlier_visits(before.history / drifting.step, distinct)
     return Evidence(
-        first=first,
+        first=before.first,
         after=len(tail),
-        reference=len(reference),
+        reference=before.reference,
         step=drifting.step,
         low=drifting.low,
         high=drifting.high,
         baseline=middle + line.level,
-        noise=noise,
+        noise=before.noise,
         slope=line.slope,
         slope_error=math.sqrt(line.slope_variance),
-        drifting=worth * drifting.log_factor,
-        steady=worth * steady.log_factor,
+        drifting=before.worth * drifting.log_factor,
+        steady=before.worth * steady.log_factor,
         visits=visits,
-        visits_before=before,
+        visits_before=(
+            earlier_visits(before.then / drifting.step, distinct) if before.has_levels else visits
+        ),
         usual=drifting.usual,
         moved=drifting.moved,
     )
@@ -267,10 +309,12 @@ def _bayes_factor(
     cell[1:-1] = (grid[2:] - grid[:-2]) / 2
     cell[0], cell[-1] = grid[1] - grid[0], grid[-1] - grid[-2]
     off = distance[:, None] - grid[None, :]
+    is_slower = off < 0
     spread = 1 + (off / sigma) ** 2 / TAILS
     core = _CORE / sigma / (spread * spread * spread)  # to the power of (TAILS + 1) / 2
-    wild = np.exp(np.where(off < 0, off / SLOW_DEPTH, -off / FAST_DEPTH))
-    wild *= np.where(off < 0, 0.9 / SLOW_DEPTH, 0.1 / FAST_DEPTH)
+    # Whichever is negative.
+    wild = np.exp(np.minimum(off / SLOW_DEPTH, off / -FAST_DEPTH))
+    wild *= np.where(is_slower, 0.9 / SLOW_DEPTH, 0.1 / FAST_DEPTH)
     density = np.log((1 - slow) * core + slow * wild)
     total = density.sum(axis=0)
     likelihood = np.exp(total - total.max())

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
 from nightbench.detection.acceptance import WEIGHTS, Weights, log_odds
 from nightbench.detection.changes import FEWEST, LEAST_REFERENCE, LOOK_BACK, SCREENING_THRESHOLD
-from nightbench.detection.evidence import evidence_at
-from nightbench.detection.levels import LevelEstimate, estimate_level
-from nightbench.detection.robust import Floats, median
+from nightbench.detection.evidence import evidence_of, nights_before
+from nightbench.detection.levels import estimate_level
+from nightbench.detection.robust import median
 from nightbench.detection.series import Series
 
 WITHIN = 7
@@ -65,14 +64,13 @@ def smallest_slowdown(
         np.concatenate([window.within, np.full(WITHIN, usual)]),
         np.concatenate([window.count, np.full(WITHIN, median(counts) if len(counts) else 1.0)]),
     )
+    # Only the week is tried at several levels.
+    before = nights_before(more, past, nights)
     level_error = below = 0.0
 
     def detected(fall: float) -> bool:
         nonlocal level_error, below
-        values = more.level.copy()
-        values[nights:] -= fall
-        moved = _with_values(past, values)
-        evidence = evidence_at(more, moved, nights, -1)
+        evidence = evidence_of(before, more.level[nights:] - fall, -1)
         level_error = evidence.noise * math.sqrt(1 / WITHIN + 1 / min(reference, 90))
         below = -evidence.low - fall
         return log_odds(evidence, weights) > 0 and fall > SCREENING_THRESHOLD * level_error
@@ -86,14 +84,3 @@ def smallest_slowdown(
     certain = high + CERTAIN * level_error
     large = -math.log1p(-min(min_change, 0.99)) - below + NINE_OF_TEN * level_error
     return -math.expm1(-max(certain, large))
-
-
-def _with_values(past: LevelEstimate, values: Floats) -> LevelEstimate:
-    """Return the same past with a week appended."""
-    extra = np.zeros(len(values) - len(past.values))
-    return replace(
-        past,
-        values=values,
-        residual=np.concatenate([past.residual, extra]),
-        aligned=np.concatenate([past.aligned, np.full(len(extra), np.nan)]),
-    )

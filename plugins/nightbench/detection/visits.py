@@ -57,12 +57,12 @@ def earlier_visits(depth: Floats, distinct: float) -> Visits:
     home, away = 0.0, _BEGINS_AWAY
     came_from: list[tuple[bool, bool]] = []
     for gain in map(float, gains):
-        returns, leaves = away + _RETURN > home + _AT_HOME, home + _LEAVE > away + _AWAY
-        came_from.append((returns, not leaves))
-        home, away = (
-            away + _RETURN if returns else home + _AT_HOME,
-            (home + _LEAVE if leaves else away + _AWAY) + gain,
-        )
+        returning, at_home = away + _RETURN, home + _AT_HOME
+        leaving, staying = home + _LEAVE, away + _AWAY
+        came_from.append((returning > at_home, leaving <= staying))
+        # max() would take a third of the time.
+        home = returning if returning > at_home else at_home
+        away = (leaving if leaving > staying else staying) + gain
     is_away, path = away > home, []
     for from_away in reversed(came_from):
         path.append(is_away)

@@ -31,6 +31,9 @@ from nightbench.warehouse.grades import Counts, GradeRepository, Progress
 
 log = logging.getLogger(__name__)
 
+Histories = Mapping[str, Sequence[HistoryPoint]]
+"""Nights of series by case_id, oldest first."""
+
 BUDGET_S = 60.0
 """Seconds that a night judges shadows; the remaining ones are judged on the next nights."""
 
@@ -73,10 +76,10 @@ class DetectorGrades:
         return f"The detector: {text} (nightbench grade)"
 
 
-def grade_detector(connect: Connect, plan: RunPlan) -> DetectorGrades:
+def grade_detector(connect: Connect, plan: RunPlan, known: Histories) -> DetectorGrades:
     """Grade as `grade` does; errors are logged and returned as `problem`, never raised."""
     try:
-        return grade(connect, plan)
+        return grade(connect, plan, known)
     except Exception as error:  # The night's verdicts and alerts must not depend on it.
         log.exception("the detector was not graded for run %s", plan.run.run_id)
         return DetectorGrades(problem=f"The detector was not graded: {error}")
@@ -85,6 +88,7 @@ def grade_detector(connect: Connect, plan: RunPlan) -> DetectorGrades:
 def grade(
     connect: Connect,
     plan: RunPlan,
+    read: Histories | None = None,
     *,
     detector: Detector | None = None,
     budget_s: float = BUDGET_S,
@@ -97,6 +101,7 @@ def grade(
     Args:
         connect: opens a connection to the warehouse, with a loader's rights.
         plan: of a nightly run that is loaded.
+        read: the nights before the run, of series whose histories are known already.
         detector: `ChangeDetector` where None.
         budget_s: seconds in which shadows are judged.
 
@@ -111,12 +116,7 @@ def grade(
     with closing(connect()) as connection:
         warehouse = Warehouse(connection)
         repository = warehouse.grades
-        histories = warehouse.series.histories(
-            [case.planned.case_id for case in plan.cases],
-            run.cluster,
-            before=run.started_at + timedelta(microseconds=1),
-            max_nights=NIGHTS_READ,
-        )
+        histories = _histories(warehouse, plan, read or {})
         months = _months(run.started_at)
         unstored: list[tuple[Shadow, float | None, Sequence[ShadowVerdict]]] = []
         progress = repository.progress(run.suite, run.cluster, months[-1])
@@ -143,6 +143,25 @@ def grade(
         news = [each for each in grades if each.below and not was.get(each.measure)]
         repository.store_grades(run.run_id, [(each, each in news) for each in grades])
     return DetectorGrades(tuple(grades), tuple(each.below for each in news), judged, waiting)
+
+
+def _histories(
+    warehouse: Warehouse, plan: RunPlan, known: Histories
+) -> dict[str, list[HistoryPoint]]:
+    """Return the histories of a plan's series, the run's own night included."""
+    case_ids = [case.planned.case_id for case in plan.cases]
+    at = plan.run.started_at
+
+    def read(chosen: Sequence[str], max_nights: int) -> dict[str, list[HistoryPoint]]:
+        return warehouse.series.histories(
+            chosen, plan.run.cluster, before=at + timedelta(microseconds=1), max_nights=max_nights
+        )
+
+    found = read([each for each in case_ids if each not in known], NIGHTS_READ)
+    for case_id, newest in read([each for each in case_ids if each in known], 1).items():
+        tonight = [point for point in newest if point.at == at]
+        found[case_id] = [*known[case_id], *tonight][-NIGHTS_READ:]
+    return {case_id: found[case_id] for case_id in case_ids}
 
 
 def _months(at: datetime) -> list[date]:

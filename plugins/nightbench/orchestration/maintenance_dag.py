@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from nightbench.config import locations
 from nightbench.config.suite_heads import cluster_names
 from nightbench.core.errors import UserError
+from nightbench.core.sentences import KEPT_DAYS
 from nightbench.orchestration.dag_common import (
     DEFAULTS,
     MEDIANS,
@@ -56,9 +57,11 @@ def maintenance_dag() -> DAG:
         dagrun_timeout=timedelta(hours=4),
         default_args={**DEFAULTS, "owner": OWNER},
         params={
-            "spool_days": Param(90, type="integer", minimum=1, title="Days to keep loaded runs"),
+            "spool_days": Param(
+                KEPT_DAYS, type="integer", minimum=1, title="Days to keep loaded runs"
+            ),
             "detail_days": Param(
-                90,
+                KEPT_DAYS,
                 type="integer",
                 minimum=1,
                 title="Days to keep the steps of ranks in the warehouse",

@@ -28,6 +28,7 @@ from nightbench.web.actions import (
 )
 from nightbench.web.alert_groups import AlertGroup, Together, group_alerts, ids_of
 from nightbench.web.alert_models import (
+    AlertBisect,
     AlertDetail,
     AlertEvent,
     AlertGroupRow,
@@ -35,7 +36,6 @@ from nightbench.web.alert_models import (
     AlertList,
     AlertRow,
     BisectProgress,
-    BisectSearch,
     BisectTest,
     OfferedAction,
 )
@@ -220,8 +220,8 @@ def _group_row(
     )
 
 
-def _bisect(row: Row) -> BisectSearch:
-    return BisectSearch.of(row, tests=[BisectTest.of(each) for each in row["tests"]])
+def _bisect(row: Row) -> AlertBisect:
+    return AlertBisect.of(row, tests=[BisectTest.of(each) for each in row["tests"]])
 
 
 def json_response(

@@ -138,7 +138,7 @@ class BisectTest(ApiModel):
 
 
 class BisectSearch(ApiModel):
-    """A search for the first bad version."""
+    """A search for the first bad version, without its tests."""
 
     bisect_id: str
     line: str
@@ -155,6 +155,11 @@ class BisectSearch(ApiModel):
     ended_at: datetime | None
     spent_s: float
     budget_s: float
+
+
+class AlertBisect(BisectSearch):
+    """A search with its tests."""
+
     tests: list[BisectTest]
 
 
@@ -174,7 +179,7 @@ class AlertDetail(AlertRow):
     evidence_sentences: list[str]
     """For and against its cause."""
     events: list[AlertEvent]
-    bisects: list[BisectSearch]
+    bisects: list[AlertBisect]
     severity: str
     severity_because: str
     group: list[AlertRow]

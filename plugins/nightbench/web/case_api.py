@@ -12,7 +12,7 @@ from nightbench.causes.field_changes import flat
 from nightbench.causes.run_differences import differences
 from nightbench.core.model import reasons_from_json
 from nightbench.core.reproduce import command_of
-from nightbench.core.sentences import sentence
+from nightbench.core.sentences import kept_unless, sentence
 from nightbench.spool import Spool
 from nightbench.web.case_files import RepeatFiles
 from nightbench.web.case_models import (
@@ -130,9 +130,8 @@ def _why_no_steps(items: Sequence[Any], launch: Row) -> str | None:
         return f"Steps of the {hidden} fastest processes are not drawn." if hidden else None
     if launch["steps"]:
         return (
-            "The step times of this repeat have been dropped: they are kept for 90 days unless "
-            "detail_days of the DAG nightbench_maintenance says otherwise. The figures of the "
-            "repeat are kept for ever."
+            "The step times of this repeat have been dropped: they are "
+            f"{kept_unless('detail_days')}. The figures of the repeat are kept for ever."
         )
     return "No process of this repeat reported step times."
 

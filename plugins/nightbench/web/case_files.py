@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from nightbench.core.printable import without_controls
+from nightbench.core.sentences import kept_unless
 from nightbench.spool import CaseStore, Spool, SpoolError
 from nightbench.web.case_models import RepeatLog
 from nightbench.web.case_views import Sample
@@ -37,8 +38,8 @@ class RepeatFiles:
         if self._run.folder.exists():
             return "This repeat left none in the spool."
         return (
-            "The files of this run have left the spool, where they are kept for 90 days unless "
-            "spool_days of the DAG nightbench_maintenance says otherwise."
+            "The files of this run have left the spool, where they are "
+            f"{kept_unless('spool_days')}."
         )
 
     def samples(self) -> Mapping[str, Sequence[Sample]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from nightbench.core.sentences import kept_unless
 from nightbench.web.answer_cache import AnswerCache
 from nightbench.web.errors import NotFound
 from nightbench.web.experiment_models import (
@@ -66,8 +67,8 @@ class ExperimentApi:
         row = self._comparisons().get(comparison_id)
         if row is None:
             raise NotFound(
-                f"The spool has no comparison {comparison_id[:200]}: its files are kept 90 days "
-                "unless spool_days of the DAG nightbench_maintenance says otherwise."
+                f"The spool has no comparison {comparison_id[:200]}: its files are "
+                f"{kept_unless('spool_days')}."
             )
         return ComparisonDetail.of(row)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from nightbench.web.alert_models import BisectTest
+from nightbench.web.alert_models import BisectSearch, BisectTest
 from nightbench.web.ui_models import ApiModel
 
 
@@ -89,29 +89,14 @@ class ComparisonDetail(ComparisonHead):
     cases: list[ComparisonCase]
 
 
-class BisectHead(ApiModel):
-    """A search for the first bad version of a framework line."""
+class BisectHead(BisectSearch):
+    """A search and for what it was begun."""
 
-    bisect_id: str
     alert_id: int | None
     case_id: str
     cluster: str
     suite: str
-    line: str
-    good: str
-    bad: str
-    versions: list[str]
-    state: str
-    outcome: str | None
-    first_bad: str | None
-    last_good: str | None
-    sentence: str | None
-    notes: list[str]
     requested_by: str
-    started_at: datetime
-    ended_at: datetime | None
-    spent_s: float
-    budget_s: float
     steps: int
     """Tests that have ended."""
 

@@ -38,7 +38,8 @@ cross join
     ) as newest
 cross join
     lateral (
-        -- One at a time: all of history has its medians before.
+        -- The newest alone, by its time from the lateral before: without that one the medians before
+        -- are looked up for each row of all history, which takes 1,000 times longer.
         select c.*
         from marts.control_history as c
         where

@@ -6,7 +6,7 @@ import { useParams } from "react-router-dom";
 import { Actions } from "./actions";
 import { AlertState, Confirmation } from "./alerts";
 import { useApi } from "./api";
-import type { AlertDetail, AlertEvent, AlertRow, BisectSearch, BisectTest, SeriesHistory } from "./api-types";
+import type { AlertBisect, AlertDetail, AlertEvent, AlertRow, BisectTest, SeriesHistory } from "./api-types";
 import { figure, moment, percent, words } from "./format";
 import { AlertLink, Answered, Change, Link, Note, Section, State, useTitle } from "./parts";
 import { routes } from "./routes";
@@ -72,7 +72,7 @@ const TEST_COLUMNS: Column<BisectTest>[] = [
   { name: "Why", cell: (test) => <bdi>{test.why}</bdi> },
 ];
 
-function Bisect({ bisect }: { bisect: BisectSearch }) {
+function Bisect({ bisect }: { bisect: AlertBisect }) {
   return (
     <Section title="Which version did it">
       <Text>

@@ -1,5 +1,24 @@
 // Made from plugins/nightbench/web/ui_models.py by `make ui`.
 
+export type AlertBisect = {
+  bisect_id: string;
+  line: string;
+  good: string;
+  bad: string;
+  versions: Array<string>;
+  state: string;
+  outcome: string | null;
+  first_bad: string | null;
+  last_good: string | null;
+  sentence: string | null;
+  notes: Array<string>;
+  started_at: string;
+  ended_at: string | null;
+  spent_s: number;
+  budget_s: number;
+  tests: Array<BisectTest>;
+};
+
 export type AlertDetail = {
   alert_id: number;
   case_id: string;
@@ -40,7 +59,7 @@ export type AlertDetail = {
   confirmation_rounds: number | null;
   evidence_sentences: Array<string>;
   events: Array<AlertEvent>;
-  bisects: Array<BisectSearch>;
+  bisects: Array<AlertBisect>;
   severity: string;
   severity_because: string;
   group: Array<AlertRow>;
@@ -147,10 +166,6 @@ export type AxisValues = {
 
 export type BisectDetail = {
   bisect_id: string;
-  alert_id: number | null;
-  case_id: string;
-  cluster: string;
-  suite: string;
   line: string;
   good: string;
   bad: string;
@@ -161,11 +176,15 @@ export type BisectDetail = {
   last_good: string | null;
   sentence: string | null;
   notes: Array<string>;
-  requested_by: string;
   started_at: string;
   ended_at: string | null;
   spent_s: number;
   budget_s: number;
+  alert_id: number | null;
+  case_id: string;
+  cluster: string;
+  suite: string;
+  requested_by: string;
   steps: number;
   suspects: Array<string>;
   tests: Array<BisectStep>;
@@ -174,10 +193,6 @@ export type BisectDetail = {
 
 export type BisectHead = {
   bisect_id: string;
-  alert_id: number | null;
-  case_id: string;
-  cluster: string;
-  suite: string;
   line: string;
   good: string;
   bad: string;
@@ -188,11 +203,15 @@ export type BisectHead = {
   last_good: string | null;
   sentence: string | null;
   notes: Array<string>;
-  requested_by: string;
   started_at: string;
   ended_at: string | null;
   spent_s: number;
   budget_s: number;
+  alert_id: number | null;
+  case_id: string;
+  cluster: string;
+  suite: string;
+  requested_by: string;
   steps: number;
 };
 
@@ -226,7 +245,6 @@ export type BisectSearch = {
   ended_at: string | null;
   spent_s: number;
   budget_s: number;
-  tests: Array<BisectTest>;
 };
 
 export type BisectStep = {

@@ -6,7 +6,7 @@ import { useApi } from "./api";
 import type { CaseChange, CaseDetail, FailedCheck, NodeFingerprint, RepeatResult } from "./api-types";
 import { CommandLine } from "./command-line";
 import { change, count, figure, moment, percent, words } from "./format";
-import { AlertLink, Answered, Change, Link, Note, Section, State, useTitle } from "./parts";
+import { AlertLink, Answered, Change, Link, Note, Output, Section, State, useTitle } from "./parts";
 import { RepeatDetail } from "./repeat";
 import { Rerun } from "./rerun";
 import { routes } from "./routes";
@@ -98,28 +98,6 @@ function Changes({ detail }: { detail: CaseDetail }) {
         />
       )}
     </Section>
-  );
-}
-
-function Error({ text }: { text: string }) {
-  return (
-    <Box
-      as="pre"
-      tabIndex={0}
-      role="region"
-      aria-label="Traceback"
-      fontSize="xs"
-      p={2}
-      my={2}
-      borderWidth="1px"
-      borderRadius="md"
-      maxH="30em"
-      overflow="auto"
-      whiteSpace="pre-wrap"
-      overflowWrap="anywhere"
-    >
-      {text}
-    </Box>
   );
 }
 
@@ -309,7 +287,7 @@ function Shown({ detail }: { detail: CaseDetail }) {
         )}
       </Text>
       <Result detail={detail} />
-      {open?.error ? <Error text={open.error} /> : found.error && <Error text={found.error} />}
+      {open?.error ? <Output label="Traceback">{open.error}</Output> : found.error && <Output label="Traceback">{found.error}</Output>}
       <Facts detail={detail} />
       <Changes detail={detail} />
       <Section title="Repeats">

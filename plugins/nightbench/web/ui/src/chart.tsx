@@ -1,5 +1,5 @@
 // The history of a series: a line through its medians, marks for verdicts, lines for changes.
-// Drag to zoom, click a point to open its run; with the keyboard: arrows, Enter, Escape.
+// Drag to zoom, click a point to open its case in the run; with the keyboard: arrows, Enter, Escape.
 import { Box } from "@chakra-ui/react";
 import { useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
@@ -284,7 +284,7 @@ export function HistoryChart({
         ref={box}
         role="group"
         aria-roledescription="plot"
-        aria-label={`History of ${series.case_id} on ${series.cluster}: ${points.length} results. Arrow keys choose one, Enter opens its run, Escape shows all.`}
+        aria-label={`History of ${series.case_id} on ${series.cluster}: ${points.length} results. Arrow keys choose one, Enter opens its case in the run, Escape shows all.`}
         tabIndex={0}
         onKeyDown={move}
         w="100%"

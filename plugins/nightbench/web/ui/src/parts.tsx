@@ -151,6 +151,29 @@ export function Section({ title, children }: { title: ReactNode; children: React
   );
 }
 
+/** The output of a program, in a box of its own that the keyboard can scroll. */
+export function Output({ label, children }: { label: string; children: string }) {
+  return (
+    <Box
+      as="pre"
+      tabIndex={0}
+      role="region"
+      aria-label={label}
+      fontSize="xs"
+      p={2}
+      my={2}
+      borderWidth="1px"
+      borderRadius="md"
+      maxH="30em"
+      overflow="auto"
+      whiteSpace="pre-wrap"
+      overflowWrap="anywhere"
+    >
+      {children}
+    </Box>
+  );
+}
+
 export function useTitle(title: string): void {
   useEffect(() => {
     const before = document.title;

@@ -7,7 +7,7 @@ import type { RankSteps, RepeatLog, RepeatSteps, RepeatTelemetry, TelemetryMetri
 import { Choice } from "./choice";
 import { count, figure } from "./format";
 import { LineChart } from "./line-chart";
-import { Answered, Section } from "./parts";
+import { Answered, Output, Section } from "./parts";
 import { type Column, DataTable } from "./table";
 
 type Props = {
@@ -207,23 +207,7 @@ function Log({ path, chosen, choose }: Props) {
                   Its last lines; the command below shows the whole log.
                 </Text>
               )}
-              <Box
-                as="pre"
-                tabIndex={0}
-                role="region"
-                aria-label={`Log of ${log.process}`}
-                fontSize="xs"
-                mt={1}
-                p={2}
-                borderWidth="1px"
-                borderRadius="md"
-                maxH="30em"
-                overflow="auto"
-                whiteSpace="pre-wrap"
-                overflowWrap="anywhere"
-              >
-                {log.text || "It is empty."}
-              </Box>
+              <Output label={`Log of ${log.process}`}>{log.text || "It is empty."}</Output>
             </>
           )}
         </>

@@ -4,18 +4,27 @@ import { type FormEvent, useState } from "react";
 
 import { address, request } from "./api";
 import type { RunRow } from "./api-types";
-import { Failure, Link, Note } from "./parts";
+import { Link, Note } from "./parts";
 import { routes } from "./routes";
 
 const DAG = "on_demand";
 
 type Conf = Record<string, unknown>;
 
-/** What the run's own form asked for beyond its suite; nothing where Airflow has forgotten it. */
+/** Whether a form asked for the run: it may have asked for another scale and other builds. */
+const isAsked = (run: RunRow) => run.dag_id === DAG;
+
+/** The scale and builds that the run's own form asked for; nothing for any other run. */
 async function asked(run: RunRow): Promise<Conf> {
-  if (run.dag_id !== DAG || !run.dag_run_id) return {};
-  const path = `api/v2/dags/${DAG}/dagRuns/${encodeURIComponent(run.dag_run_id)}`;
-  const { conf } = await request<{ conf: Conf | null }>(address(path)).catch(() => ({ conf: null }));
+  if (!isAsked(run)) return {};
+  const path = `api/v2/dags/${DAG}/dagRuns/${encodeURIComponent(run.dag_run_id ?? "")}`;
+  const { conf } = await request<{ conf: Conf | null }>(address(path)).catch((error: Error) => {
+    // Without them the suite's own would be measured, and taken for these.
+    throw new Error(
+      `Nothing was triggered: Airflow does not say which scale and builds the DAG run ${run.dag_run_id} ` +
+        `was asked for (${error.message}). Trigger ${DAG} by its form with the scale and builds wanted.`,
+    );
+  });
   const kept = Object.entries(conf ?? {}).filter(([name]) => ["scale", "builds"].includes(name));
   return Object.fromEntries(kept);
 }
@@ -67,8 +76,9 @@ export function Rerun({ run, caseId }: { run: RunRow; caseId: string }) {
   return (
     <Box as="form" aria-label="Measure it again" onSubmit={send as never} borderWidth="1px" borderRadius="md" p={3}>
       <Text>
-        Triggers <Code>{DAG}</Code> with suite {run.suite} on {run.cluster} and this case alone, with the
-        scale and builds that the run was asked for. It is no night: baselines stay as they are.
+        Triggers <Code>{DAG}</Code> with suite {run.suite} on {run.cluster} and this case alone, with{" "}
+        {isAsked(run) ? "the scale and builds that the run was asked for" : "the suite’s own scale and builds"}.
+        It is no night: baselines stay as they are.
       </Text>
       <Flex gap={3} mt={2} wrap="wrap" align="end">
         <Field.Root w="auto">
@@ -82,7 +92,7 @@ export function Rerun({ run, caseId }: { run: RunRow; caseId: string }) {
           Cancel
         </Button>
       </Flex>
-      {error && <Failure error={error} />}
+      {error && <Note status="error">{error.message}</Note>}
     </Box>
   );
 }

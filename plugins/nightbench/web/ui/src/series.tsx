@@ -20,12 +20,12 @@ const SPANS = [
 ] as const;
 const SHOWN = 30;
 
-function pointColumns(unit: string): Column<SeriesPoint>[] {
+function pointColumns(caseId: string, unit: string): Column<SeriesPoint>[] {
   return [
     {
       name: "Run",
       cell: (point) => (
-        <Link to={routes.run(point.run_id)} label={`Run ${point.run_id}`}>
+        <Link to={routes.case(point.run_id, caseId)} label={`Run ${point.run_id}`}>
           {moment(point.started_at)}
         </Link>
       ),
@@ -68,13 +68,13 @@ const ALERT_COLUMNS: Column<SeriesAlert>[] = [
   { name: "Owner", cell: (alert) => <bdi>{alert.owner || "nobody"}</bdi> },
 ];
 
-function Readout({ point, unit }: { point?: SeriesPoint; unit: string }) {
+function Readout({ point, caseId, unit }: { point?: SeriesPoint; caseId: string; unit: string }) {
   return (
     <Box aria-live="polite" minH="3.2em" fontSize="sm">
       {point ? (
         <>
           <Text>
-            <Link to={routes.run(point.run_id)}>{moment(point.started_at)} UTC</Link>{" "}
+            <Link to={routes.case(point.run_id, caseId)}>{moment(point.started_at)} UTC</Link>{" "}
             <strong>
               {figure(point.throughput)} {unit}/s
             </strong>{" "}
@@ -87,7 +87,8 @@ function Readout({ point, unit }: { point?: SeriesPoint; unit: string }) {
         </>
       ) : (
         <Text color="fg.muted">
-          Drag over the plot to zoom, double-click to see all; a click on a point opens its run.
+          Drag over the plot to zoom, double-click to see all; a click on a point opens the case in
+          its run.
         </Text>
       )}
     </Box>
@@ -151,10 +152,14 @@ export function Plot({ series }: { series: SeriesHistory }) {
         onSelect={setSelected}
         onOpen={(index) => {
           const point = series.points[index];
-          if (point) void navigate(routes.run(point.run_id));
+          if (point) void navigate(routes.case(point.run_id, series.case_id));
         }}
       />
-      <Readout point={selected === undefined ? undefined : series.points[selected]} unit={unit} />
+      <Readout
+        point={selected === undefined ? undefined : series.points[selected]}
+        caseId={series.case_id}
+        unit={unit}
+      />
       <Text color="fg.muted" fontSize="xs">
         Triangles down: regressed; up: improved; crosses: no result that counts; rings: private
         builds; triangles at an edge: outside of the range shown. Grey band: the baseline and the
@@ -253,7 +258,7 @@ function History({ series }: { series: SeriesHistory }) {
       <Section title={`Results: the newest ${Math.min(SHOWN, visible.length)} of ${visible.length} shown`}>
         <DataTable
           label="Results of this series"
-          columns={pointColumns(unit)}
+          columns={pointColumns(series.case_id, unit)}
           rows={visible.slice(-SHOWN).reverse()}
           rowKey={(point) => point.run_id}
         />
