@@ -164,10 +164,14 @@ def migrate(
             "There is no warehouse yet. Start one with `nightbench up`, or name one with --dsn"
         )
     if dsn is None and not os.environ.get(common.WAREHOUSE_VARIABLE):
-        lines = list(lifecycle.migrate_warehouse(_running_stack(), backup))
+        lines = lifecycle.migrate_warehouse(_running_stack(), backup)
     else:
-        lines = [f"applied {name}" for name in migrations.apply(where)]
-    say("\n".join(lines) or "up to date: nothing to apply")
+        lines = (f"applied {name}" for name in migrations.apply(where))
+    line = None
+    for line in lines:
+        say(line)
+    if line is None:
+        say("up to date: nothing to apply")
 
 
 @app.command()

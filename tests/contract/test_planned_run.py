@@ -1,0 +1,57 @@
+"""A run that was planned earlier is still read: its plan, its cluster and its jobs in the spool.
+
+`golden/planned-run` is what version 0.1.0 writes. A version that writes another form adds a folder
+beside it, and reads both for as long as runs of the older one are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from nightbench.spool import RunSpool, Spool
+from nightbench.spool.planned_job import load_cluster, load_job, save_cluster, save_job
+from nightbench.spool.plans import read_plan, store_plan
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = Path(__file__).parent / "golden" / "planned-run"
+RUN = "demo-20261123T010000-0001"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunSpool:
+    shutil.copytree(GOLDEN, tmp_path / "runs" / RUN)
+    return Spool(tmp_path).run(RUN)
+
+
+def test_its_jobs_are_sent_to_nodes_as_they_would_be_today(run: RunSpool) -> None:
+    schema = json.loads((ROOT / "benchmarks/contract/job.schema.json").read_text())
+    jobs = sorted(path.stem for path in (GOLDEN / "jobs").iterdir())
+    assert len(jobs) == 2
+    for case_id in jobs:
+        planned = load_job(run, case_id, generation=1)
+        assert planned.job.job_id == f"{RUN}/{case_id}/g1"
+        Draft202012Validator(schema).validate(json.loads(json.dumps(planned.job.to_json())))
+
+
+def test_its_plan_is_loaded_with_all_that_it_says(run: RunSpool) -> None:
+    plan = read_plan(run)
+    assert (plan.run.run_id, plan.run.suite, plan.owner) == (RUN, "demo", "benchmarks")
+    assert len(plan.cases) == 6
+    assert {case.planned.case.framework for case in plan.cases} == {"paddle2", "paddle3", "pytorch"}
+
+
+def test_nothing_of_it_is_lost_when_it_is_written_again(run: RunSpool, tmp_path: Path) -> None:
+    again = Spool(tmp_path / "again").run(RUN)
+    store_plan(read_plan(run), Spool(tmp_path / "again"))
+    save_cluster(again, load_cluster(run))
+    for path in (GOLDEN / "jobs").iterdir():
+        save_job(again, load_job(run, path.stem, generation=0))
+    for path in GOLDEN.rglob("*.json"):
+        name = path.relative_to(GOLDEN)
+        written = json.loads((tmp_path / "again" / "runs" / RUN / name).read_text())
+        assert written == json.loads(path.read_text()), name
