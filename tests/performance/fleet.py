@@ -19,6 +19,7 @@ import resource
 import sys
 import tempfile
 import time
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from unittest import mock
@@ -30,6 +31,7 @@ from tests.performance.warehouse.history import opened
 from nightbench.config import load_catalog, load_cluster, load_suite
 from nightbench.core.model import Cluster, HealthPolicy, JobSpec, Protocol, RunKind
 from nightbench.core.run_plan import make_plan
+from nightbench.core.sentences import sentence
 from nightbench.night.cluster_preflight import ClusterHealth, examine
 from nightbench.night.node_events import record_preflight
 from nightbench.spool import Spool
@@ -88,6 +90,13 @@ def main(words: list[str]) -> int:
         store(health)
         well = sum(node.seen.reachable for node in health.nodes)
         say("nodes that answered", well, "", f"(of {asked.nodes})")
+        problems = Counter(
+            sentence(node.seen.problem).replace(node.seen.node, "NODE")[:160]
+            for node in health.nodes
+            if node.seen.problem
+        )
+        for problem, count in problems.most_common(5):
+            print(f"  {count} nodes: {problem}")
         for finding in health.between:
             print(f"  {finding.title}: {finding.found}"[:200])
         return 0 if gangs(field, asked.gangs, asked.seconds) and well == asked.nodes else 1

@@ -10,11 +10,12 @@ import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from socket import gethostname
 from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Param, task
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from nightbench.config import locations
 from nightbench.config.suite_heads import SuiteHead, parallel_cases, suite_heads
@@ -190,6 +191,13 @@ def preflight(planned: list[dict[str, str]] | None) -> dict[str, Any]:
     if not planned:
         return {}
     run = open_spool().run(planned[0]["nightbench_run"])
+    if run.run() is None:
+        raise AirflowFailException(
+            f"{gethostname()} finds no plan of run {run.run_id} in its spool, {run.folder}; "
+            "expected the one that the task `plan` has just stored. All workers and triggerers "
+            "need one spool: set NIGHTBENCH_SPOOL to a folder that they share, or to an object "
+            "store such as s3://bucket/spool"
+        )
     return examine_run(run, ssh_targets_async, connect)
 
 

@@ -43,6 +43,26 @@ def of_this_version(path: UPath) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def _reached(path: UPath) -> Iterator[None]:
+    """Turn what the library of an object store raises, each its own, into a sentence.
+
+    Raises:
+        SpoolError: the store does not answer, or refuses.
+    """
+    try:
+        yield
+    except (OSError, UserError):
+        raise
+    except Exception as error:
+        if is_local(path):
+            raise
+        raise SpoolError(
+            f"{path}: the object store of the spool failed: {type(error).__name__}: {error}. Look "
+            "at NIGHTBENCH_SPOOL and at the store's address and credentials in the environment"
+        ) from error
+
+
 def write_json(path: UPath, document: object, lasting: bool = True) -> None:
     """Write a document so that readers see all of it or the one before.
 
@@ -61,11 +81,13 @@ def write_json(path: UPath, document: object, lasting: bool = True) -> None:
 def write_bytes(path: UPath, content: bytes, lasting: bool = True) -> None:
     """Write a file so that readers see all of it or the one before; see `write_json`."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with _reached(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
         if is_local(path):
             _write_beside(Path(path.path), content, lasting)
         else:
-            path.write_bytes(content)
+            with _reached(path):
+                path.write_bytes(content)
     except OSError as error:
         raise SpoolError(
             f"{path}: cannot be written: {error.strerror or error}. Make room or give the right to "
@@ -91,7 +113,11 @@ def _write_beside(path: Path, content: bytes, lasting: bool) -> None:
 def read_bytes(path: UPath) -> bytes | None:
     """The content of a file, or None where there is none."""
     try:
-        return bytes(path.read_bytes())
+        if is_local(path):
+            return bytes(path.read_bytes())
+        with _reached(path):
+            # In one request: a reader in blocks fails where the file is written between them.
+            return bytes(path.fs.cat_file(path.path))
     except FileNotFoundError:
         return None
 
@@ -102,12 +128,11 @@ def read_json(path: UPath) -> Any | None:
     Raises:
         SpoolError: the file is not JSON.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    content = read_bytes(path)
+    if content is None:
         return None
     try:
-        return json.loads(text)
+        return json.loads(content)
     except ValueError as error:
         raise SpoolError(
             f"{path}: not a JSON document ({error}). Remove the file: what it held is measured "
@@ -140,9 +165,11 @@ def component(name: str, what: str) -> str:
 def entries(folder: UPath) -> Iterator[UPath]:
     """What a folder holds, by name; nothing where there is no such folder."""
     try:
-        yield from sorted(folder.iterdir(), key=lambda path: path.name)
+        with _reached(folder):
+            found = sorted(folder.iterdir(), key=lambda path: path.name)
     except (FileNotFoundError, NotADirectoryError):
         return
+    yield from found
 
 
 def utc_now() -> str:

@@ -10,7 +10,7 @@ from upath import UPath
 
 from nightbench.config import locations
 from nightbench.spool.case import CaseStore
-from nightbench.spool.documents import SpoolError, component, entries
+from nightbench.spool.documents import SpoolError, component, entries, is_local
 from nightbench.spool.run import RunSpool, started_at
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,9 @@ class Spool:
     """All runs below one folder or URL."""
 
     def __init__(self, root: UPath | str | os.PathLike[str]) -> None:
-        self.root = UPath(root)
+        path = UPath(root)
+        # fsspec keeps what it has listed: files that other hosts write would stay unseen.
+        self.root = path if is_local(path) else UPath(root, use_listings_cache=False)
 
     def run(self, run_id: str) -> RunSpool:
         """The spool of a run; nothing is created."""

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from upath import UPath
 
+from nightbench.spool import steering
 from nightbench.spool.case import CaseStore
 from nightbench.spool.documents import (
     Document,
     component,
     entries,
-    is_local,
     read_bytes,
     read_json,
     unless_damaged,
@@ -86,37 +84,13 @@ class RunSpool:
         """Say that the warehouse has everything of this run."""
         write_json(self.folder / "loaded.json", document)
 
-    @contextmanager
-    def steered(self) -> Iterator[None]:
-        """Say for as long as this lasts that this very process steers the run.
-
-        The kernel lets go of it with the process, however that ends. Only on a local disk: a
-        spool elsewhere keeps no such note.
-        """
-        path = self._steering()
-        if path is None:
-            yield
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", encoding="ascii") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX)
-            yield
+    def steered(self) -> AbstractContextManager[None]:
+        """Say for as long as this lasts that this process steers the run; see `steering`."""
+        return steering.steering(self.folder)
 
     def is_steered(self) -> bool | None:
         """Whether a process lives that steers the run; None where none ever said so."""
-        path = self._steering()
-        if path is None or not path.exists():
-            return None
-        with path.open("r", encoding="ascii") as stream:
-            try:
-                # Shared: somebody else who asks at the same time is not taken for one who steers.
-                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
-
-    def _steering(self) -> Path | None:
-        return Path(self.folder.path) / "steering.lock" if is_local(self.folder) else None
+        return steering.is_steered(self.folder)
 
     def remove(self) -> None:
         """Remove the run with all its files."""

@@ -1,0 +1,149 @@
+"""A spool on an object store: a real S3 server, which several processes write to and read from."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+from tests.integration.openssh import end, free_port
+from tests.integration.terminal import TRIAL, marked, terminal
+
+from nightbench.core.errors import UserError
+from nightbench.spool import Spool, steering
+
+pytestmark = pytest.mark.slow
+
+URL = "s3://bucket/spool"
+LEASE_S = 4.0
+
+STEER = f"""\
+import sys, time
+from nightbench.spool import Spool, steering
+steering.LEASE_S, steering.RENEW_S, steering.POLL_S = {LEASE_S}, 0.5, 0.2
+with Spool("{URL}").run(sys.argv[1]).steered():
+    began = time.time()
+    print("steering", flush=True)
+    time.sleep(float(sys.argv[2]))
+    print(began, time.time(), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[dict[str, str]]:
+    """The variables that lead to an S3 server on loopback."""
+    port = free_port(["127.0.0.1"])
+    program = Path(sys.executable).with_name("moto_server")
+    server = subprocess.Popen(
+        [str(program), "-H", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL
+    )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        for _ in range(300):
+            try:
+                urllib.request.urlopen(f"{url}/moto-api/").close()
+                break
+            except OSError:
+                assert server.poll() is None
+                time.sleep(0.1)
+        yield {
+            "AWS_ENDPOINT_URL": url,
+            "AWS_ACCESS_KEY_ID": "tests",
+            "AWS_SECRET_ACCESS_KEY": "tests",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+    finally:
+        end(server)
+
+
+@pytest.fixture(autouse=True)
+def no_known_store() -> Iterator[None]:
+    """Forget file systems: fsspec knows them by their options, not by the environment's address."""
+    yield
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+
+
+@pytest.fixture
+def spool(store: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Spool:
+    for name, value in store.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(steering, "LEASE_S", LEASE_S)
+    return Spool(URL)
+
+
+def elsewhere(code: str, *words: str) -> subprocess.Popen[str]:
+    """Run code in a process of its own, as another host would."""
+    return subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, text=True)
+
+
+def test_what_another_process_writes_is_seen_at_once(spool: Spool) -> None:
+    assert spool.runs() == []
+    code = f"""\
+from nightbench.spool import Spool
+run = Spool("{URL}").run("seen")
+run.save_run({{"run_id": "seen", "started_at": "2026-03-01T01:00:00"}})
+run.case("case").save_epoch(3)
+"""
+    other = elsewhere(code)
+    other.communicate(timeout=60)
+    assert other.returncode == 0
+    assert [run.run_id for run in spool.runs()] == ["seen"]
+    assert spool.run("seen").case("case").epoch() == 3
+
+
+def test_who_steers_is_known_while_it_lives_and_not_when_it_was_killed(spool: Spool) -> None:
+    run = spool.run("killed")
+    assert run.is_steered() is None
+    other = elsewhere(STEER, "killed", "60")
+    assert other.stdout
+    assert other.stdout.readline() == "steering\n"
+    time.sleep(1.5 * LEASE_S)
+    assert run.is_steered() is True, "it renews its lease"
+    other.kill()
+    other.communicate()
+    assert run.is_steered() is True, "nobody can know yet"
+    time.sleep(LEASE_S + 1)
+    assert run.is_steered() is False
+    assert elsewhere(STEER, "killed", "0").communicate(timeout=60)[0].startswith("steering\n")
+    assert run.is_steered() is False
+
+
+def test_of_several_at_a_time_one_steers(spool: Spool) -> None:
+    rivals = [elsewhere(STEER, "rivals", "1") for _ in range(3)]
+    said = [rival.communicate(timeout=120)[0].splitlines()[1] for rival in rivals]
+    spans = sorted(tuple(map(float, line.split())) for line in said)
+    assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))
+
+
+def test_a_store_that_does_not_answer_is_said_in_a_sentence(
+    store: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in store.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port(['127.0.0.1'])}")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    with pytest.raises(UserError, match=r"s3://away/spool/runs.*object store.*NIGHTBENCH_SPOOL"):
+        Spool("s3://away/spool").runs()
+
+
+def test_a_run_is_measured_and_its_results_come_from_the_store(
+    store: dict[str, str], tmp_path: Path, spool: Spool
+) -> None:
+    with terminal(tmp_path, TRIAL, **store, NIGHTBENCH_SPOOL=URL) as here:
+        done = here.run("run", "trial", "--direct")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "case 3 of 3" in done.stdout
+        assert not list((here.home / "spool").iterdir())
+    run = max(spool.runs(), key=lambda run: run.run_id.startswith("trial"))
+    assert len(run.planned()) == 3
+    assert [run.case(planned["case_id"]).outcome()["status"] for planned in run.planned()] == [
+        "ok"
+    ] * 3
+    assert run.is_steered() is False
+    assert marked(run.run_id) == []
