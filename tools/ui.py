@@ -60,11 +60,12 @@ def build(bundle: Path) -> None:
 
 
 def run_tests() -> None:
-    """Run the tests of what computes, by Node.js's own runner.
+    """Check the types of the tests of what computes, and run them by Node.js's own runner.
 
     Raises:
         subprocess.CalledProcessError: one failed.
     """
+    node(UI / "node_modules" / "typescript" / "bin" / "tsc", "--project", UI / "tests")
     with tempfile.TemporaryDirectory() as folder:
         bundle = Path(folder) / "tests.mjs"
         node(UI / "test.mjs", bundle)

@@ -612,9 +612,9 @@ group by n.cluster;
 -- name: ui_compare(by, one, other, search, shown, max_rows, skipped)
 -- Medians of two runs, builds, versions, clusters or frameworks that did equal work: all other
 -- axes are equal. Of each the newest; clear differences first, and of these the largest. What only
--- one side did comes last. Each row has the counts of all; one row without a case says that no row
--- was left, and has them too. `shown` chooses one
--- standing; null gives the pairs.
+-- one side did comes last. Each row has the counts of all, and the geometric means of all ratios:
+-- over all workloads (null) and over each; one row without a case says that no row was left, and
+-- has them too. `shown` chooses one standing; null gives the pairs.
 with wanted as (
     -- A run's results all lie at its start.
     select
@@ -632,6 +632,7 @@ newest as (
         w.side,
         case when :by = 'framework' then s.axes - 'framework' else s.axes end as work,
         case when :by in ('cluster', 'run') then '' else s.cluster end as place,
+        s.workload,
         s.case_id,
         s.cluster,
         m.run_id,
@@ -696,6 +697,7 @@ newest_of_other as (
 
 compared as (
     select
+        a.workload,
         a.case_id as one_case_id,
         b.case_id as other_case_id,
         a.cluster as one_cluster,
@@ -750,6 +752,30 @@ counted as (
     from placed
 ),
 
+averaged as (
+    select
+        workload,
+        count(*) as pairs,
+        exp(avg(ln(ratio))) as ratio
+    from placed
+    where ratio is not null
+    group by grouping sets ((workload), ())
+    having count(*) > 0
+),
+
+-- Over every pair, whatever standing is chosen: the clear ones alone would exaggerate.
+summed_up as (
+    select
+        coalesce(
+            jsonb_agg(
+                jsonb_build_object('workload', workload, 'pairs', pairs, 'ratio', ratio)
+                order by workload asc nulls first
+            ),
+            '[]'
+        ) as means
+    from averaged
+),
+
 chosen as (
     select *
     from placed
@@ -766,8 +792,10 @@ chosen as (
 
 select
     counted.*,
+    summed_up.means,
     chosen.*
 from counted
+cross join summed_up
 left join chosen on true
 order by
     chosen.standing = 'unclear' asc,

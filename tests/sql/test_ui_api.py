@@ -291,6 +291,13 @@ def test_clear_differences_come_first_and_one_sided_work_is_counted(
     ]  # fmt: skip
     counts = [found[key] for key in ("faster", "slower", "unclear", "only_one", "only_other")]
     assert (counts, found["total"]) == ([1, 1, 1, 1, 1], 3)
+    # One ratio of each pair, none of one-sided work, whatever standing is chosen.
+    mean = pytest.approx((1.1 * 0.95 * 0.8) ** (1 / 3))
+    workload = given.case().workload
+    means = [{"workload": name, "pairs": 3, "ratio": mean} for name in (None, workload)]
+    assert found["means"] == means
+    assert app.get(f"{asked}&standing=slower").json()["means"] == means
+    assert app.get(f"{asked}&search=nowhere").json()["means"] == []
     (alone,) = app.get(f"{asked}&standing=only_other").json()["items"]
     assert (alone["one_case_id"], alone["ratio"], alone["other_throughput"]) == (None, None, 300.0)
     # The counts stay where no row is left.

@@ -14,6 +14,7 @@ from nightbench.web.compare_models import (
     PublishedCells,
     PublishedTable,
     PublishedTables,
+    RatioMean,
     Standing,
 )
 from nightbench.web.page_queries import OpenQueries
@@ -54,6 +55,7 @@ class CompareApi:
         shown = [standing] if standing else ["faster", "slower", "unclear"]
         return ComparedPairs(
             items=[ComparedPair.of(row) for row in rows],
+            means=[RatioMean.of(mean) for mean in found[0]["means"]],
             total=sum(counts[name] for name in shown),
             page=page,
             size=size,

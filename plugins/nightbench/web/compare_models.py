@@ -35,6 +35,15 @@ class ComparedPair(ApiModel):
     ratio_high: float | None
 
 
+class RatioMean(ApiModel):
+    """The geometric mean of the ratios of some pairs; each pair counts once."""
+
+    workload: str | None
+    """None: the pairs of all workloads."""
+    pairs: int
+    ratio: float
+
+
 class ComparedPairs(ApiModel):
     """A page of a comparison: clear differences first, and of these the largest."""
 
@@ -46,6 +55,8 @@ class ComparedPairs(ApiModel):
     only_one: int
     """Work that the other side did not do."""
     only_other: int
+    means: list[RatioMean]
+    """Over all pairs, then over those of each workload, whatever standing is chosen."""
     total: int
     """Rows of all pages."""
     page: int

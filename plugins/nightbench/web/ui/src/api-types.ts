@@ -344,6 +344,7 @@ export type ComparedPairs = {
   unclear: number;
   only_one: number;
   only_other: number;
+  means: Array<RatioMean>;
   total: number;
   page: number;
   size: number;
@@ -701,6 +702,12 @@ export type RankSteps = {
   outliers: number;
   limit_s: number;
   seconds: Array<number | null>;
+};
+
+export type RatioMean = {
+  workload: string | null;
+  pairs: number;
+  ratio: number;
 };
 
 export type RepeatLog = {

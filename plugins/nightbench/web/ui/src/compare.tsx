@@ -4,8 +4,8 @@ import type { FormEvent } from "react";
 import { useSearchParams } from "react-router-dom";
 
 import { apiAddress, useApi } from "./api";
-import type { ComparedPair, ComparedPairs, ComparedSides } from "./api-types";
-import { change, figure, interval } from "./format";
+import type { ComparedPair, ComparedPairs, ComparedSides, RatioMean } from "./api-types";
+import { change, count, figure, interval } from "./format";
 import { Pager } from "./pager";
 import { Answered, Download, Link, Note, useTitle } from "./parts";
 import { routes } from "./routes";
@@ -103,6 +103,32 @@ function columns(one: string, other: string): Column<ComparedPair>[] {
   ];
 }
 
+const MEAN_COLUMNS: Column<RatioMean>[] = [
+  { name: "Workload", cell: (mean) => mean.workload ?? "all" },
+  { name: "Pairs", isNumber: true, cell: (mean) => mean.pairs },
+  { name: "Mean ratio", isNumber: true, cell: (mean) => mean.ratio.toFixed(3) },
+  { name: "Mean difference", isNumber: true, cell: (mean) => change(mean.ratio - 1) },
+];
+
+function Means({ means }: { means: RatioMean[] }) {
+  const all = means[0];
+  if (!all) return null;
+  return (
+    <Box as="details" mb={3}>
+      <Box as="summary" cursor="pointer">
+        Geometric mean of {count(all.pairs, "ratio")}: {all.ratio.toFixed(3)} ({change(all.ratio - 1)});
+        by workload
+      </Box>
+      <DataTable
+        label="Geometric means by workload"
+        columns={MEAN_COLUMNS}
+        rows={means}
+        rowKey={(mean) => mean.workload ?? ""}
+      />
+    </Box>
+  );
+}
+
 function Pairs({ query, set }: { query: URLSearchParams; set: (changed: Record<string, string>) => void }) {
   const [one, other] = [query.get("one") ?? "", query.get("other") ?? ""];
   const asked = Object.fromEntries(query);
@@ -141,6 +167,7 @@ function Pairs({ query, set }: { query: URLSearchParams; set: (changed: Record<s
               </Button>
             ))}
           </Flex>
+          <Means means={found.means} />
           {found.items.length ? (
             <>
               <Text color="fg.muted" mb={2}>
