@@ -1,16 +1,19 @@
 """The Airflow plugin of Nightbench: pages and nothing else.
 
 Airflow imports this module in every one of its processes, tasks included: so it imports nothing
-of ours, and the app is built when the API server gets the first request for it.
+of ours, and the app is built when the API server starts.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, MutableMapping
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
+
+log = logging.getLogger(__name__)
 
 PREFIX = "/nightbench"
 BUNDLE = f".{PREFIX}/static/nightbench.js"
@@ -22,28 +25,50 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class LazyApp:
-    """An ASGI app that builds the real one at its first request."""
+    """An ASGI app that builds the real one, at its first request at the latest."""
 
     def __init__(self) -> None:
         self._app: Any = None
         self._lock = Lock()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
+    def build(self) -> Any:
+        """Return the real app."""
         with self._lock:
             if self._app is None:
                 from nightbench.orchestration.page_app import build_app
 
                 self._app = build_app()
-        await self._app(scope, receive, send)
+            return self._app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        await self.build()(scope, receive, send)
+
+    def build_soon(self, server: Any) -> Any:
+        """Begin to build the real app, and return the server's own as it is.
+
+        Airflow's API server makes its middlewares as it starts, and no other process does.
+        """
+        Thread(target=self._build_ahead, name="nightbench-pages", daemon=True).start()
+        return server
+
+    def _build_ahead(self) -> None:
+        try:
+            self.build()
+        except Exception:  # The first request says it again, to who asked.
+            log.exception("the pages could not be built; the first request tries again")
+
+
+pages = LazyApp()
 
 
 class NightbenchPlugin(AirflowPlugin):
     """Pages in Airflow's UI; `web/ui/src/index.tsx` has a component for each name below."""
 
     name = "nightbench"
-    fastapi_apps: ClassVar[list[Any]] = [
-        {"app": LazyApp(), "url_prefix": PREFIX, "name": "Nightbench"}
+    fastapi_apps: ClassVar[list[Any]] = [{"app": pages, "url_prefix": PREFIX, "name": "Nightbench"}]
+    fastapi_root_middlewares: ClassVar[list[Any]] = [
+        {"middleware": pages.build_soon, "name": "Nightbench"}
     ]
     react_apps: ClassVar[list[Any]] = [
         {

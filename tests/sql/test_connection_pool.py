@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import time
+from contextlib import ExitStack, closing
 
 import pytest
 from tests.sql.conftest import Database
 
 from nightbench.warehouse import connect
-from nightbench.warehouse.connection import Connection
+from nightbench.warehouse.connection import Connection, WarehouseUnavailable
 from nightbench.warehouse.connection_pool import KEPT, LIVES_S, ConnectionPool
 
 
@@ -24,21 +25,39 @@ def lent(pool: ConnectionPool) -> int:
         return pid(connection)
 
 
-def test_a_connection_is_used_again_until_it_is_old(warehouse: Database) -> None:
-    now = [0.0]
-    pool = ConnectionPool(lambda: connect(warehouse.reader), lambda: now[0])
+def test_a_connection_is_used_again_until_it_is_old(
+    warehouse: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = ConnectionPool(lambda: connect(warehouse.reader))
     first = lent(pool)
     assert lent(pool) == first
-    now[0] = LIVES_S
+    later = time.time() + LIVES_S + 1
+    monkeypatch.setattr("sqlalchemy.pool.base.time.time", lambda: later)
     assert lent(pool) != first
 
 
-def test_two_at_once_have_their_own(warehouse: Database) -> None:
+def test_two_at_once_have_their_own_and_both_are_kept(warehouse: Database) -> None:
     pool = ConnectionPool(lambda: connect(warehouse.reader))
     with pool.lend() as one, pool.lend() as other:
-        assert pid(one) != pid(other)
-    assert len(pool._idle) == 2
-    assert KEPT >= 2
+        pids = {pid(one), pid(other)}
+    assert len(pids) == 2
+    with pool.lend() as one, pool.lend() as other:
+        assert {pid(one), pid(other)} == pids
+
+
+def test_more_than_are_kept_are_lent_at_once(warehouse: Database) -> None:
+    pool = ConnectionPool(lambda: connect(warehouse.reader))
+    with ExitStack() as stack:
+        pids = {pid(stack.enter_context(pool.lend())) for _ in range(KEPT + 2)}
+    assert len(pids) == KEPT + 2
+
+
+def test_a_warehouse_that_is_away_is_said_in_our_words(warehouse: Database) -> None:
+    def away() -> Connection:
+        raise WarehouseUnavailable("nobody answers")
+
+    with pytest.raises(WarehouseUnavailable, match="nobody answers"):
+        lent(ConnectionPool(away))
 
 
 def test_one_that_the_server_has_ended_is_replaced(warehouse: Database) -> None:
@@ -54,4 +73,4 @@ def test_one_that_something_went_wrong_with_is_closed(warehouse: Database) -> No
     with pytest.raises(ZeroDivisionError), pool.lend() as connection:
         _ = 1 / 0
     assert connection.closed
-    assert pool._idle == []
+    lent(pool)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Lock
-from time import monotonic
+from typing import Any, cast
 
 import psycopg2
-from psycopg2.extensions import TRANSACTION_STATUS_IDLE
+from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
+from sqlalchemy.pool import QueuePool
 
 from nightbench.warehouse.connection import Connection
 
 KEPT = 10
-LIVES_S = 60.0
+LIVES_S = 60
 """Then one is opened anew: its login may have changed."""
 
 
@@ -23,13 +23,16 @@ class ConnectionPool:
     To log in by SCRAM costs more than most reads.
     """
 
-    def __init__(
-        self, opened: Callable[[], Connection], clock: Callable[[], float] = monotonic
-    ) -> None:
-        self._opened = opened
-        self._clock = clock
-        self._lock = Lock()
-        self._idle: list[tuple[float, Connection]] = []
+    def __init__(self, opened: Callable[[], Connection]) -> None:
+        untyped: Any = PGDialect_psycopg2
+        self._pool = QueuePool(
+            cast(Any, opened),
+            pool_size=KEPT,
+            max_overflow=-1,
+            recycle=LIVES_S,
+            pre_ping=True,
+            dialect=untyped(dbapi=psycopg2),
+        )
 
     @contextmanager
     def lend(self) -> Iterator[Connection]:
@@ -38,39 +41,11 @@ class ConnectionPool:
         Raises:
             WarehouseUnavailable: there is none, and none can be opened.
         """
-        born_s, connection = self._take()
+        lent = self._pool.connect()
         try:
-            yield connection
+            yield cast(Connection, lent.driver_connection)
         except BaseException:
-            connection.close()
+            lent.invalidate()
             raise
-        is_clean = (
-            not connection.closed and connection.get_transaction_status() == TRANSACTION_STATUS_IDLE
-        )
-        with self._lock:
-            if is_clean and len(self._idle) < KEPT:
-                self._idle.append((born_s, connection))
-                return
-        connection.close()
-
-    def _take(self) -> tuple[float, Connection]:
-        while True:
-            with self._lock:
-                if not self._idle:
-                    break
-                born_s, connection = self._idle.pop()
-            if self._clock() - born_s < LIVES_S and _answers(connection):
-                return born_s, connection
-            connection.close()
-        return self._clock(), self._opened()
-
-
-def _answers(connection: Connection) -> bool:
-    """Return whether the server still knows a connection."""
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("select 1")
-        connection.rollback()
-    except psycopg2.Error:
-        return False
-    return True
+        finally:
+            lent.close()

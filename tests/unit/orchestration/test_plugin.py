@@ -1,0 +1,44 @@
+"""The pages are built while Airflow's API server starts, not while somebody waits for them."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from nightbench_plugin import LazyApp, NightbenchPlugin, pages
+
+
+def built_ahead() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "nightbench-pages":
+            thread.join(10)
+
+
+def test_the_server_starts_to_build_the_pages_and_stays_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app, server, built = LazyApp(), object(), threading.Event()
+    monkeypatch.setattr(app, "build", built.set)
+    assert app.build_soon(server) is server
+    assert built.wait(10)
+
+
+def test_what_cannot_be_built_is_logged_and_the_server_starts(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def build() -> None:
+        raise RuntimeError("no such module")
+
+    app = LazyApp()
+    monkeypatch.setattr(app, "build", build)
+    app.build_soon(object())
+    built_ahead()
+    assert "the pages could not be built; the first request tries again" in caplog.text
+
+
+def test_airflow_finds_both() -> None:
+    (app,) = NightbenchPlugin.fastapi_apps
+    (middleware,) = NightbenchPlugin.fastapi_root_middlewares
+    assert app["app"] is pages
+    assert middleware["middleware"] == pages.build_soon
