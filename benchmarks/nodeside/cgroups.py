@@ -17,6 +17,7 @@ from nodeside.processes import AGENT_MARK, Launched, environ_of, reap, send
 PREFIX = "nightbench-"
 WHOLE_MACHINE = "/proc/vmstat"
 """Evidence that may concern another process."""
+OWN_CGROUP = "its cgroup"
 _V1_PREFERRED = ("memory", "freezer", "pids", "name=systemd")
 
 
@@ -161,15 +162,22 @@ class MemoryEvents:
         """Count the kills in a cgroup too; its evidence comes before that of larger ones."""
         for name in ("memory.oom_control", "memory.events"):
             path = os.path.join(folder, name)
-            self._files.insert(0, (path, "its cgroup"))
+            self._files.insert(0, (path, OWN_CGROUP))
             self._before.insert(0, _oom_kills(path))
 
     def out_of_memory(self) -> str | None:
-        """Return the name of the count that has grown, or None."""
+        """Return the name of the count that has grown, or None.
+
+        The processes' own cgroup counts whatever OOM killer ended one of them: where it has a
+        count, the machine's, in which others' processes are counted too, is not asked.
+        """
         for (path, name), before in zip(self._files, self._before):
             now = _oom_kills(path)
-            if now is not None and before is not None and now > before:
-                return name
+            if now is not None and before is not None:
+                if now > before:
+                    return name
+                if name == OWN_CGROUP:
+                    return None
         return None
 
 
