@@ -139,7 +139,9 @@ def test_a_series_is_read_by_keyboard(page: Page, live: Live, dag_run: str) -> N
     page.keyboard.press("Home")
     expect(page.get_by_text(re.compile("UTC .* n = 2"))).to_be_visible()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name=live.run_of(dag_run).run_id)).to_be_visible()
+    run_id = live.run_of(dag_run).run_id
+    expect(page).to_have_url(re.compile(f"{HOME}/runs/{run_id}/{CASE}$"))
+    expect(page.get_by_role("table", name=re.compile("^Repeats of "))).to_be_visible()
 
 
 def test_the_address_holds_what_is_chosen(page: Page, live: Live, dag_run: str) -> None:

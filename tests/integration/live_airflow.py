@@ -78,13 +78,24 @@ class Live:
         deadline = time.monotonic() + wait_s
         while not (found := true()):
             late = time.monotonic() > deadline
-            assert not late, f"waited {wait_s:.0f} s for {what}\n{self.last_lines('triggerer')}"
+            assert not late, f"waited {wait_s:.0f} s for {what}\n{self.where_it_stands()}"
             time.sleep(0.5)
         return found
 
-    def last_lines(self, server: str) -> str:
-        log = self.stack.home.logs / f"{server}.log"
-        return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-60:])
+    def where_it_stands(self) -> str:
+        """The newest runs with their tasks, and what Airflow's servers said last."""
+        newest = {"order_by": "-run_after", "limit": 3}
+        answer = self.api._send("GET", "/api/v2/dags/~/dagRuns", params=newest)
+        lines = []
+        for run in answer.json()["dag_runs"]:
+            lines.append(f"{run['dag_id']} {run['dag_run_id']}: {run['state']}")
+            for task in self.api.task_instances(run["dag_id"], run["dag_run_id"]):
+                words = [task[key] for key in ("task_id", "map_index", "try_number", "state")]
+                lines.append(f"    {' '.join(map(str, words))}")
+        for server in ("scheduler", "triggerer"):
+            text = (self.stack.home.logs / f"{server}.log").read_text("utf-8", errors="replace")
+            lines += [f"--- {server}", *(line[:300] for line in text.splitlines()[-25:])]
+        return "\n".join(lines)
 
     def run_of(self, dag_run: str) -> RunSpool:
         def find() -> RunSpool | None:
