@@ -6,6 +6,7 @@ of ours, and the app is built when the API server starts.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from threading import Lock, Thread
@@ -42,7 +43,9 @@ class LazyApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
-        await self.build()(scope, receive, send)
+        # In a thread: until it is built, Airflow's own requests go on.
+        app = self._app or await asyncio.to_thread(self.build)
+        await app(scope, receive, send)
 
     def build_soon(self, server: Any) -> Any:
         """Begin to build the real app, and return the server's own as it is.

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
 
 from nightbench_plugin import LazyApp, NightbenchPlugin, pages
+
+
+async def receive() -> dict[str, object]:
+    return {}
+
+
+async def send(_: object) -> None: ...
 
 
 def built_ahead() -> None:
@@ -35,6 +43,26 @@ def test_what_cannot_be_built_is_logged_and_the_server_starts(
     app.build_soon(object())
     built_ahead()
     assert "the pages could not be built; the first request tries again" in caplog.text
+
+
+async def test_a_request_that_waits_for_the_pages_stops_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app, others, served = LazyApp(), threading.Event(), []
+
+    async def real(*request: object) -> None:
+        served.append(request)
+
+    def build() -> object:
+        assert others.wait(10), "the event loop stood still"
+        return real
+
+    monkeypatch.setattr(app, "build", build)
+    request = asyncio.create_task(app({}, receive, send))
+    await asyncio.sleep(0)
+    others.set()
+    await request
+    assert served == [({}, receive, send)]
 
 
 def test_airflow_finds_both() -> None:

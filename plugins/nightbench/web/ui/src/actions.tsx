@@ -82,7 +82,7 @@ function ActionForm({
         <Flex direction="column" gap={3} mt={2}>
           <Extra action={action} alert={alert} />
           <Field.Root>
-            <Field.Label>Why</Field.Label>
+            <Field.Label>Why, with the address of a report if there is one</Field.Label>
             <Textarea name="why" size="sm" rows={2} maxLength={2000} />
           </Field.Root>
           {alert.group.length > 0 && (

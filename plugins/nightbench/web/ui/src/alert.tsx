@@ -8,7 +8,7 @@ import { AlertState, Confirmation } from "./alerts";
 import { useApi } from "./api";
 import type { AlertBisect, AlertDetail, AlertEvent, AlertRow, BisectTest, SeriesHistory } from "./api-types";
 import { figure, moment, percent, words } from "./format";
-import { AlertLink, Answered, Change, Link, Note, Section, State, useTitle } from "./parts";
+import { AlertLink, Answered, Change, Link, Note, Section, State, useTitle, Written } from "./parts";
 import { routes } from "./routes";
 import { Plot } from "./series";
 import { type Column, DataTable } from "./table";
@@ -44,7 +44,7 @@ const EVENT_COLUMNS: Column<AlertEvent>[] = [
     cell: (event) =>
       event.what === "moved" ? `${event.from_state} → ${event.to_state}` : words(event.what),
   },
-  { name: "Why", cell: (event) => <bdi>{event.why}</bdi> },
+  { name: "Why", cell: (event) => <Written text={event.why} /> },
   { name: "Run", cell: (event) => <RunLink runId={event.run_id} /> },
 ];
 

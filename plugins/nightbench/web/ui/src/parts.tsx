@@ -6,6 +6,7 @@ import { Link as RouterLink } from "react-router-dom";
 import { ApiError } from "./api";
 import { change, interval, words } from "./format";
 import { routes } from "./routes";
+import { pieces } from "./text-links";
 
 /** A link to a page of the UI. */
 export function Link({ to, children, label }: { to: string; children: ReactNode; label?: string }) {
@@ -15,6 +16,23 @@ export function Link({ to, children, label }: { to: string; children: ReactNode;
         {children}
       </RouterLink>
     </ChakraLink>
+  );
+}
+
+/** What a person wrote, addresses in it as links. */
+export function Written({ text }: { text: string }) {
+  return (
+    <bdi>
+      {pieces(text).map((piece, place) =>
+        piece.isAddress ? (
+          <ChakraLink key={place} color="fg.info" wordBreak="break-all" href={piece.text} target="_blank" rel="noopener noreferrer">
+            {piece.text}
+          </ChakraLink>
+        ) : (
+          piece.text
+        ),
+      )}
+    </bdi>
   );
 }
 

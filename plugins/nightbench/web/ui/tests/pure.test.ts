@@ -9,6 +9,7 @@ import { ago, change, count, figure, interval, moment, percent, words } from "..
 import { loads } from "../src/node-load";
 import { routes } from "../src/routes";
 import { consecutive } from "../src/series-groups";
+import { pieces } from "../src/text-links";
 
 function point(night: number, given: Partial<SeriesPoint> = {}): SeriesPoint {
   return {
@@ -160,4 +161,16 @@ test("rows of one value that follow each other are a group", () => {
       ["b", 1],
     ],
   );
+});
+
+test("addresses in what a person wrote", () => {
+  const addresses = (text: string) => pieces(text).filter((piece) => piece.isAddress).map((piece) => piece.text);
+  assert.deepEqual(addresses("see https://bugs.example/7?a=b#c, not (http://x.example/y)."), [
+    "https://bugs.example/7?a=b#c",
+    "http://x.example/y",
+  ]);
+  assert.deepEqual(addresses("javascript:alert(1) ftp://a.example https:// data:text/html,x"), []);
+  const text = "a https://b.example/c. d";
+  assert.equal(pieces(text).map((piece) => piece.text).join(""), text);
+  assert.deepEqual(pieces(""), []);
 });
