@@ -161,6 +161,36 @@ def test_the_address_holds_what_is_chosen(page: Page, live: Live, dag_run: str) 
     expect(page).to_have_url(re.compile("from=.*&to="))
 
 
+def test_series_are_grouped_and_seen_at_once(page: Page, live: Live, dag_run: str) -> None:
+    page.goto(address(live, f"{HOME}/explore"))
+    expect(page.get_by_role("table", name="Series")).to_be_visible(timeout=60_000)
+    page.get_by_label("group by").select_option("nodes")
+    expect(page.get_by_role("heading", name="nodes: 1")).to_be_visible()
+    expect(page.get_by_role("heading", name="nodes: 2")).to_be_visible()
+    expect(page.get_by_role("table", name="nodes: 1")).to_contain_text(CASE)
+    page.get_by_label("shown").select_option("plots")
+    small = page.get_by_role("article", name=CASE)
+    expect(small.get_by_role("img")).to_be_visible()
+    expect(page.get_by_role("heading", name="nodes: 2")).to_be_visible()
+    small.get_by_role("link", name=CASE).click()
+    expect(page.get_by_role("group", name=re.compile("^History of "))).to_be_visible()
+
+
+def test_a_published_table_has_its_figures(page: Page, live: Live, dag_run: str) -> None:
+    page.goto(address(live, f"{HOME}/published"))
+    table = page.get_by_role("link", name=re.compile("^paddle-fleetx r50"))
+    table.click(timeout=60_000)
+    expect(page.get_by_role("table", name="Published values")).to_contain_text("resnet50_v1.5")
+    expect(page.get_by_role("figure").first).to_be_visible()
+
+
+def test_nodes_say_how_full_the_night_was(page: Page, live: Live, dag_run: str) -> None:
+    page.goto(address(live, f"{HOME}/nodes"))
+    load = page.get_by_role("table", name="How full the last night was")
+    expect(load).to_contain_text("good: ", timeout=60_000)
+    expect(page.get_by_text("Nothing of ours holds or awaits a node of it now.")).to_be_visible()
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_pages_fit_a_narrow_screen_in_airflow_s_colours(
     page: Page, live: Live, alert_id: int, theme: str

@@ -2,7 +2,7 @@
 import { Box, Text } from "@chakra-ui/react";
 
 import type { NightWindowRow, NodeUse } from "./api-types";
-import { moment, percent } from "./format";
+import { count, moment, percent } from "./format";
 import { type Load, loads } from "./node-load";
 import { type Column, DataTable } from "./table";
 
@@ -21,12 +21,12 @@ function Bar({ share }: { share: number }) {
 export function NightLoad({ use, window }: { use: NodeUse[]; window?: NightWindowRow }) {
   const minutes = window && (Date.parse(window.ends_at) - Date.parse(window.begins_at)) / 60_000;
   const columns: Column<Load>[] = [
-    { name: "Node", cell: (load) => load.node },
+    { name: "Node", cell: (load) => <Text whiteSpace="nowrap">{load.node}</Text> },
     {
       name: "Suites",
       cell: (load) =>
         load.suites
-          .map((each) => `${each.suite}: ${each.cases} cases, ${Math.round(each.used_s / 60)} min`)
+          .map((each) => `${each.suite}: ${count(each.cases, "case")}, ${Math.round(each.used_s / 60)} min`)
           .join("; "),
     },
     { name: "Used", isNumber: true, cell: (load) => `${Math.round(load.used)} min` },

@@ -11,7 +11,7 @@ import { pieces } from "./text-links";
 /** A link to a page of the UI. */
 export function Link({ to, children, label }: { to: string; children: ReactNode; label?: string }) {
   return (
-    <ChakraLink asChild color="fg.info" wordBreak="break-word">
+    <ChakraLink asChild display="inline" color="fg.info" wordBreak="break-word">
       <RouterLink to={to} aria-label={label}>
         {children}
       </RouterLink>
@@ -25,7 +25,7 @@ export function Written({ text }: { text: string }) {
     <bdi>
       {pieces(text).map((piece, place) =>
         piece.isAddress ? (
-          <ChakraLink key={place} color="fg.info" wordBreak="break-all" href={piece.text} target="_blank" rel="noopener noreferrer">
+          <ChakraLink key={place} display="inline" color="fg.info" wordBreak="break-all" href={piece.text} target="_blank" rel="noopener noreferrer">
             {piece.text}
           </ChakraLink>
         ) : (
@@ -86,7 +86,7 @@ export function State({ name, title }: { name: string; title?: string }) {
   );
 }
 
-/** A relative change with its 95 % interval below. */
+/** A relative change with its 95 % interval below; coloured where that lies on one side of none. */
 export function Change({
   value,
   low,
@@ -97,9 +97,14 @@ export function Change({
   high: number | null;
 }) {
   if (value === null) return <>–</>;
+  const isClear = low !== null && high !== null && low * high > 0;
   return (
     <Box whiteSpace="nowrap">
-      <Text as="span" color={value < 0 ? "fg.error" : "fg.success"} fontWeight="semibold">
+      <Text
+        as="span"
+        color={!isClear ? undefined : value < 0 ? "fg.error" : "fg.success"}
+        fontWeight={isClear ? "semibold" : undefined}
+      >
         {change(value)}
       </Text>
       <Text color="fg.muted" fontSize="xs">

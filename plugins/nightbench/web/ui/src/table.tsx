@@ -65,6 +65,7 @@ export function DataTable<Row>({
                 data-label={name}
                 textAlign={isNumber ? "end" : "start"}
                 fontVariantNumeric={isNumber ? "tabular-nums" : undefined}
+                whiteSpace={isNumber ? "nowrap" : undefined}
                 verticalAlign="top"
               >
                 {cell(row)}

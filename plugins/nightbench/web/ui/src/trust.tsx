@@ -1,9 +1,9 @@
 // How far the verdicts can be trusted: the detector's grades, noise, drift, how alerts ended.
-import { Heading, Text } from "@chakra-ui/react";
+import { Heading, List, Text } from "@chakra-ui/react";
 
 import { useApi } from "./api";
 import type { AlertLabels, DetectorGrade, DriftingSeries, NoisySeries, Trust } from "./api-types";
-import { change, day, moment, percent } from "./format";
+import { change, count, day, moment, percent } from "./format";
 import { Answered, Link, Note, Section, State, useTitle } from "./parts";
 import { routes } from "./routes";
 import { type Column, DataTable } from "./table";
@@ -117,16 +117,21 @@ export function TrustPage() {
                 without a change, and does not know which. Power is the share of slowdowns that it tells
                 within 14 nights; false alarms are counted in 1,000 nights of quiet copies.
               </Text>
-              {trust.summary.map((sentence) => (
-                <Text key={sentence}>{sentence}</Text>
-              ))}
+              <List.Root ps={5}>
+                {trust.summary.map((sentence) => (
+                  <List.Item key={sentence}>{sentence}</List.Item>
+                ))}
+              </List.Root>
               {trust.grades.length ? (
-                <DataTable
-                  label="Grades of the detector"
-                  columns={GRADES}
-                  rows={trust.grades}
-                  rowKey={(grade) => `${grade.suite} ${grade.cluster} ${grade.measure}`}
-                />
+                <details open={trust.grades.some((grade) => grade.below)}>
+                  <summary>{count(trust.grades.length, "grade")} with intervals and limits</summary>
+                  <DataTable
+                    label="Grades of the detector"
+                    columns={GRADES}
+                    rows={trust.grades}
+                    rowKey={(grade) => `${grade.suite} ${grade.cluster} ${grade.measure}`}
+                  />
+                </details>
               ) : (
                 <Note>
                   No grade yet: the first comes once copies of series have been judged for some nights.
