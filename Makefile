@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Most tests wait for processes: two for each core.
 TEST_WORKERS ?= $(shell echo $$((2 * $$(nproc))))
-.PHONY: help setup demo test test-all test-rest test-lines test-browser drills figures lint ui docs lock lock-line down clean
+.PHONY: help setup demo test test-all test-rest test-lines test-browser drills figures stack lint ui docs lock lock-line down clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,15 @@ drills: setup  ## break things for real: faults in network namespaces and in a l
 
 figures: setup  ## what Nightbench itself costs on this machine: launches, overhead, detection
 	.venv/bin/python -m tests.performance
+
+COMPOSE = docker compose -f docker/compose.yaml
+PYTORCH = resnet50_v1.5-pytorch-collective
+stack:  ## the control plane and four nodes in containers, and cases of the suite demo on them
+	python3 docker/make_secrets.py
+	$(COMPOSE) up -d --build --wait
+	$(COMPOSE) exec -T api-server python run_suite.py demo --cluster compose \
+		--case $(PYTORCH)-1x1-bs2-smoke --case $(PYTORCH)-2x1-bs2-smoke
+	$(COMPOSE) exec -T api-server nightbench results
 
 lint: setup  ## format, lint, types, import rules, SQL, schemas, Dockerfiles
 	@.ci/run lint

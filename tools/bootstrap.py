@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,7 +32,8 @@ REPO = Path(__file__).resolve().parent.parent
 TOOLS = REPO / "tools"
 REQUIREMENTS = REPO / "requirements"
 UV_LOCK = REQUIREMENTS / "uv.lock"
-LOCKS = (REQUIREMENTS / "control.lock", REQUIREMENTS / "dev.lock")
+LOCKS = ("control", "dev")
+"""What a checkout's environment is made from; an image leaves out what only developers need."""
 # The unpacked environment is about 1.1 GB; uv's cache holds it once more where it cannot link.
 NEEDED_DISK_BYTES = 3 * 1000**3
 
@@ -182,10 +183,23 @@ def ensure_uv(home: Path, python: str, env: Mapping[str, str], log: Path) -> Pat
     return target
 
 
-def environment_digest(python: str) -> str:
+def lock_files(names: Sequence[str]) -> list[Path]:
+    """Return the locks' files.
+
+    Raises:
+        SetupError: there is no lock of that name.
+    """
+    files = [REQUIREMENTS / f"{name}.lock" for name in names]
+    if missing := [file.stem for file in files if not file.is_file()]:
+        known = ", ".join(sorted(file.stem for file in REQUIREMENTS.glob("*.lock")))
+        raise SetupError(f"--locks: found {', '.join(missing)}; expected some of {known}")
+    return files
+
+
+def environment_digest(python: str, locks: Sequence[Path]) -> str:
     """Return a digest of all that `.venv` is made from; equal digests need no work."""
     digest = hashlib.sha256()
-    for path in (*LOCKS, UV_LOCK, REPO / "pyproject.toml", Path(__file__)):
+    for path in (*locks, UV_LOCK, REPO / "pyproject.toml", Path(__file__)):
         digest.update(path.read_bytes())
     digest.update(f"{REPO}\0{python}\0{sys.version}".encode())
     # Another index or wheel folder than the last time has to reach uv-env.json.
@@ -203,7 +217,9 @@ def base_python() -> str:
     return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 
 
-def make_venv(uv: Path, python: str, env: Mapping[str, str], log: Path) -> None:
+def make_venv(
+    uv: Path, python: str, env: Mapping[str, str], log: Path, locks: Sequence[Path]
+) -> None:
     """Bring `.venv` to the locks' state and install the project's own package in it."""
     venv = REPO / ".venv"
     if not works(venv, python):
@@ -212,12 +228,11 @@ def make_venv(uv: Path, python: str, env: Mapping[str, str], log: Path) -> None:
             "Making .venv", env, log)  # fmt: skip
     inner = {**env, "VIRTUAL_ENV": str(venv)}
     say("installing the locked packages (first time: some 400 MB to fetch)")
-    locks = [str(lock) for lock in LOCKS]
     # uv itself reads no such variable: pip's `no-index` is said on the command line.
     alone = ["--no-index"] if env.get("UV_NO_INDEX") else []
     # Compiled once, not by each process where PYTHONDONTWRITEBYTECODE is set.
     kept = ["--require-hashes", "--strict", "--compile-bytecode"]
-    run([str(uv), "pip", "sync", *kept, *alone, *locks],
+    run([str(uv), "pip", "sync", *kept, *alone, *map(str, locks)],
         "Installing the locked packages", inner, log)  # fmt: skip
     # uv carries this build backend in itself: nothing is fetched.
     run([str(uv), "pip", "install", "--offline", "--no-deps", "--editable", str(REPO)],
@@ -265,7 +280,7 @@ def write_private(path: Path, text: str) -> None:
     os.replace(beside, path)
 
 
-def setup(force: bool, lock: bool) -> None:
+def setup(force: bool, lock: bool, locks: Sequence[str] = LOCKS) -> None:
     """Do what `make setup` (and, with `lock`, `make lock`) promises.
 
     Raises:
@@ -273,6 +288,7 @@ def setup(force: bool, lock: bool) -> None:
     """
     began = time.monotonic()
     python = base_python()
+    files = lock_files(locks)
     home = home_dir(os.environ)
     try:
         (home / "tools").mkdir(parents=True, exist_ok=True)
@@ -286,7 +302,7 @@ def setup(force: bool, lock: bool) -> None:
     log = home / "logs" / "setup.log"
     stamp = REPO / ".venv" / ".nightbench-stamp"
     with only_one(home):
-        wanted = environment_digest(python)
+        wanted = environment_digest(python, files)
         have_tools = all((home / "tools" / name).is_file() for name in ("uv", "uv-env.json"))
         if not (force or lock) and have_tools and stamp.is_file() and stamp.read_text() == wanted:
             return
@@ -307,7 +323,7 @@ def setup(force: bool, lock: bool) -> None:
             make_locks(uv, env, log)
             return
         stamp.unlink(missing_ok=True)
-        make_venv(uv, python, env, log)
+        make_venv(uv, python, env, log, files)
         stamp.write_text(wanted)
         say(f"done in {time.monotonic() - began:.0f} s: .venv/bin/nightbench")
 
@@ -339,9 +355,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Make .venv from the locks.")
     parser.add_argument("--force", action="store_true", help="install again")
     parser.add_argument("--lock", action="store_true", help="resolve requirements/*.in again")
+    parser.add_argument(
+        "--locks", nargs="+", default=LOCKS, metavar="NAME", help="install these locks alone"
+    )
     options = parser.parse_args()
     try:
-        setup(options.force, options.lock)
+        setup(options.force, options.lock, options.locks)
     except (SetupError, OSError) as error:
         print(f"nightbench setup: {error}", file=sys.stderr)
         return 1

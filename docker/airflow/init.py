@@ -1,27 +1,32 @@
-"""Before the services start: migrate both databases and seed the UI's passwords."""
+"""Before the services start: roles and databases with their passwords, then both migrations.
+
+Runs at every `up` and changes only what differs, so a password that was renewed takes effect. It
+reaches PostgreSQL by its socket, which no other service has.
+"""
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 from pathlib import Path
 
-from nightbench.local.home import write_private
+from nightbench.local import postgres
 from nightbench.warehouse import migrate
+
+SECRETS = Path("/run/secrets")
+SOCKET = "host=/var/run/postgresql user=postgres"
 
 
 def main() -> None:
     """Run once; running again changes nothing."""
-    home = Path(os.environ["AIRFLOW_HOME"])
-    home.mkdir(parents=True, exist_ok=True)
-    passwords = {"admin": os.environ["ADMIN_PASSWORD"], "viewer": os.environ["VIEWER_PASSWORD"]}
-    write_private(
-        Path(os.environ["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"]),
-        json.dumps(passwords) + "\n",
-    )
+    passwords = {
+        role: (SECRETS / f"{role}_password").read_text(encoding="ascii").strip()
+        for role in (postgres.SUPERUSER, "airflow", *postgres.ROLES)
+    }
+    for made in postgres.provide_roles_and_databases(SOCKET, passwords):
+        print(f"made {made}", flush=True)
     subprocess.run(["airflow", "db", "migrate"], check=True)
-    for name in migrate.apply(os.environ["WAREHOUSE_OWNER_DSN"]):
+    owner = {"host": "postgres", "dbname": postgres.WAREHOUSE, "user": "nightbench_owner"}
+    for name in migrate.apply(owner | {"password": passwords["nightbench_owner"]}):
         print(f"warehouse: applied {name}", flush=True)
 
 

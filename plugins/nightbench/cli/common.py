@@ -264,9 +264,13 @@ def open_warehouse(role: str = "nightbench_loader") -> Connection:
     Raises:
         UserError: it does not answer, or there is none.
     """
+    from nightbench.orchestration import connections
     from nightbench.warehouse.connection import WarehouseUnavailable, connect
 
     dsn = warehouse_dsn(role)
+    # Beside an Airflow that `nightbench up` did not start, such as in a container of it.
+    if dsn is None and role in connections.BY_ROLE and connections.is_configured():
+        return connections.connect(connections.BY_ROLE[role])
     if dsn is None:
         raise WarehouseUnavailable(
             f"There is no warehouse yet: nothing was started in {home().root}. Start it with "

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
@@ -213,25 +213,38 @@ def wait_ready(home: Home, ports: Ports, secrets: Secrets, timeout_s: float = 60
 
 def provide(home: Home, ports: Ports, secrets: Secrets) -> list[str]:
     """Create missing roles and databases and set the passwords; return what was created."""
-    import psycopg2
-
-    made: list[str] = []
-    connection = psycopg2.connect(dsn(ports, secrets, SUPERUSER, "postgres"))
-    try:
-        connection.autocommit = True  # CREATE DATABASE does not run inside a transaction
-        with connection.cursor() as cursor:
-            for role in ("airflow", *ROLES):
-                made += _provide_role(cursor, role, getattr(secrets, role))
-            for database, owner in DATABASES.items():
-                made += provide_database(cursor, database, owner)
-    finally:
-        connection.close()
-    limit_reader(dsn(ports, secrets, SUPERUSER))
+    passwords = {role: getattr(secrets, role) for role in ("airflow", *ROLES)}
+    server = f"host=127.0.0.1 port={ports.postgres} user={SUPERUSER} password={secrets.postgres}"
+    made = provide_roles_and_databases(server, passwords)
     lines = [
         f"127.0.0.1:{ports.postgres}:*:{role}:{getattr(secrets, role)}"
         for role in (SUPERUSER, "airflow", *ROLES)
     ]
     write_private(home.pgpass_file, "\n".join(lines) + "\n")
+    return made
+
+
+def provide_roles_and_databases(server: str, passwords: Mapping[str, str]) -> list[str]:
+    """Create what is missing and set the passwords; return what was created.
+
+    Args:
+        server: a superuser's libpq connection string, without a database.
+        passwords: of each role.
+    """
+    import psycopg2
+
+    made: list[str] = []
+    connection = psycopg2.connect(f"{server} dbname=postgres")
+    try:
+        connection.autocommit = True  # CREATE DATABASE does not run inside a transaction
+        with connection.cursor() as cursor:
+            for role, password in passwords.items():
+                made += _provide_role(cursor, role, password)
+            for database, owner in DATABASES.items():
+                made += provide_database(cursor, database, owner)
+    finally:
+        connection.close()
+    limit_reader(f"{server} dbname={WAREHOUSE}")
     return made
 
 

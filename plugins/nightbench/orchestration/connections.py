@@ -32,6 +32,11 @@ WAREHOUSE_READER = "nightbench_warehouse_reader"
 """Connection that the results page reads through."""
 WAREHOUSE_TRIAGE = "nightbench_warehouse_triage"
 """Connection through which people change alerts on the page; a member of nightbench_triage."""
+BY_ROLE = {
+    "nightbench_loader": WAREHOUSE,
+    "nightbench_reader": WAREHOUSE_READER,
+    "nightbench_triage": WAREHOUSE_TRIAGE,
+}
 MADE_BY_UP = (WAREHOUSE, WAREHOUSE_READER, WAREHOUSE_TRIAGE, "nightbench_local")
 """Connections of the control plane that runs on one machine."""
 
@@ -83,6 +88,12 @@ def get_connection(conn_id: str, named: str = "") -> Connection | HomeConnection
         if found is None:
             raise missing(conn_id, named) from None
         return found
+
+
+def is_configured() -> bool:
+    """Whether this terminal's environment says where an Airflow keeps its Connections."""
+    named = ("AIRFLOW__SECRETS__BACKEND", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN")
+    return any(os.environ.get(name) for name in (*named, _variable(WAREHOUSE)))
 
 
 def not_found() -> tuple[type[BaseException], ...]:

@@ -1,0 +1,55 @@
+"""A container's health check, which also ends what hangs: Compose restarts only what has ended.
+
+    python health.py scheduler|triggerer|dag_processor|metadatabase
+
+Asks the API server, to which every service's heartbeat is known. After `LIMIT` unhealthy answers in
+a row all processes of the container are killed, and `restart` starts it again. Where the API server
+does not answer, only its own container (metadatabase) counts that as a failure: the others cannot
+know. With several instances of a service the newest heartbeat counts: use `airflow jobs check`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+LIMIT = 4
+TIMEOUT_S = 8
+COUNT = Path("/tmp/unhealthy")
+
+
+def main(component: str) -> int:
+    """Return the exit status: 0 for healthy."""
+    found = _status(component)
+    if found in ("healthy", "unknown"):
+        COUNT.unlink(missing_ok=True)
+        return 0
+    count = int(COUNT.read_text()) + 1 if COUNT.exists() else 1
+    COUNT.write_text(str(count))
+    print(f"{component}: {found}, {count} times in a row")
+    if count >= LIMIT:
+        COUNT.unlink()
+        # -1: all that this user may signal but process 1, which ends with its child.
+        os.kill(-1, signal.SIGKILL)
+    return 1
+
+
+def _status(component: str) -> str:
+    is_own = component == "metadatabase"
+    host = "127.0.0.1" if is_own else "api-server"
+    try:
+        address = f"http://{host}:8080/api/v2/monitor/health"
+        with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
+            document = json.load(answer)
+    except (OSError, urllib.error.URLError, ValueError) as error:
+        return f"no answer ({error})" if is_own else "unknown"
+    return str((document.get(component) or {}).get("status"))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
