@@ -336,7 +336,7 @@ def make_locks(uv: Path, env: Mapping[str, str], log: Path) -> None:
     """
     partial = ("UV_INDEX", "UV_INDEX_STRATEGY", "UV_FIND_LINKS")
     env = {name: value for name, value in env.items() if name not in partial}
-    for name in ("uv", "control", "s3", "dev"):
+    for name in ("uv", "control", "s3", "celery", "kubernetes", "dev"):
         say(f"locking requirements/{name}.in")
         run(
             [

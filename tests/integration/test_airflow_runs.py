@@ -58,7 +58,7 @@ def test_a_run_ends_with_rows_and_verdicts_in_the_warehouse(live: Live) -> None:
     names = {task["rendered_map_index"] for task in live.tasks(dag_run, "measure")}
     assert names == {row["case_id"] for row in rows}
     assert marked(run.run_id) == []
-    digest = live.stack.home.reports / f"{run.run_id}.md"
+    digest = live.stack.home.spool / "reports" / f"{run.run_id}.md"
     live.until(lambda: digest.is_file() and digest.stat().st_size, "the digest, after the verdicts")
     assert digest.read_text().startswith("# good on local")
     assert digest.with_suffix(".html").read_text().startswith("<!doctype html>")

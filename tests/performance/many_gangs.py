@@ -93,9 +93,10 @@ def by_trigger(field: Ground) -> Steer:
     os.environ["NIGHTBENCH_SPOOL"] = str(field.folder / "spool")
     os.environ["AIRFLOW_HOME"] = str(field.folder / "airflow")
     os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "WARNING"
-    os.environ["AIRFLOW_CONN_FIGURES"] = (
+    os.environ["AIRFLOW_CONN_TEST"] = (
         f'{{"conn_type": "ssh", "login": "{first.user}", "port": {first.port}, '
-        f'"extra": {{"key_file": "{first.client_keys[0]}"}}}}'
+        f'"extra": {{"key_file": "{first.client_keys[0]}", '
+        f'"known_hosts": "{first.known_hosts!s}"}}}}'
     )
 
     async def steer(job: JobSpec) -> bool:
@@ -103,7 +104,7 @@ def by_trigger(field: Ground) -> Steer:
         from nightbench.spool.planned_job import PlannedJob, save_job
 
         run = field.spool.run(job.run_id)
-        await asyncio.to_thread(save_job, run, PlannedJob(job, str(first.known_hosts)))
+        await asyncio.to_thread(save_job, run, PlannedJob(job, None))
         trigger = GangTrigger(job.run_id, job.case.case_id, job.generation)
         events = [event async for event in trigger.run()]
         outcome = field.store(job).outcome() or {}

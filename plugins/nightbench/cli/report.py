@@ -45,7 +45,7 @@ def report(
 ) -> None:
     """Write a report of a run: verdicts, tables, figures, method, hardware, versions, caveats.
 
-    The nights keep one of each run in the folder reports/ of the state folder.
+    The nights keep one of each run in the folder reports/ of the spool.
     """
     from nightbench.night.run_digest import gather
     from nightbench.report import from_warehouse, report_page, report_text

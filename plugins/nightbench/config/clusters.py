@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from socket import gethostname
 
-from nightbench.config import values
+from nightbench.config import locations, values
 from nightbench.config.cluster_schema import ClusterFile, JumpFile, NodeFile
 from nightbench.config.source import (
     ConfigError,
@@ -18,6 +20,7 @@ from nightbench.config.source import (
     read_document,
 )
 from nightbench.config.validate import validate
+from nightbench.core.errors import UserError
 from nightbench.core.model import (
     SLUG,
     Catalog,
@@ -32,6 +35,9 @@ from nightbench.core.model import (
 )
 
 HOME = "${NIGHTBENCH_HOME}"
+
+OF_FILE = "${CLUSTER_FILE}"
+"""In a planned cluster: the path that the cluster's file means on the machine that reads it."""
 
 RESERVED = frozenset({"cluster", "controller"})
 """Names of documents that lie in the spool beside those of the nodes."""
@@ -123,6 +129,48 @@ def load_cluster(
     if problems:
         raise ConfigError(path, problems)
     return cluster
+
+
+def without_paths(cluster: Cluster) -> Cluster:
+    """Return the cluster as it is stored: its paths are those of one machine, see `OF_FILE`."""
+    house = cluster.environments.wheelhouse and OF_FILE
+    return dataclasses.replace(
+        cluster,
+        known_hosts=cluster.known_hosts and OF_FILE,
+        environments=dataclasses.replace(cluster.environments, wheelhouse=house),
+    )
+
+
+def on_this_machine(cluster: Cluster) -> Cluster:
+    """Return a stored cluster with the paths that its file means on this machine.
+
+    Raises:
+        UserError: this machine lacks the cluster's file, or one that it names.
+    """
+    if OF_FILE not in (cluster.known_hosts, cluster.environments.wheelhouse):
+        return cluster
+    dags = locations.dags_folder()
+    path = find_clusters(dags).get(cluster.name)
+    if path is None:
+        raise UserError(
+            f"{dags / 'clusters' / cluster.name}.yaml: not on {gethostname()}; expected the file "
+            "with which the run was planned: it names the files of host keys and wheels. Workers "
+            "and triggerers need the same dags/ folder (NIGHTBENCH_DAGS)"
+        )
+    document, problems = read_document(path), list[Problem]()
+    paths = _Paths(document, locations.home_folder(), problems)
+    environments = document.data.get("environments") or {}
+    found = dataclasses.replace(
+        cluster,
+        known_hosts=paths.find(document.data.get("known_hosts"), ("known_hosts",)),
+        environments=dataclasses.replace(
+            cluster.environments,
+            wheelhouse=paths.find(environments.get("wheelhouse"), ("environments", "wheelhouse")),
+        ),
+    )
+    if problems:
+        raise ConfigError(path, problems)
+    return found
 
 
 def _neighbours(file: ClusterFile) -> NeighbourPolicy:

@@ -14,6 +14,7 @@ from contextlib import closing
 from typing import Any
 
 from nightbench.config import load_catalog
+from nightbench.config.clusters import on_this_machine
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, HealthPolicy, RunKind
 from nightbench.core.sentences import sentences
@@ -46,7 +47,7 @@ def examine_run(run: RunSpool, open_targets: OpenTargets, connect: Connect) -> d
         `problem` where the nodes could not be examined.
     """
     try:
-        cluster = load_cluster(run)
+        cluster = on_this_machine(load_cluster(run))
         examined = _examine(run, cluster, open_targets)
         health = asyncio.run(asyncio.wait_for(examined, EXAMINE_LIMIT_S))
     except TimeoutError:

@@ -175,15 +175,17 @@ class GangOperator(BaseOperator):
         raise AirflowSkipException(sentence(reason))
 
     def _prepare(self, planned: PlannedJob, store: CaseStore) -> None:
+        from nightbench.config.clusters import on_this_machine
         from nightbench.gang import prepare
         from nightbench.night.code_snapshot import kept_shipment
         from nightbench.orchestration.ssh_targets import ssh_targets
         from nightbench.spool import open_spool
 
-        targets = ssh_targets(planned.cluster)
+        cluster = on_this_machine(planned.cluster)
+        targets = ssh_targets(cluster)
         job = planned.job
         run = open_spool().run(self.nightbench_run)
-        shipment = kept_shipment(run, job.code_digest, job.environments.wheelhouse)
+        shipment = kept_shipment(run, job.code_digest, cluster.environments.wheelhouse)
 
         def log_event(event: GangEvent) -> None:
             said = f"{event.node}: {event.message}" if event.node else event.message

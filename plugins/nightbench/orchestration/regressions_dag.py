@@ -6,6 +6,8 @@ import logging
 import time
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
@@ -29,8 +31,8 @@ DOC = """\
 
 Runs when new medians have been loaded. Every planned case gets a verdict: ok, regressed,
 watched, improved, insufficient_data, failed, unavailable or missing. What is new is sent once to
-the channels that the suite names; the reports of each run, HTML and Markdown, lie in the state
-folder below `reports/`.
+the channels that the suite names; the reports of each run, HTML and Markdown, lie in the spool
+below `reports/`.
 """
 
 log = logging.getLogger(__name__)
@@ -82,7 +84,6 @@ def loaded_runs(**context: Any) -> list[str]:
 )
 def judge(loaded: str) -> str:
     """Judge one run and write its reports; a retry also sends the message that no channel took."""
-    from nightbench.config.locations import home_folder
     from nightbench.night.judge import judge_run
     from nightbench.night.run_digest import write_run_digest
     from nightbench.orchestration.connections import channel_url, connect
@@ -90,19 +91,22 @@ def judge(loaded: str) -> str:
     from nightbench.spool import open_spool
     from nightbench.spool.plans import read_plan
 
-    run, began_s = open_spool().run(loaded), time.monotonic()
+    spool, began_s = open_spool(), time.monotonic()
+    run = spool.run(loaded)
     with user_errors_fail_task():
         result = judge_run(
-            open_spool(), loaded, connect, resolve=channel_url, base_url=base_url(), confirms=True
+            spool, loaded, connect, resolve=channel_url, base_url=base_url(), confirms=True
         )
         log_refused(result.deliveries)
         count_judged(read_plan(run).run, result, timedelta(seconds=time.monotonic() - began_s))
         link = f"{base_url()}/nightbench/?run={loaded}"
-        headline, path = write_run_digest(
-            run, connect, home_folder() / "reports", [f"Results page: {link}"], result.graded
-        )
+        with TemporaryDirectory() as folder:
+            headline, file = write_run_digest(
+                run, connect, Path(folder), [f"Results page: {link}"], result.graded
+            )
+            kept = spool.keep_reports(Path(folder)) / file.name
     said = f"{headline}; {len(result.opened)} alerts opened, {len(result.resolved)} resolved"
-    log.info("run %s: %s; report %s", loaded, said, path)
+    log.info("run %s: %s; report %s", loaded, said, kept)
     return said
 
 

@@ -7,6 +7,7 @@ Nothing here is ever logged: a Connection holds keys and passwords.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nightbench.config.clusters import on_this_machine
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, JumpHost, Node
 from nightbench.orchestration.connections import (
@@ -41,6 +43,7 @@ def ssh_targets(cluster: Cluster) -> dict[str, SshTarget]:
     Raises:
         UserError: a Connection is missing, is not of type ssh, or no host key is known.
     """
+    cluster = on_this_machine(cluster)
     named = _named_by(cluster)
     known = {conn_id: get_connection(conn_id, named) for conn_id in _conn_ids(cluster)}
     extras = {conn_id: connection.extra_dejson for conn_id, connection in known.items()}
@@ -55,6 +58,7 @@ async def ssh_targets_async(cluster: Cluster) -> dict[str, SshTarget]:
     """
     from airflow.providers.common.compat.connection import get_async_connection
 
+    cluster = await asyncio.to_thread(on_this_machine, cluster)
     known, extras, named = {}, {}, _named_by(cluster)
     for conn_id in _conn_ids(cluster):
         try:

@@ -5,7 +5,8 @@
     <spool>/runs/<run_id>/jobs/<case_id>.g1.json   of a generation that is measured otherwise
 
 They are resolved once, when the run is planned: an edit of a YAML file afterwards changes no run
-that is under way.
+that is under way. Only the paths of host keys and wheels, which each machine has where its own
+copy of the cluster's file says, are looked up where they are used (`config.on_this_machine`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, TypeVar
 
 from upath import UPath
 
+from nightbench.config.clusters import without_paths
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, JobSpec, JumpHost, SlurmPolicy
 from nightbench.spool.documents import of_this_version, read_json, write_json
@@ -84,6 +86,9 @@ def save_job(run: RunSpool, planned: PlannedJob, *, generation: int | None = Non
         generation: the only one that it is for; any that has none of its own when None.
     """
     path = _path(run, planned.job.case.case_id, generation)
+    stored = without_paths(planned.cluster)
+    job = dataclasses.replace(planned.job, environments=stored.environments)
+    planned = dataclasses.replace(planned, known_hosts=stored.known_hosts, job=job)
     write_json(path, {"schema": SCHEMA, **encode(planned)})
 
 
@@ -110,7 +115,7 @@ def load_job(run: RunSpool, case_id: str, generation: int) -> PlannedJob:
 
 def save_cluster(run: RunSpool, cluster: Cluster) -> None:
     """Keep the cluster of a run as it was planned for."""
-    write_json(_cluster_path(run), {"schema": CLUSTER_SCHEMA, **dataclasses.asdict(cluster)})
+    write_json(_cluster_path(run), {"schema": CLUSTER_SCHEMA, **encode(without_paths(cluster))})
 
 
 def load_cluster(run: RunSpool) -> Cluster:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import os
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from upath import UPath
 
 from nightbench.config import locations
 from nightbench.spool.case import CaseStore
-from nightbench.spool.documents import SpoolError, component, entries, is_local
+from nightbench.spool.documents import SpoolError, component, entries, is_local, write_bytes
 from nightbench.spool.run import RunSpool, started_at
 
 log = logging.getLogger(__name__)
@@ -65,6 +66,18 @@ class Spool:
         A run whose run.json is damaged is passed over, and named in the log.
         """
         return _by_date(self.root / "runs")
+
+    def keep_reports(self, made: Path) -> UPath:
+        """Keep all files of a folder as reports, which every host can read; returns their folder.
+
+        Raises:
+            SpoolError: they cannot be written.
+        """
+        folder = self.root / "reports"
+        for file in sorted(made.rglob("*")):
+            if file.is_file():
+                write_bytes(folder / file.relative_to(made).as_posix(), file.read_bytes())
+        return folder
 
     def expire(self, days: float, now: datetime | None = None) -> list[str]:
         """Remove loaded runs, comparisons, bisects and drills that are older; returns their ids.

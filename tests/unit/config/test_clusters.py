@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nightbench.config import ConfigError, load_cluster
+from nightbench.config.clusters import on_this_machine, without_paths
 from nightbench.config.values import duration, hosts, percentage
+from nightbench.core.errors import UserError
 from nightbench.core.model import HealthPolicy, NeighbourPolicy, SlurmPolicy
 
 Write = Callable[..., Path]
@@ -237,3 +240,41 @@ def test_words_that_only_look_like_secrets_pass(cluster_file: Write) -> None:
 def test_no_node_is_called_as_a_document_of_the_spool(cluster_file: Write, name: str) -> None:
     one = cluster_file(("hosts: node[1-2]", f"hosts: {name}"))
     assert any(f'found "{name}" as a name' in line for line in complaints(one))
+
+
+def machine(place: Path, written: str) -> Path:
+    """The dags/ folder of a machine whose copy of the cluster's file names host keys."""
+    (place / "dags" / "clusters").mkdir(parents=True)
+    (place / "dags" / "clusters" / "lab.known_hosts").write_text("n ssh-ed25519 AAAA\n")
+    (place / "dags" / "clusters" / "lab.yaml").write_text(
+        f"cluster: lab\nknown_hosts: {written}\nnodes:\n  - {{hosts: n, ssh_conn_id: lab}}\n"
+    )
+    return place / "dags"
+
+
+def test_paths_are_those_of_the_machine_that_uses_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planner, worker = (machine(tmp_path / name, "lab.known_hosts") for name in ("a", "b"))
+    here = load_cluster(planner / "clusters" / "lab.yaml")
+    assert here.known_hosts == str(planner / "clusters" / "lab.known_hosts")
+    stored = without_paths(here)
+    assert str(tmp_path) not in str(stored)
+    monkeypatch.setenv("NIGHTBENCH_DAGS", str(worker))
+    there = on_this_machine(stored)
+    assert there == replace(here, known_hosts=str(worker / "clusters" / "lab.known_hosts"))
+    assert on_this_machine(there) is there
+
+
+def test_a_machine_without_the_clusters_file_says_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dags = machine(tmp_path, "lab.known_hosts")
+    stored = without_paths(load_cluster(dags / "clusters" / "lab.yaml"))
+    (dags / "clusters" / "lab.known_hosts").unlink()
+    monkeypatch.setenv("NIGHTBENCH_DAGS", str(dags))
+    with pytest.raises(ConfigError, match=r"lab\.yaml:2: known_hosts: .*not there"):
+        on_this_machine(stored)
+    monkeypatch.setenv("NIGHTBENCH_DAGS", str(tmp_path / "elsewhere"))
+    with pytest.raises(UserError, match=r"elsewhere/clusters/lab\.yaml: not on .*NIGHTBENCH_DAGS"):
+        on_this_machine(stored)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nightbench.config.clusters import OF_FILE
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, JumpHost, Node
 from nightbench.orchestration.ssh_targets import ssh_targets, ssh_targets_async
@@ -81,3 +82,18 @@ async def test_an_extra_that_is_no_json(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(UserError) as caught:
         await ssh_targets_async(cluster)
     assert "BEGIN" not in str(caught.value)
+
+
+async def test_host_keys_of_a_stored_cluster_come_from_this_machines_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "dags" / "clusters"
+    folder.mkdir(parents=True)
+    (folder / "c.known_hosts").write_text(f"n {KEY}\n")
+    written = "cluster: c\nknown_hosts: c.known_hosts\nnodes: [{hosts: n, ssh_conn_id: gpu}]\n"
+    (folder / "c.yaml").write_text(written)
+    monkeypatch.setenv("NIGHTBENCH_DAGS", str(tmp_path / "dags"))
+    connection(monkeypatch, "gpu", "bench")
+    stored = Cluster("c", (Node("n", "n", "gpu"),), known_hosts=OF_FILE)
+    for found in (ssh_targets(stored), await ssh_targets_async(stored)):
+        assert found["n"].known_hosts == str(folder / "c.known_hosts")

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from nightbench.config.clusters import OF_FILE, on_this_machine
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     Build,
@@ -79,13 +80,37 @@ CLUSTER = Cluster(
 def test_a_job_comes_back_as_it_was_kept(tmp_path: Path, batch_size: int | Literal["max"]) -> None:
     run = Spool(tmp_path).run(JOB.run_id)
     case = replace(CASE, batch_size_per_device=batch_size)
-    planned = PlannedJob.of(replace(JOB, case=case), CLUSTER)
+    planned = PlannedJob.of(replace(JOB, case=case), replace(CLUSTER, known_hosts=None))
 
     save_job(run, planned)
 
     assert load_job(run, case.case_id, 0) == planned
     assert load_job(run, case.case_id, 3) == planned.generation(3)
     assert load_job(run, case.case_id, 3).job.job_id == f"{JOB.run_id}/{case.case_id}/g3"
+
+
+def test_paths_of_one_machine_are_not_stored(tmp_path: Path) -> None:
+    run = Spool(tmp_path).run(JOB.run_id)
+    environments = replace(JOB.environments, wheelhouse="/srv/wheels")
+    save_job(run, PlannedJob.of(replace(JOB, environments=environments), CLUSTER))
+    save_cluster(run, replace(CLUSTER, environments=environments))
+
+    texts = [file.read_text() for file in tmp_path.rglob("*.json")]
+    assert len(texts) == 2
+    assert not any("/etc/known_hosts" in text or "/srv/wheels" in text for text in texts)
+    job = load_job(run, CASE.case_id, 0)
+    for cluster in (job.cluster, load_cluster(run)):
+        assert (cluster.known_hosts, cluster.environments.wheelhouse) == (OF_FILE, OF_FILE)
+    save_job(run, job)
+    assert load_job(run, CASE.case_id, 0) == job
+
+
+def test_a_path_that_an_older_version_stored_is_read(tmp_path: Path) -> None:
+    run = Spool(tmp_path).run(JOB.run_id)
+    save_job(run, PlannedJob.of(JOB, CLUSTER))
+    path = tmp_path / "runs" / JOB.run_id / "jobs" / f"{CASE.case_id}.json"
+    path.write_text(path.read_text().replace(OF_FILE, "/etc/known_hosts"))
+    assert on_this_machine(load_job(run, CASE.case_id, 0).cluster).known_hosts == "/etc/known_hosts"
 
 
 def test_a_job_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
