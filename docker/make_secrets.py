@@ -26,7 +26,7 @@ FOLDER = Path(__file__).resolve().parent / "secrets"
 NODES = ("node1", "node2", "node3", "node4")
 ROLES = ("postgres", "airflow", "nightbench_owner", "nightbench_loader", "nightbench_reader",
          "nightbench_triage")  # fmt: skip
-PASSWORDS = tuple(f"{role}_password" for role in ROLES)
+PASSWORDS = tuple(f"{role}_password" for role in (*ROLES, "celery", "redis"))
 KEYS = ("node_key", *(f"{node}_host_key" for node in NODES))
 TOKENS = ("jwt_secret", "api_secret_key", "ui_admin_password", "ui_viewer_password")
 RENEWABLE = (*PASSWORDS, *KEYS, *TOKENS)
@@ -78,6 +78,12 @@ def _derived() -> None:
 
     database = f"airflow:{read('airflow_password')}@postgres/airflow"
     _write("airflow_database", f"postgresql+psycopg2://{database}")
+    _write("celery_results", f"db+postgresql://celery:{read('celery_password')}@postgres/celery")
+    _write("celery_broker", f"redis://:{read('redis_password')}@redis:6379/0")
+    _write(
+        "redis.conf",
+        f"requirepass {read('redis_password')}\ndir /data\nappendonly yes\nappendfsync always\n",
+    )
     users = {user: read(f"ui_{user}_password") for user in ("admin", "viewer")}
     _write("ui_passwords", json.dumps(users))
     connections: dict[str, object] = {

@@ -22,7 +22,12 @@ def main() -> None:
         role: (SECRETS / f"{role}_password").read_text(encoding="ascii").strip()
         for role in (postgres.SUPERUSER, "airflow", *postgres.ROLES)
     }
-    for made in postgres.provide_roles_and_databases(SOCKET, passwords):
+    databases = postgres.DATABASES
+    celery = SECRETS / "celery_password"
+    if celery.exists():  # compose.celery.yaml
+        passwords["celery"] = celery.read_text(encoding="ascii").strip()
+        databases = databases | {"celery": "celery"}
+    for made in postgres.provide_roles_and_databases(SOCKET, passwords, databases):
         print(f"made {made}", flush=True)
     subprocess.run(["airflow", "db", "migrate"], check=True)
     owner = {"host": "postgres", "dbname": postgres.WAREHOUSE, "user": "nightbench_owner"}

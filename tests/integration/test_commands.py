@@ -80,8 +80,9 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
 
 def test_a_script_is_measured_by_its_log(here: Terminal) -> None:
     done = here.run("run", "trial", "--direct", "--workloads", "sleeper,headed")
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = json.loads(here.run("results", "--json").stdout)
+    listed = here.run("results", "--json").stdout
+    assert done.returncode == 0, done.stdout + done.stderr + listed
+    rows = json.loads(listed)
     assert [row["n"] for row in rows] == [1] * 4
     for one, two in zip(rows[::2], rows[1::2], strict=True):
         assert 200 < one["throughput"] <= 800

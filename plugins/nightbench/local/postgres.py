@@ -224,12 +224,15 @@ def provide(home: Home, ports: Ports, secrets: Secrets) -> list[str]:
     return made
 
 
-def provide_roles_and_databases(server: str, passwords: Mapping[str, str]) -> list[str]:
+def provide_roles_and_databases(
+    server: str, passwords: Mapping[str, str], databases: Mapping[str, str] = DATABASES
+) -> list[str]:
     """Create what is missing and set the passwords; return what was created.
 
     Args:
         server: a superuser's libpq connection string, without a database.
         passwords: of each role.
+        databases: the owner of each.
     """
     import psycopg2
 
@@ -240,7 +243,7 @@ def provide_roles_and_databases(server: str, passwords: Mapping[str, str]) -> li
         with connection.cursor() as cursor:
             for role, password in passwords.items():
                 made += _provide_role(cursor, role, password)
-            for database, owner in DATABASES.items():
+            for database, owner in databases.items():
                 made += provide_database(cursor, database, owner)
     finally:
         connection.close()

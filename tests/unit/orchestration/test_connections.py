@@ -128,3 +128,23 @@ def test_the_warehouse_s_parts(monkeypatch: pytest.MonkeyPatch) -> None:
         "password": "p@ss",
         "sslmode": "verify-full",
     }
+
+
+def test_the_command_finds_the_warehouse_of_an_airflow_that_it_did_not_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from nightbench.cli.common import open_warehouse
+    from nightbench.warehouse import WarehouseUnavailable
+
+    monkeypatch.delenv("NIGHTBENCH_WAREHOUSE", raising=False)
+    monkeypatch.delenv("AIRFLOW__SECRETS__BACKEND", raising=False)
+    with pytest.raises(WarehouseUnavailable, match="There is no warehouse yet"):
+        open_warehouse("nightbench_reader")
+    for conn_id in ("WAREHOUSE", "WAREHOUSE_READER"):
+        address = f"postgres://reader@127.0.0.1:1/{conn_id.lower()}"
+        monkeypatch.setenv(f"AIRFLOW_CONN_NIGHTBENCH_{conn_id}", address)
+    with pytest.raises(WarehouseUnavailable, match="port 1 failed"):
+        open_warehouse("nightbench_reader")
+    # Migrations have no Connection.
+    with pytest.raises(WarehouseUnavailable, match="There is no warehouse yet"):
+        open_warehouse("nightbench_owner")
