@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Base images where no registry can be reached: debian:12-slim by debootstrap, postgres:18 from the
 # binaries of the wheel that `make setup` has installed, redis:7 from Debian's package. Needs root,
 # debootstrap, and Debian's mirror.
@@ -9,11 +9,13 @@
 #   make stack
 #
 # FOLDER keeps the unpacked system; a later call takes it as it is.
-set -eu
+set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 security=${DEBIAN_SECURITY_MIRROR:-http://deb.debian.org/debian-security}
 folder=${1:-$(mktemp -d)}
+context=$(mktemp -d)
+trap 'rm -rf "$context"; [ -n "${1:-}" ] || rm -rf "$folder"' EXIT
 root=$folder/debian
 if [ ! -e "$root/complete" ]; then
     rm -rf "$root"
@@ -29,8 +31,6 @@ fi
 tar -C "$root" --numeric-owner -c . | docker import - nightbench-debian
 
 binaries=$("$here/../.venv/bin/python" -c 'from nightbench.local.postgres import binaries; print(binaries().parent)')
-context=$(mktemp -d)
-trap 'rm -rf "$context"' EXIT
 mkdir "$context/lib"
 cp -r "$binaries" "$context/pginstall18"
 # Libraries that the wheel brings lie beside it.

@@ -5,9 +5,7 @@
     python3 docker/make_secrets.py --renew nightbench_loader_password node_key
 
 A file for each secret in docker/secrets, which only you may enter; Compose shows each service the
-files that it needs. Renewed ones take effect with
-
-    docker compose -f docker/compose.yaml up -d --force-recreate
+files that it needs. docs/compose.md says how renewed ones take effect.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ import secrets
 import subprocess
 import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent / "secrets"
@@ -113,10 +112,23 @@ def _derived() -> None:
     }
     own = FOLDER / "own_connections.json"
     if own.exists():  # those of the site: clusters of its own, channels of alerts
-        connections |= json.loads(own.read_text())
+        connections |= _own(own, connections.keys())
     _write("connections.json", json.dumps(connections, indent=1))
     if not (FOLDER / "pip.conf").exists():
         _write("pip.conf", "")
+
+
+def _own(path: Path, made: Collection[str]) -> dict[str, object]:
+    wanted = "expected an object of Connections by id"
+    try:
+        own = json.loads(path.read_text())
+    except ValueError as error:
+        raise SystemExit(f"{path}: found no JSON ({error}); {wanted}") from None
+    if not isinstance(own, dict):
+        raise SystemExit(f"{path}: found {type(own).__name__}; {wanted}")
+    if twice := sorted(own.keys() & set(made)):
+        raise SystemExit(f"{path}: found {', '.join(twice)}, made by this script; {wanted} besides")
+    return own
 
 
 def _write(name: str, text: str) -> None:

@@ -3,9 +3,11 @@
     python health.py scheduler|triggerer|dag_processor|metadatabase
 
 Asks the API server, to which every service's heartbeat is known. After `LIMIT` unhealthy answers in
-a row all processes of the container are killed, and `restart` starts it again. Where the API server
-does not answer, only its own container (metadatabase) counts that as a failure: the others cannot
-know. With several instances of a service the newest heartbeat counts: use `airflow jobs check`.
+a row all processes of the container are killed, and `restart` starts it again. None is counted in a
+container's first `START_S` (a slow start is no hang) and none while the database is away, which no
+restart of a service mends. Where the API server does not answer, only its own container
+(metadatabase) counts that as a failure: the others cannot know. With several instances of a service
+the newest heartbeat counts: use `airflow jobs check`.
 """
 
 from __future__ import annotations
@@ -19,8 +21,11 @@ import urllib.request
 from pathlib import Path
 
 LIMIT = 4
+START_S = 120.0
+"""As `start_period` in compose.yaml, which holds back what Docker says, not what is done here."""
 TIMEOUT_S = 8
 COUNT = Path("/tmp/unhealthy")
+NO_DATABASE = "the database is away"
 
 
 def main(component: str) -> int:
@@ -29,6 +34,9 @@ def main(component: str) -> int:
     if found in ("healthy", "unknown"):
         COUNT.unlink(missing_ok=True)
         return 0
+    if found == NO_DATABASE or _age_s() < START_S:
+        print(f"{component}: {found}")
+        return 1
     count = int(COUNT.read_text()) + 1 if COUNT.exists() else 1
     COUNT.write_text(str(count))
     print(f"{component}: {found}, {count} times in a row")
@@ -48,7 +56,16 @@ def _status(component: str) -> str:
             document = json.load(answer)
     except (OSError, urllib.error.URLError, ValueError) as error:
         return f"no answer ({error})" if is_own else "unknown"
+    if (document.get("metadatabase") or {}).get("status") != "healthy":
+        return NO_DATABASE
     return str((document.get(component) or {}).get("status"))
+
+
+def _age_s() -> float:
+    """Seconds since the container's first process started."""
+    began = int(Path("/proc/1/stat").read_text().rpartition(")")[2].split()[19])
+    up = float(Path("/proc/uptime").read_text().split()[0])
+    return up - began / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

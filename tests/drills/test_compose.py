@@ -191,7 +191,10 @@ def test_a_service_that_hangs_is_started_again(stack: Stack, service: str) -> No
 def test_a_password_is_renewed(stack: Stack) -> None:
     old = (stack.folder / "docker" / "secrets" / "nightbench_reader_password").read_text()
     stack.secrets("--renew", "nightbench_reader_password")
-    stack.up("--force-recreate", "--wait")
+    nodes = [stack.started_at(node) for node in ("node1", "postgres")]
+    services = ("init", "api-server", "scheduler", "dag-processor", "triggerer")
+    stack.up("--force-recreate", "--wait", *services)
+    assert [stack.started_at(node) for node in ("node1", "postgres")] == nodes
     program = f"""
 import psycopg2
 try:

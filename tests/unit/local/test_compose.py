@@ -75,7 +75,7 @@ def test_a_service_sees_no_secret_that_it_does_not_need(stack: dict[str, Any]) -
         "triggerer",
     }
     for number in range(1, 5):
-        assert seen[f"node{number}"] == {"node_key.pub", f"node{number}_host_key"}
+        assert seen[f"node{number}"] == {"node_key.pub", f"node{number}_host_key", "pip"}
     # None in an environment, none in the network of the nodes.
     for name, service in services.items():
         for key, value in service.get("environment", {}).items():
