@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import shutil
-import sys
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -21,7 +21,7 @@ from typing import Any
 import boto3
 import psycopg2
 import redis
-from psycopg2 import sql
+from botocore.exceptions import EndpointConnectionError
 from tests.contained import folder_of_server
 from tests.drills.airflow_chaos import kill
 from tests.integration.live_airflow import REPO, Live, environment, wait_for_dag, write_suite
@@ -237,8 +237,6 @@ def _two_free_ports() -> int:
 
 
 def _bind(port: int) -> None:
-    import socket
-
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", port))
 
@@ -249,7 +247,7 @@ def _provide_result_backend(stack: deployment.Stack) -> None:
     connection = psycopg2.connect(owner)
     connection.autocommit = True
     with contextlib.closing(connection), connection.cursor() as cursor:
-        cursor.execute(sql.SQL("create role celery login password 'celery'"))
+        cursor.execute("create role celery login password 'celery'")
         cursor.execute("create database celery owner celery")
 
 
@@ -259,9 +257,7 @@ def _await_store(url: str) -> None:
     while True:
         try:
             client.create_bucket(Bucket="nightbench")
-        except OSError:
-            raise
-        except Exception:
+        except EndpointConnectionError:
             assert time.monotonic() < until, "no S3 server"
             time.sleep(0.3)
         else:
@@ -293,9 +289,3 @@ def _add_connections(made: Fleet) -> None:
         if "extra" in body:
             body["extra"] = json.dumps(body["extra"])
         made.api._send("POST", "/api/v2/connections", json=body)
-
-
-if __name__ == "__main__":  # for a look around: python -m tests.drills.fleet
-    with fleet({"good": {}}) as here:
-        print(here.api.base_url, here.stack.secrets.ui_admin)
-        sys.stdin.readline()
