@@ -34,8 +34,8 @@ REQUIREMENTS = REPO / "requirements"
 UV_LOCK = REQUIREMENTS / "uv.lock"
 LOCKS = ("control", "dev")
 """What a checkout's environment is made from; an image leaves out what only developers need."""
-# The unpacked environment is about 1.1 GB; uv's cache holds it once more where it cannot link.
-NEEDED_DISK_BYTES = 3 * 1000**3
+# The unpacked environment is about 2 GB; uv's cache holds it once more where it cannot link.
+NEEDED_DISK_BYTES = 5 * 1000**3
 
 
 class SetupError(Exception):

@@ -173,7 +173,7 @@ def test_all_problems_of_a_file_are_said_together(suite_file: Write, catalog: Ca
         (
             "cluster: pair",
             "cluster: par",
-            ':3: cluster: found "par"; expected one of local, pair (did you mean',
+            ':3: cluster: found "par"; expected one of compose, local, pair (did you mean',
         ),
         (
             "owner: tests",
