@@ -163,7 +163,7 @@ def test_the_grade_is_shown(reading: None, warehouse: Database, stored: None, gi
     assert len(rows) == 6
     quiet = next(row for row in rows if row["measure"] == "false alarms")
     assert f"{quiet['trials']:,} nights" in said
-    with pytest.raises(UserError, match='cluster: found "other"; expected local'):
+    with pytest.raises(UserError, match='cluster: found "other"; expected one of compose, local'):
         invoke("grade", "--cluster", "other", "--json")
     with pytest.raises(UserError, match='suite: found "sedeed"; expected one of cpu'):
         invoke("grade", "sedeed")
