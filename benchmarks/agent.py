@@ -108,7 +108,7 @@ def _parse(options: argparse.Namespace) -> object:
 def _run(options: argparse.Namespace) -> object:
     from nodeside import offline
 
-    return offline.run(options.dir, options.python, __file__)
+    return offline.run(options.dir, options.python, options.node, options.case, __file__)
 
 
 def _compare(options: argparse.Namespace) -> object:
@@ -262,11 +262,13 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--bind", help="address to listen on; all when absent")
     verb.set_defaults(run=_allreduce)
 
-    verb = verbs.add_parser("run", help="measure an exported plan on this machine")
+    verb = verbs.add_parser("run", help="measure an exported plan on this machine, or on several")
     verb.add_argument("dir", help="what `nightbench plan SUITE --export DIR` wrote")
     verb.add_argument(
         "--python", default=sys.executable, help="interpreter that has the framework; this one"
     )
+    verb.add_argument("--node", help="which of the plan's nodes this machine is")
+    verb.add_argument("--case", help="this case alone; all of them unless given")
     verb.set_defaults(run=_run)
 
     verb = verbs.add_parser("compare", help="what a bundle measured here, beside its original")

@@ -88,9 +88,19 @@ def start(folder: str, node: str, agent_file: str) -> dict[str, Any]:
         finally:
             os._exit(0)
     os.close(report)
+    os.close(lock)  # the agent holds it
     os.waitpid(child, 0)
     pid = int(os.read(receive, 32).decode() or "0")
     return {"pid": pid, "started": True}
+
+
+def is_served(folder: str) -> bool:
+    """Return whether an agent serves a job directory."""
+    held = lock_file(os.path.join(folder, "agent.lock"))
+    if held is None:
+        return True
+    os.close(held)
+    return False
 
 
 def serve_as_task(folder: str, nodes: Mapping[str, str], agent_file: str) -> None:

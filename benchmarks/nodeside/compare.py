@@ -1,7 +1,7 @@
 """`agent.py compare DIR`: what a reproduction bundle measured here, beside what it was made from.
 
-DIR/measurement.json                         the original median
-DIR/jobs/<case_id>/repeats/NNN/result.json   what `agent.py run DIR` measured
+DIR/measurement.json   the original median
+DIR/jobs/<case_id>/    what `agent.py run DIR` measured, see nodeside/offline_case.py
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def compare(folder: str) -> dict[str, Any]:
             "{}: not found, expected the measurement of a bundle".format(path),
             "name the folder that the archive of `nightbench export --format bundle` holds",
         )
-    repeats = os.path.join(folder, "jobs", original["case_id"], "repeats")
+    nodes = os.path.join(folder, "jobs", original["case_id"], "nodes")
+    node = next(iter(sorted(os.listdir(nodes)) if os.path.isdir(nodes) else []), "")
+    repeats = os.path.join(nodes, node, "repeats")
     numbers = sorted(os.listdir(repeats)) if os.path.isdir(repeats) else []
     results = [read_json(os.path.join(repeats, number, "result.json")) for number in numbers]
     good = [result for result in results if result is not None and result["status"] == "ok"]

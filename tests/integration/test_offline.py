@@ -56,7 +56,7 @@ def copy_of(measured: Path, tmp_path: Path) -> Path:
 
 
 SPOIL = {
-    "a result": ("jobs/{}/repeats/002/result.json", "result.json: was changed after"),
+    "a result": ("jobs/{}/nodes/n1/repeats/002/result.json", "result.json: was changed after"),
     "the job": ("jobs/{}/job.json", "job.json: was changed after"),
     "the code": ("code/measure.py", "code: was changed after the export"),
 }
@@ -74,7 +74,7 @@ def test_what_was_changed_is_refused(here: Terminal, measured: Path, tmp_path: P
 
 def test_what_is_not_complete_is_refused(here: Terminal, measured: Path, tmp_path: Path):
     folder = copy_of(measured, tmp_path)
-    (folder / "jobs" / CASE / "repeats/001/result.json").unlink()
+    (folder / "jobs" / CASE / "nodes/n1/repeats/001/result.json").unlink()
     assert "result.json: is missing" in here.run("load", str(folder)).stderr
     (folder / "jobs" / CASE / "measured.json").unlink()
     assert "has not been measured to its end" in here.run("load", str(folder)).stderr
@@ -113,14 +113,14 @@ def test_what_fails_there_says_why(here: Terminal, tmp_path: Path) -> None:
     )
     assert "repeat 1 of 2: failed: trainer-0 process_exited code 3" in done.stderr
     assert "no module named framework" in done.stderr
-    assert f"its logs: {folder / 'jobs' / CASE / 'repeats/001'}" in done.stderr
+    assert f"its logs: {folder / 'jobs' / CASE / 'nodes/n1/repeats/001'}" in done.stderr
 
 
 def test_ctrl_c_leaves_nothing_and_the_next_call_goes_on(here: Terminal, tmp_path: Path) -> None:
     folder = exported(here, tmp_path / "plan", "--repeats", "3")
     run_id = json.loads((folder / "export.json").read_text())["run_id"]
     running = subprocess.Popen(agent_run(folder), stderr=subprocess.PIPE, text=True)
-    first = folder / "jobs" / CASE / "repeats" / "001"
+    first = folder / "jobs" / CASE / "nodes/n1/repeats/001"
     limit = time.monotonic() + 60
     while not (first.parent / "002" / "launched").exists() and time.monotonic() < limit:
         time.sleep(0.05)

@@ -17,8 +17,13 @@ from nightbench.core.model import RunKind
 app = typer.Typer()
 
 
-def export_plan(chosen: common.Chosen, folder: Path) -> None:
-    """Plan a run of the cases that one machine can measure, and write its directory.
+def export_plan(chosen: common.Chosen, folder: Path, *, shared: bool) -> None:
+    """Plan a run of the cases that are measured without SSH, and write its directory.
+
+    Args:
+        chosen: the suite and its cluster.
+        folder: the new directory.
+        shared: several machines will share it, so that cases of several nodes are in it.
 
     Raises:
         UserError: there is no such case, or the folder cannot be written.
@@ -26,7 +31,9 @@ def export_plan(chosen: common.Chosen, folder: Path) -> None:
     from nightbench.core.run_plan import make_plan
     from nightbench.night import exported_run
 
-    suite, dropped = exported_run.for_one_machine(chosen.suite, chosen.cluster, chosen.catalog)
+    suite, dropped = exported_run.for_export(
+        chosen.suite, chosen.cluster, chosen.catalog, shared=shared
+    )
     plan = make_plan(
         suite,
         chosen.cluster,
@@ -39,7 +46,12 @@ def export_plan(chosen: common.Chosen, folder: Path) -> None:
     for case_id in dropped:
         err.print(f"left out, it has several nodes: {case_id}", markup=False, soft_wrap=True)
     say(f"run {plan.run.run_id}: {len(plan.jobs)} cases in {folder}")
-    say(f"there: python3 {folder}/code/agent.py run {folder} --python INTERPRETER")
+    nodes = list(dict.fromkeys(node.name for job in plan.jobs for node in job.nodes))
+    there = f"python3 {folder}/code/agent.py run {folder} --python INTERPRETER"
+    if any(len(job.nodes) > 1 for job in plan.jobs):
+        say(f"there, on each machine ({', '.join(nodes)}): {there} --node NAME")
+    else:
+        say(f"there: {there}")
     say(f"then here: nightbench load {folder}")
 
 

@@ -109,6 +109,13 @@ def plan(
             "python3 DIR/code/agent.py run DIR, and then nightbench load DIR.",
         ),
     ] = None,
+    shared: Annotated[
+        bool,
+        typer.Option(
+            "--shared",
+            help="With --export: several machines share DIR, and measure cases of several nodes.",
+        ),
+    ] = False,
     json: common.JsonOption = False,
 ) -> None:
     """List the cases of a suite with nodes, build and estimated time; nothing need run."""
@@ -126,8 +133,10 @@ def plan(
         cases=case,
     )
     if export is not None:
-        load.export_plan(chosen, export)
+        load.export_plan(chosen, export, shared=shared)
         return
+    if shared:
+        raise UserError("shared: found it without --export; expected both")
     if night:
         show_night(chosen, at, json=json)
         return

@@ -1,10 +1,10 @@
-"""A run that is measured on a machine without SSH: its directory, and what comes back in it.
+"""A run that is measured without SSH: its directory, and what comes back in it.
 
-    DIR/export.json                  the run, its node, the cases in their order
+    DIR/export.json                  the run, and its cases in their order
     DIR/code/                        what is shipped to nodes, by the plan's digest
     DIR/jobs/<case_id>/job.json      as it would cross SSH
 
-`benchmarks/nodeside/offline.py` measures there and adds results with their digests.
+`benchmarks/nodeside/offline_case.py` measures there and adds results with their digests.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from nightbench.core.model import (
     JobSpec,
     Reason,
     Suite,
+    reasons_from_json,
     reasons_to_json,
 )
 from nightbench.core.repeat_record import repeat_record
@@ -45,23 +46,40 @@ PRESENT = "present"
 """Location of the builds of such a run: the interpreter that is there, whatever its version."""
 
 
-def for_one_machine(suite: Suite, cluster: Cluster, catalog: Catalog) -> tuple[Suite, list[str]]:
-    """Return the suite as one machine measures it, and the names of the cases that it cannot.
+def for_export(
+    suite: Suite,
+    cluster: Cluster,
+    catalog: Catalog,
+    *,
+    shared: bool = False,
+    images: Mapping[str, str] | None = None,
+) -> tuple[Suite, list[str]]:
+    """Return the suite as it is measured without SSH, and the names of the cases that are not.
 
     Its lines run from what is installed there, so that no lock is needed.
+
+    Args:
+        suite: the suite.
+        cluster: where.
+        catalog: what can be run.
+        shared: several machines share the folder, so that cases of several nodes are measured.
+        images: framework line -> the image that it runs in; none where machines have it installed.
 
     Raises:
         UserError: no case is left.
     """
-    cases = tuple(case for case in suite.cases if case.nodes == 1)
+    cases = tuple(case for case in suite.cases if shared or case.nodes == 1)
     if not cases:
-        raise UserError(f"suite {suite.name}: no case has one node; an export is of one machine")
+        raise UserError(
+            f"suite {suite.name}: no case has one node, and an export is of one machine; "
+            "expected --shared where several machines share the folder"
+        )
     builds = {}
     for line in {case.framework for case in cases}:
-        path = Build(line, "", "path", None, PRESENT)
+        path = Build(line, "", "path", None, (images or {}).get(line, PRESENT))
         variant = variant_of(catalog.frameworks[line], cluster, {line: path})
         builds[line] = dataclasses.replace(path, variant=str(variant))
-    dropped = [case.case_id for case in suite.cases if case.nodes != 1]
+    dropped = [case.case_id for case in suite.cases if case not in cases]
     return dataclasses.replace(suite, cases=cases, builds=builds), dropped
 
 
@@ -83,21 +101,20 @@ def export(plan: RunPlan, spool: Spool, benchmarks: Path, folder: Path) -> None:
     except OSError as error:
         raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
     for job in plan.jobs:
-        alone = for_loopback(job)
-        save_job(run, PlannedJob.of(alone, plan.cluster))
-        write_json(UPath(folder) / "jobs" / job.case.case_id / "job.json", alone.to_json())
+        there = for_loopback(job) if len(job.nodes) == 1 else job
+        save_job(run, PlannedJob.of(there, plan.cluster))
+        write_json(UPath(folder) / "jobs" / job.case.case_id / "job.json", there.to_json())
     document = {
         "schema": SCHEMA,
         "run_id": plan.run.run_id,
         "code_digest": plan.run.code_digest,
-        "node": plan.jobs[0].lead.name,
         "cases": [job.case.case_id for job in plan.jobs],
     }
     write_json(UPath(folder) / "export.json", document)
 
 
 def for_loopback(job: JobSpec) -> JobSpec:
-    """Return a job whose node reaches itself wherever it is measured."""
+    """Return a job of one node, which reaches itself wherever it is measured."""
     nodes = tuple(dataclasses.replace(n, data_address="127.0.0.1") for n in job.nodes)
     return dataclasses.replace(job, nodes=nodes)
 
@@ -143,13 +160,21 @@ def load_job_or_none(run: RunSpool, case_id: str) -> PlannedJob | None:
 
 
 @dataclasses.dataclass(frozen=True)
+class ReturnedRepeat:
+    """One repeat: when it was and how it was ended, and node -> its result."""
+
+    record: Mapping[str, Any]
+    results: Mapping[str, dict[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
 class ReturnedCase:
     """One case as it came back, all of whose files are what they were when it was measured."""
 
     job: JobSpec
     folder: Path
-    fingerprint: dict[str, Any]
-    results: tuple[dict[str, Any], ...]
+    fingerprints: Mapping[str, dict[str, Any]]
+    repeats: tuple[ReturnedRepeat, ...]
 
 
 def _measured(folder: Path, job: JobSpec) -> ReturnedCase:
@@ -158,29 +183,45 @@ def _measured(folder: Path, job: JobSpec) -> ReturnedCase:
         raise UserError(
             f"{folder}: has not been measured to its end; run there: python3 code/agent.py run ."
         )
-    for name, digest in measured["files"].items():
+    files = measured["files"]
+    for name, digest in files.items():
         path = folder / name
         if not path.is_relative_to(folder) or ".." in path.parts or not path.is_file():
             raise UserError(f"{path}: is missing; expected it as it was measured")
         if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
             raise UserError(f"{path}: was changed after it was measured")
-    if _document(folder / "job.json") != job.to_json():
+    if "job.json" not in files or _document(folder / "job.json") != job.to_json():
         raise UserError(f"{folder / 'job.json'}: is not the job that was planned")
-    results: list[dict[str, Any]] = []
-    while f"repeats/{len(results) + 1:03d}/result.json" in measured["files"]:
-        path = folder / "repeats" / f"{len(results) + 1:03d}" / "result.json"
-        result = _document(path)
+    repeats: list[ReturnedRepeat] = []
+    while (name := f"repeats/{len(repeats) + 1:03d}.json") in files:
+        repeats.append(_repeat(folder, job, len(repeats) + 1, files, _document(folder / name)))
+    prints = {
+        node.name: _document(folder / path)
+        for node in job.nodes
+        if (path := f"nodes/{node.name}/fingerprint.json") in files
+    }
+    return ReturnedCase(job, folder, prints, tuple(repeats))
+
+
+def _repeat(
+    folder: Path, job: JobSpec, number: int, files: Mapping[str, str], record: dict[str, Any]
+) -> ReturnedRepeat:
+    results = {}
+    for node in job.nodes:
+        name = f"nodes/{node.name}/repeats/{number:03d}/result.json"
+        if name not in files:
+            continue  # its machine was lost
+        result = _document(folder / name)
         named = (result.get("job_id"), result.get("repeat"), result.get("node"))
-        if named != (job.job_id, len(results) + 1, job.lead.name):
-            raise UserError(f"{path}: is the result of {named}, and not of {job.job_id}")
-        try:
-            there = {job.lead.name: result}
-            repeat_record(_record(job, len(results) + 1, there, folder), there)
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{path}: is no result of a repeat: {error!r}") from None
-        results.append(result)
-    prints = _document(folder / "fingerprint.json")
-    return ReturnedCase(job, folder, prints, tuple(results))
+        if named != (job.job_id, number, node.name):
+            raise UserError(f"{folder / name}: is the result of {named}, and not of {job.job_id}")
+        results[node.name] = result
+    path = folder / f"repeats/{number:03d}.json"
+    try:
+        repeat_record(_record(job, number, ReturnedRepeat(record, results)), results)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: is no result of a repeat: {error!r}") from None
+    return ReturnedRepeat(record, results)
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -190,18 +231,21 @@ def _document(path: Path) -> dict[str, Any]:
 
 def _take(run: RunSpool, measured: ReturnedCase) -> None:
     """Write what a controller of the gang would have written."""
-    job, node = measured.job, measured.job.lead.name
+    job = measured.job
     store = run.case(job.case.case_id, job.generation)
     store.save_job(job.to_json())
-    store.save_fingerprint(node, measured.fingerprint)
+    for node, found in measured.fingerprints.items():
+        store.save_fingerprint(node, found)
     outcomes = []
-    for number, result in enumerate(measured.results, start=1):
-        store.save_result(number, node, result)
-        for process in result["processes"]:
-            path = measured.folder / f"repeats/{number:03d}" / process["name"] / "out.log"
-            if path.is_file():
-                store.save_log(number, process["name"], path.read_bytes()[-(256 << 10) :])
-        record = _record(job, number, {node: result}, measured.folder)
+    for number, repeat in enumerate(measured.repeats, start=1):
+        for node, result in repeat.results.items():
+            store.save_result(number, node, result)
+            logs = measured.folder / f"nodes/{node}/repeats/{number:03d}"
+            for process in result["processes"]:
+                path = logs / process["name"] / "out.log"
+                if path.is_file():
+                    store.save_log(number, process["name"], path.read_bytes()[-(256 << 10) :])
+        record = _record(job, number, repeat)
         store.save_repeat(number, record)
         outcomes.append(RepeatOutcome.from_record(number, record))
     # There is no launch again for a disturbed one: what is good has to be enough.
@@ -209,31 +253,28 @@ def _take(run: RunSpool, measured: ReturnedCase) -> None:
     store.save_outcome(CaseOutcome(end.status, end.reasons, tuple(outcomes)).to_json())
 
 
-def _record(
-    job: JobSpec, number: int, results: Mapping[str, Mapping[str, Any]], folder: Path
-) -> dict[str, Any]:
+def _record(job: JobSpec, number: int, repeat: ReturnedRepeat) -> dict[str, Any]:
     nodes = [node.name for node in job.nodes]
-    deaths: list[Reason] = agent_deaths(nodes, results, (), ())
+    there, results = repeat.record, repeat.results
+    deaths: list[Reason] = agent_deaths(nodes, results, (), there["died"])
     status, reasons = repeat_status(
         nodes,
         results,
-        (),
+        reasons_from_json(there["aborted"]),
         deaths,
-        abort_was_sent=False,
+        abort_was_sent=bool(there["aborted"]),
         counts_disturbance=job.neighbours.action != "record",
     )
-    times = _document(folder / f"repeats/{number:03d}/times.json")
     return {
         "repeat": number,
         "status": status,
         "reasons": reasons_to_json(reasons),
         "log_tail": log_tail(results),
         "error": process_error(results),
-        "started_at": times["started_at"],
-        "ended_at": times["ended_at"],
+        "started_at": there["started_at"],
+        "ended_at": there["ended_at"],
         "epoch": 1,
-        "missing": [],
+        "missing": [name for name in nodes if name not in results],
         "faults": reasons_to_json(deaths),
-        # One machine has one clock.
-        "clocks": {name: {"offset_s": 0.0, "error_s": 0.0} for name in nodes},
+        "clocks": there["clocks"],
     }

@@ -65,7 +65,6 @@ def write_bundle(
                 "schema": SCHEMA,
                 "run_id": job.run_id,
                 "code_digest": job.code_digest,
-                "node": job.lead.name,
                 "cases": [case_id],
             }
         )
@@ -152,7 +151,7 @@ def _readme(
             ),
             "The last command prints the median beside the original one, and their ratio. A second "
             "`run` goes on where the first one was interrupted. To begin anew, remove "
-            f"`jobs/{case_id}/repeats` and `jobs/{case_id}/measured.json`.",
+            f"`nodes`, `repeats` and `measured.json` from `jobs/{case_id}`.",
         ]
     parts += [
         "## With Nightbench, on the same or another cluster",
