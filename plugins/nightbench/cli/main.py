@@ -21,6 +21,7 @@ from nightbench.cli import (
     export,
     grade,
     history_import,
+    k8s,
     load,
     nights,
     nodes,
@@ -79,6 +80,7 @@ for _panel, _part in _PANELS.items():
         _command.rich_help_panel = _panel
         app.registered_commands.append(_command)
 app.add_typer(cluster.app, name="cluster", rich_help_panel="Look before")
+app.add_typer(k8s.app, name="k8s", rich_help_panel="Measure")
 app.add_typer(alert.app, name="alert", rich_help_panel="Judge")
 
 

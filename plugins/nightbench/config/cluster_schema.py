@@ -2,47 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from nightbench.config import values as v
+from nightbench.config.batch_systems import KubernetesFile, SlurmFile
 from nightbench.config.schema import FrameworkName, RoleName
 from nightbench.config.validate import StrictModel
 from nightbench.core.capabilities import SHIPPED_DATA
-
-SLURM_RESERVED = frozenset(
-    [
-        "--array",
-        "--begin",
-        "--chdir",
-        "--dependency",
-        "--error",
-        "--exclude",
-        "--export",
-        "--export-file",
-        "--hold",
-        "--input",
-        "--job-name",
-        "--no-requeue",
-        "--nodefile",
-        "--nodelist",
-        "--nodes",
-        "--ntasks",
-        "--ntasks-per-node",
-        "--open-mode",
-        "--output",
-        "--parsable",
-        "--requeue",
-        "--signal",
-        "--test-only",
-        "--time",
-        "--wait",
-        "--wrap",
-    ]
-)
-"""Options of `sbatch` that would change what a gang's job is, or that have keys of their own."""
 
 
 def _data_name(name: str) -> str:
@@ -65,7 +33,11 @@ class NodeFile(StrictModel):
     hosts: v.Hosts = Field(
         description="SSH address, or several: `gpu[01-04].example.org`; leading zeros are kept."
     )
-    ssh_conn_id: v.Name = Field(description="Airflow Connection with user, key and port.")
+    ssh_conn_id: v.Name | None = Field(
+        None,
+        description="Airflow Connection with user, key and port. Every node has one, unless the "
+        "cluster has `kubernetes`.",
+    )
     name: v.Hosts | None = Field(
         None, description="Name in results, with as many numbers as `hosts`; the host unless given."
     )
@@ -198,39 +170,6 @@ class LinkFile(StrictModel):
     )
 
 
-def _slurm_option(option: str) -> str:
-    name = option.partition("=")[0]
-    if not re.fullmatch(r"--[a-z][a-z-]*", name):
-        raise ValueError(f'found "{option}"; expected `--name` or `--name=value`')
-    if name in SLURM_RESERVED:
-        raise ValueError(f'found "{option}"; expected another option: Nightbench gives {name}')
-    return option
-
-
-SlurmOption = Annotated[v.Text, AfterValidator(_slurm_option)]
-
-
-class SlurmFile(StrictModel):
-    """Gangs become jobs of Slurm: `hosts` of `nodes` are Slurm's names of nodes (docs/slurm.md)."""
-
-    login: v.Hosts = Field(
-        description="SSH address of a login node: it submits jobs and sees `environments.root`, "
-        "which all nodes share. Its Connection is the `ssh_conn_id` of the nodes."
-    )
-    partition: v.Name | None = Field(None, description="Partition; Slurm's default unless given.")
-    account: v.Name | None = Field(None, description="Account; the user's default unless given.")
-    time_limit: v.PositiveDuration | None = Field(
-        None, description="Time limit of a job, for a case; the partition's unless given."
-    )
-    warning: v.PositiveDuration = Field(
-        60.0, description="How long before its end Slurm tells a job's agents of it."
-    )
-    options: list[SlurmOption] = Field(
-        default_factory=list,
-        description="Further options of `sbatch`, each `--name=value`, `--gres=gpu:8` say.",
-    )
-
-
 class LimitsFile(StrictModel):
     """When, and how much at once, a cluster may be measured on."""
 
@@ -282,6 +221,9 @@ class ClusterFile(StrictModel):
     )
     slurm: SlurmFile | None = Field(
         None, description="Launch gangs as jobs of Slurm; over SSH to each node unless given."
+    )
+    kubernetes: KubernetesFile | None = Field(
+        None, description="Nodes are pods of Jobs that `nightbench k8s render` writes."
     )
     link: LinkFile = Field(default_factory=LinkFile, description="How a node's link is limited.")
     data: dict[Annotated[v.Name, AfterValidator(_data_name)], v.NodePath] = Field(

@@ -9,6 +9,7 @@ from pathlib import Path
 from socket import gethostname
 
 from nightbench.config import locations, values
+from nightbench.config.batch_systems import kubernetes_policy, slurm_policy
 from nightbench.config.cluster_schema import ClusterFile, JumpFile, NodeFile
 from nightbench.config.source import (
     ConfigError,
@@ -17,6 +18,7 @@ from nightbench.config.source import (
     Problem,
     describe,
     display,
+    key_path,
     read_document,
 )
 from nightbench.config.validate import validate
@@ -30,7 +32,6 @@ from nightbench.core.model import (
     JumpHost,
     NeighbourPolicy,
     Node,
-    SlurmPolicy,
     Strategy,
 )
 
@@ -123,7 +124,8 @@ def load_cluster(
         neighbours=_neighbours(file),
         health=_health(file),
         data=dict(file.data),
-        slurm=_slurm(file, document, problems),
+        slurm=slurm_policy(file, document, problems),
+        kubernetes=kubernetes_policy(file, document, problems),
         link_command=tuple(file.link.command),
     )
     if problems:
@@ -266,33 +268,6 @@ class _Paths:
         return str(found)
 
 
-def _slurm(file: ClusterFile, document: Document, problems: list[Problem]) -> SlurmPolicy | None:
-    written = file.slurm
-    if written is None:
-        return None
-    job_root = file.environments.job_root
-    if job_root is not None:
-        message = (
-            f'found "{job_root}" beside `slurm`; expected none: the login node must see the '
-            "state of jobs, so it lies below `root`, which all nodes share"
-        )
-        problems.append(document.problem(("environments", "job_root"), message))
-    if file.lock != "node":
-        message = (
-            f'found "{file.lock}" beside `slurm`; expected "node": a gang has the nodes of its '
-            "job for itself"
-        )
-        problems.append(document.problem(("lock",), message))
-    return SlurmPolicy(
-        login=values.hosts(written.login)[0],
-        partition=written.partition,
-        account=written.account,
-        time_limit_s=written.time_limit,
-        warning_s=round(written.warning),
-        options=tuple(written.options),
-    )
-
-
 def _jump(hops: Iterable[JumpFile]) -> tuple[JumpHost, ...]:
     return tuple(JumpHost(hop.host, hop.ssh_conn_id, hop.port) for hop in hops)
 
@@ -320,6 +295,10 @@ def _nodes(file: ClusterFile, document: Document, problems: list[Problem]) -> li
                 "cores by their numbers"
             )
             problems.append(document.problem((*key, "cpus"), message))
+        if entry.ssh_conn_id is None and file.kubernetes is None:
+            message = "is missing; expected: Airflow Connection with user, key and port."
+            line = document.problem(key, message).line
+            problems.append(Problem(line, key_path((*key, "ssh_conn_id")), message))
         for node in _expand(entry, file.jump, key, document, problems):
             if not SLUG.match(node.name):
                 message = f'found "{node.name}" as a name; expected letters, digits, ".", "_", "-"'
@@ -362,7 +341,7 @@ def _expand(
         Node(
             name=name,
             host=host,
-            ssh_conn_id=entry.ssh_conn_id,
+            ssh_conn_id=entry.ssh_conn_id or "",
             port=entry.port,
             data_address=address if entry.data_address else None,
             interface=entry.interface,

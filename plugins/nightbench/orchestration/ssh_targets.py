@@ -88,6 +88,16 @@ def _hops(cluster: Cluster, node: Node) -> tuple[JumpHost, ...]:
 
 
 def _conn_ids(cluster: Cluster) -> list[str]:
+    """Return the Connections of a cluster.
+
+    Raises:
+        UserError: its nodes are pods.
+    """
+    if cluster.kubernetes is not None:
+        raise UserError(
+            f"cluster {cluster.name}: its nodes are pods, which have no SSH; expected "
+            f"`nightbench k8s render SUITE --cluster {cluster.name}`"
+        )
     hops = {hop.ssh_conn_id for node in cluster.nodes for hop in _hops(cluster, node)}
     return sorted(hops | {node.ssh_conn_id for node in cluster.nodes})
 

@@ -25,7 +25,7 @@ class Node:
     host: str
     """SSH address."""
     ssh_conn_id: str
-    """Airflow Connection with user, key and, unless `port` is given, the port."""
+    """Airflow Connection with user, key and, unless `port` is given, the port; empty for a pod."""
     port: int | None = None
     data_address: str | None = None
     """Address for the frameworks' own traffic; the SSH host when None."""
@@ -115,6 +115,25 @@ class SlurmPolicy:
 
 
 @dataclass(frozen=True)
+class KubernetesPolicy:
+    """How gangs become indexed Jobs of Kubernetes, a pod for each node."""
+
+    claim: str
+    """A PersistentVolumeClaim that all pods of a gang mount (ReadWriteMany)."""
+    images: Mapping[str, str]
+    """Framework line -> image."""
+    namespace: str = "default"
+    resources: Mapping[str, str] = field(default_factory=dict)
+    """Of a pod: resource -> quantity, requested and limited alike."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[str, ...] = ()
+    """Keys of taints that the pods tolerate."""
+    user: int = 50001
+    time_limit_s: float | None = None
+    """Of one Job; none when None."""
+
+
+@dataclass(frozen=True)
 class Cluster:
     """Nodes that gangs are launched on."""
 
@@ -146,5 +165,7 @@ class Cluster:
     """Name of a data set -> where it lies on every node."""
     slurm: SlurmPolicy | None = None
     """Gangs are jobs of Slurm, and nodes are Slurm's; each is reached over SSH when None."""
+    kubernetes: KubernetesPolicy | None = None
+    """Gangs are Jobs that `nightbench k8s render` writes; nothing is reached over SSH."""
     link_command: tuple[str, ...] = ()
     """What limits the link of a node, given a bandwidth as its last word; empty: nothing can."""

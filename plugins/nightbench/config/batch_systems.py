@@ -1,0 +1,192 @@
+"""The sections of a cluster's file for batch systems: `slurm` and `kubernetes`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, Field
+
+from nightbench.config import values as v
+from nightbench.config.schema import FrameworkName
+from nightbench.config.validate import StrictModel
+from nightbench.core.model import KubernetesPolicy, SlurmPolicy
+
+if TYPE_CHECKING:
+    from nightbench.config.cluster_schema import ClusterFile
+    from nightbench.config.source import Document, Problem
+
+SLURM_RESERVED = frozenset(
+    [
+        "--array",
+        "--begin",
+        "--chdir",
+        "--dependency",
+        "--error",
+        "--exclude",
+        "--export",
+        "--export-file",
+        "--hold",
+        "--input",
+        "--job-name",
+        "--no-requeue",
+        "--nodefile",
+        "--nodelist",
+        "--nodes",
+        "--ntasks",
+        "--ntasks-per-node",
+        "--open-mode",
+        "--output",
+        "--parsable",
+        "--requeue",
+        "--signal",
+        "--test-only",
+        "--time",
+        "--wait",
+        "--wrap",
+    ]
+)
+"""Options of `sbatch` that would change what a gang's job is, or that have keys of their own."""
+
+
+def _slurm_option(option: str) -> str:
+    name = option.partition("=")[0]
+    if not re.fullmatch(r"--[a-z][a-z-]*", name):
+        raise ValueError(f'found "{option}"; expected `--name` or `--name=value`')
+    if name in SLURM_RESERVED:
+        raise ValueError(f'found "{option}"; expected another option: Nightbench gives {name}')
+    return option
+
+
+SlurmOption = Annotated[v.Text, AfterValidator(_slurm_option)]
+
+
+class SlurmFile(StrictModel):
+    """Gangs become jobs of Slurm: `hosts` of `nodes` are Slurm's names of nodes (docs/slurm.md)."""
+
+    login: v.Hosts = Field(
+        description="SSH address of a login node: it submits jobs and sees `environments.root`, "
+        "which all nodes share. Its Connection is the `ssh_conn_id` of the nodes."
+    )
+    partition: v.Name | None = Field(None, description="Partition; Slurm's default unless given.")
+    account: v.Name | None = Field(None, description="Account; the user's default unless given.")
+    time_limit: v.PositiveDuration | None = Field(
+        None, description="Time limit of a job, for a case; the partition's unless given."
+    )
+    warning: v.PositiveDuration = Field(
+        60.0, description="How long before its end Slurm tells a job's agents of it."
+    )
+    options: list[SlurmOption] = Field(
+        default_factory=list,
+        description="Further options of `sbatch`, each `--name=value`, `--gres=gpu:8` say.",
+    )
+
+
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
+_KEY = re.compile(
+    r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?\Z"
+)
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?\Z")
+_QUANTITY = re.compile(r"[1-9]\d*(\.\d+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?\Z")
+_IMAGE = re.compile(r"[a-z0-9][\w.:/-]{0,400}(@sha256:[0-9a-f]{64})?\Z")
+
+
+def _matches(pattern: re.Pattern[str], expected: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if not pattern.match(text):
+            raise ValueError(f'found "{text}"; expected {expected}')
+        return text
+
+    return AfterValidator(check)
+
+
+DnsLabel = Annotated[
+    str, _matches(_LABEL, 'a name of at most 63 of a-z, 0-9 and "-"'), v.Words("name")
+]
+LabelKey = Annotated[str, _matches(_KEY, "a name such as nvidia.com/gpu")]
+LabelValue = Annotated[str, _matches(_LABEL_VALUE, "at most 63 letters, digits, and . _ - within")]
+Quantity = Annotated[str, _matches(_QUANTITY, 'a quantity in quotes, such as "10", 500m or 5Gi')]
+Image = Annotated[str, _matches(_IMAGE, "an image such as registry.example.org/pytorch@sha256:…")]
+
+
+class KubernetesFile(StrictModel):
+    """Gangs become indexed Jobs, a pod for each of `nodes` (docs/kubernetes-jobs.md)."""
+
+    claim: DnsLabel = Field(
+        description="PersistentVolumeClaim that all pods mount, ReadWriteMany: plans and results."
+    )
+    images: Annotated[dict[FrameworkName, Image], Field(min_length=1), v.Words("images")] = Field(
+        description="Framework line: image that has it. `environments.paths` says below which "
+        "prefix, and `environments.python` runs the agent."
+    )
+    namespace: DnsLabel = Field("default", description="Namespace of all that is made.")
+    resources: Annotated[dict[LabelKey, Quantity], v.Words("resources")] = Field(
+        default_factory=dict,
+        description='What a pod requests, and may have no more of: `{cpu: "10", memory: 5Gi, '
+        'nvidia.com/gpu: "8"}`. A case with `cpus` or `memory` states these itself.',
+    )
+    node_selector: Annotated[dict[LabelKey, LabelValue], v.Words("labels")] = Field(
+        default_factory=dict, description="Labels that the pods' machines must have."
+    )
+    tolerations: Annotated[list[LabelKey], v.Words("keys of taints")] = Field(
+        default_factory=list, description="Taints of machines that the pods tolerate."
+    )
+    user: v.Count = Field(50001, description="User id that the pods run as; never root.")
+    time_limit: v.PositiveDuration | None = Field(
+        None, description="After which Kubernetes ends a Job; never unless given."
+    )
+
+
+def slurm_policy(
+    file: ClusterFile, document: Document, problems: list[Problem]
+) -> SlurmPolicy | None:
+    """Return what `slurm` of a cluster's file says; None where it has none."""
+    written = file.slurm
+    if written is None:
+        return None
+    job_root = file.environments.job_root
+    if job_root is not None:
+        message = (
+            f'found "{job_root}" beside `slurm`; expected none: the login node must see the '
+            "state of jobs, so it lies below `root`, which all nodes share"
+        )
+        problems.append(document.problem(("environments", "job_root"), message))
+    if file.lock != "node":
+        message = (
+            f'found "{file.lock}" beside `slurm`; expected "node": a gang has the nodes of its '
+            "job for itself"
+        )
+        problems.append(document.problem(("lock",), message))
+    return SlurmPolicy(
+        login=v.hosts(written.login)[0],
+        partition=written.partition,
+        account=written.account,
+        time_limit_s=written.time_limit,
+        warning_s=round(written.warning),
+        options=tuple(written.options),
+    )
+
+
+def kubernetes_policy(
+    file: ClusterFile, document: Document, problems: list[Problem]
+) -> KubernetesPolicy | None:
+    """Return what `kubernetes` of a cluster's file says; None where it has none."""
+    written = file.kubernetes
+    if written is None:
+        return None
+    if file.slurm is not None:
+        problems.append(document.problem(("kubernetes",), "found it beside `slurm`; expected one"))
+    gpus = file.devices.kind == "gpu"
+    if gpus and not any("gpu" in name for name in written.resources):
+        message = 'found no GPU on a cluster of kind "gpu"; expected nvidia.com/gpu, say'
+        problems.append(document.problem(("kubernetes", "resources"), message))
+    return KubernetesPolicy(
+        claim=written.claim,
+        images=dict(written.images),
+        namespace=written.namespace,
+        resources=dict(written.resources),
+        node_selector=dict(written.node_selector),
+        tolerations=tuple(written.tolerations),
+        user=written.user,
+        time_limit_s=written.time_limit,
+    )
