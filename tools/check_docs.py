@@ -66,7 +66,7 @@ def command_faults(page: Path) -> list[str]:
     for said in COMMAND.findall(page.read_text(encoding="utf-8")):
         command: click.Command = typer.main.get_command(app)
         words = re.split(r"\s+", said.replace("\\\n", " ").split(">")[0])[1:]
-        while words and hasattr(command, "commands") and re.fullmatch("[a-z-]+", words[0]):
+        while words and hasattr(command, "commands") and re.fullmatch("[a-z0-9-]+", words[0]):
             name = words.pop(0).rstrip(",")
             if name not in command.commands:
                 found.append(f"{page}: {said.strip()}: no command {name}")

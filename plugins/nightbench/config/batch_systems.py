@@ -106,7 +106,7 @@ DnsLabel = Annotated[
 LabelKey = Annotated[str, _matches(_KEY, "a name such as nvidia.com/gpu")]
 LabelValue = Annotated[str, _matches(_LABEL_VALUE, "at most 63 letters, digits, and . _ - within")]
 Quantity = Annotated[str, _matches(_QUANTITY, 'a quantity in quotes, such as "10", 500m or 5Gi')]
-Image = Annotated[str, _matches(_IMAGE, "an image such as registry.example.org/pytorch@sha256:…")]
+Image = Annotated[str, _matches(_IMAGE, "an image such as registry.example.org/training@sha256:…")]
 
 
 class KubernetesFile(StrictModel):
