@@ -37,6 +37,12 @@ def _provision(options: argparse.Namespace) -> object:
     return provision.provision(options, HERE)
 
 
+def _image(options: argparse.Namespace) -> object:
+    from nodeside import containers
+
+    return containers.image(options)
+
+
 def _versions(options: argparse.Namespace) -> object:
     from nodeside import versions
 
@@ -58,7 +64,7 @@ def _prefix(options: argparse.Namespace) -> object:
 def _sweep(options: argparse.Namespace) -> object:
     from nodeside import sweep
 
-    return sweep.sweep(options.job, options.kill)
+    return sweep.sweep(options.job, options.kill, options.root)
 
 
 def _doctor(options: argparse.Namespace) -> object:
@@ -203,7 +209,21 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--version", help="another version of the main package, from the index")
     verb.add_argument("--wheelhouse", help="install from this folder alone, without an index")
     verb.add_argument("--lock-dir")
+    verb.add_argument(
+        "--anywhere", action="store_true", help="made for other machines: see no GPU of this one"
+    )
     verb.set_defaults(run=_provision)
+
+    verb = verbs.add_parser("image", help="find or pull the image that a line runs in")
+    verb.add_argument("--root", required=True)
+    verb.add_argument("--job-root", help="where the state of jobs lies, if not below the root")
+    verb.add_argument("--line", required=True)
+    verb.add_argument("--image", required=True)
+    verb.add_argument("--engine", required=True, help="program with the command line of docker")
+    verb.add_argument("--interpreter", required=True, help="Python in the image")
+    verb.add_argument("--option", action="append", default=[], help="of the engine's `run`")
+    verb.add_argument("--mount", action="append", default=[], help="folder at the same path")
+    verb.set_defaults(run=_image)
 
     verb = verbs.add_parser("versions", help="wheels of a line that this node could install")
     verb.add_argument("--line", required=True)

@@ -8,6 +8,7 @@ import sys
 import time
 from typing import Any, Mapping
 
+from nodeside import containers
 from nodeside.cgroups import clear_left_behind
 from nodeside.commands import CommandFolder
 from nodeside.files import (
@@ -179,6 +180,8 @@ def reap_after(folder: str, node: str, agent_file: str, pid: int, forward: bool 
     for number in ENDING_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     left = end_adopted()
+    if containers.remove_of(job.python, job.job_id, job.node):
+        left += end_marked(job.job_id, job.node)[0]
     if left:
         job.log.write("kill", pids=left, reason="left by an agent that died")
     if job.document["case"]["link_bandwidth"] != FULL:
@@ -347,6 +350,7 @@ class Agent:
     def _end_interrupted_repeats(self) -> None:
         """End processes of an agent that died, and record its repeats as failed."""
         left = end_marked(self.job.job_id, self.job.node)[0]
+        containers.remove_of(self.job.python, self.job.job_id, self.job.node)
         if left:
             self.job.log.write("kill", pids=left, reason="left by an agent that died")
         why = reason(NODE_REBOOTED if self._rebooted else AGENT_DIED, self.job.node)

@@ -8,7 +8,7 @@ import signal
 import time
 from typing import Any, Mapping
 
-from nodeside import stacks
+from nodeside import containers, stacks
 from nodeside.cgroups import WHOLE_MACHINE, Cgroup
 from nodeside.files import read_json, tail
 from nodeside.job import NodeJob
@@ -190,6 +190,8 @@ class LocalGang:
         killed = set(end_processes(launched, self._job.limits["term_s"]))
         by_mark, stuck = end_marked(self._job.job_id, self._job.node, launched)
         killed.update(by_mark)
+        if launched:
+            containers.remove_of(self._job.python, self._job.job_id, self._job.node)
         if self._cgroup is not None:
             killed.update(self._cgroup.kill(launched))
             self._cgroup.close()

@@ -62,7 +62,8 @@ def provision(options: argparse.Namespace, code: str) -> dict[str, Any]:
     hangup.end_with_reader()
     try:
         _refuse_foreign(recipe, env)
-        _refuse_unfit_gpus(recipe)
+        if not options.anywhere:
+            _refuse_unfit_gpus(recipe)
         if not _is_complete(env):
             built = _build_locked(recipe, env, options)
         _note_use(env)

@@ -7,6 +7,7 @@ import signal
 import time
 from typing import Any
 
+from nodeside import containers
 from nodeside.processes import (
     AGENT_MARK,
     AGENT_NODE,
@@ -19,7 +20,9 @@ from nodeside.processes import (
 )
 
 
-def sweep(job: str | None, kill: bool, patience_s: float = 15.0) -> dict[str, Any]:
+def sweep(
+    job: str | None, kill: bool, root: str | None = None, patience_s: float = 15.0
+) -> dict[str, Any]:
     """List marked processes; end them with `kill`.
 
     Args:
@@ -27,6 +30,7 @@ def sweep(job: str | None, kill: bool, patience_s: float = 15.0) -> dict[str, An
             (a run id names all jobs of the run), agents too. None: only ranks whose agent
             has gone.
         kill: end what was found. Agents get SIGTERM and time to leave their node clean.
+        root: `environments.root`, below which engines of containers are known.
         patience_s: time in which agents must end by themselves.
 
     Returns:
@@ -49,6 +53,9 @@ def sweep(job: str | None, kill: bool, patience_s: float = 15.0) -> dict[str, An
             send(entry["pid"], signal.SIGKILL)
         time.sleep(0.1)
         left = _find(job)
+    if root is not None:
+        for each in [job] if job is not None else sorted({entry["job"] for entry in found}):
+            containers.remove_below(root, each)
     stuck = {entry["pid"] for entry in left}
     document["killed"] = [entry["pid"] for entry in found if entry["pid"] not in stuck]
     if stuck:

@@ -55,7 +55,7 @@ create table raw.build (
     build_id text not null unique check (build_id <> ''),
     line text not null check (line <> ''),
     variant text not null,
-    source text not null check (source in ('index', 'wheel', 'path')),
+    source text not null check (source in ('index', 'wheel', 'path', 'image')),
     version text,
     location text,
     digest text
@@ -65,10 +65,10 @@ comment on column raw.build.build_key is 'What facts refer to';
 comment on column raw.build.build_id is 'Its name';
 comment on column raw.build.line is 'Framework line';
 comment on column raw.build.variant is 'cpu, cuda12, ...';
-comment on column raw.build.source is 'index, wheel, or path of a prepared environment';
+comment on column raw.build.source is 'index, wheel, path of a prepared environment, or image';
 comment on column raw.build.version is 'Version that was asked for; null where the source says it';
-comment on column raw.build.location is 'Wheel''s path on the controller, or prefix on nodes';
-comment on column raw.build.digest is 'sha256 of the wheel';
+comment on column raw.build.location is 'Wheel''s path on the controller, prefix on nodes, or image';
+comment on column raw.build.digest is 'sha256 of the wheel or image';
 
 create table raw."case" (
     case_key integer generated always as identity primary key,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -17,6 +18,29 @@ def _data_name(name: str) -> str:
     if name in SHIPPED_DATA:
         raise ValueError(f'found "{name}", which every cluster has; expected another name')
     return name
+
+
+_PINNED = re.compile(r"([a-z0-9][\w.:/-]{0,400}@)?sha256:[0-9a-f]{64}\Z")
+_MOUNT = re.compile(r"/[^\x00-\x1f\x7f:,]{1,1000}(:ro)?\Z")
+
+
+def _pinned(image: str) -> str:
+    if not _PINNED.match(image):
+        raise ValueError(
+            f'found "{image}"; expected its digest, NAME@sha256:…, or the id sha256:… of an image '
+            "that lies on the nodes: a tag may name another one tomorrow"
+        )
+    return image
+
+
+def _mount(folder: str) -> str:
+    if not _MOUNT.match(folder):
+        raise ValueError(f'found "{folder}"; expected a folder such as /data, or /data:ro')
+    return folder
+
+
+PinnedImage = Annotated[str, AfterValidator(_pinned), v.Words("image with its digest")]
+Mount = Annotated[str, AfterValidator(_mount), v.Words("folder")]
 
 
 class JumpFile(StrictModel):
@@ -79,7 +103,11 @@ class DevicesFile(StrictModel):
 class EnvironmentsFile(StrictModel):
     """Where framework environments come from on the nodes."""
 
-    kind: Literal["venv"] = Field("venv", description="How they are made.")
+    kind: Literal["venv", "container"] = Field(
+        "venv",
+        description="`venv`: from the lines' locks. `container`: every line runs in an image "
+        "(docs/containers.md).",
+    )
     root: v.Text = Field(
         "~/.nightbench-node", description="Folder on the node; `~` is the SSH user's home."
     )
@@ -92,6 +120,26 @@ class EnvironmentsFile(StrictModel):
     paths: dict[FrameworkName, v.Text] = Field(
         default_factory=dict,
         description="Framework line: prefix that the site prepared (`bin/python` below it).",
+    )
+    engine: v.Text = Field(
+        "podman",
+        description="With `kind: container`: program on the nodes that takes the commands of "
+        "`docker` or `podman`.",
+    )
+    images: dict[FrameworkName, PinnedImage] = Field(
+        default_factory=dict,
+        description="With `kind: container`: framework line: image, `NAME@sha256:…`, or "
+        "`sha256:…` for one that lies on the nodes.",
+    )
+    image_python: v.Text = Field("python3", description="Python in the images.")
+    engine_options: list[v.Text] = Field(
+        default_factory=list,
+        description="Options of the engine's `run`, `--gpus=all` or `--device=nvidia.com/gpu=all`.",
+    )
+    mounts: list[Mount] = Field(
+        default_factory=list,
+        description="Further folders of the nodes that containers see at the same path; `:ro` "
+        "behind one makes it read-only. `root`, `job_root` and the data of cases are there anyway.",
     )
     prefix_roots: list[v.Text] = Field(
         default_factory=list,

@@ -105,6 +105,11 @@ def load_cluster(
             python=environments.python,
             variants=dict(environments.variants),
             paths=dict(environments.paths),
+            engine=environments.engine,
+            images=_images(file, document, problems),
+            image_python=environments.image_python,
+            engine_options=tuple(environments.engine_options),
+            mounts=tuple(environments.mounts),
             prefix_roots=tuple(environments.prefix_roots),
             wheelhouse=paths.find(environments.wheelhouse, ("environments", "wheelhouse")),
             index_url=environments.index_url,
@@ -266,6 +271,21 @@ class _Paths:
             self._problems.append(self._document.problem(key, message))
             return None
         return str(found)
+
+
+def _images(file: ClusterFile, document: Document, problems: list[Problem]) -> dict[str, str]:
+    environments = file.environments
+    if (environments.kind == "container") != bool(environments.images):
+        message = (
+            f"found {len(environments.images)} beside `kind: {environments.kind}`; expected images "
+            "with `kind: container`, and only there"
+        )
+        problems.append(document.problem(("environments", "images"), message))
+    if environments.images and (environments.paths or environments.variants):
+        message = "found it beside `kind: container`; expected images alone"
+        key = "paths" if environments.paths else "variants"
+        problems.append(document.problem(("environments", key), message))
+    return dict(environments.images)
 
 
 def _jump(hops: Iterable[JumpFile]) -> tuple[JumpHost, ...]:

@@ -246,6 +246,16 @@ def prefix_of(line: str, cluster: Cluster, builds: Mapping[str, Build]) -> str |
     return build.location if build.source == "path" else None
 
 
+def image_of(line: str, cluster: Cluster, builds: Mapping[str, Build]) -> str | None:
+    """Name the image that a line runs in; None where it runs in none."""
+    build = builds.get(line)
+    if build is not None and build.source == "image":
+        return build.location
+    if build is None or (build.source == "index" and build.version is None):
+        return cluster.environments.images.get(line)
+    return None
+
+
 def variant_of(
     framework: FrameworkInfo, cluster: Cluster, builds: Mapping[str, Build]
 ) -> str | Refusal:
@@ -257,7 +267,16 @@ def variant_of(
     build = builds.get(framework.line)
     asked = (build.variant if build else "") or cluster.environments.variants.get(framework.line)
     fitting = [v for v, kind in framework.variants.items() if kind == cluster.device_kind]
-    if prefix_of(framework.line, cluster, builds) is not None or framework.problem is not None:
+    images = cluster.environments.images
+    if images and image_of(framework.line, cluster, builds) is None:
+        have = ", ".join(sorted(images))
+        return Refusal(
+            "framework",
+            f"cluster {cluster.name} runs images, of which it has one for {have}, and for no other "
+            f"line, version or wheel: expected {framework.line} in environments.images",
+        )
+    prepared = images or prefix_of(framework.line, cluster, builds) is not None
+    if prepared or framework.problem is not None:
         return asked or next(iter(fitting), cluster.device_kind)
     have = ", ".join(framework.variants)
     if asked and asked not in framework.variants:

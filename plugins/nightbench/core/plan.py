@@ -9,7 +9,14 @@ from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
-from nightbench.core.capabilities import Refusal, prefix_of, unfit, unsupported, variant_of
+from nightbench.core.capabilities import (
+    Refusal,
+    image_of,
+    prefix_of,
+    unfit,
+    unsupported,
+    variant_of,
+)
 from nightbench.core.errors import UserError
 from nightbench.core.model import (
     Build,
@@ -84,6 +91,9 @@ def build_of(line: str, suite: Suite, cluster: Cluster, catalog: Catalog) -> Bui
     variant = variant_of(catalog.frameworks[line], cluster, suite.builds)
     if isinstance(variant, Refusal):
         raise UserError(f"suite {suite.name}: {variant.message}")
+    image = image_of(line, cluster, suite.builds)
+    if image is not None:
+        return Build(line, variant, "image", None, image, image.rpartition("sha256:")[2])
     prefix = prefix_of(line, cluster, suite.builds)
     if prefix is not None:
         return Build(line, variant, "path", None, prefix)

@@ -30,6 +30,8 @@ def _build(state: Mapping[str, Any]) -> str | None:
     """`LINE=BUILD` as the command line takes it; None where the build is unknown."""
     if not state.get("line"):
         return None
+    if state.get("source") == "image":
+        return None  # the cluster's file names it
     if state.get("source") != "index":
         return f"{state['line']}={state['location']}" if state.get("location") else None
     # The local part of a wheel's version is not in its index: 2.13.0+cpu is 2.13.0 there.

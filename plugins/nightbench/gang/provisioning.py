@@ -134,7 +134,7 @@ async def _wheels_to_ship(
         EnvironmentUnavailable: the wheelhouse lacks some, or holds other builds.
     """
     build = job.build
-    if shipment.wheelhouse is None or build.source == "path":
+    if shipment.wheelhouse is None or build.source in ("path", "image"):
         return None
     series, package, lock = line_of(shipment.benchmarks, build.line, build.variant)
     if not series:
@@ -173,6 +173,8 @@ async def provision(
                 "suite's builds or the cluster's environments.paths",
             )
         return str(answer["python"])
+    if build.source == "image":
+        return await _provide_image(transport, layout, job, shipped, on_event)
     arguments = ["--root", layout.root, "--line", build.line, "--variant", build.variant]
     if shipped.uv:
         arguments += ["--uv", shipped.uv]
@@ -216,6 +218,42 @@ async def provision(
                 data=answer,
             )
         )
+    return str(answer["python"])
+
+
+async def _provide_image(
+    transport: Transport, layout: Layout, job: JobSpec, shipped: Shipped, on_event: OnEvent
+) -> str:
+    """Return what runs the interpreter of the job's image on a node, pulling it if it is absent.
+
+    Raises:
+        EnvironmentUnavailable: engine, image or interpreter are not to be had there.
+    """
+    build, policy = job.build, job.environments
+    words = ["--root", layout.root, "--line", build.line, "--image", build.location or ""]
+    words += ["--engine", policy.engine, "--interpreter", policy.image_python]
+    if layout.job_root != layout.root:
+        words += ["--job-root", layout.job_root]
+    words += [f"--option={option}" for option in policy.engine_options]
+    words += [f"--mount={folder}" for folder in policy.mounts]
+    answer = await call_agent(
+        transport,
+        policy.python,
+        posixpath.join(shipped.code, "agent.py"),
+        "image",
+        *words,
+        env={"NIGHTBENCH_AGENT": job.job_id, "NIGHTBENCH_AGENT_NODE": transport.node},
+        timeout_s=None,
+    )
+    if "unavailable" in answer:
+        raise EnvironmentUnavailable(
+            transport.node,
+            transport.address,
+            f"{build.line} is unavailable: {answer['unavailable']}. {answer.get('hint', '')}",
+        )
+    if answer.get("built"):
+        message = f"{build.line}: pulled {build.location}"
+        on_event(GangEvent("provision", message, transport.node, data=answer))
     return str(answer["python"])
 
 

@@ -118,6 +118,24 @@ def test_a_cluster_of_slurm(cluster_file: Write) -> None:
     )
 
 
+ID = "sha256:" + "a" * 64
+
+
+def test_a_cluster_of_images(cluster_file: Write) -> None:
+    section = f"environments:\n  kind: container\n  images: {{fake: reg/fake@{ID}}}\n"
+    policy = load_cluster(cluster_file(("nodes:", f"{section}nodes:"))).environments
+    assert (policy.engine, policy.images) == ("podman", {"fake": f"reg/fake@{ID}"})
+    for wrong, said in (
+        (section.replace(f"@{ID}", ":latest"), 'found "reg/fake:latest"; expected its digest'),
+        (section.replace("kind: container", "kind: venv"), "found 1 beside `kind: venv`"),
+        (section + "  paths: {fake: /opt}\n", "environments.paths: found it beside `kind: cont"),
+        (section + "  mounts: [data]\n", 'found "data"; expected a folder such as /data'),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            load_cluster(cluster_file(("nodes:", f"{wrong}nodes:")))
+        assert said in str(caught.value)
+
+
 def test_the_state_folder_is_a_variable(cluster_file: Write, tmp_path: Path) -> None:
     path = cluster_file(("nodes:", "known_hosts: ${NIGHTBENCH_HOME}/cluster/known_hosts\nnodes:"))
     assert load_cluster(path, home=tmp_path / "h").known_hosts == str(

@@ -144,14 +144,14 @@ class Build:
     variant: str = "cpu"
     """Which lock of the line's folder: `cpu`, `cu126`, ..."""
     source: str = "index"
-    """`index` (the line's lock), `wheel` (a file that the controller ships) or `path` (a
-    prefix that the site prepared on its nodes)."""
+    """`index` (the line's lock), `wheel` (a file that the controller ships), `path` (a prefix
+    that the site prepared on its nodes) or `image`."""
     version: str | None = None
     """Another version than the lock's (`index`), or what the wheel says of itself."""
     location: str | None = None
-    """The wheel's path on the controller, or the prefix on the nodes."""
+    """The wheel's path on the controller, the prefix on the nodes, or the image."""
     digest: str | None = None
-    """sha256 of the wheel."""
+    """sha256 of the wheel or of the image."""
 
     @property
     def build_id(self) -> str:

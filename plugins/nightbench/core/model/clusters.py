@@ -86,6 +86,16 @@ class EnvironmentPolicy:
     """Framework line -> variant of its lock; `cpu` or the line's default otherwise."""
     paths: Mapping[str, str] = field(default_factory=dict)
     """Framework line -> prefix that the site prepared (`bin/python` below it)."""
+    engine: str = "podman"
+    """Program that takes the commands of docker or podman."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """Framework line -> image with its digest. Where there is one, every line runs in an image."""
+    image_python: str = "python3"
+    """Python in the images."""
+    engine_options: tuple[str, ...] = ()
+    """Of the engine's `run`."""
+    mounts: tuple[str, ...] = ()
+    """Folders of the nodes that containers see, with `:ro` read-only."""
     prefix_roots: tuple[str, ...] = ()
     """Folders on the nodes below which a prefix lies that is named for one run; none when empty."""
     wheelhouse: str | None = None

@@ -143,6 +143,7 @@ class JobSpec:
                 "line": self.build.line,
                 "variant": self.build.variant,
                 "build_id": self.build.build_id,
+                **({"image": self.build.location} if self.build.source == "image" else {}),
             },
             "workload": {
                 "name": self.case.workload,

@@ -1,0 +1,148 @@
+"""Environments that are images: found or pulled, made to look like a prefix, and ended by labels.
+
+<root>/envs/<line>-image-<digest>/bin/python        runs in_container.py, which lies beside
+<root>/envs/<line>-image-<digest>/container.json    engine, image, mounts, options
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from typing import Any, Sequence
+
+from nodeside.files import probe_writable, read_json, utc_now, write_json, write_text
+from nodeside.in_container import JOB_LABEL, NODE_LABEL
+
+PULL_S = 3600.0
+ANSWER_S = 60.0
+SETTINGS = "container.json"
+
+
+def image(options: argparse.Namespace) -> dict[str, Any]:
+    """Find an image, or pull it, and make the prefix that runs it.
+
+    Returns:
+        {"python", "env", "built"}, or {"unavailable", "hint"} where the engine, the image or its
+        interpreter cannot be had on this node.
+
+    Raises:
+        AgentError: the folder cannot be written.
+    """
+    engine = shutil.which(options.engine)
+    if engine is None:
+        return {
+            "unavailable": "{} is no program on this node".format(options.engine),
+            "hint": "Install it, or name another one as environments.engine of the cluster",
+        }
+    pulled = False
+    known = ask(engine, "image", "inspect", "--format", "{{.Id}}", options.image)
+    if known.returncode != 0:
+        if "@" not in options.image:
+            return {
+                "unavailable": "{} has no image {}".format(engine, options.image),
+                "hint": "Load it on the node: an image without a registry is named by its id",
+            }
+        pull = ask(engine, "pull", options.image, timeout_s=PULL_S)
+        pulled = pull.returncode == 0
+        if not pulled:
+            return {
+                "unavailable": "{} pull {}: {}".format(engine, options.image, _end(pull.stderr)),
+                "hint": "Let the node's user pull it once by hand",
+            }
+    settings = {
+        "engine": engine,
+        "image": options.image,
+        "python": options.interpreter,
+        "options": options.option,
+        "mounts": [options.root, *([options.job_root] if options.job_root else []), *options.mount],
+    }
+    text = json.dumps(settings, sort_keys=True)
+    name = "{}-image-{}".format(options.line, hashlib.sha256(text.encode()).hexdigest()[:12])
+    env = os.path.join(options.root, "envs", name)
+    probe_writable(os.path.join(env, "bin"))
+    write_json(os.path.join(env, SETTINGS), settings)
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "in_container.py")
+    with open(source) as stream:
+        write_text(os.path.join(env, "in_container.py"), stream.read())
+    python = os.path.join(env, "bin", "python")
+    words = " ".join(map(shlex.quote, (sys.executable, os.path.join(env, "in_container.py"))))
+    write_text(python, '#!/bin/sh\nexec {} "$@"\n'.format(words))
+    os.chmod(python, 0o755)
+    tried = _run([python, "-c", "import sys; print(sys.version_info[0])"], ANSWER_S)
+    if tried.returncode != 0:
+        return {
+            "unavailable": "{} in {}: {}".format(
+                options.interpreter, options.image, _end(tried.stderr) or "it prints nothing"
+            ),
+            "hint": "See environments.image_python and environments.engine_options of the cluster",
+        }
+    # `clean` reads it as the environment's last use.
+    write_json(os.path.join(env, ".ok.json"), {"image": options.image, "at": utc_now()})
+    return {"python": python, "env": env, "built": pulled, "seconds": 0.0}
+
+
+def remove_of(python: str, job: str, node: str) -> list[str]:
+    """Remove the containers of one node of a job; return their ids.
+
+    Args:
+        python: interpreter of the job; of an environment that is no image there are none.
+        job: its id.
+        node: the node.
+    """
+    settings = read_json(os.path.join(os.path.dirname(os.path.dirname(python)), SETTINGS))
+    if not isinstance(settings, dict):
+        return []
+    labels = ["{}={}".format(JOB_LABEL, job), "{}={}".format(NODE_LABEL, node)]
+    return _remove(settings["engine"], labels, None)
+
+
+def remove_below(root: str, job: str) -> list[str]:
+    """Remove the containers of all jobs whose id is this or begins with it as whole path parts."""
+    paths = glob.glob(os.path.join(glob.escape(root), "envs", "*", SETTINGS))
+    engines = {(read_json(path) or {}).get("engine") for path in paths}
+    return [each for engine in engines if engine for each in _remove(engine, [JOB_LABEL], job)]
+
+
+def _remove(engine: str, labels: Sequence[str], job: str | None) -> list[str]:
+    filters = [word for label in labels for word in ("--filter", "label=" + label)]
+    found = ask(engine, "ps", "--all", "--quiet", *filters).stdout.split()
+    if job is not None:
+        wanted = job.rstrip("/")
+        label = '{{index .Config.Labels "' + JOB_LABEL + '"}}'
+        of = {
+            each: ask(engine, "inspect", "--format", label, each).stdout.strip() for each in found
+        }
+        found = [e for e in found if of[e] == wanted or of[e].startswith(wanted + "/")]
+    if found:
+        ask(engine, "rm", "--force", *found)
+    return found
+
+
+def ask(engine: str, *words: str, timeout_s: float = ANSWER_S) -> subprocess.CompletedProcess[str]:
+    """Run a command of the engine; one that does not answer in time has failed."""
+    return _run([engine, *words], timeout_s)
+
+
+def _run(words: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            list(words),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(list(words), 1, "", "no answer within its time")
+
+
+def _end(text: str) -> str:
+    return "; ".join(text.strip().splitlines()[-3:])[-500:]

@@ -1,0 +1,126 @@
+"""`bin/python` of an environment that is an image: runs the image's interpreter in a container.
+
+It lies in the folder of the environment, beside container.json, and needs nothing else. The process
+in the container looks like one that was started here: same network, process ids, user, folders,
+cores, variables that the agent has set, exit status. Labels say whose it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import Any, Mapping, Sequence
+
+JOB_LABEL = "nightbench.job"
+NODE_LABEL = "nightbench.node"
+
+_OF_THE_SHELL = frozenset(("PATH", "PWD", "OLDPWD", "SHLVL", "_", "HOME"))
+_FATAL = frozenset((1, 2, 3, 4, 6, 7, 8, 9, 11, 13, 15))
+_ON_CORES = (
+    "import os,sys;os.sched_setaffinity(0,{{{}}});"
+    "os.execv(sys.executable,[sys.executable]+sys.argv[1:])"
+)
+
+
+def command(
+    settings: Mapping[str, Any],
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    inherited: Mapping[str, str],
+    job: Mapping[str, Any],
+) -> list[str]:
+    """Return the words that run the image's interpreter; values of variables are not among them.
+
+    Args:
+        settings: container.json.
+        arguments: of the interpreter.
+        environment: of this process; what differs from `inherited` is passed on.
+        inherited: of the process that started this one; the image's own variables stay.
+        job: job.json of the job that it belongs to; empty where there is none.
+    """
+    engine = os.path.basename(settings["engine"])
+    words = [settings["engine"], "run", "--rm", "--network", "host", "--ipc", "host"]
+    words += ["--pid", "host", "--security-opt", "label=disable", "--log-driver", "none"]
+    words += ["--user", "{}:{}".format(os.getuid(), os.getgid()), "--workdir", os.getcwd()]
+    if engine == "podman" and os.getuid():
+        words += ["--userns", "keep-id"]
+    words += ["--label", "{}={}".format(JOB_LABEL, environment.get("NIGHTBENCH_JOB", ""))]
+    words += ["--label", "{}={}".format(NODE_LABEL, environment.get("NIGHTBENCH_NODE", ""))]
+    for mount in settings["mounts"]:
+        words += ["--volume", mount if mount.endswith(":ro") else "{0}:{0}".format(mount)]
+    data = (job.get("workload") or {}).get("data_path")
+    if data:
+        data = os.path.expanduser(data)
+        words += ["--volume", "{0}:{0}:ro".format(data)]
+    memory_mb = (job.get("case") or {}).get("memory_mb")
+    if memory_mb:
+        words += ["--memory", str(memory_mb * 10**6), "--memory-swap", str(memory_mb * 10**6)]
+    words += ["--env", "HOME=/tmp"]
+    for name in sorted(set(environment) - _OF_THE_SHELL):
+        ours = name.startswith("NIGHTBENCH_") or name.endswith("_NUM_THREADS")
+        if ours or name in _written(job) or environment[name] != inherited.get(name):
+            words += ["--env", name]
+    words += [*settings["options"], "--entrypoint", settings["python"], settings["image"]]
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < (os.cpu_count() or 0):
+        words += ["-c", _ON_CORES.format(",".join(map(str, cores)))]
+    return words + list(arguments)
+
+
+def _written(job: Mapping[str, Any]) -> set[str]:
+    """Return the names of the variables that a person has given to this job."""
+    names = set(job.get("env") or ())
+    for env in (job.get("role_env") or {}).values():
+        names.update(env)
+    for node in job.get("nodes") or ():
+        names.update(node["env"])
+    return names
+
+
+def _environment_of(pid: int) -> dict[str, str]:
+    try:
+        with open("/proc/{}/environ".format(pid), "rb") as handle:
+            entries = handle.read().split(b"\0")
+    except OSError:
+        return {}
+    pairs = (os.fsdecode(entry).partition("=") for entry in entries if entry)
+    return {name: value for name, _, value in pairs}
+
+
+def _document(path: str) -> dict[str, Any]:
+    with open(path) as handle:
+        return dict(json.load(handle))
+
+
+def main() -> int:
+    """Run the interpreter in a container; end as it ended."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    settings = _document(os.path.join(here, "container.json"))
+    path = os.environ.get("NIGHTBENCH_JOB_FILE")
+    job = _document(path) if path else {}
+    inherited = _environment_of(os.getppid())
+    words = command(settings, sys.argv[1:], os.environ, inherited, job)
+    # The engine's client is in the same group: it passes on what the group is sent.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    client = subprocess.Popen(words, preexec_fn=_obey)
+    code = client.wait()
+    number = -code if code < 0 else code - 128
+    if number in _FATAL:
+        # The client says so that a signal has ended the process: it ends this one.
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    return code
+
+
+def _obey() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

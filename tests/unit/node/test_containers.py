@@ -1,0 +1,126 @@
+"""An image made to look like a prefix: what the engine is asked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from nodeside import containers, in_container
+
+IMAGE = "sha256:" + "a" * 64
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Path:
+    """Writes down what it is asked; has IMAGE alone; runs the last words of `run` itself."""
+    script = tmp_path / "podman"
+    script.write_text(
+        f"""#!{sys.executable}
+import os, sys
+words = sys.argv[1:]
+with open({str(tmp_path / "asked")!r}, "a") as out:
+    print(*words, file=out)
+if words[:2] == ["image", "inspect"]:
+    sys.exit(words[-1] != {IMAGE!r})
+if words[0] == "ps":
+    print("c1 c2" if "label=nightbench.job" in words else "c1")
+if words[0] == "inspect":
+    print({{"c1": "run-1/case/g0", "c2": "run-12/case/g0"}}[words[-1]])
+if words[0] == "run":
+    os.execv(sys.executable, [sys.executable, *words[words.index({IMAGE!r}) + 1:]])
+"""
+    )
+    script.chmod(0o755)
+    return script
+
+
+def asked(engine: Path) -> list[str]:
+    return engine.with_name("asked").read_text().splitlines()
+
+
+def prepared(engine: Path, tmp_path: Path, **changed: object) -> dict[str, str]:
+    options = {
+        "root": str(tmp_path / "root"),
+        "job_root": None,
+        "line": "pytorch",
+        "image": IMAGE,
+        "engine": str(engine),
+        "interpreter": "/opt/env/bin/python",
+        "option": ["--gpus=all"],
+        "mount": ["/data:ro"],
+    }
+    return containers.image(SimpleNamespace(**{**options, **changed}))
+
+
+def test_the_interpreter_runs_in_a_container_and_ends_as_it_does_there(engine, tmp_path) -> None:
+    python = prepared(engine, tmp_path)["python"]
+    environment = {"NIGHTBENCH_JOB": "run-1/case/g0", "NIGHTBENCH_NODE": "n1", "SECRET": "hush"}
+    for code, expected in (
+        ("import sys; sys.exit(7)", 7),
+        ("import os; os.kill(os.getpid(), 9)", -9),
+    ):
+        done = subprocess.run([python, "-c", code], env={"PATH": "/usr/bin", **environment})
+        assert done.returncode == expected
+    words = asked(engine)[-1].split()
+    assert words[:2] == ["run", "--rm"]
+    assert {"nightbench.job=run-1/case/g0", "nightbench.node=n1", "/data:ro", "--gpus=all"} <= set(
+        words
+    )
+    assert "SECRET" in words  # the name alone: the engine takes the value from its environment
+    assert "hush" not in " ".join(words)
+    assert "PATH" not in words
+
+
+def test_data_memory_and_cores_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {3})
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    settings = {"engine": "docker", "mounts": ["/m"], "options": [], "python": "py", "image": IMAGE}
+    job = {
+        "workload": {"data_path": "/data/imagenet"},
+        "case": {"memory_mb": 5},
+        "env": {"TUNED": "1"},
+        "nodes": [{"env": {}}],
+    }
+    same = {"TUNED": "1", "KEPT": "x", "NIGHTBENCH_CODE": "/c", "OMP_NUM_THREADS": "1"}
+    words = in_container.command(settings, ["-u", "rank.py"], same, same, job)
+    line = " ".join(words)
+    assert "--volume /m:/m --volume /data/imagenet:/data/imagenet:ro --memory 5000000" in line
+    passed = [words[at + 1] for at, word in enumerate(words) if word == "--env"]
+    assert passed == ["HOME=/tmp", "NIGHTBENCH_CODE", "OMP_NUM_THREADS", "TUNED"]
+    assert words[-5:-3] == [IMAGE, "-c"]
+    assert "sched_setaffinity(0,{3})" in words[-3]
+    assert "--userns" not in words
+
+
+def test_what_is_not_there_is_unavailable(engine, tmp_path) -> None:
+    assert "is no program on this node" in prepared(Path("nope"), tmp_path)["unavailable"]
+    other = "sha256:" + "b" * 64
+    assert f"has no image {other}" in prepared(engine, tmp_path, image=other)["unavailable"]
+    engine.write_text(
+        engine.read_text().replace(
+            'if words[0] == "ps"',
+            'if words[0] == "pull":\n    sys.exit("no such registry")\nif words[0] == "ps"',
+        )
+    )
+    said = prepared(engine, tmp_path, image=f"example.org/x@{other}")["unavailable"]
+    assert said.endswith(f"pull example.org/x@{other}: no such registry")
+    engine.write_text(engine.read_text().replace("os.execv(", "sys.exit('no python') or ("))
+    assert prepared(engine, tmp_path)["unavailable"].endswith(": no python")
+
+
+def test_containers_are_removed_by_their_labels(engine, tmp_path) -> None:
+    python = prepared(engine, tmp_path)["python"]
+    assert containers.remove_of("/usr/bin/python3", "run-1/case/g0", "n1") == []
+    assert containers.remove_of(python, "run-1/case/g0", "n1") == ["c1"]
+    assert asked(engine)[-2:] == [
+        "ps --all --quiet --filter label=nightbench.job=run-1/case/g0 "
+        "--filter label=nightbench.node=n1",
+        "rm --force c1",
+    ]
+    # A run whose id begins alike is another one.
+    assert containers.remove_below(str(tmp_path / "root"), "run-1/") == ["c1"]
+    assert json.loads((Path(python).parents[1] / "container.json").read_text())["image"] == IMAGE
