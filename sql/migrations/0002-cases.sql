@@ -67,7 +67,7 @@ comment on column raw.build.line is 'Framework line';
 comment on column raw.build.variant is 'cpu, cuda12, ...';
 comment on column raw.build.source is 'index, wheel, path of a prepared environment, or image';
 comment on column raw.build.version is 'Version that was asked for; null where the source says it';
-comment on column raw.build.location is 'Wheel''s path on the controller, prefix on nodes, or image';
+comment on column raw.build.location is 'Path of the wheel, prefix on the nodes, or image';
 comment on column raw.build.digest is 'sha256 of the wheel or image';
 
 create table raw."case" (
