@@ -15,6 +15,9 @@ from tests.integration.live_airflow import Live
 from nightbench.local import deployment
 from nightbench.warehouse import Warehouse, connect
 
+HOME = "/plugin/benchmarks"
+"""Address of the pages within Airflow."""
+
 CASE = "sleep-fake-collective-1x1-bs2-smoke"
 
 

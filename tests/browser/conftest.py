@@ -45,16 +45,21 @@ def alert_id(live: Live, dag_run: str) -> int:
     return int(alert["alert_id"])
 
 
+ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
+
+
+def chromium() -> str | None:
+    """The program; None where there is none."""
+    return os.environ.get("NIGHTBENCH_CHROMIUM") or shutil.which("chromium")
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    binary = os.environ.get("NIGHTBENCH_CHROMIUM") or shutil.which("chromium")
+    binary = chromium()
     if not binary:
         pytest.skip("no Chromium here (package chromium)")
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(
-            executable_path=binary,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-        )
+        running = playwright.chromium.launch(executable_path=binary, args=ARGUMENTS)
         yield running
         running.close()
 

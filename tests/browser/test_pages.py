@@ -8,13 +8,12 @@ from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.browser.browsing import CASE, address, shoot, watched
+from tests.browser.browsing import CASE, HOME, address, shoot, watched
 from tests.integration.live_airflow import Live
 from tests.sql.spooled import compared
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
-HOME = "/plugin/benchmarks"
 SERIES = f"{HOME}/series?{urlencode({'case': CASE, 'cluster': 'local'})}"
 PAGES = (
     HOME,

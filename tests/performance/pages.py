@@ -7,6 +7,10 @@ on stdout: `name`, `readers`, `first_ms` (of one reader, nothing read before), `
 median), `slowest_ms`, `bytes`. Beside them Airflow's own health check, asked for twice a second:
 `health` with no reader, with one, and while all read. Wanted: a first view within 1,000 ms, later
 ones within 300 ms, and a health check that does not get slower.
+
+Where Chromium is installed, pages are opened in it too, from the address to the first row or plot:
+`first_ms` with an empty cache, `later_ms` with a full one. Airflow's UI is loaded around them:
+`in_browser_airflow` is its own list of DAGs. `in_browser_to_…` is a click from one page to another.
 """
 
 from __future__ import annotations
@@ -20,13 +24,17 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from itertools import chain
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx
 import pytest
+from playwright.sync_api import Page, sync_playwright
+from tests.browser.browsing import HOME, logged_in
+from tests.browser.conftest import ARGUMENTS, chromium
 from tests.contained import folder_of_server
 from tests.performance.warehouse.history import opened
 
@@ -61,7 +69,7 @@ def main(words: list[str]) -> int:
         with opened(asked.series, asked.nights, NIGHTS_OF_RANKS, folder):
             pass  # filled
         with _stack(Home(folder)) as login:
-            for figure in _figures(login, asked.readers):
+            for figure in chain(_figures(login, asked.readers), _in_browser(login)):
                 print(json.dumps(figure), flush=True)
     except UserError as error:
         print(error, file=sys.stderr)
@@ -117,6 +125,71 @@ def _figures(login: deployment.Logins, readers: int) -> Iterator[dict[str, Any]]
             yield _line(name, readers, [each for spent in every for each in spent[name]])
 
 
+def _in_browser(login: deployment.Logins) -> Iterator[dict[str, Any]]:
+    """Open pages in Chromium, each with an empty cache first."""
+    binary = chromium()
+    if binary is None:
+        print("no Chromium here: pages are not opened in it", file=sys.stderr)
+        return
+    with closing(_client(login)) as client, sync_playwright() as playwright:
+        series = _series(client)
+        of = urlencode({"case": series["case_id"], "cluster": series["cluster"]})
+        shown = {
+            "airflow": ("/dags", "a[href*='/dags/']"),
+            "morning": (HOME, "table tbody tr"),
+            "explore": (f"{HOME}/explore", "table tbody tr"),
+            "series": (f"{HOME}/series?{of}", ".uplot canvas"),
+            "nodes": (f"{HOME}/nodes", "table tbody tr"),
+        }
+        browser = playwright.chromium.launch(executable_path=binary, args=ARGUMENTS)
+        for name, (path, content) in shown.items():
+            spent = []
+            with closing(browser.new_context()) as context:
+                page = logged_in(context, login.ui, login.viewer, login.viewer_password)
+                # The login has filled the cache with the UI's own files.
+                context.new_cdp_session(page).send("Network.clearBrowserCache")
+                for _ in range(1 + ROUNDS):
+                    page.goto(login.ui + path, wait_until="commit")
+                    spent.append(_shown_at(page, content))
+            yield _line(f"in_browser_{name}", 1, spent[1:], first_ms=round(spent[0], 1))
+        with closing(browser.new_context()) as context:
+            page = logged_in(context, login.ui, login.viewer, login.viewer_password)
+            for name, path in (("Series", "explore"), ("Nodes", "nodes")):
+                spent = []
+                for _ in range(1 + ROUNDS):
+                    page.goto(login.ui + HOME)
+                    link = page.get_by_role("link", name=name, exact=True)
+                    link.wait_for(timeout=60_000)
+                    _shown_at(page, "table tbody tr")
+                    clicked = link.evaluate(
+                        "link => { const now = performance.now(); link.click(); return now; }"
+                    )
+                    spent.append(_shown_at(page, "table tbody tr", heading=name) - clicked)
+                yield _line(f"in_browser_to_{path}", 1, spent[1:], first_ms=round(spent[0], 1))
+        browser.close()
+
+
+def _shown_at(page: Page, content: str, heading: str = "") -> float:
+    """Milliseconds from the page's start until it shows `content` (a selector) below `heading`.
+
+    Asked in the page at each frame: Playwright's own waiting looks only every 500 ms.
+    """
+    program = """([content, heading]) => {
+        const title = document.querySelector("h1")?.textContent.trim();
+        if (heading && title !== heading) return false;
+        return document.querySelector(content) !== null && performance.now();
+    }"""
+    at = page.wait_for_function(program, arg=[content, heading], polling="raf", timeout=60_000)
+    return float(at.json_value())
+
+
+def _series(client: httpx.Client) -> dict[str, Any]:
+    """The series that has changed most."""
+    found = client.get(f"{API}/series?size=1&sort=change").raise_for_status().json()
+    series: dict[str, Any] = found["items"][0]
+    return series
+
+
 def _routes(client: httpx.Client) -> dict[str, str]:
     """What the pages ask for, by the name of the page; ids are those of the history."""
 
@@ -124,7 +197,7 @@ def _routes(client: httpx.Client) -> dict[str, str]:
         return client.get(f"{API}/{path}").raise_for_status().json()
 
     run_id = read("runs?size=1")["items"][0]["run_id"]
-    series = read("series?size=1&sort=change")["items"][0]
+    series = _series(client)
     of = f"{quote(series['cluster'], safe='')}/{quote(series['case_id'], safe='')}"
     found = {
         "morning": MORNING,

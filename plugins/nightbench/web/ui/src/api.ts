@@ -52,17 +52,37 @@ function remember(url: string, data: unknown): void {
   if (remembered.size > REMEMBERED && oldest !== undefined) remembered.delete(oldest);
 }
 
+// Requests of components that are rendered and not yet shown. Behind another fallback React shows
+// what it has rendered up to 300 ms later, and runs effects only then.
+const begun = new Map<string, Promise<unknown>>();
+const UNSHOWN_MS = 5000;
+
+function begin(url: string): void {
+  if (!url || begun.has(url)) return;
+  const answer = request<unknown>(url);
+  answer.catch(() => undefined); // Told by who takes it; a component never shown tells nobody.
+  begun.set(url, answer);
+  setTimeout(() => begun.delete(url), UNSHOWN_MS);
+}
+
+function take<T>(url: string): Promise<T> | undefined {
+  const answer = begun.get(url) as Promise<T> | undefined;
+  begun.delete(url);
+  return answer;
+}
+
 /** What the API answers; `reload` changes to ask again, an empty path asks nothing. */
 export function useApi<T>(path: string, query: Query = {}, reload = 0): Answer<T> {
   const url = path && apiAddress(path, query);
   const [answer, setAnswer] = useState<{ url: string; data?: T; error?: Error }>({ url: "" });
+  useState(() => begin(url));
   useEffect(() => {
     if (!url) return undefined;
     const controller = new AbortController();
-    request<T>(url, { signal: controller.signal }).then(
+    (take<T>(url) ?? request<T>(url, { signal: controller.signal })).then(
       (data) => {
         remember(url, data);
-        setAnswer({ url, data });
+        if (!controller.signal.aborted) setAnswer({ url, data });
       },
       (error: Error) => {
         if (!controller.signal.aborted) setAnswer({ url, error });
