@@ -34,9 +34,15 @@ drills: setup  ## break things for real: faults in network namespaces and in a l
 figures: setup  ## what Nightbench itself costs on this machine: launches, overhead, detection
 	.venv/bin/python -m tests.performance
 
-COMPOSE = docker compose -f docker/compose.yaml
+# make stack EXECUTOR=local: without Redis and Celery workers.
+EXECUTOR ?= celery
+ifeq ($(EXECUTOR),celery)
+stack: export NIGHTBENCH_LOCKS ?= control s3 celery
+WORKERS = -f docker/compose.celery.yaml
+endif
+COMPOSE = docker compose -f docker/compose.yaml $(WORKERS)
 PYTORCH = resnet50_v1.5-pytorch-collective
-stack:  ## the control plane and four nodes in containers, and cases of the suite demo on them
+stack:  ## the control plane, two Celery workers, four nodes in containers; cases of the demo there
 	python3 docker/make_secrets.py
 	$(COMPOSE) up -d --build --wait
 	$(COMPOSE) exec -T api-server python run_suite.py demo --cluster compose \

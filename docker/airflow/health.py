@@ -1,13 +1,14 @@
 """A container's health check, which also ends what hangs: Compose restarts only what has ended.
 
-    python health.py scheduler|triggerer|dag_processor|metadatabase
+    python health.py scheduler|triggerer|dag_processor|metadatabase|celery
 
-Asks the API server, to which every service's heartbeat is known. After `LIMIT` unhealthy answers in
-a row all processes of the container are killed, and `restart` starts it again. None is counted in a
-container's first `START_S` (a slow start is no hang) and none while the database is away, which no
-restart of a service mends. Where the API server does not answer, only its own container
-(metadatabase) counts that as a failure: the others cannot know. With several instances of a service
-the newest heartbeat counts: use `airflow jobs check`.
+Asks the API server, to which every service's heartbeat is known; a Celery worker is asked itself,
+through the broker. After `LIMIT` unhealthy answers in a row all processes of the container are
+killed, and `restart` starts it again. None is counted in a container's first `START_S` (a slow
+start is no hang) and none while the database or the broker is away, which no restart of a service
+mends. Where the API server does not answer, only its own container (metadatabase) counts that as a
+failure: the others cannot know. With several instances of a service the newest heartbeat counts:
+use `airflow jobs check`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import urllib.error
 import urllib.request
@@ -26,15 +28,17 @@ START_S = 120.0
 TIMEOUT_S = 8
 COUNT = Path("/tmp/unhealthy")
 NO_DATABASE = "the database is away"
+NO_BROKER = "the broker is away"
+BROKER = Path("/run/secrets/celery_broker")
 
 
 def main(component: str) -> int:
     """Return the exit status: 0 for healthy."""
-    found = _status(component)
+    found = _worker() if component == "celery" else _status(component)
     if found in ("healthy", "unknown"):
         COUNT.unlink(missing_ok=True)
         return 0
-    if found == NO_DATABASE or _age_s() < START_S:
+    if found in (NO_DATABASE, NO_BROKER) or _age_s() < START_S:
         print(f"{component}: {found}")
         return 1
     count = int(COUNT.read_text()) + 1 if COUNT.exists() else 1
@@ -59,6 +63,19 @@ def _status(component: str) -> str:
     if (document.get("metadatabase") or {}).get("status") != "healthy":
         return NO_DATABASE
     return str((document.get(component) or {}).get("status"))
+
+
+def _worker() -> str:
+    """Ask this container's own worker, without Airflow's code, which takes seconds to load."""
+    from celery import Celery
+    from kombu.exceptions import OperationalError
+
+    name = f"celery@{socket.gethostname()}"
+    asked = Celery(broker=BROKER.read_text().strip()).control
+    try:
+        return "healthy" if asked.ping([name], timeout=TIMEOUT_S) else "no answer"
+    except OperationalError:
+        return NO_BROKER
 
 
 def _age_s() -> float:

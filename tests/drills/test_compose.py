@@ -1,7 +1,7 @@
 """The Compose stack with a real engine: a run through REST, services that die and hang, a password.
 
-Needs a Docker engine that `docker compose` reaches, and its base images: a registry's, or those
-that `docker/bases.sh` makes (`NIGHTBENCH_BASE`, `POSTGRES_IMAGE`: docs/compose.md). The nodes
+With two Celery workers. Needs a Docker engine that `docker compose` reaches, and its base images: a
+registry's, or those that `docker/bases.sh` makes (docs/compose.md names the variables). The nodes
 measure the line `fake`, which needs no index.
 """
 
@@ -21,6 +21,9 @@ import pytest
 from tests.integration.live_airflow import REPO, SUITE
 
 PROJECT = "nightbench-drill"
+SERVICES = ("dag-processor", "triggerer", "scheduler", "api-server", "worker1")
+FILES = ("compose.yaml", "compose.celery.yaml")
+LOCKS = "control s3 celery"
 CASE = "sleep-fake-collective-2x1-bs2-smoke"
 
 
@@ -45,9 +48,9 @@ class Stack:
     env: dict[str, str]
 
     def compose(self, *words: str, check: bool = True) -> str:
-        file = str(self.folder / "docker" / "compose.yaml")
+        files = [f"-f{self.folder / 'docker' / name}" for name in FILES]
         done = subprocess.run(
-            ["docker", "compose", "-p", PROJECT, "-f", file, *words],
+            ["docker", "compose", "-p", PROJECT, *files, *words],
             env=self.env,
             capture_output=True,
             text=True,
@@ -96,7 +99,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     ).replace("cluster: local", "cluster: compose")
     (folder / "dags" / "suites" / "good.yaml").write_text(text, encoding="utf-8")
     folder.chmod(0o755)
-    made = Stack(folder, {**os.environ, "NIGHTBENCH_PORT": "18080"})
+    made = Stack(folder, {**os.environ, "NIGHTBENCH_PORT": "18080", "NIGHTBENCH_LOCKS": LOCKS})
     made.secrets()
     if pip := os.environ.get("NIGHTBENCH_PIP_CONF"):
         shutil.copy(pip, folder / "docker" / "secrets" / "pip.conf.new")
@@ -171,7 +174,7 @@ def test_a_triggerer_that_is_killed_launches_nothing_twice(stack: Stack) -> None
     assert sum(json.loads(line)["event"] == "launch" for line in launches) == 3
 
 
-@pytest.mark.parametrize("service", ["dag-processor", "triggerer", "scheduler", "api-server"])
+@pytest.mark.parametrize("service", SERVICES)
 def test_a_service_that_hangs_is_started_again(stack: Stack, service: str) -> None:
     before = stack.started_at(service)
     # Of all processes but the first, which is tini, and this shell.
@@ -192,8 +195,7 @@ def test_a_password_is_renewed(stack: Stack) -> None:
     old = (stack.folder / "docker" / "secrets" / "nightbench_reader_password").read_text()
     stack.secrets("--renew", "nightbench_reader_password")
     nodes = [stack.started_at(node) for node in ("node1", "postgres")]
-    services = ("init", "api-server", "scheduler", "dag-processor", "triggerer")
-    stack.up("--force-recreate", "--wait", *services)
+    stack.up("--force-recreate", "--wait", "init", *SERVICES)
     assert [stack.started_at(node) for node in ("node1", "postgres")] == nodes
     program = f"""
 import psycopg2

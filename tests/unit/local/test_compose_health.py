@@ -82,3 +82,29 @@ def test_a_slow_start_is_no_hang(
     monkeypatch.setattr(health, "_age_s", lambda: health.START_S - 1)
     assert [health.main("metadatabase") for _ in range(9)] == [1] * 9
     assert not killed
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "ends"),
+    [("healthy", 0, False), ("no answer", 1, True), ("NO_BROKER", 1, False)],
+)
+def test_a_worker_is_ended_only_while_its_broker_is_there(
+    health: ModuleType,
+    killed: list[tuple[int, int]],
+    monkeypatch: pytest.MonkeyPatch,
+    said: str,
+    status: int,
+    ends: bool,
+) -> None:
+    monkeypatch.setattr(health, "_worker", lambda: getattr(health, said, said))
+    assert [health.main("celery") for _ in range(4)] == [status] * 4
+    assert bool(killed) is ends
+
+
+def test_a_broker_that_does_not_answer_is_away(
+    health: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = tmp_path / "broker"
+    broker.write_text("redis://127.0.0.1:1/0\n")
+    monkeypatch.setattr(health, "BROKER", broker)
+    assert health._worker() == health.NO_BROKER
