@@ -50,7 +50,8 @@ def command(
     words += ["--label", "{}={}".format(JOB_LABEL, environment.get("NIGHTBENCH_JOB", ""))]
     words += ["--label", "{}={}".format(NODE_LABEL, environment.get("NIGHTBENCH_NODE", ""))]
     for mount in settings["mounts"]:
-        words += ["--volume", mount if mount.endswith(":ro") else "{0}:{0}".format(mount)]
+        path = mount[:-3] if mount.endswith(":ro") else mount
+        words += ["--volume", "{0}:{0}{1}".format(path, mount[len(path) :])]
     data = (job.get("workload") or {}).get("data_path")
     if data:
         data = os.path.expanduser(data)

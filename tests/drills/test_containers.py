@@ -63,6 +63,7 @@ def use(here: Terminal, image: str) -> None:
         "images": {"pytorch": image},
         "image_python": "/opt/env/bin/python",
         "engine_options": OPTIONS,
+        "mounts": ["/srv:ro"],
     }
     text = path.read_text().partition("environments:")[0]
     path.write_text(f"{text}environments: {json.dumps(environments)}\n")

@@ -67,9 +67,12 @@ def test_the_interpreter_runs_in_a_container_and_ends_as_it_does_there(engine, t
         assert done.returncode == expected
     words = asked(engine)[-1].split()
     assert words[:2] == ["run", "--rm"]
-    assert {"nightbench.job=run-1/case/g0", "nightbench.node=n1", "/data:ro", "--gpus=all"} <= set(
-        words
-    )
+    assert {
+        "nightbench.job=run-1/case/g0",
+        "nightbench.node=n1",
+        "/data:/data:ro",
+        "--gpus=all",
+    } <= set(words)
     assert "SECRET" in words  # the name alone: the engine takes the value from its environment
     assert "hush" not in " ".join(words)
     assert "PATH" not in words
