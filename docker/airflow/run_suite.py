@@ -10,12 +10,15 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from nightbench.core.errors import UserError
 from nightbench.local.airflow_api import AirflowApi
 
 PASSWORDS = Path("/run/secrets/ui_passwords")
 POLL_S = 5.0
+LINES = 12
+"""Of the log of a task that failed."""
 WAIT_S = 120.0
 """For the DAGs to be read after a start."""
 
@@ -51,9 +54,24 @@ def _run(api: AirflowApi, conf: dict[str, object]) -> int:
         if line != said:
             said = line
             print(f"{time.monotonic() - began:6.0f} s  {line}", flush=True)
+        if state == "failed":
+            _tell_failures(api, dag_run, tasks)
         if state in ("success", "failed"):
             return 0 if state == "success" else 1
         time.sleep(POLL_S)
+
+
+def _tell_failures(api: AirflowApi, dag_run: str, tasks: list[dict[str, Any]]) -> None:
+    """Print the ends of the logs of tasks that failed."""
+    for task in tasks:
+        name, tries = str(task["task_id"]), int(task.get("try_number") or 0)
+        if task["state"] != "failed" or tries == 0:
+            continue
+        print(f"task {name} {task.get('rendered_map_index') or ''} failed:", file=sys.stderr)
+        lines = api.log_tail("on_demand", dag_run, name, tries, int(task["map_index"]), LINES)
+        for line in lines:
+            if line.strip() and not line.startswith("::"):
+                print(f"    {line}", file=sys.stderr)
 
 
 def _wait_for_dag(api: AirflowApi) -> None:
