@@ -18,7 +18,7 @@ import sys
 from typing import Any, Sequence
 
 from nodeside.files import probe_writable, read_json, utc_now, write_json, write_text
-from nodeside.in_container import JOB_LABEL, NODE_LABEL
+from nodeside.in_container import APPTAINER, JOB_LABEL, NODE_LABEL
 
 PULL_S = 3600.0
 ANSWER_S = 60.0
@@ -41,24 +41,15 @@ def image(options: argparse.Namespace) -> dict[str, Any]:
             "unavailable": "{} is no program on this node".format(options.engine),
             "hint": "Install it, or name another one as environments.engine of the cluster",
         }
-    pulled = False
-    known = ask(engine, "image", "inspect", "--format", "{{.Id}}", options.image)
-    if known.returncode != 0:
-        if "@" not in options.image:
-            return {
-                "unavailable": "{} has no image {}".format(engine, options.image),
-                "hint": "Load it on the node: an image without a registry is named by its id",
-            }
-        pull = ask(engine, "pull", options.image, timeout_s=PULL_S)
-        pulled = pull.returncode == 0
-        if not pulled:
-            return {
-                "unavailable": "{} pull {}: {}".format(engine, options.image, _end(pull.stderr)),
-                "hint": "Let the node's user pull it once by hand",
-            }
+    if os.path.basename(engine) == APPTAINER:
+        found = _apptainer_image(engine, options.image, options.root)
+    else:
+        found = _docker_image(engine, options.image)
+    if "unavailable" in found:
+        return found
     settings = {
         "engine": engine,
-        "image": options.image,
+        "image": found["image"],
         "python": options.interpreter,
         "options": options.option,
         "mounts": [options.root, *([options.job_root] if options.job_root else []), *options.mount],
@@ -85,7 +76,61 @@ def image(options: argparse.Namespace) -> dict[str, Any]:
         }
     # `clean` reads it as the environment's last use.
     write_json(os.path.join(env, ".ok.json"), {"image": options.image, "at": utc_now()})
-    return {"python": python, "env": env, "built": pulled, "seconds": 0.0}
+    return {"python": python, "env": env, "built": found["pulled"], "seconds": 0.0}
+
+
+def _docker_image(engine: str, image: str) -> dict[str, Any]:
+    """Return {"image", "pulled"}, or {"unavailable", "hint"}."""
+    if ask(engine, "image", "inspect", "--format", "{{.Id}}", image).returncode == 0:
+        return {"image": image, "pulled": False}
+    if "@" not in image:
+        return {
+            "unavailable": "{} has no image {}".format(engine, image),
+            "hint": "Load it on the node: an image without a registry is named by its id",
+        }
+    return _pulled(engine, image, ask(engine, "pull", image, timeout_s=PULL_S))
+
+
+def _apptainer_image(engine: str, image: str, root: str) -> dict[str, Any]:
+    """Return the same; the image is a file: the site's own, or one made of a registry's image."""
+    name, _, digest = image.rpartition("@sha256:")
+    if name.startswith("/"):
+        try:
+            found = _sha256(name)
+        except OSError as error:
+            return {"unavailable": str(error), "hint": "Put the image there, or name another file"}
+        if found != digest:
+            return {
+                "unavailable": "{} has sha256 {}, expected {}".format(name, found, digest),
+                "hint": "Another file took its place: name its digest, or put the old one back",
+            }
+        return {"image": name, "pulled": False}
+    path = os.path.join(root, "images", digest + ".sif")
+    if os.path.exists(path):
+        return {"image": path, "pulled": False}
+    probe_writable(os.path.dirname(path))
+    new = "{}.{}".format(path, os.getpid())
+    found = _pulled(engine, path, ask(engine, "pull", new, "docker://" + image, timeout_s=PULL_S))
+    if "image" in found:
+        os.replace(new, path)
+    return found
+
+
+def _sha256(path: str) -> str:
+    total = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for block in iter(lambda: stream.read(1 << 20), b""):
+            total.update(block)
+    return total.hexdigest()
+
+
+def _pulled(engine: str, image: str, done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    if done.returncode == 0:
+        return {"image": image, "pulled": True}
+    return {
+        "unavailable": "{} pull {}: {}".format(engine, image, _end(done.stderr)),
+        "hint": "Let the node's user pull it once by hand",
+    }
 
 
 def remove_of(python: str, job: str, node: str) -> list[str]:
@@ -111,6 +156,8 @@ def remove_below(root: str, job: str) -> list[str]:
 
 
 def _remove(engine: str, labels: Sequence[str], job: str | None) -> list[str]:
+    if os.path.basename(engine) == APPTAINER:
+        return []  # its containers end with their processes
     filters = [word for label in labels for word in ("--filter", "label=" + label)]
     found = ask(engine, "ps", "--all", "--quiet", *filters).stdout.split()
     if job is not None:

@@ -16,6 +16,7 @@ from typing import Any, Mapping, Sequence
 
 JOB_LABEL = "nightbench.job"
 NODE_LABEL = "nightbench.node"
+APPTAINER = "apptainer"
 
 _OF_THE_SHELL = frozenset(("PATH", "PWD", "OLDPWD", "SHLVL", "_", "HOME"))
 _FATAL = frozenset((1, 2, 3, 4, 6, 7, 8, 9, 11, 13, 15))
@@ -31,8 +32,10 @@ def command(
     environment: Mapping[str, str],
     inherited: Mapping[str, str],
     job: Mapping[str, Any],
-) -> list[str]:
-    """Return the words that run the image's interpreter; values of variables are not among them.
+) -> tuple[list[str], dict[str, str]]:
+    """Return the words that run the image's interpreter, and the variables of the engine's client.
+
+    No value of a variable is among the words.
 
     Args:
         settings: container.json.
@@ -41,6 +44,45 @@ def command(
         inherited: of the process that started this one; the image's own variables stay.
         job: job.json of the job that it belongs to; empty where there is none.
     """
+    written = _written(job)
+    passed = []
+    for name in sorted(set(environment) - _OF_THE_SHELL):
+        ours = name.startswith("NIGHTBENCH_") or name.endswith("_NUM_THREADS")
+        if ours or name in written or environment[name] != inherited.get(name):
+            passed.append(name)
+    mounts = []
+    for mount in settings["mounts"]:
+        path = mount[:-3] if mount.endswith(":ro") else mount
+        mounts.append("{0}:{0}{1}".format(path, mount[len(path) :]))
+    data = (job.get("workload") or {}).get("data_path")
+    if data:
+        mounts.append("{0}:{0}:ro".format(os.path.expanduser(data)))
+    if os.path.basename(settings["engine"]) == APPTAINER:
+        words = _of_apptainer(settings, mounts)
+        # What APPTAINERENV_NAME holds is NAME in the container.
+        env = {**environment, **{"APPTAINERENV_" + name: environment[name] for name in passed}}
+    else:
+        memory_mb = (job.get("case") or {}).get("memory_mb")
+        words = _of_docker(settings, mounts, passed, environment, memory_mb)
+        env = dict(environment)
+    return words + list(arguments), env
+
+
+def _of_apptainer(settings: Mapping[str, Any], mounts: Sequence[str]) -> list[str]:
+    """Its containers are child processes: in this one's cgroup, on its cores, with its user."""
+    words = [settings["engine"], "exec", "--cleanenv", "--no-home", "--pwd", os.getcwd()]
+    for mount in mounts:
+        words += ["--bind", mount]
+    return [*words, *settings["options"], settings["image"], settings["python"]]
+
+
+def _of_docker(
+    settings: Mapping[str, Any],
+    mounts: Sequence[str],
+    passed: Sequence[str],
+    environment: Mapping[str, str],
+    memory_mb: int | None,
+) -> list[str]:
     engine = os.path.basename(settings["engine"])
     words = [settings["engine"], "run", "--rm", "--network", "host", "--ipc", "host"]
     words += ["--pid", "host", "--security-opt", "label=disable", "--log-driver", "none"]
@@ -49,26 +91,18 @@ def command(
         words += ["--userns", "keep-id"]
     words += ["--label", "{}={}".format(JOB_LABEL, environment.get("NIGHTBENCH_JOB", ""))]
     words += ["--label", "{}={}".format(NODE_LABEL, environment.get("NIGHTBENCH_NODE", ""))]
-    for mount in settings["mounts"]:
-        path = mount[:-3] if mount.endswith(":ro") else mount
-        words += ["--volume", "{0}:{0}{1}".format(path, mount[len(path) :])]
-    data = (job.get("workload") or {}).get("data_path")
-    if data:
-        data = os.path.expanduser(data)
-        words += ["--volume", "{0}:{0}:ro".format(data)]
-    memory_mb = (job.get("case") or {}).get("memory_mb")
+    for mount in mounts:
+        words += ["--volume", mount]
     if memory_mb:
         words += ["--memory", str(memory_mb * 10**6), "--memory-swap", str(memory_mb * 10**6)]
     words += ["--env", "HOME=/tmp"]
-    for name in sorted(set(environment) - _OF_THE_SHELL):
-        ours = name.startswith("NIGHTBENCH_") or name.endswith("_NUM_THREADS")
-        if ours or name in _written(job) or environment[name] != inherited.get(name):
-            words += ["--env", name]
+    for name in passed:
+        words += ["--env", name]
     words += [*settings["options"], "--entrypoint", settings["python"], settings["image"]]
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < (os.cpu_count() or 0):
         words += ["-c", _ON_CORES.format(",".join(map(str, cores)))]
-    return words + list(arguments)
+    return words
 
 
 def _written(job: Mapping[str, Any]) -> set[str]:
@@ -103,11 +137,11 @@ def main() -> int:
     path = os.environ.get("NIGHTBENCH_JOB_FILE")
     job = _document(path) if path else {}
     inherited = _environment_of(os.getppid())
-    words = command(settings, sys.argv[1:], os.environ, inherited, job)
+    words, env = command(settings, sys.argv[1:], os.environ, inherited, job)
     # The engine's client is in the same group: it passes on what the group is sent.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    client = subprocess.Popen(words, preexec_fn=_obey)
+    client = subprocess.Popen(words, env=env, preexec_fn=_obey)
     code = client.wait()
     number = -code if code < 0 else code - 128
     if number in _FATAL:

@@ -20,7 +20,7 @@ def _data_name(name: str) -> str:
     return name
 
 
-_PINNED = re.compile(r"([a-z0-9][\w.:/-]{0,400}@)?sha256:[0-9a-f]{64}\Z")
+_PINNED = re.compile(r"([a-z0-9/][\w.:/-]{0,400}@)?sha256:[0-9a-f]{64}\Z")
 _MOUNT = re.compile(r"/[^\x00-\x1f\x7f:,]{1,1000}(:ro)?\Z")
 
 
@@ -123,13 +123,14 @@ class EnvironmentsFile(StrictModel):
     )
     engine: v.Text = Field(
         "podman",
-        description="With `kind: container`: program on the nodes that takes the commands of "
-        "`docker` or `podman`.",
+        description="With `kind: container`: program on the nodes, `podman`, `docker` or another "
+        "that takes their commands, or `apptainer`.",
     )
     images: dict[FrameworkName, PinnedImage] = Field(
         default_factory=dict,
         description="With `kind: container`: framework line: image, `NAME@sha256:…`, or "
-        "`sha256:…` for one that lies on the nodes.",
+        "`sha256:…` for one that lies on the nodes. With apptainer a NAME that begins with / is a "
+        "file on the nodes.",
     )
     image_python: v.Text = Field("python3", description="Python in the images.")
     engine_options: list[v.Text] = Field(

@@ -285,6 +285,16 @@ def _images(file: ClusterFile, document: Document, problems: list[Problem]) -> d
         message = "found it beside `kind: container`; expected images alone"
         key = "paths" if environments.paths else "variants"
         problems.append(document.problem(("environments", key), message))
+    of_apptainer = environments.engine.rpartition("/")[2] == "apptainer"
+    for line, image in environments.images.items():
+        expected = ""
+        if image.startswith("/") and not of_apptainer:
+            expected = "a name in a registry: only apptainer runs files"
+        elif image.startswith("sha256:") and of_apptainer:
+            expected = "NAME@sha256:… or /FILE.sif@sha256:…: apptainer knows no ids"
+        if expected:
+            message = f'found "{image}"; expected {expected}'
+            problems.append(document.problem(("environments", "images", line), message))
     return dict(environments.images)
 
 

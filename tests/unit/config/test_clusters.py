@@ -129,6 +129,8 @@ def test_a_cluster_of_images(cluster_file: Write) -> None:
         (section.replace(f"@{ID}", ":latest"), 'found "reg/fake:latest"; expected its digest'),
         (section.replace("kind: container", "kind: venv"), "found 1 beside `kind: venv`"),
         (section + "  paths: {fake: /opt}\n", "environments.paths: found it beside `kind: cont"),
+        (section.replace("reg/fake", "/f.sif"), "expected a name in a registry: only apptainer"),
+        (section.replace("reg/fake@", "") + "  engine: /opt/apptainer\n", "knows no ids"),
         (section + "  mounts: [data]\n", 'found "data"; expected a folder such as /data'),
     ):
         with pytest.raises(ConfigError) as caught:

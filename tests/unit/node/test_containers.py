@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -89,7 +90,8 @@ def test_data_memory_and_cores_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None
         "nodes": [{"env": {}}],
     }
     same = {"TUNED": "1", "KEPT": "x", "NIGHTBENCH_CODE": "/c", "OMP_NUM_THREADS": "1"}
-    words = in_container.command(settings, ["-u", "rank.py"], same, same, job)
+    words, env = in_container.command(settings, ["-u", "rank.py"], same, same, job)
+    assert env == same
     line = " ".join(words)
     assert "--volume /m:/m --volume /data/imagenet:/data/imagenet:ro --memory 5000000" in line
     passed = [words[at + 1] for at, word in enumerate(words) if word == "--env"]
@@ -127,3 +129,45 @@ def test_containers_are_removed_by_their_labels(engine, tmp_path) -> None:
     # A run whose id begins alike is another one.
     assert containers.remove_below(str(tmp_path / "root"), "run-1/") == ["c1"]
     assert json.loads((Path(python).parents[1] / "container.json").read_text())["image"] == IMAGE
+
+
+def test_apptainer_gets_values_by_its_own_variables(tmp_path: Path) -> None:
+    settings = {
+        "engine": "/usr/bin/apptainer",
+        "mounts": ["/m", "/data:ro"],
+        "options": ["--nv"],
+        "python": "py",
+        "image": "/i.sif",
+    }
+    environment = {"NIGHTBENCH_JOB": "j", "SAME": "1", "SET": "secret value", "PATH": "/bin"}
+    words, env = in_container.command(
+        settings, ["-c", "pass"], environment, {"SAME": "1", "SET": ""}, {}
+    )
+    assert words[:3] == ["/usr/bin/apptainer", "exec", "--cleanenv"]
+    line = " ".join(words)
+    assert "--bind /m:/m --bind /data:/data:ro --nv /i.sif py -c pass" in line
+    assert "secret" not in line
+    passed = {name: value for name, value in env.items() if name.startswith("APPTAINERENV_")}
+    assert passed == {"APPTAINERENV_NIGHTBENCH_JOB": "j", "APPTAINERENV_SET": "secret value"}
+
+
+def test_a_file_is_the_image_that_was_named(tmp_path: Path) -> None:
+    apptainer = tmp_path / "apptainer"
+    apptainer.write_text('#!/bin/sh\n[ "$1" = exec ]\n')
+    apptainer.chmod(0o755)
+    file = tmp_path / "fake.sif"
+    file.write_bytes(b"image")
+    digest = hashlib.sha256(b"image").hexdigest()
+    found = prepared(apptainer, tmp_path, image=f"{file}@sha256:{digest}")
+    made = json.loads(Path(found["env"], "container.json").read_text())
+    assert made["image"] == str(file)
+    assert containers.remove_of(found["python"], "run-1", "n1") == []
+    file.write_bytes(b"another")
+    found = prepared(apptainer, tmp_path, image=f"{file}@sha256:{digest}")
+    assert f"expected {digest}" in found["unavailable"]
+    found = prepared(apptainer, tmp_path, image=f"{tmp_path / 'none'}@sha256:{digest}")
+    assert "No such file" in found["unavailable"]
+    # Nothing is left of a pull that failed.
+    found = prepared(apptainer, tmp_path, image=f"reg/fake@sha256:{digest}")
+    assert "pull" in found["unavailable"]
+    assert list((tmp_path / "root" / "images").iterdir()) == []
