@@ -5,11 +5,12 @@
 #
 #   sudo docker/engine.sh FOLDER make stack
 #
+# No index is reached in there: nodes need wheels from a folder (docs/compose.md).
 # FOLDER keeps the engine's data for the next call. Needs root, dockerd, containerd, runc, iptables,
 # Docker Compose 2 with buildx, iproute2, and what bases.sh needs. NIGHTBENCH_BUILD=no: images are
 # there from an earlier call. The stack is stopped with its engine; its volumes stay.
 set -euo pipefail
-[ $# -ge 2 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
