@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any
 
-from nodeside import gpu_needs, hangup, interpreters, uvtool
+from nodeside import gpu_needs, hangup, interpreters, libraries, uvtool
 from nodeside.buildlock import BuildLock
 from nodeside.files import (
     AgentError,
@@ -199,6 +199,7 @@ def _build(recipe: Recipe, env: str, options: argparse.Namespace) -> None:
         _say("{}: making an environment with {}".format(recipe.name, interpreter))
         uv.must("venv", "--relocatable", "--python", interpreter, beside)
         _install(recipe, uv, beside, options)
+        libraries.bring(recipe.libraries, beside)
         write_json(
             os.path.join(beside, ".ok.json"),
             {
@@ -260,7 +261,8 @@ def _install(recipe: Recipe, uv: uvtool.Uv, env: str, options: argparse.Namespac
     with open(path, "w") as handle:
         handle.write(lock if replaced else recipe.requirements)
     _say("{}: installing the locked packages".format(recipe.name))
-    uv.install(python, ["--require-hashes", "-r", path], recipe.index)
+    # A lock is complete: what it leaves out of what its packages declare, they do without.
+    uv.install(python, ["--no-deps", "--require-hashes", "-r", path], recipe.index)
     if not replaced:
         return
     what = recipe.wheel or "{}=={}".format(

@@ -47,6 +47,7 @@ class Recipe:
         self.package: str = self.described.get("package") or described.get("package") or line
         self.index: dict[str, Any] | None = self.described.get("index")
         self.size_bytes: int = self.described.get("size_bytes") or described.get("size_bytes", 0)
+        self.libraries: dict[str, str] = described.get("libraries", {})
         self.lock = os.path.join(folder, "requirements-{}.lock".format(variant))
         self.version = version if version != described["version"] else None
         self.wheel = wheel
@@ -65,7 +66,8 @@ class Recipe:
             self.requirements = handle.read()
         digest = hashlib.sha256()
         wheel_digest = _file_digest(wheel) if wheel else ""
-        for part in (self.requirements, self.python, variant, self.version or "", wheel_digest):
+        parts = [self.requirements, self.python, variant, self.version or "", wheel_digest]
+        for part in parts + sorted("{}={}".format(*pair) for pair in self.libraries.items()):
             digest.update(part.encode() + b"\0")
         self.name = "{}-{}-{}".format(line, variant, digest.hexdigest()[:12])
 

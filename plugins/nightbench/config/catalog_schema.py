@@ -209,6 +209,12 @@ class FrameworkFile(StrictModel):
     )
     for_tests: bool = Field(False, description="No framework, but a stand-in for tests.")
     size_bytes: v.Whole = Field(0, description="Disk that the environment takes.")
+    libraries: dict[v.Text, v.Text] = Field(
+        default_factory=dict,
+        description="Shared libraries that the wheels need and do not bring, `libgomp.so.1` say: "
+        "name -> where a package of the lock has it, a path with wildcards below site-packages. "
+        "The environment's interpreter loads them when it starts.",
+    )
 
 
 def _truly(value: Any) -> Any:

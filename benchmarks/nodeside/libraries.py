@@ -1,0 +1,56 @@
+"""Shared libraries that a framework's wheels need and do not bring: from another locked package.
+
+PaddlePaddle's, MXNet's and MindSpore's wheels are linked against `libgomp.so.1`, which a minimal
+system has not. Wheels of other packages carry it under a name of their own
+(`libgomp-a34b3233.so.1.0.0`). A copy that says the usual name of itself is loaded when the
+environment's interpreter starts; the linker then looks for no other. So all machines compute with
+the same one.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Mapping
+
+from nodeside.files import AgentError
+
+FOLDER = os.path.join("lib", "nightbench")
+"""Of the environment: holds the copies."""
+
+_LOAD = "import ctypes, os, sys; ctypes.CDLL(os.path.join(sys.prefix, {!r}))\n"
+"""A line that `site` executes when the interpreter starts."""
+
+
+def bring(wanted: Mapping[str, str], env: str) -> None:
+    """Copy the libraries into an environment, and let its interpreter load them.
+
+    Args:
+        wanted: name by which wheels ask for a library -> where a package has it, a path with
+            wildcards below site-packages.
+        env: folder of the environment.
+
+    Raises:
+        AgentError: not exactly one file is there.
+    """
+    if not wanted:
+        return
+    (site,) = glob.glob(os.path.join(glob.escape(env), "lib", "python*", "site-packages"))
+    os.makedirs(os.path.join(env, FOLDER))
+    for name, pattern in sorted(wanted.items()):
+        found = glob.glob(os.path.join(glob.escape(site), pattern))
+        if len(found) != 1:
+            raise AgentError(
+                "{}: found {} files {} in site-packages; expected one".format(
+                    name, len(found), pattern
+                ),
+                "name in `libraries` of framework.json where a package of the lock has it",
+            )
+        with open(found[0], "rb") as handle:
+            content = handle.read()
+        own = os.path.basename(found[0]).encode() + b"\0"
+        usual = (name.encode() + b"\0").ljust(len(own), b"\0")
+        with open(os.path.join(env, FOLDER, name), "wb") as handle:
+            handle.write(content.replace(own, usual))
+    with open(os.path.join(site, "nightbench.pth"), "w") as handle:
+        handle.writelines(_LOAD.format(os.path.join(FOLDER, name)) for name in sorted(wanted))
