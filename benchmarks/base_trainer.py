@@ -7,6 +7,7 @@ whose streams never change, so that every line has the same weights and each ran
 
 import hashlib
 import itertools
+import math
 
 import numpy
 from readers.files import Part
@@ -47,6 +48,8 @@ class Base:
         self._data = data
         self._random = self._new_random()
         self._example = None
+        self._fed = None
+        self._weights_before = {}
 
     def step(self):
         """Runs forward, backward and update without waiting; the loss stays on the device."""
@@ -80,6 +83,42 @@ class Base:
             digest.update(numpy.ascontiguousarray(value, dtype="float32").tobytes())
         return digest.hexdigest()
 
+    def keep_weights(self):
+        """Copies the weights as the window opens, for `weights_moved`."""
+        self._weights_before = {
+            name: numpy.array(value, dtype="float32") for name, value in self.weights().items()
+        }
+
+    def weights_moved(self, updates):
+        """Returns how far each tensor has moved since `keep_weights`, in `updates` steps.
+
+        Name -> `norm`, what it was; `moved`, the norm of the difference; `largest`, that of one
+        element; `limit`, what an element can move by (None where the optimiser sets no bound).
+        """
+        limit = step_limit(self.context.params)
+        if limit is None or self.context.case["strategy"] == "parameter_server":
+            # Servers apply the updates of all trainers, as many as come.
+            limits = None, None
+        else:
+            limits = updates * limit[0], updates * limit[1]
+        after = self.weights()
+        return {
+            name: _movement(before, numpy.asarray(after[name], dtype="float32"), *limits)
+            for name, before in self._weights_before.items()
+        }
+
+    def step_again(self):
+        """Runs a step on the very first batch, whose loss is then the last; returns whether it did.
+
+        Where a scale converges, the loss of one batch before and after training says whether this
+        one did.
+        """
+        if self._fed is None or self._fed.first is None:
+            return False
+        self._fed.again = True
+        self.step()
+        return True
+
     def precision_proof(self):
         """Returns the precision found in the network; raises where the case asks for another."""
         return self.context.precision
@@ -104,6 +143,12 @@ class Base:
         Args:
             place: takes a batch, name -> array, and returns what `step` works with.
         """
+        batches = self._placed(place)
+        if self.context.params.get("converges"):
+            batches = self._fed = Replayed(batches)
+        return batches
+
+    def _placed(self, place):
         context = self.context
         if context.data_path is None:
             made = [self.example()]
@@ -156,6 +201,63 @@ class Base:
                 )
             )
         return {name: value.astype("float32") for name, value in made.items()}
+
+
+class Replayed:
+    """An iterator that gives its first item once more where `again` is set."""
+
+    def __init__(self, items):
+        self._items = items
+        self.first = None
+        self.again = False
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.again:
+            self.again = False
+            return self.first
+        item = next(self._items)
+        if self.first is None:
+            self.first = item
+        return item
+
+
+def step_limit(params):
+    """The most by which a step can move an element, (absolute, per unit of the tensor's norm).
+
+    Adam's quotient of mean and deviation is at most (1 - b1) / sqrt((1 - b2) (1 - b1^2 / b2)), by
+    the inequality of Cauchy and Schwarz over the gradients that both are made of, and 1 in the
+    first step; decoupled decay comes on top. None for other optimisers: their steps are as long as
+    the gradients.
+    """
+    if params.get("optimizer") not in ("adam", "adamw"):
+        return None
+    rate, beta1, beta2 = (params[name] for name in ("learning_rate", "beta1", "beta2"))
+    quotient = (1 - beta1) / math.sqrt((1 - beta2) * (1 - beta1**2 / beta2))
+    return rate * max(1.0, quotient), rate * params.get("weight_decay", 0.0)
+
+
+def _movement(before, after, absolute, of_norm):
+    difference = after - before
+    largest = float(numpy.abs(difference).max()) if difference.size else 0.0
+    norm, moved = _norm(before), _norm(difference)
+    limit = None if absolute is None else absolute + of_norm * (norm + moved)
+    found = {"norm": norm, "moved": moved, "largest": largest, "limit": limit}
+    # JSON knows no infinity: null stands for what is not finite.
+    return {
+        name: value if value is None or math.isfinite(value) else None
+        for name, value in found.items()
+    }
+
+
+def _norm(values):
+    """The Euclidean norm; scaled, so that squares of small values are not rounded to nothing."""
+    scale = float(numpy.abs(values).max()) if values.size else 0.0
+    if not scale or not math.isfinite(scale):
+        return scale
+    return scale * float(numpy.linalg.norm((values / scale).ravel()))
 
 
 def optimizer_of(params, known):

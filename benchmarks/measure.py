@@ -1,6 +1,7 @@
 """The measured loop: warm up, synchronise, time, record. It knows no framework.
 
-A *task* has `step()`, which does (or queues) one training step. A *runtime* has
+A *task* has `step()`, which does (or queues) one training step, and `keep_weights()`, which copies
+the weights from which it starts into the window. A *runtime* has
 
     mark()             a point in time, cheap, never stalling the device (an event on GPUs)
     laps(marks)        seconds between neighbouring marks; called when the device is idle
@@ -58,6 +59,7 @@ def measure(task, runtime, protocol, recorder, drain_file=None):
     recorder.phase("warmup")
     warmup_laps = _warm_up(task, runtime, recorder, measured)
     wanted = _steps_for(protocol, warmup_laps, agree)
+    task.keep_weights()
     runtime.barrier()
 
     recorder.phase("window")
@@ -153,14 +155,21 @@ def _ends(begin_s, laps):
     return ends
 
 
-def loss_summary(losses, measured):
+def loss_summary(losses, measured, again):
     """The losses of a rank as they go into rank.json, and whether all of them are numbers.
 
     JSON knows no NaN: null stands for a loss that is not finite.
+
+    Args:
+        losses: of all steps.
+        measured: what `measure` returned.
+        again: whether the last of them was one more step on the first batch.
     """
     start = measured.warmup_steps
     window = [_finite(x) for x in losses[start : start + len(measured.step_seconds)]]
     summary = {"first": _finite(losses[0]), "window": window, "last": window[-1]}
+    if again:
+        summary["again"] = _finite(losses[-1])
     return summary, all(math.isfinite(x) for x in losses)
 
 

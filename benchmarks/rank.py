@@ -192,7 +192,10 @@ def main():
     measured = measure(trainer, runtime, job["protocol"], recorder, drain_file)
 
     recorder.phase("finish")
-    loss, finite = loss_summary(trainer.losses(), measured)
+    updates = len(measured.step_end_s) - measured.warmup_steps
+    weights_moved = trainer.weights_moved(updates)
+    again = trainer.step_again()
+    loss, finite = loss_summary(trainer.losses(), measured, again)
     rank = {
         "schema": "nightbench.rank/1",
         "samples_per_step": float(trainer.samples_per_step),
@@ -210,6 +213,7 @@ def main():
         "time_to_first_step_s": measured.first_step_end_s - started_s,
         "loss": loss,
         "loss_finite": finite,
+        "weights_moved": weights_moved,
         "weights_digest": trainer.weights_digest(),
         "parameters": trainer.parameters,
         "peak_memory": runtime.peak_memory(),

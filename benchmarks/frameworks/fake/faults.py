@@ -136,6 +136,16 @@ class FaultyTrainer(Wrapper):
         """Returns the losses, or those that a fault replaces them with."""
         return self._faults.on_losses(self.trainer.losses())
 
+    def weights_moved(self, updates):
+        """Returns how far the weights moved, or what a fault says of it."""
+        moved = self.trainer.weights_moved(updates)
+        for tensor in moved.values():
+            if self._faults.fault("frozen"):
+                tensor.update(moved=0.0, largest=0.0)
+            if self._faults.fault("leap"):
+                tensor.update(largest=1.0, limit=0.1)
+        return moved
+
     def weights_digest(self):
         """Returns the digest, or one that differs on each rank where that is the fault."""
         digest = self.trainer.weights_digest()

@@ -1,11 +1,15 @@
 """Training in the test line: the model says how long a step takes and what its loss is."""
 
 import hashlib
+import math
 import random
 import socket
 import time
 
 from frameworks.fake.faults import FaultyTrainer
+
+RATE = 0.001
+"""How far each weight moves in a step."""
 
 
 def Trainer(context, network, data):
@@ -36,6 +40,28 @@ class PlainTrainer:
     def losses(self):
         """Returns the losses of all steps so far."""
         return list(self.kept)
+
+    def keep_weights(self):
+        """Notes the step from which `weights_moved` counts."""
+        self.kept_at = len(self.kept)
+
+    def weights_moved(self, updates):
+        """Returns how far the weights have moved, as `base_trainer.Base` does."""
+        by = RATE * (len(self.kept) - self.kept_at)
+        return {
+            name: {
+                "norm": math.sqrt(sum(value**2 for value in values)),
+                "moved": by * math.sqrt(len(values)),
+                "largest": by,
+                "limit": None,
+            }
+            for name, values in self._weights.items()
+        }
+
+    def step_again(self):
+        """Runs a step: all are on the same batch."""
+        self.step()
+        return True
 
     def weights_digest(self):
         """Returns a digest that is equal on ranks with equal initial weights and steps."""

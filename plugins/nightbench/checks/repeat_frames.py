@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from nightbench.checks.expectation import CheckContext
@@ -15,6 +15,9 @@ from nightbench.core.sentences import sentences
 
 if TYPE_CHECKING:
     import pandas as pd
+
+ROUNDING = 1.01
+"""A limit's allowance for float32 arithmetic."""
 
 _REPEAT_COLUMNS = {
     "repeat": "int64",
@@ -42,6 +45,8 @@ _RANK_COLUMNS = {
     "backward_steps": "int64",
     "wrong_transport": "object",
     "bad_losses": "object",
+    "still": "object",
+    "beyond": "object",
 }
 _STEP_COLUMNS = {
     "repeat": "int64",
@@ -100,9 +105,6 @@ def _repeat_row(
             else math.inf
         )
     overlap = summary.overlap if summary.overlap is not None else 0.0
-    fall = None
-    if summary.loss_first is not None and summary.loss_median is not None:
-        fall = summary.loss_first - summary.loss_median
     return {
         "repeat": record.repeat,
         "process": "",
@@ -113,8 +115,21 @@ def _repeat_row(
         "throughput": summary.throughput,
         "throughput_difference": difference,
         "overlap": overlap if context.asynchronous else None,
-        "loss_fall": fall,
+        "loss_fall": _loss_fall(measured, summary),
     }
+
+
+def _loss_fall(measured: Sequence[RankResult], summary: RepeatSummary) -> float | None:
+    """Return by how much training has lowered the loss, of the same batches where they are known.
+
+    Ranks that ran no step again are judged by the window's losses, which are of other batches.
+    """
+    again = [r.loss_again for r in measured if r.loss_again is not None]
+    if summary.loss_first is None or summary.loss_median is None:
+        return None
+    if len(again) < len(measured):
+        return summary.loss_first - summary.loss_median
+    return summary.loss_first - fmean(again)
 
 
 def _absent(context: CheckContext, record: RepeatRecord, measured: Sequence[RankResult]) -> str:
@@ -166,6 +181,8 @@ def _rank_row(context: CheckContext, rank: RankResult) -> dict[str, Any]:
         "backward_steps": sum(b < a for a, b in itertools.pairwise(ends)),
         "wrong_transport": wrong_transport(context.transport, rank.transport),
         "bad_losses": _bad_losses(rank),
+        "still": _still(rank),
+        "beyond": _beyond(rank),
     }
 
 
@@ -185,12 +202,41 @@ def _number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def _still(rank: RankResult) -> str | None:
+    """Return the tensors that did not move, or to where there is no number; None: not stated."""
+    if rank.weights_moved is None:
+        return None
+    if not rank.weights_moved:
+        return "no tensor is trained"
+    words = [
+        f"{name} did not move" if moved.largest == 0 else f"{name} has values that are not finite"
+        for name, moved in rank.weights_moved.items()
+        if not moved.largest > 0
+    ]
+    return _first_of(words, f" (of {len(rank.weights_moved)} tensors)")
+
+
+def _beyond(rank: RankResult) -> str | None:
+    """Return the tensors that moved further than the optimiser can move them; None: not stated."""
+    if rank.weights_moved is None:
+        return None
+    return _first_of([
+        f"an element of {name} moved by {moved.largest:.3g}, its optimiser's steps allow "
+        f"{moved.limit:.3g}"
+        for name, moved in rank.weights_moved.items()
+        if moved.limit is not None and moved.largest > moved.limit * ROUNDING
+    ])  # fmt: skip
+
+
+def _first_of(words: Sequence[str], of: str = "") -> str:
+    more = f" and {len(words) - 3} more" if len(words) > 3 else ""
+    return ", ".join(words[:3]) + more + (of if words else "")
+
+
 def _bad_losses(rank: RankResult) -> str:
     if not rank.loss_window:
         return "no loss was recorded"
     losses = {"first step": rank.loss_first} | {
         f"window step {i}": loss for i, loss in enumerate(rank.loss_window, start=1)
     }
-    bad = [f"{step} has {loss}" for step, loss in losses.items() if not _number(loss)]
-    more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
-    return ", ".join(bad[:3]) + more
+    return _first_of([f"{step} has {loss}" for step, loss in losses.items() if not _number(loss)])

@@ -186,8 +186,18 @@ REPEAT_CHECKS: tuple[Check, ...] = (
         from_rank=True,
     ),
     Check(
+        "weights_move", FAIL, "ranks", "still", nothing("still"),
+        expected="every trainable tensor moves within the window, by a finite amount",
+        from_rank=True,
+    ),
+    Check(
+        "weights_within_steps", FAIL, "ranks", "beyond", nothing("beyond"),
+        expected="no tensor moves further than its optimiser's steps allow",
+        from_rank=True,
+    ),
+    Check(
         "loss_falls", FAIL, "repeats", "loss_fall", positive("loss_fall"),
-        expected="the window's median loss is below the untrained loss",
+        expected="the loss of the first batch is lower after the window than before training",
         show="{:.4g} below",
         applies=lambda c: c.converges,
         from_rank=True,

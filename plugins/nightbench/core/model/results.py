@@ -14,6 +14,16 @@ from nightbench.core.model.words import CaseStatus, Severity
 
 
 @dataclass(frozen=True)
+class Movement:
+    """How far the elements of a trainable tensor moved within the window."""
+
+    largest: float
+    """The largest difference of one element; NaN where it is not finite."""
+    limit: float | None
+    """The most that the optimiser's steps allow; None where it sets no bound."""
+
+
+@dataclass(frozen=True)
 class RankResult:
     """What one process of a gang measured (a `processes[].summary` of result/1)."""
 
@@ -38,6 +48,10 @@ class RankResult:
     loss_first: float | None = None
     """Loss of the first step: of the untrained weights."""
     loss_window: tuple[float, ...] = ()
+    loss_again: float | None = None
+    """Loss of the first step's batch after the window; None where no step was run on it again."""
+    weights_moved: Mapping[str, Movement] | None = None
+    """Trainable tensor -> its way through the window; None where the rank does not say."""
     weights_digest: str | None = None
     parameters: int | None = None
     peak_resident_bytes: int | None = None
@@ -73,6 +87,8 @@ class RankResult:
             time_to_first_step_s=doc["time_to_first_step_s"],
             loss_first=_number(loss["first"]) if loss else None,
             loss_window=tuple(_number(x) for x in loss["window"]) if loss else (),
+            loss_again=_number(loss["again"]) if loss and "again" in loss else None,
+            weights_moved=_movements(doc.get("weights_moved")),
             weights_digest=doc["weights_digest"],
             parameters=doc["parameters"],
             peak_resident_bytes=peak["resident_bytes"],
@@ -84,6 +100,14 @@ class RankResult:
             batch_size=doc.get("batch_size_per_device"),
             versions=dict(doc["versions"]),
         )
+
+
+def _movements(doc: Mapping[str, Any] | None) -> dict[str, Movement] | None:
+    if doc is None:
+        return None
+    return {
+        name: Movement(_number(entry["largest"]), entry["limit"]) for name, entry in doc.items()
+    }
 
 
 def _number(value: float | None) -> float:
