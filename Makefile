@@ -3,41 +3,47 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Most tests wait for processes: two for each core.
 TEST_WORKERS ?= $(shell echo $$((2 * $$(nproc))))
-.PHONY: help setup demo test test-all test-rest test-lines test-browser drills figures stack lint ui docs lock lock-line down clean
+.PHONY: help setup setup-analysis setup-dev demo test test-all test-rest test-lines test-browser drills figures stack lint ui docs lock lock-line down clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup:  ## make .venv from the locks (the command is .venv/bin/nightbench)
+setup:  ## make .venv from the lock (the command is .venv/bin/nightbench)
 	@tools/setup
+
+setup-analysis:  ## the same with what writes Parquet files and figures
+	@tools/setup --locks control analysis
+
+setup-dev:  ## the same with the tools of developers: tests, linters, Node.js, documentation
+	@tools/setup --locks control analysis dev
 
 demo: setup  ## start everything on this machine, run the suite demo, show its results
 	@.venv/bin/nightbench demo
 
-test: setup  ## what to run before a commit; PostgreSQL comes from a wheel
+test: setup-dev  ## what to run before a commit; PostgreSQL comes from a wheel
 	.venv/bin/python -m tests.contained -n $(TEST_WORKERS) -m "not slow and not large"
 
 test-all: test-rest test-browser  ## what is slow too, and Chromium; no drills, no large environments
 
-test-rest: setup
+test-rest: setup-dev
 	.venv/bin/python -m tests.contained -n $(TEST_WORKERS) -m "not large"
 
-test-lines: setup  ## all framework lines, the large ones too: 15 GB of environments, an hour
+test-lines: setup-dev  ## all framework lines, the large ones too: 15 GB of environments, an hour
 	.venv/bin/python -m tests.contained -n 2 -m framework
 
-test-browser: setup
+test-browser: setup-dev
 	.venv/bin/python -m tests.contained tests/browser
 
-drills: setup  ## break things for real: faults in network namespaces and in a live Airflow (root)
+drills: setup-dev  ## break things for real: faults in network namespaces and in a live Airflow (root)
 	.venv/bin/python -m tests.contained tests/drills -p no:cacheprovider
 
-figures: setup  ## what Nightbench itself costs on this machine: launches, overhead, detection
+figures: setup-dev  ## what Nightbench itself costs on this machine: launches, overhead, detection
 	.venv/bin/python -m tests.performance
 
 # make stack EXECUTOR=local: without Redis and Celery workers.
 EXECUTOR ?= celery
 ifeq ($(EXECUTOR),celery)
-stack: export NIGHTBENCH_LOCKS ?= control s3 celery
+stack: export NIGHTBENCH_LOCKS ?= control analysis s3 celery
 WORKERS = -f docker/compose.celery.yaml
 endif
 COMPOSE = docker compose -f docker/compose.yaml $(WORKERS)
@@ -49,20 +55,20 @@ stack:  ## the control plane, two Celery workers, four nodes in containers; case
 		--case $(PYTORCH)-1x1-bs2-smoke --case $(PYTORCH)-2x1-bs2-smoke
 	$(COMPOSE) exec -T api-server nightbench results
 
-lint: setup  ## format, lint, types, import rules, SQL, schemas, Dockerfiles
+lint: setup-dev  ## format, lint, types, import rules, SQL, schemas, Dockerfiles
 	@.ci/run lint
 
-ui: setup  ## build the pages inside Airflow from their TypeScript (after editing web/ui)
+ui: setup-dev  ## build the pages inside Airflow from their TypeScript (after editing web/ui)
 	@.venv/bin/python tools/ui.py
 
-docs: setup  ## the documentation as a site in build/site; warnings are errors
+docs: setup-dev  ## the documentation as a site in build/site; warnings are errors
 	@.venv/bin/sphinx-build -qW --keep-going docs build/site
 	@echo "build/site/index.html"
 
 lock:  ## resolve requirements/*.in again (after editing one)
 	@tools/setup --lock
 
-lock-line: setup  ## resolve a framework line's lock again: LINE=pytorch, VARIANT=cpu unless given
+lock-line: setup-dev  ## resolve a framework line's lock again: LINE=pytorch, VARIANT=cpu unless given
 	@.venv/bin/python tools/lock_line.py "$(LINE)" "$(or $(VARIANT),cpu)"
 
 down:  ## stop what `make demo` started
@@ -70,7 +76,7 @@ down:  ## stop what `make demo` started
 
 clean: down  ## remove .venv and all state: results, logs, node environments
 	@home=$${NIGHTBENCH_HOME:-.nightbench}; \
-	if [ -e "$$home" ] && [ ! -e "$$home/tools/uv-env.json" ]; then \
+	if [ -e "$$home" ] && [ ! -e "$$home/secrets.json" ]; then \
 		echo "$$home is no Nightbench home: not removed" >&2; exit 1; \
 	fi; \
 	rm -rf -- "$$home" .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -50,7 +50,7 @@ if [ "${NIGHTBENCH_BUILD:-yes}" = yes ]; then
     start dockerd --bridge=none --iptables=false
     "$here/bases.sh" "$folder/bases"
     python3 "$here/make_secrets.py"
-    NIGHTBENCH_LOCKS=${NIGHTBENCH_LOCKS:-control s3 celery} docker compose \
+    NIGHTBENCH_LOCKS=${NIGHTBENCH_LOCKS:-control analysis s3 celery} docker compose \
         -f "$here/compose.yaml" -f "$here/compose.celery.yaml" build
     stop
 fi

@@ -1,12 +1,12 @@
-"""Make `.venv` from the locks with a bare Python: no pip, no venv, no ensurepip needed.
+"""Make `.venv` from the locks with Python and its module venv (Debian's package python3-venv).
 
-The order: the pip wheel vendored beside this file (checked by its digest) installs a pinned uv
-into the home; uv makes the environment and installs the locks, every file checked by its hash;
-last comes the project's own package, editable, with the command `nightbench`.
+The order: the environment's own pip installs a pinned uv and pip into it; uv installs the locks,
+every file checked by its hash; last comes the project's own package, editable, with the command
+`nightbench`. The nodes get the same uv.
 
 pip's own configuration (files and environment) decides where packages come from. uv does not
-read it, so it is translated into uv's variables and kept in `<home>/tools/uv-env.json` for what
-later makes environments with the same uv.
+read it, so it is translated into uv's variables and kept in `.venv/uv-env.json` for what later
+makes environments with the same uv.
 
 Standard library only, and no import of the package: it runs before anything is installed.
 """
@@ -19,23 +19,26 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent
-TOOLS = REPO / "tools"
+VENV = REPO / ".venv"
 REQUIREMENTS = REPO / "requirements"
 UV_LOCK = REQUIREMENTS / "uv.lock"
-LOCKS = ("control", "dev")
-"""What a checkout's environment is made from; an image leaves out what only developers need."""
-# The unpacked environment is about 2 GB; uv's cache holds it once more where it cannot link.
+LOCKS = ("control",)
+"""What the environment is made from; `make setup-dev` adds the tools of developers."""
+# The unpacked environment is about 1 GB, 2 GB with developers' tools; uv's cache holds it once more
+# where it cannot link.
 NEEDED_DISK_BYTES = 5 * 1000**3
+PACKAGE = re.compile(r"^[A-Za-z0-9._-]+(?:\[[^]]*\])?==", re.MULTILINE)
+FETCHED = "some {:.0f} MB to fetch"
 
 
 class SetupError(Exception):
@@ -45,32 +48,6 @@ class SetupError(Exception):
 def say(text: str) -> None:
     """Print one line of progress."""
     print(f"setup: {text}", flush=True)
-
-
-def home_dir(environ: Mapping[str, str]) -> Path:
-    """Return the state folder: `NIGHTBENCH_HOME`, or `.nightbench` in the repository."""
-    return Path(environ.get("NIGHTBENCH_HOME") or REPO / ".nightbench").expanduser().absolute()
-
-
-def vendored_pip() -> Path:
-    """Return the vendored pip wheel after a look at its digest.
-
-    Raises:
-        SetupError: the wheel is missing or is not the one that `pip.sha256` names.
-    """
-    digest, name = (TOOLS / "pip.sha256").read_text(encoding="ascii").split()
-    wheel = TOOLS / name
-    found = hashlib.sha256(wheel.read_bytes()).hexdigest() if wheel.is_file() else "no such file"
-    if found != digest:
-        raise SetupError(
-            f"{wheel}: sha256 is {found}, expected {digest}. Restore the file: git checkout tools"
-        )
-    return wheel
-
-
-def pip_command(python: str, wheel: Path) -> list[str]:
-    """Return the words that run pip out of its wheel, without installing it."""
-    return [python, str(wheel / "pip")]
 
 
 def parse_pip_config(listing: str) -> dict[str, str]:
@@ -157,32 +134,6 @@ def run(words: list[str], what: str, env: Mapping[str, str], log: Path) -> None:
         )
 
 
-def ensure_uv(home: Path, python: str, env: Mapping[str, str], log: Path) -> Path:
-    """Install the pinned uv as `<home>/tools/uv` unless that version is there, and return it."""
-    target = home / "tools" / "uv"
-    pinned = target.with_name("uv.lock.sha256")
-    digest = hashlib.sha256(UV_LOCK.read_bytes()).hexdigest()
-    if target.is_file() and pinned.is_file() and pinned.read_text(encoding="ascii") == digest:
-        return target
-    say("installing uv by the vendored pip")
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix="uv-") as folder:
-        run(
-            [
-                *pip_command(python, vendored_pip()),
-                *("--disable-pip-version-check", "--no-input", "install", "--quiet"),
-                *("--target", folder, "--only-binary", ":all:", "--no-deps", "--no-compile"),
-                *("--require-hashes", "-r", str(UV_LOCK)),
-            ],
-            "Installing uv",
-            # --user or a --prefix from pip.conf would contradict --target.
-            {**env, "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"},
-            log,
-        )
-        os.replace(Path(folder) / "bin" / "uv", target)
-    pinned.write_text(digest, encoding="ascii")
-    return target
-
-
 def lock_files(names: Sequence[str]) -> list[Path]:
     """Return the locks' files.
 
@@ -217,36 +168,62 @@ def base_python() -> str:
     return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 
 
-def make_venv(
-    uv: Path, python: str, env: Mapping[str, str], log: Path, locks: Sequence[Path]
-) -> None:
+def make_venv(python: str, log: Path) -> None:
+    """Make an empty `.venv` with pip, unless one of this interpreter is there and answers.
+
+    Raises:
+        SetupError: the interpreter cannot, for want of a package say.
+    """
+    if works(python):
+        return
+    say(f"making .venv with Python {sys.version.split()[0]} ({python})")
+    done = subprocess.run(
+        [python, "-Im", "venv", "--clear", str(VENV)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip()
+        if "ensurepip" in said:
+            series = "{}.{}".format(*sys.version_info)
+            raise SetupError(
+                f"{python} has no ensurepip, which makes environments. Debian and Ubuntu: "
+                f"apt-get install python3-venv (or python{series}-venv)"
+            )
+        raise SetupError(f"making .venv failed:\n  {said[-2000:]}")
+    log.unlink(missing_ok=True)
+
+
+def install(env: Mapping[str, str], log: Path, locks: Sequence[Path]) -> None:
     """Bring `.venv` to the locks' state and install the project's own package in it."""
-    venv = REPO / ".venv"
-    if not works(venv, python):
-        say(f"making .venv with Python {sys.version.split()[0]} ({python})")
-        run([str(uv), "venv", "--clear", "--no-project", "--python", python, str(venv)],
-            "Making .venv", env, log)  # fmt: skip
-    inner = {**env, "VIRTUAL_ENV": str(venv)}
-    say("installing the locked packages (first time: some 400 MB to fetch)")
+    inner, uv = {**env, "VIRTUAL_ENV": str(VENV)}, str(VENV / "bin" / "uv")
+    run(
+        [str(VENV / "bin" / "python"), "-Im", "pip", "--disable-pip-version-check", "--no-input",
+         "install", "--quiet", "--only-binary", ":all:", "--require-hashes", "-r", str(UV_LOCK)],
+        "Installing uv",
+        # --user or a --prefix from pip.conf would lead elsewhere.
+        {**env, "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"},
+        log,
+    )  # fmt: skip
+    packages = sum(len(PACKAGE.findall(lock.read_text(encoding="utf-8"))) for lock in locks)
+    say(f"installing {packages} locked packages (the first time {FETCHED.format(packages * 1.7)})")
     # uv itself reads no such variable: pip's `no-index` is said on the command line.
     alone = ["--no-index"] if env.get("UV_NO_INDEX") else []
     # Compiled once, not by each process where PYTHONDONTWRITEBYTECODE is set.
     kept = ["--require-hashes", "--strict", "--compile-bytecode"]
-    run([str(uv), "pip", "sync", *kept, *alone, *map(str, locks)],
+    run([uv, "pip", "sync", *kept, *alone, str(UV_LOCK), *map(str, locks)],
         "Installing the locked packages", inner, log)  # fmt: skip
     # uv carries this build backend in itself: nothing is fetched.
-    run([str(uv), "pip", "install", "--offline", "--no-deps", "--editable", str(REPO)],
+    run([uv, "pip", "install", "--offline", "--no-deps", "--editable", str(REPO)],
         "Installing nightbench itself", inner, log)  # fmt: skip
 
 
-def works(venv: Path, python: str) -> bool:
+def works(python: str) -> bool:
     """Tell whether `.venv` is one of this interpreter in this place, and answers."""
-    inner = venv / "bin" / "python"
+    inner = VENV / "bin" / "python"
     if not inner.exists():
         return False
-    code = "import sys; print(sys.version, sys.prefix, sys.base_prefix, sep='\\n')"
+    code = "import pip, sys; print(sys.version, sys.prefix, sys.base_prefix, sep='\\n')"
     answer = subprocess.run([str(inner), "-I", "-c", code], capture_output=True, check=False)
-    expected = f"{sys.version}\n{venv}\n{sys.base_prefix}\n"
+    expected = f"{sys.version}\n{VENV}\n{sys.base_prefix}\n"
     return answer.returncode == 0 and answer.stdout.decode() == expected
 
 
@@ -260,15 +237,18 @@ def check_disk() -> None:
 
 
 @contextmanager
-def only_one(home: Path) -> Iterator[None]:
+def only_one() -> Iterator[None]:
     """Keep a second `make setup` waiting until the first has ended."""
-    with (home / "setup.lock").open("w", encoding="ascii") as stream:
+    folder = os.open(REPO, os.O_RDONLY)
+    try:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             say("another setup is running here: waiting for it")
-            fcntl.flock(stream, fcntl.LOCK_EX)
+            fcntl.flock(folder, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(folder)
 
 
 def write_private(path: Path, text: str) -> None:
@@ -288,43 +268,35 @@ def setup(force: bool, lock: bool, locks: Sequence[str] = LOCKS) -> None:
     """
     began = time.monotonic()
     python = base_python()
-    files = lock_files(locks)
-    home = home_dir(os.environ)
-    try:
-        (home / "tools").mkdir(parents=True, exist_ok=True)
-        (home / "logs").mkdir(exist_ok=True)
-        home.chmod(0o700)
-    except OSError as error:
-        raise SetupError(
-            f"{home}: cannot be used as the state folder ({error.strerror}). "
-            "Name another one: NIGHTBENCH_HOME=/some/folder"
-        ) from error
-    log = home / "logs" / "setup.log"
-    stamp = REPO / ".venv" / ".nightbench-stamp"
-    with only_one(home):
+    lock_files(locks)  # before anything is made
+    log, stamp, settings = (VENV / name for name in ("setup.log", "made-of", "uv-env.json"))
+    with only_one():
+        made_of, _, digest = stamp.read_text().partition("\n") if stamp.is_file() else ("", "", "")
+        # What is more than asked for stays: `make demo` after `make test` takes no tools away.
+        names = sorted({*locks, *made_of.split()})
+        files = lock_files(names)
         wanted = environment_digest(python, files)
-        have_tools = all((home / "tools" / name).is_file() for name in ("uv", "uv-env.json"))
-        if not (force or lock) and have_tools and stamp.is_file() and stamp.read_text() == wanted:
+        if not (force or lock) and settings.is_file() and digest == wanted:
             return
         check_disk()
+        make_venv(python, log)
+        stamp.unlink(missing_ok=True)
         listing = subprocess.run(
-            [*pip_command(python, vendored_pip()), "config", "list"],
+            [str(VENV / "bin" / "python"), "-Im", "pip", "config", "list"],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         if listing.returncode:
             raise SetupError(f"pip cannot read its configuration: {listing.stderr.strip()}")
         added = uv_environment(parse_pip_config(listing.stdout), os.environ)
-        write_private(home / "tools" / "uv-env.json", json.dumps(added, indent=1) + "\n")
+        write_private(settings, json.dumps(added, indent=1) + "\n")
         env = {**os.environ, **added}
         if "UV_CACHE_DIR" not in env and not os.access(os.path.expanduser("~"), os.W_OK):
-            env["UV_CACHE_DIR"] = str(home / "cache" / "uv")
-        uv = ensure_uv(home, python, env, log)
+            env["UV_CACHE_DIR"] = str(REPO / "build" / "uv-cache")
+        install(env, log, files)
         if lock:
-            make_locks(uv, env, log)
+            make_locks(VENV / "bin" / "uv", env, log)
             return
-        stamp.unlink(missing_ok=True)
-        make_venv(uv, python, env, log, files)
-        stamp.write_text(wanted)
+        stamp.write_text(" ".join(names) + "\n" + wanted)
         say(f"done in {time.monotonic() - began:.0f} s: .venv/bin/nightbench")
 
 
@@ -336,7 +308,7 @@ def make_locks(uv: Path, env: Mapping[str, str], log: Path) -> None:
     """
     partial = ("UV_INDEX", "UV_INDEX_STRATEGY", "UV_FIND_LINKS")
     env = {name: value for name, value in env.items() if name not in partial}
-    for name in ("uv", "control", "s3", "celery", "kubernetes", "dev"):
+    for name in ("uv", "control", "analysis", "s3", "celery", "kubernetes", "dev"):
         say(f"locking requirements/{name}.in")
         run(
             [

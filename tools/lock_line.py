@@ -21,7 +21,6 @@ PLATFORM = "x86_64-manylinux_2_28"
 def main(line: str, variant: str) -> int:
     """Run `uv pip compile`; return its exit code, or 1 with a message for wrong arguments."""
     benchmarks = Path(os.environ.get("NIGHTBENCH_BENCHMARKS") or REPO / "benchmarks")
-    tools = Path(os.environ.get("NIGHTBENCH_HOME") or REPO / ".nightbench") / "tools"
     lines = sorted(path.parent.name for path in benchmarks.glob("frameworks/*/framework.json"))
     if line not in lines:
         print(f'LINE: found "{line}"; expected one of {", ".join(lines)}', file=sys.stderr)
@@ -38,12 +37,13 @@ def main(line: str, variant: str) -> int:
         return 1
     index = described["variants"][variant].get("index") or {}
     extra = list(index.get("options") or (["--index", index["url"]] if index else []))
-    settings = json.loads((tools / "uv-env.json").read_text(encoding="utf-8"))
+    prefix = Path(sys.prefix)
+    settings = json.loads((prefix / "uv-env.json").read_text(encoding="utf-8"))
     if "UV_FIND_LINKS" in {**settings, **os.environ}:
         # A folder that holds the wheel takes the place of the variant's index.
         extra = []
     command = [
-        *(str(tools / "uv"), "pip", "compile", "--generate-hashes", "--no-header"),
+        *(str(prefix / "bin" / "uv"), "pip", "compile", "--generate-hashes", "--no-header"),
         *("--python-version", described["python"], "--python-platform", PLATFORM, *extra),
         *(wanted.name, "-o", lock.name),
     ]

@@ -28,7 +28,7 @@ from tests.integration.live_airflow import REPO, Live, environment, wait_for_dag
 from tests.integration.openssh import free_port
 
 from nightbench.local import airflow, deployment, lifecycle, postgres, processes
-from nightbench.local.home import Home, find_home, venv_bin
+from nightbench.local.home import Home, venv_bin
 from nightbench.spool import Spool
 
 WORKERS = ("worker-1", "worker-2")
@@ -189,7 +189,7 @@ def fleet(suites: Mapping[str, Mapping[str, Any]]) -> Iterator[Fleet]:
     shared = {
         "NIGHTBENCH_DAGS": str(dags),
         "NIGHTBENCH_BENCHMARKS": str(root / "benchmarks"),
-        "NIGHTBENCH_UV": str(find_home().uv),
+        "NIGHTBENCH_UV": str(venv_bin() / "uv"),
         "NIGHTBENCH_SPOOL": SPOOL,
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port + 1}",
         "AWS_ACCESS_KEY_ID": "drill",

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from nightbench.local.home import find_home
+from nightbench.local.home import find_home, venv_bin
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 LIMIT_S = 300.0
@@ -32,8 +32,9 @@ def build_environment(root: Path, line: str) -> str:
     env = {"UV_CACHE_DIR": str(home.root / "cache" / "uv"), **os.environ}
     argv = [sys.executable, str(BENCHMARKS / "agent.py"), "provision", "--root", str(root)]
     argv += ["--line", line, "--variant", "cpu", "--lock-dir", str(root / "locks")]
-    if home.uv.exists():
-        argv += ["--uv", str(home.uv)]
+    uv = venv_bin() / "uv"
+    if uv.exists():
+        argv += ["--uv", str(uv)]
     done = subprocess.run(argv, env=env, stdout=subprocess.PIPE, text=True, check=False)
     answer = json.loads(done.stdout)
     if "unavailable" in answer:

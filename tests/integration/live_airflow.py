@@ -17,7 +17,7 @@ from tests.contained import folder_of_server
 
 from nightbench.local import deployment, lifecycle
 from nightbench.local.airflow_api import AirflowApi
-from nightbench.local.home import Home, find_home
+from nightbench.local.home import Home, venv_bin
 from nightbench.spool import RunSpool, Spool
 from nightbench.warehouse import Warehouse, connect
 
@@ -181,7 +181,7 @@ def airflow_stack(
         "NIGHTBENCH_DAGS": str(dags),
         "NIGHTBENCH_BENCHMARKS": str(root / "benchmarks"),
         # `make setup` brought it to the checkout's home; this home is another one.
-        "NIGHTBENCH_UV": str(find_home().uv),
+        "NIGHTBENCH_UV": str(venv_bin() / "uv"),
         # A worker that was killed is missed after this; Airflow's default is five minutes.
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",

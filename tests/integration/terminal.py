@@ -66,7 +66,7 @@ class Terminal:
     def environment(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "NIGHTBENCH"))}
         # The binary that `make setup` fetched, wherever the home of the test lies.
-        uv = os.environ.get("NIGHTBENCH_UV") or str(REPO / ".nightbench/tools/uv")
+        uv = os.environ.get("NIGHTBENCH_UV") or str(Path(sys.prefix) / "bin" / "uv")
         if Path(uv).is_file():
             kept["NIGHTBENCH_UV"] = uv
         mine = {"NIGHTBENCH_HOME": str(self.home), "NIGHTBENCH_DAGS": str(self.place / "dags")}

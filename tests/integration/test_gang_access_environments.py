@@ -78,7 +78,7 @@ class Ground:
             f'UV_HTTP_RETRIES=0 UV_PYTHON_DOWNLOADS=never\nexec {sys.executable} "$@"\n'
         )
         self.python.chmod(0o755)
-        uv = Path(os.environ.get("NIGHTBENCH_HOME", REPO / ".nightbench")) / "tools" / "uv"
+        uv = Path(sys.prefix) / "bin" / "uv"
         found = str(uv) if uv.is_file() else shutil.which("uv")
         if found is None:
             pytest.skip("no uv: `make setup` fetches it")

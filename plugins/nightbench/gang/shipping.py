@@ -10,6 +10,7 @@ import os
 import posixpath
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 import uuid
@@ -81,7 +82,7 @@ def _uv() -> Path | None:
         if not Path(named).is_file():
             raise UserError(f"NIGHTBENCH_UV: found {named!r}, which is not there; expected a file")
         return Path(named)
-    made = locations.home_folder() / "tools" / "uv"
+    made = Path(sys.prefix) / "bin" / "uv"
     found = str(made) if made.is_file() else shutil.which("uv")
     return Path(found) if found else None
 

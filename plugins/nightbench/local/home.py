@@ -73,13 +73,8 @@ class Home:
 
     @property
     def tools(self) -> Path:
-        """Tools that `make setup` brought: `uv`, `uv-env.json`, a link to `psql`."""
+        """Tools for people: a link to `psql`."""
         return self.root / "tools"
-
-    @property
-    def uv(self) -> Path:
-        """The uv binary, also the one that is shipped to nodes of this architecture."""
-        return self.tools / "uv"
 
     @property
     def secrets_file(self) -> Path:
@@ -143,12 +138,12 @@ def venv_bin() -> Path:
     return Path(sys.prefix) / "bin"
 
 
-def uv_env(home: Home) -> dict[str, str]:
+def uv_env() -> dict[str, str]:
     """Return the `UV_*` variables that pip's configuration on this machine amounts to.
 
     `make setup` wrote them; what is set in the environment by hand is not among them.
     """
-    path = home.tools / "uv-env.json"
+    path = Path(sys.prefix) / "uv-env.json"
     if not path.is_file():
         return {}
     loaded = json.loads(path.read_text(encoding="utf-8"))

@@ -158,7 +158,7 @@ def migrate_warehouse(
 
 def _start_cluster(stack: Stack) -> None:
     words = ("--home", str(stack.home.root), "--nodes", str(NODES))
-    env = {**os.environ, **uv_env(stack.home)}
+    env = {**os.environ, **uv_env()}
     env.pop("PYTHONPATH", None)
     processes.start(
         CLUSTER,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nightbench.core.errors import UserError
 from nightbench.core.model import SuiteTable
 from nightbench.core.tables import Cell, Label
 
@@ -27,8 +28,13 @@ def write_charts(table: SuiteTable, cells: Sequence[Cell], folder: Path) -> list
     if all(cell.value is None and cell.published is None for cell in cells):
         return []
     # Half a second to import, and only this function needs it.
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise UserError(
+            "figures need matplotlib, which is not installed: make setup-analysis"
+        ) from error
 
     rows = list(dict.fromkeys(cell.row for cell in cells))
     columns = list(dict.fromkeys(cell.column for cell in cells))

@@ -91,8 +91,13 @@ class ParquetFile:
         self, path: Path, columns: Sequence[ExportColumn], about: Mapping[str, str]
     ) -> None:
         # Half a second to import, and only this format needs it.
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+        except ModuleNotFoundError as error:
+            raise UserError(
+                "Parquet needs pyarrow, which is not installed: make setup-analysis (or write .csv)"
+            ) from error
 
         self._arrow = pa
         self._documents = [column.type == "jsonb" for column in columns]

@@ -1,4 +1,4 @@
-"""What `make setup` takes over from pip's configuration, and that its vendored pip is the one."""
+"""What `make setup` takes over from pip's configuration, and what it says where it cannot."""
 
 import importlib.util
 import subprocess
@@ -31,7 +31,7 @@ def test_pips_own_listing_is_read_with_pips_precedence(
         "find-links = /wheels\n[install]\nfind-links = /install-wheels\n[list]\nfind-links = /no\n"
     )
     listing = subprocess.run(
-        [*bootstrap.pip_command(sys.executable, bootstrap.vendored_pip()), "config", "list"],
+        [sys.executable, "-m", "pip", "config", "list"],
         env={"PIP_CONFIG_FILE": str(config), "PIP_TRUSTED_HOST": "one.example"},
         capture_output=True,
         text=True,
@@ -69,17 +69,6 @@ def test_nothing_configured_means_the_systems_certificates_and_no_more(
     bootstrap: ModuleType,
 ) -> None:
     assert bootstrap.uv_environment({}, {}) == {"UV_SYSTEM_CERTS": "1", "UV_NO_PROGRESS": "1"}
-
-
-def test_another_pip_than_the_pinned_one_is_refused(
-    bootstrap: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wheel = bootstrap.vendored_pip()
-    (tmp_path / "pip.sha256").write_text((wheel.parent / "pip.sha256").read_text())
-    (tmp_path / wheel.name).write_bytes(wheel.read_bytes() + b"\0")
-    monkeypatch.setattr(bootstrap, "TOOLS", tmp_path)
-    with pytest.raises(bootstrap.SetupError, match=r"sha256 is [0-9a-f]{64}, expected"):
-        bootstrap.vendored_pip()
 
 
 def test_every_locked_package_has_a_hash() -> None:
@@ -120,19 +109,19 @@ def test_setup_does_not_replace_a_python_that_was_named(tmp_path: Path) -> None:
     assert "NIGHTBENCH_PYTHON=/nowhere/python3.12 does not run" in outcome.stderr
 
 
-def test_a_state_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    ended = subprocess.run(
-        [sys.executable, str(REPO / "tools" / "bootstrap.py")],
-        env={"NIGHTBENCH_HOME": str(file)},
-        capture_output=True,
-        text=True,
-        check=False,
+def test_an_interpreter_that_makes_no_environments_names_the_package(
+    bootstrap: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What Debian's python3 says without python3-venv.
+    python = tmp_path / "python3"
+    python.write_text(
+        "#!/bin/sh\necho 'The virtual environment was not created successfully because ensurepip "
+        "is not'\nexit 1\n"
     )
-    assert ended.returncode == 1
-    assert f"{file}: cannot be used as the state folder" in ended.stderr
-    assert "Traceback" not in ended.stderr
+    python.chmod(0o755)
+    monkeypatch.setattr(bootstrap, "VENV", tmp_path / ".venv")
+    with pytest.raises(bootstrap.SetupError, match="apt-get install python3-venv"):
+        bootstrap.make_venv(str(python), tmp_path / "log")
 
 
 def test_an_active_environment_is_not_the_base_of_itself(bootstrap: ModuleType) -> None:

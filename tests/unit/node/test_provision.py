@@ -24,7 +24,7 @@ SERIES = f"{sys.version_info[0]}.{sys.version_info[1]}"
 @pytest.fixture(scope="session")
 def uv() -> str:
     candidates = [
-        os.environ.get("NIGHTBENCH_HOME", str(REPOSITORY / ".nightbench")) + "/tools/uv",
+        str(Path(sys.prefix) / "bin" / "uv"),
         shutil.which("uv"),
     ]
     for candidate in candidates:
