@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from pathlib import PurePosixPath
 
 import pytest
+from tests import programs
 from xdist.scheduler import LoadScopeScheduling
 
 SERVERS = ("integration", "sql")
@@ -18,6 +21,10 @@ TOGETHER = (
     "unit/node/test_neighbours.py",  # on one core two would disturb each other
 )
 """Folders and files whose tests stay in one worker."""
+
+
+# What `python -m tests.contained` unpacked, for what tests start.
+os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), str(programs.BIN)])
 
 
 def group(nodeid: str) -> str:
@@ -62,3 +69,38 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
     """The scheduler of `pytest -n`."""
     config.option.loadscopereorder = False
     return Groups(config, log)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--most-skips N`: a run that skips more fails."""
+    words = "fail where more than this many tests are skipped"
+    parser.addoption("--most-skips", type=int, default=None, metavar="N", help=words)
+
+
+def _skipped(config: pytest.Config) -> list[pytest.TestReport]:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return reporter.stats.get("skipped", []) if reporter else []
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Let a run with too many skips fail."""
+    most = session.config.option.most_skips
+    if most is not None and exitstatus == 0 and len(_skipped(session.config)) > most:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was skipped, and why: each reason names what would bring it."""
+    config = terminalreporter.config
+    skipped = _skipped(config)
+    if not skipped:
+        return
+    most = config.option.most_skips
+    held = (
+        "" if most is None else f", {'more than' if len(skipped) > most else 'of'} {most} allowed"
+    )
+    terminalreporter.section(f"{len(skipped)} skipped{held}")
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"{count:5}  {reason}")

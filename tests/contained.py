@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+from tests import programs
 
 PR_SET_CHILD_SUBREAPER = 36
 SI_KERNEL = 0x80
@@ -126,4 +127,5 @@ def _below() -> dict[psutil.Process, str]:
 
 
 if __name__ == "__main__":
+    programs.provide()
     sys.exit(run([sys.executable, "-m", "pytest", *sys.argv[1:]]))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests import programs
 from tests.integration.openssh import SSHD, end, free_port, wait_for_ssh
 
 from nightbench.gang import SshTarget
@@ -28,6 +29,7 @@ KbdInteractiveAuthentication no
 UsePAM no
 StrictModes no
 """
+WRAPPER = "libnss_wrapper.so"
 DEFAULTS = "MaxStartups 100\nMaxSessions 64\nSubsystem sftp internal-sftp\n"
 
 
@@ -81,7 +83,7 @@ def server(
 ) -> Iterator[Server]:
     """One sshd; `before` are words that run it (a namespace say)."""
     if SSHD is None:
-        pytest.skip("no sshd on this machine (package openssh-server)")
+        pytest.skip(programs.missing("sshd"))
     if os.getuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     folder.mkdir(parents=True)
@@ -107,13 +109,13 @@ def server_with_shell(
 ) -> Iterator[Server]:
     """An sshd whose user has another login shell, and a home folder with files of its own.
 
-    It lies in a mount namespace with a passwd file of its own: nothing of the machine is changed.
+    The library nss_wrapper gives the server a passwd file of its own: nothing of the machine is
+    changed, and it needs no root.
     """
-    if os.getuid() != 0:
-        pytest.skip("only root can give a server a passwd file of its own")
-    found = shutil.which(shell)
-    if found is None:
-        pytest.fail(f"{shell} is not installed: this test needs it")
+    found, wrapper = programs.find(shell), programs.find(WRAPPER)
+    for name, path in ((shell, found), (WRAPPER, wrapper)):
+        if path is None:
+            pytest.skip(programs.missing(name))
     home = folder.parent / f"{folder.name}-home"
     for name, text in files.items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
@@ -125,7 +127,6 @@ def server_with_shell(
     others = [line for line in lines if line.split(":")[0] != me.pw_name]
     passwd = folder.parent / f"{folder.name}-passwd"
     passwd.write_text("\n".join([own, *others]) + "\n")
-    script = 'mount --bind "$1" /etc/passwd && shift && exec "$@"'
-    before = ["unshare", "-m", "sh", "-c", script, "sh", str(passwd)]
-    with server(folder, host, more, before) as started:
+    env = f"LD_PRELOAD={wrapper}", f"NSS_WRAPPER_PASSWD={passwd}", "NSS_WRAPPER_GROUP=/etc/group"
+    with server(folder, host, more, ["env", *env]) as started:
         yield started

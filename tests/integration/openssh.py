@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -19,12 +18,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from tests import programs
 
 from nightbench.core.model import EnvironmentPolicy, Node
 from nightbench.gang import SshTarget
 from nightbench.local.local_cluster import address_of
 
-SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+SSHD = programs.find("sshd")
 REPO = Path(__file__).resolve().parents[2]
 
 CONFIG = """
@@ -115,7 +115,7 @@ def openssh_nodes(folder: Path, count: int = 2, more: str = "") -> Iterator[SshN
     `more` are lines of sshd_config.
     """
     if SSHD is None:
-        pytest.skip("no sshd on this machine (package openssh-server)")
+        pytest.skip(programs.missing("sshd"))
     if os.getuid() == 0:
         # As root sshd wants its folder for privilege separation; packages make it at boot.
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)

@@ -93,7 +93,7 @@ async def test_it_is_planned_and_measured(
     shipment = Shipment(benchmarks)
     await prepare(job, nodes.targets, shipment)
     outcome = await run_gang(job, nodes.targets, store)
-    assert outcome.status == "ok", outcome.reason
+    assert outcome.status == "ok", outcome.why
     record = repeat_record(store.repeat(1), store.results(1))
     ranks: dict[str, RankResult] = {rank.name: rank for rank in record.ranks}
     assert ranks.keys() == {p.name for p in job.processes}

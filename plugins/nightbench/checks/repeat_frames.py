@@ -124,12 +124,11 @@ def _loss_fall(measured: Sequence[RankResult], summary: RepeatSummary) -> float 
 
     Ranks that ran no step again are judged by the window's losses, which are of other batches.
     """
-    again = [r.loss_again for r in measured if r.loss_again is not None]
     if summary.loss_first is None or summary.loss_median is None:
         return None
-    if len(again) < len(measured):
-        return summary.loss_first - summary.loss_median
-    return summary.loss_first - fmean(again)
+    again = [r.loss_again for r in measured if r.loss_again is not None]
+    complete = again and len(again) == len(measured)
+    return summary.loss_first - (fmean(again) if complete else summary.loss_median)
 
 
 def _absent(context: CheckContext, record: RepeatRecord, measured: Sequence[RankResult]) -> str:

@@ -24,6 +24,7 @@ from nightbench.core.model import (
     EnvironmentPolicy,
     JobSpec,
     Limits,
+    Movement,
     Reason,
     ReasonCode,
     Severity,
@@ -133,8 +134,19 @@ SPOILED = {
         CONTEXT, rank(loss_window=(6.5, None, math.nan, 6.2)), SUMMARY, set(),
         "trainer-1: window step 2 has None, window step 3 has nan",
     ),
+    "weights_move": (
+        CONTEXT,
+        rank(weights_moved={"w": Movement(0.0, 0.05), "b": Movement(math.nan, None)}),
+        SUMMARY, set(),
+        "trainer-1: w did not move, b has values that are not finite (of 2 tensors)",
+    ),
+    "weights_within_steps": (
+        CONTEXT, rank(weights_moved={"w": Movement(0.06, 0.05), "b": Movement(9.0, None)}),
+        SUMMARY, set(),
+        "trainer-1: an element of w moved by 0.06, its optimiser's steps allow 0.05",
+    ),
     "loss_falls": (
-        CONTEXT, RECORD, replace(SUMMARY, loss_median=7.5), set(), "-0.5 below"
+        CONTEXT, rank(loss_again=8.5), replace(SUMMARY, loss_median=6.0), set(), "-0.3 below"
     ),
 }  # fmt: skip
 
@@ -283,6 +295,8 @@ class TestFiguresFromALog:
             weights_digest=None,
             parameters=None,
             precision=None,
+            loss_again=None,
+            weights_moved=None,
         )
         for each in RANKS
     )
@@ -297,7 +311,7 @@ class TestFiguresFromALog:
         unstated = {name for name, result in found.items() if result.observed == "not stated"}
         assert unstated == {
             *("precision", "weights_agree", "parameters", "parameters_agree"),
-            *("loss_finite", "loss_falls"),
+            *("weights_move", "weights_within_steps", "loss_finite", "loss_falls"),
         }
         assert not [name for name, result in found.items() if result.quarantines]
         assert all(not found[name].success for name in unstated)

@@ -22,6 +22,10 @@ class Task:
         self.step_s = step_s
         self.steps = 0
         self.clock = 0.0
+        self.kept_after: list[int] = []
+
+    def keep_weights(self) -> None:
+        self.kept_after.append(self.steps)
 
     def step(self) -> None:
         time.sleep(self.step_s)
@@ -95,6 +99,18 @@ def test_the_window_has_a_clock_of_its_own(tmp_path: Path) -> None:
     measured = run(task, tmp_path, protocol(steps=100), OwnClock(task))
     assert sum(measured.step_seconds) == 100.0
     assert measured.wall_s == measured.close_s - measured.open_s < 100.0
+
+
+def test_weights_are_kept_once_and_outside_the_window(tmp_path: Path) -> None:
+    class Copying(Task):
+        def keep_weights(self) -> None:
+            super().keep_weights()
+            self.clock += 100.0
+
+    task = Copying()
+    measured = run(task, tmp_path, protocol(warmup=3, steps=5), OwnClock(task))
+    assert task.kept_after == [3]
+    assert measured.step_seconds == [1.0] * 5
 
 
 def test_ranks_meet_and_devices_are_idle_at_both_ends_of_the_window(tmp_path: Path) -> None:
@@ -205,10 +221,16 @@ def test_draining_ends_when_nobody_ever_tells(
 
 def test_a_loss_that_is_no_number_becomes_null_and_is_told(tmp_path: Path) -> None:
     measured = run(Task(), tmp_path, protocol(warmup=1, steps=2))
-    summary, finite = loss_summary([7.0, 6.0, 5.0, math.inf], measured)
+    summary, finite = loss_summary([7.0, 6.0, 5.0, math.inf], measured, again=False)
     assert summary == {"first": 7.0, "window": [6.0, 5.0], "last": 5.0}
     assert not finite
-    summary, finite = loss_summary([7.0, math.nan, 5.0], measured)
+    summary, finite = loss_summary([7.0, math.nan, 5.0], measured, again=False)
     assert summary == {"first": 7.0, "window": [None, 5.0], "last": 5.0}
     assert not finite
-    assert loss_summary([7.0, 6.0, 5.0], measured)[1]
+    assert loss_summary([7.0, 6.0, 5.0], measured, again=False)[1]
+
+
+def test_the_loss_of_the_first_batch_is_taken_again(tmp_path: Path) -> None:
+    measured = run(Task(), tmp_path, protocol(warmup=1, steps=2))
+    summary, _ = loss_summary([7.0, 6.0, 5.0, 4.0], measured, again=True)
+    assert summary == {"first": 7.0, "window": [6.0, 5.0], "last": 5.0, "again": 4.0}

@@ -31,6 +31,19 @@ class Trainer:
         """The losses of all steps so far."""
         return list(self.kept)
 
+    def keep_weights(self):
+        """The only weight counts the steps."""
+        self.kept_at = len(self.kept)
+
+    def weights_moved(self, updates):
+        """How far that is from the window's start."""
+        moved = len(self.kept) - self.kept_at
+        return {"w": {"norm": self.kept_at, "moved": moved, "largest": moved, "limit": updates}}
+
+    def step_again(self):
+        """The workload is not held to converge."""
+        return False
+
     def weights_digest(self):
         """Servers hold the weights."""
         return None
