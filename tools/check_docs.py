@@ -12,8 +12,8 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
-import click
 import typer.main
 
 from nightbench.cli.main import app
@@ -63,15 +63,20 @@ def faults(page: Path, targets: set[str]) -> list[str]:
 def command_faults(page: Path) -> list[str]:
     """Return the commands and options on a page that the program does not have."""
     found = []
+    known_commands = typer.main.get_command(app).load_all()
     for said in COMMAND.findall(page.read_text(encoding="utf-8")):
-        command: click.Command = typer.main.get_command(app)
+        command: Any = None
+        commands: dict[str, Any] = known_commands
         words = re.split(r"\s+", said.replace("\\\n", " ").split(">")[0])[1:]
-        while words and hasattr(command, "commands") and re.fullmatch("[a-z0-9-]+", words[0]):
+        while words and commands and re.fullmatch("[a-z0-9-]+", words[0]):
             name = words.pop(0).rstrip(",")
-            if name not in command.commands:
+            if name not in commands:
                 found.append(f"{page}: {said.strip()}: no command {name}")
                 break
-            command = command.commands[name]
+            command = commands[name]
+            commands = getattr(command, "commands", {})
+        if command is None:
+            continue
         if command.name == "airflow":
             continue  # the rest is Airflow's
         known = {option for each in command.params for option in each.opts} | {"--help"}

@@ -46,7 +46,7 @@ def commands_page() -> str:
         "What `--help` says of each command. State lies in `NIGHTBENCH_HOME` (`.nightbench`).",
     ]
     panel = None
-    for name, command in _commands("nightbench", typer.main.get_command(app)):
+    for name, command in _commands("nightbench", typer.main.get_command(app).load_all()):
         if command.rich_help_panel != panel:
             panel = command.rich_help_panel
             lines += ["", f"## {panel}"]
@@ -56,11 +56,11 @@ def commands_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _commands(name: str, group: Any) -> Iterator[tuple[str, Any]]:
+def _commands(name: str, commands: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield commands with their names; those of a group under its panel."""
-    for word, command in group.commands.items():
+    for word, command in commands.items():
         if hasattr(command, "commands"):
-            for inner_name, inner in _commands(f"{name} {word}", command):
+            for inner_name, inner in _commands(f"{name} {word}", command.commands):
                 inner.rich_help_panel = command.rich_help_panel
                 yield inner_name, inner
         else:

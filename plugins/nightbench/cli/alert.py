@@ -25,10 +25,9 @@ from nightbench.cli.alert_groups import (
 )
 from nightbench.cli.common import out
 from nightbench.cli.nights import say_overdue
-from nightbench.config.values import shown
 from nightbench.core.errors import UserError
 from nightbench.core.hours import moment
-from nightbench.core.printable import has_control_characters
+from nightbench.core.printable import has_control_characters, shown
 
 if TYPE_CHECKING:
     from nightbench.warehouse import Triage, Warehouse

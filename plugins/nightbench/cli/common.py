@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from nightbench.cli.entry import quiet
 from nightbench.config import locations, run_request
 from nightbench.config.run_request import RunRequest, resolve_request
 from nightbench.local.home import Home, find_home
@@ -220,15 +220,6 @@ def _configure_airflow() -> None:
     if place.connections_file.is_file() and place.secrets_file.is_file():
         os.environ.update(deployment.load(place).airflow_env())
     os.environ.setdefault("AIRFLOW_HOME", str(place.airflow))
-
-
-def quiet() -> None:
-    """Let libraries log warnings and errors only: standard output belongs to the commands.
-
-    Airflow's import points all loggers to it, so this is called again after that.
-    """
-    for name in ("airflow", "asyncssh", "alembic", "great_expectations", "httpx", "yoyo"):
-        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def shipment(cluster: Cluster) -> Shipment:

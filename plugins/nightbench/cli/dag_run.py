@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from nightbench.cli import common
 from nightbench.cli.common import out, say
 from nightbench.cli.live_view import LiveView
-from nightbench.config.values import shown
 from nightbench.core.budget import duration
 from nightbench.core.errors import UserError
+from nightbench.core.printable import shown
 from nightbench.local.airflow_api import AirflowApi, AirflowUnavailable
 from nightbench.spool import RunSpool, Spool
 

@@ -1,6 +1,16 @@
-"""Entry point of the `nightbench` command; importing the command takes half a second."""
+"""Entry point of the `nightbench` command; Ctrl-C is told from the start on."""
 
+import logging
 import sys
+
+
+def quiet() -> None:
+    """Let libraries log warnings and errors only: standard output belongs to the commands.
+
+    Airflow's import points all loggers to it, so this is called again after that.
+    """
+    for name in ("airflow", "asyncssh", "alembic", "great_expectations", "httpx", "yoyo"):
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def main() -> None:

@@ -15,8 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from nightbench.cli import common
 from nightbench.cli.common import err, say
-from nightbench.config.values import shown
 from nightbench.core.errors import UserError
+from nightbench.core.printable import shown
 
 if TYPE_CHECKING:
     from nightbench.warehouse.exports import ExportFilter

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -18,9 +18,11 @@ from rich.text import Text
 from nightbench.core.budget import duration
 from nightbench.core.model import reasons_from_json
 from nightbench.core.sentences import sentences
-from nightbench.gang.progress import GangEvent
 from nightbench.report.tables import figure
 from nightbench.spool import RunSpool
+
+if TYPE_CHECKING:
+    from nightbench.gang.progress import GangEvent
 
 _MARKS = {
     "ok": "[green]✓[/green]",

@@ -13,8 +13,8 @@ import typer
 from nightbench.cli import common
 from nightbench.cli.common import say
 from nightbench.cli.results import addresses_of
-from nightbench.config.values import shown
 from nightbench.core.errors import UserError
+from nightbench.core.printable import shown
 
 app = typer.Typer()
 

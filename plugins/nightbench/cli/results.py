@@ -11,9 +11,9 @@ import typer
 
 from nightbench.cli import common
 from nightbench.cli.common import FAILED, err, out, say
-from nightbench.config.values import shown
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus
+from nightbench.core.printable import shown
 from nightbench.report import (
     ResultsTable,
     from_measurements,

@@ -14,9 +14,9 @@ from nightbench.cli import common, dag_run
 from nightbench.cli.common import FAILED, INTERRUPTED, err, say
 from nightbench.config import find_suites, locations
 from nightbench.config.builds import parse_untrusted_build, stage_wheels
-from nightbench.config.values import shown
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, Reason, ReasonCode
+from nightbench.core.printable import shown
 from nightbench.local.airflow_api import AirflowApi
 from nightbench.spool import RunSpool, Spool
 

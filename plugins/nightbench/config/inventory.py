@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from nightbench.config.values import shown
 from nightbench.core.errors import UserError
+from nightbench.core.printable import shown
 
 _SSH = frozenset({"ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh"})
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)")

@@ -18,7 +18,7 @@ from nightbench.config.source import describe
 from nightbench.core.expected_nights import Clock
 from nightbench.core.hours import Hours
 from nightbench.core.model import SLUG
-from nightbench.core.printable import escaped
+from nightbench.core.printable import shown
 
 
 @dataclass(frozen=True)
@@ -204,12 +204,6 @@ def slug(value: str) -> str:
             "starts with a letter or digit"
         )
     return value
-
-
-def shown(value: str) -> str:
-    """A text for a message: control characters by their codes, no more than a line of it."""
-    text = value if len(value) <= 100 else value[:100] + "…"
-    return f'"{escaped(text)}"'
 
 
 def not_empty(value: str) -> str:

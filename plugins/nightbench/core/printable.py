@@ -30,3 +30,9 @@ def _is_control(c: str) -> bool:
 def escaped(text: str) -> str:
     r"""A text with each character that is not printable as its escape, as `\x1b`."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def shown(value: str) -> str:
+    """A text for a message: control characters by their codes, no more than a line of it."""
+    text = value if len(value) <= 100 else value[:100] + "…"
+    return f'"{escaped(text)}"'

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from nightbench.cli.common import words
-from nightbench.cli.main import app
 
 REPO = Path(__file__).resolve().parents[3]
 CLUSTER = """\
@@ -61,46 +60,6 @@ def nightbench(place: Path, *argv: str) -> subprocess.CompletedProcess[str]:
         timeout=120,
         check=False,
     )
-
-
-def test_every_command_of_the_manual_is_there() -> None:
-    names = {command.name or command.callback.__name__ for command in app.registered_commands}
-    assert names == {
-        "ab",
-        "backtest",
-        "bisect",
-        "drill",
-        "export",
-        "drifts",
-        "grade",
-        "nights",
-        "noisy",
-        "up",
-        "down",
-        "status",
-        "logs",
-        "detect",
-        "validate",
-        "plan",
-        "parse",
-        "load",
-        "run",
-        "runs",
-        "cancel",
-        "report",
-        "results",
-        "table",
-        "doctor",
-        "nodes",
-        "sweep",
-        "clean",
-        "demo",
-        "import",
-        "airflow",
-        "migrate",
-        "backup",
-        "restore",
-    }
 
 
 def test_a_plan_needs_nothing_that_runs(place: Path) -> None:

@@ -1,0 +1,86 @@
+"""What the command imports: its help next to nothing, a command no more than it uses."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+import typer.main
+from typer.main import get_command_name
+
+import nightbench.cli
+from nightbench.cli.main import COMMANDS, app
+
+HEAVY = {
+    "airflow", "asyncssh", "fsspec", "great_expectations", "httpx", "jinja2", "numpy", "pandas",
+    "psycopg2", "pydantic", "scipy", "sqlalchemy", "yaml",
+}  # fmt: skip
+CONFIGURED = {"pydantic", "yaml"}
+"""What reads suites and clusters."""
+STORED = CONFIGURED | {"fsspec"}
+"""What opens the spool as well, which may be an object store."""
+OVER_HTTP = STORED | {"httpx", "jinja2"}
+USED = {
+    **dict.fromkeys(("run", "cancel", "demo"), OVER_HTTP),
+    **dict.fromkeys(("ab", "drill"), CONFIGURED | {"jinja2"}),
+    **dict.fromkeys(("results", "clean", "report"), STORED | {"psycopg2", "jinja2"}),
+    "runs": STORED,
+}
+"""Command -> what of HEAVY it may import as it starts, where that is more than CONFIGURED."""
+
+
+def modules(code: str) -> set[str]:
+    code = f"import json, sys\n{code}\njson.dump(sorted(sys.modules), sys.stdout)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    return set(json.loads(done.stdout))
+
+
+def test_the_help_imports_no_command() -> None:
+    asked = (
+        "import contextlib, io\n"
+        "from nightbench.cli.main import app\n"
+        "with contextlib.redirect_stdout(io.StringIO()) as said:\n"
+        "    app(['--help'], standalone_mode=False)\n"
+        "assert 'Measure by Jobs of Kubernetes' in said.getvalue()"
+    )
+    found = modules(asked)
+    assert not HEAVY & found
+    ours = {"cli", "cli.entry", "cli.main", "core", "core.errors", "core.printable"}
+    expected = {"nightbench", *(f"nightbench.{name}" for name in ours)}
+    assert {name for name in found if name.partition(".")[0] == "nightbench"} == expected
+    # Of these are 160 the interpreter's, 150 Typer's and Rich's.
+    assert len(found) < 400
+
+
+@pytest.mark.parametrize("name", [name for panel in COMMANDS.values() for name in panel])
+def test_a_command_imports_what_it_uses(name: str) -> None:
+    load = "import typer.main; from nightbench.cli.main import app"
+    found = modules(f"{load}; typer.main.get_command(app).load({name!r})")
+    assert HEAVY & found <= USED.get(name, CONFIGURED)
+
+
+def test_the_help_says_of_each_command_what_the_command_says() -> None:
+    commands = typer.main.get_command(app).load_all()
+    told = {name: said for panel in COMMANDS.values() for name, (_, said) in panel.items()}
+    first = {
+        name: " ".join((command.help or "").split("\n\n")[0].split())
+        for name, command in commands.items()
+    }
+    assert told == first
+
+
+def test_no_command_of_a_module_is_left_out() -> None:
+    told = {(module, name) for panel in COMMANDS.values() for name, (module, _) in panel.items()}
+    found = set()
+    for each in pkgutil.iter_modules(nightbench.cli.__path__):
+        part = getattr(importlib.import_module(f"nightbench.cli.{each.name}"), "app", None)
+        if each.name == "main" or part is None:
+            continue
+        inner = {get_command_name(i.name or i.callback.__name__) for i in part.registered_commands}
+        is_group = isinstance(part.info.help, str)
+        found |= {(each.name, name) for name in ({each.name} if is_group else inner)}
+    assert found == told
