@@ -16,6 +16,8 @@ from pathlib import Path
 PACKAGES = {
     "sshd": "openssh-server",
     "ssh-keygen": "openssh-client",
+    "ssh-agent": "openssh-client",
+    "ssh-add": "openssh-client",
     "zsh": "zsh",
     "fish": "fish",
     "libnss_wrapper.so": "libnss-wrapper",
