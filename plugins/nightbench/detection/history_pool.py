@@ -7,6 +7,7 @@ import math
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -86,7 +87,11 @@ def _judge_in_processes(
         ) from error
     except BaseException:
         # Nobody waits for what is being judged: an interrupt, or a reader that went away.
+        calls = executor._call_queue  # type: ignore[attr-defined]
         executor.shutdown(wait=False, cancel_futures=True)
+        if sys.version_info < (3, 11, 5) and calls is not None:
+            # It would wait for ever that an ended process reads its task (CPython 94777).
+            calls._reader.close()
         for child in set(multiprocessing.active_children()) - before:
             child.terminate()
         raise
