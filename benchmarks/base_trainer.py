@@ -49,6 +49,7 @@ class Base:
         self._random = self._new_random()
         self._example = None
         self._fed = None
+        self.window_batch = None
         self._weights_before = {}
 
     def step(self):
@@ -85,6 +86,8 @@ class Base:
 
     def keep_weights(self):
         """Copies the weights as the window opens, for `weights_moved`."""
+        if self.context.case["strategy"] == "parameter_server":
+            self.window_batch = self._fed.peek()
         self._weights_before = {
             name: numpy.array(value, dtype="float32") for name, value in self.weights().items()
         }
@@ -143,10 +146,8 @@ class Base:
         Args:
             place: takes a batch, name -> array, and returns what `step` works with.
         """
-        batches = self._placed(place)
-        if self.context.params.get("converges"):
-            batches = self._fed = Replayed(batches)
-        return batches
+        self._fed = Fed(self._placed(place), self.context.params.get("converges"))
+        return self._fed
 
     def _placed(self, place):
         context = self.context
@@ -203,13 +204,26 @@ class Base:
         return {name: value.astype("float32") for name, value in made.items()}
 
 
-class Replayed:
-    """An iterator that gives its first item once more where `again` is set."""
+class Fed:
+    """An iterator over batches that gives the first once more where `again` is set.
 
-    def __init__(self, items):
-        self._items = items
+    Args:
+        batches: as `step` takes them.
+        keep_first: whether the first is kept for that.
+    """
+
+    def __init__(self, batches, keep_first):
+        self._batches = iter(batches)
+        self._keep_first = keep_first
+        self._next = []
         self.first = None
         self.again = False
+
+    def peek(self):
+        """Returns the batch that the next step will take."""
+        if not self._next:
+            self._next.append(next(self._batches))
+        return self._next[0]
 
     def __iter__(self):
         return self
@@ -218,10 +232,10 @@ class Replayed:
         if self.again:
             self.again = False
             return self.first
-        item = next(self._items)
-        if self.first is None:
-            self.first = item
-        return item
+        batch = self._next.pop() if self._next else next(self._batches)
+        if self._keep_first and self.first is None:
+            self.first = batch
+        return batch
 
 
 def step_limit(params):

@@ -68,7 +68,7 @@ def command_faults(page: Path) -> list[str]:
         command: Any = None
         commands: dict[str, Any] = known_commands
         words = re.split(r"\s+", said.replace("\\\n", " ").split(">")[0])[1:]
-        while words and commands and re.fullmatch("[a-z0-9-]+", words[0]):
+        while words and commands and re.fullmatch("[a-z][a-z0-9-]*", words[0]):
             name = words.pop(0).rstrip(",")
             if name not in commands:
                 found.append(f"{page}: {said.strip()}: no command {name}")

@@ -1,6 +1,7 @@
 """Training in Fluid: a static graph, alone or split between trainers and parameter servers."""
 
 import numpy
+from apis.paddle.servers import rows_pulled
 from base_trainer import Base, optimizer_of
 from paddle import fluid
 from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import (
@@ -117,8 +118,17 @@ class Trainer(Base):
         return [float(numpy.mean(loss)) for loss in self.kept]
 
     def weights(self):
-        """Name -> value of all parameters, as this trainer sees them."""
-        return {name: numpy.array(self._tensor(name)) for name in self.made}
+        """Name -> value of all parameters, as this trainer sees them.
+
+        Of a table that stays with the servers: the rows that they give for the window's first
+        batch, once there is one.
+        """
+        held = {name: numpy.array(self._tensor(name)) for name in self.made}
+        if self.distributed and self.window_batch:
+            held.update(
+                rows_pulled(fleet.main_program.clone(), self.executor.run, self.window_batch)
+            )
+        return held
 
     def precision_proof(self):
         """Fluid on the CPU computes in the type of its variables: all that are floats are fp32."""

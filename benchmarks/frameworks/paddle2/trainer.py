@@ -2,9 +2,11 @@
 
 import numpy
 import paddle
+from apis.paddle.servers import rows_pulled
 from apis.paddle.trainer import OPTIMIZERS, EagerTrainer, trainable
 from base_trainer import Base, DoesNotFit, expect_precision, optimizer_of
 from paddle.distributed import fleet
+from paddle.distributed.ps.utils.public import get_the_one_recv_context
 
 GEO_STEPS = 20
 """Geo-SGD exchanges its updates every so many steps."""
@@ -23,14 +25,14 @@ class GraphTrainer(Base):
         super().__init__(context, network, data)
         paddle.enable_static()
         params, serves = context.params, context.role == "pserver"
-        distributed = context.case["strategy"] == "parameter_server"
+        self.distributed = context.case["strategy"] == "parameter_server"
         inputs = {
             name: paddle.static.data(name, [None, *value.shape[1:]], str(value.dtype))
             for name, value in self.example().items()
         }
         self._build(network, inputs)
         optimizer = optimizer_of(params, OPTIMIZERS)(params, self.model)
-        if distributed:
+        if self.distributed:
             optimizer = fleet.distributed_optimizer(optimizer, self._strategy())
         optimizer.minimize(self.loss)
         if serves:
@@ -40,9 +42,10 @@ class GraphTrainer(Base):
         self.executor.run(paddle.static.default_startup_program())
         for name, value in self.made.items():
             self._tensor(name).set(value, paddle.CPUPlace())
-        if distributed:
+        if self.distributed:
             # Trainer 0 gives its weights to the servers, the others fetch them from there.
             fleet.init_worker()
+        self.dense = self._dense_of_servers() if self.distributed else None
         self.program = paddle.static.default_main_program()
         self.batches = self.feed(dict)
         self.kept = []
@@ -91,6 +94,18 @@ class GraphTrainer(Base):
                 rule.naive.initial_range = float(abs(self.made[name]).max())
         return strategy
 
+    def _dense_of_servers(self):
+        """What fetches the dense weights; None for Geo-SGD, whose communicator does so.
+
+        This version fetches them by itself where a Dataset is trained on, and else never: trainers
+        would go on with those that they started from.
+        """
+        if self.context.case["sync"] == "geo":
+            return None
+        servers = fleet.fleet._runtime_handle
+        names = get_the_one_recv_context(servers.context)
+        return lambda: servers._pull_all_dense(servers.scopes, servers._send_ctx, names)
+
     def _tensor(self, name):
         return paddle.static.global_scope().find_var(self.variables[name]).get_tensor()
 
@@ -101,6 +116,8 @@ class GraphTrainer(Base):
 
     def step(self):
         """Forward, backward, exchange with the servers. Returns when the executor is through."""
+        if self.dense:
+            self.dense()
         feed = next(self.batches)
         (loss,) = self.executor.run(self.program, feed=feed, fetch_list=[self.loss])
         self.kept.append(loss)
@@ -110,8 +127,19 @@ class GraphTrainer(Base):
         return [float(numpy.mean(loss)) for loss in self.kept]
 
     def weights(self):
-        """Name -> value of all trainable parameters, as this trainer sees them."""
-        return {name: numpy.array(self._tensor(name)) for name in self.variables}
+        """Name -> value of all trainable parameters, as this trainer sees them.
+
+        Of a table that stays with the servers: the rows that they give for the window's first
+        batch, once there is one.
+        """
+        if self.dense:
+            self.dense()
+        held = {name: numpy.array(self._tensor(name)) for name in self.variables}
+        if self.distributed and self.window_batch:
+            names = {variable: name for name, variable in self.variables.items()}
+            pulled = rows_pulled(self.program.clone(), self.executor.run, self.window_batch)
+            held.update((names[variable], rows) for variable, rows in pulled.items())
+        return held
 
     def precision_proof(self):
         """A graph on the CPU computes in the type of its parameters."""

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich import box
+from rich.table import Table
 
 from nightbench.cli import common
 from nightbench.cli.common import err, out, say
@@ -14,10 +16,16 @@ from nightbench.config import load_suite
 from nightbench.config.run_request import cluster_of, suite_file
 from nightbench.config.scales import FULL
 from nightbench.core.errors import UserError
-from nightbench.core.model import SuiteTable
+from nightbench.core.model import Suite, SuiteTable
 from nightbench.core.tables import Cell
 
 app = typer.Typer()
+_PUBLISHED = (
+    *("figure", "workload", "framework", "framework_version", "mode", "nodes", "devices_per_node"),
+    *("device", "trainers", "pservers", "batch_size_per_device", "precision", "variant"),
+    "unit",
+)
+"""Columns of the references, beside value and remark."""
 
 
 class Format(StrEnum):
@@ -64,6 +72,9 @@ def table(
     """
     from nightbench.report import charts, suite_tables
 
+    if common.warehouse_dsn() is None and format_ is Format.TEXT and figures is None:
+        show_published(suite, only or [])
+        return
     where, chosen, filled = filled_tables(suite, cluster, scale, only or [])
     if format_ is Format.JSON:
         common.print_json(
@@ -95,6 +106,46 @@ def table(
         err.print(f"figure: {drawn}", markup=False, soft_wrap=True)
 
 
+def show_published(named: str, only: list[str]) -> None:
+    """Print the published figures of a suite, in their own words: none of ours is there yet."""
+    from nightbench.warehouse.references import published_figures
+
+    tables = _tables_of(load_suite(suite_file(named, files=True), common.catalog()), only)
+    for each in tables:
+        rows = published_figures(each.document or "", each.figures)
+        if not rows:
+            say(f"{each.title}: nothing is published beside it")
+            continue
+        differ = [name for name in _PUBLISHED if len({row[name] for row in rows}) > 1]
+        same = [
+            f"{name} {rows[0][name]}" for name in _PUBLISHED if name not in differ and rows[0][name]
+        ]
+        shown = Table(*differ, "value", title=f"{each.title}, as published", box=box.SIMPLE_HEAD)
+        for row in rows:
+            shown.add_row(*(row[name] for name in differ), row["value"] or "empty")
+        out.print(shown)
+        say(", ".join(same))
+        for remark in sorted({row["remark"] for row in rows} - {""}):
+            say(remark)
+        say("")
+    say(
+        "None of ours are there: no warehouse yet. `nightbench up` starts one, "
+        f"`nightbench run {named}` measures; the tables then show both, cell by cell."
+    )
+
+
+def _tables_of(suite: Suite, only: list[str]) -> list[SuiteTable]:
+    from nightbench.config.source import one_of
+
+    if not suite.tables:
+        raise UserError(f"suite {suite.name}: found no `tables:`; expected at least one")
+    names = [each.name for each in suite.tables]
+    for name in only:
+        if name not in names:
+            raise UserError(f"table: {one_of(name, names)}")
+    return [each for each in suite.tables if not only or each.name in only]
+
+
 def filled_tables(
     named: str, cluster: str | None, scale: str | None, only: list[str]
 ) -> tuple[str, str, list[tuple[SuiteTable, list[Cell]]]]:
@@ -103,19 +154,13 @@ def filled_tables(
     Raises:
         UserError: there is no such suite, cluster, scale or table, or no warehouse.
     """
-    from nightbench.config.source import one_of
     from nightbench.night.run_tables import fill_tables
 
     catalog = common.catalog()
     path = suite_file(named, files=True)
     place = cluster_of(cluster, catalog, files=True) if cluster else None
     suite = load_suite(path, catalog, cluster=place)
-    if not suite.tables:
-        raise UserError(f"suite {suite.name}: found no `tables:` in {path}; expected at least one")
-    names = [each.name for each in suite.tables]
-    for name in only:
-        if name not in names:
-            raise UserError(f"table: {one_of(name, names)}")
+    _tables_of(suite, only)
     stored = common.open_reader().tables
     chosen = scale or stored.newest_scale(suite.name, suite.cluster) or suite.scale
     suite = load_suite(path, catalog, cluster=place, scale=chosen)

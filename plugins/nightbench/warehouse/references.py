@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+from collections.abc import Collection
 from pathlib import Path
 
 from nightbench.core.errors import UserError
@@ -28,6 +29,13 @@ def load_references(connection: Connection, folder: Path | None = None) -> int:
     rows = [row for name in FILES for row in _read(place / name)]
     changed: int = statements.queries().store_reference(connection, rows)
     return changed
+
+
+def published_figures(document: str, figures: Collection[str]) -> list[dict[str, str]]:
+    """Return the cells of a public benchmark's figures, in its own words; some have no value."""
+    texts = [(statements.SQL / "references" / name).read_text(encoding="utf-8") for name in FILES]
+    rows = [row for text in texts for row in csv.DictReader(text.splitlines())]
+    return [row for row in rows if row["source"] == document and row["figure"] in figures]
 
 
 def _read(path: Path) -> list[dict[str, str | float | None]]:
