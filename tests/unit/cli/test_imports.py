@@ -7,9 +7,12 @@ import json
 import pkgutil
 import subprocess
 import sys
+from importlib import metadata
+from pathlib import Path
 
 import pytest
 import typer.main
+from packaging.requirements import Requirement
 from typer.main import get_command_name
 
 import nightbench.cli
@@ -61,6 +64,42 @@ def test_a_command_imports_what_it_uses(name: str) -> None:
     load = "import typer.main; from nightbench.cli.main import app"
     found = modules(f"{load}; typer.main.get_command(app).load({name!r})")
     assert HEAVY & found <= USED.get(name, CONFIGURED)
+
+
+def test_detect_needs_only_what_the_package_depends_on(tmp_path: Path) -> None:
+    history = tmp_path / "history.csv"
+    nights = [f"a,{1_728_000_000 + 86_400 * k},{100 if k < 40 else 80}.{k}" for k in range(60)]
+    history.write_text("\n".join(["series,t,value", *nights]))
+    found = modules(
+        "import contextlib, io\n"
+        "from nightbench.cli.main import app\n"
+        "with contextlib.redirect_stdout(io.StringIO()):\n"
+        f"    app(['detect', {str(history)!r}], standalone_mode=False)"
+    )
+    of = metadata.packages_distributions()
+    used = {_name(name) for each in found for name in of.get(each, ())}
+    assert "ruptures" in used
+    # The first is imported by a .pth file of its own, the second by NumPy where it is there.
+    by_chance = {"setuptools", "charset-normalizer"}
+    assert used - by_chance <= {"nightbench"} | _closure("nightbench")
+
+
+def _closure(name: str) -> set[str]:
+    """All distributions that one needs, by their names."""
+    needed: set[str] = set()
+    todo = [name]
+    while todo:
+        for line in metadata.requires(todo.pop()) or ():
+            requirement = Requirement(line)
+            wanted = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+            if wanted and _name(requirement.name) not in needed:
+                needed.add(_name(requirement.name))
+                todo.append(requirement.name)
+    return needed
+
+
+def _name(distribution: str) -> str:
+    return distribution.lower().replace("_", "-")
 
 
 def test_the_help_says_of_each_command_what_the_command_says() -> None:
