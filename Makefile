@@ -26,7 +26,7 @@ test: setup-dev  ## what to run before a commit; PostgreSQL comes from a wheel
 test-all: test-rest test-browser  ## what is slow too, and Chromium; no drills, no large environments
 
 test-rest: setup-dev
-	.venv/bin/python -m tests.contained -n $(TEST_WORKERS) -m "not large"
+	.venv/bin/python -m tests.contained -n $(TEST_WORKERS) -m "not large" $(TEST_OPTIONS)
 
 test-lines: setup-dev  ## all framework lines, the large ones too: 15 GB of environments, an hour
 	.venv/bin/python -m tests.contained -n 2 -m framework

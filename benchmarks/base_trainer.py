@@ -86,7 +86,7 @@ class Base:
 
     def keep_weights(self):
         """Copies the weights as the window opens, for `weights_moved`."""
-        if self.context.case["strategy"] == "parameter_server":
+        if self._fed and self.context.case["strategy"] == "parameter_server":
             self.window_batch = self._fed.peek()
         self._weights_before = {
             name: numpy.array(value, dtype="float32") for name, value in self.weights().items()
