@@ -180,7 +180,7 @@ def _rank_row(context: CheckContext, rank: RankResult) -> dict[str, Any]:
         "backward_steps": sum(b < a for a, b in itertools.pairwise(ends)),
         "wrong_transport": wrong_transport(context.transport, rank.transport),
         "bad_losses": _bad_losses(rank),
-        "still": _still(rank),
+        "still": _still(rank, context.from_log),
         "beyond": _beyond(rank),
     }
 
@@ -201,10 +201,13 @@ def _number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _still(rank: RankResult) -> str | None:
-    """Return the tensors that did not move, or to where there is no number; None: not stated."""
+def _still(rank: RankResult, from_log: bool) -> str | None:
+    """Return the tensors that did not move, or to where there is no number.
+
+    A log need not state it (None); a rank of ours that is silent is refused.
+    """
     if rank.weights_moved is None:
-        return None
+        return None if from_log else "how far its weights moved is not stated"
     if not rank.weights_moved:
         return "no tensor is trained"
     words = [

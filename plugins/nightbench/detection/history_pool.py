@@ -87,10 +87,11 @@ def _judge_in_processes(
         ) from error
     except BaseException:
         # Nobody waits for what is being judged: an interrupt, or a reader that went away.
-        calls = executor._call_queue  # type: ignore[attr-defined]
+        # Python 3.11.2 waits for ever that an ended process reads its task (CPython 94777), unless
+        # nobody can; it forgets the queue in shutdown(). The queue has no public name.
+        calls = getattr(executor, "_call_queue", None) if sys.version_info < (3, 11, 5) else None
         executor.shutdown(wait=False, cancel_futures=True)
-        if sys.version_info < (3, 11, 5) and calls is not None:
-            # It would wait for ever that an ended process reads its task (CPython 94777).
+        if calls is not None:
             calls._reader.close()
         for child in set(multiprocessing.active_children()) - before:
             child.terminate()

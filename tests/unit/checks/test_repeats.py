@@ -224,6 +224,10 @@ def test_rank_without_a_digest_does_not_agree():
     assert red(CONTEXT, rank(weights_digest=None)) == {"weights_agree"}
 
 
+def test_a_rank_that_does_not_say_how_far_its_weights_moved_is_red():
+    assert red(CONTEXT, rank(weights_moved=None)) == {"weights_move"}
+
+
 def test_collective_rank_that_did_not_count_its_parameters_is_red():
     assert red(CONTEXT, rank(parameters=None)) == {"parameters"}
 
