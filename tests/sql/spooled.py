@@ -161,6 +161,7 @@ def _result(
                     "time_to_first_step_s": 0.5,
                     "loss": {"first": 2.0, "window": [1.5] * STEPS, "last": 1.5},
                     "loss_finite": True,
+                    "weights_moved": {"w": {"largest": 0.02, "limit": 0.05}},
                     "weights_digest": "ab" * 32,
                     "parameters": 1000,
                     "peak_memory": {"resident_bytes": 1_000_000, "allocator_bytes": None},
