@@ -1,4 +1,4 @@
-"""Data-quality checks: one file of expectations about repeats, one about measurements.
+"""Data-quality checks: of repeats, of what they learned, and of measurements; a file for each.
 
 Great Expectations takes several seconds to import, so it is imported by the first check that
 runs and never by importing this package.

@@ -1,4 +1,4 @@
-"""Runs tables of checks on data frames with Great Expectations."""
+"""Runs tables of checks with Great Expectations: a frame for each kind of subject."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nightbench.checks.expectation import Check, CheckContext
@@ -16,8 +17,17 @@ from nightbench.core.model import CheckResult, Severity
 if TYPE_CHECKING:
     import pandas as pd
 
-WHERE = ("repeat", "process")
-"""Columns of every frame that locate a value."""
+
+@dataclass(frozen=True)
+class Row:
+    """One subject of checks, and where it was found."""
+
+    repeat: int | None
+    """None for a measurement, which covers all repeats."""
+    process: str
+    """Empty for a repeat or a measurement."""
+    subject: Any
+
 
 NOT_STATED = "not stated"
 """Observed by a check that needs what the log of a command does not say."""
@@ -50,74 +60,72 @@ def _great_expectations() -> tuple[Any, Any]:
 def hold(
     subject: str,
     checks: Sequence[Check],
-    frames: Mapping[str, pd.DataFrame],
+    rows: Mapping[str, Sequence[Row]],
     context: CheckContext,
     failed: frozenset[int | None] = frozenset(),
 ) -> list[CheckResult]:
     """Return one result for each check and repeat, ordered by repeat and then as in the table.
 
-    Every frame has the columns `repeat` and `process`; the frame `repeats` names all repeats.
-    `failed` are those that did not end well. A check that needs what only a rank of ours states
-    neither passes nor fails where figures are read from a log: it warns that they are not stated.
+    `rows` holds the subjects by their kind; those of the kind `subject` name all repeats. `failed`
+    are those that did not end well. A check that needs what only a rank of ours states neither
+    passes nor fails where figures are read from a log: it warns that they are not stated.
     """
-    gx, batch_definition = _great_expectations()
     unstated = [check for check in checks if check.from_rank and context.from_log]
     applicable = [check for check in checks if check.applies(context) and check not in unstated]
+    frames: dict[str, pd.DataFrame] = {}
     bad: dict[str, dict[int | None, list[tuple[str, Any]]]] = {}
-    for name, frame in frames.items():
-        of_frame = [check for check in applicable if check.frame == name]
-        if of_frame and len(frame):
-            bad |= _unexpected(gx, batch_definition, of_frame, frame, context)
+    for kind, subjects in rows.items():
+        of_kind = [check for check in applicable if check.of == kind]
+        if of_kind and subjects:
+            frames[kind] = _frame(of_kind, subjects, context)
+            bad |= _unexpected(of_kind, frames[kind], context)
 
     results = []
-    for repeat in [_plain(value) for value in frames["repeats"]["repeat"]]:
+
+    def add(check: Check, repeat: int | None, severity: Severity, success: bool, seen: str) -> None:
+        expected = check.expected_in(context)
+        results.append(CheckResult(subject, repeat, check.name, severity, success, seen, expected))
+
+    for repeat in [row.repeat for row in rows[subject]]:
         for check in applicable:
-            if repeat in failed and not check.of_failed:
+            if check.of not in frames or (repeat in failed and not check.of_failed):
                 continue
-            frame = frames[check.frame]
-            rows = frame[frame["repeat"] == repeat] if repeat is not None else frame
-            if not len(rows):
+            frame = frames[check.of]
+            seen = frame if repeat is None else frame[frame["repeat"] == repeat]
+            if not len(seen):
                 continue  # No rank or step: another check reports that they are missing.
             found = bad.get(check.name, {}).get(repeat, [])
-            results.append(
-                CheckResult(
-                    subject=subject,
-                    repeat=repeat,
-                    check=check.name,
-                    severity=check.severity_in(context),
-                    success=not found,
-                    observed=_bad_words(check, found) if found else _good_words(check, rows),
-                    expected=check.expected_in(context),
-                )
-            )
-        if repeat not in failed:
-            results += [
-                CheckResult(
-                    subject=subject,
-                    repeat=repeat,
-                    check=check.name,
-                    severity=Severity.WARN,
-                    success=False,
-                    observed=NOT_STATED,
-                    expected=check.expected_in(context),
-                )
-                for check in unstated
-                if check.applies(context)
-            ]
+            said = _bad_words(check, found) if found else _good_words(check, seen)
+            add(check, repeat, check.severity_in(context), not found, said)
+        for check in unstated if repeat not in failed else ():
+            if check.applies(context):
+                add(check, repeat, Severity.WARN, False, NOT_STATED)
     return results
 
 
+def _frame(checks: Sequence[Check], rows: Sequence[Row], context: CheckContext) -> pd.DataFrame:
+    """Return a row for each subject: where it was found, and a column with the value of a check."""
+    import pandas as pd
+
+    columns = {
+        "repeat": pd.Series([row.repeat for row in rows], dtype="float64"),
+        "process": pd.Series([row.process for row in rows], dtype="object"),
+    }
+    for check in checks:
+        values = [check.value(context, row.subject) for row in rows]
+        dtype = "object" if check.expects.of_text else "float64"
+        columns[check.name] = pd.Series(values, dtype=dtype)
+    return pd.DataFrame(columns)
+
+
 def _unexpected(
-    gx: Any,
-    batch_definition: Any,
-    checks: Sequence[Check],
-    frame: pd.DataFrame,
-    context: CheckContext,
+    checks: Sequence[Check], frame: pd.DataFrame, context: CheckContext
 ) -> dict[str, dict[int | None, list[tuple[str, Any]]]]:
     """Return check -> repeat -> (process, value) of every row that is not as expected."""
+    gx, batch_definition = _great_expectations()
     expectations = []
     for check in checks:
-        expectation = check.expects(gx.expectations, context)
+        expectation = check.expects.make(gx.expectations, check.name, context)
         expectation.meta = {"check": check.name}
         expectations.append(expectation)
     with warnings.catch_warnings():
@@ -126,24 +134,21 @@ def _unexpected(
             gx.ExpectationSuite(name="suite", expectations=expectations),
             result_format={
                 "result_format": "COMPLETE",
-                "unexpected_index_column_names": list(WHERE),
+                "unexpected_index_column_names": ["repeat", "process"],
             },
         )
-    by_name = {check.name: check for check in checks}
     bad: dict[str, dict[int | None, list[tuple[str, Any]]]] = {}
     for result in outcome.results:
-        check = by_name[result.expectation_config.meta["check"]]
+        name = result.expectation_config.meta["check"]
         if result.success:
             continue
         rows = result.result.get("unexpected_index_list")
         if not rows:
-            raise RuntimeError(
-                f"check {check.name} could not be evaluated: {result.exception_info}"
-            )
+            raise RuntimeError(f"check {name} could not be evaluated: {result.exception_info}")
         places: dict[int | None, list[tuple[str, Any]]] = defaultdict(list)
         for row in rows:
-            places[_plain(row["repeat"])].append((row["process"], row[check.column]))
-        bad[check.name] = places
+            places[_plain(row["repeat"])].append((row["process"], row[name]))
+        bad[name] = places
     return bad
 
 
@@ -168,7 +173,7 @@ def _bad_words(check: Check, found: Sequence[tuple[str, Any]]) -> str:
 
 
 def _good_words(check: Check, rows: pd.DataFrame) -> str:
-    values = rows[check.column].dropna()
+    values = rows[check.name].dropna()
     if not len(values):
         return "none"
     low, high = _written(check, values.min()), _written(check, values.max())

@@ -1,20 +1,28 @@
-"""Defines a check: one Great Expectations expectation with its severity and its text.
+"""Defines a check: a function of one subject, and what it is expected to return.
 
-The tables in `repeats.py` and `measurements.py` are made of `Check` entries. Each names a
-frame and a column of it, and the values of that column that are expected.
+The tables in `repeats.py` and `measurements.py` are made of `Check` entries, which Great
+Expectations runs on all their subjects at once.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nightbench.core.model import Case, JobSpec, Process, Protocol, Severity, Strategy, WorkloadInfo
-
-FINITE = sys.float_info.max
-"""Upper bound of finite numbers."""
+from nightbench.core.model import (
+    Case,
+    JobSpec,
+    Process,
+    Protocol,
+    RankResult,
+    RepeatRecord,
+    RepeatSummary,
+    Severity,
+    Strategy,
+    WorkloadInfo,
+)
 
 
 @dataclass(frozen=True)
@@ -71,31 +79,89 @@ class CheckContext:
         return self.case.strategy is Strategy.PARAMETER_SERVER and self.case.sync != "sync"
 
 
-Expectation = Callable[[Any, CheckContext], Any]
-"""`(great_expectations.expectations, context)` -> expectation."""
+@dataclass(frozen=True)
+class Repeat:
+    """A repeat with what its measuring trainers returned."""
 
-Words = str | Callable[[CheckContext], str]
+    record: RepeatRecord
+    summary: RepeatSummary
+    measured: Sequence[RankResult]
 
 
-def always(context: CheckContext) -> bool:
-    """The check applies to every case."""
-    return True
+@dataclass(frozen=True)
+class Expectation:
+    """What the values of a check have to be, as Great Expectations judges them row by row."""
+
+    make: Callable[[Any, str, CheckContext], Any]
+    """`(great_expectations.expectations, column, context)` -> expectation."""
+    of_text: bool = False
+    """The values are text; else numbers."""
+
+
+Limit = float | Callable[[CheckContext], float]
+
+
+def _between(low: Limit | None = None, high: Limit | None = None) -> Expectation:
+    def value(limit: Limit | None, context: CheckContext) -> float | None:
+        return limit(context) if callable(limit) else limit
+
+    return Expectation(
+        lambda gxe, column, context: gxe.ExpectColumnValuesToBeBetween(
+            column=column, min_value=value(low, context), max_value=value(high, context)
+        )
+    )
+
+
+def at_least(limit: Limit) -> Expectation:
+    """Values are at least `limit`; nulls are left to other checks."""
+    return _between(low=limit)
+
+
+def at_most(limit: Limit) -> Expectation:
+    """Values are at most `limit`; nulls are left to other checks."""
+    return _between(high=limit)
+
+
+def equal_to(value: Callable[[CheckContext], Any], *, of_text: bool = False) -> Expectation:
+    """Values are what the context says; nulls are left to other checks."""
+    return Expectation(
+        lambda gxe, column, context: gxe.ExpectColumnValuesToBeInSet(
+            column=column, value_set=[value(context)]
+        ),
+        of_text,
+    )
+
+
+POSITIVE = Expectation(
+    lambda gxe, column, context: gxe.ExpectColumnValuesToBeBetween(
+        column=column, min_value=0, strict_min=True, max_value=sys.float_info.max
+    )
+)
+"""Values are greater than zero and finite; nulls are left to other checks."""
+
+PRESENT = Expectation(lambda gxe, column, context: gxe.ExpectColumnValuesToNotBeNull(column=column))
+"""Values are not null."""
+
+NOTHING = equal_to(lambda context: "", of_text=True)
+"""The values say what is wrong, as text, and are empty."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One expectation about one column of one frame."""
+    """One expectation about one value of each subject: a repeat, a rank, a step, a measurement."""
 
     name: str
     severity: Severity
-    frame: str
-    column: str
+    of: str
+    """What its subjects are: `repeat`, `rank`, `step` or `measurement`."""
+    value: Callable[[CheckContext, Any], Any]
+    """`(context, subject)` -> value; None where there is none."""
     expects: Expectation
-    expected: Words
+    expected: str | Callable[[CheckContext], str]
     """The expectation as text."""
     show: str = "{}"
-    """Format of a value of the column."""
-    applies: Callable[[CheckContext], bool] = always
+    """Format of a value."""
+    applies: Callable[[CheckContext], bool] = lambda context: True
     warns_when_shared: bool = False
     from_rank: bool = False
     """It needs what only a rank of ours states; of a log it is recorded as not stated."""
@@ -111,48 +177,3 @@ class Check:
     def expected_in(self, context: CheckContext) -> str:
         """Return the expectation of the context's case as text."""
         return self.expected if isinstance(self.expected, str) else self.expected(context)
-
-
-Limit = float | Callable[[CheckContext], float]
-
-
-def _value(limit: Limit | None, context: CheckContext) -> float | None:
-    return limit(context) if callable(limit) else limit
-
-
-def at_least(column: str, limit: Limit) -> Expectation:
-    """Values are at least `limit`; nulls are left to other checks."""
-    return lambda gxe, context: gxe.ExpectColumnValuesToBeBetween(
-        column=column, min_value=_value(limit, context)
-    )
-
-
-def at_most(column: str, limit: Limit) -> Expectation:
-    """Values are at most `limit`; nulls are left to other checks."""
-    return lambda gxe, context: gxe.ExpectColumnValuesToBeBetween(
-        column=column, max_value=_value(limit, context)
-    )
-
-
-def positive(column: str) -> Expectation:
-    """Values are greater than zero and finite; nulls are left to other checks."""
-    return lambda gxe, context: gxe.ExpectColumnValuesToBeBetween(
-        column=column, min_value=0, strict_min=True, max_value=FINITE
-    )
-
-
-def present(column: str) -> Expectation:
-    """Values are not null."""
-    return lambda gxe, context: gxe.ExpectColumnValuesToNotBeNull(column=column)
-
-
-def one_of(column: str, values: Callable[[CheckContext], list[Any]]) -> Expectation:
-    """Values are among those that the context allows; nulls are left to other checks."""
-    return lambda gxe, context: gxe.ExpectColumnValuesToBeInSet(
-        column=column, value_set=values(context)
-    )
-
-
-def nothing(column: str) -> Expectation:
-    """The column lists what is wrong, as text, and is empty."""
-    return lambda gxe, context: gxe.ExpectColumnValuesToBeInSet(column=column, value_set=[""])
