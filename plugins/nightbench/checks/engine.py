@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Row:
+class CheckedRow:
     """One subject of checks, and where it was found."""
 
     repeat: int | None
@@ -60,7 +60,7 @@ def _great_expectations() -> tuple[Any, Any]:
 def hold(
     subject: str,
     checks: Sequence[Check],
-    rows: Mapping[str, Sequence[Row]],
+    rows: Mapping[str, Sequence[CheckedRow]],
     context: CheckContext,
     failed: frozenset[int | None] = frozenset(),
 ) -> list[CheckResult]:
@@ -103,7 +103,9 @@ def hold(
     return results
 
 
-def _frame(checks: Sequence[Check], rows: Sequence[Row], context: CheckContext) -> pd.DataFrame:
+def _frame(
+    checks: Sequence[Check], rows: Sequence[CheckedRow], context: CheckContext
+) -> pd.DataFrame:
     """Return a row for each subject: where it was found, and a column with the value of a check."""
     import pandas as pd
 

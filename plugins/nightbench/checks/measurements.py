@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 from statistics import median
 
-from nightbench.checks.engine import Row, hold
+from nightbench.checks.engine import CheckedRow, hold
 from nightbench.checks.expectation import (
     NOTHING,
     POSITIVE,
@@ -141,6 +141,6 @@ def check_measurements(
     for context, measurement in pairs:
         ended = measurement.status is CaseStatus.OK
         failed: frozenset[int | None] = frozenset() if ended else frozenset({None})
-        rows = {"measurement": [Row(None, "", measurement)]}
+        rows = {"measurement": [CheckedRow(None, "", measurement)]}
         outcome.append(tuple(hold("measurement", MEASUREMENT_CHECKS, rows, context, failed)))
     return outcome

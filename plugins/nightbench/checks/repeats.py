@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from nightbench.checks.engine import Row, hold
+from nightbench.checks.engine import CheckedRow, hold
 from nightbench.checks.expectation import (
     NOTHING,
     POSITIVE,
@@ -322,16 +322,16 @@ def check_repeats(
     if unsummarized:
         raise ValueError(f"no summary for repeats {unsummarized}")
     trainers = {p.name for p in context.trainers}
-    rows: dict[str, list[Row]] = {"repeat": [], "rank": [], "step": []}
+    rows: dict[str, list[CheckedRow]] = {"repeat": [], "rank": [], "step": []}
     for record in records:
         measured = [r for r in record.ranks if r.name in trainers and r.step_seconds]
         repeat = Repeat(record, by_repeat[record.repeat], measured)
-        rows["repeat"].append(Row(record.repeat, "", repeat))
+        rows["repeat"].append(CheckedRow(record.repeat, "", repeat))
         for rank in measured:
             typical_s = median(rank.step_seconds)
-            rows["rank"].append(Row(record.repeat, rank.name, rank))
+            rows["rank"].append(CheckedRow(record.repeat, rank.name, rank))
             rows["step"] += [
-                Row(record.repeat, rank.name, Step(seconds, typical_s))
+                CheckedRow(record.repeat, rank.name, Step(seconds, typical_s))
                 for seconds in rank.step_seconds
             ]
     failed = frozenset(r.repeat for r in records if r.status != "ok")
