@@ -64,22 +64,19 @@ SlurmOption = Annotated[v.Text, AfterValidator(_slurm_option)]
 class SlurmFile(StrictModel):
     """Gangs become jobs of Slurm: `hosts` of `nodes` are Slurm's names of nodes (docs/slurm.md)."""
 
-    login: v.Hosts = Field(
-        description="SSH address of a login node: it submits jobs and sees `environments.root`, "
-        "which all nodes share. Its Connection is the `ssh_conn_id` of the nodes."
-    )
-    partition: v.Name | None = Field(None, description="Partition; Slurm's default unless given.")
-    account: v.Name | None = Field(None, description="Account; the user's default unless given.")
-    time_limit: v.PositiveDuration | None = Field(
-        None, description="Time limit of a job, for a case; the partition's unless given."
-    )
-    warning: v.PositiveDuration = Field(
-        60.0, description="How long before its end Slurm tells a job's agents of it."
-    )
-    options: list[SlurmOption] = Field(
-        default_factory=list,
-        description="Further options of `sbatch`, each `--name=value`, `--gres=gpu:8` say.",
-    )
+    login: v.Hosts
+    """SSH address of a login node: it submits jobs and sees `environments.root`, which all nodes
+    share. Its Connection is the `ssh_conn_id` of the nodes."""
+    partition: v.Name | None = None
+    """Partition; Slurm's default unless given."""
+    account: v.Name | None = None
+    """Account; the user's default unless given."""
+    time_limit_s: v.PositiveDuration | None = Field(None, alias="time_limit")
+    """Time limit of a job, for a case; the partition's unless given."""
+    warning_s: v.PositiveDuration = Field(60.0, alias="warning")
+    """How long before its end Slurm tells a job's agents of it."""
+    options: v.Many[SlurmOption] = ()
+    """Further options of `sbatch`, each `--name=value`, `--gres=gpu:8` say."""
 
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
@@ -112,29 +109,24 @@ Image = Annotated[str, _matches(_IMAGE, "an image such as registry.example.org/t
 class KubernetesFile(StrictModel):
     """Gangs become indexed Jobs, a pod for each of `nodes` (docs/kubernetes-jobs.md)."""
 
-    claim: DnsLabel = Field(
-        description="PersistentVolumeClaim that all pods mount, ReadWriteMany: plans and results."
-    )
-    images: Annotated[dict[FrameworkName, Image], Field(min_length=1), v.Words("images")] = Field(
-        description="Framework line: image that has it. `environments.paths` says below which "
-        "prefix, and `environments.python` runs the agent."
-    )
-    namespace: DnsLabel = Field("default", description="Namespace of all that is made.")
-    resources: Annotated[dict[LabelKey, Quantity], v.Words("resources")] = Field(
-        default_factory=dict,
-        description='What a pod requests, and may have no more of: `{cpu: "10", memory: 5Gi, '
-        'nvidia.com/gpu: "8"}`. A case with `cpus` or `memory` states these itself.',
-    )
-    node_selector: Annotated[dict[LabelKey, LabelValue], v.Words("labels")] = Field(
-        default_factory=dict, description="Labels that the pods' machines must have."
-    )
-    tolerations: Annotated[list[LabelKey], v.Words("keys of taints")] = Field(
-        default_factory=list, description="Taints of machines that the pods tolerate."
-    )
-    user: v.Count = Field(50001, description="User id that the pods run as; never root.")
-    time_limit: v.PositiveDuration | None = Field(
-        None, description="After which Kubernetes ends a Job; never unless given."
-    )
+    claim: DnsLabel
+    """PersistentVolumeClaim that all pods mount, ReadWriteMany: plans and results."""
+    images: Annotated[dict[FrameworkName, Image], Field(min_length=1), v.Words("images")]
+    """Framework line: image that has it. `environments.paths` says below which prefix, and
+    `environments.python` runs the agent."""
+    namespace: DnsLabel = "default"
+    """Namespace of all that is made."""
+    resources: Annotated[dict[LabelKey, Quantity], v.Words("resources")] = Field({})
+    """What a pod requests, and may have no more of: `{cpu: "10", memory: 5Gi, nvidia.com/gpu:
+    "8"}`. A case with `cpus` or `memory` states these itself."""
+    node_selector: Annotated[dict[LabelKey, LabelValue], v.Words("labels")] = Field({})
+    """Labels that the pods' machines must have."""
+    tolerations: Annotated[v.Many[LabelKey], v.Words("keys of taints")] = ()
+    """Taints of machines that the pods tolerate."""
+    user: v.Count = 50001
+    """User id that the pods run as; never root."""
+    time_limit_s: v.PositiveDuration | None = Field(None, alias="time_limit")
+    """After which Kubernetes ends a Job; never unless given."""
 
 
 def slurm_policy(
@@ -157,13 +149,8 @@ def slurm_policy(
             "job for itself"
         )
         problems.append(document.problem(("lock",), message))
-    return SlurmPolicy(
-        login=v.hosts(written.login)[0],
-        partition=written.partition,
-        account=written.account,
-        time_limit_s=written.time_limit,
-        warning_s=round(written.warning),
-        options=tuple(written.options),
+    return written.to(
+        SlurmPolicy, login=v.hosts(written.login)[0], warning_s=round(written.warning_s)
     )
 
 
@@ -180,13 +167,4 @@ def kubernetes_policy(
     if gpus and not any("gpu" in name for name in written.resources):
         message = 'found no GPU on a cluster of kind "gpu"; expected nvidia.com/gpu, say'
         problems.append(document.problem(("kubernetes", "resources"), message))
-    return KubernetesPolicy(
-        claim=written.claim,
-        images=dict(written.images),
-        namespace=written.namespace,
-        resources=dict(written.resources),
-        node_selector=dict(written.node_selector),
-        tolerations=tuple(written.tolerations),
-        user=written.user,
-        time_limit_s=written.time_limit,
-    )
+    return written.to(KubernetesPolicy)

@@ -122,13 +122,9 @@ def _framework(path: Path) -> FrameworkInfo:
     complaints = [str(ConfigError(path, problems))] if problems else []
     complaints += syntax_errors(code, file.python)
     missing = _missing_locks(file, path.parent)
-    return FrameworkInfo(
+    return file.to(
+        FrameworkInfo,
         line=path.parent.name,
-        title=file.title,
-        version=file.version,
-        api=file.api,
-        commands=file.commands,
-        python=file.python,
         devices=devices,
         variants={name: variant.device for name, variant in file.variants.items()},
         least_drivers={
@@ -142,14 +138,8 @@ def _framework(path: Path) -> FrameworkInfo:
             Strategy(strategy): tuple(_role(name, role) for name, role in roles.items())
             for strategy, roles in file.roles.items()
         },
-        refused_workloads=dict(file.refused_workloads),
-        refused_combinations=tuple(
-            Combination(each.when, each.refused) for each in file.refused_combinations
-        ),
+        refused_combinations=tuple(each.to(Combination) for each in file.refused_combinations),
         launcher_env=frozenset(file.launcher_env),
-        drill_workload=file.drill_workload,
-        for_tests=file.for_tests,
-        size_bytes=file.size_bytes,
         problem="\n".join(complaints) or None,
         broken_variants={
             name: str(ConfigError(path, [document.problem(("variants", name), message)]))
@@ -177,8 +167,7 @@ def _by_kind(support: Any, kinds: Iterable[str]) -> Support:
 
 
 def _role(name: str, file: RoleFile) -> Role:
-    device = file.measured if file.device is None else file.device
-    return Role(name, file.count, file.place, file.measured, device=device)
+    return file.to(Role, name=name, device=file.measured if file.device is None else file.device)
 
 
 def _contradictions(
@@ -304,10 +293,9 @@ def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadIn
     # Prose may be mended and a scale added without a new segment of the history; what a case
     # takes of its own scale is part of the case's digest (see plan.definition_digest).
     defining = {k: x for k, x in document.data.items() if k not in _NOT_DEFINING}
-    return WorkloadInfo(
+    return file.to(
+        WorkloadInfo,
         name=path.parent.name,
-        title=file.title,
-        unit=file.unit,
         frameworks=tuple(
             sorted(
                 line
@@ -316,10 +304,6 @@ def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadIn
             )
         ),
         strategies=tuple(Strategy(name) for name in file.strategies),
-        scales={name: dict(parameters) for name, parameters in file.scales.items()},
-        parameters=file.parameters,
-        seed=file.seed,
-        reads=file.reads,
         digest=digest_of(defining),
         problem="\n".join(complaints) or None,
         broken_models=models,

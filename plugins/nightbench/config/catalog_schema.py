@@ -73,148 +73,112 @@ _Variant = Annotated[v.Name, v.Words("variant")]
 class IndexFile(StrictModel):
     """A package index that holds what the default index does not."""
 
-    url: v.Text = Field(description="Its address, as for `--index-url`.")
-    options: list[v.Text] = Field(
-        default_factory=list,
-        description="Options of `uv pip install` that take packages from it; `--index URL` unless "
-        "given.",
-    )
+    url: v.Text
+    """Its address, as for `--index-url`."""
+    options: v.Many[v.Text] = ()
+    """Options of `uv pip install` that take packages from it; `--index URL` unless given."""
 
 
 class VariantFile(StrictModel):
     """A build of a line for one kind of devices, with a lock `requirements-<variant>.lock`."""
 
-    device: _Kind = Field(description="Devices that it is for: `cpu` or `gpu`.")
-    index: IndexFile | None = Field(
-        None,
-        description="Where it comes from, unless the site has folders of wheels; the default index "
-        "unless given.",
-    )
-    package: v.Name | None = Field(
-        None, description="Name of its main package where it is not the line's."
-    )
-    unlocked: v.Text | None = Field(
-        None,
-        description="Why no lock of it ships, and where a site gets one: the reason for users as "
-        "long as there is none.",
-    )
-    cuda: v.Text | None = Field(None, description="CUDA that it is built with, `13.0` say.")
-    driver: v.Text | None = Field(
-        None,
-        description="Least driver that it works with. A node with an older one, or with none, is "
-        "told so before anything is built.",
-    )
-    compute_capabilities: list[v.Text] = Field(
-        default_factory=list,
-        description="Compute capabilities of the GPUs that it works on, `8.0` say; any unless "
-        "given. A node with another GPU is told so before anything is built.",
-    )
-    size_bytes: v.Whole | None = Field(
-        None, description="Disk that its environment takes; the line's unless given."
-    )
+    device: _Kind
+    """Devices that it is for: `cpu` or `gpu`."""
+    index: IndexFile | None = None
+    """Where it comes from, unless the site has folders of wheels; the default index unless given.
+    """
+    package: v.Name | None = None
+    """Name of its main package where it is not the line's."""
+    unlocked: v.Text | None = None
+    """Why no lock of it ships, and where a site gets one: the reason for users as long as there is
+    none."""
+    cuda: v.Text | None = None
+    """CUDA that it is built with, `13.0` say."""
+    driver: v.Text | None = None
+    """Least driver that it works with. A node with an older one, or with none, is told so before
+    anything is built."""
+    compute_capabilities: v.Many[v.Text] = ()
+    """Compute capabilities of the GPUs that it works on, `8.0` say; any unless given. A node with
+    another GPU is told so before anything is built."""
+    size_bytes: v.Whole | None = None
+    """Disk that its environment takes; the line's unless given."""
 
 
 class RoleFile(StrictModel):
     """The processes of one role in a gang: `trainer-0`, `trainer-1` and so on."""
 
-    count: Annotated[Any, AfterValidator(_number), v.Words("whole number, or axis")] = Field(
-        description="How many, or the axis of the case that says it: `trainers`, `pservers`, "
-        "`nodes`."
-    )
-    place: Literal["spread", "fill", "lead"] = Field(
-        "spread",
-        description="Where: on the nodes in turn (`spread`), on a node's devices before the next "
-        "node's (`fill`), on the first node (`lead`).",
-    )
-    measured: bool = Field(
-        False,
-        description="Its steps are timed, and it ends by itself. Others serve until all that are "
-        "measured have ended; then the agent ends them.",
-    )
-    device: bool | None = Field(
-        None, description="It gets a GPU of its own; as `measured` unless given."
-    )
+    count: Annotated[Any, AfterValidator(_number), v.Words("whole number, or axis")]
+    """How many, or the axis of the case that says it: `trainers`, `pservers`, `nodes`."""
+    place: Literal["spread", "fill", "lead"] = "spread"
+    """Where: on the nodes in turn (`spread`), on a node's devices before the next node's (`fill`),
+    on the first node (`lead`)."""
+    measured: bool = False
+    """Its steps are timed, and it ends by itself. Others serve until all that are measured have
+    ended; then the agent ends them."""
+    device: bool | None = None
+    """It gets a GPU of its own; as `measured` unless given."""
 
 
 class CombinationFile(StrictModel):
     """Values of several axes that a line runs each, but not together."""
 
-    when: Annotated[dict[_Of, _Values], AfterValidator(_several)] = Field(
-        description="Axis, `workload`, `trainers` or `optimizer` (the workload's): its value, or a "
-        "list of values of which one is enough. All keys have to hold. Of real data the value is "
-        "the format."
-    )
-    refused: v.Text = Field(description="The reason for users.")
+    when: Annotated[dict[_Of, _Values], AfterValidator(_several)]
+    """Axis, `workload`, `trainers` or `optimizer` (the workload's): its value, or a list of values
+    of which one is enough. All keys have to hold. Of real data the value is the format."""
+    refused: v.Text
+    """The reason for users."""
 
 
 class FrameworkFile(StrictModel):
     """A framework line: `benchmarks/frameworks/<line>/framework.json`."""
 
-    line: v.Name = Field(description="Name of the line: the folder's name.")
-    title: v.Text = Field(description="How people call it.")
-    version: v.Text = Field(description="Version that the locks install.")
-    package: v.Name | None = Field(
-        None, description="Name of its wheel on the index; null where there is none."
-    )
-    api: v.Name = Field(
-        description="Which file of a workload's folder holds the network for this line: "
-        "`<api>.py`. Lines that speak one language share it."
-    )
-    commands: bool = Field(
-        False,
-        description="It runs the `commands` of suites, by `launch.py` alone, and no workload.",
-    )
-    python: v.Text | None = Field(
-        description='Interpreter series of its environment ("3.11"); null: the agent\'s own.'
-    )
-    devices: Annotated[dict[_Kind, _Support], Field(min_length=1)] = Field(
-        description="Device kinds that its runtime knows."
-    )
-    variants: Annotated[dict[_Variant, VariantFile], Field(min_length=1)] = Field(
-        description="Its builds; the first for a cluster's devices is taken unless another is "
-        "named."
-    )
-    axes: dict[_Axis, dict[v.Name, _Support]] = Field(
-        description="Axis: its values, each with true where the line really honours it, else with "
-        "the reason for users, or with a mapping of device kinds to these. An axis that is left "
-        "out has its default alone; `strategy` has none."
-    )
-    roles: dict[_Strategy, dict[_RoleName, RoleFile]] = Field(
-        default_factory=dict,
-        description="Strategy: the roles of its processes, in the order of launch. Unless given, "
-        "trainers alone, which fill the nodes.",
-    )
-    refused_workloads: dict[v.Name, v.Text] = Field(
-        default_factory=dict,
-        description="Workload with a model file of the line's API that the line does not run: the "
-        "reason for users.",
-    )
-    refused_combinations: list[CombinationFile] = Field(
-        default_factory=list,
-        description="Values that the line runs each, but not together: a suite that asks for them "
-        "is refused, or skips these cases where it may.",
-    )
-    launcher_env: list[v.Text] = Field(
-        default_factory=list,
-        description="Environment variables that `launch.py` sets from case and cluster: no file "
-        "may set them.",
-    )
-    controls: dict[_Kind, v.Text] = Field(
-        default_factory=dict,
-        description="Device kind: script of this folder that measures the speed of all devices of "
-        "a node, run by the line's interpreter (see benchmarks/README.md).",
-    )
-    drill_workload: v.Name | None = Field(
-        None, description="Workload that `nightbench drill` slows down where no suite is named."
-    )
-    for_tests: bool = Field(False, description="No framework, but a stand-in for tests.")
-    size_bytes: v.Whole = Field(0, description="Disk that the environment takes.")
-    libraries: dict[v.Text, v.Text] = Field(
-        default_factory=dict,
-        description="Shared libraries that the wheels need and do not bring, `libgomp.so.1` say: "
-        "name -> where a package of the lock has it, a path with wildcards below site-packages. "
-        "The environment's interpreter loads them when it starts.",
-    )
+    line: v.Name
+    """Name of the line: the folder's name."""
+    title: v.Text
+    """How people call it."""
+    version: v.Text
+    """Version that the locks install."""
+    package: v.Name | None = None
+    """Name of its wheel on the index; null where there is none."""
+    api: v.Name
+    """Which file of a workload's folder holds the network for this line: `<api>.py`. Lines that
+    speak one language share it."""
+    commands: bool = False
+    """It runs the `commands` of suites, by `launch.py` alone, and no workload."""
+    python: v.Text | None
+    """Interpreter series of its environment ("3.11"); null: the agent's own."""
+    devices: Annotated[dict[_Kind, _Support], Field(min_length=1)]
+    """Device kinds that its runtime knows."""
+    variants: Annotated[dict[_Variant, VariantFile], Field(min_length=1)]
+    """Its builds; the first for a cluster's devices is taken unless another is named."""
+    axes: dict[_Axis, dict[v.Name, _Support]]
+    """Axis: its values, each with true where the line really honours it, else with the reason for
+    users, or with a mapping of device kinds to these. An axis that is left out has its default
+    alone; `strategy` has none."""
+    roles: dict[_Strategy, dict[_RoleName, RoleFile]] = Field({})
+    """Strategy: the roles of its processes, in the order of launch. Unless given, trainers alone,
+    which fill the nodes."""
+    refused_workloads: dict[v.Name, v.Text] = Field({})
+    """Workload with a model file of the line's API that the line does not run: the reason for
+    users."""
+    refused_combinations: v.Many[CombinationFile] = ()
+    """Values that the line runs each, but not together: a suite that asks for them is refused, or
+    skips these cases where it may."""
+    launcher_env: v.Many[v.Text] = ()
+    """Environment variables that `launch.py` sets from case and cluster: no file may set them."""
+    controls: dict[_Kind, v.Text] = Field({})
+    """Device kind: script of this folder that measures the speed of all devices of a node, run by
+    the line's interpreter (see benchmarks/README.md)."""
+    drill_workload: v.Name | None = None
+    """Workload that `nightbench drill` slows down where no suite is named."""
+    for_tests: bool = False
+    """No framework, but a stand-in for tests."""
+    size_bytes: v.Whole = 0
+    """Disk that the environment takes."""
+    libraries: dict[v.Text, v.Text] = Field({})
+    """Shared libraries that the wheels need and do not bring, `libgomp.so.1` say: name -> where a
+    package of the lock has it, a path with wildcards below site-packages. The environment's
+    interpreter loads them when it starts."""
 
 
 def _truly(value: Any) -> Any:
@@ -225,35 +189,31 @@ def _truly(value: Any) -> Any:
 class SpecFile(StrictModel):
     """A workload: `benchmarks/workloads/<workload>/spec.json`."""
 
-    name: v.Name = Field(description="Name of the workload: the folder's name.")
-    title: v.Text = Field(description="How people call it.")
-    unit: v.Name = Field(
-        description="Unit of work that is counted, in the plural: `images`, `tokens`."
-    )
-    strategies: Annotated[list[_Strategy], Field(min_length=1)] = Field(
-        description="Strategies that it is written for."
-    )
+    name: v.Name
+    """Name of the workload: the folder's name."""
+    title: v.Text
+    """How people call it."""
+    unit: v.Name
+    """Unit of work that is counted, in the plural: `images`, `tokens`."""
+    strategies: v.Some[_Strategy]
+    """Strategies that it is written for."""
     scales: Annotated[
         dict[v.Name, dict[str, Annotated[Any, AfterValidator(_truly)]]], Field(min_length=1)
-    ] = Field(
-        description="Scale: its parameters (shapes, classes, hyper-parameters), handed to the "
-        "implementation; `converges` marks a scale at which the loss is proved to fall; "
-        "`units_per_example` says how many units one example of a batch counts (1 when absent); "
-        "`by_sequence_length` has for each value of the axis `sequence_length` the parameters that "
-        "depend on it (without it, any length is taken)."
-    )
-    parameters: v.Count | None = Field(
-        None, description="Trainable parameters, where the workload fixes them."
-    )
-    seed: v.Whole = Field(1, description="Seed of weights and data.")
-    reads: v.Name | None = Field(
-        None,
-        description="Format of real data that its `data.py` reads: a module of "
-        "`benchmarks/readers`. Without it there is `data: synthetic` alone.",
-    )
-    description: str = Field("", description="What it is and where it is from.")
-    definition: dict[str, Any] = Field(
-        default_factory=dict,
-        description="What else defines the work (optimiser, initialisation, layers), for people "
-        "and for the digest that starts a new segment of the history when it changes.",
-    )
+    ]
+    """Scale: its parameters (shapes, classes, hyper-parameters), handed to the implementation;
+    `converges` marks a scale at which the loss is proved to fall; `units_per_example` says how many
+    units one example of a batch counts (1 when absent); `by_sequence_length` has for each value of
+    the axis `sequence_length` the parameters that depend on it (without it, any length is taken).
+    """
+    parameters: v.Count | None = None
+    """Trainable parameters, where the workload fixes them."""
+    seed: v.Whole = 1
+    """Seed of weights and data."""
+    reads: v.Name | None = None
+    """Format of real data that its `data.py` reads: a module of `benchmarks/readers`. Without it
+    there is `data: synthetic` alone."""
+    description: str = ""
+    """What it is and where it is from."""
+    definition: dict[str, Any] = Field({})
+    """What else defines the work (optimiser, initialisation, layers), for people and for the digest
+    that starts a new segment of the history when it changes."""

@@ -46,251 +46,189 @@ Mount = Annotated[str, AfterValidator(_mount), v.Words("folder")]
 class JumpFile(StrictModel):
     """A host that connections to nodes pass through."""
 
-    host: v.Hosts = Field(description="Its SSH address, as the hop before it reaches it.")
-    ssh_conn_id: v.Name = Field(description="Airflow Connection with user, key and port.")
-    port: v.Port | None = Field(None, description="SSH port; the Connection's unless given.")
+    host: v.Hosts
+    """Its SSH address, as the hop before it reaches it."""
+    ssh_conn_id: v.Name
+    """Airflow Connection with user, key and port."""
+    port: v.Port | None = None
+    """SSH port; the Connection's unless given."""
 
 
 class NodeFile(StrictModel):
     """One node, or several that differ by their names only."""
 
-    hosts: v.Hosts = Field(
-        description="SSH address, or several: `gpu[01-04].example.org`; leading zeros are kept."
-    )
-    ssh_conn_id: v.Name | None = Field(
-        None,
-        description="Airflow Connection with user, key and port. Every node has one, unless the "
-        "cluster has `kubernetes`.",
-    )
-    name: v.Hosts | None = Field(
-        None, description="Name in results, with as many numbers as `hosts`; the host unless given."
-    )
-    port: v.Port | None = Field(None, description="SSH port; the Connection's unless given.")
-    user: v.User | None = Field(None, description="Login; the Connection's unless given.")
-    jump: list[JumpFile] | None = Field(
-        None,
-        description="Hosts on the way, the first first; the cluster's unless given, `[]` for none.",
-    )
-    data_address: v.Hosts | None = Field(
-        None, description="Address for the frameworks' own traffic; the host unless given."
-    )
-    interface: v.Interface | None = Field(
-        None, description="Network interface for the frameworks' own traffic."
-    )
-    port_range: v.PortRange = Field(
-        (20000, 29999), description="Ports that the frameworks may listen on, `20000-29999`."
-    )
-    cpus: v.Cores = Field(
-        default_factory=list,
-        description="Cores that processes are pinned to, `[0, 1]` or `0-3,8`; all unless given.",
-    )
-    devices: list[v.DeviceName] = Field(
-        default_factory=list,
-        description="Indices or UUIDs of the GPUs that may be used; all unless given.",
-    )
-    env: v.Env = Field(default_factory=dict, description="Environment of this node's processes.")
+    hosts: v.Hosts
+    """SSH address, or several: `gpu[01-04].example.org`; leading zeros are kept."""
+    ssh_conn_id: v.Name | None = None
+    """Airflow Connection with user, key and port. Every node has one, unless the cluster has
+    `kubernetes`."""
+    name: v.Hosts | None = None
+    """Name in results, with as many numbers as `hosts`; the host unless given."""
+    port: v.Port | None = None
+    """SSH port; the Connection's unless given."""
+    user: v.User | None = None
+    """Login; the Connection's unless given."""
+    jump: v.Many[JumpFile] | None = None
+    """Hosts on the way, the first first; the cluster's unless given, `[]` for none."""
+    data_address: v.Hosts | None = None
+    """Address for the frameworks' own traffic; the host unless given."""
+    interface: v.Interface | None = None
+    """Network interface for the frameworks' own traffic."""
+    port_range: v.PortRange = (20000, 29999)
+    """Ports that the frameworks may listen on, `20000-29999`."""
+    cpus: v.Cores = ()
+    """Cores that processes are pinned to, `[0, 1]` or `0-3,8`; all unless given."""
+    devices: v.Many[v.DeviceName] = ()
+    """Indices or UUIDs of the GPUs that may be used; all unless given."""
+    env: v.Env = Field({})
+    """Environment of this node's processes."""
 
 
 class DevicesFile(StrictModel):
     """What the nodes compute with."""
 
-    kind: Literal["cpu", "gpu"] = Field("cpu", description="`cpu` or `gpu`.")
-    per_node: v.Count = Field(
-        1, description="Devices on each node: GPUs, or groups of cores that count as a device."
-    )
+    kind: Literal["cpu", "gpu"] = "cpu"
+    """`cpu` or `gpu`."""
+    per_node: v.Count = 1
+    """Devices on each node: GPUs, or groups of cores that count as a device."""
 
 
 class EnvironmentsFile(StrictModel):
     """Where framework environments come from on the nodes."""
 
-    kind: Literal["venv", "container"] = Field(
-        "venv",
-        description="`venv`: from the lines' locks. `container`: every line runs in an image "
-        "(docs/containers.md).",
-    )
-    root: v.Text = Field(
-        "~/.nightbench-node", description="Folder on the node; `~` is the SSH user's home."
-    )
-    python: v.Text = Field(
-        "python3", description="Interpreter (3.7 or newer) on the node that runs the agent."
-    )
-    variants: dict[FrameworkName, v.Name] = Field(
-        default_factory=dict, description="Framework line: variant of its lock, `cu126` say."
-    )
-    paths: dict[FrameworkName, v.Text] = Field(
-        default_factory=dict,
-        description="Framework line: prefix that the site prepared (`bin/python` below it).",
-    )
-    engine: v.Text = Field(
-        "podman",
-        description="With `kind: container`: program on the nodes, `podman`, `docker` or another "
-        "that takes their commands, or `apptainer`.",
-    )
-    images: dict[FrameworkName, PinnedImage] = Field(
-        default_factory=dict,
-        description="With `kind: container`: framework line: image, `NAME@sha256:…`, or "
-        "`sha256:…` for one that lies on the nodes. With apptainer a NAME that begins with / is a "
-        "file on the nodes.",
-    )
-    image_python: v.Text = Field("python3", description="Python in the images.")
-    engine_options: list[v.Text] = Field(
-        default_factory=list,
-        description="Options of the engine's `run`, `--gpus=all` or `--device=nvidia.com/gpu=all`.",
-    )
-    mounts: list[Mount] = Field(
-        default_factory=list,
-        description="Further folders of the nodes that containers see at the same path; `:ro` "
-        "behind one makes it read-only. `root`, `job_root` and the data of cases are there anyway.",
-    )
-    prefix_roots: list[v.Text] = Field(
-        default_factory=list,
-        description="Folders on the nodes below which a prefix lies that somebody names for one "
-        "run (`LINE=/PREFIX`); none unless given. What lies there runs as the SSH user.",
-    )
-    wheelhouse: v.Text | None = Field(
-        None, description="Folder on the controller whose wheels are shipped to the nodes."
-    )
-    index_url: v.Source | None = Field(None, description="Package index that the nodes use.")
-    find_links: list[v.Source] = Field(
-        default_factory=list, description="Folders or pages with wheels, as the nodes see them."
-    )
-    lock_dir: v.Text | None = Field(
-        None,
-        description="Node-local folder for the node's lock; /tmp/nightbench-locks unless given.",
-    )
-    job_root: v.Text | None = Field(
-        None,
-        description="Node-local folder for the state of jobs, where `root` is shared by nodes; "
-        "`root` unless given.",
-    )
+    kind: Literal["venv", "container"] = "venv"
+    """`venv`: from the lines' locks. `container`: every line runs in an image (docs/containers.md).
+    """
+    root: v.Text = "~/.nightbench-node"
+    """Folder on the node; `~` is the SSH user's home."""
+    python: v.Text = "python3"
+    """Interpreter (3.7 or newer) on the node that runs the agent."""
+    variants: dict[FrameworkName, v.Name] = Field({})
+    """Framework line: variant of its lock, `cu126` say."""
+    paths: dict[FrameworkName, v.Text] = Field({})
+    """Framework line: prefix that the site prepared (`bin/python` below it)."""
+    engine: v.Text = "podman"
+    """With `kind: container`: program on the nodes, `podman`, `docker` or another that takes their
+    commands, or `apptainer`."""
+    images: dict[FrameworkName, PinnedImage] = Field({})
+    """With `kind: container`: framework line: image, `NAME@sha256:…`, or `sha256:…` for one that
+    lies on the nodes. With apptainer a NAME that begins with / is a file on the nodes."""
+    image_python: v.Text = "python3"
+    """Python in the images."""
+    engine_options: v.Many[v.Text] = ()
+    """Options of the engine's `run`, `--gpus=all` or `--device=nvidia.com/gpu=all`."""
+    mounts: v.Many[Mount] = ()
+    """Further folders of the nodes that containers see at the same path; `:ro` behind one makes it
+    read-only. `root`, `job_root` and the data of cases are there anyway."""
+    prefix_roots: v.Many[v.Text] = ()
+    """Folders on the nodes below which a prefix lies that somebody names for one run
+    (`LINE=/PREFIX`); none unless given. What lies there runs as the SSH user."""
+    wheelhouse: v.Text | None = None
+    """Folder on the controller whose wheels are shipped to the nodes."""
+    index_url: v.Source | None = None
+    """Package index that the nodes use."""
+    find_links: v.Many[v.Source] = ()
+    """Folders or pages with wheels, as the nodes see them."""
+    lock_dir: v.Text | None = None
+    """Node-local folder for the node's lock; /tmp/nightbench-locks unless given."""
+    job_root: v.Text | None = None
+    """Node-local folder for the state of jobs, where `root` is shared by nodes; `root` unless
+    given."""
 
 
 class NeighboursFile(StrictModel):
     """What is done about foreign work on a node: processes that are not of the job."""
 
-    action: Literal["record", "wait", "refuse"] | None = Field(
-        None,
-        description="Before a launch: `record` only writes it down, `wait` waits and then fails, "
-        "`refuse` fails at once. `wait` unless given, and `record` where `shared: true`.",
-    )
-    wait: v.PositiveDuration = Field(600.0, description="How long `wait` waits for quiet.")
-    cpu: v.Percentage = Field(
-        0.10, description="Foreign share of the job's cores above which it counts."
-    )
-    gpu: bool = Field(True, description="A foreign process on a GPU of the job counts.")
-    budget: v.Whole = Field(
-        3,
-        description="Repeats of a case that are launched again because foreign work or a throttled "
-        "device disturbed them.",
-    )
+    action: Literal["record", "wait", "refuse"] | None = None
+    """Before a launch: `record` only writes it down, `wait` waits and then fails, `refuse` fails at
+    once. `wait` unless given, and `record` where `shared: true`."""
+    wait_s: v.PositiveDuration = Field(600.0, alias="wait")
+    """How long `wait` waits for quiet."""
+    cpu_share: v.Percentage = Field(0.10, alias="cpu")
+    """Foreign share of the job's cores above which it counts."""
+    gpu: bool = True
+    """A foreign process on a GPU of the job counts."""
+    budget: v.Whole = 3
+    """Repeats of a case that are launched again because foreign work or a throttled device
+    disturbed them."""
 
 
 class HealthFile(StrictModel):
     """What a node must show before a night, and when it is left out."""
 
-    quarantine_after: v.Count = Field(
-        3, description="Faults of a node in a row, after which it is left out until it is well."
-    )
-    expected_devices: v.Whole | None = Field(
-        None, description="GPUs that each node must show; `devices.per_node` unless given."
-    )
-    governor: v.Name | None = Field(
-        None, description="CPU frequency governor that is expected, `performance` say."
-    )
-    min_disk: v.Size = Field(
-        5_000_000_000, description="Free disk below `environments.root`, `5GB`."
-    )
-    max_clock_error: v.PositiveDuration = Field(
-        60.0, description="How far a node's clock may be off the controller's."
-    )
-    min_link: v.LinkSpeed | None = Field(
-        None, description="Speed of the link of `interface`, `10Gbit/s`."
-    )
+    quarantine_after: v.Count = 3
+    """Faults of a node in a row, after which it is left out until it is well."""
+    expected_devices: v.Whole | None = None
+    """GPUs that each node must show; `devices.per_node` unless given."""
+    governor: v.Name | None = None
+    """CPU frequency governor that is expected, `performance` say."""
+    min_disk_bytes: v.Size = Field(5_000_000_000, alias="min_disk")
+    """Free disk below `environments.root`, `5GB`."""
+    max_clock_error_s: v.PositiveDuration = Field(60.0, alias="max_clock_error")
+    """How far a node's clock may be off the controller's."""
+    min_link_mbps: v.LinkSpeed | None = Field(None, alias="min_link")
+    """Speed of the link of `interface`, `10Gbit/s`."""
 
 
 class LinkFile(StrictModel):
     """How a node's link is made slower, for cases with a `link_bandwidth`."""
 
-    command: list[v.Text] = Field(
-        default_factory=list,
-        description="Program with its arguments; it is run on each node before a case with the "
-        "bandwidth as last argument, `100mbit` or `full`, and after it with `full` "
-        "(`tools/limit-link.sh` does this by tc). Without it cases have the link as it is.",
-    )
+    command: v.Many[v.Text] = ()
+    """Program with its arguments; it is run on each node before a case with the bandwidth as last
+    argument, `100mbit` or `full`, and after it with `full` (`tools/limit-link.sh` does this by tc).
+    Without it cases have the link as it is."""
 
 
 class LimitsFile(StrictModel):
     """When, and how much at once, a cluster may be measured on."""
 
-    hours: v.HoursText | None = Field(
-        None,
-        description="Hours with their time zone, `22:00-06:00 Europe/Berlin`; any unless given.",
-    )
-    parallel_cases: v.Count = Field(
-        1, description="Cases of a run that may be measured at once, on disjoint nodes or devices."
-    )
+    hours: v.HoursText | None = None
+    """Hours with their time zone, `22:00-06:00 Europe/Berlin`; any unless given."""
+    parallel_cases: v.Count = 1
+    """Cases of a run that may be measured at once, on disjoint nodes or devices."""
 
 
 class ClusterFile(StrictModel):
     """A cluster: `dags/clusters/<cluster>.yaml`."""
 
-    cluster: v.Name = Field(description="Name of the cluster: the file's name without `.yaml`.")
-    nodes: Annotated[list[NodeFile], Field(min_length=1)] = Field(
-        description="Its nodes, in the order in which gangs fill them."
-    )
-    description: str = Field("", description="What it is, in a sentence.")
-    shared: bool = Field(
-        False,
-        description="Nodes share hardware: spread, drift and efficiency only warn.",
-    )
-    devices: DevicesFile = Field(
-        default_factory=DevicesFile, description="What the nodes compute with."
-    )
-    environments: EnvironmentsFile = Field(
-        default_factory=EnvironmentsFile, description="Where framework environments come from."
-    )
-    known_hosts: v.Text | None = Field(
-        None,
-        description="File with the nodes' host keys, relative to this file or to `dags/`; the "
-        "Connection's own host keys unless given. `${NIGHTBENCH_HOME}` is the state folder.",
-    )
-    jump: list[JumpFile] = Field(
-        default_factory=list, description="Hosts on the way to every node, the first first."
-    )
-    transport: v.Transport | None = Field(
-        None,
-        description="What the ranks must talk over, `nccl/ib` say; repeats over anything else do "
-        "not count. Not compared unless given.",
-    )
-    env: v.Env = Field(default_factory=dict, description="Environment of all processes.")
-    role_env: dict[RoleName, v.Env] = Field(
-        default_factory=dict,
-        description="Role of a process (`trainer`, `pserver`, …, as the lines have them): its "
-        "environment.",
-    )
-    slurm: SlurmFile | None = Field(
-        None, description="Launch gangs as jobs of Slurm; over SSH to each node unless given."
-    )
-    kubernetes: KubernetesFile | None = Field(
-        None, description="Nodes are pods of Jobs that `nightbench k8s render` writes."
-    )
-    link: LinkFile = Field(default_factory=LinkFile, description="How a node's link is limited.")
-    data: dict[Annotated[v.Name, AfterValidator(_data_name)], v.NodePath] = Field(
-        default_factory=dict,
-        description="Name: file or folder on every node, for cases with `data: NAME` "
-        "(docs/data.md). The name is part of the cases' names, for ever.",
-    )
-    lock: Literal["node", "devices"] = Field(
-        "node",
-        description="What a gang has for itself: its nodes, or only its devices (cores on CPU "
-        "nodes) of them.",
-    )
-    limits: LimitsFile = Field(
-        default_factory=LimitsFile, description="When, and how much at once, it is measured on."
-    )
-    neighbours: NeighboursFile = Field(
-        default_factory=NeighboursFile, description="What is done about foreign work on its nodes."
-    )
-    health: HealthFile = Field(
-        default_factory=HealthFile, description="What its nodes must show before a night."
-    )
+    cluster: v.Name
+    """Name of the cluster: the file's name without `.yaml`."""
+    nodes: v.Some[NodeFile]
+    """Its nodes, in the order in which gangs fill them."""
+    description: str = ""
+    """What it is, in a sentence."""
+    shared: bool = False
+    """Nodes share hardware: spread, drift and efficiency only warn."""
+    devices: DevicesFile = DevicesFile()
+    """What the nodes compute with."""
+    environments: EnvironmentsFile = EnvironmentsFile()
+    """Where framework environments come from."""
+    known_hosts: v.Text | None = None
+    """File with the nodes' host keys, relative to this file or to `dags/`; the Connection's own
+    host keys unless given. `${NIGHTBENCH_HOME}` is the state folder."""
+    jump: v.Many[JumpFile] = ()
+    """Hosts on the way to every node, the first first."""
+    transport: v.Transport | None = None
+    """What the ranks must talk over, `nccl/ib` say; repeats over anything else do not count. Not
+    compared unless given."""
+    env: v.Env = Field({})
+    """Environment of all processes."""
+    role_env: dict[RoleName, v.Env] = Field({})
+    """Role of a process (`trainer`, `pserver`, …, as the lines have them): its environment."""
+    slurm: SlurmFile | None = None
+    """Launch gangs as jobs of Slurm; over SSH to each node unless given."""
+    kubernetes: KubernetesFile | None = None
+    """Nodes are pods of Jobs that `nightbench k8s render` writes."""
+    link: LinkFile = LinkFile()
+    """How a node's link is limited."""
+    data: dict[Annotated[v.Name, AfterValidator(_data_name)], v.NodePath] = Field({})
+    """Name: file or folder on every node, for cases with `data: NAME` (docs/data.md). The name is
+    part of the cases' names, for ever."""
+    lock: Literal["node", "devices"] = "node"
+    """What a gang has for itself: its nodes, or only its devices (cores on CPU nodes) of them."""
+    limits: LimitsFile = LimitsFile()
+    """When, and how much at once, it is measured on."""
+    neighbours: NeighboursFile = NeighboursFile()
+    """What is done about foreign work on its nodes."""
+    health: HealthFile = HealthFile()
+    """What its nodes must show before a night."""

@@ -10,7 +10,12 @@ from socket import gethostname
 
 from nightbench.config import locations, values
 from nightbench.config.batch_systems import kubernetes_policy, slurm_policy
-from nightbench.config.cluster_schema import ClusterFile, JumpFile, NodeFile
+from nightbench.config.cluster_schema import (
+    ClusterFile,
+    EnvironmentsFile,
+    JumpFile,
+    NodeFile,
+)
 from nightbench.config.source import (
     ConfigError,
     Document,
@@ -92,46 +97,31 @@ def load_cluster(
     paths = _Paths(document, home, problems)
     if file is None:
         raise ConfigError(path, problems)
-    nodes = _nodes(file, document, problems)
     environments = file.environments
-    cluster = Cluster(
+    _check_images(environments, document, problems)
+    cluster = file.to(
+        Cluster,
         name=file.cluster,
-        nodes=tuple(nodes),
-        description=file.description,
+        nodes=tuple(_nodes(file, document, problems)),
         device_kind=file.devices.kind,
         devices_per_node=file.devices.per_node,
-        environments=EnvironmentPolicy(
-            root=environments.root,
-            python=environments.python,
-            variants=dict(environments.variants),
-            paths=dict(environments.paths),
-            engine=environments.engine,
-            images=_images(file, document, problems),
-            image_python=environments.image_python,
-            engine_options=tuple(environments.engine_options),
-            mounts=tuple(environments.mounts),
-            prefix_roots=tuple(environments.prefix_roots),
+        environments=environments.to(
+            EnvironmentPolicy,
             wheelhouse=paths.find(environments.wheelhouse, ("environments", "wheelhouse")),
-            index_url=environments.index_url,
-            find_links=tuple(environments.find_links),
-            lock_dir=environments.lock_dir,
-            job_root=environments.job_root,
         ),
         known_hosts=paths.find(file.known_hosts, ("known_hosts",), new=new_known_hosts),
-        env=dict(file.env),
-        role_env={role: dict(env) for role, env in file.role_env.items()},
-        shared=file.shared,
         jump=_jump(file.jump),
-        transport=file.transport,
-        lock=file.lock,
         parallel_cases=file.limits.parallel_cases,
         window=file.limits.hours,
-        neighbours=_neighbours(file),
-        health=_health(file),
-        data=dict(file.data),
+        # Nodes that share hardware are never alone: waiting for quiet would wait for ever.
+        neighbours=file.neighbours.to(
+            NeighbourPolicy,
+            action=file.neighbours.action or ("record" if file.shared else "wait"),
+        ),
+        health=file.health.to(HealthPolicy),
         slurm=slurm_policy(file, document, problems),
         kubernetes=kubernetes_policy(file, document, problems),
-        link_command=tuple(file.link.command),
+        link_command=file.link.command,
     )
     if problems:
         raise ConfigError(path, problems)
@@ -178,30 +168,6 @@ def on_this_machine(cluster: Cluster) -> Cluster:
     if problems:
         raise ConfigError(path, problems)
     return found
-
-
-def _neighbours(file: ClusterFile) -> NeighbourPolicy:
-    written = file.neighbours
-    return NeighbourPolicy(
-        # Nodes that share hardware are never alone: waiting for quiet would wait for ever.
-        action=written.action or ("record" if file.shared else "wait"),
-        wait_s=written.wait,
-        cpu_share=written.cpu,
-        gpu=written.gpu,
-        budget=written.budget,
-    )
-
-
-def _health(file: ClusterFile) -> HealthPolicy:
-    written = file.health
-    return HealthPolicy(
-        quarantine_after=written.quarantine_after,
-        expected_devices=written.expected_devices,
-        governor=written.governor,
-        min_disk_bytes=written.min_disk,
-        max_clock_error_s=written.max_clock_error,
-        min_link_mbps=written.min_link,
-    )
 
 
 def lines_of(catalog: Catalog | None) -> dict[str, object]:
@@ -273,8 +239,9 @@ class _Paths:
         return str(found)
 
 
-def _images(file: ClusterFile, document: Document, problems: list[Problem]) -> dict[str, str]:
-    environments = file.environments
+def _check_images(
+    environments: EnvironmentsFile, document: Document, problems: list[Problem]
+) -> None:
     if (environments.kind == "container") != bool(environments.images):
         message = (
             f"found {len(environments.images)} beside `kind: {environments.kind}`; expected images "
@@ -295,11 +262,10 @@ def _images(file: ClusterFile, document: Document, problems: list[Problem]) -> d
         if expected:
             message = f'found "{image}"; expected {expected}'
             problems.append(document.problem(("environments", "images", line), message))
-    return dict(environments.images)
 
 
 def _jump(hops: Iterable[JumpFile]) -> tuple[JumpHost, ...]:
-    return tuple(JumpHost(hop.host, hop.ssh_conn_id, hop.port) for hop in hops)
+    return tuple(hop.to(JumpHost) for hop in hops)
 
 
 def _nodes(file: ClusterFile, document: Document, problems: list[Problem]) -> list[Node]:
@@ -368,18 +334,12 @@ def _expand(
             problems.append(document.problem((*key, field), message))
             return []
     return [
-        Node(
+        entry.to(
+            Node,
             name=name,
             host=host,
             ssh_conn_id=entry.ssh_conn_id or "",
-            port=entry.port,
             data_address=address if entry.data_address else None,
-            interface=entry.interface,
-            port_range=entry.port_range,
-            cpus=tuple(entry.cpus),
-            devices=tuple(entry.devices),
-            env=dict(entry.env),
-            user=entry.user,
             # On every node, so that a job's nodes say all that a login needs.
             jump=_jump(jump if entry.jump is None else entry.jump),
         )

@@ -53,64 +53,49 @@ Word = Annotated[str, AfterValidator(_known_placeholders), v.Words("text with pl
 class LogFile(StrictModel):
     """The log of a script, and what its figures mean."""
 
-    format: v.Name = Field(
-        description="What is read: a module of `benchmarks/logs/formats` (docs/scripts.md)."
-    )
-    file: Word | None = Field(
-        None,
-        description="File that the script writes, below `folder`; its output unless given.",
-    )
-    of: Literal["first", "all"] = Field(
-        "first",
-        description="Which processes write one: only the first, for all, or each its own.",
-    )
-    covers: Literal["all", "device"] = Field(
-        "all",
-        description="What a throughput in it counts: all devices that the log stands for, or one.",
-    )
-    pattern: Annotated[str, AfterValidator(_pattern), v.Words("regular expression")] | None = Field(
-        None, description="For the format `regex`: with named groups."
-    )
-    time_unit: Literal["s", "ms", "us"] | None = Field(
-        None, description="Unit of a `step_time` that states none."
-    )
-    unit: v.Name | None = Field(None, description="Unit of a `throughput` that states none.")
-    metric: v.Text | None = Field(None, description="Which metric of the log is the throughput.")
-    every: v.Count | None = Field(
-        None, description="Steps from line to line, for a log that does not number them."
-    )
+    format: v.Name
+    """What is read: a module of `benchmarks/logs/formats` (docs/scripts.md)."""
+    file: Word | None = None
+    """File that the script writes, below `folder`; its output unless given."""
+    of: Literal["first", "all"] = "first"
+    """Which processes write one: only the first, for all, or each its own."""
+    covers: Literal["all", "device"] = "all"
+    """What a throughput in it counts: all devices that the log stands for, or one."""
+    pattern: Annotated[str, AfterValidator(_pattern), v.Words("regular expression")] | None = None
+    """For the format `regex`: with named groups."""
+    time_unit: Literal["s", "ms", "us"] | None = None
+    """Unit of a `step_time` that states none."""
+    unit: v.Name | None = None
+    """Unit of a `throughput` that states none."""
+    metric: v.Text | None = None
+    """Which metric of the log is the throughput."""
+    every: v.Count | None = None
+    """Steps from line to line, for a log that does not number them."""
 
 
 class CommandFile(StrictModel):
     """A script of others: how it is started, and how its log is read."""
 
-    argv: Annotated[list[Word], Field(min_length=1)] = Field(
-        description="Program and arguments, started without a shell. Placeholders in braces, "
-        "`{rank}`, are listed in docs/scripts.md."
-    )
-    log: LogFile = Field(description="Where its figures are read.")
-    unit: v.Name = Field(description="Unit of work, in the plural: `images`, `tokens`.")
-    launch: Literal["device", "node", "head"] = Field(
-        "device",
-        description="How often it is started: for each device, for each node, or on the first node "
-        "alone (mpirun, horovodrun).",
-    )
-    folder: v.Text | None = Field(
-        None,
-        description="Its working directory on the nodes, whose repository and commit are recorded; "
-        "a new one for each launch unless given.",
-    )
-    prefix: v.Text | None = Field(
-        None,
-        description="Virtual environment on the nodes: `{python}` is its interpreter, and its "
-        "`bin` comes first on the PATH. The agent's interpreter unless given.",
-    )
-    env: dict[v.EnvName, Word] = Field(
-        default_factory=dict, description="Its environment variables, with placeholders too."
-    )
-    units_per_example: v.Count = Field(
-        1, description="Units of work in an example: tokens of a sequence."
-    )
+    argv: Annotated[list[Word], Field(min_length=1)]
+    """Program and arguments, started without a shell. Placeholders in braces, `{rank}`, are listed
+    in docs/scripts.md."""
+    log: LogFile
+    """Where its figures are read."""
+    unit: v.Name
+    """Unit of work, in the plural: `images`, `tokens`."""
+    launch: Literal["device", "node", "head"] = "device"
+    """How often it is started: for each device, for each node, or on the first node alone (mpirun,
+    horovodrun)."""
+    folder: v.Text | None = None
+    """Its working directory on the nodes, whose repository and commit are recorded; a new one for
+    each launch unless given."""
+    prefix: v.Text | None = None
+    """Virtual environment on the nodes: `{python}` is its interpreter, and its `bin` comes first on
+    the PATH. The agent's interpreter unless given."""
+    env: dict[v.EnvName, Word] = Field({})
+    """Its environment variables, with placeholders too."""
+    units_per_example: v.Count = 1
+    """Units of work in an example: tokens of a sequence."""
 
 
 _STARTED = {

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from nightbench.config.schema import AS_TRAINERS, BlockFile, SuiteFile
 from nightbench.config.source import Document, Key, Problem
-from nightbench.config.validate import validate
+from nightbench.config.validate import fields_of, validate
 from nightbench.core.model import Case, Strategy
 
 T = TypeVar("T")
@@ -55,9 +55,7 @@ def read_cases(
                 message = f"the matrix makes more than {_MOST_CASES} cases; expected fewer"
                 problems.append(document.problem(key, message))
                 return
-            yield WrittenCase(
-                case, key, block.priority, tuple(block.tables), block.unsupported == "skip"
-            )
+            yield WrittenCase(case, key, block.priority, block.tables, block.unsupported == "skip")
 
 
 def _with_lines(
@@ -72,7 +70,7 @@ def _with_lines(
     if block.command is None:
         line = document.problem(key, "").line
         for name in sorted({"workload", "frameworks"} - given):
-            message = f"is missing; expected: {BlockFile.model_fields[name].description}"
+            message = f"is missing; expected: {fields_of(BlockFile)[name].description}"
             problems.append(Problem(line, f"matrix[{key[-1]}].{name}", message))
         return block if len(given) == 2 else None
     for name in sorted(given):
@@ -107,7 +105,7 @@ def expand(
         "data": block.data,
         "scale": block.scale or [scale],
     }
-    if block.sparsity is not None and block.compression == [NONE]:
+    if block.sparsity is not None and block.compression == (NONE,):
         message = "is for a `compression`; found none"
         problems.append(document.problem((*key, "sparsity"), message))
     made: set[Case] = set()

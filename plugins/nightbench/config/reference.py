@@ -15,6 +15,7 @@ from nightbench.config.catalog_schema import FrameworkFile, SpecFile
 from nightbench.config.cluster_schema import ClusterFile
 from nightbench.config.repeats import RepeatsFile
 from nightbench.config.schema import SuiteFile
+from nightbench.config.validate import fields_of
 from nightbench.config.values import Words
 
 PAGES: dict[str, tuple[str, type[BaseModel]]] = {
@@ -46,7 +47,7 @@ def _summary(model: type[BaseModel]) -> str:
 
 def _table(model: type[BaseModel]) -> str:
     lines = ["| key | value | default | meaning |", "|---|---|---|---|"]
-    for name, field in model.model_fields.items():
+    for name, field in fields_of(model).items():
         meaning = (field.description or "").replace("|", "\\|")
         lines.append(f"| `{name}` | {_words(field)} | {_default(field)} | {meaning} |")
     return "\n".join(lines)
@@ -55,7 +56,7 @@ def _table(model: type[BaseModel]) -> str:
 def _inner_models(
     model: type[BaseModel], prefix: str = ""
 ) -> Iterator[tuple[str, type[BaseModel]]]:
-    for name, field in model.model_fields.items():
+    for name, field in fields_of(model).items():
         inner = _model_in(field.annotation)
         if inner is None:
             continue
@@ -68,7 +69,7 @@ def _mark(annotation: Any) -> str:
     """How the key of an inner model goes on: `[]` in a list, `.<name>` in a mapping of names."""
     if typing.get_origin(annotation) is typing.Annotated:
         return _mark(typing.get_args(annotation)[0])
-    if typing.get_origin(annotation) is list:
+    if typing.get_origin(annotation) is tuple:
         return "[]"
     if typing.get_origin(annotation) is dict:
         key, value = typing.get_args(annotation)
@@ -101,7 +102,7 @@ def _type_words(annotation: Any) -> str:
         return ", ".join(f"`{choice}`" for choice in arguments)
     if origin in (typing.Union, types.UnionType):
         return " or ".join(_type_words(each) for each in arguments if each is not type(None))
-    if origin is list:
+    if origin in (list, tuple):
         return f"list of {_type_words(arguments[0])}"
     if origin is dict:
         return f"{_type_words(arguments[0])}: {_type_words(arguments[1])}"
@@ -114,7 +115,7 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
-    if value is None or value is PydanticUndefined or value in ([], {}, ""):
+    if value is None or value is PydanticUndefined or value in ((), {}, ""):
         return ""
     if isinstance(value, RepeatsFile):
         return f"`{value}`"
@@ -122,7 +123,7 @@ def _default(field: FieldInfo) -> str:
         return "its defaults"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
-    if isinstance(value, list) and len(value) == 1:
+    if isinstance(value, tuple) and len(value) == 1:
         value = value[0]
     if isinstance(value, tuple):
         value = "-".join(str(each) for each in value)

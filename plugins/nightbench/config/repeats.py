@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator
 
 from nightbench.config import values as v
 from nightbench.config.source import describe
@@ -25,15 +25,12 @@ def _enough(value: int) -> int:
 class RepeatsFile(StrictModel):
     """As many launches as it takes: until the interval of their median is narrow enough."""
 
-    min: Annotated[int, AfterValidator(_enough), v.Words("whole number, at least 5")] = Field(
-        5, description="Good repeats before the interval is looked at."
-    )
-    max: v.Count = Field(15, description="Repeats after which it ends as it is.")
-    confidence: v.Percentage | None = Field(
-        None,
-        description="No more repeats once the relative 95 % half-width is at most this; always "
-        "to be given.",
-    )
+    min: Annotated[int, AfterValidator(_enough), v.Words("whole number, at least 5")] = 5
+    """Good repeats before the interval is looked at."""
+    max: v.Count = 15
+    """Repeats after which it ends as it is."""
+    confidence: v.Percentage | None = None
+    """No more repeats once the relative 95 % half-width is at most this; always to be given."""
 
     def __str__(self) -> str:
         """As it would be written."""

@@ -70,13 +70,13 @@ WorkloadName = Annotated[str, _known("workloads"), v.Words("workload")]
 RoleName = Annotated[str, _known("roles"), v.Words("role")]
 Url = Annotated[str, AfterValidator(_url), v.Words("URL")]
 
-_axis = (BeforeValidator(v.as_list), Field(min_length=1), AfterValidator(v.no_duplicates))
-Frameworks = Annotated[list[FrameworkName], *_axis]
-Workloads = Annotated[list[WorkloadName], *_axis]
-Shapes = Annotated[list[v.Shape], *_axis]
-Counts = Annotated[list[v.Count], *_axis]
+_axis = (BeforeValidator(v.as_list), AfterValidator(v.some), AfterValidator(v.no_duplicates))
+Frameworks = Annotated[v.Many[FrameworkName], *_axis]
+Workloads = Annotated[v.Many[WorkloadName], *_axis]
+Shapes = Annotated[v.Many[v.Shape], *_axis]
+Counts = Annotated[v.Many[v.Count], *_axis]
 PserverCounts = Annotated[
-    list[
+    v.Many[
         Annotated[
             Any,
             BeforeValidator(_pservers),
@@ -86,7 +86,7 @@ PserverCounts = Annotated[
     *_axis,
 ]
 BatchSizes = Annotated[
-    list[
+    v.Many[
         Annotated[
             Any,
             BeforeValidator(_batch_size),
@@ -95,18 +95,18 @@ BatchSizes = Annotated[
     ],
     *_axis,
 ]
-Names = Annotated[list[v.Name], *_axis]
-Percentages = Annotated[list[v.Percentage], *_axis]
-Bandwidths = Annotated[list[v.Bandwidth], *_axis]
-Sizes = Annotated[list[v.Size], *_axis]
-Texts = Annotated[list[v.Text], *_axis]
+Names = Annotated[v.Many[v.Name], *_axis]
+Percentages = Annotated[v.Many[v.Percentage], *_axis]
+Bandwidths = Annotated[v.Many[v.Bandwidth], *_axis]
+Sizes = Annotated[v.Many[v.Size], *_axis]
+Texts = Annotated[v.Many[v.Text], *_axis]
 TableName = Annotated[str, _known("tables"), v.Words("table")]
-TableNames = Annotated[list[TableName], *_axis]
-TableAxes = Annotated[list[TableAxis], *_axis]
+TableNames = Annotated[v.Many[TableName], *_axis]
+TableAxes = Annotated[v.Many[TableAxis], *_axis]
 
 
 CommandNames = Annotated[
-    list[Annotated[str, _known("commands"), v.Words("command")]],
+    v.Many[Annotated[str, _known("commands"), v.Words("command")]],
     *_axis,
 ]
 
@@ -114,262 +114,214 @@ CommandNames = Annotated[
 class ProtocolFile(StrictModel):
     """How every case of the suite is measured."""
 
-    warmup_steps: v.Whole = Field(20, description="Steps before the window; they are not counted.")
-    measured_steps: v.Count = Field(100, description="Steps in the window, at least.")
+    warmup_steps: v.Whole = 20
+    """Steps before the window; they are not counted."""
+    measured_steps: v.Count = 100
+    """Steps in the window, at least."""
     repeats: Repeats = Field(
-        default_factory=lambda: RepeatsFile.model_construct(min=7, max=7, confidence=None),
-        description="Fresh launches of the gang; their median counts. A mapping: until it is sure "
-        "enough.",
+        default_factory=lambda: RepeatsFile.model_construct(min=7, max=7, confidence=None)
     )
-    min_seconds: v.Duration = Field(
-        0.0, description="The window goes on past `measured_steps` until it is this long."
-    )
+    """Fresh launches of the gang; their median counts. A mapping: until it is sure enough."""
+    min_seconds: v.Duration = 0.0
+    """The window goes on past `measured_steps` until it is this long."""
 
 
 class BlockFile(StrictModel):
     """One block of the matrix: a list is an axis, a scalar is fixed; all combinations are cases."""
 
-    workload: Workloads | None = Field(
-        None, description="What is trained: a folder of `benchmarks/workloads`."
-    )
-    frameworks: Frameworks | None = Field(
-        None, description="Framework lines: folders of `benchmarks/frameworks`."
-    )
-    command: CommandNames | None = Field(
-        None,
-        description="In place of `workload` and `frameworks`: scripts of others, as the suite's "
-        "`commands` name them.",
-    )
-    strategy: Literal["single", "collective", "parameter_server"] = Field(
-        description="How the work of a step is spread over processes."
-    )
-    devices: Shapes | None = Field(
-        None,
-        description="Nodes x devices on each, `2x1`. For `parameter_server` as many nodes as "
-        "trainers with one device each, unless it is given.",
-    )
-    pservers: PserverCounts | None = Field(
-        None,
-        description="Parameter servers (`parameter_server` only; 1 unless given); `trainers`: as "
-        "many as trainers.",
-    )
-    trainers: Counts | None = Field(None, description="Trainers (`parameter_server` only).")
-    sync: Names | None = Field(
-        None,
-        description="Whether trainers wait for each other, `sync`, or how they do not: `async`, "
-        "`half_async`, `geo`, as the line has it (`parameter_server` only).",
-    )
-    batch_size_per_device: BatchSizes = Field(
-        description="Samples in a step of one trainer; `max`: the run finds the largest batch that "
-        "fits into memory."
-    )
-    precision: Names = Field(
-        ["fp32"], description="`fp32`, `tf32`, `bf16` or `fp16`, as the line has it."
-    )
-    compiler: Names = Field(["none"], description="Compiler of the line, by name.")
-    execution: Names = Field(
-        ["default"], description="Execution mode; `default` is the line's own."
-    )
-    layout: Names = Field(
-        ["default"], description="Layout of tensors; `default` is the workload's own."
-    )
-    compression: Names = Field(["none"], description="Compression of gradients.")
-    link_bandwidth: Bandwidths = Field(
-        ["full"],
-        description="What each node may send, `100mbit`; clusters need a `link.command` for it.",
-    )
-    data: Names = Field(
-        ["synthetic"],
-        description="What is fed to the model: `synthetic`, `sample` (a few examples that ship "
-        "with Nightbench), or a set that the cluster's `data` names.",
-    )
-    sequence_length: Counts | None = Field(
-        None, description="Tokens in a sequence, for workloads that have them."
-    )
-    threads: Counts | None = Field(
-        None, description="Threads of each process; the number of its cores unless given."
-    )
-    sparsity: Percentages | None = Field(
-        None, description="Part of the gradients that `compression` leaves out of an exchange."
-    )
-    cpus: Counts | None = Field(
-        None,
-        description="Cores of each process, no other's; processes share those of their node unless "
-        "given.",
-    )
-    memory: Sizes | None = Field(
-        None, description="What each process may take, `5GB`; no limit unless given."
-    )
-    scale: Names | None = Field(
-        None, description="Size of the workload; the suite's `scale` unless given."
-    )
-    priority: Annotated[int, Field(ge=0, le=9), v.Words("0 to 9")] = Field(
-        PRIORITY, description="Where the night is short, cases of a higher one come first."
-    )
-    tables: TableNames = Field(
-        default_factory=list, description="The suite's tables that the cases stand in."
-    )
-    unsupported: Literal["refuse", "skip"] = Field(
-        "refuse",
-        description="Cases that a line, a workload or the cluster cannot run: the suite is wrong "
-        "(`refuse`), or they are left out, and tables say why (`skip`).",
-    )
+    workload: Workloads | None = None
+    """What is trained: a folder of `benchmarks/workloads`."""
+    frameworks: Frameworks | None = None
+    """Framework lines: folders of `benchmarks/frameworks`."""
+    command: CommandNames | None = None
+    """In place of `workload` and `frameworks`: scripts of others, as the suite's `commands` name
+    them."""
+    strategy: Literal["single", "collective", "parameter_server"]
+    """How the work of a step is spread over processes."""
+    devices: Shapes | None = None
+    """Nodes x devices on each, `2x1`. For `parameter_server` as many nodes as trainers with one
+    device each, unless it is given."""
+    pservers: PserverCounts | None = None
+    """Parameter servers (`parameter_server` only; 1 unless given); `trainers`: as many as trainers.
+    """
+    trainers: Counts | None = None
+    """Trainers (`parameter_server` only)."""
+    sync: Names | None = None
+    """Whether trainers wait for each other, `sync`, or how they do not: `async`, `half_async`,
+    `geo`, as the line has it (`parameter_server` only)."""
+    batch_size_per_device: BatchSizes
+    """Samples in a step of one trainer; `max`: the run finds the largest batch that fits into
+    memory."""
+    precision: Names = ("fp32",)
+    """`fp32`, `tf32`, `bf16` or `fp16`, as the line has it."""
+    compiler: Names = ("none",)
+    """Compiler of the line, by name."""
+    execution: Names = ("default",)
+    """Execution mode; `default` is the line's own."""
+    layout: Names = ("default",)
+    """Layout of tensors; `default` is the workload's own."""
+    compression: Names = ("none",)
+    """Compression of gradients."""
+    link_bandwidth: Bandwidths = ("full",)
+    """What each node may send, `100mbit`; clusters need a `link.command` for it."""
+    data: Names = ("synthetic",)
+    """What is fed to the model: `synthetic`, `sample` (a few examples that ship with Nightbench),
+    or a set that the cluster's `data` names."""
+    sequence_length: Counts | None = None
+    """Tokens in a sequence, for workloads that have them."""
+    threads: Counts | None = None
+    """Threads of each process; the number of its cores unless given."""
+    sparsity: Percentages | None = None
+    """Part of the gradients that `compression` leaves out of an exchange."""
+    cpus: Counts | None = None
+    """Cores of each process, no other's; processes share those of their node unless given."""
+    memory: Sizes | None = None
+    """What each process may take, `5GB`; no limit unless given."""
+    scale: Names | None = None
+    """Size of the workload; the suite's `scale` unless given."""
+    priority: Annotated[int, Field(ge=0, le=9), v.Words("0 to 9")] = PRIORITY
+    """Where the night is short, cases of a higher one come first."""
+    tables: TableNames = ()
+    """The suite's tables that the cases stand in."""
+    unsupported: Literal["refuse", "skip"] = "refuse"
+    """Cases that a line, a workload or the cluster cannot run: the suite is wrong (`refuse`), or
+    they are left out, and tables say why (`skip`)."""
 
 
 class PublishedFile(StrictModel):
     """Where the published figures of a table stand: `sql/references/`."""
 
-    document: v.Text = Field(description="Their `source` there.")
-    figures: Texts = Field(description="Their `figure` there.")
-    only: dict[str, v.Text] = Field(
-        default_factory=dict,
-        description="Their `framework` there: why Nightbench has no such line, so that its cells "
-        "hold published figures alone.",
-    )
+    document: v.Text
+    """Their `source` there."""
+    figures: Texts
+    """Their `figure` there."""
+    only: dict[str, v.Text] = Field({})
+    """Their `framework` there: why Nightbench has no such line, so that its cells hold published
+    figures alone."""
 
 
 class TableFile(StrictModel):
     """Cases of the suite by rows and columns, beside published figures: `nightbench table`."""
 
-    title: v.Text = Field(description="Its heading.")
-    rows: TableAxes = Field(description="Axes that make a row.")
-    columns: TableAxes = Field(description="Axes that make a column.")
-    value: TableMetric = Field("throughput", description="What stands in its cells.")
-    chart: Literal["bars", "lines"] = Field(
-        "bars", description="How its figure is drawn: a line or a group of bars for each row."
-    )
-    published: PublishedFile | None = Field(
-        None, description="The figures that its cells stand beside."
-    )
+    title: v.Text
+    """Its heading."""
+    rows: TableAxes
+    """Axes that make a row."""
+    columns: TableAxes
+    """Axes that make a column."""
+    metric: TableMetric = Field("throughput", alias="value")
+    """What stands in its cells."""
+    chart: Literal["bars", "lines"] = "bars"
+    """How its figure is drawn: a line or a group of bars for each row."""
+    published: PublishedFile | None = None
+    """The figures that its cells stand beside."""
 
 
 class BuildFile(StrictModel):
     """Which build of a framework line is measured; give at most one of the first three keys."""
 
-    version: v.Version | None = Field(
-        None, description="Another version than the line's lock, from the index."
-    )
-    wheel: v.Text | None = Field(
-        None, description="A wheel file on the controller, shipped to the nodes."
-    )
-    path: v.Text | None = Field(
-        None, description="A prefix that the site prepared on its nodes (`bin/python` below it)."
-    )
-    variant: v.Name | None = Field(
-        None, description="Which lock of the line: `cpu`, `cu126`, …; the cluster's unless given."
-    )
+    version: v.Version | None = None
+    """Another version than the line's lock, from the index."""
+    wheel: v.Text | None = None
+    """A wheel file on the controller, shipped to the nodes."""
+    path: v.Text | None = None
+    """A prefix that the site prepared on its nodes (`bin/python` below it)."""
+    variant: v.Name | None = None
+    """Which lock of the line: `cpu`, `cu126`, …; the cluster's unless given."""
 
 
 class PolicyFile(StrictModel):
     """Which changes the suite reports."""
 
-    min_change: v.Percentage = Field(
-        0.03, description="A change that is surely smaller (by its 95 % interval) is not reported."
-    )
-    min_history: Annotated[int, Field(ge=2), v.Words("whole number, at least 2")] = Field(
-        10, description="Nights before a verdict other than insufficient_data."
-    )
-    max_spread: v.Percentage = Field(
-        0.10, description="A series that varies by more runs on, but alerts no more."
-    )
-    urgent: v.Percentage = Field(
-        0.20, description="A fall of this size is reported at once, apart from the night's message."
-    )
-    confirm: v.Duration = Field(
-        3600.0, description="What a night may take to measure suspects again; `0s`: nothing."
-    )
+    min_change: v.Percentage = 0.03
+    """A change that is surely smaller (by its 95 % interval) is not reported."""
+    min_history: Annotated[int, Field(ge=2), v.Words("whole number, at least 2")] = 10
+    """Nights before a verdict other than insufficient_data."""
+    max_spread: v.Percentage = 0.10
+    """A series that varies by more runs on, but alerts no more."""
+    urgent: v.Percentage = 0.20
+    """A fall of this size is reported at once, apart from the night's message."""
+    confirm_s: v.Duration = Field(3600.0, alias="confirm")
+    """What a night may take to measure suspects again; `0s`: nothing."""
 
 
 class RouteFile(StrictModel):
     """Who owns the alerts of some cases, and the channels that get them."""
 
-    frameworks: list[FrameworkName] = Field(
-        default_factory=list, description="Only cases of these framework lines."
-    )
-    workloads: list[WorkloadName] = Field(
-        default_factory=list, description="Only cases of these workloads."
-    )
-    clusters: list[v.Name] = Field(default_factory=list, description="Only on these clusters.")
-    verdicts: list[Literal["regressed", "failed", "unavailable", "missing"]] = Field(
-        default_factory=list, description="Only alerts of these kinds."
-    )
-    owner: v.Text | None = Field(None, description="Their owner; the suite's unless given.")
-    alerts: list[Url] | None = Field(
-        None, description="Channels for them; the suite's `alerts` unless given. `[]`: none."
-    )
+    frameworks: v.Many[FrameworkName] = ()
+    """Only cases of these framework lines."""
+    workloads: v.Many[WorkloadName] = ()
+    """Only cases of these workloads."""
+    clusters: v.Many[v.Name] = ()
+    """Only on these clusters."""
+    verdicts: v.Many[Literal["regressed", "failed", "unavailable", "missing"]] = ()
+    """Only alerts of these kinds."""
+    owner: v.Text | None = None
+    """Their owner; the suite's unless given."""
+    alerts: v.Many[Url] | None = None
+    """Channels for them; the suite's `alerts` unless given. `[]`: none."""
 
 
 class TimeoutsFile(StrictModel):
     """When a repeat is given up."""
 
-    repeat: v.PositiveDuration = Field(1800.0, description="A repeat as a whole.")
-    progress: v.PositiveDuration = Field(300.0, description="A process that makes no step.")
+    repeat: v.PositiveDuration = 1800.0
+    """A repeat as a whole."""
+    progress: v.PositiveDuration = 300.0
+    """A process that makes no step."""
 
 
 class NightFile(StrictModel):
     """What scheduled runs may take of a night; what does not fit is left out."""
 
-    window: v.HoursText | None = Field(
-        None,
-        description="Cases start and end within these hours, `22:00-06:00 Europe/Berlin`; the "
-        "cluster's `limits.hours` hold as well.",
-    )
-    budget: v.PositiveDuration | None = Field(
-        None, description="How long a night may take from its first case on."
-    )
-    deadline: v.ClockText | None = Field(
-        None,
-        description="What has no result by then is missing, `07:00 Europe/Berlin`; an hour after "
-        "the night's end unless given.",
-    )
+    window: v.HoursText | None = None
+    """Cases start and end within these hours, `22:00-06:00 Europe/Berlin`; the cluster's
+    `limits.hours` hold as well."""
+    budget_s: v.PositiveDuration | None = Field(None, alias="budget")
+    """How long a night may take from its first case on."""
+    deadline: v.ClockText | None = None
+    """What has no result by then is missing, `07:00 Europe/Berlin`; an hour after the night's end
+    unless given."""
 
 
 class SuiteFile(StrictModel):
     """A suite: `dags/suites/<suite>.yaml`."""
 
-    suite: v.Name = Field(description="Name of the suite: the file's name without `.yaml`.")
-    owner: v.Text = Field(description="Who looks after it; owner of its DAG.")
-    cluster: v.Name = Field(description="The cluster that it runs on: a file of `dags/clusters`.")
-    description: str = Field("", description="What it is for, in a sentence.")
-    schedule: Annotated[str, AfterValidator(_schedule), v.Words("cron expression")] | None = Field(
-        None, description="When it runs by itself (UTC); on demand only unless given."
-    )
-    scale: v.Name = Field("full", description="Size of the workloads, by the name of their scale.")
-    protocol: ProtocolFile = Field(
-        default_factory=ProtocolFile, description="How cases are measured."
-    )
-    matrix: Annotated[list[BlockFile], Field(min_length=1)] = Field(
-        description="The cases, in blocks."
-    )
-    tables: dict[v.Name, TableFile] = Field(
-        default_factory=dict, description="Name: a table of cases, which blocks name."
-    )
-    commands: dict[v.Name, CommandFile] = Field(
-        default_factory=dict,
-        description="Name: a script of others, for blocks with `command`. The name is part of the "
-        "cases' names, for ever.",
-    )
-    builds: dict[FrameworkName, BuildFile] = Field(
-        default_factory=dict, description="Framework line: build; the line's lock unless given."
-    )
-    env: v.Env = Field(default_factory=dict, description="Environment of all processes.")
-    role_env: dict[RoleName, v.Env] = Field(
-        default_factory=dict,
-        description="Role of a process (`trainer`, `pserver`, …, as the lines have them): its "
-        "environment.",
-    )
-    policy: PolicyFile = Field(default_factory=PolicyFile, description="What is a regression.")
-    alerts: list[Url] = Field(
-        default_factory=list, description="Channels for alerts, as Apprise URLs."
-    )
-    routes: list[RouteFile] = Field(
-        default_factory=list,
-        description="Owners and channels of alerts: the first route that matches counts, else the "
-        "suite's `owner` and `alerts`.",
-    )
-    timeouts: TimeoutsFile = Field(
-        default_factory=TimeoutsFile, description="When a repeat is given up."
-    )
-    night: NightFile = Field(
-        default_factory=NightFile, description="What scheduled runs may take of a night."
-    )
+    suite: v.Name
+    """Name of the suite: the file's name without `.yaml`."""
+    owner: v.Text
+    """Who looks after it; owner of its DAG."""
+    cluster: v.Name
+    """The cluster that it runs on: a file of `dags/clusters`."""
+    description: str = ""
+    """What it is for, in a sentence."""
+    schedule: Annotated[str, AfterValidator(_schedule), v.Words("cron expression")] | None = None
+    """When it runs by itself (UTC); on demand only unless given."""
+    scale: v.Name = "full"
+    """Size of the workloads, by the name of their scale."""
+    protocol: ProtocolFile = ProtocolFile()
+    """How cases are measured."""
+    matrix: v.Some[BlockFile]
+    """The cases, in blocks."""
+    tables: dict[v.Name, TableFile] = Field({})
+    """Name: a table of cases, which blocks name."""
+    commands: dict[v.Name, CommandFile] = Field({})
+    """Name: a script of others, for blocks with `command`. The name is part of the cases' names,
+    for ever."""
+    builds: dict[FrameworkName, BuildFile] = Field({})
+    """Framework line: build; the line's lock unless given."""
+    env: v.Env = Field({})
+    """Environment of all processes."""
+    role_env: dict[RoleName, v.Env] = Field({})
+    """Role of a process (`trainer`, `pserver`, …, as the lines have them): its environment."""
+    policy: PolicyFile = PolicyFile()
+    """What is a regression."""
+    alerts: v.Many[Url] = ()
+    """Channels for alerts, as Apprise URLs."""
+    routes: v.Many[RouteFile] = ()
+    """Owners and channels of alerts: the first route that matches counts, else the suite's `owner`
+    and `alerts`."""
+    timeouts: TimeoutsFile = TimeoutsFile()
+    """When a repeat is given up."""
+    night: NightFile = NightFile()
+    """What scheduled runs may take of a night."""

@@ -13,7 +13,7 @@ from nightbench.config.clusters import clusters_for, lines_of, load_cluster, nam
 from nightbench.config.commands import read_commands
 from nightbench.config.matrix import WrittenCase, read_cases
 from nightbench.config.scales import at_scale, own_scale, scales_of
-from nightbench.config.schema import PolicyFile, ProtocolFile, RouteFile, SuiteFile, TableFile
+from nightbench.config.schema import ProtocolFile, SuiteFile, TableFile
 from nightbench.config.source import (
     ConfigError,
     Document,
@@ -73,7 +73,7 @@ def load_suite(
     context = {
         **lines_of(catalog),
         **{name: _names(document.data.get(name)) for name in ("tables", "commands")},
-        "command_lines": [line.line for line in catalog.frameworks.values() if line.commands],
+        "command_lines": tuple(x.line for x in catalog.frameworks.values() if x.commands),
     }
     file, problems = validate(SuiteFile, document, context=context)
     problems += named_as_file(document, "suite")
@@ -92,9 +92,9 @@ def load_suite(
     if file is None or problems or cluster is None:
         raise ConfigError(path, problems)
     cases = [each for each in written if each.case.case_id not in skipped]
-    return Suite(
+    return file.to(
+        Suite,
         name=file.suite,
-        owner=file.owner,
         cluster=cluster.name,
         scale=own_scale(document),
         commands=own,
@@ -102,21 +102,19 @@ def load_suite(
         skipped=skipped,
         tables=tuple(_table(name, each, written) for name, each in file.tables.items()),
         protocol=_protocol(file.protocol),
-        description=file.description,
-        schedule=file.schedule,
         builds=builds,
-        env=dict(file.env),
-        role_env={role: dict(env) for role, env in file.role_env.items()},
-        policy=_policy(file.policy),
-        alerts=tuple(file.alerts),
+        policy=file.policy.to(RegressionPolicy),
         repeat_timeout_s=file.timeouts.repeat,
         progress_timeout_s=file.timeouts.progress,
         source=str(path),
-        night=NightPolicy(file.night.window, file.night.budget, file.night.deadline),
+        night=file.night.to(NightPolicy),
         priorities={
             placed.case.case_id: placed.priority for placed in cases if placed.priority != PRIORITY
         },
-        routes=tuple(_route(route) for route in file.routes),
+        routes=tuple(
+            route.to(Route, verdicts=tuple(map(VerdictKind, route.verdicts)))
+            for route in file.routes
+        ),
     )
 
 
@@ -126,42 +124,21 @@ def _names(value: Any) -> list[str]:
 
 def _table(name: str, file: TableFile, written: Iterable[WrittenCase]) -> SuiteTable:
     published = file.published
-    return SuiteTable(
+    return file.to(
+        SuiteTable,
         name=name,
-        title=file.title,
-        rows=tuple(file.rows),
-        columns=tuple(file.columns),
-        metric=file.value,
-        chart=file.chart,
         document=published.document if published else None,
-        figures=tuple(published.figures) if published else (),
-        published_only=dict(published.only) if published else {},
+        figures=published.figures if published else (),
+        published_only=published.only if published else {},
         cases=tuple(each.case for each in written if name in each.tables),
     )
 
 
-def _route(file: RouteFile) -> Route:
-    return Route(
-        frameworks=tuple(file.frameworks),
-        workloads=tuple(file.workloads),
-        clusters=tuple(file.clusters),
-        verdicts=tuple(VerdictKind(kind) for kind in file.verdicts),
-        owner=file.owner,
-        alerts=None if file.alerts is None else tuple(file.alerts),
-    )
-
-
-def _policy(file: PolicyFile) -> RegressionPolicy:
-    return RegressionPolicy(**file.model_dump(exclude={"confirm"}), confirm_s=file.confirm)
-
-
 def _protocol(file: ProtocolFile) -> Protocol:
     repeats = file.repeats
-    return Protocol(
-        warmup_steps=file.warmup_steps,
-        measured_steps=file.measured_steps,
+    return file.to(
+        Protocol,
         repeats=repeats.max,
-        min_seconds=file.min_seconds,
         min_repeats=repeats.min if repeats.confidence is not None else None,
         confidence=repeats.confidence,
     )

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import inspect
 import types
 import typing
 from collections.abc import Mapping
+from functools import cache
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 
 from nightbench.config.source import (
     Document,
@@ -20,12 +26,31 @@ from nightbench.config.source import (
 )
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 
 class StrictModel(BaseModel):
     """Base of the models of files: no unknown keys, no silent conversions."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    def to(self, kind: type[T], **others: Any) -> T:
+        """Return a dataclass of the model, with the fields of the same names and these others."""
+        names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+        return kind(**{k: x for k, x in self if k in names} | others)
+
+
+@cache
+def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Key as a file writes it -> its field, described by the docstring below it."""
+    body = ast.parse(inspect.getsource(model)).body[0].body  # type: ignore[attr-defined]
+    for field, below in pairwise(body):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
+                value=ast.Constant(value=str(text))
+            ):
+                model.model_fields[name].description = " ".join(text.split())
+    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 _TYPES = {
@@ -34,6 +59,7 @@ _TYPES = {
     "float_type": "a number",
     "bool_type": "true or false",
     "list_type": "a list",
+    "tuple_type": "a list",
     "dict_type": "a mapping of keys to values",
     "model_type": "a mapping of keys to values",
     "none_required": "nothing",
@@ -101,11 +127,11 @@ def _problem(model: type[BaseModel], document: Document, at: Key, error: dict[st
     return document.problem(key, f"found {describe(found)}; expected {expected}")
 
 
-def fields_at(model: type[BaseModel], location: Key) -> Mapping[str, Any]:
+def fields_at(model: type[BaseModel], location: Key) -> Mapping[str, FieldInfo]:
     """Return the fields of the model that stands at a location below another."""
     inner = _type_at(model, location)
     found = [each for each in _alternatives(inner) if _is_model(each)]
-    return found[0].model_fields if found else {}
+    return fields_of(found[0]) if found else {}
 
 
 def literals_at(model: type[BaseModel], location: Key) -> list[Any]:
@@ -121,9 +147,9 @@ def _type_at(annotation: Any, location: Key) -> Any:
     for part in location:
         for each in _alternatives(annotation):
             if isinstance(part, str) and _is_model(each):
-                annotation = each.model_fields[part].annotation
+                annotation = fields_of(each)[part].annotation
                 break
-            arguments = typing.get_args(each)
+            arguments = [kind for kind in typing.get_args(each) if kind is not ...]
             if arguments and typing.get_origin(each) is not typing.Literal:
                 annotation = arguments[-1]
                 break

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -27,6 +27,8 @@ class Words:
 
     text: str
 
+
+T = TypeVar("T")
 
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?\Z")
 _PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?) ?%\Z")
@@ -248,7 +250,7 @@ def as_list(value: Any) -> Any:
     return value if isinstance(value, list) or value is None else [value]
 
 
-def no_duplicates(values: list[Any]) -> list[Any]:
+def no_duplicates(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """A list that names nothing twice."""
     for position, value in enumerate(values):
         if value in values[:position]:
@@ -256,6 +258,16 @@ def no_duplicates(values: list[Any]) -> list[Any]:
     return values
 
 
+def some(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A list that has an entry."""
+    if not values:
+        raise ValueError("found an empty list; expected at least one entry")
+    return values
+
+
+# Lists of files become tuples. Of their length pydantic would complain beside the items' errors.
+Many = Annotated[tuple[T, ...], Field(strict=False)]
+Some = Annotated[tuple[T, ...], Field(strict=False), AfterValidator(some)]
 Text = Annotated[str, AfterValidator(not_empty), Words("text")]
 Version = Annotated[str, AfterValidator(version), Words("version")]
 Name = Annotated[str, AfterValidator(slug), Words("name")]
@@ -274,7 +286,7 @@ PortRange = Annotated[tuple[int, int], BeforeValidator(port_range), Words("range
 Shape = Annotated[tuple[int, int], BeforeValidator(shape), Words("nodes x devices on each")]
 Hosts = Annotated[str, AfterValidator(readable_hosts), Words("hosts")]
 Cores = Annotated[
-    list[Whole], BeforeValidator(cores), AfterValidator(no_duplicates), Words("cores")
+    Many[Whole], BeforeValidator(cores), AfterValidator(no_duplicates), Words("cores")
 ]
 NodePath = Annotated[
     str,
