@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from nightbench.config import values as v
 from nightbench.config.schema import FrameworkName
 from nightbench.config.validate import StrictModel
-from nightbench.core.model import KubernetesPolicy, SlurmPolicy
-
-if TYPE_CHECKING:
-    from nightbench.config.cluster_schema import ClusterFile
-    from nightbench.config.source import Document, Problem
 
 SLURM_RESERVED = frozenset(
     [
@@ -127,44 +122,3 @@ class KubernetesFile(StrictModel):
     """User id that the pods run as; never root."""
     time_limit_s: v.PositiveDuration | None = Field(None, alias="time_limit")
     """After which Kubernetes ends a Job; never unless given."""
-
-
-def slurm_policy(
-    file: ClusterFile, document: Document, problems: list[Problem]
-) -> SlurmPolicy | None:
-    """Return what `slurm` of a cluster's file says; None where it has none."""
-    written = file.slurm
-    if written is None:
-        return None
-    job_root = file.environments.job_root
-    if job_root is not None:
-        message = (
-            f'found "{job_root}" beside `slurm`; expected none: the login node must see the '
-            "state of jobs, so it lies below `root`, which all nodes share"
-        )
-        problems.append(document.problem(("environments", "job_root"), message))
-    if file.lock != "node":
-        message = (
-            f'found "{file.lock}" beside `slurm`; expected "node": a gang has the nodes of its '
-            "job for itself"
-        )
-        problems.append(document.problem(("lock",), message))
-    return written.to(
-        SlurmPolicy, login=v.hosts(written.login)[0], warning_s=round(written.warning_s)
-    )
-
-
-def kubernetes_policy(
-    file: ClusterFile, document: Document, problems: list[Problem]
-) -> KubernetesPolicy | None:
-    """Return what `kubernetes` of a cluster's file says; None where it has none."""
-    written = file.kubernetes
-    if written is None:
-        return None
-    if file.slurm is not None:
-        problems.append(document.problem(("kubernetes",), "found it beside `slurm`; expected one"))
-    gpus = file.devices.kind == "gpu"
-    if gpus and not any("gpu" in name for name in written.resources):
-        message = 'found no GPU on a cluster of kind "gpu"; expected nvidia.com/gpu, say'
-        problems.append(document.problem(("kubernetes", "resources"), message))
-    return written.to(KubernetesPolicy)

@@ -14,7 +14,7 @@ from pathlib import Path
 from nightbench.config import locations, values
 from nightbench.config.clusters import relative_to_file
 from nightbench.config.schema import BuildFile, SuiteFile
-from nightbench.config.source import Document, Key, Problem
+from nightbench.config.source import Document, Key
 from nightbench.core.errors import UserError
 from nightbench.core.model import Build, Cluster
 from nightbench.core.plan import wheel_digest
@@ -23,9 +23,7 @@ _DIGEST_LENGTH = 16
 _DIGEST = re.compile(f"[0-9a-f]{{{_DIGEST_LENGTH}}}")
 
 
-def read_builds(
-    document: Document, file: SuiteFile | None, problems: list[Problem]
-) -> dict[str, Build]:
+def read_builds(document: Document, file: SuiteFile | None) -> dict[str, Build]:
     """Return the builds of a suite by framework line."""
     builds: dict[str, Build] = {}
     for line, entry in (file.builds if file else {}).items():
@@ -33,14 +31,14 @@ def read_builds(
         given = [name for name in ("version", "wheel", "path") if getattr(entry, name) is not None]
         if len(given) > 1:
             message = f"found {' and '.join(given)}; expected one of version, wheel, path"
-            problems.append(document.problem(key, message))
+            document.complain(key, message)
             continue
         location = entry.path
         if entry.wheel is not None:
             found = relative_to_file(document.path, entry.wheel)
             if found is None or not found.is_file() or found.suffix != ".whl":
                 message = f'found "{entry.wheel}"; expected a wheel file (.whl) that is there'
-                problems.append(document.problem((*key, "wheel"), message))
+                document.complain((*key, "wheel"), message)
                 continue
             location = str(found)
         builds[line] = make_build(line, entry, location)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nightbench.config.matrix import read_cases
 from nightbench.config.schema import SuiteFile
-from nightbench.config.source import Problem, read_document
+from nightbench.config.source import read_document
 from nightbench.config.suites import find_suites
 from nightbench.config.validate import validate
 from nightbench.core.errors import UserError
@@ -27,10 +27,9 @@ def case_names(dags: Path, suites: Iterable[str]) -> list[str]:
 
 
 def _names(path: Path) -> list[str]:
-    problems: list[Problem] = []
     try:
         document = read_document(path)
-        file, problems = validate(SuiteFile, document)
-        return [each.case.case_id for each in read_cases(document, file, {}, problems)]
+        file = validate(SuiteFile, document)
+        return [each.case.case_id for each in read_cases(document, file, {})]
     except UserError:
         return []

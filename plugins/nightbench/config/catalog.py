@@ -12,7 +12,6 @@ from nightbench.config.source import (
     ConfigError,
     Document,
     Key,
-    Problem,
     any_of,
     describe,
     display,
@@ -83,22 +82,13 @@ def _folders(folder: Path) -> list[Path]:
     )
 
 
-def _named(document: Document, key: str) -> list[Problem]:
-    name, folder = document.data.get(key), document.path.parent.name
-    if isinstance(name, str) and name != folder:
-        message = f'found {describe(name)}; expected the name of its folder, "{folder}"'
-        return [document.problem((key,), message)]
-    return []
-
-
-def _absent(document: Document, *expected: str) -> list[Problem]:
-    """The files that the folder of a description lacks."""
+def _complain_of_absent(document: Document, *expected: str) -> None:
+    """Complain of the files that the folder of a description lacks."""
     folder = document.path.parent
-    return [
-        document.problem((), f"found no {name} in {display(folder)}; expected it beside this file")
-        for name in expected
-        if not (folder / name).is_file()
-    ]
+    for name in expected:
+        if not (folder / name).is_file():
+            said = f"found no {name} in {display(folder)}; expected it beside this file"
+            document.complain((), said)
 
 
 def _framework(path: Path) -> FrameworkInfo:
@@ -106,20 +96,20 @@ def _framework(path: Path) -> FrameworkInfo:
         document = read_document(path)
     except UserError as error:
         return _broken_line(path, error)
-    file, problems = validate(FrameworkFile, document)
-    problems += _named(document, "line")
-    problems += _absent(document, "launch.py")
+    file = validate(FrameworkFile, document)
+    document.complain_of_name("line", path.parent.name, "its folder")
+    _complain_of_absent(document, "launch.py")
     if document.data.get("commands") is not True:
-        problems += _absent(document, "runtime.py", "trainer.py")
+        _complain_of_absent(document, "runtime.py", "trainer.py")
     if file is None:
-        return _broken_line(path, ConfigError(path, problems))
+        return _broken_line(path, document.error)
     devices = _by_kind(file.devices, file.devices)
     kinds = [kind for kind, reason in devices.items() if reason is None]
     for key, message in _contradictions(file, path.parent, kinds):
-        problems.append(document.problem(key, message))
+        document.complain(key, message)
     shared = path.parent.parent.parent / "apis" / file.api
     code = [*sorted(path.parent.glob("[!.]*.py")), *sorted(shared.glob("[!.]*.py"))]
-    complaints = [str(ConfigError(path, problems))] if problems else []
+    complaints = [str(document.error)] if document.problems else []
     complaints += syntax_errors(code, file.python)
     missing = _missing_locks(file, path.parent)
     return file.to(
@@ -254,36 +244,34 @@ def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadIn
         document = read_document(path)
     except UserError as error:
         return _broken_workload(path, error)
-    file, problems = validate(SpecFile, document)
-    problems += _named(document, "name")
-    problems += _absent(document, "data.py")
+    file = validate(SpecFile, document)
+    document.complain_of_name("name", path.parent.name, "its folder")
+    _complain_of_absent(document, "data.py")
     written = {each.stem for each in path.parent.glob("[!.]*.py")}
     for scale, parameters in (file.scales if file else {}).items():
         if not isinstance(parameters.get("converges", False), bool):
             key = ("scales", scale, "converges")
             found = describe(parameters["converges"])
-            problems.append(document.problem(key, f"found {found}; expected true or false"))
+            document.complain(key, f"found {found}; expected true or false")
         units = parameters.get("units_per_example", 1)
         if isinstance(units, bool) or not isinstance(units, int) or units < 1:
             key = ("scales", scale, "units_per_example")
             found = describe(units)
-            problems.append(document.problem(key, f"found {found}; expected a count from 1 on"))
+            document.complain(key, f"found {found}; expected a count from 1 on")
         lengths = parameters.get("by_sequence_length", {})
         if not isinstance(lengths, dict) or not all(
             length.isdecimal() and isinstance(changes, dict) for length, changes in lengths.items()
         ):
             key = ("scales", scale, "by_sequence_length")
             expected = 'lengths with their parameters, as {"128": {"predictions": 20}}'
-            problems.append(
-                document.problem(key, f"found {describe(lengths)}; expected {expected}")
-            )
+            document.complain(key, f"found {describe(lengths)}; expected {expected}")
     if file is None:
-        return _broken_workload(path, ConfigError(path, problems))
+        return _broken_workload(path, document.error)
     readers = path.parent.parent.parent / "readers"
     if file.reads is not None and not (readers / f"{file.reads}.py").is_file():
         message = f'found "{file.reads}"; expected a module of {display(readers)}'
-        problems.append(document.problem(("reads",), message))
-    complaints = [str(ConfigError(path, problems))] if problems else []
+        document.complain(("reads",), message)
+    complaints = [str(document.error)] if document.problems else []
     complaints += syntax_errors(path.parent.glob("data.py"), None)
     models = {
         api: "\n".join(wrong)

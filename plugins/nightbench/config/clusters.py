@@ -9,7 +9,6 @@ from pathlib import Path
 from socket import gethostname
 
 from nightbench.config import locations, values
-from nightbench.config.batch_systems import kubernetes_policy, slurm_policy
 from nightbench.config.cluster_schema import (
     ClusterFile,
     EnvironmentsFile,
@@ -17,13 +16,9 @@ from nightbench.config.cluster_schema import (
     NodeFile,
 )
 from nightbench.config.source import (
-    ConfigError,
     Document,
     Key,
-    Problem,
-    describe,
     display,
-    key_path,
     read_document,
 )
 from nightbench.config.validate import validate
@@ -35,8 +30,10 @@ from nightbench.core.model import (
     EnvironmentPolicy,
     HealthPolicy,
     JumpHost,
+    KubernetesPolicy,
     NeighbourPolicy,
     Node,
+    SlurmPolicy,
     Strategy,
 )
 
@@ -92,17 +89,17 @@ def load_cluster(
         ConfigError: all that is wrong with the file.
     """
     document = read_document(path)
-    file, problems = validate(ClusterFile, document, context=lines_of(catalog))
-    problems += named_as_file(document, "cluster")
-    paths = _Paths(document, home, problems)
+    file = validate(ClusterFile, document, context=lines_of(catalog))
+    document.complain_of_name("cluster", path.stem)
+    paths = _Paths(document, home)
     if file is None:
-        raise ConfigError(path, problems)
+        raise document.error
     environments = file.environments
-    _check_images(environments, document, problems)
+    _check_images(environments, document)
     cluster = file.to(
         Cluster,
         name=file.cluster,
-        nodes=tuple(_nodes(file, document, problems)),
+        nodes=tuple(_nodes(file, document)),
         device_kind=file.devices.kind,
         devices_per_node=file.devices.per_node,
         environments=environments.to(
@@ -119,12 +116,12 @@ def load_cluster(
             action=file.neighbours.action or ("record" if file.shared else "wait"),
         ),
         health=file.health.to(HealthPolicy),
-        slurm=slurm_policy(file, document, problems),
-        kubernetes=kubernetes_policy(file, document, problems),
+        slurm=_slurm(file, document),
+        kubernetes=_kubernetes(file, document),
         link_command=file.link.command,
     )
-    if problems:
-        raise ConfigError(path, problems)
+    if document.problems:
+        raise document.error
     return cluster
 
 
@@ -154,8 +151,8 @@ def on_this_machine(cluster: Cluster) -> Cluster:
             "with which the run was planned: it names the files of host keys and wheels. Workers "
             "and triggerers need the same dags/ folder (NIGHTBENCH_DAGS)"
         )
-    document, problems = read_document(path), list[Problem]()
-    paths = _Paths(document, locations.home_folder(), problems)
+    document = read_document(path)
+    paths = _Paths(document, locations.home_folder())
     environments = document.data.get("environments") or {}
     found = dataclasses.replace(
         cluster,
@@ -165,8 +162,8 @@ def on_this_machine(cluster: Cluster) -> Cluster:
             wheelhouse=paths.find(environments.get("wheelhouse"), ("environments", "wheelhouse")),
         ),
     )
-    if problems:
-        raise ConfigError(path, problems)
+    if document.problems:
+        raise document.error
     return found
 
 
@@ -186,15 +183,6 @@ def lines_of(catalog: Catalog | None) -> dict[str, object]:
     }
 
 
-def named_as_file(document: Document, key: str) -> list[Problem]:
-    """Complain where a file calls itself otherwise than its name does."""
-    name, stem = document.data.get(key), document.path.stem
-    if isinstance(name, str) and name != stem:
-        message = f'found {describe(name)}; expected the name of the file, "{stem}"'
-        return [document.problem((key,), message)]
-    return []
-
-
 def relative_to_file(path: Path, written: str) -> Path | None:
     """Return the file or folder that a relative path of a YAML file means, or None.
 
@@ -210,9 +198,8 @@ def relative_to_file(path: Path, written: str) -> Path | None:
 class _Paths:
     """Finds what the paths of a cluster file mean."""
 
-    def __init__(self, document: Document, home: Path | None, problems: list[Problem]) -> None:
+    def __init__(self, document: Document, home: Path | None) -> None:
         self._document = document
-        self._problems = problems
         beside = document.path.absolute().parent.parent.parent / ".nightbench"
         self._home = home or Path(os.environ.get("NIGHTBENCH_HOME") or beside)
 
@@ -224,7 +211,7 @@ class _Paths:
             return str(self._home.expanduser().absolute()) + written.removeprefix(HOME)
         if "${" in written:
             message = f'found "{written}"; expected no variable but a leading {HOME}'
-            self._problems.append(self._document.problem(key, message))
+            self._document.complain(key, message)
             return None
         found = relative_to_file(self._document.path, written)
         if found is None and new:
@@ -234,24 +221,22 @@ class _Paths:
             message = f'found "{written}", which is not there; looked in {folder} and above it'
             if key == ("known_hosts",):
                 message += f"; `nightbench cluster scan {self._document.path.stem}` makes it"
-            self._problems.append(self._document.problem(key, message))
+            self._document.complain(key, message)
             return None
         return str(found)
 
 
-def _check_images(
-    environments: EnvironmentsFile, document: Document, problems: list[Problem]
-) -> None:
+def _check_images(environments: EnvironmentsFile, document: Document) -> None:
     if (environments.kind == "container") != bool(environments.images):
         message = (
             f"found {len(environments.images)} beside `kind: {environments.kind}`; expected images "
             "with `kind: container`, and only there"
         )
-        problems.append(document.problem(("environments", "images"), message))
+        document.complain(("environments", "images"), message)
     if environments.images and (environments.paths or environments.variants):
         message = "found it beside `kind: container`; expected images alone"
         key = "paths" if environments.paths else "variants"
-        problems.append(document.problem(("environments", key), message))
+        document.complain(("environments", key), message)
     of_apptainer = environments.engine.rpartition("/")[2] == "apptainer"
     for line, image in environments.images.items():
         expected = ""
@@ -261,14 +246,51 @@ def _check_images(
             expected = "NAME@sha256:… or /FILE.sif@sha256:…: apptainer knows no ids"
         if expected:
             message = f'found "{image}"; expected {expected}'
-            problems.append(document.problem(("environments", "images", line), message))
+            document.complain(("environments", "images", line), message)
+
+
+def _slurm(file: ClusterFile, document: Document) -> SlurmPolicy | None:
+    """Return what `slurm` of a cluster's file says; None where it has none."""
+    written = file.slurm
+    if written is None:
+        return None
+    job_root = file.environments.job_root
+    if job_root is not None:
+        message = (
+            f'found "{job_root}" beside `slurm`; expected none: the login node must see the '
+            "state of jobs, so it lies below `root`, which all nodes share"
+        )
+        document.complain(("environments", "job_root"), message)
+    if file.lock != "node":
+        message = (
+            f'found "{file.lock}" beside `slurm`; expected "node": a gang has the nodes of its '
+            "job for itself"
+        )
+        document.complain(("lock",), message)
+    return written.to(
+        SlurmPolicy, login=values.hosts(written.login)[0], warning_s=round(written.warning_s)
+    )
+
+
+def _kubernetes(file: ClusterFile, document: Document) -> KubernetesPolicy | None:
+    """Return what `kubernetes` of a cluster's file says; None where it has none."""
+    written = file.kubernetes
+    if written is None:
+        return None
+    if file.slurm is not None:
+        document.complain(("kubernetes",), "found it beside `slurm`; expected one")
+    gpus = file.devices.kind == "gpu"
+    if gpus and not any("gpu" in name for name in written.resources):
+        message = 'found no GPU on a cluster of kind "gpu"; expected nvidia.com/gpu, say'
+        document.complain(("kubernetes", "resources"), message)
+    return written.to(KubernetesPolicy)
 
 
 def _jump(hops: Iterable[JumpFile]) -> tuple[JumpHost, ...]:
     return tuple(hop.to(JumpHost) for hop in hops)
 
 
-def _nodes(file: ClusterFile, document: Document, problems: list[Problem]) -> list[Node]:
+def _nodes(file: ClusterFile, document: Document) -> list[Node]:
     nodes: list[Node] = []
     seen: dict[str, Key] = {}
     for position, entry in enumerate(file.nodes):
@@ -279,10 +301,10 @@ def _nodes(file: ClusterFile, document: Document, problems: list[Problem]) -> li
                     f"found {len(entry.devices)}; expected at least the {file.devices.per_node} of "
                     "devices.per_node"
                 )
-                problems.append(document.problem((*key, "devices"), message))
+                document.complain((*key, "devices"), message)
         elif entry.devices:
             message = 'found devices on a cluster of kind "cpu"; expected `devices: {kind: gpu}`'
-            problems.append(document.problem((*key, "devices"), message))
+            document.complain((*key, "devices"), message)
         holds_cores = file.lock == "devices" and file.devices.kind == "cpu"
         if holds_cores and len(entry.cpus) < file.devices.per_node:
             message = (
@@ -290,25 +312,24 @@ def _nodes(file: ClusterFile, document: Document, problems: list[Problem]) -> li
                 f"{file.devices.per_node} of devices.per_node: with `lock: devices` a gang holds "
                 "cores by their numbers"
             )
-            problems.append(document.problem((*key, "cpus"), message))
+            document.complain((*key, "cpus"), message)
         if entry.ssh_conn_id is None and file.kubernetes is None:
-            message = "is missing; expected: Airflow Connection with user, key and port."
-            line = document.problem(key, message).line
-            problems.append(Problem(line, key_path((*key, "ssh_conn_id")), message))
-        for node in _expand(entry, file.jump, key, document, problems):
+            meaning = "Airflow Connection with user, key and port."
+            document.complain_of_missing((*key, "ssh_conn_id"), meaning)
+        for node in _expand(entry, file.jump, key, document):
             if not SLUG.match(node.name):
                 message = f'found "{node.name}" as a name; expected letters, digits, ".", "_", "-"'
-                problems.append(document.problem((*key, "name"), message))
+                document.complain((*key, "name"), message)
             if node.name in RESERVED:
                 message = (
                     f'found "{node.name}" as a name; expected another one: a file of each run is '
                     "called so"
                 )
-                problems.append(document.problem((*key, "name"), message))
+                document.complain((*key, "name"), message)
             if node.name in seen:
                 first = document.lines[seen[node.name]]
                 message = f'found the name "{node.name}" again (first on line {first})'
-                problems.append(document.problem(key, message))
+                document.complain(key, message)
             seen.setdefault(node.name, key)
             nodes.append(node)
     return nodes
@@ -319,7 +340,6 @@ def _expand(
     jump: Iterable[JumpFile],
     key: Key,
     document: Document,
-    problems: list[Problem],
 ) -> list[Node]:
     hosts = values.hosts(entry.hosts)
     beside: dict[str, list[str]] = {}
@@ -331,7 +351,7 @@ def _expand(
                 f'found "{written}", which is {len(beside[field])}; expected as many as the '
                 f"{len(hosts)} of hosts"
             )
-            problems.append(document.problem((*key, field), message))
+            document.complain((*key, field), message)
             return []
     return [
         entry.to(

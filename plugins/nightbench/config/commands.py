@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from nightbench.config import values as v
-from nightbench.config.source import ConfigError, Document, Problem, display, one_of, read_document
+from nightbench.config.source import ConfigError, Document, display, one_of, read_document
 from nightbench.config.validate import StrictModel
 from nightbench.core.errors import UserError
 from nightbench.core.model import Catalog, Role, Strategy, Suite, WorkloadInfo, digest_of
@@ -110,7 +110,6 @@ def read_commands(
     files: Mapping[str, CommandFile],
     catalog: Catalog,
     scales: Collection[str],
-    problems: list[Problem],
 ) -> dict[str, WorkloadInfo]:
     """Return the commands of a suite as workloads, by name.
 
@@ -119,7 +118,6 @@ def read_commands(
         files: its commands.
         catalog: what names are taken, which logs can be read.
         scales: of the suite's cases; a command has them all, and may use them as a placeholder.
-        problems: gets what is wrong.
     """
     lines = tuple(line.line for line in catalog.frameworks.values() if line.commands)
     found = {}
@@ -127,14 +125,14 @@ def read_commands(
         key = ("commands", name)
         if name in catalog.workloads:
             message = f'found "{name}", which is a workload; expected a name of its own'
-            problems.append(document.problem(key, message))
+            document.complain(key, message)
         if file.log.format not in catalog.log_formats:
             message = one_of(file.log.format, catalog.log_formats)
-            problems.append(document.problem((*key, "log", "format"), message))
+            document.complain((*key, "log", "format"), message)
         count, place = _STARTED[file.launch]
         if file.launch == "head" and file.log.of == "all":
             message = "found all with launch: head, where one process writes; expected first"
-            problems.append(document.problem((*key, "log", "of"), message))
+            document.complain((*key, "log", "of"), message)
         params = {
             "command": file.model_dump(exclude={"unit", "units_per_example"}),
             "units_per_example": file.units_per_example,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nightbench.config.schema import AS_TRAINERS, BlockFile, SuiteFile
-from nightbench.config.source import Document, Key, Problem
+from nightbench.config.source import Document, Key
 from nightbench.config.validate import fields_of, validate
 from nightbench.core.model import Case, Strategy
 
@@ -33,7 +33,7 @@ class WrittenCase:
 
 
 def read_cases(
-    document: Document, file: SuiteFile | None, context: dict[str, object], problems: list[Problem]
+    document: Document, file: SuiteFile | None, context: dict[str, object]
 ) -> Iterator[WrittenCase]:
     """Expand every block that is in order, also where the rest of the file is not."""
     blocks = document.data.get("matrix")
@@ -41,19 +41,17 @@ def read_cases(
     made = 0
     for position in range(len(blocks) if isinstance(blocks, list) else 0):
         key: Key = ("matrix", position)
-        block = file.matrix[position] if file else validate(BlockFile, document, key, context)[0]
+        block = file.matrix[position] if file else validate(BlockFile, document, key, context)
         if block is None:
             continue
-        block = _with_lines(block, context, document, key, problems)
+        block = _with_lines(block, context, document, key)
         if block is None:
             continue
-        for case in expand(
-            block, scale if isinstance(scale, str) else "full", document, key, problems
-        ):
+        for case in expand(block, scale if isinstance(scale, str) else "full", document, key):
             made += 1
             if made > _MOST_CASES:
                 message = f"the matrix makes more than {_MOST_CASES} cases; expected fewer"
-                problems.append(document.problem(key, message))
+                document.complain(key, message)
                 return
             yield WrittenCase(case, key, block.priority, block.tables, block.unsupported == "skip")
 
@@ -63,29 +61,24 @@ def _with_lines(
     context: dict[str, object],
     document: Document,
     key: Key,
-    problems: list[Problem],
 ) -> BlockFile | None:
     """The block with its workloads and lines: those of a command, which names neither."""
     given = {name for name in ("workload", "frameworks") if getattr(block, name) is not None}
     if block.command is None:
-        line = document.problem(key, "").line
         for name in sorted({"workload", "frameworks"} - given):
-            message = f"is missing; expected: {fields_of(BlockFile)[name].description}"
-            problems.append(Problem(line, f"matrix[{key[-1]}].{name}", message))
+            document.complain_of_missing((*key, name), fields_of(BlockFile)[name].description)
         return block if len(given) == 2 else None
     for name in sorted(given):
         message = "is for workloads of `benchmarks`; found it with `command`"
-        problems.append(document.problem((*key, name), message))
+        document.complain((*key, name), message)
     lines = context["command_lines"]
     return block.model_copy(update={"workload": block.command, "frameworks": lines})
 
 
-def expand(
-    block: BlockFile, scale: str, document: Document, key: Key, problems: list[Problem]
-) -> Iterator[Case]:
+def expand(block: BlockFile, scale: str, document: Document, key: Key) -> Iterator[Case]:
     """Make the cases of a block: the product of its axes, in the order of the file's keys."""
     strategy = Strategy(block.strategy)
-    sizes = list(_sizes(block, strategy, document, key, problems))
+    sizes = list(_sizes(block, strategy, document, key))
     axes: dict[str, Sequence[Any]] = {
         "workload": block.workload or [],
         "framework": block.frameworks or [],
@@ -107,7 +100,7 @@ def expand(
     }
     if block.sparsity is not None and block.compression == (NONE,):
         message = "is for a `compression`; found none"
-        problems.append(document.problem((*key, "sparsity"), message))
+        document.complain((*key, "sparsity"), message)
     made: set[Case] = set()
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
@@ -125,24 +118,23 @@ def _axis(values: Sequence[T] | None) -> list[T | None]:
 
 
 def _sizes(
-    block: BlockFile, strategy: Strategy, document: Document, key: Key, problems: list[Problem]
+    block: BlockFile, strategy: Strategy, document: Document, key: Key
 ) -> Iterator[dict[str, Any]]:
     """Numbers of nodes, devices and processes, and the updates of parameter servers."""
     if strategy is not Strategy.PARAMETER_SERVER:
         for name in _PS_ONLY:
             if getattr(block, name) is not None:
                 message = f"is for parameter_server only; found it with {strategy}"
-                problems.append(document.problem((*key, name), message))
+                document.complain((*key, name), message)
         for nodes, devices in block.devices or [(1, 1)]:
             if strategy is Strategy.SINGLE and (nodes, devices) != (1, 1):
                 message = f'found "{nodes}x{devices}" with single; expected 1x1, or collective'
-                problems.append(document.problem((*key, "devices"), message))
+                document.complain((*key, "devices"), message)
             yield {"nodes": nodes, "devices_per_node": devices, "trainers": nodes * devices}
         return
     if block.trainers is None:
-        line = document.problem(key, "").line
-        message = "is missing; expected: numbers of trainers, for parameter_server"
-        problems.append(Problem(line, f"matrix[{key[-1]}].trainers", message))
+        meaning = "numbers of trainers, for parameter_server"
+        document.complain_of_missing((*key, "trainers"), meaning)
         return
     for pservers, trainers, given, sync in itertools.product(
         block.pservers or [1], block.trainers, _axis(block.devices), block.sync or ["sync"]
@@ -150,7 +142,7 @@ def _sizes(
         nodes, devices = given or (trainers, 1)
         if trainers > nodes * devices:
             message = f"found {trainers}; expected no more than the devices of {nodes}x{devices}"
-            problems.append(document.problem((*key, "trainers"), message))
+            document.complain((*key, "trainers"), message)
         yield {
             "nodes": nodes,
             "devices_per_node": devices,

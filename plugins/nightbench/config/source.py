@@ -10,7 +10,7 @@ import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -47,11 +47,13 @@ class ConfigError(UserError):
 
 @dataclass(frozen=True)
 class Document:
-    """The data of a file and the line of each of its keys and items (1 is the first)."""
+    """The data of a file, the line of each of its keys and items, and what is wrong with them."""
 
     path: Path
     data: Mapping[str, Any]
     lines: Mapping[Key, int]
+    """1 is the first."""
+    problems: list[Problem] = field(default_factory=list)
 
     def problem(self, key: Sequence[str | int], message: str) -> Problem:
         """Name what is wrong at a key; the nearest enclosing one when the key is not written."""
@@ -59,6 +61,28 @@ class Document:
         while known and known not in self.lines:
             known = known[:-1]
         return Problem(self.lines.get(known, 1), key_path(known), message)
+
+    def complain(self, key: Sequence[str | int], message: str) -> None:
+        """Add what is wrong at a key to the problems."""
+        self.problems.append(self.problem(key, message))
+
+    def complain_of_missing(self, key: Sequence[str | int], meaning: str | None) -> None:
+        """Add that a key is missing, with what is expected there."""
+        line = self.problem(key[:-1], "").line
+        message = f"is missing; expected: {meaning}"
+        self.problems.append(Problem(line, key_path(key), message))
+
+    def complain_of_name(self, key: str, name: str, what: str = "the file") -> None:
+        """Add that the file calls itself otherwise than it is named, where it does."""
+        found = self.data.get(key)
+        if isinstance(found, str) and found != name:
+            message = f'found {describe(found)}; expected the name of {what}, "{name}"'
+            self.complain((key,), message)
+
+    @property
+    def error(self) -> ConfigError:
+        """All that is wrong with the file."""
+        return ConfigError(self.path, self.problems)
 
 
 def display(path: Path) -> str:

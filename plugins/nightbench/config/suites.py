@@ -9,16 +9,14 @@ from typing import Any
 
 from nightbench.config import locations
 from nightbench.config.builds import read_builds
-from nightbench.config.clusters import clusters_for, lines_of, load_cluster, named_as_file
+from nightbench.config.clusters import clusters_for, lines_of, load_cluster
 from nightbench.config.commands import read_commands
 from nightbench.config.matrix import WrittenCase, read_cases
 from nightbench.config.scales import at_scale, own_scale, scales_of
 from nightbench.config.schema import ProtocolFile, SuiteFile, TableFile
 from nightbench.config.source import (
-    ConfigError,
     Document,
     Key,
-    Problem,
     display,
     one_of,
     read_document,
@@ -75,22 +73,22 @@ def load_suite(
         **{name: _names(document.data.get(name)) for name in ("tables", "commands")},
         "command_lines": tuple(x.line for x in catalog.frameworks.values() if x.commands),
     }
-    file, problems = validate(SuiteFile, document, context=context)
-    problems += named_as_file(document, "suite")
+    file = validate(SuiteFile, document, context=context)
+    document.complain_of_name("suite", path.stem)
     if cluster is None:
-        cluster = _own_cluster(document, catalog, problems)
-    written = list(read_cases(document, file, context, problems))
+        cluster = _own_cluster(document, catalog)
+    written = list(read_cases(document, file, context))
     commands = file.commands if file else {}
     used = {*scales, *(each.case.scale for each in written)}
-    own = read_commands(document, commands, catalog, used, problems)
+    own = read_commands(document, commands, catalog, used)
     catalog = dataclasses.replace(catalog, workloads={**own, **catalog.workloads})
     # A command that is not in order has been complained of, and its cases are not known.
     written = [each for each in written if each.case.workload in catalog.workloads]
-    builds = read_builds(document, file, problems)
-    skipped = _check_cases(document, written, catalog, cluster, builds, problems)
-    _check_hours(document, file, cluster, problems)
-    if file is None or problems or cluster is None:
-        raise ConfigError(path, problems)
+    builds = read_builds(document, file)
+    skipped = _check_cases(document, written, catalog, cluster, builds)
+    _check_hours(document, file, cluster)
+    if file is None or document.problems or cluster is None:
+        raise document.error
     cases = [each for each in written if each.case.case_id not in skipped]
     return file.to(
         Suite,
@@ -144,9 +142,7 @@ def _protocol(file: ProtocolFile) -> Protocol:
     )
 
 
-def _check_hours(
-    document: Document, file: SuiteFile | None, cluster: Cluster | None, problems: list[Problem]
-) -> None:
+def _check_hours(document: Document, file: SuiteFile | None, cluster: Cluster | None) -> None:
     """Complain of a window that the cluster's own hours never meet."""
     if file is None or cluster is None or not (file.night.window and cluster.window):
         return
@@ -156,10 +152,10 @@ def _check_hours(
             f'found "{file.night.window}", which never meets the hours of cluster {cluster.name}, '
             f"{cluster.window}"
         )
-        problems.append(document.problem(("night", "window"), message))
+        document.complain(("night", "window"), message)
 
 
-def _own_cluster(document: Document, catalog: Catalog, problems: list[Problem]) -> Cluster | None:
+def _own_cluster(document: Document, catalog: Catalog) -> Cluster | None:
     name = document.data.get("cluster")
     if not isinstance(name, str):
         return None
@@ -167,7 +163,7 @@ def _own_cluster(document: Document, catalog: Catalog, problems: list[Problem]) 
     if name not in files:
         looked = ", ".join(display(folder) for folder in folders)
         message = f"{one_of(name, files)}; looked in {looked}"
-        problems.append(document.problem(("cluster",), message))
+        document.complain(("cluster",), message)
         return None
     return load_cluster(files[name], catalog=catalog)
 
@@ -181,7 +177,6 @@ def _check_cases(
     catalog: Catalog,
     cluster: Cluster | None,
     builds: dict[str, Build],
-    problems: list[Problem],
 ) -> dict[str, str]:
     """case_id -> why, of the cases that cannot run and may be skipped; all others are problems."""
     first: dict[str, WrittenCase] = {}
@@ -193,7 +188,7 @@ def _check_cases(
         if before is not placed and not (before.tables and placed.tables):
             line = document.lines[before.key]
             message = f"makes the case {case.case_id} again (first from line {line})"
-            problems.append(document.problem(key, message))
+            document.complain(key, message)
         refusal = unsupported(case, catalog)
         if refusal is None and cluster is not None:
             framework = catalog.frameworks[case.framework]
@@ -204,7 +199,7 @@ def _check_cases(
         if refusal is not None and placed.skip:
             skipped[case.case_id] = refusal.message.removeprefix(f"{case.case_id} ")
         elif refusal is not None:
-            problems.append(document.problem(_place_of(document, placed, refusal), refusal.message))
+            document.complain(_place_of(document, placed, refusal), refusal.message)
     return skipped
 
 

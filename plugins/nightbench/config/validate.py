@@ -18,10 +18,8 @@ from pydantic.fields import FieldInfo
 from nightbench.config.source import (
     Document,
     Key,
-    Problem,
     any_of,
     describe,
-    key_path,
     one_of,
 )
 
@@ -77,8 +75,8 @@ def validate(
     document: Document,
     at: Key = (),
     context: Mapping[str, Any] | None = None,
-) -> tuple[M | None, list[Problem]]:
-    """Return the part of a document as the model, or None and all that is wrong with it.
+) -> M | None:
+    """Return the part of a document as the model; None where something is wrong with it.
 
     Args:
         model: what the part has to be.
@@ -90,41 +88,41 @@ def validate(
     for part in at:
         data = data[part]
     try:
-        return model.model_validate(data, context=dict(context or {})), []
+        return model.model_validate(data, context=dict(context or {}))
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        return None, [_problem(model, document, at, dict(each)) for each in found]
+        for each in error.errors(include_url=False):
+            _complain(model, document, at, dict(each))
+        return None
 
 
-def _problem(model: type[BaseModel], document: Document, at: Key, error: dict[str, Any]) -> Problem:
+def _complain(model: type[BaseModel], document: Document, at: Key, error: dict[str, Any]) -> None:
     location = tuple(part for part in error["loc"] if part != "[key]")
     key = (*at, *location)
     kind, found = error["type"], error.get("input")
     context = error.get("ctx") or {}
     if kind == "missing":
         field = fields_at(model, location[:-1])[str(location[-1])]
-        place = document.problem(key[:-1], "")
-        return Problem(place.line, key_path(key), f"is missing; expected: {field.description}")
+        return document.complain_of_missing(key, field.description)
     if kind == "extra_forbidden":
         known = fields_at(model, location[:-1])
         said = one_of(str(location[-1]), known).removeprefix("found ")
-        return document.problem(key, f"found the unknown key {said}")
+        return document.complain(key, f"found the unknown key {said}")
     if kind == "value_error":
-        return document.problem(key, str(context["error"]))
+        return document.complain(key, str(context["error"]))
     if kind == "literal_error":
         choices = [str(choice) for choice in literals_at(model, location)]
         if isinstance(found, str):
-            return document.problem(key, one_of(found, choices))
-        return document.problem(key, f"found {describe(found)}; expected {any_of(choices)}")
+            return document.complain(key, one_of(found, choices))
+        return document.complain(key, f"found {describe(found)}; expected {any_of(choices)}")
     if kind in _BOUNDS:
         name, words = _BOUNDS[kind]
         expected = f"a number of {words} {context[name]}"
-        return document.problem(key, f"found {describe(found)}; expected {expected}")
+        return document.complain(key, f"found {describe(found)}; expected {expected}")
     if kind == "too_short":
         empty = describe(found).replace("a ", "an empty ", 1)
-        return document.problem(key, f"found {empty}; expected at least one entry")
+        return document.complain(key, f"found {empty}; expected at least one entry")
     expected = _TYPES.get(kind, error["msg"])
-    return document.problem(key, f"found {describe(found)}; expected {expected}")
+    return document.complain(key, f"found {describe(found)}; expected {expected}")
 
 
 def fields_at(model: type[BaseModel], location: Key) -> Mapping[str, FieldInfo]:
