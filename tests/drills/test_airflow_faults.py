@@ -27,7 +27,7 @@ from tests.drills.airflow_chaos import (
 from tests.integration.live_airflow import Live, live_airflow
 
 from nightbench.core.model import CaseStatus
-from nightbench.local import keeper, processes
+from nightbench.local import lifecycle, processes
 from nightbench.spool import RunSpool, Spool
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(1200)]
@@ -82,7 +82,7 @@ def test_marked_failed_while_no_triggerer_lives_the_lease_ends_the_gang(
     live: Live, running: tuple[str, RunSpool]
 ) -> None:
     dag_run, run = running
-    keeper.stop_all(live.stack.home)  # or there would be a triggerer again
+    lifecycle.stop_keepers(live.stack.home)  # or there would be a triggerer again
     kill(family(live, "triggerer"))
     began_s = time.monotonic()
 

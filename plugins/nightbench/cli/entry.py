@@ -15,6 +15,7 @@ def quiet() -> None:
 
 def main() -> None:
     """Run the command; Ctrl-C ends it with exit code 130 and no traceback, from the start on."""
+    quiet()
     try:
         from nightbench.cli.main import main as command
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -16,7 +17,6 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group_from_info
 from typer.models import TyperInfo
 
-from nightbench.cli.entry import quiet
 from nightbench.core.errors import UserError
 from nightbench.core.printable import shown, without_controls
 
@@ -256,13 +256,28 @@ def _refuse_bytes(words: Sequence[str]) -> None:
             raise UserError(f"{of}found {shown(found)}, expected text in UTF-8") from None
 
 
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""Of an `OSError`: nothing more can be written, by whatever command."""
+
+
 def main() -> None:
     """Run the command; a `UserError` is printed without a traceback, with exit code 1."""
-    quiet()
     try:
         _refuse_bytes(sys.argv[1:])
         app()
     except UserError as error:
-        said = without_controls(f"error: {error}")
-        Console(stderr=True).print(said, markup=False, highlight=False, soft_wrap=True)
-        sys.exit(1)
+        said = f"error: {error}"
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        said = (
+            f"error: {where}{error.strerror}. Make room there, or name another state folder: "
+            "NIGHTBENCH_HOME=/some/folder"
+        )
+    else:
+        return
+    Console(stderr=True).print(
+        without_controls(said), markup=False, highlight=False, soft_wrap=True
+    )
+    sys.exit(1)

@@ -1,7 +1,7 @@
 """Airflow 3.3 on one machine: its settings, its Connections, its four processes.
 
 No import of airflow here: it is started as a program. `settings` is the one place that knows how
-it is configured.
+it is configured, from airflow.ini beside it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import hashlib
 import json
 import os
 import subprocess
+from configparser import RawConfigParser
 from pathlib import Path
+from string import Template
 from typing import Any
 from urllib.parse import quote
 
@@ -39,71 +41,28 @@ def base_url(ports: Ports) -> str:
 
 def settings(home: Home, ports: Ports, secrets: Secrets) -> dict[str, str]:
     """Return the environment variables that make a process part of this Airflow."""
-    kwargs = json.dumps({"connections_file_path": str(home.connections_file)})
-    database = (
-        f"127.0.0.1:{ports.postgres}/airflow",
-        f"airflow:{quote(secrets.airflow, safe='')}",
-    )
-    options = {
-        "core": {
-            "executor": "LocalExecutor",
-            "parallelism": "8",
-            "dags_folder": str(REPO / "dags"),
-            "plugins_folder": str(REPO / "plugins"),
-            "load_examples": "False",
-            "dags_are_paused_at_creation": "True",
-            "fernet_key": secrets.fernet_key,
-            "execution_api_server_url": f"{base_url(ports)}/execution/",
-            "simple_auth_manager_users": f"{ADMIN}:admin,{VIEWER}:viewer",
-            "simple_auth_manager_passwords_file": str(home.passwords_file),
-            # The fully qualified name asks the DNS, which may be slow or absent.
-            "hostname_callable": "socket.gethostname",
-        },
-        "database": {
-            "sql_alchemy_conn": f"postgresql+psycopg2://{database[1]}@{database[0]}",
-            "load_default_connections": "False",
-        },
-        "api": {
-            "host": "127.0.0.1",
-            "port": str(ports.api),
-            "base_url": base_url(ports),
-            "workers": "1",
-            "secret_key": secrets.api_secret_key,
-        },
-        "api_auth": {"jwt_secret": secrets.jwt_secret},
-        # Tasks of a killed scheduler are restarted after a minute; by default Airflow would wait
-        # five, because ours is back before its predecessor counts as dead.
-        "scheduler": {
-            "orphaned_tasks_check_interval": "60",
-            # A killed worker is noticed after this, not after five minutes. Its supervisor sends a
-            # heartbeat every few seconds; a restarted API server is back before.
-            "task_instance_heartbeat_timeout": "90",
-        },
-        # Ending a gang whose processes ignore SIGTERM, on a node that is slow to answer.
-        "triggerer": {"on_kill_timeout": "120"},
-        "dag_processor": {
-            "refresh_interval": "20",
-            "min_file_process_interval": "20",
-            "parsing_processes": "1",
-        },
-        "logging": {
-            "base_log_folder": str(home.airflow_logs),
-            "dag_processor_child_process_log_directory": str(home.airflow_logs / "dag_processor"),
-            "colored_console_log": "False",
-            # No log server runs (see _ARGUMENTS): port 1 refuses at once.
-            "worker_log_server_port": "1",
-            "trigger_log_server_port": "1",
-        },
-        "secrets": {
-            "backend": "airflow.secrets.local_filesystem.LocalFilesystemBackend",
-            "backend_kwargs": kwargs,
-        },
-        "usage_data_collection": {"enabled": "False"},
+    values = {
+        "repo": REPO,
+        "base_url": base_url(ports),
+        "admin": ADMIN,
+        "viewer": VIEWER,
+        "passwords_file": home.passwords_file,
+        "connections_file": json.dumps(str(home.connections_file)),
+        "airflow_logs": home.airflow_logs,
+        "database_password": quote(secrets.airflow, safe=""),
+        "postgres_port": ports.postgres,
+        "api_port": ports.api,
+        "api_secret_key": secrets.api_secret_key,
+        "fernet_key": secrets.fernet_key,
+        "jwt_secret": secrets.jwt_secret,
     }
+    # Read first and filled in then: a value may hold any character.
+    options = RawConfigParser()
+    options.read(Path(__file__).with_name("airflow.ini"), encoding="utf-8")
     variables = {
-        f"AIRFLOW__{section.upper()}__{key.upper()}": value
-        for section, entries in options.items()
-        for key, value in entries.items()
+        f"AIRFLOW__{section}__{key}".upper(): Template(text).substitute(values)
+        for section in options.sections()
+        for key, text in options.items(section)
     }
     return variables | {
         "AIRFLOW_HOME": str(home.airflow),

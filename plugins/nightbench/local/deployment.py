@@ -10,13 +10,14 @@ from pathlib import Path
 import httpx
 
 from nightbench.core.errors import UserError
-from nightbench.local import airflow, keeper, postgres, processes
+from nightbench.local import airflow, postgres, processes
 from nightbench.local.airflow_api import AirflowApi
 from nightbench.local.home import Home, Secrets, load_or_create_secrets
 from nightbench.local.ports import Ports, is_listening, load_ports
 
 CLUSTER = "local-cluster"
-SERVICES = ("postgres", CLUSTER, *airflow.SERVICES, *keeper.NAMES)
+KEEPERS = ("keeper-a", "keeper-b")
+SERVICES = ("postgres", CLUSTER, *airflow.SERVICES, *KEEPERS)
 NODES = 2
 """Of the local cluster."""
 
@@ -50,16 +51,24 @@ class Stack:
         return airflow.environment(self.home, self.ports, self.secrets)
 
 
+def find(home: Home) -> Stack | None:
+    """Return the deployment of a home as `up` left it; None where `up` has never run."""
+    ports = load_ports(home)
+    if ports is None or not home.secrets_file.exists():
+        return None
+    return Stack(home, ports, load_or_create_secrets(home))
+
+
 def load(home: Home) -> Stack:
     """Return the deployment of a home as `up` left it.
 
     Raises:
         UserError: `up` has never run here.
     """
-    ports = load_ports(home)
-    if ports is None or not home.secrets_file.exists():
+    found = find(home)
+    if found is None:
         raise UserError(f"Nothing was ever started in {home.root}. Start it: nightbench up")
-    return Stack(home, ports, load_or_create_secrets(home))
+    return found
 
 
 @dataclass(frozen=True)

@@ -20,91 +20,43 @@ MARK = "NIGHTBENCH_STACK"
 """Environment variable that every process started by the stack carries; its value is the home."""
 
 
-@dataclass(frozen=True)
 class Home:
     """The state folder and the paths in it."""
 
-    root: Path
-
-    @property
-    def run(self) -> Path:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.run = self.root / "run"
         """Pid files of the services."""
-        return self.root / "run"
-
-    @property
-    def logs(self) -> Path:
+        self.logs = self.root / "logs"
         """Logs: one file for each service, and Airflow's own below `airflow/`."""
-        return self.root / "logs"
-
-    @property
-    def airflow_logs(self) -> Path:
+        self.airflow_logs = self.logs / "airflow"
         """Task and DAG-processor logs, in Airflow's own layout."""
-        return self.logs / "airflow"
-
-    @property
-    def airflow(self) -> Path:
+        self.airflow = self.root / "airflow"
         """AIRFLOW_HOME."""
-        return self.root / "airflow"
-
-    @property
-    def postgres(self) -> Path:
+        self.postgres = self.root / "postgres"
         """The data directory of PostgreSQL."""
-        return self.root / "postgres"
-
-    @property
-    def cluster(self) -> Path:
+        self.cluster = self.root / "cluster"
         """The local cluster: its keys, `server.json`, and a home folder for each node."""
-        return self.root / "cluster"
-
-    @property
-    def backups(self) -> Path:
+        self.backups = self.root / "backups"
         """Archives of the warehouse as it was before an upgrade."""
-        return self.root / "backups"
-
-    @property
-    def spool(self) -> Path:
+        self.spool = self.root / "spool"
         """Runs as they were measured, before and after they are loaded."""
-        return self.root / "spool"
-
-    @property
-    def reports(self) -> Path:
+        self.reports = self.root / "reports"
         """Digests, tables and figures as files."""
-        return self.root / "reports"
-
-    @property
-    def tools(self) -> Path:
+        self.tools = self.root / "tools"
         """Tools for people: a link to `psql`."""
-        return self.root / "tools"
-
-    @property
-    def secrets_file(self) -> Path:
+        self.secrets_file = self.root / "secrets.json"
         """Generated passwords and keys (0600)."""
-        return self.root / "secrets.json"
-
-    @property
-    def ports_file(self) -> Path:
+        self.ports_file = self.root / "ports.json"
         """The ports that were chosen, so that addresses stay the same."""
-        return self.root / "ports.json"
-
-    @property
-    def connections_file(self) -> Path:
+        self.connections_file = self.root / "connections.json"
         """Airflow Connections that `up` writes (0600)."""
-        return self.root / "connections.json"
-
-    @property
-    def passwords_file(self) -> Path:
+        self.passwords_file = self.airflow / "passwords.json"
         """Passwords of the Airflow UI's users (0600), as the simple auth manager reads them."""
-        return self.airflow / "passwords.json"
-
-    @property
-    def pgpass_file(self) -> Path:
+        self.pgpass_file = self.root / "pgpass"
         """Passwords for `psql` and other PostgreSQL clients (0600)."""
-        return self.root / "pgpass"
-
-    @property
-    def lock_file(self) -> Path:
+        self.lock_file = self.root / "stack.lock"
         """Held while `up` or `down` works."""
-        return self.root / "stack.lock"
 
     def make(self) -> None:
         """Create the folders; the root is for its owner only.

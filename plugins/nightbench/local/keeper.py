@@ -10,19 +10,16 @@ process, and every half a minute that Airflow reports its components as healthy;
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 from nightbench.core.errors import UserError
-from nightbench.local import processes
-from nightbench.local.home import Home, venv_bin
+from nightbench.local import deployment, lifecycle, processes
+from nightbench.local.home import Home
 
-NAMES = ("keeper-a", "keeper-b")
 CHECK_S = 3.0
 CHECKS_PER_HEALTH_CHECK = 10
 UNHEALTHY_IN_A_ROW = 3
@@ -31,28 +28,6 @@ UNHEALTHY_IN_A_ROW = 3
 LONGEST_PAUSE_S = 300.0
 BUSY = 3
 """Exit status of an `up` that found another `up` or `down` at work."""
-
-
-def start_missing(home: Home) -> Iterator[str]:
-    """Start the keepers that do not run; yield a line if there were any."""
-    missing = [name for name in NAMES if processes.read(home.run / f"{name}.pid") is None]
-    for name in missing:
-        processes.start(
-            name,
-            _argv(home),
-            env=dict(os.environ),
-            log=home.logs / f"{name}.log",
-            pid_file=home.run / f"{name}.pid",
-            home=home.root,
-            cwd=home.root,
-        )
-    if missing:
-        yield "keepers: they restart services that die or hang, until nightbench down"
-
-
-def stop_all(home: Home) -> list[str]:
-    """End the keepers and an `up` that one of them runs; return the names of those that ran."""
-    return [name for name in NAMES if processes.stop(home.run / f"{name}.pid")]
 
 
 def keep(home: Home, services: tuple[str, ...]) -> None:
@@ -71,27 +46,18 @@ def keep(home: Home, services: tuple[str, ...]) -> None:
         _log(f"{', '.join(missing)} ended" if missing else "Airflow is unhealthy")
         # A process of its own: services started here would stay this one's children, whose
         # zombies PostgreSQL takes for a living postmaster.
-        status = subprocess.run([*_argv(home), "--once"], check=False).returncode
+        status = subprocess.run([*lifecycle.keeper_command(home), "--once"], check=False).returncode
         unhealthy = 0
         failed = status not in (0, BUSY)
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S) if failed else CHECK_S
 
 
-def _argv(home: Home) -> list[str]:
-    python = str(venv_bin() / "python")
-    return [python, "-m", "nightbench.local.keeper", "--home", str(home.root)]
-
-
 def _not_running(home: Home) -> list[str]:
-    from nightbench.local import deployment
-
     return [each.name for each in deployment.status(home) if each.state != "running"]
 
 
 def _up(home: Home) -> int:
     """Run `up` and log its lines; return the exit status."""
-    from nightbench.local import lifecycle
-
     try:
         for line in lifecycle.up(home, wait_s=0.0):
             _log(line)
@@ -109,8 +75,6 @@ def _log(line: str) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; return its exit status."""
-    from nightbench.local import deployment
-
     parser = argparse.ArgumentParser(prog="nightbench.local.keeper", description=__doc__)
     parser.add_argument("--home", type=Path, required=True, help="state folder")
     parser.add_argument("--once", action="store_true", help="run `up` once, and end")

@@ -10,16 +10,24 @@ import fcntl
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 from nightbench.core.errors import UserError
-from nightbench.local import airflow, keeper, logfiles, postgres, processes
-from nightbench.local.deployment import CLUSTER, NODES, SERVICES, Stack, load, unhealthy
+from nightbench.local import airflow, logfiles, postgres, processes
+from nightbench.local.deployment import (
+    CLUSTER,
+    KEEPERS,
+    NODES,
+    SERVICES,
+    Stack,
+    load,
+    unhealthy,
+)
 from nightbench.local.home import Home, load_or_create_secrets, uv_env, venv_bin
 from nightbench.local.ports import choose_ports
+from nightbench.local.resources import FULL_DISK_BYTES, free_bytes, require_disk
 
 READY_TIMEOUT_S = 240.0
 STUCK_S = 45.0
@@ -45,7 +53,9 @@ def up(home: Home, wait_s: float = LOCK_WAIT_S, backup: bool = True) -> Iterator
         UserError: a service failed; the message holds the end of its log.
     """
     home.make()
-    with _locked(home, wait_s), ExitStack() as reserved:
+    with _full_disk_named(home), _locked(home, wait_s), ExitStack() as reserved:
+        if not home.postgres.is_dir():
+            require_disk(home)
         stack = _prepare(home, reserved)
         if all(stack.running(name) for name in SERVICES) and not unhealthy(stack):
             yield from migrate_warehouse(stack, backup)  # the code may be newer than what runs
@@ -59,7 +69,7 @@ def up(home: Home, wait_s: float = LOCK_WAIT_S, backup: bool = True) -> Iterator
         lacking = {name for name in airflow.SERVICES if not stack.running(name)}
         yield from _start_airflow(stack, lacking)
         yield from _await_airflow(stack, lacking)
-        yield from keeper.start_missing(home)
+        yield from start_keepers(home)
 
 
 def _stop_with_old_port(stack: Stack) -> Iterator[str]:
@@ -104,13 +114,7 @@ def _start_base(stack: Stack, backup: bool) -> Iterator[str]:
     made = postgres.provide(home, ports, secrets)
     yield f"PostgreSQL answers on 127.0.0.1:{ports.postgres}" + _listed("made", made)
     yield from migrate_warehouse(stack, backup)
-    _wait(
-        lambda: (home.cluster / "server.json").is_file(),
-        lambda: stack.running(CLUSTER) is not None,
-        "The local cluster",
-        home.logs / f"{CLUSTER}.log",
-        timeout_s=60.0,
-    )
+    _await_cluster(stack)
     yield f"local cluster: {NODES} nodes answer SSH on port {ports.cluster}"
     if airflow.migrate(home, stack.airflow_env(), fresh="database airflow" in made):
         yield "Airflow: metadata database migrated"
@@ -230,9 +234,9 @@ def down(home: Home) -> Iterator[str]:
         yield "nothing was ever started here"
         return
     home.make()
-    keepers = keeper.stop_all(home)  # first: they would restart what is ended here
+    keepers = stop_keepers(home)  # first: they would restart what is ended here
     with _locked(home, LOCK_WAIT_S):
-        keepers += keeper.stop_all(home)  # started by an `up` that has just ended
+        keepers += stop_keepers(home)  # started by an `up` that has just ended
         # The API server last: the others report to it how their tasks ended.
         first = [name for name in airflow.SERVICES if name != "api-server"]
         with ThreadPoolExecutor(len(first)) as pool:
@@ -253,6 +257,34 @@ def down(home: Home) -> Iterator[str]:
             raise UserError(f"These processes could not be ended: {sorted(left)}")
 
 
+def start_keepers(home: Home) -> Iterator[str]:
+    """Start the keepers that do not run; yield a line if there were any."""
+    missing = [name for name in KEEPERS if processes.read(home.run / f"{name}.pid") is None]
+    for name in missing:
+        processes.start(
+            name,
+            keeper_command(home),
+            env=dict(os.environ),
+            log=home.logs / f"{name}.log",
+            pid_file=home.run / f"{name}.pid",
+            home=home.root,
+            cwd=home.root,
+        )
+    if missing:
+        yield "keepers: they restart services that die or hang, until nightbench down"
+
+
+def stop_keepers(home: Home) -> list[str]:
+    """End the keepers and an `up` that one of them runs; return the names of those that ran."""
+    return [name for name in KEEPERS if processes.stop(home.run / f"{name}.pid")]
+
+
+def keeper_command(home: Home) -> list[str]:
+    """Return the words that run a keeper."""
+    python = str(venv_bin() / "python")
+    return [python, "-m", "nightbench.local.keeper", "--home", str(home.root)]
+
+
 def run_airflow(home: Home, words: Sequence[str]) -> None:
     """Replace this process by `airflow WORDS` on this home's Airflow."""
     # Warnings are about Airflow's own code: the reader could do nothing about them.
@@ -262,19 +294,13 @@ def run_airflow(home: Home, words: Sequence[str]) -> None:
     os.execve(argv[0], argv, env)
 
 
-def _wait(
-    ready: Callable[[], bool],
-    alive: Callable[[], bool],
-    what: str,
-    log: Path,
-    timeout_s: float,
-) -> None:
+def _await_cluster(stack: Stack, timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
-    while not ready():
-        dead = not alive()
+    while not (stack.home.cluster / "server.json").is_file():
+        dead = not stack.running(CLUSTER)
         if dead or time.monotonic() > deadline:
             state = "ended" if dead else f"was not ready after {timeout_s:.0f} s"
-            raise UserError(f"{what} {state}. {logfiles.log_and_tail(log)}")
+            raise UserError(f"The local cluster {state}. {_log_of(stack, CLUSTER)}")
         time.sleep(0.1)
 
 
@@ -284,6 +310,23 @@ def _log_of(stack: Stack, service: str) -> str:
 
 def _listed(word: str, names: Sequence[str]) -> str:
     return f" ({word}: {', '.join(names)})" if names else ""
+
+
+@contextmanager
+def _full_disk_named(home: Home) -> Iterator[None]:
+    """Say that the disk is full where that is why something failed: few programs say it."""
+    try:
+        yield
+    except HomeLocked:
+        raise
+    except (OSError, UserError) as error:
+        free = free_bytes(home)
+        if free > FULL_DISK_BYTES:
+            raise
+        raise UserError(
+            f"The disk at {home.root} is full: {free / 1e6:.0f} MB free. Make room, or name "
+            f"another place: NIGHTBENCH_HOME=/some/folder. What failed: {error}"
+        ) from error
 
 
 @contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import psutil
+
 from nightbench.core.errors import UserError
 from nightbench.local import processes
 from nightbench.local.home import Home
@@ -16,6 +18,11 @@ BUILT_DISK_BYTES = 2 * GB
 """What a run still needs once the environments are built."""
 MEMORY_BYTES = 4 * GB
 """Airflow takes about 1.1 GB, PostgreSQL 0.2 GB, two ranks of a framework 1 GB each."""
+
+UP_DISK_BYTES = GB // 2
+"""A new PostgreSQL, Airflow's tables and the first logs, with room for some runs."""
+FULL_DISK_BYTES = 20 * 1000**2
+"""PostgreSQL writes its log in files of 16 MiB: with less than this it cannot go on."""
 
 _CGROUPS = (
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
@@ -42,8 +49,7 @@ def require_resources(home: Home) -> list[str]:
     need_disk = BUILT_DISK_BYTES if built else DEMO_DISK_BYTES
     running = processes.read(home.run / "api-server.pid") is not None
     need_memory = MEMORY_BYTES // 2 if running else MEMORY_BYTES
-    place = next(p for p in (home.root, *home.root.parents) if p.exists())
-    free = shutil.disk_usage(place).free
+    free = free_bytes(home)
     memory = available_memory_bytes()
     lines = [
         f"disk at {home.root}: {free / GB:.1f} GB free, {need_disk / GB:.0f} GB needed",
@@ -62,15 +68,29 @@ def require_resources(home: Home) -> list[str]:
     return lines
 
 
+def require_disk(home: Home) -> None:
+    """Check that a new control plane has room.
+
+    Raises:
+        UserError: it has not.
+    """
+    free = free_bytes(home)
+    if free < UP_DISK_BYTES:
+        raise UserError(
+            f"disk at {home.root}: {free / GB:.2f} GB free, {UP_DISK_BYTES / GB:.1f} GB needed. "
+            "Name another place: NIGHTBENCH_HOME=/some/folder"
+        )
+
+
+def free_bytes(home: Home) -> int:
+    """Return what is free on the disk of a state folder, which need not exist yet."""
+    place = next(p for p in (home.root, *home.root.parents) if p.exists())
+    return shutil.disk_usage(place).free
+
+
 def available_memory_bytes() -> int:
     """Return the available memory: the kernel's estimate, or what the cgroup leaves of it."""
-    for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-        name, _, value = line.partition(":")
-        if name == "MemAvailable":
-            found = int(value.split()[0]) * 1024
-            break
-    else:
-        raise UserError("/proc/meminfo has no MemAvailable: is this Linux?")
+    found = int(psutil.virtual_memory().available)
     for limit, used in _CGROUPS:
         if limit.is_file() and (text := limit.read_text(encoding="ascii").strip()) != "max":
             found = min(found, int(text) - int(used.read_text(encoding="ascii")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nightbench.cli import main as command
 from nightbench.cli.common import words
 
 REPO = Path(__file__).resolve().parents[3]
@@ -193,3 +195,18 @@ def test_words_that_are_no_text_or_no_size_are_refused(
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: {said}")
     assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/spool/run.json")
+
+    monkeypatch.setattr(command, "app", fails)
+    monkeypatch.setattr(sys, "argv", ["nightbench", "status"])
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: /spool/run.json: No space left on device. Make room there, or")

@@ -12,7 +12,7 @@ import pytest
 
 from nightbench.core.errors import UserError
 from nightbench.local import home as homes
-from nightbench.local import logfiles, ports, resources
+from nightbench.local import lifecycle, logfiles, ports, resources
 from nightbench.local.home import Home
 
 
@@ -158,6 +158,26 @@ def test_short_resources_are_named(home: Home, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(resources, "BUILT_DISK_BYTES", 0)
     monkeypatch.setattr(resources, "MEMORY_BYTES", 0)
     assert len(resources.require_resources(home)) == 2
+
+
+def test_a_new_control_plane_wants_room_on_the_disk(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "UP_DISK_BYTES", 10**18)
+    with pytest.raises(UserError, match=r"GB free, 1000000000\.0 GB needed.*NIGHTBENCH_HOME"):
+        next(lifecycle.up(home))
+
+
+def test_a_failure_on_a_full_disk_says_that_it_is_full(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> bool:
+        raise UserError("initdb failed")
+
+    monkeypatch.setattr(lifecycle, "FULL_DISK_BYTES", 10**18)
+    monkeypatch.setattr(lifecycle, "choose_ports", fails)
+    with pytest.raises(UserError, match=r"is full: .* free.*NIGHTBENCH_HOME.*initdb failed"):
+        next(lifecycle.up(home))
 
 
 def test_available_memory_is_what_the_kernel_says_at_most() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nightbench.local import deployment, keeper, processes
+from nightbench.local import deployment, keeper, lifecycle, processes
 from nightbench.local.home import Home
 
 # Stands for `up`: says that it was called, and fails as long as it is told to.
@@ -28,7 +28,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
     home = Home(tmp_path / "state")
     home.make()
     yield home
-    keeper.stop_all(home)
+    lifecycle.stop_keepers(home)
     for service in deployment.SERVICES:
         processes.stop(home.run / f"{service}.pid")
 
@@ -41,15 +41,15 @@ def until(true: Callable[[], object], wait_s: float = 30.0) -> None:
 
 
 def test_both_run_until_they_are_stopped(home: Home) -> None:
-    assert len(list(keeper.start_missing(home))) == 1
-    assert list(keeper.start_missing(home)) == []
+    assert len(list(lifecycle.start_keepers(home))) == 1
+    assert list(lifecycle.start_keepers(home)) == []
     first = processes.read(home.run / "keeper-a.pid")
     assert first is not None
     os.kill(first.pid, signal.SIGKILL)
     os.waitpid(first.pid, 0)
-    assert len(list(keeper.start_missing(home))) == 1
-    assert keeper.stop_all(home) == list(keeper.NAMES)
-    assert keeper.stop_all(home) == []
+    assert len(list(lifecycle.start_keepers(home))) == 1
+    assert lifecycle.stop_keepers(home) == list(deployment.KEEPERS)
+    assert lifecycle.stop_keepers(home) == []
 
 
 def test_a_dead_service_is_mended_and_failures_are_not_repeated_at_once(
@@ -58,7 +58,7 @@ def test_a_dead_service_is_mended_and_failures_are_not_repeated_at_once(
     calls, broken = tmp_path / "calls", tmp_path / "broken"
     broken.touch()
     mender = MENDER.format(calls=str(calls), broken=str(broken))
-    monkeypatch.setattr(keeper, "_argv", lambda home: [sys.executable, "-c", mender])
+    monkeypatch.setattr(lifecycle, "keeper_command", lambda home: [sys.executable, "-c", mender])
     pauses: list[float] = []
 
     class Enough(Exception):
@@ -85,7 +85,7 @@ def test_what_is_healthy_is_left_alone_and_what_stays_sick_is_mended(
 ) -> None:
     calls = tmp_path / "calls"
     mender = MENDER.format(calls=str(calls), broken=str(tmp_path / "never"))
-    monkeypatch.setattr(keeper, "_argv", lambda home: [sys.executable, "-c", mender])
+    monkeypatch.setattr(lifecycle, "keeper_command", lambda home: [sys.executable, "-c", mender])
     processes.start(
         "triggerer",
         [sys.executable, "-c", "import time; time.sleep(600)"],
