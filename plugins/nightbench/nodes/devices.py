@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nightbench.core.capabilities import variant_of
 from nightbench.core.model import Cluster, FrameworkInfo, Node
-from nightbench.nodes.node_preflight import Finding, FindingLevel
+from nightbench.nodes.node_preflight import Finding, FindingLevel, fail, info, warn
 
 Document = Mapping[str, Any]
 
@@ -24,24 +24,18 @@ def governor(document: Document, cluster: Cluster) -> Iterator[Finding]:
     found, wanted = document["cpu"]["governors"], cluster.health.governor
     advice = "`cpupower frequency-set -g {}` as root, and at boot"
     if wanted and found and found != [wanted]:
-        yield Finding(
-            FindingLevel.FAIL,
-            "governor",
-            ", ".join(found),
-            f"{wanted} (health.governor)",
-            advice.format(wanted),
+        yield fail(
+            "governor", ", ".join(found), f"{wanted} (health.governor)", advice.format(wanted)
         )
     elif wanted and not found:
-        yield Finding(
-            FindingLevel.INFO,
+        yield info(
             "governor",
             "the node reports none (a virtual machine, or fixed frequencies)",
             f"{wanted} (health.governor)",
             "look at the hypervisor, or take the key out of the cluster's YAML",
         )
     elif {"powersave", "conservative"} & set(found):
-        yield Finding(
-            FindingLevel.WARN,
+        yield warn(
             "governor",
             ", ".join(found),
             "performance: figures then do not depend on how fast the clock follows the load",
@@ -82,16 +76,14 @@ def _count(
     if expected is None and cluster.device_kind == "gpu":
         expected = len(node.devices) or cluster.devices_per_node
     if expected is not None and len(have) < expected and not is_known:
-        yield Finding(
-            FindingLevel.FAIL,
+        yield fail(
             "GPUs",
             f"{len(have)}",
             f"{expected}",
             "look for Xid errors in `dmesg`; one that fell off the bus returns with a reboot",
         )
     elif cluster.health.expected_devices is not None and len(have) > (expected or 0):
-        yield Finding(
-            FindingLevel.WARN,
+        yield warn(
             "GPUs",
             f"{len(have)}",
             f"{expected} (health.expected_devices)",
@@ -101,8 +93,7 @@ def _count(
         known = {str(gpu["index"]) for gpu in have} | {gpu["uuid"] for gpu in have}
         absent = [device for device in node.devices if device not in known]
         if absent and have:
-            yield Finding(
-                FindingLevel.FAIL,
+            yield fail(
                 "GPUs",
                 f"no {', '.join(absent)}",
                 "every device that the YAML lists for the node",
@@ -114,74 +105,56 @@ def _is_used(gpu: Document, devices: Sequence[str]) -> bool:
     return str(gpu["index"]) in devices or gpu["uuid"] in devices
 
 
+_FAULTS: tuple[tuple[FindingLevel, str, Callable[[Document], Any], str, str, str], ...] = (
+    (
+        FindingLevel.FAIL, "memory", lambda gpu: gpu["ecc_uncorrected"],
+        "{ecc_uncorrected} uncorrected ECC errors since the driver was loaded", "none",
+        "reset the GPU (`nvidia-smi --gpu-reset`) or reboot; have it replaced if they return",
+    ),
+    (
+        FindingLevel.FAIL, "memory", lambda gpu: gpu["remapped_rows_pending"],
+        "a row of its memory waits to be remapped", "nothing pending",
+        "reset the GPU (`nvidia-smi --gpu-reset`) or reboot",
+    ),
+    (
+        FindingLevel.WARN, "memory", lambda gpu: gpu["retired_pages"],
+        "{retired_pages} pages retired for double-bit errors", "none",
+        "watch it; the vendor replaces a card with 60",
+    ),
+    (
+        FindingLevel.FAIL, "throttle", lambda gpu: gpu["slowed"],
+        "{slowed}", "no slowdown before anything runs",
+        "look at fans, air flow and power supply; `nvidia-smi -q -d PERFORMANCE`",
+    ),
+    (
+        FindingLevel.WARN, "temperature",
+        lambda gpu: (gpu["temperature_c"] or 0) >= HOT_C and not gpu["slowed"],
+        "{temperature_c:.0f} degrees Celsius before anything runs", f"below {HOT_C:.0f}",
+        "see who computes there (`nvidia-smi`), then look at fans and air flow",
+    ),
+    (
+        FindingLevel.WARN, "persistence", lambda gpu: gpu["persistence"] is False,
+        "off: the driver unloads between launches, and the first step pays for it", "on",
+        "`systemctl enable --now nvidia-persistenced` as root, or `nvidia-smi -pm 1`",
+    ),
+    (
+        FindingLevel.WARN, "PCIe",
+        lambda gpu: None not in (width := (gpu["pcie_width"], gpu["pcie_width_max"]))
+        and width[0] < width[1],
+        "{pcie_width} lanes", "{pcie_width_max} lanes",
+        "reseat the card; compare with `nvidia-smi -q -d PCIE` under load",
+    ),
+)  # fmt: skip
+"""Level, subject, when a GPU has the fault, what is found and what is expected of it, advice."""
+
+
 def _health(gpu: Document) -> Iterator[Finding]:
-    name = f"GPU {gpu['index']}"
-    if gpu["ecc_uncorrected"]:
-        yield Finding(
-            FindingLevel.FAIL,
-            "memory",
-            f"{gpu['ecc_uncorrected']} uncorrected ECC errors since the driver was loaded",
-            "none",
-            "reset the GPU (`nvidia-smi --gpu-reset`) or reboot; have it replaced if they return",
-            name,
-        )
-    if gpu["remapped_rows_pending"]:
-        yield Finding(
-            FindingLevel.FAIL,
-            "memory",
-            "a row of its memory waits to be remapped",
-            "nothing pending",
-            "reset the GPU (`nvidia-smi --gpu-reset`) or reboot",
-            name,
-        )
-    if gpu["retired_pages"]:
-        yield Finding(
-            FindingLevel.WARN,
-            "memory",
-            f"{gpu['retired_pages']} pages retired for double-bit errors",
-            "none",
-            "watch it; the vendor replaces a card with 60",
-            name,
-        )
     slowed = [r for r in gpu["throttle"] if "thermal" in r or "hw" in r or "brake" in r]
-    if slowed:
-        yield Finding(
-            FindingLevel.FAIL,
-            "throttle",
-            ", ".join(slowed),
-            "no slowdown before anything runs",
-            "look at fans, air flow and power supply; `nvidia-smi -q -d PERFORMANCE`",
-            name,
-        )
-    temperature = gpu["temperature_c"]
-    if temperature is not None and temperature >= HOT_C and not slowed:
-        yield Finding(
-            FindingLevel.WARN,
-            "temperature",
-            f"{temperature:.0f} degrees Celsius before anything runs",
-            f"below {HOT_C:.0f}",
-            "see who computes there (`nvidia-smi`), then look at fans and air flow",
-            name,
-        )
-    if gpu["persistence"] is False:
-        yield Finding(
-            FindingLevel.WARN,
-            "persistence",
-            "off: the driver unloads between launches, and the first step pays for it",
-            "on",
-            "`systemctl enable --now nvidia-persistenced` as root, or `nvidia-smi -pm 1`",
-            name,
-        )
-    width, most = gpu["pcie_width"], gpu["pcie_width_max"]
-    if width is not None and most is not None and width < most:
-        yield Finding(
-            FindingLevel.WARN,
-            "PCIe",
-            f"{width} lanes",
-            f"{most} lanes",
-            "reseat the card; compare with `nvidia-smi -q -d PCIE` under load",
-            name,
-        )
+    gpu = {**gpu, "slowed": ", ".join(slowed)}
+    for level, what, has_fault, found, expected, advice in _FAULTS:
+        if has_fault(gpu):
+            said, name = found.format_map(gpu), f"GPU {gpu['index']}"
+            yield Finding(level, what, said, expected.format_map(gpu), advice, name)
 
 
 def _driver(
@@ -201,8 +174,7 @@ def _driver(
         if least and _version(driver) < _version(least):
             needs.setdefault(least, []).append(f"{line.line} {variant}")
     for least, who in sorted(needs.items()):
-        yield Finding(
-            FindingLevel.FAIL,
+        yield fail(
             "driver",
             driver,
             f"{least} or newer for {', '.join(who)}",
@@ -230,8 +202,7 @@ def links(document: Document, cluster: Cluster, node: Node) -> Iterator[Finding]
     by_name = {link["name"]: link for link in document["links"]}
     if node.interface and node.interface not in by_name:
         have = ", ".join(sorted(by_name)) or "none"
-        yield Finding(
-            FindingLevel.FAIL,
+        yield fail(
             "link",
             f"no interface {node.interface} (there are {have})",
             f"{node.interface}, as the YAML says",
@@ -246,35 +217,24 @@ def links(document: Document, cluster: Cluster, node: Node) -> Iterator[Finding]
     ]
     least = cluster.health.min_link_mbps
     for link in carrying:
-        if not link["up"]:
-            yield Finding(
-                FindingLevel.FAIL,
-                f"link {link['name']}",
-                "down",
-                "up",
-                f"`ip link set {link['name']} up`; look at cable and switch",
-            )
-        elif least is not None and link["mbps"] is None:
-            yield Finding(
-                FindingLevel.INFO,
-                f"link {link['name']}",
-                "it tells no speed",
-                f"{least} Mbit/s (health.min_link)",
-                "the control all_reduce (`--controls`) shows what it carries",
-            )
-        elif least is not None and link["mbps"] < least:
-            yield Finding(
-                FindingLevel.FAIL,
-                f"link {link['name']}",
-                f"{link['mbps']} Mbit/s",
-                f"{least} Mbit/s (health.min_link)",
-                "look at cable, switch port and auto-negotiation (`ethtool`)",
-            )
+        yield from _link(link, least)
     if least is not None and not carrying:
-        yield Finding(
-            FindingLevel.INFO,
+        yield info(
             "link",
             f"no interface has the address {address}",
             f"one of {least} Mbit/s (health.min_link)",
             "give `interface` in the cluster's YAML",
         )
+
+
+def _link(link: Document, least: float | None) -> Iterator[Finding]:
+    name, wanted = f"link {link['name']}", f"{least} Mbit/s (health.min_link)"
+    if not link["up"]:
+        advice = f"`ip link set {link['name']} up`; look at cable and switch"
+        yield fail(name, "down", "up", advice)
+    elif least is not None and link["mbps"] is None:
+        advice = "the control all_reduce (`--controls`) shows what it carries"
+        yield info(name, "it tells no speed", wanted, advice)
+    elif least is not None and link["mbps"] < least:
+        advice = "look at cable, switch port and auto-negotiation (`ethtool`)"
+        yield fail(name, f"{link['mbps']} Mbit/s", wanted, advice)

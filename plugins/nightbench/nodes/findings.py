@@ -1,14 +1,15 @@
-"""Judges the preflight of one node: findings, each with advice."""
+"""Judges the preflight of one node, and the differences between nodes: findings with advice."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nightbench.core.model import Cluster, FrameworkInfo, Node
 from nightbench.nodes import devices, refusals
-from nightbench.nodes.node_preflight import Finding, FindingLevel, NodePreflight
+from nightbench.nodes.node_preflight import Finding, FindingLevel, NodePreflight, info, warn
 
 LEFT_OUT_BELOW = 0.2
 """Share of `health.min_disk` below which results and logs do not fit."""
@@ -87,7 +88,7 @@ def _job_root(given: _CheckInput) -> Iterator[Finding]:
     free = disk["free_bytes"]
     if free < JOB_ROOT_BYTES:
         yield Finding(
-            FindingLevel.FAIL if free < JOB_ROOT_BYTES * LEFT_OUT_BELOW else FindingLevel.WARN,
+            _level(free, JOB_ROOT_BYTES),
             "job_root",
             f"{_size(free)} free of {_size(disk['total_bytes'])}",
             f"{_size(JOB_ROOT_BYTES)} for logs and results of jobs in {job_root['path']}",
@@ -98,29 +99,27 @@ def _job_root(given: _CheckInput) -> Iterator[Finding]:
 
 def _disk(given: _CheckInput) -> Iterator[Finding]:
     disk, wanted = given.document["disk"], given.cluster.health.min_disk_bytes
-    room = "make room below environments.root, or move it to another disk"
+    expected = f"{_size(wanted)} (health.min_disk)"
     free = disk["free_bytes"]
     if free < wanted:
-        level = FindingLevel.FAIL if free < wanted * LEFT_OUT_BELOW else FindingLevel.WARN
         yield Finding(
-            level,
+            _level(free, wanted),
             "disk",
             f"{_size(free)} free of {_size(disk['total_bytes'])}",
-            f"{_size(wanted)} (health.min_disk)",
-            f"{room}; `nightbench clean -c {given.cluster.name}` removes what nothing has used",
+            expected,
+            "make room below environments.root, or move it to another disk; "
+            f"`nightbench clean -c {given.cluster.name}` removes what nothing has used",
         )
     quota = disk["quota"]
-    if quota is not None:
-        left = max(0, quota["limit_bytes"] - quota["used_bytes"])
-        if left < wanted:
-            level = FindingLevel.FAIL if left < wanted * LEFT_OUT_BELOW else FindingLevel.WARN
-            yield Finding(
-                level,
-                "quota",
-                f"{_size(left)} left of {_size(quota['limit_bytes'])}",
-                f"{_size(wanted)} (health.min_disk)",
-                "ask for a larger quota, or move environments.root to a file system without one",
-            )
+    left = max(0, quota["limit_bytes"] - quota["used_bytes"]) if quota is not None else wanted
+    if left < wanted:
+        yield Finding(
+            _level(left, wanted),
+            "quota",
+            f"{_size(left)} left of {_size(quota['limit_bytes'])}",
+            expected,
+            "ask for a larger quota, or move environments.root to a file system without one",
+        )
     inodes = disk["inodes_free"]
     if inodes is not None and inodes < FEW_INODES:
         yield Finding(
@@ -132,11 +131,14 @@ def _disk(given: _CheckInput) -> Iterator[Finding]:
         )
 
 
+def _level(free: float, wanted: float) -> FindingLevel:
+    return FindingLevel.FAIL if free < wanted * LEFT_OUT_BELOW else FindingLevel.WARN
+
+
 def _shm(given: _CheckInput) -> Iterator[Finding]:
     free = given.document["shm_free_bytes"]
     if free is not None and free < LITTLE_SHM_BYTES:
-        yield Finding(
-            FindingLevel.WARN,
+        yield warn(
             "/dev/shm",
             f"{_size(free)} free",
             f"{_size(LITTLE_SHM_BYTES)}: collectives and data loaders share memory there",
@@ -148,16 +150,14 @@ def _memory(given: _CheckInput) -> Iterator[Finding]:
     memory = given.document["memory"]
     total, available = memory["total_bytes"], memory["available_bytes"]
     if available < total * LITTLE_MEMORY:
-        yield Finding(
-            FindingLevel.WARN,
+        yield warn(
             "memory",
             f"{_size(available)} of {_size(total)} available",
             f"{LITTLE_MEMORY:.0%}",
             "end what holds it; `ps aux --sort -rss` on the node shows who",
         )
     if memory["swap_used_bytes"] > total * MUCH_SWAP:
-        yield Finding(
-            FindingLevel.WARN,
+        yield warn(
             "swap",
             f"{_size(memory['swap_used_bytes'])} in use",
             "none: a step that waits for a disk is no measurement",
@@ -184,8 +184,7 @@ def _session(given: _CheckInput) -> Iterator[Finding]:
         )
     allocation = session["allocation"]
     if allocation["pam_slurm"] and not allocation["slurm_job"]:
-        yield Finding(
-            FindingLevel.WARN,
+        yield warn(
             "Slurm",
             "sshd lets only those in who have an allocation on the node (pam_slurm), and this "
             "login is in none",
@@ -214,9 +213,7 @@ def _limits(given: _CheckInput) -> Iterator[Finding]:
     for name, few in (("nofile", FEW_FILES), ("nproc", FEW_PROCESSES)):
         limit = limits[name]
         if limit is not None and limit < few:
-            yield Finding(
-                FindingLevel.WARN, f"limit {name}", str(limit), f"{few} or more", raise_it
-            )
+            yield warn(f"limit {name}", str(limit), f"{few} or more", raise_it)
 
 
 # --- what frameworks need -----------------------------------------------------------------
@@ -233,8 +230,7 @@ def _interpreters(given: _CheckInput) -> Iterator[Finding]:
         if document["interpreters"].get(series) is None:
             missing.setdefault(series, []).append(line.line)
     for series, lines in sorted(missing.items()):
-        yield Finding(
-            FindingLevel.WARN,
+        yield warn(
             f"Python {series}",
             "none on the PATH, among pyenv's or among uv's",
             f"one for {', '.join(sorted(lines))}",
@@ -253,8 +249,7 @@ def _clock(given: _CheckInput) -> Iterator[Finding]:
     mend = "switch on time synchronisation (chrony, systemd-timesyncd)"
     if wall is not None and error is not None and error > limit:
         side = "ahead of" if wall.offset_s > 0 else "behind"
-        yield Finding(
-            FindingLevel.WARN,
+        yield warn(
             "clock",
             f"{_duration(error)} {side} the controller's",
             f"{_duration(limit)} at most (health.max_clock_error)",
@@ -262,8 +257,7 @@ def _clock(given: _CheckInput) -> Iterator[Finding]:
             "controller; logs and files of the node are dated wrongly",
         )
     elif clock["synchronised"] is False:
-        yield Finding(
-            FindingLevel.WARN,
+        yield warn(
             "clock",
             f"nothing keeps it in time (says {clock['source'] or 'the node'})",
             "NTP",
@@ -309,8 +303,7 @@ def _who(processes: Sequence[Mapping[str, Any]]) -> str:
 def _held(given: _CheckInput) -> Iterator[Finding]:
     for holder in given.document["lock_holders"]:
         what = f"{holder['device']} of it" if holder.get("device") else "it"
-        yield Finding(
-            FindingLevel.INFO,
+        yield info(
             "lock",
             f"{holder.get('job_id') or 'somebody'} of {holder.get('user') or '?'} at "
             f"{holder.get('controller') or '?'} holds {what} since {holder.get('since') or '?'}",
@@ -324,8 +317,7 @@ def _orphans(given: _CheckInput) -> Iterator[Finding]:
     if not orphans:
         return
     named = ", ".join(sorted({str(each.get("job")) for each in orphans})[:3])
-    yield Finding(
-        FindingLevel.WARN,
+    yield warn(
         "orphans",
         f"{len(orphans)} processes of ours whose agent is gone ({named})",
         "none",
@@ -364,3 +356,30 @@ def _size(count: float) -> str:
 
 def _duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 120 else f"{seconds:.1f} s"
+
+
+# --- differences between nodes: a gang is as fast as its slowest one ---------------------------
+
+_TRAITS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
+    ("processor", lambda d: f"{d['cpu']['model']}, {d['cpu']['cores']} cores"),
+    ("GPUs", lambda d: ", ".join(sorted({str(g["name"]) for g in d["gpus"]})) or "none"),
+    ("driver", lambda d: ", ".join(sorted({str(g["driver"]) for g in d["gpus"]})) or "none"),
+    ("governor", lambda d: ", ".join(d["cpu"]["governors"]) or "none"),
+)
+
+
+def compare(nodes: Iterable[NodePreflight]) -> tuple[Finding, ...]:
+    """Return the differences between nodes that are measured as one cluster."""
+    seen = {each.node: each.document for each in nodes if each.document is not None}
+    found = []
+    for what, trait in _TRAITS:
+        having: dict[str, list[str]] = defaultdict(list)
+        for node, document in sorted(seen.items()):
+            having[trait(document)].append(node)
+        if len(having) > 1:
+            differ = "; ".join(f"{', '.join(names)}: {value}" for value, names in having.items())
+            expected = "the same on all nodes: a case may be placed on any of them"
+            found.append(
+                warn(what, differ, expected, "make a cluster of its own for each kind of node")
+            )
+    return tuple(found)

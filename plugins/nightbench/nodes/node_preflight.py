@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from nightbench.core.model import ClockOffset, Reason, ReasonCode
@@ -52,6 +53,11 @@ class Finding:
     def from_json(cls, document: Mapping[str, Any]) -> Finding:
         """Return the inverse of `to_json`."""
         return cls(**{**document, "level": FindingLevel(document["level"])})
+
+
+fail = partial(Finding, FindingLevel.FAIL)
+warn = partial(Finding, FindingLevel.WARN)
+info = partial(Finding, FindingLevel.INFO)
 
 
 def worst(findings: Iterable[Finding]) -> FindingLevel | None:

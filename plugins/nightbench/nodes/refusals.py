@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nightbench.core.model import Cluster, Reason, ReasonCode
-from nightbench.nodes.node_preflight import Finding, FindingLevel, NodePreflight
+from nightbench.nodes.node_preflight import Finding, NodePreflight, fail
 
 _LOGIN = (
     (
@@ -67,10 +67,10 @@ def refusal(seen: NodePreflight, cluster: Cluster) -> Finding:
     lowered = said.lower()
     for words, what, expected, advice in _LOGIN:
         if any(word in lowered for word in words):
-            return Finding(FindingLevel.FAIL, what, said, expected, advice)
+            return fail(what, said, expected, advice)
     if problem.code in _KINDS:
         what, expected, advice = _KINDS[problem.code]
-        return Finding(FindingLevel.FAIL, what, said, expected, advice)
+        return fail(what, said, expected, advice)
     return of_root(said, cluster.environments.root)
 
 
@@ -93,8 +93,7 @@ def of_root(said: str, root: str, key: str = "root") -> Finding:
         advice = "make room or raise the quota there, or move the root"
     else:
         advice = "look at the folder on the node"
-    return Finding(
-        FindingLevel.FAIL,
+    return fail(
         key,
         said,
         f"{root} can be written" + (" and programs run there" if key == "root" else ""),
