@@ -32,8 +32,7 @@ from nightbench.config import load_catalog, load_cluster, load_suite
 from nightbench.core.model import Cluster, HealthPolicy, JobSpec, Protocol, RunKind
 from nightbench.core.run_plan import make_plan
 from nightbench.core.sentences import sentence
-from nightbench.night.cluster_preflight import ClusterHealth, examine
-from nightbench.night.node_events import record_preflight
+from nightbench.night.cluster_preflight import ClusterHealth, examine, record_preflight
 from nightbench.spool import Spool
 from nightbench.spool.planned_job import PlannedJob, save_job
 from nightbench.spool.plans import store_plan

@@ -24,9 +24,14 @@ from nightbench.core.model import (
     reasons_from_json,
 )
 from nightbench.core.sentences import sentences
-from nightbench.night.cluster_preflight import ClusterHealth, save
-from nightbench.night.node_events import record_preflight, record_run, set_node_state
-from nightbench.night.node_placement import nodes_out_tonight
+from nightbench.night.cluster_preflight import (
+    ClusterHealth,
+    record_preflight,
+    record_run,
+    save,
+    set_node_state,
+)
+from nightbench.night.run_preflight import nodes_out_tonight
 from nightbench.nodes import Control, Finding, FindingLevel, JudgedNode, NodePreflight
 from nightbench.nodes.quarantine import QUARANTINED, RELEASED
 from nightbench.spool import CaseOutcome, RunSpool, Spool

@@ -12,7 +12,7 @@ from nightbench.config import load_catalog, load_suite, locations
 from nightbench.config.run_request import cluster_of, suite_file
 from nightbench.core.model import Case, RunKind, Strategy
 from nightbench.core.run_plan import RunPlan, make_plan
-from nightbench.night.run_tables import write_run_tables
+from nightbench.night.run_digest import write_run_tables
 from nightbench.report import digest_text
 
 

@@ -77,18 +77,18 @@ def plan_now(chosen: common.Chosen, now: datetime) -> RunPlan:
         UserError: its hours do not hold, or the suite's with --night.
     """
     from nightbench.core.run_plan import make_plan
-    from nightbench.night import night_plan
+    from nightbench.night import planning
 
     past = common.past(chosen.cluster.name)
     night = deadline = None
     if chosen.night:
-        night = night_plan.plan_night(chosen.suite, chosen.cluster, chosen.catalog, past, now)
+        night = planning.plan_night(chosen.suite, chosen.cluster, chosen.catalog, past, now)
         if night.window.start > now:
             raise UserError(
                 f"night: the next one begins at {clock(night.window.start)}, and a direct run does "
                 "not wait; start it then, or without --night, or without --direct"
             )
-    elif not chosen.outside_hours and (span := night_plan.open_now(chosen.cluster, now)):
+    elif not chosen.outside_hours and (span := planning.open_now(chosen.cluster, now)):
         deadline = span.end
     return make_plan(
         chosen.suite,
@@ -115,7 +115,7 @@ def place_on_healthy(
     Returns:
         The jobs that can be measured; the outcome of the others is stored.
     """
-    from nightbench.night import cluster_preflight, node_events, node_placement
+    from nightbench.night import cluster_preflight, run_preflight
 
     cluster = chosen.cluster
     wanted = {job.build.line for job in jobs}
@@ -123,13 +123,15 @@ def place_on_healthy(
     found = asyncio.run(cluster_preflight.examine(cluster, targets, shipment, lines, sweep=True))
     try:
         with closing(common.open_warehouse()) as connection:
-            states = node_events.record_preflight(connection, folder.run_id, found, cluster.health)
+            states = cluster_preflight.record_preflight(
+                connection, folder.run_id, found, cluster.health
+            )
     except WarehouseUnavailable:
         states = {}
-    nodes_out_tonight = node_placement.nodes_out_tonight(found, states)
+    nodes_out_tonight = run_preflight.nodes_out_tonight(found, states)
     cluster_preflight.save(folder, found, cluster.health, nodes_out_tonight)
-    placement = node_placement.place_around(jobs, cluster, nodes_out_tonight)
-    node_placement.save_placement(folder, placement)
+    placement = run_preflight.place_around(jobs, cluster, nodes_out_tonight)
+    run_preflight.save_placement(folder, placement)
     for why in nodes_out_tonight.values():
         err.print(sentences(why), markup=False, soft_wrap=True)
     return placement.jobs

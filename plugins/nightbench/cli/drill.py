@@ -139,10 +139,10 @@ def _measure(
     """Measure and judge night after night until the alert arrives."""
     from nightbench.experiments.drill import alert_night, judge_nights, measure_night, store_drill
     from nightbench.experiments.reporting import ComparisonReporter
-    from nightbench.night import night_plan
+    from nightbench.night import planning
 
     if not outside_hours:
-        night_plan.open_now(drill.cluster, datetime.now(UTC))
+        planning.open_now(drill.cluster, datetime.now(UTC))
     common.home().make()
     store_drill(drill, request, getpass.getuser())
     targets, shipment = common.reach(drill.cluster), common.shipment(drill.cluster)

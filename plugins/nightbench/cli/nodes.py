@@ -114,7 +114,7 @@ def nodes(
     released after a clean preflight. A node that a person put there is released by a person only.
     """
     from nightbench.cli import nodes_view
-    from nightbench.night.node_events import set_node_state
+    from nightbench.night.cluster_preflight import set_node_state
     from nightbench.nodes.quarantine import QUARANTINED, RELEASED
     from nightbench.warehouse import Warehouse
 

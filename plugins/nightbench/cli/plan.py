@@ -231,7 +231,7 @@ def show_night(chosen: common.Chosen, at: str | None, *, json: bool) -> None:
     Raises:
         UserError: the time cannot be read, or the hours never hold together.
     """
-    from nightbench.night.night_plan import plan_night
+    from nightbench.night.planning import plan_night
 
     suite, cluster = chosen.suite, chosen.cluster
     place = zone_of(suite, cluster)

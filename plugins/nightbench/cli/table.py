@@ -154,7 +154,7 @@ def filled_tables(
     Raises:
         UserError: there is no such suite, cluster, scale or table, or no warehouse.
     """
-    from nightbench.night.run_tables import fill_tables
+    from nightbench.night.run_digest import fill_tables
 
     catalog = common.catalog()
     path = suite_file(named, files=True)

@@ -60,10 +60,10 @@ from nightbench.gang import (
     run_gang,
 )
 from nightbench.gang.progress import GangEvent
-from nightbench.night import cluster_preflight, node_placement
+from nightbench.night import cluster_preflight, run_preflight
 from nightbench.night.case_history import case_histories
 from nightbench.night.code_snapshot import shipment_of_now
-from nightbench.night.night_plan import open_now
+from nightbench.night.planning import open_now
 from nightbench.nodes import NodesOut, NodeState
 from nightbench.spool import CaseOutcome, CaseStore, RepeatOutcome, RunSpool, Spool
 from nightbench.warehouse import Warehouse, WarehouseUnavailable
@@ -139,7 +139,7 @@ async def unfit_nodes(context: ExperimentContext, line: str) -> NodesOut:
         [context.catalog.frameworks[line]],
         sweep=True,
     )
-    return node_placement.nodes_out_tonight(found, context.node_states)
+    return run_preflight.nodes_out_tonight(found, context.node_states)
 
 
 class ComparisonObserver:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from nightbench.core.errors import UserError
 from nightbench.core.model import CaseStatus, RunBundle
 from nightbench.night.bundles import build_bundle
-from nightbench.night.node_events import record_run
+from nightbench.night.cluster_preflight import record_run
 from nightbench.spool import RunSpool, Spool, SpoolError, utc_now
 from nightbench.spool.plans import EXPORTED, mark_ended
 from nightbench.warehouse import Warehouse

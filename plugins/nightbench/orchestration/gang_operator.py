@@ -96,7 +96,7 @@ class GangOperator(BaseOperator):
             AirflowException: preparing failed in a way that a retry may mend.
             AirflowSkipException: the night has no room for the case.
         """
-        from nightbench.night.node_placement import place_around_unhealthy
+        from nightbench.night.run_preflight import place_around_unhealthy
         from nightbench.spool import open_spool
         from nightbench.spool.planned_job import load_job
 
@@ -197,7 +197,7 @@ class GangOperator(BaseOperator):
 
     def _failed(self, context: Context, store: CaseStore, error: UserError) -> NoReturn:
         from nightbench.gang import EnvironmentUnavailable, NodeUnreachable, faults_of, reason_of
-        from nightbench.night.node_placement import CaseUnplaced
+        from nightbench.night.run_preflight import CaseUnplaced
 
         self.log.error("%s", error)
         if isinstance(error, NodeUnreachable) and not is_last_try(context):
@@ -227,7 +227,7 @@ def job_after_clear(run: RunSpool, planned: PlannedJob, now: datetime) -> Planne
     Raises:
         UserError: the cluster's hours do not hold now.
     """
-    from nightbench.night.night_plan import open_now
+    from nightbench.night.planning import open_now
     from nightbench.spool.planned_job import save_job
 
     span = open_now(planned.cluster, now)

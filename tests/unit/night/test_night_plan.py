@@ -21,7 +21,7 @@ from nightbench.core.model import (
     Suite,
 )
 from nightbench.core.run_plan import make_plan
-from nightbench.night.night_plan import plan_night
+from nightbench.night.planning import plan_night
 
 AT = datetime(2026, 11, 20, 22, tzinfo=UTC)
 HOUR_S = 3600.0

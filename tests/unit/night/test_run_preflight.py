@@ -8,8 +8,7 @@ from tests.unit.sleeping import sleeping_job
 from nightbench.core.errors import UserError
 from nightbench.core.model import Cluster, HealthPolicy, Node, Reason, ReasonCode
 from nightbench.night.cluster_preflight import ClusterHealth, save
-from nightbench.night.node_placement import place_around_unhealthy
-from nightbench.night.run_preflight import _record, examine_run
+from nightbench.night.run_preflight import _record, examine_run, place_around_unhealthy
 from nightbench.nodes import JudgedNode, NodePreflight, left_out_because
 from nightbench.spool import Spool
 from nightbench.spool.planned_job import PlannedJob, load_job, save_cluster, save_job

@@ -15,9 +15,8 @@ from nightbench.core.model import (
     ReasonCode,
 )
 from nightbench.core.sentences import sentences
-from nightbench.night.cluster_preflight import ClusterHealth, notes, read, save
-from nightbench.night.node_events import nodes_out_now
-from nightbench.night.node_placement import nodes_out_tonight, place_around, save_placement
+from nightbench.night.cluster_preflight import ClusterHealth, nodes_out_now, notes, read, save
+from nightbench.night.run_preflight import nodes_out_tonight, place_around, save_placement
 from nightbench.nodes import (
     Control,
     Finding,
