@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from nightbench.config.catalog_schema import FrameworkFile, RoleFile, SpecFile
-from nightbench.config.python_syntax import oldest_of, syntax_errors
 from nightbench.config.source import (
     ConfigError,
     Document,
     Key,
+    Problem,
     any_of,
     describe,
     display,
@@ -36,6 +38,10 @@ from nightbench.core.model import (
 LINE_FILE = "framework.json"
 SPEC_FILE = "spec.json"
 LOG_FORMATS = "logs/formats"
+_NOT_DEFINING = frozenset({"title", "description", "strategies", "scales", "reads"})
+
+OLDEST = "3.7"
+"""What every file has to be readable for unless its line has a newer interpreter."""
 
 
 def load_catalog(benchmarks: Path) -> Catalog:
@@ -248,25 +254,10 @@ def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadIn
     document.complain_of_name("name", path.parent.name, "its folder")
     _complain_of_absent(document, "data.py")
     written = {each.stem for each in path.parent.glob("[!.]*.py")}
-    for scale, parameters in (file.scales if file else {}).items():
-        if not isinstance(parameters.get("converges", False), bool):
-            key = ("scales", scale, "converges")
-            found = describe(parameters["converges"])
-            document.complain(key, f"found {found}; expected true or false")
-        units = parameters.get("units_per_example", 1)
-        if isinstance(units, bool) or not isinstance(units, int) or units < 1:
-            key = ("scales", scale, "units_per_example")
-            found = describe(units)
-            document.complain(key, f"found {found}; expected a count from 1 on")
-        lengths = parameters.get("by_sequence_length", {})
-        if not isinstance(lengths, dict) or not all(
-            length.isdecimal() and isinstance(changes, dict) for length, changes in lengths.items()
-        ):
-            key = ("scales", scale, "by_sequence_length")
-            expected = 'lengths with their parameters, as {"128": {"predictions": 20}}'
-            document.complain(key, f"found {describe(lengths)}; expected {expected}")
     if file is None:
         return _broken_workload(path, document.error)
+    for scale, parameters in file.scales.items():
+        _complain_of_parameters(document, scale, parameters)
     readers = path.parent.parent.parent / "readers"
     if file.reads is not None and not (readers / f"{file.reads}.py").is_file():
         message = f'found "{file.reads}"; expected a module of {display(readers)}'
@@ -298,6 +289,33 @@ def _workload(path: Path, frameworks: Mapping[str, FrameworkInfo]) -> WorkloadIn
     )
 
 
+def _complain_of_parameters(document: Document, scale: str, parameters: Mapping[str, Any]) -> None:
+    """Complain of the parameters of a scale that the control plane reads itself."""
+    units = parameters.get("units_per_example", 1)
+    lengths = parameters.get("by_sequence_length", {})
+    for name, is_right, expected in (
+        (
+            "converges",
+            isinstance(parameters.get("converges", False), bool),
+            "true or false",
+        ),
+        (
+            "units_per_example",
+            type(units) is int and units >= 1,
+            "a count from 1 on",
+        ),
+        (
+            "by_sequence_length",
+            isinstance(lengths, dict)
+            and all(x.isdecimal() and isinstance(changes, dict) for x, changes in lengths.items()),
+            'lengths with their parameters, as {"128": {"predictions": 20}}',
+        ),
+    ):
+        if not is_right:
+            said = f"found {describe(parameters[name])}; expected {expected}"
+            document.complain(("scales", scale, name), said)
+
+
 def _model_errors(path: Path, api: str, frameworks: Mapping[str, FrameworkInfo]) -> list[str]:
     """Syntax errors of a model file for the oldest line that speaks its API."""
     speaking = [info.python for info in frameworks.values() if info.api == api]
@@ -309,4 +327,38 @@ def _broken_workload(path: Path, error: UserError) -> WorkloadInfo:
     return WorkloadInfo(name, name, "units", (), (), {}, problem=str(error))
 
 
-_NOT_DEFINING = frozenset({"title", "description", "strategies", "scales", "reads"})
+def syntax_errors(paths: Iterable[Path], python: str | None) -> list[str]:
+    """Return a message with file and line for each file that is no Python of a series.
+
+    Args:
+        paths: the files.
+        python: series of the interpreter, "3.7"; the oldest that nodes may have when None.
+            A newer one than this process's own is checked as this process's own.
+    """
+    series = python or OLDEST
+    version = _version(series)
+    found = []
+    for path in paths:
+        try:
+            ast.parse(path.read_bytes(), str(path), feature_version=version)
+        except SyntaxError as error:
+            problem = Problem(error.lineno or 1, "", f"not valid Python {series}: {error.msg}")
+        except ValueError as error:
+            problem = Problem(1, "", f"not valid Python {series}: {error}")
+        else:
+            continue
+        found.append(str(ConfigError(path, [problem])))
+    return found
+
+
+def oldest_of(series: Iterable[str | None]) -> str | None:
+    """Return the oldest series; None where one is not known, or there is none."""
+    known = list(series)
+    if not known or None in known:
+        return None
+    return min((each for each in known if each is not None), key=_version)
+
+
+def _version(series: str) -> tuple[int, int]:
+    major, _, minor = series.partition(".")
+    return min((int(major), int(minor)), sys.version_info[:2])

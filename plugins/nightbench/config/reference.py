@@ -13,8 +13,7 @@ from pydantic_core import PydanticUndefined
 
 from nightbench.config.catalog_schema import FrameworkFile, SpecFile
 from nightbench.config.cluster_schema import ClusterFile
-from nightbench.config.repeats import RepeatsFile
-from nightbench.config.schema import SuiteFile
+from nightbench.config.schema import RepeatsFile, SuiteFile
 from nightbench.config.validate import fields_of
 from nightbench.config.values import Words
 

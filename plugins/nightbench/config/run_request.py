@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,80 +69,65 @@ class RunRequest:
         Raises:
             UserError: a field holds what it cannot, or there is no such field.
         """
-        fields = [field.name for field in dataclasses.fields(cls)]
         for name in params:
-            if name not in fields:
-                raise UserError(f"params: {one_of(name, fields)}")
-
-        def text(name: str) -> str | None:
-            value = params.get(name)
-            if value is not None and not isinstance(value, str):
-                raise UserError(f"{name}: found {value!r}; expected a name")
-            return value.strip() or None if value else None
-
-        def several(name: str) -> tuple[str, ...]:
-            value = params.get(name) or []
-            entries = [value] if isinstance(value, str) else value
-            if isinstance(entries, list) and len(entries) > MOST_NAMES:
-                raise UserError(
-                    f"{name}: found {len(entries)} entries; expected no more than {MOST_NAMES}"
-                )
-            if not isinstance(entries, list) or not all(isinstance(e, str) for e in entries):
-                raise UserError(f"{name}: found {value!r}; expected a list of names")
-            return tuple(entry.strip() for entry in entries if entry.strip())
-
-        repeats = params.get("repeats")
-        whole = isinstance(repeats, int) and not isinstance(repeats, bool)
-        if repeats is not None and not (whole and 1 <= repeats <= MOST_REPEATS):
-            raise UserError(
-                f"repeats: found {repeats!r}; expected a whole number from 1 to {MOST_REPEATS}, "
-                "or nothing"
-            )
-
-        def switch(name: str) -> bool:
-            value = params.get(name)
-            if value not in (None, True, False):
-                raise UserError(f"{name}: found {value!r}; expected true or false")
-            return bool(value)
-
-        kind = text("run_kind") or RunKind.ON_DEMAND.value
-        if kind not in {k.value for k in RunKind}:
-            have = ", ".join(k.value for k in RunKind)
-            raise UserError(f'run_kind: found "{kind}"; expected one of {have}')
-        suite = text("suite")
-        if suite is None:
+            if name not in _READERS:
+                raise UserError(f"params: {one_of(name, _READERS)}")
+        found = {name: read(name, params.get(name)) for name, read in _READERS.items()}
+        if found["suite"] is None:
             raise UserError("suite: found nothing; expected the name of a suite")
-        return cls(
-            suite=suite,
-            cluster=text("cluster"),
-            frameworks=several("frameworks"),
-            workloads=several("workloads"),
-            strategies=several("strategies"),
-            builds=several("builds"),
-            repeats=repeats,
-            scale=text("scale"),
-            run_kind=RunKind(kind),
-            night=switch("night"),
-            outside_hours=switch("outside_hours"),
-            cases=several("cases"),
-        )
+        return cls(**found)
 
     def to_params(self) -> dict[str, Any]:
         """The values of the form that say the same."""
-        return {
-            "suite": self.suite,
-            "cluster": self.cluster,
-            "frameworks": list(self.frameworks),
-            "workloads": list(self.workloads),
-            "strategies": list(self.strategies),
-            "builds": list(self.builds),
-            "repeats": self.repeats,
-            "scale": self.scale,
-            "run_kind": self.run_kind.value,
-            "night": self.night,
-            "outside_hours": self.outside_hours,
-            "cases": list(self.cases),
-        }
+        fields = {k: list(x) if isinstance(x, tuple) else x for k, x in vars(self).items()}
+        return {**fields, "run_kind": self.run_kind.value}
+
+
+def _text(name: str, value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise UserError(f"{name}: found {value!r}; expected a name")
+    return value.strip() or None if value else None
+
+
+def _several(name: str, value: Any) -> tuple[str, ...]:
+    entries = [value] if value and isinstance(value, str) else value or []
+    if isinstance(entries, list) and len(entries) > MOST_NAMES:
+        raise UserError(f"{name}: found {len(entries)} entries; expected no more than {MOST_NAMES}")
+    if not isinstance(entries, list) or not all(isinstance(e, str) for e in entries):
+        raise UserError(f"{name}: found {value!r}; expected a list of names")
+    return tuple(entry.strip() for entry in entries if entry.strip())
+
+
+def _repeats(name: str, value: Any) -> int | None:
+    if value is None or (type(value) is int and 1 <= value <= MOST_REPEATS):
+        return value
+    expected = f"a whole number from 1 to {MOST_REPEATS}, or nothing"
+    raise UserError(f"{name}: found {value!r}; expected {expected}")
+
+
+def _switch(name: str, value: Any) -> bool:
+    if value not in (None, True, False):
+        raise UserError(f"{name}: found {value!r}; expected true or false")
+    return bool(value)
+
+
+def _run_kind(name: str, value: Any) -> RunKind:
+    kind = _text(name, value) or RunKind.ON_DEMAND.value
+    if kind not in set(RunKind):
+        raise UserError(f'{name}: found "{kind}"; expected one of {", ".join(RunKind)}')
+    return RunKind(kind)
+
+
+_READERS: Mapping[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(("suite", "cluster"), _text),
+    **dict.fromkeys(("frameworks", "workloads", "strategies", "builds"), _several),
+    "repeats": _repeats,
+    "scale": _text,
+    "run_kind": _run_kind,
+    **dict.fromkeys(("night", "outside_hours"), _switch),
+    "cases": _several,
+}
+"""Field of a `RunRequest` -> what reads its value from the form."""
 
 
 def resolve_request(request: RunRequest, *, files: bool = False) -> tuple[Suite, Cluster, Catalog]:

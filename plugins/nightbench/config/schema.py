@@ -8,8 +8,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from nightbench.config import values as v
 from nightbench.config.commands import CommandFile
-from nightbench.config.repeats import Repeats, RepeatsFile
 from nightbench.config.source import describe, one_of
+from nightbench.config.suite_heads import PRESETS, is_schedule
 from nightbench.config.validate import StrictModel
 from nightbench.core.budget import PRIORITY
 from nightbench.core.model import MAX_BATCH, TableAxis, TableMetric
@@ -33,16 +33,10 @@ def _url(value: str) -> str:
 
 
 def _schedule(value: str) -> str:
-    presets = {"@hourly", "@daily", "@weekly", "@monthly", "@midnight"}
-    if value in presets:
-        return value
-    # croniter takes a fifth of a second to import, and most files have no schedule.
-    from croniter import croniter
-
-    if len(value.split()) != 5 or not croniter.is_valid(value):
+    if not is_schedule(value):
         raise ValueError(
             f'found "{value}"; expected a cron expression of five fields such as "0 1 * * *", or '
-            + ", ".join(sorted(presets))
+            + ", ".join(sorted(PRESETS))
         )
     return value
 
@@ -51,18 +45,16 @@ AS_TRAINERS = "trainers"
 """Instead of a number of parameter servers: as many as trainers."""
 
 
-def _batch_size(value: Any) -> Any:
-    if value == MAX_BATCH or (type(value) is int and value >= 1):
-        return value
-    expected = f'a number of at least 1, or "{MAX_BATCH}": the largest batch that fits'
-    raise ValueError(f"found {describe(value)}; expected {expected}")
+def _number_or(word: str, meaning: str) -> tuple[Any, ...]:
+    """What a number of at least 1 may be, or a word in its place."""
 
+    def check(value: Any) -> Any:
+        if value == word or (type(value) is int and value >= 1):
+            return value
+        expected = f'a number of at least 1, or "{word}": {meaning}'
+        raise ValueError(f"found {describe(value)}; expected {expected}")
 
-def _pservers(value: Any) -> Any:
-    if value == AS_TRAINERS or (type(value) is int and value >= 1):
-        return value
-    expected = f'a number of at least 1, or "{AS_TRAINERS}": as many as trainers'
-    raise ValueError(f"found {describe(value)}; expected {expected}")
+    return BeforeValidator(check), v.Words(f"whole number, at least 1, or `{word}`")
 
 
 FrameworkName = Annotated[str, _known("frameworks"), v.Words("framework line")]
@@ -75,26 +67,10 @@ Frameworks = Annotated[v.Many[FrameworkName], *_axis]
 Workloads = Annotated[v.Many[WorkloadName], *_axis]
 Shapes = Annotated[v.Many[v.Shape], *_axis]
 Counts = Annotated[v.Many[v.Count], *_axis]
-PserverCounts = Annotated[
-    v.Many[
-        Annotated[
-            Any,
-            BeforeValidator(_pservers),
-            v.Words("whole number, at least 1, or `trainers`"),
-        ]
-    ],
-    *_axis,
-]
-BatchSizes = Annotated[
-    v.Many[
-        Annotated[
-            Any,
-            BeforeValidator(_batch_size),
-            v.Words("whole number, at least 1, or `max`"),
-        ]
-    ],
-    *_axis,
-]
+PserverCount = Annotated[Any, *_number_or(AS_TRAINERS, "as many as trainers")]
+PserverCounts = Annotated[v.Many[PserverCount], *_axis]
+BatchSize = Annotated[Any, *_number_or(MAX_BATCH, "the largest batch that fits")]
+BatchSizes = Annotated[v.Many[BatchSize], *_axis]
 Names = Annotated[v.Many[v.Name], *_axis]
 Percentages = Annotated[v.Many[v.Percentage], *_axis]
 Bandwidths = Annotated[v.Many[v.Bandwidth], *_axis]
@@ -103,11 +79,63 @@ Texts = Annotated[v.Many[v.Text], *_axis]
 TableName = Annotated[str, _known("tables"), v.Words("table")]
 TableNames = Annotated[v.Many[TableName], *_axis]
 TableAxes = Annotated[v.Many[TableAxis], *_axis]
+CommandName = Annotated[str, _known("commands"), v.Words("command")]
+CommandNames = Annotated[v.Many[CommandName], *_axis]
 
 
-CommandNames = Annotated[
-    v.Many[Annotated[str, _known("commands"), v.Words("command")]],
-    *_axis,
+_ADAPTIVE = "{min: 5, max: 15, confidence: 1%}"
+
+
+def _enough(value: int) -> int:
+    if value < 5:
+        raise ValueError(
+            f"found {value}; expected at least 5: the interval of fewer repeats is narrow by luck, "
+            "and whoever stops then stops too early"
+        )
+    return value
+
+
+class RepeatsFile(StrictModel):
+    """As many launches as it takes: until the interval of their median is narrow enough."""
+
+    min: Annotated[int, AfterValidator(_enough), v.Words("whole number, at least 5")] = 5
+    """Good repeats before the interval is looked at."""
+    max: v.Count = 15
+    """Repeats after which it ends as it is."""
+    confidence: v.Percentage | None = None
+    """No more repeats once the relative 95 % half-width is at most this; always to be given."""
+
+    def __str__(self) -> str:
+        """As it would be written."""
+        return str(self.max) if self.confidence is None else f"at most {self.max}"
+
+
+def _repeats(value: Any) -> Any:
+    """A number means exactly so many; a mapping means as many as it takes."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value < 1:
+            raise ValueError(f"found {value}; expected a number of at least 1")
+        return RepeatsFile.model_construct(min=value, max=value, confidence=None)
+    if isinstance(value, RepeatsFile):
+        return value
+    if not isinstance(value, dict):
+        raise ValueError(f"found {describe(value)}; expected 7, or {_ADAPTIVE}")
+    if "confidence" not in value:
+        raise ValueError(f"found no confidence; expected {_ADAPTIVE}")
+    return value
+
+
+def _in_order(value: RepeatsFile) -> RepeatsFile:
+    if value.max < value.min:
+        raise ValueError(f"found max {value.max} below min {value.min}; expected {_ADAPTIVE}")
+    return value
+
+
+Repeats = Annotated[
+    RepeatsFile,
+    BeforeValidator(_repeats),
+    AfterValidator(_in_order),
+    v.Words("whole number, or a mapping, see below"),
 ]
 
 

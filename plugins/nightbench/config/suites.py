@@ -220,6 +220,29 @@ def _place_of(document: Document, placed: WrittenCase, refusal: Refusal) -> Key:
     return key
 
 
+MOST_NAMES = 500
+"""Case_ids that are offered; a list that is longer helps nobody in a form."""
+
+
+def case_names(dags: Path, suites: Iterable[str]) -> list[str]:
+    """Return the case_ids of suites, each once, in the order of the suites and their files.
+
+    A suite that cannot be read contributes none: its run says what is wrong, with the line.
+    """
+    files = find_suites(dags)
+    found = (name for suite in suites if suite in files for name in _case_ids(files[suite]))
+    return list(dict.fromkeys(found))[:MOST_NAMES]
+
+
+def _case_ids(path: Path) -> list[str]:
+    try:
+        document = read_document(path)
+        file = validate(SuiteFile, document)
+        return [each.case.case_id for each in read_cases(document, file, {})]
+    except UserError:
+        return []
+
+
 def customise(
     suite: Suite,
     catalog: Catalog,

@@ -47,12 +47,16 @@ _NODE_PATH = re.compile(r"(?:/|~/)[^\x00-\x1f\x7f]{0,1000}\Z")
 _MOST_HOSTS = 10_000
 
 
+def _match(pattern: re.Pattern[str], value: Any, expected: str) -> re.Match[str]:
+    match = pattern.match(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"found {describe(value)}; expected {expected}")
+    return match
+
+
 def duration(value: Any) -> float:
     """Seconds from `900s`, `15m`, `2h` or `1h30m`."""
-    match = _DURATION.match(value) if isinstance(value, str) and value else None
-    if match is None:
-        expected = "a duration with its unit, such as 900s, 15m or 2h"
-        raise ValueError(f"found {describe(value)}; expected {expected}")
+    match = _match(_DURATION, value or None, "a duration with its unit, such as 900s, 15m or 2h")
     hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return hours * 3600 + minutes * 60 + seconds
 
@@ -67,9 +71,7 @@ def positive_duration(value: Any) -> float:
 
 def percentage(value: Any) -> float:
     """A fraction from `3%`."""
-    match = _PERCENTAGE.match(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(f"found {describe(value)}; expected a percentage such as 3%")
+    match = _match(_PERCENTAGE, value, "a percentage such as 3%")
     fraction = float(match[1]) / 100
     if not 0 < fraction < 1:
         raise ValueError(f"found {describe(value)}; expected more than 0% and less than 100%")
@@ -78,9 +80,7 @@ def percentage(value: Any) -> float:
 
 def size(value: Any) -> int:
     """Bytes from `5GB` or `4GiB`."""
-    match = _SIZE.match(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(f"found {describe(value)}; expected a size with its unit, such as 5GB")
+    match = _match(_SIZE, value, "a size with its unit, such as 5GB")
     base = 1024 if "i" in match[2] else 1000
     power = 1 + "KMGT".index(match[2][0].upper())
     return round(float(match[1]) * float(base) ** power)
@@ -88,18 +88,13 @@ def size(value: Any) -> int:
 
 def link_speed(value: Any) -> int:
     """Megabits a second from `10Gbit/s`."""
-    match = _LINK.match(value) if isinstance(value, str) else None
-    if match is None:
-        expected = "a speed such as 10Gbit/s or 100Mbit/s"
-        raise ValueError(f"found {describe(value)}; expected {expected}")
+    match = _match(_LINK, value, "a speed such as 10Gbit/s or 100Mbit/s")
     return round(float(match[1]) * (1000 if match[2] == "Gbit" else 1))
 
 
 def bandwidth(value: Any) -> Any:
     """A limit on a link as tc writes it, `100mbit`, or `full`."""
-    if not isinstance(value, str) or not _BANDWIDTH.match(value):
-        raise ValueError(f"found {describe(value)}; expected 10mbit, 1gbit, or full")
-    return value
+    return _match(_BANDWIDTH, value, "10mbit, 1gbit, or full")[0]
 
 
 def hours(value: str) -> str:
@@ -114,10 +109,7 @@ def clock(value: str) -> str:
 
 def shape(value: Any) -> tuple[int, int]:
     """Nodes and devices on each from `2x1`."""
-    match = _SHAPE.match(value) if isinstance(value, str) else None
-    if match is None:
-        expected = "nodes x devices on each, such as 2x1"
-        raise ValueError(f"found {describe(value)}; expected {expected}")
+    match = _match(_SHAPE, value, "nodes x devices on each, such as 2x1")
     return int(match[1]), int(match[2])
 
 
@@ -219,7 +211,9 @@ def not_empty(value: str) -> str:
     return value
 
 
-def _fits(pattern: re.Pattern[str], expected: str) -> AfterValidator:
+def fits(pattern: re.Pattern[str], expected: str) -> AfterValidator:
+    """A check that a whole text is of a pattern."""
+
     def check(value: str) -> str:
         if not pattern.match(value):
             raise ValueError(f"found {shown(value)}; expected {expected}")
@@ -240,9 +234,7 @@ def without_password(value: str) -> str:
 
 def version(value: str) -> str:
     """A version as package indexes write them (PEP 440)."""
-    if not _VERSION.match(value):
-        raise ValueError(f"found {describe(value)}; expected a version such as 2.13.0")
-    return value
+    return _match(_VERSION, value, "a version such as 2.13.0")[0]
 
 
 def as_list(value: Any) -> Any:
@@ -290,23 +282,23 @@ Cores = Annotated[
 ]
 NodePath = Annotated[
     str,
-    _fits(_NODE_PATH, "a path on the nodes that begins with / or ~/, such as /data/imagenet/train"),
+    fits(_NODE_PATH, "a path on the nodes that begins with / or ~/, such as /data/imagenet/train"),
     Words("path on the nodes"),
 ]
 DeviceName = Annotated[str, BeforeValidator(device_name), Words("index or UUID")]
 User = Annotated[
     str,
-    _fits(_USER, 'a user name of letters, digits, ".", "_", "-", "@", "+" and "\\"'),
+    fits(_USER, 'a user name of letters, digits, ".", "_", "-", "@", "+" and "\\"'),
     Words("user name"),
 ]
 Interface = Annotated[
     str,
-    _fits(_INTERFACE, "a network interface such as eth0, or several with commas between"),
+    fits(_INTERFACE, "a network interface such as eth0, or several with commas between"),
     Words("network interface"),
 ]
 Transport = Annotated[
     str,
-    _fits(_TRANSPORT, "what the ranks report, such as gloo, nccl/ib or nccl/socket/eth0"),
+    fits(_TRANSPORT, "what the ranks report, such as gloo, nccl/ib or nccl/socket/eth0"),
     Words("transport"),
 ]
 Source = Annotated[str, AfterValidator(not_empty), AfterValidator(without_password), Words("text")]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from airflow.sdk import Param
 
 from nightbench.config import locations
-from nightbench.config.case_names import case_names
 from nightbench.config.run_request import MOST_REPEATS
 from nightbench.config.suite_heads import cluster_names, framework_names, workload_scales
+from nightbench.config.suites import case_names
 from nightbench.core.model import RunKind, Strategy
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nightbench.config.case_names import case_names
 from nightbench.config.run_request import RunRequest, resolve_request
 from nightbench.config.source import display
+from nightbench.config.suites import case_names
 from nightbench.core.errors import UserError
 from nightbench.core.model import RunKind
 
