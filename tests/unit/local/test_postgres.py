@@ -38,6 +38,17 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         assert processes.leftovers(home.root, home.postgres) == {}
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root takes another identity")
+def test_the_other_identity_reaches_programs_below_roots_own_home(tmp_path: Path) -> None:
+    private = tmp_path / "root"
+    private.mkdir(mode=0o700)
+    program = private / "initdb"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    # As `initdb` looks for `postgres`: by access(2), which forgets capabilities.
+    subprocess.run([*postgres._OTHER_USER, "test", "-x", str(program)], check=True)
+
+
 def query(dsn: str, text: str) -> list[tuple[object, ...]]:
     connection = psycopg2.connect(dsn)
     try:
