@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from pathlib import PurePosixPath
+import random
+from collections import Counter, defaultdict
+from pathlib import Path, PurePosixPath
 
 import pytest
 from tests import programs
@@ -49,9 +50,27 @@ def rank(item: pytest.Item) -> int:
     return 1 if which.startswith("integration") else 2 if which.startswith("sql") else 3
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with the groups that take longest: one that came last would end alone."""
     items.sort(key=rank)
+    if config.option.random_order is not None:
+        shuffle(items, config.option.random_order)
+    if config.option.passed_in:
+        there = set(config.option.passed_in.read_text().splitlines())
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in there])
+        items[:] = [item for item in items if item.nodeid not in there]
+
+
+def shuffle(items: list[pytest.Item], seed: int) -> None:
+    """Put the groups in a random order, and the tests within each."""
+    groups = defaultdict(list)
+    for item in items:
+        groups[group(item.nodeid)].append(item)
+    chance, order = random.Random(seed), list(groups.values())
+    chance.shuffle(order)
+    for together in order:
+        chance.shuffle(together)
+    items[:] = [item for together in order for item in together]
 
 
 class Groups(LoadScopeScheduling):
@@ -72,28 +91,38 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--most-skips N`: a run that skips more fails."""
+    """Add the options that tests/README.md describes."""
     words = "fail where more than this many tests are skipped"
     parser.addoption("--most-skips", type=int, default=None, metavar="N", help=words)
+    words = "run the tests in the random order of this seed"
+    parser.addoption("--random-order", type=int, default=None, metavar="SEED", help=words)
+    words = "write the ids of the tests that passed"
+    parser.addoption("--passed-to", type=Path, default=None, metavar="FILE", help=words)
+    words = "leave out the tests that passed elsewhere: a file that --passed-to wrote"
+    parser.addoption("--passed-in", type=Path, default=None, metavar="FILE", help=words)
 
 
-def _skipped(config: pytest.Config) -> list[pytest.TestReport]:
+def _reports(config: pytest.Config, outcome: str) -> list[pytest.TestReport]:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    return reporter.stats.get("skipped", []) if reporter else []
+    return reporter.stats.get(outcome, []) if reporter else []
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Let a run with too many skips fail."""
-    most = session.config.option.most_skips
-    if most is not None and exitstatus == 0 and len(_skipped(session.config)) > most:
+    """Let a run with too many skips fail; keep what passed."""
+    config = session.config
+    most, passed = config.option.most_skips, config.option.passed_to
+    if most is not None and exitstatus == 0 and len(_reports(config, "skipped")) > most:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if passed and not hasattr(config, "workerinput"):
+        passed.parent.mkdir(parents=True, exist_ok=True)
+        passed.write_text("".join(f"{r.nodeid}\n" for r in _reports(config, "passed")))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what was skipped, and why: each reason names what would bring it."""
     config = terminalreporter.config
-    skipped = _skipped(config)
+    skipped = _reports(config, "skipped")
     if not skipped:
         return
     most = config.option.most_skips

@@ -1,4 +1,4 @@
-"""Programs that tests run and no wheel brings: an OpenSSH server, other login shells.
+"""Programs that tests run and no wheel brings: an OpenSSH server, other login shells, `ip`.
 
 What the machine lacks, apt fetches as the user who asks: with lists and a cache of its own, checked
 by the distribution's keys. The packages are unpacked in `build/programs`; nothing is installed.
@@ -18,6 +18,7 @@ PACKAGES = {
     "ssh-keygen": "openssh-client",
     "ssh-agent": "openssh-client",
     "ssh-add": "openssh-client",
+    "ip": "iproute2",
     "zsh": "zsh",
     "fish": "fish",
     "libnss_wrapper.so": "libnss-wrapper",

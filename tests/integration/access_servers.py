@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests import programs
-from tests.integration.openssh import SSHD, end, free_port, wait_for_ssh
+from tests.integration.openssh import end, free_port, sshd_words, wait_for_ssh
 
 from nightbench.gang import SshTarget
 
@@ -29,7 +29,6 @@ KbdInteractiveAuthentication no
 UsePAM no
 StrictModes no
 """
-WRAPPER = "libnss_wrapper.so"
 DEFAULTS = "MaxStartups 100\nMaxSessions 64\nSubsystem sftp internal-sftp\n"
 
 
@@ -79,14 +78,11 @@ class Server:
 
 @contextlib.contextmanager
 def server(
-    folder: Path, host: str, more: str = DEFAULTS, before: Sequence[str] = ()
+    folder: Path, host: str, more: str = DEFAULTS, before: Sequence[str] = (), passwd: str = ""
 ) -> Iterator[Server]:
-    """One sshd; `before` are words that run it (a namespace say)."""
-    if SSHD is None:
-        pytest.skip(programs.missing("sshd"))
-    if os.getuid() == 0:
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    """One sshd; `before` are words that run it (a namespace say), `passwd` has its users."""
     folder.mkdir(parents=True)
+    sshd = sshd_words(folder, passwd)
     keygen(folder / "host")
     keygen(folder / "client")
     shutil.copy(folder / "client.pub", folder / "authorized_keys")
@@ -95,7 +91,7 @@ def server(
     config.write_text(CONFIG.format(host=host, port=port, folder=folder) + more)
     log = folder / "log"
     log.touch()
-    process = subprocess.Popen([*before, SSHD, "-D", "-f", str(config), "-E", str(log)])
+    process = subprocess.Popen([*before, *sshd, "-D", "-f", str(config), "-E", str(log)])
     try:
         wait_for_ssh(host, port, process, log)
         yield Server(host, port, folder, process)
@@ -107,15 +103,10 @@ def server(
 def server_with_shell(
     folder: Path, host: str, shell: str, files: dict[str, str], more: str = DEFAULTS
 ) -> Iterator[Server]:
-    """An sshd whose user has another login shell, and a home folder with files of its own.
-
-    The library nss_wrapper gives the server a passwd file of its own: nothing of the machine is
-    changed, and it needs no root.
-    """
-    found, wrapper = programs.find(shell), programs.find(WRAPPER)
-    for name, path in ((shell, found), (WRAPPER, wrapper)):
-        if path is None:
-            pytest.skip(programs.missing(name))
+    """An sshd whose user has another login shell, and a home folder with files of its own."""
+    found = programs.find(shell)
+    if found is None:
+        pytest.skip(programs.missing(shell))
     home = folder.parent / f"{folder.name}-home"
     for name, text in files.items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
@@ -125,8 +116,6 @@ def server_with_shell(
     lines = Path("/etc/passwd").read_text().splitlines()
     own = f"{me.pw_name}:x:{me.pw_uid}:{me.pw_gid}::{home}:{found}"
     others = [line for line in lines if line.split(":")[0] != me.pw_name]
-    passwd = folder.parent / f"{folder.name}-passwd"
-    passwd.write_text("\n".join([own, *others]) + "\n")
-    env = f"LD_PRELOAD={wrapper}", f"NSS_WRAPPER_PASSWD={passwd}", "NSS_WRAPPER_GROUP=/etc/group"
-    with server(folder, host, more, ["env", *env]) as started:
+    passwd = "\n".join([own, *others]) + "\n"
+    with server(folder, host, more, passwd=passwd) as started:
         yield started

@@ -25,6 +25,7 @@ from nightbench.gang import SshTarget
 from nightbench.local.local_cluster import address_of
 
 SSHD = programs.find("sshd")
+WRAPPER = "libnss_wrapper.so"
 REPO = Path(__file__).resolve().parents[2]
 
 CONFIG = """
@@ -97,6 +98,29 @@ def wait_for_ssh(host: str, port: int, process: subprocess.Popen[bytes], log: Pa
     pytest.fail(f"no SSH server on {host}:{port}: {log.read_text()}")
 
 
+def sshd_words(folder: Path, passwd: str = "") -> list[str]:
+    """The words that run sshd, with the users of a passwd file of its own where one is given.
+
+    The library nss_wrapper shows it that file: nothing of the machine is changed, and it needs no
+    root. As root, sshd wants a user and a folder that its package makes when it is installed.
+    """
+    if SSHD is None:
+        pytest.skip(programs.missing("sshd"))
+    if os.getuid() == 0:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        users = Path("/etc/passwd").read_text()
+        if not any(line.startswith("sshd:") for line in users.splitlines()):
+            passwd = f"{passwd or users}sshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n"
+    if not passwd:
+        return [SSHD]
+    wrapper = programs.find(WRAPPER)
+    if wrapper is None:
+        pytest.skip(programs.missing(WRAPPER))
+    (folder / "passwd").write_text(passwd)
+    own = f"NSS_WRAPPER_PASSWD={folder / 'passwd'}", "NSS_WRAPPER_GROUP=/etc/group"
+    return ["env", f"LD_PRELOAD={wrapper}", *own, SSHD]
+
+
 def end(process: subprocess.Popen[bytes]) -> None:
     """End one server."""
     if process.poll() is None:
@@ -114,12 +138,8 @@ def openssh_nodes(folder: Path, count: int = 2, more: str = "") -> Iterator[SshN
 
     `more` are lines of sshd_config.
     """
-    if SSHD is None:
-        pytest.skip(programs.missing("sshd"))
-    if os.getuid() == 0:
-        # As root sshd wants its folder for privilege separation; packages make it at boot.
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
+    sshd = sshd_words(folder)
     hosts = [f"127.0.0.{i + 2}" for i in range(count)]
     port = free_port(hosts)
     keygen = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f"]
@@ -136,7 +156,7 @@ def openssh_nodes(folder: Path, count: int = 2, more: str = "") -> Iterator[SshN
             text = CONFIG.format(host=host, port=port, folder=folder, name=name)
             config.write_text(text + more)
             log = folder / f"{name}.log"
-            servers.append(subprocess.Popen([SSHD, "-D", "-f", str(config), "-E", str(log)]))
+            servers.append(subprocess.Popen([*sshd, "-D", "-f", str(config), "-E", str(log)]))
             log.touch()
             wait_for_ssh(host, port, servers[-1], log)
             public = (folder / f"host_{name}.pub").read_text().split()
