@@ -21,7 +21,7 @@ demo: setup  ## start everything on this machine, run the suite demo, show its r
 	@.venv/bin/nightbench demo
 
 test: setup-dev  ## what to run before a commit; PostgreSQL comes from a wheel
-	.venv/bin/python -m tests.contained -n $(TEST_WORKERS) -m "not slow and not large"
+	.venv/bin/python -m tests.contained -n $(TEST_WORKERS) -m "not slow and not large" $(TEST_OPTIONS)
 
 test-all: test-rest test-browser  ## what is slow too, and Chromium; no drills, no large environments
 

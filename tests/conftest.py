@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.option.random_order is not None:
         shuffle(items, config.option.random_order)
     if config.option.passed_in:
-        there = set(config.option.passed_in.read_text().splitlines())
+        there = set(Path(config.option.passed_in).read_text().splitlines())
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in there])
         items[:] = [item for item in items if item.nodeid not in there]
 
@@ -97,9 +97,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     words = "run the tests in the random order of this seed"
     parser.addoption("--random-order", type=int, default=None, metavar="SEED", help=words)
     words = "write the ids of the tests that passed"
-    parser.addoption("--passed-to", type=Path, default=None, metavar="FILE", help=words)
+    parser.addoption("--passed-to", default=None, metavar="FILE", help=words)
     words = "leave out the tests that passed elsewhere: a file that --passed-to wrote"
-    parser.addoption("--passed-in", type=Path, default=None, metavar="FILE", help=words)
+    parser.addoption("--passed-in", default=None, metavar="FILE", help=words)
 
 
 def _reports(config: pytest.Config, outcome: str) -> list[pytest.TestReport]:
@@ -115,8 +115,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if most is not None and exitstatus == 0 and len(_reports(config, "skipped")) > most:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if passed and not hasattr(config, "workerinput"):
-        passed.parent.mkdir(parents=True, exist_ok=True)
-        passed.write_text("".join(f"{r.nodeid}\n" for r in _reports(config, "passed")))
+        lines = [f"{report.nodeid}\n" for report in _reports(config, "passed")]
+        Path(passed).parent.mkdir(parents=True, exist_ok=True)
+        Path(passed).write_text("".join(lines))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

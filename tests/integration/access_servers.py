@@ -8,7 +8,7 @@ import os
 import pwd
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,10 +77,8 @@ class Server:
 
 
 @contextlib.contextmanager
-def server(
-    folder: Path, host: str, more: str = DEFAULTS, before: Sequence[str] = (), passwd: str = ""
-) -> Iterator[Server]:
-    """One sshd; `before` are words that run it (a namespace say), `passwd` has its users."""
+def server(folder: Path, host: str, more: str = DEFAULTS, passwd: str = "") -> Iterator[Server]:
+    """One sshd, with users of its own where `passwd` has some."""
     folder.mkdir(parents=True)
     sshd = sshd_words(folder, passwd)
     keygen(folder / "host")
@@ -91,7 +89,7 @@ def server(
     config.write_text(CONFIG.format(host=host, port=port, folder=folder) + more)
     log = folder / "log"
     log.touch()
-    process = subprocess.Popen([*before, *sshd, "-D", "-f", str(config), "-E", str(log)])
+    process = subprocess.Popen([*sshd, "-D", "-f", str(config), "-E", str(log)])
     try:
         wait_for_ssh(host, port, process, log)
         yield Server(host, port, folder, process)
