@@ -211,8 +211,9 @@ def install(env: Mapping[str, str], log: Path, locks: Sequence[Path]) -> None:
     kept = ["--require-hashes", "--strict", "--compile-bytecode"]
     run([uv, "pip", "sync", *kept, *alone, str(UV_LOCK), *map(str, locks)],
         "Installing the locked packages", inner, log)  # fmt: skip
-    # uv carries this build backend in itself: nothing is fetched.
-    run([uv, "pip", "install", "--offline", "--no-deps", "--editable", str(REPO)],
+    # The build backend is one of the locked packages: nothing is fetched.
+    run([uv, "pip", "install", "--offline", "--no-deps", "--no-build-isolation",
+         "--editable", str(REPO)],
         "Installing nightbench itself", inner, log)  # fmt: skip
 
 

@@ -25,7 +25,6 @@ def parse(folder: Path, hash_seed: str, **more: str) -> Parsed:
         "HOME": str(folder),
         "AIRFLOW_HOME": str(folder),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPO / "plugins"),
         "AIRFLOW__CORE__DAGS_FOLDER": str(REPO / "dags"),
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
         "NIGHTBENCH_DAGS": str(HERE / "fixtures"),

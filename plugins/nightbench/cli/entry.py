@@ -1,5 +1,6 @@
 """Entry point of the `nightbench` command; Ctrl-C is told from the start on."""
 
+import importlib.util
 import logging
 import sys
 
@@ -22,3 +23,13 @@ def main() -> None:
         command()
     except KeyboardInterrupt:
         sys.exit(130)
+    except ModuleNotFoundError as error:
+        if importlib.util.find_spec("airflow"):  # then all is there that belongs to it
+            raise
+        print(
+            f"error: this command needs more than is installed (no module {error.name}): "
+            "pip install 'nightbench[airflow]', or nightbench[local] with a PostgreSQL and nodes "
+            "of this machine.",
+            file=sys.stderr,
+        )
+        sys.exit(1)

@@ -8,23 +8,30 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
-"""The folder that holds `dags/`, `plugins/` and `benchmarks/`."""
+from nightbench.core.own_files import CHECKOUT, own_folder
 
 
 def dags_folder() -> Path:
     """The folder with `suites/` and `clusters/`; `NIGHTBENCH_DAGS` names another one."""
-    return Path(os.environ.get("NIGHTBENCH_DAGS") or ROOT / "dags")
+    return Path(os.environ.get("NIGHTBENCH_DAGS") or own_folder("dags"))
 
 
 def benchmarks_folder() -> Path:
     """The tree that is shipped to the nodes; `NIGHTBENCH_BENCHMARKS` names another one."""
-    return Path(os.environ.get("NIGHTBENCH_BENCHMARKS") or ROOT / "benchmarks")
+    return Path(os.environ.get("NIGHTBENCH_BENCHMARKS") or own_folder("benchmarks"))
 
 
 def home_folder() -> Path:
-    """The state folder: `NIGHTBENCH_HOME`, else `.nightbench` beside `dags/`."""
-    return Path(os.environ.get("NIGHTBENCH_HOME") or ROOT / ".nightbench").expanduser().absolute()
+    """The state folder: `NIGHTBENCH_HOME`; else `.nightbench` of the checkout.
+
+    Where there is no checkout, it lies in Airflow's home: all of its processes agree on that.
+    """
+    usual = (
+        CHECKOUT / ".nightbench"
+        if CHECKOUT
+        else Path(os.environ.get("AIRFLOW_HOME") or "~/airflow") / "nightbench"
+    )
+    return Path(os.environ.get("NIGHTBENCH_HOME") or usual).expanduser().absolute()
 
 
 def wheels_folder() -> Path:

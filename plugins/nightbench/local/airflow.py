@@ -6,19 +6,20 @@ it is configured, from airflow.ini beside it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
 from configparser import RawConfigParser
+from importlib import metadata
 from pathlib import Path
 from string import Template
 from typing import Any
 from urllib.parse import quote
 
 from nightbench.core.errors import UserError
+from nightbench.core.own_files import own_folder
 from nightbench.local import postgres, processes
-from nightbench.local.home import REPO, Home, Secrets, venv_bin, write_private
+from nightbench.local.home import Home, Secrets, venv_bin, write_private
 from nightbench.local.logfiles import log_and_tail
 from nightbench.local.ports import Ports
 
@@ -42,7 +43,7 @@ def base_url(ports: Ports) -> str:
 def settings(home: Home, ports: Ports, secrets: Secrets) -> dict[str, str]:
     """Return the environment variables that make a process part of this Airflow."""
     values = {
-        "repo": REPO,
+        "dags_folder": own_folder("dags"),
         "base_url": base_url(ports),
         "admin": ADMIN,
         "viewer": VIEWER,
@@ -160,8 +161,7 @@ def migrate(home: Home, env: dict[str, str], fresh: bool) -> bool:
     Raises:
         UserError: `airflow db migrate` failed; the message holds the end of its log.
     """
-    lock = REPO / "requirements" / "control.lock"
-    wanted = hashlib.sha256(lock.read_bytes()).hexdigest()
+    wanted = metadata.version("apache-airflow")
     stamp = home.airflow / "migrated"
     if not fresh and stamp.is_file() and stamp.read_text(encoding="ascii") == wanted:
         return False

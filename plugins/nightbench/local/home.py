@@ -7,14 +7,11 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from nightbench.config import locations
 from nightbench.core.errors import UserError
-
-REPO = Path(__file__).resolve().parents[3]
-"""The root of the checkout (the package is installed editable, in place)."""
 
 MARK = "NIGHTBENCH_STACK"
 """Environment variable that every process started by the stack carries; its value is the home."""
@@ -79,10 +76,9 @@ class Home:
             ) from error
 
 
-def find_home(environ: Mapping[str, str] | None = None) -> Home:
-    """Return the home that `NIGHTBENCH_HOME` names, else `.nightbench` in the checkout."""
-    named = (os.environ if environ is None else environ).get("NIGHTBENCH_HOME")
-    return Home(Path(named or REPO / ".nightbench").expanduser().absolute())
+def find_home() -> Home:
+    """Return the home of this deployment (`locations.home_folder`)."""
+    return Home(locations.home_folder())
 
 
 def venv_bin() -> Path:

@@ -10,16 +10,16 @@ import aiosql
 from psycopg2.extras import RealDictCursor
 
 from nightbench.core.errors import UserError
+from nightbench.core.own_files import own_folder
 
-SQL = Path(__file__).resolve().parents[3] / "sql"
-"""The folder `sql/` of the checkout that the package lies in."""
+SQL = own_folder("sql")
 
 
 def text(relative: str) -> str:
     """The text of a file below `sql/`.
 
     Raises:
-        UserError: the checkout is not whole.
+        UserError: the checkout or the installation is not whole.
     """
     path = SQL / relative
     try:
@@ -41,6 +41,6 @@ def queries() -> Any:
 
 def _missing(path: Path) -> UserError:
     return UserError(
-        f"{path}: not found, although this version of Nightbench needs it. The folder sql/ "
-        "has to lie beside plugins/; restore it from the repository."
+        f"{path}: not found, although this version of Nightbench needs it. Restore it from the "
+        "repository, or install the package again."
     )

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from nightbench.local.home import REPO
+from nightbench.core.own_files import CHECKOUT as REPO
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from nightbench.local.ports import Ports
 DOCKER = Path(__file__).resolve().parents[3] / "docker"
 COMPOSE = DOCKER / "compose.yaml"
 ELSEWHERE = {
-    *("AIRFLOW__CORE__DAGS_FOLDER", "AIRFLOW__CORE__PLUGINS_FOLDER"),  # the image's own
+    "AIRFLOW__CORE__DAGS_FOLDER",  # the image's own
     *("AIRFLOW__API__HOST", "AIRFLOW__API__PORT"),  # arguments of the service
 }
 """Settings of `up` that Compose gives in another way."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nightbench.config import locations
 from nightbench.core.errors import UserError
 from nightbench.local import home as homes
 from nightbench.local import lifecycle, logfiles, ports, resources
@@ -23,10 +24,16 @@ def home(tmp_path: Path) -> Home:
     return home
 
 
-def test_the_home_is_the_named_folder_or_lies_in_the_checkout(tmp_path: Path) -> None:
-    assert homes.find_home({"NIGHTBENCH_HOME": str(tmp_path)}).root == tmp_path
-    assert homes.find_home({}).root == homes.REPO / ".nightbench"
-    assert (homes.REPO / "requirements" / "control.lock").is_file()
+def test_the_home_is_the_named_folder_or_lies_in_the_checkout_or_with_airflow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NIGHTBENCH_HOME", raising=False)
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
+    assert homes.find_home().root == Path(__file__).resolve().parents[3] / ".nightbench"
+    monkeypatch.setattr(locations, "CHECKOUT", None)
+    assert homes.find_home().root == tmp_path / "airflow" / "nightbench"
+    monkeypatch.setenv("NIGHTBENCH_HOME", str(tmp_path))
+    assert homes.find_home().root == tmp_path
 
 
 def test_the_home_is_closed_to_others(home: Home) -> None:

@@ -1,0 +1,19 @@
+"""Folders that belong to Nightbench itself: `dags`, `benchmarks`, `sql`.
+
+A checkout has them beside `plugins/`; a wheel brings copies inside the package (pyproject.toml).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+_INSTALLED = PACKAGE / "_files"
+
+CHECKOUT = None if _INSTALLED.is_dir() else PACKAGE.parents[1]
+"""The root of the checkout that the package runs from; None where it was installed from a wheel."""
+
+
+def own_folder(name: str) -> Path:
+    """Return one of the folders, absolute; nothing says that it is there."""
+    return (CHECKOUT or _INSTALLED) / name
