@@ -32,9 +32,9 @@ class RankTrainer(Base):
         self.dtype = TYPES.get(context.precision, tf.float32)
         self.scope = Scope(self.dtype)
         self.model = functools.partial(network.model(params), self.scope)
-        self.batches = self.feed(self._placed)
+        self.batches = self.feed(self._on_device)
         # makes the variables
-        tf.function(self._loss).get_concrete_function(self._placed(self.example()))
+        tf.function(self._loss).get_concrete_function(self._on_device(self.example()))
         named = self.scope.weights
         made = self.initial_weights(
             {name: channels_last.shape_of_data(weight.shape) for name, weight in named.items()}
@@ -60,7 +60,7 @@ class RankTrainer(Base):
         self.train = self._train if eager else tf.function(self._train)
         self.kept = []
 
-    def _placed(self, batch):
+    def _on_device(self, batch):
         return {name: self._cast(value) for name, value in channels_last.batch(batch).items()}
 
     def _cast(self, value):
